@@ -40,7 +40,7 @@ pub use remote::sampler::RemoteSampler;
 pub use replicas::{ReplicaOptions, Replicas};
 pub use sampling::new_weights::{Changeover, NewWeights, WeightsSource};
 pub use sampling::prompt_scores::{PromptQuestions, PromptScores};
-pub use sampling::sample_event::{SampleEvent, SampledToken, StopReason};
+pub use sampling::sample_event::{SampleEvent, SampledToken, SamplingEnd};
 pub use sampling::sample_request::{SampleRequest, StopSequence};
 pub use sampling::sample_stream::{SampleSource, SampleStream, Sampled};
 pub use sampling::sampler::{Capabilities, Sampler, SamplerInfo};

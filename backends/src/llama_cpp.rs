@@ -9,7 +9,7 @@ use crate::remote::http::error_words::fault_of_error;
 use crate::remote::json_reader::Elements;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::remote::serving::Serving;
-use crate::{AnswerFault, BackendError, Capabilities, SampleRequest, SampleStream, SamplerInfo, StopReason};
+use crate::{AnswerFault, BackendError, Capabilities, SampleRequest, SampleStream, SamplerInfo, SamplingEnd};
 
 /// llama.cpp's own server by its `/completion`: tokens in, tokens and logprobs out.
 ///
@@ -216,10 +216,10 @@ fn check_token_count(event: &Event, told: usize) -> Result<(), AnswerFault> {
 }
 
 /// Why an answer ended.
-fn end(event: &Event) -> Result<StopReason, AnswerFault> {
+fn end(event: &Event) -> Result<SamplingEnd, AnswerFault> {
     match event.stop_type.as_deref() {
-        Some("eos") => Ok(StopReason::StopToken),
-        Some("limit") => Ok(StopReason::Length),
+        Some("eos") => Ok(SamplingEnd::StopToken),
+        Some("limit") => Ok(SamplingEnd::Length),
         other => Err(AnswerFault::UnknownEnd { reason: other.unwrap_or("none").to_owned() }),
     }
 }
@@ -255,8 +255,8 @@ mod tests {
 
     #[test]
     fn the_end_is_said_why_and_counts_the_tokens() {
-        assert_eq!(read(&last("eos", 1), 1).unwrap().end, Some(StopReason::StopToken));
-        assert_eq!(read(&last("limit", 1), 1).unwrap().end, Some(StopReason::Length));
+        assert_eq!(read(&last("eos", 1), 1).unwrap().end, Some(SamplingEnd::StopToken));
+        assert_eq!(read(&last("limit", 1), 1).unwrap().end, Some(SamplingEnd::Length));
         let fault = |event: &Value| read(event, 1).unwrap_err();
         assert_eq!(fault(&last("word", 1)), AnswerFault::UnknownEnd { reason: "word".into() });
         let mut cached = last("limit", 1);
@@ -271,7 +271,7 @@ mod tests {
             last["truncated"] = json!(true);
             read(&last, tokens).map(|piece| piece.end)
         };
-        assert_eq!(truncated(3), Ok(Some(StopReason::Length)));
+        assert_eq!(truncated(3), Ok(Some(SamplingEnd::Length)));
         assert_eq!(truncated(4), Err(AnswerFault::PromptDiffers), "the oldest tokens were dropped");
         let mut other = last("limit", 1);
         other["tokens_evaluated"] = json!(3);

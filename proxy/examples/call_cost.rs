@@ -16,7 +16,7 @@ use axum::http::{Request, header};
 use fulgurite_api::RouteNeeds;
 use fulgurite_backends::{
     BackendError, Capabilities, NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler,
-    SamplerInfo, StopReason,
+    SamplerInfo, SamplingEnd,
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
@@ -70,7 +70,7 @@ impl Sampler for SameAnswer {
                 top_logprobs: Vec::new(),
             })
         };
-        let end = SampleEvent::Finished(StopReason::StopToken);
+        let end = SampleEvent::Finished(SamplingEnd::StopToken);
         for event in self.tokens.iter().map(token).chain([end]) {
             // The stream is in our hands.
             let _ = sender.send(Ok(event));

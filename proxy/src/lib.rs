@@ -44,5 +44,6 @@ pub use observe::access_log::log_access;
 pub use observe::telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use options::ProxyOptions;
 pub use proxy::Proxy;
+pub use record::attribute_names::UNSEEN_TOOLS;
 pub use requests::large_requests::LargeRequestLimits;
 pub use requests::routes::{refused, routes, unknown_route};

@@ -52,6 +52,7 @@ pub use lists::query::{
 };
 pub use messages::conversation::Conversation;
 pub use messages::message::{Content, ContentPart, FunctionCall, Message, PartNotText, ToolCall};
+pub use messages::tool::{Tool, ToolFault};
 pub use rollouts::attempt::{Attempt, AttemptNote, AttemptRef, AttemptStatus, AttemptUpdate, Fault};
 pub use rollouts::attempted_rollout::AttemptedRollout;
 pub use rollouts::episode_stop::EpisodeStop;

@@ -2,7 +2,7 @@ use fulgurite_types::WeightsVersion;
 
 use crate::remote::json_reader::Elements;
 use crate::remote::weights_label::{WeightsSpan, versions_of_tokens};
-use crate::{AnswerFault, SampleEvent, SampleRequest, SampledToken, StopReason};
+use crate::{AnswerFault, SampleEvent, SampleRequest, SampledToken, SamplingEnd};
 
 /// What servers write where a logprob is not a number, minus infinity, or unknown.
 const NO_LOGPROB: f64 = -9999.0;
@@ -21,7 +21,7 @@ pub struct Piece {
     /// How many of the prompt's tokens the host had in its cache.
     pub cached: Option<usize>,
     /// Why the answer ended with this piece, if it did.
-    pub end: Option<StopReason>,
+    pub end: Option<SamplingEnd>,
 }
 
 impl Piece {
@@ -115,9 +115,9 @@ impl Answer {
         }
         // More than there is cannot have been cached.
         events.extend(piece.cached.filter(|cached| *cached <= self.prompt.len()).map(SampleEvent::CachedPrompt));
-        let end = if at_stop_token { Some(StopReason::StopToken) } else { piece.end };
+        let end = if at_stop_token { Some(SamplingEnd::StopToken) } else { piece.end };
         if let Some(reason) = end {
-            if reason == StopReason::StopToken && !at_stop_token && self.ends_at == EndsAt::StopTokens {
+            if reason == SamplingEnd::StopToken && !at_stop_token && self.ends_at == EndsAt::StopTokens {
                 return Err(AnswerFault::NotAtStopToken);
             }
             if self.certain_weights.is_none()
@@ -192,7 +192,7 @@ mod tests {
         PieceToken { id, logprob: Some(logprob), alternatives, weights_version: None }
     }
 
-    fn piece(tokens: Vec<PieceToken>, end: Option<StopReason>) -> Piece {
+    fn piece(tokens: Vec<PieceToken>, end: Option<SamplingEnd>) -> Piece {
         Piece { tokens: tokens.into(), end, ..Piece::default() }
     }
 
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn tokens_come_with_their_likeliest_alternatives_and_end_at_the_stop_token() {
         let events = take(vec![piece(vec![token(6, -1.0)], None), piece(vec![token(9, 1e-4)], None)]).unwrap();
-        let [SampleEvent::Token(first), SampleEvent::Token(last), SampleEvent::Finished(StopReason::StopToken)] =
+        let [SampleEvent::Token(first), SampleEvent::Token(last), SampleEvent::Finished(SamplingEnd::StopToken)] =
             &events[..]
         else {
             panic!("{events:?}");
@@ -230,8 +230,8 @@ mod tests {
     #[test]
     fn the_hosts_own_end_counts_only_where_it_may() {
         let mut answer = Answer::new(&request(), 10, EndsAt::HostsEnd);
-        let events = answer.take(piece(vec![token(6, -1.0)], Some(StopReason::StopToken))).unwrap();
-        assert_eq!(events.last(), Some(&SampleEvent::Finished(StopReason::StopToken)));
+        let events = answer.take(piece(vec![token(6, -1.0)], Some(SamplingEnd::StopToken))).unwrap();
+        assert_eq!(events.last(), Some(&SampleEvent::Finished(SamplingEnd::StopToken)));
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
             (one(token(6, -9999.0)), AnswerFault::Logprob { token: 6, logprob: -9999.0 }),
             (one(token(6, f64::NEG_INFINITY)), AnswerFault::Logprob { token: 6, logprob: f64::NEG_INFINITY }),
             (vec![piece(vec![token(9, -1.0), token(6, -1.0)], None)], AnswerFault::BeyondStopToken),
-            (vec![piece(vec![token(6, -1.0)], Some(StopReason::StopToken))], AnswerFault::NotAtStopToken),
+            (vec![piece(vec![token(6, -1.0)], Some(SamplingEnd::StopToken))], AnswerFault::NotAtStopToken),
             (vec![piece(vec![token(6, -1.0); 4], None)], AnswerFault::TooManyTokens { limit: 3 }),
             (vec![Piece { prompt: Some(vec![1].into()), ..Piece::default() }], AnswerFault::PromptDiffers),
             (vec![Piece { prompt: Some(vec![1, 3].into()), ..Piece::default() }], AnswerFault::PromptDiffers),

@@ -15,10 +15,10 @@ pub struct SampledToken {
     pub top_logprobs: Vec<(u32, f32)>,
 }
 
-/// Why sampling ended.
+/// How a host's sampling came to its end; what is recorded of an answer besides is `fulgurite_types::StopReason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StopReason {
+pub enum SamplingEnd {
     /// A stop token was sampled, or a stop sequence completed.
     StopToken,
     /// `max_tokens` or the context length was reached.
@@ -37,5 +37,5 @@ pub enum SampleEvent {
     /// How many of the prompt's tokens the host had in its cache and did not compute, from a host that says it.
     CachedPrompt(usize),
     /// The end; nothing follows.
-    Finished(StopReason),
+    Finished(SamplingEnd),
 }

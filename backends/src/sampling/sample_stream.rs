@@ -110,7 +110,7 @@ impl SampleSource for mpsc::UnboundedReceiver<Sampled> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SampledToken, StopReason};
+    use crate::{SampledToken, SamplingEnd};
 
     fn token(id: u32) -> SampleEvent {
         SampleEvent::Token(SampledToken { id, logprob: -1.0, weights_version: None, top_logprobs: Vec::new() })
@@ -123,12 +123,12 @@ mod tests {
     #[tokio::test]
     async fn what_has_come_comes_together_and_one_by_one_in_the_same_order() {
         let (sender, mut stream) = SampleStream::channel();
-        for event in [token(1), token(2), token(3), SampleEvent::Finished(StopReason::Length)] {
+        for event in [token(1), token(2), token(3), SampleEvent::Finished(SamplingEnd::Length)] {
             sender.send(Ok(event)).unwrap();
         }
         stream.begin().await.unwrap();
         assert_eq!(stream.next().await.unwrap(), token(1));
-        let rest = [token(2), token(3), SampleEvent::Finished(StopReason::Length)];
+        let rest = [token(2), token(3), SampleEvent::Finished(SamplingEnd::Length)];
         assert_eq!(came(&mut stream).await, rest);
     }
 

@@ -8,7 +8,7 @@ use crate::remote::answer_stream::ReadEvent;
 use crate::remote::http::error_words::fault_of_error;
 use crate::remote::json_reader::Elements;
 use crate::remote::weights_label::{WeightsSpan, weights_version};
-use crate::{AnswerFault, SampleRequest, StopReason};
+use crate::{AnswerFault, SampleRequest, SamplingEnd};
 
 /// Reads events that tell everything so far, or, from a server that streams increments, what is new.
 #[derive(Debug)]
@@ -166,10 +166,10 @@ fn is_of_request(error: &Value, message: &str) -> bool {
 }
 
 /// Why an answer ended: `{"type": "stop" | "length" | "abort", ...}`.
-fn stop_reason(reason: &Value) -> Result<StopReason, AnswerFault> {
+fn stop_reason(reason: &Value) -> Result<SamplingEnd, AnswerFault> {
     match reason["type"].as_str() {
-        Some("stop") => Ok(StopReason::StopToken),
-        Some("length") => Ok(StopReason::Length),
+        Some("stop") => Ok(SamplingEnd::StopToken),
+        Some("length") => Ok(SamplingEnd::Length),
         Some("abort") => Err(fault_of_error(reason)),
         _ => Err(AnswerFault::UnknownEnd { reason: reason.to_string() }),
     }
@@ -239,7 +239,7 @@ mod tests {
         for events in [&cumulative, &increments] {
             let pieces = read_all(events).unwrap();
             assert_eq!(ids(&pieces), [4, 6, 9]);
-            assert_eq!(pieces.last().unwrap().end, Some(StopReason::StopToken));
+            assert_eq!(pieces.last().unwrap().end, Some(SamplingEnd::StopToken));
             let token = &pieces[1].tokens[0];
             assert_eq!((token.logprob, token.weights_version), (Some(-2.0), weights_version("3")));
             assert_eq!(token.alternatives[..], [(6, -2.0), (3, -0.5)]);
@@ -251,7 +251,7 @@ mod tests {
         let pieces =
             read_all(&[event(&[(4, -1.0)], 1, Value::Null), event(&[(4, -1.0)], 1, json!({ "type": "length" }))])
                 .unwrap();
-        assert_eq!((ids(&pieces), pieces[1].end), (vec![4], Some(StopReason::Length)));
+        assert_eq!((ids(&pieces), pieces[1].end), (vec![4], Some(SamplingEnd::Length)));
     }
 
     /// An event with what top-k and top-p left.

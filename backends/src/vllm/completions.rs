@@ -4,7 +4,7 @@ use super::event::{Event, ids, stop_reason};
 use crate::remote::answer::{Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
 use crate::remote::json_reader::{Elements, JsonReader, Read};
-use crate::{AnswerFault, StopReason};
+use crate::{AnswerFault, SamplingEnd};
 
 /// Reads the events of `/v1/completions`.
 pub(super) struct CompletionReader;
@@ -15,7 +15,7 @@ struct Choice {
     prompt_token_ids: Option<Elements<i64>>,
     token_ids: Option<Elements<i64>>,
     logprobs: Option<Logprobs>,
-    end: Option<StopReason>,
+    end: Option<SamplingEnd>,
 }
 
 /// Lists of one entry for each token of the chunk.
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::StopReason;
+    use crate::SamplingEnd;
 
     fn chunk() -> Value {
         json!({ "id": "cmpl-1", "choices": [{
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn an_end_is_said_why() {
-        for (reason, end) in [("stop", StopReason::StopToken), ("length", StopReason::Length)] {
+        for (reason, end) in [("stop", SamplingEnd::StopToken), ("length", SamplingEnd::Length)] {
             let mut last = chunk();
             last["choices"][0]["finish_reason"] = json!(reason);
             assert_eq!(read(&last).unwrap().unwrap().end, Some(end));

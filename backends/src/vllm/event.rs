@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use crate::remote::http::error_words::fault_of_error;
 use crate::remote::json_reader::{Elements, JsonReader, Read};
-use crate::{AnswerFault, StopReason};
+use crate::{AnswerFault, SamplingEnd};
 
 /// An event of either route.
 pub(super) struct Event<C> {
@@ -57,11 +57,11 @@ pub(super) fn ids(reader: &mut JsonReader<'_>) -> Read<Elements<i64>> {
 }
 
 /// Reads why an answer ended, if it did.
-pub(super) fn stop_reason(reader: &mut JsonReader<'_>) -> Read<Option<StopReason>> {
+pub(super) fn stop_reason(reader: &mut JsonReader<'_>) -> Read<Option<SamplingEnd>> {
     match reader.optional(JsonReader::string)?.as_deref() {
         None => Ok(None),
-        Some("stop") => Ok(Some(StopReason::StopToken)),
-        Some("length") => Ok(Some(StopReason::Length)),
+        Some("stop") => Ok(Some(SamplingEnd::StopToken)),
+        Some("length") => Ok(Some(SamplingEnd::Length)),
         Some(reason) => Err(AnswerFault::UnknownEnd { reason: reason.to_owned() }),
     }
 }

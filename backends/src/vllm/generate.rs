@@ -3,7 +3,7 @@ use crate::remote::answer::{Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
 use crate::remote::json_reader::{Elements, JsonReader, Read};
 use crate::remote::weights_label::WeightsSpan;
-use crate::{AnswerFault, StopReason};
+use crate::{AnswerFault, SamplingEnd};
 
 /// Reads the events of `/inference/v1/generate`.
 pub(super) struct GenerateReader;
@@ -12,7 +12,7 @@ pub(super) struct GenerateReader;
 struct Choice {
     token_ids: Option<Elements<i64>>,
     logprobs: Elements<Entry>,
-    end: Option<StopReason>,
+    end: Option<SamplingEnd>,
     /// With the end alone.
     weight_versions: Option<Vec<WeightsSpan>>,
 }
@@ -106,7 +106,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::StopReason;
+    use crate::SamplingEnd;
 
     fn chunk() -> Value {
         let content = json!({ "token_id": 54, "logprob": -2.5, "rank": 3, "top_logprobs": [
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_chunk_is_its_tokens_and_the_last_one_tells_their_weights() {
         let piece = read(&chunk()).unwrap().unwrap();
-        assert_eq!((piece.prompt.as_deref(), piece.end), (Some(&[5, 6][..]), Some(StopReason::Length)));
+        assert_eq!((piece.prompt.as_deref(), piece.end), (Some(&[5, 6][..]), Some(SamplingEnd::Length)));
         let [token] = &piece.tokens[..] else { panic!("{:?}", piece.tokens) };
         assert_eq!((token.id, token.logprob), (54, Some(-2.5)));
         assert_eq!(token.alternatives[..], [(54, -2.5), (164, -1.5)]);

@@ -6,8 +6,8 @@ use fulgurite_types::{SamplingParameters, WeightsVersion};
 
 use crate::scripted::{Reply, ScriptedServer, Step};
 use fulgurite_backends::{
-    AnswerFault, BackendError, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest, Sampler, SglangSampler,
-    StopReason,
+    AnswerFault, BackendError, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest, Sampler, SamplingEnd,
+    SglangSampler,
 };
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -97,7 +97,7 @@ async fn sglang_tells_the_weights_with_each_event_and_spans_at_the_end_count_mor
     assert!(error.is_none(), "{error:?}");
     // Whether the second was sampled before the change or after it is not known.
     assert_eq!(tokens(&told), [(3, Some(1)), (4, None), (9, Some(2))]);
-    assert_eq!(told.last(), Some(&SampleEvent::Finished(StopReason::StopToken)));
+    assert_eq!(told.last(), Some(&SampleEvent::Finished(SamplingEnd::StopToken)));
     assert_eq!(sampler.weights_version(), Some(WeightsVersion(2)));
     assert_eq!(server_of_events.posts("/generate")[0]["input_ids"], json!([5, 6]));
 
@@ -219,7 +219,7 @@ async fn llama_cpps_tokens_come_one_by_one_with_the_logarithms_of_their_probabil
     assert_eq!(tokens(&told), [(3, None), (4, None)]);
     let SampleEvent::Token(token) = &told[0] else { panic!("{told:?}") };
     assert_eq!(token.logprob, 0.5f32.ln());
-    assert_eq!(told.last(), Some(&SampleEvent::Finished(StopReason::Length)));
+    assert_eq!(told.last(), Some(&SampleEvent::Finished(SamplingEnd::Length)));
     assert_eq!(sampler.info().await.unwrap().context_length, 64);
 }
 
@@ -230,7 +230,7 @@ async fn a_stop_token_ends_an_answer_that_llama_cpp_would_go_on_with() {
     let (told, error) = sampled(&LlamaCppSampler::new(&options(&server.url)).unwrap()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(tokens(&told), [(3, None), (9, None)]);
-    assert_eq!(told.last(), Some(&SampleEvent::Finished(StopReason::StopToken)));
+    assert_eq!(told.last(), Some(&SampleEvent::Finished(SamplingEnd::StopToken)));
     is_gone.await.unwrap();
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_backends::{
     AnswerFault, BackendError, Capabilities, ReplicaOptions, Replicas, SampleEvent, SampleRequest, SampleStream,
-    SampledToken, Sampler, SamplerInfo, StopReason,
+    SampledToken, Sampler, SamplerInfo, SamplingEnd,
 };
 use fulgurite_types::{SamplingParameters, WeightsVersion};
 use tokio::sync::{Notify, mpsc};
@@ -69,7 +69,7 @@ impl Sampler for Host {
             Does::Refuse => return Err(BackendError::InvalidRequest { message: "no".into() }),
             Does::Answer => {
                 sender.send(Ok(token(self.number))).unwrap();
-                sender.send(Ok(SampleEvent::Finished(StopReason::Length))).unwrap();
+                sender.send(Ok(SampleEvent::Finished(SamplingEnd::Length))).unwrap();
             }
             Does::Break => {
                 sender.send(Ok(token(self.number))).unwrap();
@@ -262,13 +262,13 @@ async fn requests_beyond_the_limit_wait_and_the_least_loaded_host_is_taken() {
     }
     assert_eq!(setup.asked(), [1, 1], "one at each host, and two wait");
     assert!(setup.held.try_recv().is_err());
-    held.remove(0).send(Ok(SampleEvent::Finished(StopReason::Length))).unwrap();
+    held.remove(0).send(Ok(SampleEvent::Finished(SamplingEnd::Length))).unwrap();
     let third = setup.held.recv().await.unwrap();
     assert_eq!(setup.asked(), [2, 1]);
     for sender in held.into_iter().chain([third]) {
-        sender.send(Ok(SampleEvent::Finished(StopReason::Length))).unwrap();
+        sender.send(Ok(SampleEvent::Finished(SamplingEnd::Length))).unwrap();
     }
-    setup.held.recv().await.unwrap().send(Ok(SampleEvent::Finished(StopReason::Length))).unwrap();
+    setup.held.recv().await.unwrap().send(Ok(SampleEvent::Finished(SamplingEnd::Length))).unwrap();
     for task in running {
         task.await.unwrap().unwrap();
     }

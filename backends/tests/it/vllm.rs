@@ -7,7 +7,7 @@ use fulgurite_types::{SamplingParameters, WeightsVersion};
 
 use crate::scripted::{Reply, ScriptedServer, Step, Vllm, completed, generated, generated_by};
 use fulgurite_backends::{
-    AnswerFault, BackendError, RemoteOptions, SampleEvent, SampleRequest, Sampler, StopReason, VllmSampler,
+    AnswerFault, BackendError, RemoteOptions, SampleEvent, SampleRequest, Sampler, SamplingEnd, VllmSampler,
 };
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -88,7 +88,7 @@ async fn a_completion_is_streamed_token_by_token_and_its_weights_stay_unknown() 
     let (events, error) = sampled(&sampler).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(ids(&events), [3, 4, 9]);
-    assert_eq!(events.last(), Some(&SampleEvent::Finished(StopReason::StopToken)));
+    assert_eq!(events.last(), Some(&SampleEvent::Finished(SamplingEnd::StopToken)));
     let SampleEvent::Token(token) = &events[1] else { panic!("{events:?}") };
     assert_eq!((token.logprob, token.weights_version), (-1.5, None));
     assert_eq!(sampler.weights_version(), None);
@@ -108,7 +108,7 @@ async fn weights_that_change_in_mid_generation_are_told_for_each_token() {
     assert!(error.is_none(), "{error:?}");
     assert_eq!(ids(&events), [3, 4, 9]);
     let versions = [7, 7, 8].map(|version| Some(WeightsVersion(version))).to_vec();
-    assert_eq!(events[3..], [SampleEvent::WeightsVersions(versions), SampleEvent::Finished(StopReason::StopToken)]);
+    assert_eq!(events[3..], [SampleEvent::WeightsVersions(versions), SampleEvent::Finished(SamplingEnd::StopToken)]);
     assert_eq!(sampler.weights_version(), Some(WeightsVersion(8)));
     assert_eq!(server.posts("/v1/completions"), [] as [Value; 0]);
 }
@@ -141,7 +141,7 @@ async fn how_much_of_a_prompt_was_cached_is_said_behind_the_answers_end() {
             assert!(error.is_none(), "{error:?}");
             assert_eq!(ids(&events), [9]);
             let told = expected.map(SampleEvent::CachedPrompt);
-            let end = told.into_iter().chain([SampleEvent::Finished(StopReason::StopToken)]);
+            let end = told.into_iter().chain([SampleEvent::Finished(SamplingEnd::StopToken)]);
             assert_eq!(events[1..], end.collect::<Vec<_>>());
         }
         assert_eq!(server.posts(path).pop().unwrap()["stream_options"], json!({ "include_usage": true }));

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampledToken, StopReason};
+use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampledToken, SamplingEnd};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use tokio::sync::mpsc::UnboundedSender;
@@ -178,14 +178,14 @@ impl Generation {
         choose(logits, sampling, uniform, *top_logprobs, &mut scratch.weights).ok_or_else(not_finite)
     }
 
-    fn stop_reason(&mut self, token: u32) -> Option<StopReason> {
+    fn stop_reason(&mut self, token: u32) -> Option<SamplingEnd> {
         let context = self.weights().model.config.max_position_embeddings;
         let answer = &self.tokens[self.prompt_tokens..];
         let full = answer.len() >= self.request.max_tokens || self.tokens.len() >= context;
         if self.stops.end(answer) || self.request.stop_tokens.contains(&token) {
-            Some(StopReason::StopToken)
+            Some(SamplingEnd::StopToken)
         } else {
-            full.then_some(StopReason::Length)
+            full.then_some(SamplingEnd::Length)
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fulgurite_types::{Constraint, SamplingParameters};
 
 use crate::common::{answer, create, open, options, request, tiny_config};
-use fulgurite_backends::{BackendError, SampleRequest, SampledToken, Sampler, StopReason};
+use fulgurite_backends::{BackendError, SampleRequest, SampledToken, Sampler, SamplingEnd};
 use fulgurite_engine::{EmbeddedSampler, Engine, ModelConfig, TokenText, Vocabulary};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn text(tokens: &[SampledToken]) -> String {
 
 async fn sampled(sampler: &Arc<EmbeddedSampler>, request: SampleRequest) -> String {
     let (mut tokens, reason) = answer(sampler, request).await;
-    assert_eq!((reason, tokens.pop().unwrap().id), (StopReason::StopToken, END), "{}", text(&tokens));
+    assert_eq!((reason, tokens.pop().unwrap().id), (SamplingEnd::StopToken, END), "{}", text(&tokens));
     text(&tokens)
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulgurite_backends::{
-    AdamParameters, Learner, LossFunction, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, StopReason,
+    AdamParameters, Learner, LossFunction, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, SamplingEnd,
     WeightsSource,
 };
 use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
@@ -16,7 +16,7 @@ use crate::common::{open, request, supervised};
 pub const TOLERANCE: f32 = 1e-3;
 
 /// Tokens of an answer with the weights' versions in force at its end, and why it ended.
-pub async fn answer(sampler: &dyn Sampler, request: SampleRequest) -> (Vec<SampledToken>, StopReason) {
+pub async fn answer(sampler: &dyn Sampler, request: SampleRequest) -> (Vec<SampledToken>, SamplingEnd) {
     answer_across(sampler, request, async || {}).await
 }
 
@@ -25,7 +25,7 @@ pub async fn answer_across(
     sampler: &dyn Sampler,
     request: SampleRequest,
     change: impl AsyncFnOnce(),
-) -> (Vec<SampledToken>, StopReason) {
+) -> (Vec<SampledToken>, SamplingEnd) {
     let mut stream = sampler.sample(request).await.unwrap();
     let mut tokens: Vec<SampledToken> = Vec::new();
     let mut change = Some(change);
@@ -66,7 +66,7 @@ call: <|im_start|> "\n" "{\"name\": " %json {"const":"f"} "}" <|im_start|>
     let constraint = Some(Constraint::Lark(grammar.into()));
     let sampling = SamplingParameters { constraint, ..SamplingParameters::default() };
     let (tokens, reason) = answer(sampler, SampleRequest { sampling, ..request(vec![5, 6], 60, 3) }).await;
-    assert_eq!(reason, StopReason::StopToken, "{tokens:?}");
+    assert_eq!(reason, SamplingEnd::StopToken, "{tokens:?}");
     let control: Vec<usize> = tokens.iter().enumerate().filter(|(_, t)| t.id == 289).map(|(place, _)| place).collect();
     assert_eq!(control, [0, tokens.len() - 2], "{tokens:?}");
 }

@@ -10,7 +10,7 @@ use fulgurite_types::{Constraint, SamplingParameters};
 use crate::common::{open, request, supervised};
 use fulgurite_backends::{
     AnswerFault, BackendError, Changeover, Learner, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest,
-    SampledToken, Sampler, StopReason,
+    SampledToken, Sampler, SamplingEnd,
 };
 use serde_json::json;
 
@@ -60,7 +60,7 @@ fn ascii() -> SamplingParameters {
 struct Answered {
     tokens: Vec<SampledToken>,
     cached: Option<usize>,
-    end: Result<StopReason, BackendError>,
+    end: Result<SamplingEnd, BackendError>,
 }
 
 async fn answer(sampler: &dyn Sampler, request: SampleRequest) -> Answered {
@@ -93,8 +93,8 @@ async fn llama_cpp_and_the_engine_agree_on_every_sampled_token() {
         let again = answer(&real.sampler, asked.clone()).await;
         assert_eq!(ids(&again.tokens), ids(&answered.tokens), "the same seed gives the same tokens");
         match answered.end {
-            Ok(StopReason::Length) => assert_eq!(answered.tokens.len(), 40),
-            Ok(StopReason::StopToken) => {}
+            Ok(SamplingEnd::Length) => assert_eq!(answered.tokens.len(), 40),
+            Ok(SamplingEnd::StopToken) => {}
             Err(BackendError::BrokenAnswer { fault: AnswerFault::TokensUntold { sampled, told }, .. }) => {
                 assert!(sampled > told);
                 broken += 1;
@@ -160,7 +160,7 @@ async fn an_answer_that_fills_the_context_is_whole() {
     let asked = SampleRequest { sampling: ascii(), ..request(prompt, room, 1) };
     let answered = answer(&real.sampler, asked).await;
     assert_eq!(answered.tokens.len(), room);
-    assert!(matches!(answered.end, Ok(StopReason::Length)), "{:?}", answered.end);
+    assert!(matches!(answered.end, Ok(SamplingEnd::Length)), "{:?}", answered.end);
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn a_sampled_stop_token_is_the_last_token() {
     let stop = tokens[7].id;
     let first = tokens.iter().position(|token| token.id == stop).unwrap();
     let stopped = answer(&real.sampler, SampleRequest { stop_tokens: vec![stop], ..asked }).await;
-    assert!(matches!(stopped.end, Ok(StopReason::StopToken)));
+    assert!(matches!(stopped.end, Ok(SamplingEnd::StopToken)));
     assert_eq!(ids(&stopped.tokens), ids(&tokens[..=first]));
 }
 
@@ -197,7 +197,7 @@ async fn a_schema_is_refused_unless_the_likeliest_tokens_are_asked_for() {
     let refused = real.sampler.sample(asked(1.0)).await;
     assert!(matches!(refused, Err(BackendError::InvalidRequest { .. })), "{refused:?}");
     let answered = answer(&real.sampler, asked(0.0)).await;
-    assert!(matches!(answered.end, Ok(StopReason::StopToken)), "{answered:?}");
+    assert!(matches!(answered.end, Ok(SamplingEnd::StopToken)), "{answered:?}");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::real_hosts::{
 };
 use fulgurite_backends::{
     BackendError, Changeover, NewWeights, RemoteOptions, SampleEvent, SampleRequest, SampledToken, Sampler,
-    SglangSampler, StopReason, WeightsSource,
+    SamplingEnd, SglangSampler, WeightsSource,
 };
 use serde_json::json;
 
@@ -74,7 +74,7 @@ async fn sglang_and_the_engine_agree_on_every_sampled_token() {
         let asked = SampleRequest { top_logprobs: 3, stream_interval, ..request(vec![5, 6, 7, 8], 60, seed) };
         let (tokens, reason) = answer(&real.sampler, asked.clone()).await;
         match reason {
-            StopReason::Length => assert_eq!(tokens.len(), 60),
+            SamplingEnd::Length => assert_eq!(tokens.len(), 60),
             _ => assert_eq!(tokens.last().unwrap().id, END),
         }
         for token in &tokens {
@@ -97,7 +97,7 @@ async fn a_sampled_stop_token_is_the_last_token() {
         let asked = SampleRequest { sampling: endless(), ..request(vec![5, 6], 400, seed) };
         let (stopped, reason) =
             answer(&real.sampler, SampleRequest { stop_tokens: stop_tokens.clone(), ..asked }).await;
-        assert_eq!(reason, StopReason::StopToken);
+        assert_eq!(reason, SamplingEnd::StopToken);
         let (last, before) = stopped.split_last().unwrap();
         assert!(stop_tokens.contains(&last.id) && before.iter().all(|token| !stop_tokens.contains(&token.id)));
     }
@@ -111,7 +111,7 @@ async fn an_answer_that_fills_the_context_is_whole() {
         let room = CONTEXT - prompt.len() - short_of_it;
         let asked = SampleRequest { sampling: endless(), ..request(prompt.clone(), room, 1) };
         let (tokens, reason) = answer(&real.sampler, asked).await;
-        assert_eq!((tokens.len(), reason), (room, StopReason::Length));
+        assert_eq!((tokens.len(), reason), (room, SamplingEnd::Length));
     }
 }
 
@@ -258,7 +258,7 @@ async fn an_answer_is_held_to_a_schema() {
         ..SamplingParameters::default()
     };
     let (tokens, reason) = answer(&real.sampler, SampleRequest { sampling, ..request(vec![5, 6], 40, 3) }).await;
-    assert_eq!(reason, StopReason::StopToken, "{tokens:?}");
+    assert_eq!(reason, SamplingEnd::StopToken, "{tokens:?}");
     assert!(tokens.iter().skip(1).all(|token| token.logprob > -TOLERANCE), "one letter decides: {tokens:?}");
 }
 

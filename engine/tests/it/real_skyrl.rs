@@ -9,7 +9,7 @@ use fulgurite_types::{SamplingParameters, WeightsVersion};
 use crate::common::{open, policy, request, supervised};
 use crate::real_hosts::{TOLERANCE, answer, greatest_difference};
 use fulgurite_backends::{
-    AdamParameters, BackendError, Learner, LossFunction, SampleRequest, SampledToken, Sampler, StopReason,
+    AdamParameters, BackendError, Learner, LossFunction, SampleRequest, SampledToken, Sampler, SamplingEnd,
 };
 use fulgurite_tinker::wire::LoraConfig;
 use fulgurite_tinker::{
@@ -55,7 +55,7 @@ async fn skyrl_and_the_engine_agree_on_every_sampled_token() {
     for seed in 0..4 {
         let asked = request(prompt.clone(), 60, seed);
         let (tokens, reason) = answer(&*real.sampler, asked.clone()).await;
-        assert_eq!((tokens.len(), reason), (60, StopReason::Length));
+        assert_eq!((tokens.len(), reason), (60, SamplingEnd::Length));
         assert_eq!(answer(&*real.sampler, asked).await.0, tokens, "the same seed gives the same tokens");
         greatest = greatest.max(greatest_difference(&real.model, &prompt, &tokens, 0).await);
     }
@@ -71,7 +71,7 @@ async fn a_sampled_stop_token_is_the_last_token() {
     let first = tokens.iter().position(|token| token.id == stop).unwrap();
     let asked = SampleRequest { stop_tokens: vec![stop], ..request(vec![5, 6], 20, 1) };
     let (stopped, reason) = answer(&*real.sampler, asked).await;
-    assert_eq!((stopped.len(), reason), (first + 1, StopReason::StopToken));
+    assert_eq!((stopped.len(), reason), (first + 1, SamplingEnd::StopToken));
     assert_eq!(stopped.last().unwrap().id, stop);
 }
 

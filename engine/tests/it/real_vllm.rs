@@ -12,8 +12,8 @@ use crate::real_hosts::{
     replaced_by, trained,
 };
 use fulgurite_backends::{
-    BackendError, Changeover, NewWeights, RemoteOptions, SampleRequest, SampledToken, Sampler, StopReason, VllmSampler,
-    WeightsSource,
+    BackendError, Changeover, NewWeights, RemoteOptions, SampleRequest, SampledToken, Sampler, SamplingEnd,
+    VllmSampler, WeightsSource,
 };
 use serde_json::json;
 
@@ -43,7 +43,7 @@ async fn vllm_and_the_engine_agree_on_every_sampled_token() {
     for seed in 0..4 {
         let asked = SampleRequest { top_logprobs: 3, ..request(vec![5, 6, 7, 8], 60, seed) };
         let (tokens, reason) = answer(&real.sampler, asked.clone()).await;
-        assert_eq!((tokens.len(), reason), (60, StopReason::Length));
+        assert_eq!((tokens.len(), reason), (60, SamplingEnd::Length));
         assert!(tokens.iter().all(|token| token.top_logprobs.len() == 3));
         // Whether they are told one by one or some together.
         let together = SampleRequest { stream_interval: 16, ..asked.clone() };
@@ -62,7 +62,7 @@ async fn a_sampled_stop_token_is_the_last_token() {
     let first = tokens.iter().position(|token| token.id == stop).unwrap();
     let asked = SampleRequest { stop_tokens: vec![stop], ..request(vec![5, 6], 20, 1) };
     let (stopped, reason) = answer(&real.sampler, asked).await;
-    assert_eq!((stopped.len(), reason), (first + 1, StopReason::StopToken));
+    assert_eq!((stopped.len(), reason), (first + 1, SamplingEnd::StopToken));
     assert_eq!(stopped.last().unwrap().id, stop);
 }
 
@@ -89,7 +89,7 @@ async fn an_answer_is_held_to_a_schema() {
         ..SamplingParameters::default()
     };
     let (tokens, reason) = answer(&real.sampler, SampleRequest { sampling, ..request(vec![5, 6], 40, 3) }).await;
-    assert_eq!(reason, StopReason::StopToken, "{tokens:?}");
+    assert_eq!(reason, SamplingEnd::StopToken, "{tokens:?}");
 }
 
 #[tokio::test]

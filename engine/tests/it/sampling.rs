@@ -6,7 +6,7 @@ use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
 
 use crate::common::{answer, create, open, options, request, sequence, tiny_config};
 use fulgurite_backends::{
-    BackendError, Capabilities, Learner, LossFunction, SampleEvent, SampleRequest, Sampler, SamplerInfo, StopReason,
+    BackendError, Capabilities, Learner, LossFunction, SampleEvent, SampleRequest, Sampler, SamplerInfo, SamplingEnd,
     StopSequence,
 };
 use fulgurite_engine::{Engine, EngineOptions, ModelConfig};
@@ -32,9 +32,9 @@ async fn an_answer_ends_at_its_limit_at_the_context_or_at_a_stop_token() {
     );
 
     let (tokens, reason) = answer(&sampler, request(vec![1, 2], 7, 5)).await;
-    assert_eq!((tokens.len(), reason), (7, StopReason::Length));
+    assert_eq!((tokens.len(), reason), (7, SamplingEnd::Length));
     let (long, reason) = answer(&sampler, request(sequence(1, 90, 41), 50, 5)).await;
-    assert_eq!((long.len(), reason), (6, StopReason::Length));
+    assert_eq!((long.len(), reason), (6, SamplingEnd::Length));
 
     let stop = tokens[3].id;
     let first = tokens.iter().position(|token| token.id == stop).unwrap();
@@ -42,7 +42,7 @@ async fn an_answer_ends_at_its_limit_at_the_context_or_at_a_stop_token() {
     stopping.stop_tokens = vec![40, stop];
     let (stopped, reason) = answer(&sampler, stopping).await;
     let expected = tokens.iter().position(|token| token.id == 40).map_or(first, |other| other.min(first));
-    assert_eq!(reason, StopReason::StopToken);
+    assert_eq!(reason, SamplingEnd::StopToken);
     assert_eq!(stopped, tokens[..=expected]);
 }
 
@@ -59,7 +59,7 @@ async fn an_answer_ends_with_the_token_that_completes_a_stop_sequence() {
         stopping.stop_sequences = vec![StopSequence::Tokens(vec![2, 2, 2, 2, 2, 2]), StopSequence::Tokens(sequence)];
         let (stopped, reason) = answer(&sampler, stopping).await;
         assert_eq!(stopped, endless[..end.unwrap_or(60)]);
-        assert_eq!(reason, if answer_ends { StopReason::StopToken } else { StopReason::Length });
+        assert_eq!(reason, if answer_ends { SamplingEnd::StopToken } else { SamplingEnd::Length });
     }
 }
 

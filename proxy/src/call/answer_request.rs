@@ -7,7 +7,7 @@ use fulgurite_backends::SamplerInfo;
 
 use crate::attempt::attribution::{Attribution, attribute};
 use crate::attempt::notes::note;
-use crate::call::model_request::{ModelRequest, Prompt};
+use crate::call::model_request::ModelRequest;
 use crate::call::planning::Planner;
 use crate::call::run_call::start;
 use crate::call::shutdown::Shutdown;
@@ -167,8 +167,7 @@ async fn respond(
 
 /// Warns the client and the log of tools that the model is not shown.
 fn warn_of_unseen_tools(models: &ServedModels, model: &SampledModel, request: &ModelRequest, facts: &CallFacts) {
-    let Prompt::Messages(conversation) = &request.prompt else { return };
-    if conversation.tools.is_empty() || model.renderer.shows_tools() {
+    if request.unseen_tools(&*model.renderer) == 0 {
         return;
     }
     let warning = unseen_tools(&model.name);

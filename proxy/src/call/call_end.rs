@@ -1,4 +1,4 @@
-use fulgurite_types::{Message, StopReason as RecordedStop};
+use fulgurite_types::{Message, StopReason};
 
 use crate::error::ProxyError;
 use crate::reply::finish_reason::FinishReason;
@@ -41,18 +41,18 @@ impl End {
     pub(crate) fn finish_reason(&self, message: &Message) -> &'static str {
         match self {
             End::Finished(reason) => reason.of_message(message).as_str(),
-            End::ClientGone | End::ShutDown => RecordedStop::CLIENT_GONE,
-            End::Broken(_) => RecordedStop::ERROR,
+            End::ClientGone | End::ShutDown => StopReason::CLIENT_GONE,
+            End::Broken(_) => StopReason::ERROR,
         }
     }
 
     /// As the record has it.
-    pub(crate) fn stop_reason(&self) -> RecordedStop {
+    pub(crate) fn stop_reason(&self) -> StopReason {
         match self {
-            End::Finished(FinishReason::Length) => RecordedStop::Length,
-            End::Finished(FinishReason::Stop | FinishReason::ToolCalls) => RecordedStop::Stop,
-            End::ClientGone | End::ShutDown => RecordedStop::ClientGone,
-            End::Broken(_) => RecordedStop::Error,
+            End::Finished(FinishReason::Length) => StopReason::Length,
+            End::Finished(FinishReason::Stop | FinishReason::ToolCalls) => StopReason::Stop,
+            End::ClientGone | End::ShutDown => StopReason::ClientGone,
+            End::Broken(_) => StopReason::Error,
         }
     }
 }

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use fulgurite_renderers::Renderer;
 use fulgurite_types::{Conversation, Message, SamplingParameters};
 use serde_json::{Map, Value};
 
@@ -40,6 +41,16 @@ pub(crate) struct Endpoint {
     pub(crate) id_prefix: &'static str,
     /// The request's field that holds the prompt.
     pub(crate) prompt_field: &'static str,
+}
+
+impl ModelRequest {
+    /// How many declared tools a renderer leaves out of the prompt.
+    pub(crate) fn unseen_tools(&self, renderer: &dyn Renderer) -> usize {
+        match &self.prompt {
+            Prompt::Messages(conversation) if !renderer.shows_tools() => conversation.tools.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// What a prompt was given as.

@@ -120,6 +120,7 @@ impl Planner<'_> {
         earlier.resize_with(options.choices, || None);
         // A session that exists already is continued.
         let owner = Arc::new(Owner::new(self.attribution.clone(), recorded_owner(&earlier), options.choices));
+        let unseen_tools = self.request.unseen_tools(&*self.model.renderer);
         let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| Call {
             owner: Arc::clone(&owner),
             memory: self.memory.clone(),
@@ -143,7 +144,7 @@ impl Planner<'_> {
             clock: self.facts.sampling_clock(),
             endpoint: self.request.endpoint,
             conversation: recorded_conversation(self.request),
-            attributes: request_attributes(self.request, logged.idempotency_key(), &place, choice),
+            attributes: request_attributes(self.request, logged.idempotency_key(), &place, choice, unseen_tools),
         });
         let calls = calls.collect();
         Ok(Plan { prompt, calls })

@@ -1,6 +1,6 @@
 use fulgurite_backends::Capabilities;
 use fulgurite_renderers::{AnswerGrammar, AnswerShape, RenderError, Renderer};
-use fulgurite_types::Constraint;
+use fulgurite_types::{Constraint, Tool};
 use serde_json::Value;
 
 use crate::error::ProxyError;
@@ -72,7 +72,7 @@ impl ForcedCall {
     fn tools(&self, declared: &[Value]) -> Result<Vec<Value>, ProxyError> {
         let field = self.field;
         let is_called = |tool: &&Value| match &self.tool {
-            Some(name) => tool.pointer("/function/name").and_then(Value::as_str) == Some(name),
+            Some(name) => Tool::read(tool).is_ok_and(|tool| tool.name == name),
             None => true,
         };
         let called: Vec<Value> = declared.iter().filter(is_called).cloned().collect();

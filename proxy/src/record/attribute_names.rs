@@ -12,5 +12,8 @@ pub(crate) const CHOICE: &str = "fulgurite.choice";
 /// Attribute of an answer to a request that carried a key.
 pub(crate) const IDEMPOTENCY_KEY: &str = "fulgurite.request.idempotency_key";
 
+/// Attribute of a call of a model whose template shows no tools: how many its request declares.
+pub const UNSEEN_TOOLS: &str = "fulgurite.request.unseen_tools";
+
 /// JSON text of a request's fields that have no attributes of their own.
 pub(crate) const REQUEST_EXTRA: &str = "fulgurite.request.extra";

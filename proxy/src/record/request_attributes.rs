@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 
 use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
 use crate::call::model_request::{Endpoint, ModelRequest, Prompt};
-use crate::record::attribute_names::{CHOICE, IDEMPOTENCY_KEY, REQUEST_EXTRA};
+use crate::record::attribute_names::{CHOICE, IDEMPOTENCY_KEY, REQUEST_EXTRA, UNSEEN_TOOLS};
 use crate::record::message_attributes::{add_tools, message_parts};
 
 /// What the record keeps of a request's messages and tools; `None` of a prompt without messages.
@@ -31,6 +31,7 @@ pub(crate) fn request_attributes(
     idempotency_key: Option<&str>,
     place: &Map<String, Value>,
     choice: usize,
+    unseen_tools: usize,
 ) -> Map<String, Value> {
     let options = &request.options;
     let Endpoint { operation_name, .. } = request.endpoint;
@@ -50,6 +51,9 @@ pub(crate) fn request_attributes(
     if options.choices > 1 {
         set("gen_ai.request.choice.count", json!(options.choices));
         set(CHOICE, json!(choice));
+    }
+    if unseen_tools > 0 {
+        set(UNSEEN_TOOLS, json!(unseen_tools));
     }
     if let Some(key) = idempotency_key {
         set(IDEMPOTENCY_KEY, json!(key));

@@ -1,5 +1,5 @@
-use fulgurite_backends::StopReason;
-use fulgurite_types::{Message, StopReason as RecordedStop};
+use fulgurite_backends::SamplingEnd;
+use fulgurite_types::{Message, StopReason};
 
 /// Why an answer ended, as in every dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,11 +12,11 @@ pub(crate) enum FinishReason {
     Length,
 }
 
-impl From<StopReason> for FinishReason {
-    fn from(reason: StopReason) -> Self {
+impl From<SamplingEnd> for FinishReason {
+    fn from(reason: SamplingEnd) -> Self {
         match reason {
-            StopReason::StopToken => FinishReason::Stop,
-            StopReason::Length => FinishReason::Length,
+            SamplingEnd::StopToken => FinishReason::Stop,
+            SamplingEnd::Length => FinishReason::Length,
         }
     }
 }
@@ -31,11 +31,11 @@ impl FinishReason {
     }
 
     /// How sampling ended, from the record; `None` if it was broken off.
-    pub(crate) fn recorded(stop_reason: &RecordedStop) -> Option<Self> {
+    pub(crate) fn recorded(stop_reason: &StopReason) -> Option<Self> {
         match stop_reason {
-            RecordedStop::Stop => Some(FinishReason::Stop),
-            RecordedStop::Length => Some(FinishReason::Length),
-            RecordedStop::ClientGone | RecordedStop::Error | RecordedStop::Other(_) => None,
+            StopReason::Stop => Some(FinishReason::Stop),
+            StopReason::Length => Some(FinishReason::Length),
+            StopReason::ClientGone | StopReason::Error | StopReason::Other(_) => None,
         }
     }
 

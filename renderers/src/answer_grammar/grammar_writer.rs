@@ -1,9 +1,10 @@
+use fulgurite_types::Tool;
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::formats::format::ToolDeclaration;
+use crate::formats::format::read_tools;
 use crate::parsing::{Lexeme, Mark, MarkLexer};
 use crate::{RenderError, ResponseFormat, Tokenizer};
 
@@ -31,10 +32,10 @@ pub(super) enum Reasoning {
 impl GrammarWriter<'_> {
     /// The declared tools, whose names must be such that every format can write them.
     pub(super) fn tools<'t>(&self, tools: &'t [Value]) -> Result<Vec<CalledTool<'t>>, RenderError> {
-        ToolDeclaration::read_all(tools)?.into_iter().map(|tool| self.tool(tool)).collect()
+        read_tools(tools)?.into_iter().map(|tool| self.tool(tool)).collect()
     }
 
-    fn tool<'t>(&self, tool: ToolDeclaration<'t>) -> Result<CalledTool<'t>, RenderError> {
+    fn tool<'t>(&self, tool: Tool<'t>) -> Result<CalledTool<'t>, RenderError> {
         let name = tool.name;
         let breaks_marks =
             |character: char| character.is_whitespace() || character.is_control() || "<>\"\\".contains(character);

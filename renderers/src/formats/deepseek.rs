@@ -1,9 +1,9 @@
-use fulgurite_types::ToolCall;
+use fulgurite_types::{Tool, ToolCall};
 
 use crate::call_arguments::arguments_text;
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::formats::chunk::Chunk;
-use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::plain_text::PlainText;
 use crate::formats::reasoning::{has_reasoning, is_reasoning, parts_with_reasoning};
 use crate::python::python_json::{JsonStyle, dumps};
@@ -200,7 +200,7 @@ fn calls<'m>(message: &ChatMessage<'m>) -> Chunk<'m> {
 }
 
 /// What explains the tools at the end of the system message.
-fn tools<'t>(tools: &[ToolDeclaration<'t>]) -> Chunk<'t> {
+fn tools<'t>(tools: &[Tool<'t>]) -> Chunk<'t> {
     if tools.is_empty() {
         return Chunk::default();
     }

@@ -1,8 +1,8 @@
 use std::borrow::Cow;
 use std::fmt::Debug;
 
-use fulgurite_types::Message;
-use serde_json::{Map, Value};
+use fulgurite_types::{Message, Tool};
+use serde_json::Value;
 
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::{Chunk, ContentEncoding};
@@ -38,7 +38,7 @@ pub(crate) trait Format: Debug + Send + Sync + 'static {
     /// first system message, empty where there is none. A message's text is never a control token: a format that
     /// explains tools by its control tokens writes them in `message`, from `Conversation::tools`; its `system` stays as it
     /// is, and nothing else is needed.
-    fn declare_tools(&self, _tools: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
+    fn declare_tools(&self, _tools: &[Tool<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
         Ok(vec![Message::text("system", system)])
     }
 
@@ -99,7 +99,7 @@ pub(crate) struct Conversation<'m> {
     /// Whether the last message was just sampled and is not history.
     ends_sampled: bool,
     /// The tools that are declared.
-    tools: Vec<ToolDeclaration<'m>>,
+    tools: Vec<Tool<'m>>,
 }
 
 impl<'m> Conversation<'m> {
@@ -128,11 +128,11 @@ impl<'m> Conversation<'m> {
 
     /// The conversation with tools declared.
     pub(crate) fn with_tools(self, tools: &'m [Value]) -> Result<Self, RenderError> {
-        Ok(Self { tools: ToolDeclaration::read_all(tools)?, ..self })
+        Ok(Self { tools: read_tools(tools)?, ..self })
     }
 
     /// The tools that are declared; none for messages that continue a turn, since they were declared before it.
-    pub(crate) fn tools(&self) -> &[ToolDeclaration<'m>] {
+    pub(crate) fn tools(&self) -> &[Tool<'m>] {
         &self.tools
     }
 
@@ -176,37 +176,10 @@ impl<'m> Conversation<'m> {
     }
 }
 
-/// A tool as a format declares it.
-#[derive(Clone, Debug)]
-pub(crate) struct ToolDeclaration<'t> {
-    /// The declaration as the caller gave it: OpenAI's `{"type": "function", "function": {...}}` or the bare function.
-    pub(crate) given: &'t Value,
-    /// The function: `name`, `description`, `parameters`.
-    pub(crate) function: &'t Map<String, Value>,
-    /// The function's name.
-    pub(crate) name: &'t str,
-}
-
-impl<'t> ToolDeclaration<'t> {
-    /// Reads the declarations of a request.
-    pub(crate) fn read_all(tools: &'t [Value]) -> Result<Vec<Self>, RenderError> {
-        tools.iter().enumerate().map(|(tool_index, tool)| Self::read(tool, tool_index)).collect()
-    }
-
-    fn read(given: &'t Value, tool_index: usize) -> Result<Self, RenderError> {
-        let wrong = |message: &str| RenderError::Tool { tool_index, message: message.to_owned() };
-        let function = given.get("function").unwrap_or(given).as_object().ok_or_else(|| wrong("is not an object"))?;
-        let name = function.get("name").and_then(Value::as_str).ok_or_else(|| wrong("has no `name`"))?;
-        Ok(Self { given, function, name })
-    }
-
-    /// What the tool does; empty where it is not described.
-    pub(crate) fn description(&self) -> &'t str {
-        self.function.get("description").and_then(Value::as_str).unwrap_or_default()
-    }
-
-    /// JSON schema of the arguments.
-    pub(crate) fn parameters(&self) -> Cow<'t, Value> {
-        self.function.get("parameters").map_or_else(|| Cow::Owned(Value::Object(Map::new())), Cow::Borrowed)
-    }
+/// The declarations of a request, read.
+pub(crate) fn read_tools(tools: &[Value]) -> Result<Vec<Tool<'_>>, RenderError> {
+    let read = |(tool_index, tool)| {
+        Tool::read(tool).map_err(|fault| RenderError::Tool { tool_index, message: fault.to_string() })
+    };
+    tools.iter().enumerate().map(read).collect()
 }

@@ -1,7 +1,7 @@
-use fulgurite_types::Message;
+use fulgurite_types::{Message, Tool};
 
 use crate::formats::chunk::Chunk;
-use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::plain_text::PlainText;
 use crate::formats::python_strip::trimmed_cow;
 use crate::{RenderError, ResponseFormat};
@@ -45,7 +45,7 @@ impl Format for Llama3 {
         Chunk::of_format("<|eot_id|>")
     }
 
-    fn declare_tools(&self, _: &[ToolDeclaration<'_>], _: &str) -> Result<Vec<Message>, RenderError> {
+    fn declare_tools(&self, _: &[Tool<'_>], _: &str) -> Result<Vec<Message>, RenderError> {
         Err(RenderError::ToolsUnsupported { renderer: NAME.to_owned() })
     }
 

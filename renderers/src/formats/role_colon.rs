@@ -1,7 +1,7 @@
-use fulgurite_types::Message;
+use fulgurite_types::{Message, Tool};
 
 use crate::formats::chunk::Chunk;
-use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::plain_text::PlainText;
 use crate::{RenderError, ResponseFormat, Tokenizer};
 
@@ -52,7 +52,7 @@ impl Format for RoleColon {
         Chunk::of_format("\n\n")
     }
 
-    fn declare_tools(&self, _: &[ToolDeclaration<'_>], _: &str) -> Result<Vec<Message>, RenderError> {
+    fn declare_tools(&self, _: &[Tool<'_>], _: &str) -> Result<Vec<Message>, RenderError> {
         Err(RenderError::ToolsUnsupported { renderer: NAME.to_owned() })
     }
 

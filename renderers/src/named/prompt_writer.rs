@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::RenderError;
 use crate::formats::chunk::{Chunk, ContentEncoding};
-use crate::formats::format::{Conversation, Format, ToolDeclaration};
+use crate::formats::format::{Conversation, Format, read_tools};
 use crate::formats::format_options::FormatOptions;
 use crate::formats::open_format::open_format;
 use crate::python::python_time::midnight;
@@ -73,7 +73,7 @@ impl PromptWriter {
         if !tools.is_empty() {
             let has_system = written.first().is_some_and(|first| first.role == "system");
             let system = if has_system { written.remove(0).plain_text(0)? } else { String::new() };
-            let declared = self.format.declare_tools(&ToolDeclaration::read_all(tools)?, &system)?;
+            let declared = self.format.declare_tools(&read_tools(tools)?, &system)?;
             written.splice(0..0, declared.into_iter().map(Cow::Owned));
         }
         Ok(self.format.complete(written, !tools.is_empty()))

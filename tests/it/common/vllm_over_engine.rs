@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use fulgurite_backends::{
-    NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, StopReason, WeightsSource,
+    NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplingEnd, WeightsSource,
 };
 use fulgurite_engine::{Engine, EngineOptions};
 use fulgurite_types::{SamplingParameters, WeightsVersion};
@@ -133,7 +133,7 @@ async fn events(mut stream: SampleStream) -> Vec<String> {
             SampleEvent::Token(token) => events.push(event(&[token], None)),
             SampleEvent::WeightsVersions(_) | SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(reason) => {
-                events.push(event(&[], Some(if reason == StopReason::StopToken { "stop" } else { "length" })));
+                events.push(event(&[], Some(if reason == SamplingEnd::StopToken { "stop" } else { "length" })));
                 return events;
             }
         }

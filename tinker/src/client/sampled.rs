@@ -1,10 +1,10 @@
 //! A sample request as the wire has it, and its answer as pieces that can be checked.
 
-use crate::wire::protobuf::{SampleResponse, SampledSequence, StopReason as WireStopReason};
+use crate::wire::protobuf::{SampleResponse, SampledSequence, StopReason};
 use crate::wire::{self, JsonChunk, ModelInput, SamplingParams, StopSequences, WireError};
 use fulgurite_backends::remote::Elements;
 use fulgurite_backends::remote::{Piece, PieceToken};
-use fulgurite_backends::{AnswerFault, PromptScores, SampleRequest, StopReason};
+use fulgurite_backends::{AnswerFault, PromptScores, SampleRequest, SamplingEnd};
 use fulgurite_types::unpack_logprobs;
 
 /// The request, at its place among the sampling session's. Of a seed as many bits count as the service takes.
@@ -110,9 +110,9 @@ pub(super) fn piece(response: &SampleResponse, request: &SampleRequest) -> Resul
         alternatives: alternatives.next().unwrap_or_default(),
         weights_version: None,
     });
-    let end = match WireStopReason::try_from(sequence.stop_reason) {
-        Ok(WireStopReason::Stop) => StopReason::StopToken,
-        Ok(WireStopReason::Length) => StopReason::Length,
+    let end = match StopReason::try_from(sequence.stop_reason) {
+        Ok(StopReason::Stop) => SamplingEnd::StopToken,
+        Ok(StopReason::Length) => SamplingEnd::Length,
         Err(_) => return Err(AnswerFault::UnknownEnd { reason: sequence.stop_reason.to_string() }),
     };
     Ok(Piece { tokens: tokens.collect(), end: Some(end), ..Piece::default() })
@@ -192,19 +192,19 @@ mod tests {
 
     #[test]
     fn an_answer_is_one_piece() {
-        let mut sequence = SampledSequence::new(WireStopReason::Stop, &[5, 9], &[-0.5, -0.25]);
+        let mut sequence = SampledSequence::new(StopReason::Stop, &[5, 9], &[-0.5, -0.25]);
         sequence.topk_sampled_logprobs = Some(TopkLogprobs::new(&[vec![(5, -0.5), (6, -1.0)], vec![(9, -0.25)]], 2));
         let asked = SampleRequest { top_logprobs: 2, ..sample_request() };
         let read = piece(&response(sequence), &asked).unwrap();
         let told: Vec<_> =
             read.tokens.iter().map(|token| (token.id, token.logprob, token.alternatives.len())).collect();
         assert_eq!(told, [(5, Some(-0.5), 2), (9, Some(-0.25), 1)]);
-        assert_eq!(read.end, Some(StopReason::StopToken));
+        assert_eq!(read.end, Some(SamplingEnd::StopToken));
     }
 
     #[test]
     fn what_does_not_hold_together_is_named() {
-        let whole = || SampledSequence::new(WireStopReason::Length, &[5, 6], &[-0.5, -1.0]);
+        let whole = || SampledSequence::new(StopReason::Length, &[5, 6], &[-0.5, -1.0]);
         let read = |sequence| piece(&response(sequence), &sample_request()).map(drop);
         assert_eq!(read(whole()), Ok(()));
         let without = |logprobs| SampledSequence { logprobs, ..whole() };

@@ -8,9 +8,10 @@ use fulgurite_types::{SamplingParameters, WeightsVersion};
 use crate::scripted::{Reply, ScriptedServer, Step};
 use crate::tinker_host::{Fault, PATIENCE, Tinker, TinkerKind, answer};
 use fulgurite_backends::{
-    AnswerFault, BackendError, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, StopReason, WeightsSource,
+    AnswerFault, BackendError, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, SamplingEnd,
+    WeightsSource,
 };
-use fulgurite_tinker::wire::protobuf::{SampledSequence, StopReason as WireStopReason, TopkLogprobs};
+use fulgurite_tinker::wire::protobuf::{SampledSequence, StopReason, TopkLogprobs};
 use fulgurite_tinker::{Patience, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -37,7 +38,7 @@ impl Setup {
         Self { tinker, server, sampler: TinkerSampler::new(service, options) }
     }
 
-    async fn sample(&self) -> Result<(Vec<SampledToken>, StopReason), BackendError> {
+    async fn sample(&self) -> Result<(Vec<SampledToken>, SamplingEnd), BackendError> {
         sample(&self.sampler, request()).await
     }
 
@@ -69,7 +70,7 @@ fn request() -> SampleRequest {
 async fn sample(
     sampler: &dyn Sampler,
     request: SampleRequest,
-) -> Result<(Vec<SampledToken>, StopReason), BackendError> {
+) -> Result<(Vec<SampledToken>, SamplingEnd), BackendError> {
     let mut stream = sampler.sample(request).await?;
     let mut tokens = Vec::new();
     loop {
@@ -92,11 +93,11 @@ async fn tokens_come_with_logprobs_and_weights_up_to_the_stop_token() {
     let info = setup.sampler.info().await.unwrap();
     assert_eq!((info.context_length, info.vocabulary_size, info.capabilities.top_logprobs), (64, 100, 20));
     let (tokens, reason) = setup.sample().await.unwrap();
-    assert_eq!((ids(&tokens), reason), (vec![6, 7, 8], StopReason::StopToken));
+    assert_eq!((ids(&tokens), reason), (vec![6, 7, 8], SamplingEnd::StopToken));
     assert!(tokens.iter().all(|token| token.logprob == -2.0 && token.weights_version == Some(WeightsVersion(0))));
     let longer = SampleRequest { stop_tokens: vec![], prompt: vec![1; 60], max_tokens: 9, ..request() };
     let (tokens, reason) = sample(&setup.sampler, longer).await.unwrap();
-    assert_eq!((tokens.len(), reason), (4, StopReason::Length));
+    assert_eq!((tokens.len(), reason), (4, SamplingEnd::Length));
     assert_eq!(setup.posts("create_session").len(), 1);
     let places: Vec<_> = setup.posts("asample").iter().map(|body| body["seq_id"].clone()).collect();
     assert_eq!(places, [json!(0), json!(1)]);
@@ -215,16 +216,16 @@ async fn patience_ends() {
 #[tokio::test]
 async fn an_answer_that_cannot_be_true_is_refused() {
     let setup = Setup::new().await;
-    let whole = || SampledSequence::new(WireStopReason::Length, &[6, 7], &[-0.5, -0.5]);
+    let whole = || SampledSequence::new(StopReason::Length, &[6, 7], &[-0.5, -0.5]);
     let unknown = |token| AnswerFault::UnknownToken { token, vocabulary_size: 100 };
     for (sequence, fault) in [
-        (SampledSequence::new(WireStopReason::Length, &[6, 100], &[-0.5; 2]), unknown(100)),
-        (SampledSequence::new(WireStopReason::Length, &[6, u32::MAX], &[-0.5; 2]), unknown(-1)),
-        (SampledSequence::new(WireStopReason::Stop, &[6], &[-0.5]), AnswerFault::NotAtStopToken),
-        (SampledSequence::new(WireStopReason::Length, &[8, 6], &[-0.5; 2]), AnswerFault::BeyondStopToken),
-        (SampledSequence::new(WireStopReason::Length, &[6; 5], &[-0.5; 5]), AnswerFault::TooManyTokens { limit: 4 }),
+        (SampledSequence::new(StopReason::Length, &[6, 100], &[-0.5; 2]), unknown(100)),
+        (SampledSequence::new(StopReason::Length, &[6, u32::MAX], &[-0.5; 2]), unknown(-1)),
+        (SampledSequence::new(StopReason::Stop, &[6], &[-0.5]), AnswerFault::NotAtStopToken),
+        (SampledSequence::new(StopReason::Length, &[8, 6], &[-0.5; 2]), AnswerFault::BeyondStopToken),
+        (SampledSequence::new(StopReason::Length, &[6; 5], &[-0.5; 5]), AnswerFault::TooManyTokens { limit: 4 }),
         (SampledSequence { logprobs: None, ..whole() }, AnswerFault::CountsDiffer { tokens: 2, logprobs: 0 }),
-        (SampledSequence::new(WireStopReason::Length, &[6], &[0.5]), AnswerFault::Logprob { token: 6, logprob: 0.5 }),
+        (SampledSequence::new(StopReason::Length, &[6], &[0.5]), AnswerFault::Logprob { token: 6, logprob: 0.5 }),
         (SampledSequence { stop_reason: 9, ..whole() }, AnswerFault::UnknownEnd { reason: "9".into() }),
     ] {
         setup.tinker.play(sequence);
@@ -233,7 +234,7 @@ async fn an_answer_that_cannot_be_true_is_refused() {
             error => panic!("{error}"),
         }
     }
-    setup.tinker.play(SampledSequence::new(WireStopReason::Length, &[6], &[f32::NAN]));
+    setup.tinker.play(SampledSequence::new(StopReason::Length, &[6], &[f32::NAN]));
     let error = setup.sample().await.unwrap_err();
     assert!(error.to_string().contains("NaN"), "{error}");
 }
@@ -241,7 +242,7 @@ async fn an_answer_that_cannot_be_true_is_refused() {
 #[tokio::test]
 async fn alternatives_come_where_the_service_has_them() {
     let setup = Setup::new().await;
-    let mut sequence = SampledSequence::new(WireStopReason::Length, &[6, 7], &[-0.5, -1.0]);
+    let mut sequence = SampledSequence::new(StopReason::Length, &[6, 7], &[-0.5, -1.0]);
     let rows = [vec![(6, -0.5), (9, -1.5)], vec![(7, -1.0)]];
     sequence.topk_sampled_logprobs = Some(TopkLogprobs::new(&rows, 2));
     setup.tinker.play(sequence);

@@ -2,3 +2,4 @@
 
 pub(crate) mod conversation;
 pub(crate) mod message;
+pub(crate) mod tool;

@@ -99,6 +99,17 @@ impl AttemptNote {
 }
 
 impl Attempt {
+    /// Key of the metadata under which a runner keeps what the agent printed; of much, the end.
+    pub const OUTPUT: &str = "output";
+    /// Key that says that this is not all of it, or not as it was.
+    pub const OUTPUT_IS_PARTIAL: &str = "output_is_partial";
+
+    /// What the agent printed, if its runner kept all of it.
+    pub fn whole_output(&self) -> Option<&str> {
+        let is_partial = self.metadata.as_ref()?.contains_key(Self::OUTPUT_IS_PARTIAL);
+        self.word(Self::OUTPUT).filter(|_| !is_partial)
+    }
+
     /// Which limit refused it a call, if one did.
     pub fn limit(&self) -> Option<EpisodeStop> {
         EpisodeStop::from_word(self.word(STOP)?)

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulgurite_backends::{
-    AdamParameters, Learner, LossFunction, SampleEvent, SampleRequest, SampledToken, Sampler, StopReason,
+    AdamParameters, Learner, LossFunction, SampleEvent, SampleRequest, SampledToken, Sampler, SamplingEnd,
 };
 use fulgurite_engine::{EmbeddedLearner, Engine, EngineOptions, ModelConfig, create_model};
 use fulgurite_types::{Chunk, Datum, LossInputs, SamplingParameters};
@@ -61,7 +61,7 @@ pub fn request(prompt: Vec<u32>, max_tokens: usize, seed: u64) -> SampleRequest 
 }
 
 /// Every token of an answer, and why it ended.
-pub async fn answer(sampler: &Arc<impl Sampler + ?Sized>, request: SampleRequest) -> (Vec<SampledToken>, StopReason) {
+pub async fn answer(sampler: &Arc<impl Sampler + ?Sized>, request: SampleRequest) -> (Vec<SampledToken>, SamplingEnd) {
     let mut stream = sampler.sample(request).await.unwrap();
     let mut tokens = Vec::new();
     loop {

@@ -5,14 +5,14 @@ use std::process::{Command, Stdio};
 use crate::common::Script;
 use crate::common::clients::{node, python};
 use crate::common::families::QWEN3;
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use serde_json::{Value, json};
 
 /// What the model says, one call after another, and why it ends.
-fn samples() -> Vec<(String, StopReason)> {
+fn samples() -> Vec<(String, SamplingEnd)> {
     let call = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>";
     let broken = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}\n</tool_call>";
-    let stopped = |sampled: String| (sampled, StopReason::StopToken);
+    let stopped = |sampled: String| (sampled, SamplingEnd::StopToken);
     vec![
         stopped(QWEN3.turn.to_owned()),
         stopped(format!("<think>\nmore\n</think>\n\n{call}\n{call}<|im_end|>")),
@@ -20,7 +20,7 @@ fn samples() -> Vec<(String, StopReason)> {
         stopped("<|im_end|>".to_owned()),
         stopped((QWEN3.says)("One HALT two")),
         stopped(format!("<think>\nhm\n</think>\n\n{broken}<|im_end|>")),
-        ("<think>\nhm".to_owned(), StopReason::Length),
+        ("<think>\nhm".to_owned(), SamplingEnd::Length),
     ]
 }
 

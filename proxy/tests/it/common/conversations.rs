@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use fulgurite_types::{Generation, GenerationFilter};
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ pub async fn conversations(mut client: Command, number: usize, after: &[&str]) -
     for _ in 0..number {
         for said in [&format!("First.\n{CALL}"), CALLS, LAST].iter().chain(after) {
             let tokens = setup.sampled(&format!("{BEGIN}{said}<|im_end|>"));
-            setup.play(Script::Answer(tokens, StopReason::StopToken));
+            setup.play(Script::Answer(tokens, SamplingEnd::StopToken));
         }
         let (rollout, base) = setup.attempt().await;
         rollouts.push(rollout);

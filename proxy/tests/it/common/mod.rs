@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use fulgurite_api::RouteNeeds;
 use fulgurite_backends::{
     BackendError, Capabilities, NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler,
-    SamplerInfo, StopReason, WeightsSource,
+    SamplerInfo, SamplingEnd, WeightsSource,
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{
@@ -34,7 +34,7 @@ pub const BODY_LIMIT: usize = 4096;
 /// How one request is answered.
 pub enum Script {
     /// These tokens, then the end.
-    Answer(Vec<u32>, StopReason),
+    Answer(Vec<u32>, SamplingEnd),
     /// These tokens after a prompt of which so many were cached, then the end.
     Cached(Vec<u32>, usize),
     /// These tokens, then the weights that sampled them, then the end.
@@ -83,7 +83,7 @@ impl Sampler for ScriptedSampler {
         };
         let (tokens, then) = match script {
             Script::Cached(tokens, _) | Script::Told(tokens, _) => {
-                (tokens, Ok(Ok(SampleEvent::Finished(StopReason::StopToken))))
+                (tokens, Ok(Ok(SampleEvent::Finished(SamplingEnd::StopToken))))
             }
             Script::Answer(tokens, reason) => (tokens, Ok(Ok(SampleEvent::Finished(reason)))),
             Script::Hang(tokens, gone) => (tokens, Err(gone)),

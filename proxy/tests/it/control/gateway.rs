@@ -4,7 +4,7 @@ use fulgurite_types::NewRollout;
 
 use crate::common::{BODY_LIMIT, Script, Setup, body, chunks};
 use crate::scripted::{Reply, ScriptedServer};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use fulgurite_proxy::ProxyOptions;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ async fn the_mode_says_the_temperature_and_the_first_call_begins_the_attempt() {
     request["temperature"] = json!(1.5);
     request["model"] = json!("whatever the agent calls it");
     for (mode, temperature) in [("train", 0.75), ("val", 0.0)] {
-        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
         let path = format!("{}/chat/completions", base(&rollout, mode));
         let (status, reply) = send(&setup, Method::POST, &path, &request).await;
         assert_eq!((status, &reply["model"]), (200, &json!("tiny")), "{reply}");
@@ -48,14 +48,14 @@ async fn the_mode_says_the_temperature_and_the_first_call_begins_the_attempt() {
         assert_eq!(reply["choices"][0]["token_ids"], json!([setup.stop()]));
         assert_eq!(setup.sampler.requests.lock().unwrap().last().unwrap().sampling.temperature, temperature);
     }
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     let path = format!("{}/completions", base(&rollout, "train"));
     let (status, reply) = send(&setup, Method::POST, &path, &json!({ "prompt": "hi" })).await;
     assert_eq!((status, &reply["object"]), (200, &json!("text_completion")), "no model need be named: {reply}");
     let path = format!("{}/responses", base(&rollout, "train"));
     let mut previous = Value::Null;
     for text in ["hi", "and?"] {
-        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
         let request = json!({ "input": text, "previous_response_id": previous });
         let (status, reply) = send(&setup, Method::POST, &path, &request).await;
         assert_eq!((status, &reply["token_ids"]), (200, &json!([setup.stop()])), "{reply}");
@@ -71,7 +71,7 @@ async fn the_mode_says_the_temperature_and_the_first_call_begins_the_attempt() {
 async fn it_streams() {
     let setup = Setup::new(vec![]).await;
     let rollout = enqueue(&setup).await;
-    setup.play(Script::Answer(setup.tokens("I am 17."), StopReason::Length));
+    setup.play(Script::Answer(setup.tokens("I am 17."), SamplingEnd::Length));
     let mut request = body();
     request["stream"] = json!(true);
     let url = format!("{}{}/chat/completions", setup.url, base(&rollout, "train"));
@@ -130,7 +130,7 @@ async fn a_paused_gateway_sends_calls_away_and_lets_those_under_way_end() {
     assert_eq!(refusal, json!({ "error": "gateway paused", "reason": "weights" }));
     // Only the gateway's own paths refuse; other calls are held.
     let (_, elsewhere) = setup.attempt().await;
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     let call = setup.client.post(format!("{elsewhere}/chat/completions")).json(&body()).send();
     let held = tokio::spawn(call);
     let model = "/v1/fulgurite/models/tiny";
@@ -146,7 +146,7 @@ async fn a_paused_gateway_sends_calls_away_and_lets_those_under_way_end() {
     }
     assert_eq!(state, (200, resumed));
     assert_eq!(held.await.unwrap().unwrap().status(), 200);
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     assert_eq!(setup.client.post(&url).json(&body()).send().await.unwrap().status(), 200);
     assert_eq!(send(&setup, Method::POST, "/proxy/pause", &json!({ "retry_after_seconds": -1 })).await.0, 422);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fulgurite_types::{NewRollout, WeightsVersion};
 
 use crate::common::{Script, Setup, body, chunks};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use fulgurite_proxy::ProxyOptions;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -27,7 +27,7 @@ async fn until_held(setup: &Setup, held: u64) {
 }
 
 fn answer(setup: &Setup) -> Script {
-    Script::Answer(vec![setup.stop()], StopReason::StopToken)
+    Script::Answer(vec![setup.stop()], SamplingEnd::StopToken)
 }
 
 #[tokio::test]

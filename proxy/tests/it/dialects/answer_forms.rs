@@ -5,7 +5,7 @@ use fulgurite_types::Constraint;
 
 use crate::common::families::{FAMILIES, KIMI, request, tools};
 use crate::common::{Script, Setup};
-use fulgurite_backends::{Capabilities, StopReason};
+use fulgurite_backends::{Capabilities, SamplingEnd};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -19,7 +19,7 @@ fn schema() -> Value {
 
 /// The constraint that a request to a path has come to at the host, and what the proxy says of the request.
 async fn constraint(setup: &Setup, path: &str, body: &Value) -> Result<Option<Constraint>, (String, Value)> {
-    setup.play(Script::Answer(setup.renderer.stop_tokens().to_vec(), StopReason::StopToken));
+    setup.play(Script::Answer(setup.renderer.stop_tokens().to_vec(), SamplingEnd::StopToken));
     let response = setup.client.post(format!("{}/v1/{path}", setup.url)).json(body).send().await.unwrap();
     let status = response.status().as_u16();
     let reply: Value = response.json().await.unwrap();
@@ -180,7 +180,7 @@ async fn an_answer_that_was_kept_to_a_schema_begins_anew_when_it_is_asked_for_ag
     assert!(!partial.sampled_tokens.is_empty());
 
     let whole = [setup.tokens("{\"days\": 2}"), vec![setup.stop()]].concat();
-    setup.play(Script::Answer(whole.clone(), StopReason::StopToken));
+    setup.play(Script::Answer(whole.clone(), SamplingEnd::StopToken));
     body["stream"] = json!(false);
     let request = setup.client.post(format!("{base}/chat/completions")).header("x-stainless-retry-count", 1);
     let reply: Value = request.json(&body).send().await.unwrap().json().await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fulgurite_types::{Message, NewRollout, RolloutFilter};
 
 use crate::common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup, body, chunks, events};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -17,7 +17,7 @@ async fn streamed_and_whole_answers_say_the_same_and_are_recorded_alike() {
     let mut answer = setup.tokens("I am 17, ä.");
     answer.push(setup.stop());
     for _ in 0..2 {
-        setup.play(Script::Answer(answer.clone(), StopReason::StopToken));
+        setup.play(Script::Answer(answer.clone(), SamplingEnd::StopToken));
     }
     let whole: Value = setup.post(&base, &body()).await.json().await.unwrap();
     assert_eq!(whole["choices"][0]["message"]["content"], "I am 17, ä.");
@@ -55,7 +55,7 @@ async fn streamed_and_whole_answers_say_the_same_and_are_recorded_alike() {
 async fn a_rollout_run_again_asks_for_the_same_tokens() {
     let setup = Setup::new(vec![]).await;
     let call = async |rollout: &str, attempt: &str| {
-        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
         let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
         assert_eq!(setup.post(&base, &body()).await.status(), 200);
         setup.sampler.requests.lock().unwrap().last().unwrap().seed
@@ -237,7 +237,7 @@ async fn what_else_is_served() {
 #[tokio::test]
 async fn a_call_that_names_no_rollout_gets_a_session_of_its_own() {
     let setup = Setup::new(vec![]).await;
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     assert_eq!(setup.post(&format!("{}/v1", setup.url), &body()).await.status(), 200);
     let generation = setup.generation_when(|_| true).await;
     let (rollout, _) = setup.store.get_rollout(&generation.rollout_id).await.unwrap().unwrap();
@@ -257,7 +257,7 @@ async fn whoever_asks_whether_somebody_is_there_is_answered() {
         assert_eq!((response.status().as_u16(), response.text().await.unwrap().as_str()), (200, ""), "GET {path}");
     }
     let (rollout, base) = setup.attempt().await;
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     let without_version = base.strip_suffix("/v1").unwrap();
     assert_eq!(setup.post(without_version, &body()).await.status(), 200);
     assert_eq!(setup.generation_when(|_| true).await.rollout_id, rollout);
@@ -282,7 +282,7 @@ async fn what_a_request_tells_the_models_template_is_told_to_it_and_its_conversa
         }
         let base = format!("{}/{}", setup.url, base.splitn(4, '/').nth(3).unwrap());
         sampled = [setup.tokens("I am 17."), vec![setup.stop()]].concat();
-        setup.play(Script::Answer(sampled.clone(), StopReason::StopToken));
+        setup.play(Script::Answer(sampled.clone(), SamplingEnd::StopToken));
         let answer: Value = setup.post(&base, &request).await.json().await.unwrap();
         let next = json!({ "role": "user", "content": "Once more." });
         request["messages"].as_array_mut().unwrap().extend([answer["choices"][0]["message"].clone(), next]);

@@ -1,7 +1,7 @@
 //! `POST /v1/completions` over real sockets.
 
 use crate::common::{CONTEXT_LENGTH, Script, Setup, VOCABULARY_SIZE, chunks};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use serde_json::{Value, json};
 
 async fn post(setup: &Setup, base: &str, body: &Value) -> (u16, Value) {
@@ -17,7 +17,7 @@ async fn text_or_tokens_go_in_and_text_with_its_tokens_comes_out() {
     let mut answer = setup.tokens("I am 17.");
     answer.push(setup.stop());
     for given in [json!("<|im_start|>user"), json!(["<|im_start|>user"]), json!(prompt), json!([prompt])] {
-        setup.play(Script::Answer(answer.clone(), StopReason::StopToken));
+        setup.play(Script::Answer(answer.clone(), SamplingEnd::StopToken));
         let (status, reply) = post(&setup, &base, &json!({ "model": "tiny", "prompt": given })).await;
         assert_eq!((status, &reply["object"]), (200, &json!("text_completion")), "{reply}");
         let choice = &reply["choices"][0];
@@ -47,7 +47,7 @@ async fn a_stream_says_what_a_whole_answer_says() {
     let mut answer = setup.tokens("I am 17, ä.");
     answer.push(setup.stop());
     for _ in 0..2 {
-        setup.play(Script::Answer(answer.clone(), StopReason::StopToken));
+        setup.play(Script::Answer(answer.clone(), SamplingEnd::StopToken));
     }
     let mut request = json!({ "model": "tiny", "prompt": "Say", "logprobs": 0 });
     let (_, whole) = post(&setup, &base, &request).await;

@@ -7,7 +7,7 @@ use fulgurite_types::RolloutFilter;
 use crate::common::families::{FAMILIES, Family, QWEN3, message_below, recorded, tools};
 use crate::common::messages::{assembled, events};
 use crate::common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use fulgurite_proxy::ProxyOptions;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -47,7 +47,7 @@ fn with(mut body: Value, key: &str, value: Value) -> Value {
 }
 
 /// The same answer whole and streamed, each as the first call of a rollout of the same seed, with the rollout.
-async fn both_ways(setup: &Setup, request: &Value, sampled: &[u32], reason: StopReason) -> [(Value, String); 2] {
+async fn both_ways(setup: &Setup, request: &Value, sampled: &[u32], reason: SamplingEnd) -> [(Value, String); 2] {
     let (whole_rollout, base) = setup.seeded_attempt(5).await;
     setup.play(Script::Answer(sampled.to_vec(), reason));
     let whole: Value = post(setup, &base, request).await.json().await.unwrap();
@@ -67,7 +67,7 @@ fn without_id(message: &Value) -> Value {
     message
 }
 
-async fn answered(family: &Family, request: &Value, sampled: &str, reason: StopReason) -> (Setup, Value, [String; 2]) {
+async fn answered(family: &Family, request: &Value, sampled: &str, reason: SamplingEnd) -> (Setup, Value, [String; 2]) {
     let setup = family.setup().await;
     let sampled = setup.sampled(sampled);
     let [(whole, first), (streamed, second)] = both_ways(&setup, request, &sampled, reason).await;
@@ -79,7 +79,7 @@ async fn answered(family: &Family, request: &Value, sampled: &str, reason: StopR
 #[tokio::test]
 async fn thinking_text_and_a_call_are_blocks_whole_and_streamed() {
     for family in FAMILIES {
-        let (setup, message, [rollout, _]) = answered(&family, &request(), family.turn, StopReason::StopToken).await;
+        let (setup, message, [rollout, _]) = answered(&family, &request(), family.turn, SamplingEnd::StopToken).await;
         let signature = message["content"][0]["signature"].as_str().unwrap();
         assert_eq!(signature.len(), 64);
         let generation = setup.generation_of(&rollout).await;
@@ -120,7 +120,7 @@ async fn what_was_answered_comes_back_as_the_same_message_with_the_results_of_it
     for family in FAMILIES {
         let setup = family.setup().await;
         let (rollout, base) = setup.attempt().await;
-        setup.play(Script::Answer(setup.sampled(family.turn), StopReason::StopToken));
+        setup.play(Script::Answer(setup.sampled(family.turn), SamplingEnd::StopToken));
         let mut request = request();
         let reply: Value = post(&setup, &base, &request).await.json().await.unwrap();
         let mut answered = message_below(&setup.attributes(&rollout).await, "gen_ai.completion.0.");
@@ -136,7 +136,7 @@ async fn what_was_answered_comes_back_as_the_same_message_with_the_results_of_it
                 { "type": "text", "text": "Well?" },
             ] }),
         ]);
-        setup.play(Script::Answer(setup.sampled(&(family.says)("It rains.")), StopReason::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(family.says)("It rains.")), SamplingEnd::StopToken));
         let answer: Value = post(&setup, &base, &request).await.json().await.unwrap();
         assert_eq!(answer["content"][1], json!({ "type": "text", "text": "It rains." }), "{}", family.format);
         assert_eq!(answer["stop_reason"], "end_turn");
@@ -168,7 +168,7 @@ async fn thinking_is_for_those_who_ask_and_recorded_for_all() {
         (json!({ "type": "enabled", "budget_tokens": 1024 }), true),
     ] {
         let request = with(request(), "thinking", thinking.clone());
-        let (setup, message, [rollout, _]) = answered(&QWEN3, &request, QWEN3.turn, StopReason::StopToken).await;
+        let (setup, message, [rollout, _]) = answered(&QWEN3, &request, QWEN3.turn, SamplingEnd::StopToken).await;
         let first = if shown { "thinking" } else { "text" };
         assert_eq!(message["content"][0]["type"], first, "{thinking}");
         assert_eq!(setup.attributes(&rollout).await["gen_ai.completion.0.reasoning_content"], "hm");
@@ -180,13 +180,13 @@ async fn a_call_that_breaks_is_text_and_never_a_block() {
     for family in FAMILIES {
         for broken in family.broken {
             let sampled = format!("{broken}{}", family.stop);
-            let (_, message, _) = answered(&family, &request(), &sampled, StopReason::StopToken).await;
+            let (_, message, _) = answered(&family, &request(), &sampled, SamplingEnd::StopToken).await;
             let [block] = message["content"].as_array().unwrap().as_slice() else { panic!("{message}") };
             assert!(broken.contains(block["text"].as_str().unwrap()), "{message}");
             assert_eq!(message["stop_reason"], "end_turn");
         }
         let cut = family.turn.split_once(family.end_of_call).unwrap().0;
-        let (_, message, _) = answered(&family, &request(), cut, StopReason::Length).await;
+        let (_, message, _) = answered(&family, &request(), cut, SamplingEnd::Length).await;
         let kinds: Vec<&Value> = message["content"].as_array().unwrap().iter().map(|block| &block["type"]).collect();
         assert_eq!((json!(kinds), &message["stop_reason"]), (json!(["thinking", "text"]), &json!("max_tokens")));
     }
@@ -196,7 +196,7 @@ async fn a_call_that_breaks_is_text_and_never_a_block() {
 async fn calls_text_between_them_and_no_arguments() {
     let call = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>";
     let sampled = format!("<think>\nhm\n</think>\n\nOne.\n{call}\nTwo.\n{call}<|im_end|>");
-    let (_, message, _) = answered(&QWEN3, &request(), &sampled, StopReason::StopToken).await;
+    let (_, message, _) = answered(&QWEN3, &request(), &sampled, SamplingEnd::StopToken).await;
     let content = message["content"].as_array().unwrap();
     let told: Vec<&Value> = content.iter().map(|block| block.get("text").unwrap_or(&block["type"])).collect();
     let (first, second) = (&content[2], &content[content.len() - 1]);
@@ -210,7 +210,7 @@ async fn calls_text_between_them_and_no_arguments() {
 async fn an_answer_of_nothing_is_an_empty_text() {
     for (sampled, text) in [("<think>\nhm\n</think>\n\n<|im_end|>", ""), ("<|im_end|>", ""), (" \n<|im_end|>", " \n")] {
         let request = with(request(), "thinking", json!(null));
-        let (_, message, _) = answered(&QWEN3, &request, sampled, StopReason::StopToken).await;
+        let (_, message, _) = answered(&QWEN3, &request, sampled, SamplingEnd::StopToken).await;
         assert_eq!(message["content"], json!([{ "type": "text", "text": text }]));
         assert_eq!(message["stop_reason"], "end_turn");
     }
@@ -220,7 +220,7 @@ async fn an_answer_of_nothing_is_an_empty_text() {
 async fn a_stop_sequence_is_told() {
     let request = with(request(), "stop_sequences", json!(["STOP", "HALT"]));
     let sampled = (QWEN3.says)("One HALT two");
-    let (_, message, _) = answered(&QWEN3, &request, &sampled, StopReason::StopToken).await;
+    let (_, message, _) = answered(&QWEN3, &request, &sampled, SamplingEnd::StopToken).await;
     assert_eq!(message["content"][1]["text"], "One ");
     assert_eq!((&message["stop_reason"], &message["stop_sequence"]), (&json!("stop_sequence"), &json!("HALT")));
 }
@@ -229,7 +229,7 @@ async fn a_stop_sequence_is_told() {
 async fn elsewhere_token_ids_are_for_those_who_ask() {
     let setup = Setup::new(vec![]).await;
     for asked in [json!(null), json!(true)] {
-        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
         let request = with(plain(), "return_token_ids", asked.clone());
         let answer: Value = post(&setup, &format!("{}/v1", setup.url), &request).await.json().await.unwrap();
         for key in ["prompt_token_ids", "token_ids", "logprobs"] {
@@ -263,7 +263,7 @@ async fn what_agents_always_send_is_taken_and_what_is_not_honoured_is_recorded()
         "thinking": { "type": "adaptive" },
     });
     request.as_object_mut().unwrap().extend(unknown.as_object().cloned().unwrap());
-    setup.play(Script::Answer(setup.sampled(QWEN3.turn), StopReason::StopToken));
+    setup.play(Script::Answer(setup.sampled(QWEN3.turn), SamplingEnd::StopToken));
     // The client knows a base without a version, and puts it there itself.
     let without_version = base.strip_suffix("/v1").unwrap();
     for (at, expected) in [(base.as_str(), 200), (without_version, 529)] {
@@ -291,7 +291,7 @@ async fn a_prompt_is_counted_as_it_is_sampled() {
         setup.client.post(format!("{}/v1/messages/count_tokens", setup.url)).json(&body).send().await.unwrap();
     let counted: Value = counted.json().await.unwrap();
     assert_eq!(setup.generations().await, []);
-    setup.play(Script::Answer(setup.sampled(QWEN3.turn), StopReason::StopToken));
+    setup.play(Script::Answer(setup.sampled(QWEN3.turn), SamplingEnd::StopToken));
     let message: Value = post(&setup, &format!("{}/v1", setup.url), &request()).await.json().await.unwrap();
     assert_eq!(counted, json!({ "input_tokens": message["usage"]["input_tokens"] }));
 }
@@ -491,7 +491,7 @@ async fn what_claude_code_says_as_the_system_late_reaches_a_model_whose_template
         "messages": [{ "role": "user", "content": "17" }, { "role": "system", "content": "Say." }],
     });
     for _ in 0..2 {
-        setup.play(Script::Answer([setup.tokens("am"), vec![setup.stop()]].concat(), StopReason::StopToken));
+        setup.play(Script::Answer([setup.tokens("am"), vec![setup.stop()]].concat(), SamplingEnd::StopToken));
         let answered = post(&setup, &base, &request).await;
         assert_eq!(answered.status(), 200);
         let answer: Value = answered.json().await.unwrap();

@@ -2,7 +2,7 @@
 
 use crate::common::families::{FAMILIES, Family, KIMI, QWEN3, message_below, recorded, tools};
 use crate::common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use fulgurite_proxy::ProxyOptions;
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ fn assembled(events: &[Value]) -> Value {
 }
 
 /// The same answer whole and streamed, each as the first call of a rollout of the same seed, with the rollout.
-async fn both_ways(setup: &Setup, request: &Value, sampled: &[u32], reason: StopReason) -> [(Value, String); 2] {
+async fn both_ways(setup: &Setup, request: &Value, sampled: &[u32], reason: SamplingEnd) -> [(Value, String); 2] {
     let (whole_rollout, base) = setup.seeded_attempt(5).await;
     setup.play(Script::Answer(sampled.to_vec(), reason));
     let whole: Value = post(setup, &base, request).await.json().await.unwrap();
@@ -132,7 +132,7 @@ fn without_ids(response: &Value) -> Value {
     response
 }
 
-async fn answered(family: &Family, request: &Value, sampled: &str, reason: StopReason) -> (Setup, Value, [String; 2]) {
+async fn answered(family: &Family, request: &Value, sampled: &str, reason: SamplingEnd) -> (Setup, Value, [String; 2]) {
     let setup = family.setup().await;
     let sampled = setup.sampled(sampled);
     let [(whole, first), (streamed, second)] = both_ways(&setup, request, &sampled, reason).await;
@@ -157,7 +157,7 @@ fn said(response: &Value) -> Vec<(&str, &str)> {
 #[tokio::test]
 async fn every_family_reasons_says_and_calls_whole_and_streamed() {
     for family in &FAMILIES {
-        let (setup, response, rollouts) = answered(family, &request(), family.turn, StopReason::StopToken).await;
+        let (setup, response, rollouts) = answered(family, &request(), family.turn, SamplingEnd::StopToken).await;
         let [reasoning, message, call] = &said(&response)[..] else { panic!("{response}") };
         assert_eq!((reasoning.0, reasoning.1.trim()), ("reasoning", "hm"), "{}", family.format);
         assert_eq!((message.0, message.1.trim()), ("message", "Looking."));
@@ -184,7 +184,7 @@ async fn every_family_reasons_says_and_calls_whole_and_streamed() {
 #[tokio::test]
 async fn a_conversation_is_the_same_as_through_chat() {
     for family in &FAMILIES {
-        let (setup, response, [rollout, _]) = answered(family, &request(), family.turn, StopReason::StopToken).await;
+        let (setup, response, [rollout, _]) = answered(family, &request(), family.turn, SamplingEnd::StopToken).await;
         let base = |rollout: &str, attempt: &str| format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
         let attempt = setup.generation_of(&rollout).await.attempt_id;
         let call_id = &response["output"][2]["call_id"];
@@ -206,14 +206,14 @@ async fn a_conversation_is_the_same_as_through_chat() {
         let referred = with(request(), "input", json!(items));
         let mut prompts = Vec::new();
         for body in [&resent, &by_id, &referred] {
-            setup.play(Script::Answer(setup.sampled(&(family.says)("Rain.")), StopReason::StopToken));
+            setup.play(Script::Answer(setup.sampled(&(family.says)("Rain.")), SamplingEnd::StopToken));
             let next: Value = post(&setup, &base(&rollout, &attempt), body).await.json().await.unwrap();
             assert_eq!(said(&next).last().unwrap().0, "message", "{next}");
             prompts.push(next["prompt_token_ids"].clone());
         }
 
         let (chat_rollout, chat_base) = setup.seeded_attempt(5).await;
-        setup.play(Script::Answer(setup.sampled(family.turn), StopReason::StopToken));
+        setup.play(Script::Answer(setup.sampled(family.turn), SamplingEnd::StopToken));
         let chat = crate::common::families::request();
         let answer: Value = setup.post(&chat_base, &chat).await.json().await.unwrap();
         assert_eq!(answer["prompt_token_ids"], response["prompt_token_ids"], "{}", family.format);
@@ -222,7 +222,7 @@ async fn a_conversation_is_the_same_as_through_chat() {
         messages.push(message.clone());
         let id = &message["tool_calls"][0]["id"];
         messages.push(json!({ "role": "tool", "tool_call_id": id, "content": "Rain." }));
-        setup.play(Script::Answer(setup.sampled(&(family.says)("Rain.")), StopReason::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(family.says)("Rain.")), SamplingEnd::StopToken));
         let next: Value = setup.post(&chat_base, &with(chat, "messages", json!(messages))).await.json().await.unwrap();
         for prompt in &prompts {
             assert_eq!(*prompt, next["prompt_token_ids"], "{}", family.format);
@@ -242,7 +242,7 @@ async fn a_conversation_is_the_same_as_through_chat() {
 /// The store keeps an answer once that comes back with the same attributes.
 #[tokio::test]
 async fn an_answer_comes_back_as_it_was_recorded() {
-    let (setup, response, [rollout, _]) = answered(&QWEN3, &request(), QWEN3.turn, StopReason::StopToken).await;
+    let (setup, response, [rollout, _]) = answered(&QWEN3, &request(), QWEN3.turn, SamplingEnd::StopToken).await;
     let mut answered = message_below(&setup.attributes(&rollout).await, "gen_ai.completion.0.");
     answered.remove("finish_reason").unwrap();
     let attempt = setup.generation_of(&rollout).await.attempt_id;
@@ -251,7 +251,7 @@ async fn an_answer_comes_back_as_it_was_recorded() {
     items.extend(response["output"].as_array().cloned().unwrap());
     let call_id = &response["output"][2]["call_id"];
     items.push(json!({ "type": "function_call_output", "call_id": call_id, "output": "7" }));
-    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("7")), StopReason::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("7")), SamplingEnd::StopToken));
     post(&setup, &base, &with(request(), "input", json!(items))).await;
     let attributes = setup.attributes(&rollout).await;
     assert_eq!(attributes["gen_ai.prompt.3.content"], "7");
@@ -274,7 +274,7 @@ async fn a_response_says_what_it_was_asked() {
     ] {
         body[key] = value;
     }
-    setup.play(Script::Answer([setup.tokens("I am 17"), vec![setup.stop()]].concat(), StopReason::StopToken));
+    setup.play(Script::Answer([setup.tokens("I am 17"), vec![setup.stop()]].concat(), SamplingEnd::StopToken));
     let (rollout, base) = setup.attempt().await;
     let response: Value = post(&setup, &base, &body).await.json().await.unwrap();
     for field in ["temperature", "metadata", "reasoning", "tools", "tool_choice", "store"] {
@@ -306,12 +306,12 @@ async fn a_response_says_what_it_was_asked() {
 #[tokio::test]
 async fn logprobs_are_of_the_text_and_only_for_those_who_ask() {
     let asked = with(request(), "include", json!(["message.output_text.logprobs"]));
-    let (setup, response, _) = answered(&QWEN3, &asked, QWEN3.turn, StopReason::StopToken).await;
+    let (setup, response, _) = answered(&QWEN3, &asked, QWEN3.turn, SamplingEnd::StopToken).await;
     let logprobs = response["output"][1]["content"][0]["logprobs"].as_array().unwrap();
     let text: String = logprobs.iter().map(|entry| entry["token"].as_str().unwrap()).collect();
     assert_eq!(text.trim(), "Looking.");
     drop(setup);
-    let (_, response, _) = answered(&QWEN3, &request(), QWEN3.turn, StopReason::StopToken).await;
+    let (_, response, _) = answered(&QWEN3, &request(), QWEN3.turn, SamplingEnd::StopToken).await;
     assert_eq!(response["output"][1]["content"][0]["logprobs"], json!([]));
 }
 
@@ -319,7 +319,7 @@ async fn logprobs_are_of_the_text_and_only_for_those_who_ask() {
 async fn reasoning_is_given_as_it_was_asked_for() {
     let mut asked = with(request(), "reasoning", json!({ "summary": "auto" }));
     asked["include"] = json!(["reasoning.encrypted_content"]);
-    let (setup, response, [rollout, _]) = answered(&KIMI, &asked, KIMI.turn, StopReason::StopToken).await;
+    let (setup, response, [rollout, _]) = answered(&KIMI, &asked, KIMI.turn, SamplingEnd::StopToken).await;
     let reasoning = &response["output"][0];
     assert_eq!(reasoning["summary"], json!([{ "type": "summary_text", "text": "hm" }]));
     assert_eq!(reasoning.get("content"), None);
@@ -330,7 +330,7 @@ async fn reasoning_is_given_as_it_was_asked_for() {
     items.extend(response["output"].as_array().cloned().unwrap());
     items[1]["summary"] = json!([]);
     items.push(json!({ "role": "user", "content": "And tomorrow?" }));
-    setup.play(Script::Answer(setup.sampled(&(KIMI.says)("Sun.")), StopReason::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(KIMI.says)("Sun.")), SamplingEnd::StopToken));
     post(&setup, &base, &with(request(), "input", json!(items))).await;
     let attributes = setup.attributes(&rollout).await;
     assert_eq!(attributes["gen_ai.prompt.2.reasoning_content"], "hm");
@@ -341,7 +341,7 @@ async fn broken_calls_are_text_and_their_items_are_never_whole() {
     for family in &FAMILIES {
         for broken in family.broken {
             let sampled = format!("{broken}{}", family.stop);
-            let (_, response, _) = answered(family, &request(), &sampled, StopReason::StopToken).await;
+            let (_, response, _) = answered(family, &request(), &sampled, SamplingEnd::StopToken).await;
             let kinds: Vec<&str> = said(&response).iter().map(|(kind, _)| *kind).collect();
             assert!(!kinds.contains(&"function_call"), "{}: {response}", family.format);
             assert!(
@@ -358,7 +358,7 @@ async fn logprobs_of_a_broken_call_are_those_of_its_text() {
     for family in &FAMILIES {
         for broken in family.broken {
             let sampled = format!("{broken}{}", family.stop);
-            let (_, response, _) = answered(family, &asked, &sampled, StopReason::StopToken).await;
+            let (_, response, _) = answered(family, &asked, &sampled, SamplingEnd::StopToken).await;
             let parts = response["output"].as_array().unwrap().iter().filter(|item| item["type"] == "message");
             let part = parts.map(|item| &item["content"][0]).next_back().unwrap();
             let entries = part["logprobs"].as_array().unwrap();
@@ -374,7 +374,7 @@ async fn logprobs_of_a_broken_call_are_those_of_its_text() {
 async fn an_answer_at_its_limit_is_incomplete() {
     let setup = Setup::new(vec![]).await;
     let [(whole, _), (streamed, _)] =
-        both_ways(&setup, &with(plain(), "max_output_tokens", json!(3)), &setup.tokens("I am"), StopReason::Length)
+        both_ways(&setup, &with(plain(), "max_output_tokens", json!(3)), &setup.tokens("I am"), SamplingEnd::Length)
             .await;
     assert_eq!(without_ids(&whole), without_ids(&streamed));
     assert_eq!(whole["status"], "incomplete");
@@ -385,7 +385,7 @@ async fn an_answer_at_its_limit_is_incomplete() {
 #[tokio::test]
 async fn an_answer_that_says_nothing_is_an_empty_message() {
     let setup = Setup::new(vec![]).await;
-    let [(whole, _), (streamed, _)] = both_ways(&setup, &plain(), &[setup.stop()], StopReason::StopToken).await;
+    let [(whole, _), (streamed, _)] = both_ways(&setup, &plain(), &[setup.stop()], SamplingEnd::StopToken).await;
     assert_eq!(without_ids(&whole), without_ids(&streamed));
     assert_eq!(said(&whole), [("message", "")]);
 }
@@ -412,8 +412,8 @@ async fn a_conversation_goes_on_token_by_token_behind_a_response_that_broke() {
     let begun = QWEN3.turn.split_once("Paris").unwrap().0;
     let scripts = [
         Script::Break(setup.sampled(begun)),
-        Script::Answer(setup.sampled(QWEN3.turn), StopReason::StopToken),
-        Script::Answer(setup.sampled(&(QWEN3.says)("Sun.")), StopReason::StopToken),
+        Script::Answer(setup.sampled(QWEN3.turn), SamplingEnd::StopToken),
+        Script::Answer(setup.sampled(&(QWEN3.says)("Sun.")), SamplingEnd::StopToken),
     ];
     for script in scripts {
         setup.play(script);
@@ -436,7 +436,7 @@ async fn a_conversation_goes_on_token_by_token_behind_a_response_that_broke() {
 #[tokio::test]
 async fn previous_responses_are_those_of_the_same_rollout() {
     let setup = Setup::new(vec![]).await;
-    let say = |text: &str| Script::Answer([setup.tokens(text), vec![setup.stop()]].concat(), StopReason::StopToken);
+    let say = |text: &str| Script::Answer([setup.tokens(text), vec![setup.stop()]].concat(), SamplingEnd::StopToken);
     let (_, base) = setup.attempt().await;
     let (_, other) = setup.attempt().await;
     let here = format!("{}/v1", setup.url);
@@ -475,7 +475,7 @@ async fn previous_responses_are_those_of_the_same_rollout() {
 #[tokio::test]
 async fn instructions_are_not_taken_over() {
     let (setup, response, [rollout, _]) =
-        answered(&QWEN3, &with(request(), "tools", json!([])), &(QWEN3.says)("Rain."), StopReason::StopToken).await;
+        answered(&QWEN3, &with(request(), "tools", json!([])), &(QWEN3.says)("Rain."), SamplingEnd::StopToken).await;
     let attempt = setup.generation_of(&rollout).await.attempt_id;
     let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
     let mut previous = response["id"].clone();
@@ -486,7 +486,7 @@ async fn instructions_are_not_taken_over() {
     ] {
         let body =
             json!({ "model": "tiny", "input": "more", "instructions": instructions, "previous_response_id": previous });
-        setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("Yes.")), StopReason::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("Yes.")), SamplingEnd::StopToken));
         let response: Value = post(&setup, &base, &body).await.json().await.unwrap();
         previous = response["id"].clone();
         let attributes = setup.attributes(&rollout).await;
@@ -543,7 +543,7 @@ async fn token_ids_are_for_those_who_ask() {
     let options = ProxyOptions { token_ids_on_attributed_path: false, ..ProxyOptions::default() };
     let setup = Setup::with_options(options).await;
     for asked in [false, true] {
-        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
         let (_, base) = setup.attempt().await;
         let response: Value =
             post(&setup, &base, &with(plain(), "return_token_ids", json!(asked))).await.json().await.unwrap();

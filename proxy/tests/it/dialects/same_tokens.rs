@@ -4,7 +4,7 @@ use fulgurite_types::GenerationFilter;
 
 use crate::common::families::{Family, GPT_OSS, KIMI, QWEN3, tools};
 use crate::common::{Script, Setup, messages};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ async fn what_a_host_had_cached_of_a_prompt_is_told_in_each_dialect_and_recorded
                 let answer = [setup.tokens("17"), vec![setup.stop()]].concat();
                 setup.play(match cached {
                     Some(cached) => Script::Cached(answer, cached),
-                    None => Script::Answer(answer, StopReason::StopToken),
+                    None => Script::Answer(answer, SamplingEnd::StopToken),
                 });
                 let (rollout, base) = setup.attempt().await;
                 let reply = setup.client.post(format!("{base}/{path}")).json(&body).send().await.unwrap();
@@ -97,7 +97,7 @@ async fn what_the_system_says_late_reaches_a_model_that_hears_it_only_first_in_e
         ("responses", json!({ "model": "tiny", "instructions": "Be brief.", "input": late })),
     ] {
         let answer = setup.sampled("So long.<｜end▁of▁sentence｜>");
-        setup.play(Script::Answer(answer, StopReason::StopToken));
+        setup.play(Script::Answer(answer, SamplingEnd::StopToken));
         let (rollout, base) = setup.attempt().await;
         let response = setup.client.post(format!("{base}/{path}")).json(&body).send().await.unwrap();
         assert_eq!(response.status(), 200, "{path}: {}", response.text().await.unwrap());
@@ -326,7 +326,7 @@ async fn tokens_of(setup: &Setup, dialect: Dialect, family: &Family, steps: &[St
     let mut called = 0;
     for step in steps {
         let tokens = setup.sampled(&sampled(family, step, called));
-        setup.play(Script::Answer(tokens, StopReason::StopToken));
+        setup.play(Script::Answer(tokens, SamplingEnd::StopToken));
         let calls = agent.ask().await;
         called += calls.len();
         for id in &calls {

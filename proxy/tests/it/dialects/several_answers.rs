@@ -1,14 +1,14 @@
 //! Requests for several answers, whole and streamed: each is a call of its own.
 
 use crate::common::{Script, Setup, body, chunks};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use serde_json::{Value, json};
 
 async fn asked(stream: bool) -> (Setup, String, String) {
     let setup = Setup::new(vec![]).await;
     for text in ["I am 17", "Say you"] {
         let tokens = [setup.tokens(text), vec![setup.stop()]].concat();
-        setup.play(Script::Answer(tokens, StopReason::StopToken));
+        setup.play(Script::Answer(tokens, SamplingEnd::StopToken));
     }
     let (rollout, base) = setup.attempt().await;
     let mut request = body();
@@ -76,7 +76,7 @@ async fn a_stream_tells_of_each_answer_and_ends_once() {
 #[tokio::test]
 async fn if_one_breaks_all_are_an_error_and_none_is_trained() {
     let setup = Setup::new(vec![]).await;
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     setup.play(Script::Break(vec![]));
     let mut request = body();
     request["n"] = json!(2);
@@ -89,7 +89,7 @@ async fn if_one_breaks_all_are_an_error_and_none_is_trained() {
 #[tokio::test]
 async fn if_one_broke_all_are_asked_anew_also_after_a_restart() {
     let mut setup = Setup::new(vec![]).await;
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     setup.play(Script::Break(setup.tokens("I am")));
     let mut request = body();
     request["n"] = json!(2);
@@ -106,7 +106,7 @@ async fn if_one_broke_all_are_asked_anew_also_after_a_restart() {
     setup.restart().await;
     for text in both() {
         let tokens = [setup.tokens(&text), vec![setup.stop()]].concat();
-        setup.play(Script::Answer(tokens, StopReason::StopToken));
+        setup.play(Script::Answer(tokens, SamplingEnd::StopToken));
     }
     let response = setup.post(&base.replace(&old, &setup.url), &request).await;
     assert_eq!(response.status(), 200);

@@ -1,7 +1,7 @@
 //! What an agent's own tracer needs of an answer: the tokens and their logprobs, as vLLM gives them.
 
 use crate::common::{Script, Setup, body, chunks};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use fulgurite_proxy::ProxyOptions;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ async fn an_attempts_answer_carries_every_token_with_its_logprob() {
     answer.push(setup.stop());
     let expected: Vec<f64> = (1..=answer.len()).map(|place| -0.25 * place as f64).collect();
     for _ in 0..2 {
-        setup.play(Script::Answer(answer.clone(), StopReason::StopToken));
+        setup.play(Script::Answer(answer.clone(), SamplingEnd::StopToken));
     }
     let whole: Value = setup.post(&base, &body()).await.json().await.unwrap();
     let mut streamed = body();
@@ -45,7 +45,7 @@ async fn elsewhere_token_ids_are_for_those_who_ask() {
     let setup = Setup::new(vec![]).await;
     let here = format!("{}/v1", setup.url);
     for asked in [json!(null), json!(false), json!(true)] {
-        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
         let mut request = body();
         request["return_token_ids"] = asked.clone();
         let answer: Value = setup.post(&here, &request).await.json().await.unwrap();
@@ -57,7 +57,7 @@ async fn elsewhere_token_ids_are_for_those_who_ask() {
 
     let options = ProxyOptions { token_ids_on_attributed_path: false, ..ProxyOptions::default() };
     let setup = Setup::with_options(options).await;
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     let (_, base) = setup.attempt().await;
     let answer: Value = setup.post(&base, &body()).await.json().await.unwrap();
     assert_eq!((answer.get("prompt_token_ids"), &answer["choices"][0]["logprobs"]), (None, &Value::Null));
@@ -70,7 +70,7 @@ async fn a_call_is_recorded_as_both_adapters_read_it() {
     let (rollout, base) = setup.attempt().await;
     let mut answer = setup.tokens("I am 17.");
     answer.push(setup.stop());
-    setup.play(Script::Answer(answer.clone(), StopReason::StopToken));
+    setup.play(Script::Answer(answer.clone(), SamplingEnd::StopToken));
     let mut request = body();
     request["temperature"] = json!(0.5);
     let reply: Value = setup.post(&base, &request).await.json().await.unwrap();

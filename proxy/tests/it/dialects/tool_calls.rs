@@ -4,7 +4,7 @@ use fulgurite_types::Message;
 
 use crate::common::families::{FAMILIES, GPT_OSS, KIMI, QWEN3, QWEN3_5, message_below, recorded, request, tools};
 use crate::common::{Script, Setup, chunks};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use fulgurite_renderers::ToolWriting;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -52,7 +52,12 @@ fn assembled(chunks: &[Value]) -> (Value, Value) {
 }
 
 /// The same answer whole and streamed, each as the first call of a rollout of the same seed.
-async fn both_ways(setup: &Setup, request: &Value, sampled: &[u32], reason: StopReason) -> [(Value, Value, String); 2] {
+async fn both_ways(
+    setup: &Setup,
+    request: &Value,
+    sampled: &[u32],
+    reason: SamplingEnd,
+) -> [(Value, Value, String); 2] {
     let (whole_rollout, base) = setup.seeded_attempt(5).await;
     setup.play(Script::Answer(sampled.to_vec(), reason));
     let whole: Value = setup.post(&base, request).await.json().await.unwrap();
@@ -70,7 +75,7 @@ async fn reasoning_text_and_a_call_are_told_and_recorded_alike_whole_and_streame
         let setup = family.setup().await;
         let sampled = setup.sampled(family.turn);
         let [(whole, whole_reason, first), (streamed, streamed_reason, second)] =
-            both_ways(&setup, &request(), &sampled, StopReason::StopToken).await;
+            both_ways(&setup, &request(), &sampled, SamplingEnd::StopToken).await;
         let id = whole["tool_calls"][0]["id"].clone();
         match family.id {
             Some(own) => assert_eq!(id, own),
@@ -115,7 +120,7 @@ async fn a_turn_with_calls_results_and_reasoning_comes_back_in_the_history() {
     for family in FAMILIES {
         let setup = family.setup().await;
         let (rollout, base) = setup.attempt().await;
-        setup.play(Script::Answer(setup.sampled(family.turn), StopReason::StopToken));
+        setup.play(Script::Answer(setup.sampled(family.turn), SamplingEnd::StopToken));
         let mut request = request();
         let reply: Value = setup.post(&base, &request).await.json().await.unwrap();
         let reply = reply["choices"][0]["message"].clone();
@@ -124,7 +129,7 @@ async fn a_turn_with_calls_results_and_reasoning_comes_back_in_the_history() {
         let id = &reply["tool_calls"][0]["id"];
         let result = json!({ "role": "tool", "tool_call_id": id, "content": "rain" });
         request["messages"].as_array_mut().unwrap().extend([reply.clone(), result]);
-        setup.play(Script::Answer(setup.sampled(&(family.says)("It rains.")), StopReason::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(family.says)("It rains.")), SamplingEnd::StopToken));
         let answer: Value = setup.post(&base, &request).await.json().await.unwrap();
         assert_eq!(answer["choices"][0]["message"]["content"], "It rains.", "{}", family.format);
         assert_eq!(answer["choices"][0]["message"]["reasoning_content"], "hm");
@@ -144,7 +149,7 @@ async fn a_turn_with_calls_results_and_reasoning_comes_back_in_the_history() {
 #[tokio::test]
 async fn a_conversation_goes_on_after_a_call_whose_arguments_nobody_can_read() {
     let setup = QWEN3_5.setup().await;
-    setup.play(Script::Answer(setup.sampled(&(QWEN3_5.says)("Sorry.")), StopReason::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3_5.says)("Sorry.")), SamplingEnd::StopToken));
     let function = json!({ "name": "weather", "arguments": "{\"city\": " });
     let mut request = request();
     request["messages"].as_array_mut().unwrap().extend([
@@ -165,7 +170,7 @@ async fn broken_calls_are_text_of_the_answer_and_cannot_be_run() {
         for broken in family.broken {
             let sampled = setup.sampled(&format!("{broken}{}", family.stop));
             let [(whole, reason, first), (streamed, streamed_reason, second)] =
-                both_ways(&setup, &request(), &sampled, StopReason::StopToken).await;
+                both_ways(&setup, &request(), &sampled, SamplingEnd::StopToken).await;
             let content = whole["content"].as_str().unwrap();
             assert!(content.contains("weather") && broken.contains(content), "{content}");
             assert_eq!((&whole["tool_calls"], &reason), (&Value::Null, &json!("stop")));
@@ -178,7 +183,7 @@ async fn broken_calls_are_text_of_the_answer_and_cannot_be_run() {
         let whole_turn = setup.sampled(family.turn);
         let cut = &whole_turn[..whole_turn.len() - 8];
         let [(whole, reason, first), (streamed, streamed_reason, second)] =
-            both_ways(&setup, &request(), cut, StopReason::Length).await;
+            both_ways(&setup, &request(), cut, SamplingEnd::Length).await;
         assert_nobody_can_run(&streamed["tool_calls"]);
         assert!(whole["content"].as_str().unwrap().starts_with("Looking."), "{whole}");
         assert_eq!((&whole["tool_calls"], &reason), (&Value::Null, &json!("length")));
@@ -202,7 +207,7 @@ async fn a_conversation_goes_on_after_a_call_that_broke_while_it_was_streamed() 
         let setup = family.setup().await;
         let (rollout, base) = setup.attempt().await;
         let sampled = setup.sampled(&format!("{}{}", family.broken[1], family.stop));
-        setup.play(Script::Answer(sampled.clone(), StopReason::StopToken));
+        setup.play(Script::Answer(sampled.clone(), SamplingEnd::StopToken));
         let text = setup.post(&base, &streamed(&request())).await.text().await.unwrap();
         let (mut reply, _) = assembled(&chunks(&text));
         let id = reply["tool_calls"][0]["id"].clone();
@@ -211,7 +216,7 @@ async fn a_conversation_goes_on_after_a_call_that_broke_while_it_was_streamed() 
         let mut request = request();
         let result = json!({ "role": "tool", "tool_call_id": id, "content": "no JSON" });
         request["messages"].as_array_mut().unwrap().extend([reply.clone(), result]);
-        setup.play(Script::Answer(setup.sampled(&(family.says)("Sorry.")), StopReason::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(family.says)("Sorry.")), SamplingEnd::StopToken));
         assert_eq!(setup.post(&base, &request).await.status(), 200, "{}", family.format);
 
         reply.as_object_mut().unwrap().remove("tool_calls");
@@ -269,13 +274,13 @@ async fn a_stop_string_ends_the_visible_text_and_nothing_else() {
     let mut request = request();
     request["stop"] = json!(["STOP"]);
     let sampled = setup.sampled(&format!("<think>\nSTOP\n</think>\n\nSo.\n{call}<|im_end|>"));
-    for (message, reason, _) in both_ways(&setup, &request, &sampled, StopReason::StopToken).await {
+    for (message, reason, _) in both_ways(&setup, &request, &sampled, SamplingEnd::StopToken).await {
         assert_eq!((&message["reasoning_content"], &message["content"]), (&json!("STOP"), &json!("So.")));
         assert_eq!(message["tool_calls"][0]["function"]["arguments"], "{\"city\": \"STOP\"}");
         assert_eq!(reason, "tool_calls");
     }
     let sampled = setup.sampled(&format!("<think>\nSTOP\n</think>\n\nOne STOP two\n{call}<|im_end|>"));
-    let [whole, streamed] = both_ways(&setup, &request, &sampled, StopReason::StopToken).await;
+    let [whole, streamed] = both_ways(&setup, &request, &sampled, SamplingEnd::StopToken).await;
     for (message, reason, rollout) in [&whole, &streamed] {
         assert_eq!((&message["content"], &message["tool_calls"]), (&json!("One "), &Value::Null));
         assert_eq!(reason, "stop");
@@ -301,7 +306,7 @@ async fn a_turn_that_text_ends_is_not_sampled_further() {
 #[tokio::test]
 async fn a_model_that_is_to_call_no_tool_is_not_shown_any() {
     let setup = QWEN3.setup().await;
-    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("No idea.")), StopReason::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("No idea.")), SamplingEnd::StopToken));
     let mut request = request();
     request["tool_choice"] = json!("none");
     let answer: Value = setup.post(&format!("{}/v1", setup.url), &request).await.json().await.unwrap();
@@ -315,7 +320,7 @@ async fn a_model_that_is_to_call_no_tool_is_not_shown_any() {
 async fn ids_of_calls_differ_from_call_to_call_and_are_the_same_when_a_rollout_is_run_again() {
     let setup = QWEN3.setup().await;
     let id = async |base: &str, seed: Option<u64>, question: &str| {
-        setup.play(Script::Answer(setup.sampled(QWEN3.turn), StopReason::StopToken));
+        setup.play(Script::Answer(setup.sampled(QWEN3.turn), SamplingEnd::StopToken));
         let mut request = request();
         request["seed"] = json!(seed);
         request["messages"][1]["content"] = json!(question);
@@ -339,9 +344,9 @@ async fn every_field_that_a_strict_client_needs_is_there() {
     let sampled = setup.sampled(QWEN3.turn);
     let mut request = request();
     request["stream_options"] = json!({ "include_usage": true });
-    setup.play(Script::Answer(sampled.clone(), StopReason::StopToken));
+    setup.play(Script::Answer(sampled.clone(), SamplingEnd::StopToken));
     let whole: Value = setup.post(&here, &request).await.json().await.unwrap();
-    setup.play(Script::Answer(sampled.clone(), StopReason::StopToken));
+    setup.play(Script::Answer(sampled.clone(), SamplingEnd::StopToken));
     let chunks = chunks(&setup.post(&here, &streamed(&request)).await.text().await.unwrap());
     assert_eq!(whole["object"], "chat.completion");
     assert_eq!(whole["usage"]["completion_tokens"], sampled.len());
@@ -438,10 +443,14 @@ async fn tools_that_the_template_leaves_out_are_told_of_beside_the_answer() {
     for (path, body) in [("chat/completions", &chat), ("messages", &messages)] {
         for body in [body.clone(), streamed(body)] {
             let warning = async |body: &Value| {
-                setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+                setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
                 let response = setup.client.post(format!("{}/v1/{path}", setup.url)).json(body).send().await.unwrap();
                 assert_eq!(response.status(), 200);
-                response.headers().get("x-fulgurite-warning").map(|value| value.to_str().unwrap().to_owned())
+                let warning =
+                    response.headers().get("x-fulgurite-warning").map(|value| value.to_str().unwrap().to_owned());
+                // Its call is recorded once the answer is whole.
+                response.text().await.unwrap();
+                warning
             };
             let warned = warning(&body).await.unwrap();
             assert!(warned.contains("`tiny` shows no tools") && warned.contains("tools = \"preamble\""), "{warned}");
@@ -450,6 +459,13 @@ async fn tools_that_the_template_leaves_out_are_told_of_beside_the_answer() {
             assert_eq!(warning(&without).await, None);
         }
     }
+    // The record says it of each call, for whoever looks for why a run does not learn.
+    let mut unseen: Vec<Value> = Vec::new();
+    for generation in setup.generations().await {
+        let attributes = setup.attributes(&generation.rollout_id).await;
+        unseen.push(attributes["fulgurite.request.unseen_tools"].clone());
+    }
+    assert_eq!(json!(unseen), json!([1, null, 1, null, 1, null, 1, null]));
 }
 
 #[tokio::test]
@@ -465,7 +481,7 @@ async fn a_conversation_with_tools_in_words_goes_on_token_by_token_whole_and_str
     let said = json!([{ "role": "user", "content": "Rain?" }]);
     let request = json!({ "model": "tiny", "messages": said, "tools": tools() });
     let [(whole, reason, rollout), (streamed, streamed_reason, _)] =
-        both_ways(&setup, &request, &sampled, StopReason::StopToken).await;
+        both_ways(&setup, &request, &sampled, SamplingEnd::StopToken).await;
     assert_eq!((&whole, &reason), (&streamed, &streamed_reason));
     assert_eq!((&whole["content"], &reason), (&json!("Looking."), &json!("tool_calls")));
     assert_eq!(whole["tool_calls"][0]["function"]["name"], "weather");
@@ -477,7 +493,7 @@ async fn a_conversation_with_tools_in_words_goes_on_token_by_token_whole_and_str
     let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
     let result = json!({ "role": "tool", "tool_call_id": whole["tool_calls"][0]["id"], "content": "dry" });
     let second = json!([said[0], whole, result]);
-    setup.play(Script::Answer([setup.tokens("No."), vec![setup.stop()]].concat(), StopReason::StopToken));
+    setup.play(Script::Answer([setup.tokens("No."), vec![setup.stop()]].concat(), SamplingEnd::StopToken));
     let response = setup.post(&base, &json!({ "model": "tiny", "messages": second, "tools": tools() })).await;
     assert_eq!(response.headers().get("x-fulgurite-warning"), None);
     let answer: Value = response.json().await.unwrap();

@@ -3,7 +3,7 @@
 use fulgurite_types::{WeightsFrom, WeightsVersion};
 
 use crate::common::{Script, Setup, body, chunks};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -22,7 +22,7 @@ async fn reply(setup: &Setup, base: &str, retries: u32, key: Option<&str>) -> Va
 }
 
 fn answer(setup: &Setup, text: &str) -> Script {
-    Script::Answer([setup.tokens(text), vec![setup.stop()]].concat(), StopReason::StopToken)
+    Script::Answer([setup.tokens(text), vec![setup.stop()]].concat(), SamplingEnd::StopToken)
 }
 
 fn streamed() -> Value {

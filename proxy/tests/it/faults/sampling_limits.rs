@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{BODY_LIMIT, Script, Setup, body};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use fulgurite_proxy::{ProxyOptions, SamplingLimits};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -68,7 +68,7 @@ async fn tokens_may_come_together_where_nobody_reads_along_and_none_may_end_the_
     let asked_of_host = async |silence: Duration, fields: Value| {
         let setup = setup(SamplingLimits { first_token: NEVER, silence, whole: NEVER }).await;
         let (_, base) = setup.attempt().await;
-        setup.play(Script::Answer(setup.tokens("I am"), StopReason::Length));
+        setup.play(Script::Answer(setup.tokens("I am"), SamplingEnd::Length));
         let mut request = body();
         request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         assert_eq!(setup.post(&base, &request).await.status(), 200);

@@ -5,7 +5,7 @@ use fulgurite_types::{
 };
 
 use crate::common::{Script, Setup, body};
-use fulgurite_backends::{StopReason, derive_seed};
+use fulgurite_backends::{SamplingEnd, derive_seed};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -43,7 +43,7 @@ async fn send(setup: &Setup, base: &str, dialect: &str, body: &Value, headers: H
 
 /// Asks, and gives what is recorded of the answer.
 async fn generation(setup: &Setup, base: &str, dialect: &str, headers: Headers<'_>) -> Generation {
-    setup.play(Script::Answer([setup.tokens("I am 17"), vec![setup.stop()]].concat(), StopReason::StopToken));
+    setup.play(Script::Answer([setup.tokens("I am 17"), vec![setup.stop()]].concat(), SamplingEnd::StopToken));
     let (status, reply) = send(setup, base, dialect, &request(dialect), headers).await;
     assert_eq!(status, 200, "{dialect} {headers:?}: {reply}");
     recorded(setup, &reply).await
@@ -87,7 +87,7 @@ async fn headers_name_the_attempt_in_every_dialect_as_a_path_does() {
         }
     }
     // With token ids unasked, for a tracer in the agent.
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     let (_, reply) = send(&setup, &plain(&setup), DIALECTS[0], &body(), &[("x-rollout-id", &rollout)]).await;
     assert_eq!(reply["choices"][0]["token_ids"], json!([setup.stop()]));
     assert_eq!(rollouts(&setup).await.len(), 1);
@@ -152,7 +152,7 @@ async fn responses_are_seen_by_calls_of_their_rollout_however_it_is_named() {
     );
     let next = json!({ "model": "tiny", "input": "Say.", "previous_response_id": id });
     for (headers, expected) in [(other, 400), (&[] as Headers, 400), (&[SESSION], 400), (own, 200)] {
-        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
         let (status, reply) = send(&setup, &plain(&setup), "responses", &next, headers).await;
         assert_eq!(status, expected, "{reply}");
         if status == 200 {
@@ -182,7 +182,7 @@ async fn all_calls_of_a_clients_session_belong_to_one_rollout_that_goes_on() {
     }
     assert_eq!(rollouts(&setup).await.len(), 2 * names.len());
     // Nobody asked for token ids, and no tracer waits for them.
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     let (_, reply) = send(&setup, &plain(&setup), DIALECTS[0], &body(), &[SESSION]).await;
     assert_eq!(reply["choices"][0].get("token_ids"), None);
 }
@@ -207,7 +207,7 @@ async fn a_session_continues_token_by_token_over_a_restart_and_its_seeds_are_its
         let mut conversation = request("messages");
         let mut last: Option<Generation> = None;
         for turn in 0..3 {
-            setup.play(Script::Answer(setup.sampled("I am 17<|im_end|>"), StopReason::StopToken));
+            setup.play(Script::Answer(setup.sampled("I am 17<|im_end|>"), SamplingEnd::StopToken));
             let (status, reply) = send(&setup, &plain(&setup), "messages", &conversation, &[SESSION]).await;
             assert_eq!(status, 200, "{reply}");
             let call = recorded(&setup, &reply).await;
@@ -302,7 +302,7 @@ async fn every_answer_says_in_whose_record_it_stands() {
     for dialect in DIALECTS {
         for (base, headers) in [(base.clone(), &[][..]), (plain(&setup), &[][..]), (plain(&setup), &[SESSION][..])] {
             for stream in [false, true] {
-                let answer = || Script::Answer(vec![setup.tokens("I")[0], setup.stop()], StopReason::StopToken);
+                let answer = || Script::Answer(vec![setup.tokens("I")[0], setup.stop()], SamplingEnd::StopToken);
                 let mut body = request(dialect);
                 body["stream"] = json!(stream);
                 setup.play(answer());
@@ -320,7 +320,7 @@ async fn every_answer_says_in_whose_record_it_stands() {
     }
     // Several answers are one session, which is rewarded as a whole.
     for _ in 0..2 {
-        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     }
     let mut several = request("chat/completions");
     several["n"] = json!(2);
@@ -338,7 +338,7 @@ async fn every_answer_says_in_whose_record_it_stands() {
 #[tokio::test]
 async fn an_answer_that_is_given_again_names_the_record_of_the_first() {
     let setup = Setup::new(vec![]).await;
-    setup.play(Script::Answer(vec![setup.tokens("I")[0], setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.tokens("I")[0], setup.stop()], SamplingEnd::StopToken));
     let mut named = Vec::new();
     for _ in 0..2 {
         let sent = setup.client.post(format!("{}/chat/completions", plain(&setup))).header("idempotency-key", "k");

@@ -3,7 +3,7 @@
 use fulgurite_types::{AttemptRef, AttemptUpdate, EpisodeStop, NewRollout};
 
 use crate::common::{BODY_LIMIT, Script, Setup, body};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use fulgurite_proxy::{Budget, ProxyOptions};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -15,7 +15,7 @@ async fn setup(budget: Budget) -> Setup {
 /// A call that is answered with so many tokens.
 async fn answered(setup: &Setup, base: &str, tokens: usize) -> Value {
     let sampled = vec![setup.tokens("I")[0]; tokens];
-    setup.play(Script::Answer(sampled, StopReason::Length));
+    setup.play(Script::Answer(sampled, SamplingEnd::Length));
     let response = setup.post(base, &body()).await;
     assert_eq!(response.status(), 200);
     response.json().await.unwrap()
@@ -35,7 +35,7 @@ async fn an_attempt_makes_no_more_calls_than_it_may_also_after_a_restart() {
     // A failure before anything was sampled is recorded nowhere, and takes nothing.
     assert_eq!(setup.post(&base, &body()).await.status(), 503);
     let keyed = |base: &str| setup.client.post(format!("{base}/chat/completions")).header("idempotency-key", "k");
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     let first: Value = keyed(&base).json(&body()).send().await.unwrap().json().await.unwrap();
 
     let spent = json!({
@@ -183,7 +183,7 @@ async fn calls_at_once_share_what_is_left() {
     while setup.sampler.requests.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     let second: Value = setup.post(&base, &limited(40)).await.json().await.unwrap();
     let prompt = second["usage"]["prompt_tokens"].as_u64().unwrap() as usize;
     let asked: Vec<usize> = setup.sampler.requests.lock().unwrap().iter().map(|asked| asked.max_tokens).collect();
@@ -211,12 +211,12 @@ async fn an_answer_that_was_broken_off_goes_on_as_far_as_the_tokens_do() {
         let left = 64 - 2 * begun.prompt_tokens.len() - said.len();
         let taken = if is_spent { left } else { 3 };
         let other = json!({ "model": "tiny", "max_tokens": taken, "messages": body()["messages"] });
-        setup.play(Script::Answer(vec![said[0]; taken], StopReason::Length));
+        setup.play(Script::Answer(vec![said[0]; taken], SamplingEnd::Length));
         assert_eq!(setup.post(&base, &other).await.status(), 200);
 
         let more = vec![said[0]; left - taken];
         if !is_spent {
-            setup.play(Script::Answer(more.clone(), StopReason::Length));
+            setup.play(Script::Answer(more.clone(), SamplingEnd::Length));
         }
         let answer: Value = setup.post(&base, &body()).await.json().await.unwrap();
         assert_eq!(
@@ -254,6 +254,6 @@ async fn sessions_have_no_budget() {
     let setup = setup(Budget { calls: Some(0), ..Budget::default() }).await;
     answered(&setup, &format!("{}/v1", setup.url), 1).await;
     let session = setup.client.post(format!("{}/v1/chat/completions", setup.url)).header("x-fulgurite-session", "s");
-    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     assert_eq!(session.json(&body()).send().await.unwrap().status(), 200);
 }

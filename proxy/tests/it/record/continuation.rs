@@ -3,7 +3,7 @@
 use fulgurite_types::Generation;
 
 use crate::common::{Script, Setup};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::SamplingEnd;
 use serde_json::{Value, json};
 
 const CALL: &str = "<think>\nhm\n</think>\n\nLooking.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \
@@ -25,7 +25,7 @@ fn user(text: &str) -> Value {
 
 /// Asks, and gives the reply's message and the generation's id.
 async fn ask(setup: &Setup, base: &str, messages: &[Value], sampled: &str) -> (Value, String) {
-    setup.play(Script::Answer(setup.sampled(sampled), StopReason::StopToken));
+    setup.play(Script::Answer(setup.sampled(sampled), SamplingEnd::StopToken));
     let request = json!({ "model": "tiny", "messages": messages, "tools": tools() });
     let reply: Value = setup.post(base, &request).await.json().await.unwrap();
     (reply["choices"][0]["message"].clone(), reply["id"].as_str().unwrap().to_owned())
@@ -125,7 +125,7 @@ async fn sub_agents_and_rewritten_histories_find_their_branch_or_say_why_not() {
 #[tokio::test]
 async fn a_call_that_continues_nothing_says_why_whatever_its_prompt_is() {
     let setup = Setup::of_family("qwen3", "qwen3").await;
-    let answer = || Script::Answer(setup.sampled("<think>\nhm\n</think>\n\nRain<|im_end|>"), StopReason::StopToken);
+    let answer = || Script::Answer(setup.sampled("<think>\nhm\n</think>\n\nRain<|im_end|>"), SamplingEnd::StopToken);
     // A session of its own, of two answers.
     let chat = json!({ "model": "tiny", "messages": [user("Rain?")], "n": 2 });
     (0..2).for_each(|_| setup.play(answer()));
@@ -155,7 +155,7 @@ async fn a_call_that_continues_nothing_says_why_whatever_its_prompt_is() {
 async fn a_turn_that_was_cut_off_is_closed_before_the_next_message() {
     let setup = Setup::of_family("qwen3", "qwen3").await;
     let (_, base) = setup.attempt().await;
-    setup.play(Script::Answer(setup.sampled("<think>\nhm\n</think>\n\nIt ra"), StopReason::Length));
+    setup.play(Script::Answer(setup.sampled("<think>\nhm\n</think>\n\nIt ra"), SamplingEnd::Length));
     let request = json!({ "model": "tiny", "messages": [user("Rain?")], "tools": tools() });
     let reply: Value = setup.post(&base, &request).await.json().await.unwrap();
     assert_eq!(reply["choices"][0]["finish_reason"], "length");
@@ -180,7 +180,7 @@ async fn side_requests_are_answered_and_marked_unless_their_client_says_otherwis
         (&task, None, None),
         (&task, Some("false"), Some("auxiliary")),
     ] {
-        setup.play(Script::Answer(setup.sampled("<think>\nhm\n</think>\n\nRain<|im_end|>"), StopReason::StopToken));
+        setup.play(Script::Answer(setup.sampled("<think>\nhm\n</think>\n\nRain<|im_end|>"), SamplingEnd::StopToken));
         let mut call = setup.client.post(format!("{base}/chat/completions")).json(request);
         if let Some(trainable) = trainable {
             call = call.header("x-fulgurite-trainable", trainable);

@@ -1,11 +1,11 @@
 use std::borrow::Cow;
 
-use fulgurite_types::Message;
+use fulgurite_types::{Message, Tool};
 
 use crate::call_arguments::arguments_text;
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::Chunk;
-use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::format_options::FormatOptions;
 use crate::formats::gpt_oss::harmony_tools::namespace;
 use crate::formats::plain_text::PlainText;
@@ -146,7 +146,7 @@ impl Format for GptOss {
         Chunk::of_format("<|end|>")
     }
 
-    fn declare_tools(&self, tools: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
+    fn declare_tools(&self, tools: &[Tool<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
         let instructions = match system {
             "" => String::new(),
             system => format!("# Instructions\n\n{system}\n\n"),

@@ -1,14 +1,14 @@
 use serde_json::{Map, Value};
 
-use crate::formats::format::ToolDeclaration;
 use crate::python::python_json::{JsonStyle, dumps};
+use fulgurite_types::Tool;
 
 /// Tools as Harmony declares them: a TypeScript namespace of functions, which looks like TypeScript and need not be.
 ///
 /// Without `cookbook_exact` it follows OpenAI's description of Harmony where tinker-cookbook does not: the parameters
 /// open on the line of their function, a default that is one of an enum stands without quotes; and it says what the
 /// cookbook leaves out (`null`, constants, enums of numbers, brackets around a union in a list).
-pub(crate) fn namespace(tools: &[ToolDeclaration<'_>], cookbook_exact: bool) -> String {
+pub(crate) fn namespace(tools: &[Tool<'_>], cookbook_exact: bool) -> String {
     let writer = TypeScript { cookbook_exact };
     let functions: Vec<String> = tools.iter().map(|tool| writer.function(tool)).collect();
     format!(
@@ -22,7 +22,7 @@ struct TypeScript {
 }
 
 impl TypeScript {
-    fn function(&self, tool: &ToolDeclaration<'_>) -> String {
+    fn function(&self, tool: &Tool<'_>) -> String {
         let description = match tool.description() {
             "" => String::new(),
             text => format!("// {text}\n"),
@@ -160,10 +160,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::formats::format::read_tools;
 
     fn declared(parameters: Value, cookbook_exact: bool) -> String {
         let tools = [json!({"name": "f", "description": "Does.", "parameters": parameters})];
-        let text = namespace(&ToolDeclaration::read_all(&tools).unwrap(), cookbook_exact);
+        let text = namespace(&read_tools(&tools).unwrap(), cookbook_exact);
         let inner =
             text.strip_prefix("# Tools\n\n## functions\n\nnamespace functions {\n\n// Does.\ntype f = ").unwrap();
         inner.strip_suffix(" => any;\n\n} // namespace functions").unwrap().to_owned()

@@ -1,12 +1,12 @@
 use std::borrow::Cow;
 
-use fulgurite_types::{Message, ToolCall};
+use fulgurite_types::{Message, Tool, ToolCall};
 use serde_json::{Value, json};
 
 use crate::call_arguments::arguments_text;
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::formats::chunk::Chunk;
-use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::kimi::kimi_tools::typescript;
 use crate::formats::plain_text::PlainText;
 use crate::formats::reasoning::parts_with_reasoning;
@@ -117,7 +117,7 @@ impl Format for Kimi {
         Chunk::of_format(END)
     }
 
-    fn declare_tools(&self, tools: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
+    fn declare_tools(&self, tools: &[Tool<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
         let declaration = match self.version {
             Version::K2 => compact_json(tools),
             Version::K25 => typescript(tools, self.cookbook_exact)?,
@@ -179,7 +179,7 @@ fn calls<'m>(tool_calls: &'m [ToolCall]) -> Chunk<'m> {
 }
 
 /// Tools as OpenAI declares them, on one line, keys in order.
-fn compact_json(tools: &[ToolDeclaration<'_>]) -> String {
+fn compact_json(tools: &[Tool<'_>]) -> String {
     let declared: Vec<Value> =
         tools.iter().map(|tool| json!({"type": "function", "function": tool.function})).collect();
     let style =

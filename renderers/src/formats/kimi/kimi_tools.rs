@@ -1,9 +1,9 @@
 use std::fmt::Write;
 
+use fulgurite_types::Tool;
 use serde_json::{Map, Value};
 
 use crate::RenderError;
-use crate::formats::format::ToolDeclaration;
 use crate::python::python_json::{JsonStyle, dumps};
 use crate::python::python_text::{from_json, python_str};
 
@@ -13,7 +13,7 @@ const INDENT: &str = "  ";
 /// required first.
 ///
 /// A schema that says nothing of a type is refused under `cookbook_exact`, and else means any value.
-pub(crate) fn typescript(tools: &[ToolDeclaration<'_>], cookbook_exact: bool) -> Result<String, RenderError> {
+pub(crate) fn typescript(tools: &[Tool<'_>], cookbook_exact: bool) -> Result<String, RenderError> {
     let mut functions = String::new();
     for (tool_index, tool) in tools.iter().enumerate() {
         let declared = function(tool, cookbook_exact);
@@ -23,7 +23,7 @@ pub(crate) fn typescript(tools: &[ToolDeclaration<'_>], cookbook_exact: bool) ->
     Ok(format!("# Tools\n\n## functions\nnamespace functions {{\n{functions}}}\n"))
 }
 
-fn function(tool: &ToolDeclaration<'_>, cookbook_exact: bool) -> Result<String, String> {
+fn function(tool: &Tool<'_>, cookbook_exact: bool) -> Result<String, String> {
     let parameters = tool.parameters();
     let mut schemas = Schemas { cookbook_exact, ..Schemas::default() };
     schemas.collect_object(&parameters)?;
@@ -308,11 +308,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::formats::format::read_tools;
 
     fn declared(property: Value, cookbook_exact: bool) -> Result<String, String> {
         let parameters = json!({"type": "object", "properties": {"a": property}});
         let tools = [json!({"name": "f", "parameters": parameters})];
-        let text = typescript(&ToolDeclaration::read_all(&tools).unwrap(), cookbook_exact);
+        let text = typescript(&read_tools(&tools).unwrap(), cookbook_exact);
         text.map_err(|error| error.to_string())
     }
 

@@ -1,10 +1,10 @@
 use std::borrow::Cow;
 
-use fulgurite_types::Message;
+use fulgurite_types::{Message, Tool};
 
 use crate::chat_message::{ChatContent, ChatMessage};
 use crate::formats::chunk::Chunk;
-use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::python_strip::{trimmed, trimmed_cow, trimmed_end_cow, trimmed_start_cow};
 use crate::formats::qwen::im_start::{self, END, Part, ToolResponses, header};
 use crate::formats::qwen::qwen_tools::{ValueStyle, xml_calls, xml_declarations, xml_tools};
@@ -172,7 +172,7 @@ impl Nemotron3 {
         })
     }
 
-    fn system<'m>(&self, message: &ChatMessage<'m>, tools: &[ToolDeclaration<'m>]) -> Chunk<'m> {
+    fn system<'m>(&self, message: &ChatMessage<'m>, tools: &[Tool<'m>]) -> Chunk<'m> {
         let text = message.visible_text();
         let text = if self.cookbook_exact { trimmed_start_cow(text) } else { text };
         let separator = if text.is_empty() { "" } else { "\n\n" };

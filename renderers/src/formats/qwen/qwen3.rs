@@ -1,10 +1,11 @@
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::formats::chunk::{Chunk, ContentEncoding};
-use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::qwen::im_start::{self, END, ToolResponses, has_text, header};
 use crate::formats::qwen::qwen_tools::{ValueStyle, json_calls, json_tools};
 use crate::formats::reasoning::{has_reasoning, is_reasoning, single_text, split_reasoning};
 use crate::{RenderError, ResponseFormat};
+use fulgurite_types::Tool;
 
 const EMPTY_FRAME: &str = "<think>\n\n</think>\n\n";
 
@@ -133,7 +134,7 @@ impl Qwen3 {
         has_text(parts) || (self.cookbook_exact && (self.vision || parts.iter().any(is_reasoning)))
     }
 
-    fn system_with_tools<'m>(&self, message: &ChatMessage<'m>, tools: &[ToolDeclaration<'m>]) -> Chunk<'m> {
+    fn system_with_tools<'m>(&self, message: &ChatMessage<'m>, tools: &[Tool<'m>]) -> Chunk<'m> {
         let system = message.visible_text();
         let separator = if system.is_empty() { "" } else { "\n\n" };
         Chunk::default().content(system).format(separator).join(json_tools(tools, self.value_style()))

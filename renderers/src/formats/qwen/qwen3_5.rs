@@ -1,10 +1,10 @@
 use std::borrow::Cow;
 
-use fulgurite_types::Message;
+use fulgurite_types::{Message, Tool};
 
 use crate::chat_message::{ChatContent, ChatMessage};
 use crate::formats::chunk::Chunk;
-use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::python_strip::{trimmed, trimmed_cow, trimmed_end_cow};
 use crate::formats::qwen::im_start::{self, END, Part, ToolResponses, header};
 use crate::formats::qwen::qwen_tools::{ValueStyle, json_lines, xml_calls, xml_tools};
@@ -150,7 +150,7 @@ impl Qwen35 {
     }
 
     /// The system message: how much to reason, the tools, and what it says itself, with empty lines between them.
-    fn system<'m>(&self, message: &ChatMessage<'m>, tools: &[ToolDeclaration<'m>]) -> Chunk<'m> {
+    fn system<'m>(&self, message: &ChatMessage<'m>, tools: &[Tool<'m>]) -> Chunk<'m> {
         let text = match (self.cookbook_exact, tools, self.generation) {
             (false, ..) | (true, [], Generation::Qwen38) => trimmed_cow(message.visible_text()),
             (true, [], Generation::Qwen35) => self.trimmed_text(message),

@@ -2,14 +2,13 @@
 
 use std::borrow::Cow;
 
-use fulgurite_types::ToolCall;
+use fulgurite_types::{Tool, ToolCall};
 use serde_json::{Map, Value, json};
 
 use crate::RenderError;
 use crate::call_arguments::arguments_text;
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::Chunk;
-use crate::formats::format::ToolDeclaration;
 use crate::formats::python_strip::trimmed;
 use crate::python::python_json::{JsonStyle, dumps};
 use crate::python::python_text::{from_json, python_str};
@@ -110,10 +109,10 @@ fn arguments(call: &ToolCall, message_index: usize) -> Result<Cow<'_, Value>, Re
 }
 
 /// Qwen3's explanation of tools, each declared as OpenAI does.
-pub(crate) fn json_tools(tools: &[ToolDeclaration<'_>], style: ValueStyle) -> Chunk<'static> {
-    let declaration = |tool: &ToolDeclaration<'_>| match tool.given.get("function") {
-        Some(_) if !style.cookbook_exact => style.json(tool.given),
-        _ => style.json(&json!({"type": "function", "function": tool.function})),
+pub(crate) fn json_tools(tools: &[Tool<'_>], style: ValueStyle) -> Chunk<'static> {
+    let declaration = |tool: &Tool<'_>| match tool.is_wrapped() && !style.cookbook_exact {
+        true => style.json(tool.given),
+        false => style.json(&json!({"type": "function", "function": tool.function})),
     };
     let lines: Vec<String> = tools.iter().map(declaration).collect();
     Chunk::of_format(
@@ -149,8 +148,8 @@ pub(crate) fn xml_tools(declarations: Chunk<'static>) -> Chunk<'static> {
 }
 
 /// Tools one to a line, as the caller declared them. The cookbook writes the function alone.
-pub(crate) fn json_lines(tools: &[ToolDeclaration<'_>], style: ValueStyle) -> Chunk<'static> {
-    let line = |tool: &ToolDeclaration<'_>| match style.cookbook_exact {
+pub(crate) fn json_lines(tools: &[Tool<'_>], style: ValueStyle) -> Chunk<'static> {
+    let line = |tool: &Tool<'_>| match style.cookbook_exact {
         true => style.json(&Value::Object(tool.function.clone())),
         false => style.json(tool.given),
     };
@@ -158,12 +157,12 @@ pub(crate) fn json_lines(tools: &[ToolDeclaration<'_>], style: ValueStyle) -> Ch
 }
 
 /// Tools as Nemotron declares them: the schema's fields as XML, one to a line.
-pub(crate) fn xml_declarations(tools: &[ToolDeclaration<'_>], style: ValueStyle) -> Chunk<'static> {
+pub(crate) fn xml_declarations(tools: &[Tool<'_>], style: ValueStyle) -> Chunk<'static> {
     let declarations: Vec<String> = tools.iter().map(|tool| xml_declaration(tool, style).join("\n")).collect();
     Chunk::default().content(declarations.join("\n"))
 }
 
-fn xml_declaration(tool: &ToolDeclaration<'_>, style: ValueStyle) -> Vec<String> {
+fn xml_declaration(tool: &Tool<'_>, style: ValueStyle) -> Vec<String> {
     let mut lines = vec!["<function>".to_owned(), format!("<name>{}</name>", tool.name)];
     let description = tool.function.get("description").map(|_| trimmed(tool.description()));
     let is_written = |description: &&str| !(style.cookbook_exact && description.is_empty());

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use fulgurite_types::Tool;
 use serde_json::{Map, Value};
 
 /// Types of the parameters of a request's tools, for formats that write values without saying their type.
@@ -13,10 +14,9 @@ impl ParameterTypes {
     /// The types that tool declarations give: OpenAI's, or bare functions. What cannot be read has no types.
     pub(crate) fn of(tools: &[Value]) -> Self {
         let read = |tool: &Value| {
-            let function = tool.get("function").unwrap_or(tool);
-            let name = function.get("name")?.as_str()?;
-            let properties = function.get("parameters")?.get("properties")?.as_object()?;
-            Some((name.to_owned(), properties.clone()))
+            let tool = Tool::read(tool).ok()?;
+            let properties = tool.function.get("parameters")?.get("properties")?.as_object()?;
+            Some((tool.name.to_owned(), properties.clone()))
         };
         Self { tools: tools.iter().filter_map(read).collect() }
     }

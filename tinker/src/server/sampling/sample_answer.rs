@@ -1,6 +1,6 @@
-use crate::wire::protobuf::{SampleResponse, SampledSequence, StopReason as WireStopReason, TopkLogprobs};
+use crate::wire::protobuf::{SampleResponse, SampledSequence, StopReason, TopkLogprobs};
 use crate::wire::{JsonSampleResponse, JsonSampledSequence};
-use fulgurite_backends::{BackendError, SampleEvent, SampleStream, SampledToken, StopReason};
+use fulgurite_backends::{BackendError, SampleEvent, SampleStream, SampledToken, SamplingEnd};
 
 /// Everything that one stream gives. `alternatives` are requested at each token.
 pub(crate) async fn collect(mut stream: SampleStream, alternatives: usize) -> Result<SampledSequence, BackendError> {
@@ -9,8 +9,8 @@ pub(crate) async fn collect(mut stream: SampleStream, alternatives: usize) -> Re
         match stream.next().await? {
             SampleEvent::Token(token) => tokens.push(token),
             SampleEvent::WeightsVersions(_) | SampleEvent::CachedPrompt(_) => {}
-            SampleEvent::Finished(StopReason::StopToken) => break WireStopReason::Stop,
-            SampleEvent::Finished(StopReason::Length) => break WireStopReason::Length,
+            SampleEvent::Finished(SamplingEnd::StopToken) => break StopReason::Stop,
+            SampleEvent::Finished(SamplingEnd::Length) => break StopReason::Length,
         }
     };
     let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
@@ -27,7 +27,7 @@ pub(crate) async fn collect(mut stream: SampleStream, alternatives: usize) -> Re
 pub(crate) fn json_response(response: &SampleResponse) -> Result<JsonSampleResponse, String> {
     let text = |error: crate::wire::WireError| error.to_string();
     let sequence = |sequence: &SampledSequence| {
-        let is_length = sequence.stop_reason == i32::from(WireStopReason::Length);
+        let is_length = sequence.stop_reason == i32::from(StopReason::Length);
         Ok(JsonSampledSequence {
             stop_reason: if is_length { "length" } else { "stop" }.to_owned(),
             tokens: sequence.token_ids().map_err(text)?.into_iter().map(|token| token as u32).collect(),

@@ -10,7 +10,9 @@ mod doctor;
 mod evaluation;
 mod models;
 mod query;
+mod regrade;
 mod report;
+mod rescore;
 mod run;
 mod runs;
 mod serve;
@@ -94,8 +96,11 @@ const ACCESS: &str = "fulgurite::access";
 async fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve(arguments) => serve::command::serve(arguments).await,
+        Command::Train(arguments) if arguments.dry_run => runs::dry_run(arguments).await,
         Command::Train(arguments) => train::train(arguments).await,
         Command::Eval(arguments) => evaluation::eval(arguments).await,
+        Command::Regrade(arguments) => regrade::regrade(arguments).await,
+        Command::Rescore(arguments) => rescore::rescore(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
         Command::Rollouts(arguments) => query::rollouts(arguments).await,
         Command::Attempts(arguments) => query::attempts(arguments).await,

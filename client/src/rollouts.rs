@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use fulgurite_types::{
-    Generation, NewRollout, Object, PackedGeneration, PackedRolloutRecord, RecordedReward, RewardedAttempts, Rollout,
-    RolloutRecord,
+    AttemptRef, Generation, NewReward, NewRollout, Object, PackedGeneration, PackedRolloutRecord, RecordedReward,
+    Reward, RewardedAttempts, Rollout, RolloutRecord,
 };
-use reqwest::Url;
+use reqwest::{Method, Url};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::{Server, ServerError};
@@ -152,6 +152,23 @@ impl Server {
             true => Ok(rewarded),
             false => Err(self.wrong(&url, "it is another part than was asked for")),
         }
+    }
+
+    /// Gives a reward to an attempt in the name of its giver, which takes the admin key where there is one. However often it is
+    /// sent, it is given once.
+    pub async fn give_reward(&self, new: &NewReward) -> Result<(), ServerError> {
+        let attempt = match &new.attempt {
+            Some(AttemptRef::Id(attempt_id)) => attempt_id.as_str(),
+            Some(AttemptRef::Latest) | None => "latest",
+        };
+        let url = self.route(&["rollout", &new.rollout_id, "attempt", attempt, "reward"]);
+        let Reward { value, name, components } = &new.reward;
+        let components: Map<String, Value> =
+            components.iter().map(|(name, component)| (name.clone(), (*component).into())).collect();
+        let body = json!({ "value": value, "name": name, "components": components, "giver": new.giver });
+        let request = self.request(Method::POST, &url).json(&body);
+        let request = request.header("idempotency-key", Uuid::now_v7().to_string());
+        self.send(&url, request).await?.accepted(&url).map(|_| ())
     }
 
     /// Stores what agents are told, under an id.

@@ -1,13 +1,14 @@
 //! One attempt: runs the agent, finds its reward, tells the server how it ended.
 
-use fulgurite_types::{AttemptStatus, Fault};
+use fulgurite_types::{Attempt, AttemptStatus, Fault};
 
 use crate::agent_environment::{KEPT_BACK, OF_AN_ATTEMPT, variables};
+use crate::grader::{GradeFault, Grader, Variables, order};
 use crate::launch::Launcher;
 use crate::order::Order;
-use crate::placeholders::{asks_for_task, check_arguments, fill};
-use crate::process::{self, Finished};
-use crate::process_end::ended_how;
+use crate::placeholders::{asks_for_task, check_arguments};
+use crate::process::end::ended_how;
+use crate::process::run::{self, Finished};
 use crate::program::Program;
 use crate::reward::{NoReward, Reward, on_last_line};
 use crate::running::RunningAttempts;
@@ -15,6 +16,7 @@ use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
 use crate::{RunnerError, RunnerOptions};
 use fulgurite_client::{Assignment, Server};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +27,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 pub(crate) struct Workshop {
     server: Server,
     agent: Agent,
-    grader: Option<Program>,
+    grader: Option<Grader>,
     launcher: Launcher,
     timeout: Duration,
     heartbeat_interval: Duration,
@@ -57,6 +59,9 @@ struct Played {
     reward: Result<Reward, NoReward>,
     facts: Facts,
 }
+
+/// Bytes of an agent's output that are recorded at most.
+const RECORDED_OUTPUT: usize = 64 << 10;
 
 /// What is known of how the agent ended: a part of the attempt's metadata.
 type Facts = Map<String, Value>;
@@ -97,20 +102,25 @@ impl Verdict {
     }
 }
 
+/// The end of what an agent printed, so that it can be graded again.
+fn output_facts(output: &[u8]) -> Facts {
+    let kept = &output[output.len().saturating_sub(RECORDED_OUTPUT)..];
+    let text = String::from_utf8_lossy(kept);
+    let is_whole = kept.len() == output.len() && matches!(text, Cow::Borrowed(_));
+    let mut facts = Facts::from_iter([(Attempt::OUTPUT.to_owned(), json!(text))]);
+    if !is_whole {
+        facts.insert(Attempt::OUTPUT_IS_PARTIAL.to_owned(), json!(true));
+    }
+    facts
+}
+
 /// What is known of a process that has ended.
 fn facts(agent: &Finished) -> Facts {
     let mut facts = Facts::new();
     facts.insert("exit_status".to_owned(), json!(agent.status.code()));
+    facts.extend(output_facts(&agent.output));
     facts.insert("stderr_tail".to_owned(), json!(String::from_utf8_lossy(&agent.errors)));
     facts
-}
-
-/// Why an attempt's program gave nothing that can be used.
-enum Trouble {
-    /// It was still running at the attempt's deadline.
-    TimedOut,
-    /// Anything else.
-    Failed(String),
 }
 
 impl Workshop {
@@ -120,10 +130,9 @@ impl Workshop {
             return Err(RunnerError::WorkingDirectory { path: path.clone() });
         }
         let agent = Program::find(&options.command, "agent")?;
-        let grader = options.grade.as_deref().map(|grade| Program::find(grade, "grader")).transpose()?;
-        for program in std::iter::once(&agent).chain(&grader) {
-            check_arguments(&program.arguments, [])?;
-        }
+        check_arguments(&agent.arguments, [])?;
+        let directory = &options.working_directory;
+        let grader = options.grade.as_deref().map(|grade| Grader::find(grade, directory.clone())).transpose()?;
         let launcher = Launcher::new(&options.supervisor);
         Ok(Self {
             server,
@@ -139,8 +148,7 @@ impl Workshop {
 
     /// What the server is told of who grades: the program's bare name.
     pub(crate) fn grader_name(&self) -> Option<String> {
-        let path = &self.grader.as_ref()?.path;
-        Some(path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned())
+        self.grader.as_ref().map(Grader::name)
     }
 
     /// Runs one attempt to its end and reports it. One that the server gives up meanwhile is killed. Dropping the future kills
@@ -233,11 +241,14 @@ impl Workshop {
             Err(verdict) => return Ok(verdict),
         };
         let reward = match &self.grader {
-            Some(grader) => match self.grade(grader, assignment, &output, deadline).await {
-                Ok(reward) => Ok(reward),
-                Err(Trouble::TimedOut) => return Ok(self.timed_out("grader", facts).fault_of(Fault::Grader)),
-                Err(Trouble::Failed(why)) => return Ok(Verdict::failed(why, facts).fault_of(Fault::Grader)),
-            },
+            Some(grader) => {
+                let environment = self.environment(assignment);
+                match grader.grade_with(environment, &assignment.task, &output, deadline).await {
+                    Ok(reward) => Ok(reward),
+                    Err(GradeFault::TimedOut) => return Ok(self.timed_out("grader", facts).fault_of(Fault::Grader)),
+                    Err(GradeFault::Failed(why)) => return Ok(Verdict::failed(why, facts).fault_of(Fault::Grader)),
+                }
+            }
             None => reward,
         };
         match reward {
@@ -258,7 +269,7 @@ impl Workshop {
         deadline: Instant,
     ) -> Result<Played, Verdict> {
         let agent = self
-            .run_program(program, &self.launcher, assignment, b"", deadline)
+            .run_agent(program, assignment, deadline)
             .await
             .map_err(|why| Verdict::failed(format!("agent {why}"), Facts::new()).fault_of(Fault::Runner))?;
         let facts = facts(&agent);
@@ -285,7 +296,8 @@ impl Workshop {
                 Err(failed("answered without an `output`, which the grader needs".to_owned()))
             }
             Ok(Answer::Done { reward, output }) => {
-                Ok(Played { output: output.unwrap_or_default().into_bytes(), reward, facts: Facts::new() })
+                let output = output.unwrap_or_default().into_bytes();
+                Ok(Played { facts: output_facts(&output), output, reward })
             }
             Ok(Answer::Failed(error)) => Err(failed(format!("failed: {error}"))),
             Err(NoAnswer::TimedOut) => Err(self.timed_out("agent", Facts::new())),
@@ -313,50 +325,21 @@ impl Workshop {
         }
     }
 
-    /// What the grader makes of the agent's output.
-    async fn grade(
-        &self,
-        grader: &Program,
-        assignment: &Assignment,
-        output: &[u8],
-        deadline: Instant,
-    ) -> Result<Reward, Trouble> {
-        let graded = self
-            .run_program(grader, &Launcher::Direct, assignment, output, deadline)
-            .await
-            .map_err(|why| Trouble::Failed(format!("grader {why}")))?;
-        if graded.timed_out {
-            return Err(Trouble::TimedOut);
-        }
-        if !graded.status.success() {
-            let errors = String::from_utf8_lossy(&graded.errors);
-            return Err(Trouble::Failed(format!("grader {}: {}", ended_how(graded.status), errors.trim())));
-        }
-        on_last_line(&graded.output)
-            .map_err(|none| Trouble::Failed(format!("no reward: of the grader's output: {none}")))
-    }
-
-    /// Runs one of the attempt's programs with its arguments filled in. A grader is its user's own and needs no supervisor. The
-    /// error is why it could not be run.
-    async fn run_program(
+    /// Runs the agent's program with its arguments filled in. The error is why it could not be run.
+    async fn run_agent(
         &self,
         program: &Program,
-        launcher: &Launcher,
         assignment: &Assignment,
-        input: &[u8],
         deadline: Instant,
     ) -> Result<Finished, String> {
-        let arguments = program.arguments.iter().map(|argument| fill(argument, &assignment.task).map(OsString::from));
+        let order = order(program, &assignment.task, self.environment(assignment), self.working_directory.clone())?;
+        run::run(&self.launcher, &order, b"", deadline).await.map_err(|error| error.to_string())
+    }
+
+    /// What an attempt's programs find in their environment.
+    fn environment(&self, assignment: &Assignment) -> Variables {
         let own = variables(&self.server, assignment).map(|(name, value)| (name.into(), Some(value.into())));
-        let order = Order {
-            program: program.path.clone(),
-            arguments: arguments
-                .collect::<Result<_, _>>()
-                .map_err(|unknown| format!("cannot be started: {unknown}"))?,
-            environment: KEPT_BACK.map(|name| (name.into(), None)).into_iter().chain(own).collect(),
-            directory: self.working_directory.clone(),
-        };
-        process::run(launcher, &order, input, deadline).await.map_err(|error| error.to_string())
+        KEPT_BACK.map(|name| (name.into(), None)).into_iter().chain(own).collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Starts programs: as children of this process, or below a supervisor.
 
 use crate::order::Order;
-use crate::process_end::ProcessError;
-use crate::process_group::Group;
+use crate::process::end::ProcessError;
+use crate::process::group::Group;
 use crate::supervision::{Supervised, Supervisors};
 use rustix::process::Signal;
 use std::ffi::OsString;

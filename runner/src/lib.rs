@@ -8,13 +8,12 @@
 mod agent_environment;
 mod attempt;
 mod error;
+mod grader;
 mod launch;
 mod options;
 mod order;
 mod placeholders;
 mod process;
-mod process_end;
-mod process_group;
 mod program;
 mod reward;
 mod run;
@@ -23,8 +22,10 @@ mod supervision;
 mod warm;
 
 pub use error::RunnerError;
+pub use grader::{GradeFault, GradedAttempt, Grader};
 pub use options::RunnerOptions;
 pub use placeholders::{PlaceholderError, check_arguments};
 pub use program::Program;
+pub use reward::Reward;
 pub use run::{RunnerSummary, run};
 pub use supervision::supervise;

@@ -5,10 +5,12 @@ use serde_json::{Map, Number, Value};
 
 /// A reward on its way to the server, as the body of the request that posts it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Reward {
-    value: Number,
+pub struct Reward {
+    /// What the rollout earned.
+    pub value: Number,
     name: &'static str,
-    components: Map<String, Value>,
+    /// The other numbers beside it.
+    pub components: Map<String, Value>,
 }
 
 impl Reward {

@@ -11,6 +11,8 @@ use crate::query::arguments::{
     RewardsArguments, RolloutsArguments, ShowArguments, SpansArguments, SqlArguments, StatsArguments,
     StoreCommandArguments, TripletsArguments, WorkersArguments,
 };
+use crate::regrade::arguments::RegradeArguments;
+use crate::rescore::arguments::RescoreArguments;
 use crate::runs::arguments::RunsArguments;
 
 /// Train any agent by reinforcement learning, unchanged: point its base URL here.
@@ -78,6 +80,10 @@ pub enum Command {
     /// Score the held-out tasks of a config, each played several times, by a model or a checkpoint as it is
     #[command(after_help = EXIT_CODES)]
     Eval(EvalArguments),
+    /// Grade recorded rollouts again, by another grader or one that was mended, without sampling anew
+    Regrade(RegradeArguments),
+    /// Score the tokens that a run has sampled under other weights: what was learnt, token by token
+    Rescore(RescoreArguments),
     /// Run an unmodified agent once for each rollout on the queue
     Run(RunArguments),
     /// List the rollouts of a store, newest last
@@ -186,6 +192,9 @@ pub struct TrainArguments {
     /// Updates at most, in place of the config's
     #[arg(id = "trainer.max_steps", long = "max-steps", value_name = "N", env = "FULGURITE_MAX_STEPS")]
     pub max_steps: Option<u64>,
+    /// Make one update on one group, of which nothing is kept, and say what the whole run would take
+    #[arg(long, conflicts_with_all = ["server", "resume", "run_directory", "ready_file"])]
+    pub dry_run: bool,
     /// Write {"url": ..., "pid": ...} here once the server answers
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

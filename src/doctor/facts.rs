@@ -5,6 +5,8 @@ use fulgurite_store::{Store, recorded_reward};
 use fulgurite_types::{AttemptRef, ListFilter, Part, RolloutMode, RolloutStatus, Run, Span, SpanFilter};
 use serde_json::Value;
 
+use fulgurite_proxy::UNSEEN_TOOLS;
+
 use super::findings::{Answer, RunFacts};
 
 /// The latest training rollouts that are read.
@@ -25,7 +27,7 @@ pub async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
         ..ListFilter::default()
     };
     let part = Part::Newest { limit: Some(ROLLOUTS), sort_by: None };
-    let mut answers = Vec::new();
+    let (mut answers, mut calls_with_unseen_tools) = (Vec::new(), 0);
     for rollout in store.list_rollouts(&filter, &part).await?.items {
         let filter = SpanFilter {
             rollout_id: rollout.rollout_id.clone(),
@@ -33,12 +35,15 @@ pub async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
             ..SpanFilter::default()
         };
         let spans = store.query_spans(&filter).await?.items;
+        let unseen = spans.iter().filter(|span| span.attributes.contains_key(UNSEEN_TOOLS));
+        calls_with_unseen_tools += unseen.count() as u64;
         answers.extend(answer(rollout.input, &spans));
     }
     Ok(RunFacts {
         steps: steps.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect(),
         rollouts: totals.rollouts,
         calls: totals.calls,
+        calls_with_unseen_tools,
         answers,
     })
 }

@@ -14,6 +14,8 @@ pub struct RunFacts {
     pub rollouts: BTreeMap<String, u64>,
     /// Model calls that it has accounted for.
     pub calls: u64,
+    /// Calls of its latest training rollouts that declared tools of which the model was not told.
+    pub calls_with_unseen_tools: u64,
     /// Answers of its latest training rollouts.
     pub answers: Vec<Answer>,
 }
@@ -68,8 +70,9 @@ const SHOWN: usize = 3;
 
 /// All that is amiss, the worst first.
 pub fn findings(facts: &RunFacts) -> Vec<Finding> {
-    let all: [fn(&RunFacts) -> Option<Finding>; 10] = [
+    let all: [fn(&RunFacts) -> Option<Finding>; 11] = [
         no_calls,
+        tools_not_shown,
         failed_rollouts,
         constant_groups,
         truncation,
@@ -94,6 +97,19 @@ fn no_calls(facts: &RunFacts) -> Option<Finding> {
         numbers: json!({ "rollouts": rollouts, "calls": 0 }),
         what_to_do: "have the agent take its base URL from OPENAI_BASE_URL or ANTHROPIC_BASE_URL and its key from \
                      OPENAI_API_KEY or ANTHROPIC_API_KEY; look for a URL that is written into its code or a .env file",
+        answers: Vec::new(),
+    })
+}
+
+fn tools_not_shown(facts: &RunFacts) -> Option<Finding> {
+    let calls = facts.calls_with_unseen_tools;
+    (calls > 0).then(|| Finding {
+        name: "tools_not_shown",
+        severity: Severity::Error,
+        evidence: format!("{calls} of the latest calls declared tools that the model's template does not show"),
+        numbers: json!({ "calls": calls }),
+        what_to_do: "set tools = \"preamble\" of [[models]], which tells the model of tools in the system message, or take a \
+                     model whose template shows them (fulgurite template check MODEL_DIR)",
         answers: Vec::new(),
     })
 }
@@ -312,7 +328,8 @@ mod tests {
             metrics[key] = json!(value(step));
             metrics
         });
-        RunFacts { steps, rollouts: BTreeMap::from([("succeeded".to_owned(), 9)]), calls: 9, answers: Vec::new() }
+        let rollouts = BTreeMap::from([("succeeded".to_owned(), 9)]);
+        RunFacts { steps, rollouts, calls: 9, ..RunFacts::default() }
     }
 
     fn names(facts: &RunFacts) -> Vec<&'static str> {
@@ -371,6 +388,12 @@ mod tests {
         let facts = RunFacts { rollouts, ..RunFacts::default() };
         assert_eq!(names(&facts), ["no_calls", "failed_rollouts"]);
         assert_eq!(findings(&facts)[1].numbers["share"], 0.75);
+    }
+
+    #[test]
+    fn tools_that_the_model_never_hears_of_are_found() {
+        let facts = RunFacts { calls_with_unseen_tools: 4, ..with("step", f64::from) };
+        assert_eq!(names(&facts), ["tools_not_shown"]);
     }
 
     #[test]

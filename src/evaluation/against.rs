@@ -37,13 +37,20 @@ impl Against {
     }
 }
 
+/// The scores of the evaluation in a directory, if there is one.
+pub fn of_evaluation(path: &Path) -> Result<Option<Against>> {
+    let directory = if path.is_file() { path.parent().unwrap_or(path) } else { path };
+    let result = ResultFile::read(directory)?;
+    Ok(result.map(|ResultFile { run_id, scores, .. }| Against { name: run_id, scores }))
+}
+
 /// The scores that `--against` names: of an evaluation, of a training run when it scored its held-out tasks last, or of a
 /// checkpoint that has been evaluated.
 pub async fn scores(path: &Path, plan: &Plan<'_>) -> Result<Against> {
     let named = || format!("--against {}", path.display());
     let directory = if path.is_file() { path.parent().unwrap_or(path) } else { path };
-    if let Some(ResultFile { run_id, scores, .. }) = ResultFile::read(directory)? {
-        return Ok(Against { name: run_id, scores });
+    if let Some(against) = of_evaluation(directory)? {
+        return Ok(against);
     }
     if train::is_run(directory) {
         return of_training_run(directory).await.with_context(named);
@@ -93,8 +100,8 @@ async fn of_training_run(directory: &Path) -> Result<Against> {
     if rollouts.is_empty() {
         bail!("this run has scored no held-out tasks");
     }
-    let models = &loaded.config.models;
+    let models = train::trainable_models(&loaded.config)?;
     let model = models.first().map(|model| model.name.as_str()).unwrap_or_default();
-    let scores = recorded_scores(&store, &rollouts, model, loaded.config.trainer.zero_reward_on_limit).await?;
+    let scores = recorded_scores(&store, &rollouts, model, loaded.config.trainer.reward_rules()).await?;
     Ok(Against { name: format!("{run_id} after {step} updates"), scores })
 }

@@ -24,6 +24,13 @@ pub struct EvalArguments {
     /// Another model in the place of the config's: a directory, a GGUF file, or the name of one of [[models]]
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
+    /// Take over the scores of an evaluation by Inspect AI, from its log in JSON (inspect eval --log-format json), as
+    /// one among ours in runs/
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["config", "checkpoint", "model", "samples", "last", "seed"])]
+    pub inspect_log: Option<PathBuf>,
+    /// Of --inspect-log: the scorer whose value is the reward, in place of the first
+    #[arg(long, value_name = "NAME", requires = "inspect_log")]
+    pub scorer: Option<String>,
     /// Rollouts of each task, in place of [trainer] evaluation.samples_per_task
     #[arg(long, value_name = "K")]
     pub samples: Option<usize>,

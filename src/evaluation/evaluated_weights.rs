@@ -51,16 +51,7 @@ impl EvaluatedWeights {
     /// Those that the command line names.
     pub async fn choose(loaded: &LoadedConfig, arguments: &EvalArguments, reporter: &mut dyn Reporter) -> Result<Self> {
         if let Some(path) = &arguments.checkpoint {
-            let entry = entry(loaded, None)?;
-            let checkpoint = last_checkpoint(path)?;
-            let step = step_of(&checkpoint);
-            let base = loaded.resolve(&fill_seed(&entry.path, loaded.config.run.seed));
-            let mut identity = weights_digest(&checkpoint)?;
-            if is_adapter(&entry) && entry.backend == Backend::Embedded {
-                identity = digest(&json!([weights_digest(&base)?, identity]));
-            }
-            let description = checkpoint.display().to_string();
-            return Ok(Self { entry, identity, description, step, path: base, checkpoint: Some(checkpoint) });
+            return Self::of_checkpoint(loaded, path);
         }
         let named = arguments.model.as_deref();
         if let Some(path) = named.map(Path::new).filter(|path| path.exists()) {
@@ -82,6 +73,20 @@ impl EvaluatedWeights {
         let path = train::model_or_base(loaded, &entry, reporter).await?;
         let (identity, description) = (weights_digest(&path)?, path.display().to_string());
         Ok(Self { entry, identity, description, step: 0, path, checkpoint: None })
+    }
+
+    /// Those of a checkpoint, or of the last one of a run, on top of the config's model.
+    pub fn of_checkpoint(loaded: &LoadedConfig, path: &Path) -> Result<Self> {
+        let entry = entry(loaded, None)?;
+        let checkpoint = last_checkpoint(path)?;
+        let step = step_of(&checkpoint);
+        let base = loaded.resolve(&fill_seed(&entry.path, loaded.config.run.seed));
+        let mut identity = weights_digest(&checkpoint)?;
+        if is_adapter(&entry) && entry.backend == Backend::Embedded {
+            identity = digest(&json!([weights_digest(&base)?, identity]));
+        }
+        let description = checkpoint.display().to_string();
+        Ok(Self { entry, identity, description, step, path: base, checkpoint: Some(checkpoint) })
     }
 
     /// Opens them for agents to call.

@@ -2,7 +2,8 @@
 
 mod against;
 pub mod arguments;
-mod evaluated_weights;
+pub mod evaluated_weights;
+mod inspect_log;
 mod plan;
 mod result_file;
 mod tables;
@@ -39,6 +40,9 @@ const RUNNERS_KEY_SECONDS: u64 = 7 * 24 * 3600;
 
 /// Scores tasks; what an interrupted evaluation has is not sampled again.
 pub async fn eval(arguments: EvalArguments) -> Result<()> {
+    if let Some(log) = &arguments.inspect_log {
+        return inspected(log, &arguments);
+    }
     let started = Instant::now();
     let loaded = load(&arguments)?;
     let file = || loaded.file.as_ref().map_or("the run's config".to_owned(), |file| file.display().to_string());
@@ -74,6 +78,31 @@ pub async fn eval(arguments: EvalArguments) -> Result<()> {
         None => sample(&plan, &directory, &mut reporter, started).await?,
     };
     reporter.finish();
+    let comparison = match &against {
+        Some(against) => Some(against.compare(&result, arguments.pass_reward)?),
+        None => None,
+    };
+    match arguments.json {
+        true => print_json(&result, comparison.as_ref(), arguments.pass_reward),
+        false => print_table(&result, comparison.as_ref(), arguments.pass_reward),
+    }
+    Ok(())
+}
+
+/// Takes over what Inspect scored, as an evaluation among the others, and holds it against another of its kind.
+fn inspected(log: &Path, arguments: &EvalArguments) -> Result<()> {
+    let mut result = inspect_log::read(log, arguments.scorer.as_deref())?;
+    let against = match &arguments.against {
+        Some(path) => {
+            let found = against::of_evaluation(path)?;
+            Some(found.with_context(|| format!("--against {}: there is no evaluation", path.display()))?)
+        }
+        None => None,
+    };
+    result.directory = Path::new("runs").join(&result.run_id);
+    std::fs::create_dir_all(&result.directory)
+        .with_context(|| format!("cannot create {}", result.directory.display()))?;
+    result.write()?;
     let comparison = match &against {
         Some(against) => Some(against.compare(&result, arguments.pass_reward)?),
         None => None,
@@ -157,8 +186,7 @@ async fn sample(
         samples: plan.samples,
         rollout_config: train::rollout_config(loaded),
         tokenizer,
-        reward_bounds: options.reward_bounds,
-        zero_reward_on_limit: options.zero_reward_on_limit,
+        reward_rules: options.reward_rules(),
         sampling_parameters: options.sampling_parameters.clone(),
         endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: weights.entry.name.clone(), api_key },
         runner: runner.given_up.clone(),

@@ -316,6 +316,9 @@ pub enum ExportWhat {
     Generations,
     /// Prompt, response and reward of the rollouts' latest attempts
     Triplets,
+    /// Messages and tools of the latest attempts' model calls, whoever traced them, as [trainer] source.conversations
+    /// takes them; a call that a later one goes on from is part of that
+    Conversations,
 }
 
 /// `fulgurite export`.
@@ -327,7 +330,7 @@ pub struct ExportArguments {
     /// File to write, in the format of its name: .jsonl or .parquet
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// What to write; all but triplets can be imported
+    /// What to write; all but triplets and conversations can be imported
     #[arg(long, value_name = "WHAT", default_value = "all")]
     pub what: ExportWhat,
     /// Which. Runs, resources and workers are not narrowed by it.

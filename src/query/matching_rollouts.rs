@@ -3,7 +3,7 @@
 use anyhow::Result;
 use fulgurite_store::Store;
 use fulgurite_trainer::Record;
-use fulgurite_types::{ListFilter, Rollout, RolloutExpression, RolloutFacts, RolloutFilter};
+use fulgurite_types::{ListFilter, Rollout, RolloutExpression, RolloutFacts, RolloutFilter, RolloutRecord};
 
 /// The ids of those that `is_considered` and that the expression means, in the order in which they were made.
 pub async fn matching(
@@ -17,16 +17,20 @@ pub async fn matching(
         let considered = page.into_iter().filter(|(rollout, _)| is_considered(rollout));
         let ids: Vec<String> = considered.map(|(rollout, _)| rollout.rollout_id).collect();
         for record in store.rollout_records(&ids).await?.into_iter().flatten() {
-            let latest = record.attempts.last().map(|attempt| attempt.attempt_id.as_str());
-            let called = record.generations.iter().filter(|generation| latest == Some(&generation.attempt_id));
-            let models: Vec<&str> = called.map(|generation| generation.model.as_str()).collect();
-            let facts = RolloutFacts { rollout: &record.rollout, rewards: &record.rewards, models: &models };
-            if expression.matches(&facts) {
+            if is_meant(&record, expression) {
                 chosen.push(record.rollout.rollout_id);
             }
         }
     }
     Ok(chosen)
+}
+
+/// Whether the expression means a rollout.
+pub fn is_meant(record: &RolloutRecord, expression: &RolloutExpression) -> bool {
+    let latest = record.attempts.last().map(|attempt| attempt.attempt_id.as_str());
+    let called = record.generations.iter().filter(|generation| latest == Some(&generation.attempt_id));
+    let models: Vec<&str> = called.map(|generation| generation.model.as_str()).collect();
+    expression.matches(&RolloutFacts { rollout: &record.rollout, rewards: &record.rewards, models: &models })
 }
 
 /// Narrows a filter down to those that the expression means.

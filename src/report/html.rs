@@ -36,12 +36,32 @@ pub struct ReportedRun {
     pub findings: Vec<(String, String)>,
     /// Rollouts that failed, by why.
     pub failures: BTreeMap<String, u64>,
+    /// Held-out tasks, answered again and again.
+    pub changed: Vec<ChangedAnswers>,
     /// Those that earned most.
     pub best: Vec<Transcript>,
     /// Those that earned least.
     pub worst: Vec<Transcript>,
     /// Its config.
     pub config: Value,
+}
+
+/// A held-out task, and how it was answered as the run went on.
+pub struct ChangedAnswers {
+    /// The task.
+    pub task: String,
+    /// The first answer comes first.
+    pub answers: Vec<Answer>,
+}
+
+/// What was said to a task.
+pub struct Answer {
+    /// Updates before it.
+    pub step: u64,
+    /// What it earned.
+    pub reward: f64,
+    /// What was said last.
+    pub said: String,
 }
 
 /// A rollout's conversation.
@@ -90,6 +110,7 @@ fn section(out: &mut String, run: &ReportedRun) -> Result<()> {
     table(out, "What is amiss", run.findings.iter().map(|(name, value)| (name.as_str(), value.clone())))?;
     table(out, "Sampled tokens", run.ledger.iter().map(|(cause, tokens)| (cause.as_str(), tokens.to_string())))?;
     table(out, "Failures", run.failures.iter().map(|(why, count)| (why.as_str(), count.to_string())))?;
+    changed(out, &run.changed)?;
     for (title, transcripts) in [("Best answers", &run.best), ("Worst answers", &run.worst)] {
         if !transcripts.is_empty() {
             writeln!(out, "<h3>{title}</h3>")?;
@@ -104,6 +125,22 @@ fn section(out: &mut String, run: &ReportedRun) -> Result<()> {
     }
     let config = serde_json::to_string_pretty(&run.config)?;
     writeln!(out, "<details><summary>Config</summary><pre>{}</pre></details>", escape(&config))?;
+    Ok(())
+}
+
+/// Each held-out task with its answers, one below the other.
+fn changed(out: &mut String, changed: &[ChangedAnswers]) -> Result<()> {
+    if !changed.is_empty() {
+        writeln!(out, "<h3>What changed: held-out tasks</h3>")?;
+    }
+    for ChangedAnswers { task, answers } in changed {
+        writeln!(out, "<b>{}</b><table>", escape(task))?;
+        for Answer { step, reward, said } in answers {
+            let said = escape(said);
+            writeln!(out, "<tr><td>after {step} updates</td><td>{reward:+.3}</td><td><pre>{said}</pre></td></tr>")?;
+        }
+        out.push_str("</table>\n");
+    }
     Ok(())
 }
 
@@ -168,6 +205,10 @@ mod tests {
             steps: (0..3).map(|n| step(n).as_object().unwrap().clone()).collect(),
             findings: vec![(EVIL.to_owned(), EVIL.to_owned())],
             failures: BTreeMap::from([(EVIL.to_owned(), 2)]),
+            changed: vec![ChangedAnswers {
+                task: EVIL.to_owned(),
+                answers: vec![Answer { step: 0, reward: 1.0, said: EVIL.to_owned() }],
+            }],
             best: vec![transcript()],
             worst: vec![transcript()],
             config: json!({ EVIL: EVIL }),

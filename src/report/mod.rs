@@ -4,3 +4,4 @@ pub mod command;
 mod curves;
 mod html;
 mod reported_run;
+mod what_changed;

@@ -11,6 +11,7 @@ use fulgurite_types::{
 use serde_json::{Value, json};
 
 use super::html::{ReportedRun, Transcript};
+use super::what_changed::changed_answers;
 use crate::doctor;
 use crate::runs::{lines, registry};
 
@@ -42,6 +43,7 @@ pub async fn reported(directory: &Path) -> Result<ReportedRun> {
             .map(|found| (found.name.to_owned(), format!("{}. What to do: {}", found.evidence, found.what_to_do)))
             .collect(),
         failures: failures(&store, &run).await?,
+        changed: changed_answers(&store, &run).await?,
         best: transcripts,
         worst,
         config: run.config,
@@ -61,12 +63,22 @@ async fn transcripts(store: &Store, run: &Run) -> Result<Vec<Transcript>> {
     };
     let mut transcripts = Vec::new();
     for rollout in rollouts(store, filter, LOOKED_AT).await? {
-        let attempt = Some(AttemptRef::Latest);
-        let filter = SpanFilter { rollout_id: rollout.rollout_id.clone(), attempt, ..SpanFilter::default() };
-        let spans = store.query_spans(&filter).await?.items;
-        transcripts.extend(transcript(&rollout, &spans));
+        transcripts.extend(transcript_of(store, &rollout).await?);
     }
     Ok(transcripts)
+}
+
+/// A rollout's transcript, if it was rewarded.
+pub(super) async fn transcript_of(store: &Store, rollout: &Rollout) -> Result<Option<Transcript>> {
+    let attempt = Some(AttemptRef::Latest);
+    let filter = SpanFilter { rollout_id: rollout.rollout_id.clone(), attempt, ..SpanFilter::default() };
+    Ok(transcript(rollout, &store.query_spans(&filter).await?.items))
+}
+
+/// What was said last; nothing of a rollout that called no model.
+pub(super) fn last_said(transcript: &Transcript) -> String {
+    let said = transcript.messages.iter().skip(1).last();
+    said.map(|(_, content)| content.clone()).unwrap_or_default()
 }
 
 /// The conversation of an attempt's last call, and what the attempt earned.
@@ -93,7 +105,7 @@ fn message(attributes: &Object, prefix: &str) -> Option<(String, String)> {
     Some((role, parts.collect::<Vec<_>>().join("\n")))
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| json!(value).to_string(), str::to_owned)
 }
 

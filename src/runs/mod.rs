@@ -1,6 +1,7 @@
 //! `fulgurite runs`: the registry of runs.
 
 pub mod arguments;
+mod estimate;
 pub mod registry;
 
 use std::path::Path;
@@ -8,6 +9,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use fulgurite_store::{Store, redact_url};
 use serde_json::json;
+
+pub use self::estimate::dry_run;
 
 use self::arguments::{CompareRunsArguments, ListRunsArguments, RunsAction, RunsArguments, ShowRunArguments};
 use self::registry::{HeldOut, RunEntry};

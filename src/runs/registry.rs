@@ -189,7 +189,8 @@ fn tokens(ledger: &[LedgerRow], totals: &RunTotals) -> Tokens {
     tokens
 }
 
-fn prices_of(prices: &PricesConfig, tokens: &Tokens, rollouts: u64, gained: Option<f64>) -> Cost {
+/// What tokens cost.
+pub(super) fn prices_of(prices: &PricesConfig, tokens: &Tokens, rollouts: u64, gained: Option<f64>) -> Cost {
     let of = |tokens: u64, price: f64| tokens as f64 / 1e6 * price;
     let sampling = of(tokens.sampled, prices.sampled) + of(tokens.prefilled, prices.prefilled);
     let total = sampling + of(tokens.trained, prices.trained);

@@ -126,7 +126,7 @@ impl Daemon {
             let opened =
                 ServersModel::open(&self.model, &self.model_directory, published, &self.loaded.config, served)?;
             let reference = ReferenceModel::open(&self.loaded, &opened.renderer)?;
-            let teachers = OpenTeachers::open(&self.loaded, &opened.renderer)?;
+            let teachers = OpenTeachers::open(&self.loaded, &self.model.name, &opened.renderer, None)?;
             let judge = OpenJudge::open(&self.loaded)?;
             let grpo = Grpo {
                 record: self.record.clone(),

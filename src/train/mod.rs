@@ -47,7 +47,7 @@ use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
 use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_file};
 use crate::train::exclusive_lock::ExclusiveLock;
-use crate::train::reporters::{JsonReporter, TableReporter};
+use crate::train::reporters::{JsonReporter, SilentReporter, TableReporter};
 use crate::train::run_files::{STORE_FILE, fill_seed};
 use crate::train::runner_process::{RunnerCommand, RunnerProcess};
 
@@ -84,6 +84,37 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         Some(url) => at_server::train(prepared, url).await,
         None => train_with_own_server(prepared, &metrics).await,
     }
+}
+
+/// A run as its config plans it.
+pub struct PlannedRun {
+    /// The config, with what the command line says in place of it.
+    pub config: Config,
+    /// Tasks that are scored while it trains.
+    pub held_out: usize,
+    /// Tasks that are scored at its end.
+    pub last: usize,
+}
+
+/// Makes one update on one group of a run, in a directory of its own and without a word; gives what was planned.
+pub async fn train_one_group(arguments: TrainArguments, run_directory: PathBuf) -> Result<PlannedRun> {
+    let metrics = MetricsPage::install()?;
+    let mut prepared = Prepared::new(arguments).await?;
+    let tasks = &mut prepared.tasks;
+    let planned =
+        PlannedRun { config: prepared.loaded.config.clone(), held_out: tasks.held_out.len(), last: tasks.last.len() };
+    tasks.held_out.truncate(1);
+    tasks.last.clear();
+    let config = &mut prepared.loaded.config;
+    if config.trainer.objective.learns_from_data() || config.trainer.harvest.is_some() {
+        bail!("--dry-run is of runs that have tasks: what is sampled for them is what they cost");
+    }
+    (config.trainer.max_steps, config.trainer.groups_per_batch) = (Some(1), 1);
+    (config.trainer.stop, config.store.url) = (StopRule::default(), None);
+    prepared.arguments.run_directory = Some(run_directory);
+    prepared.reporter = Box::new(SilentReporter);
+    train_with_own_server(prepared, &metrics).await?;
+    Ok(planned)
 }
 
 impl Prepared {
@@ -144,7 +175,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
     let reference = ReferenceModel::open(&loaded, &opened.served.renderer)?;
-    let teachers = OpenTeachers::open(&loaded, &opened.served.renderer)?;
+    let teachers = OpenTeachers::open(&loaded, &model.name, &opened.served.renderer, Some(&opened.served.sampler))?;
     let judge = OpenJudge::open(&loaded)?;
 
     let mut server_config = loaded.config.clone();
@@ -286,7 +317,8 @@ pub fn override_by_flags(config: &mut Config, arguments: &TrainArguments) {
     }
 }
 
-/// The model that is trained: the only one beside the reference and the teachers, if there are any.
+/// The model that is trained: the only one beside the reference and the teachers, if there are any; or the only teacher, which
+/// is then what the model has become.
 fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
     match trainable_models(&loaded.config)?.as_slice() {
         [model] if model.backend.upstream_dialect().is_some() => {
@@ -301,15 +333,17 @@ fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
     }
 }
 
-/// The models that are neither a reference nor a teacher.
+/// The models that are neither a reference nor a judge nor a teacher; where there are none, the teachers.
 pub fn trainable_models(config: &Config) -> Result<Vec<&ModelEntry>> {
     let reference = reference::entry(config)?;
-    let teachers = teachers::entries(config)?;
     let judge = pairwise_judge::entry(config)?;
-    let is_trained = |model: &&ModelEntry| {
-        reference.into_iter().chain(judge).chain(teachers.iter().copied()).all(|it| it.name != model.name)
+    let is_beside = |model: &&ModelEntry| reference.into_iter().chain(judge).any(|it| it.name == model.name);
+    let (teachers, taught): (Vec<&ModelEntry>, Vec<&ModelEntry>) = {
+        let teachers = teachers::entries(config)?;
+        let is_teacher = |model: &&ModelEntry| teachers.iter().any(|teacher| teacher.name == model.name);
+        config.models.iter().filter(|model| !is_beside(model)).partition(is_teacher)
     };
-    Ok(config.models.iter().filter(is_trained).collect())
+    Ok(if taught.is_empty() { teachers } else { taught })
 }
 
 /// Reads a model's tokens.

@@ -101,7 +101,7 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     let (learner, renderer) = (opened.learner.clone(), opened.served.renderer.clone());
     let options = loaded.config.trainer.clone();
     let reference = ReferenceModel::open(&loaded, &renderer)?;
-    let opened_teachers = OpenTeachers::open(&loaded, &renderer)?;
+    let opened_teachers = OpenTeachers::open(&loaded, &model.name, &renderer, None)?;
     let teachers = opened_teachers.teachers();
     let mut last_word = LastWord { reporter, started, summary: None };
     let run = async {

@@ -50,35 +50,55 @@ pub fn entries(config: &Config) -> Result<Vec<&ModelEntry>> {
 /// Teachers, for as long as they are asked.
 pub struct OpenTeachers {
     models: BTreeMap<String, ScoringModel>,
+    /// The model that is trained, where it is a teacher too.
+    own: Option<(String, Arc<dyn Sampler>)>,
     renderer: Arc<dyn Renderer>,
     options: Option<DistillationOptions>,
 }
 
 impl OpenTeachers {
-    /// Opens the models that the config names. Remote ones are not looked at yet.
+    /// Opens the models that the config names. Remote ones are not looked at yet. A teacher of the name of what is `trained` is
+    /// what samples it, `own`, with the weights of its last update.
     ///
     /// # Errors
-    /// As [`entries`], and if the tokenizer of one is not that of what is trained.
-    pub fn open(loaded: &LoadedConfig, trained: &Arc<dyn Renderer>) -> Result<Self> {
+    /// As [`entries`]; if the tokenizer of one is not that of what is trained; if one is what is trained, and it is not sampled in
+    /// this process.
+    pub fn open(
+        loaded: &LoadedConfig,
+        trained: &str,
+        renderer: &Arc<dyn Renderer>,
+        own: Option<&Arc<dyn Sampler>>,
+    ) -> Result<Self> {
         let config = &loaded.config;
-        let mut models = BTreeMap::new();
+        let (mut models, mut followed) = (BTreeMap::new(), None);
         for entry in entries(config)? {
             let key = || key(&entry.name);
+            if entry.name == trained {
+                let Some(own) = own else {
+                    bail!(
+                        "{}: a teacher that is the trained model itself follows an on-policy run of one process: name another \
+                         entry of [[models]], with the same path if it is to stay as it is now",
+                        key()
+                    )
+                };
+                followed = Some((entry.name.clone(), own.clone()));
+                continue;
+            }
             let path = loaded.resolve(&fill_seed(&entry.path, config.run.seed));
             let model = ScoringModel::open(entry, &path, config).with_context(key)?;
-            if model.renderer.tokenizer().fingerprint() != trained.tokenizer().fingerprint() {
+            if model.renderer.tokenizer().fingerprint() != renderer.tokenizer().fingerprint() {
                 bail!("{}: its tokenizer is not that of the model that is trained, so that their tokens differ", key());
             }
             models.insert(entry.name.clone(), model);
         }
-        Ok(Self { models, renderer: trained.clone(), options: options(config).cloned() })
+        Ok(Self { models, own: followed, renderer: renderer.clone(), options: options(config).cloned() })
     }
 
     /// What a run is given.
     pub fn teachers(&self) -> Option<Teachers> {
         let options = self.options.clone()?;
         let sampler = |(name, model): (&String, &ScoringModel)| (name.clone(), model.sampler.clone());
-        let samplers: BTreeMap<String, Arc<dyn Sampler>> = self.models.iter().map(sampler).collect();
+        let samplers = self.models.iter().map(sampler).chain(self.own.clone()).collect();
         Some(Teachers { options, renderer: self.renderer.clone(), samplers })
     }
 }

@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use fulgurite_agentlightning::{Conversation, messages as conversations};
 use fulgurite_store::Store;
 use fulgurite_types::{ArchiveScope, ListFilter, Part};
 use serde_json::{Value, json};
@@ -12,11 +13,14 @@ use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::query::arguments::{ExportArguments, ExportWhat};
 use crate::query::matching_rollouts::narrow;
-use crate::query::{open, triplets_of};
+use crate::query::{open, spans_of, triplets_of};
 
 /// Writes records to a file, which appears under its name once it is whole.
 pub async fn export(arguments: ExportArguments) -> Result<()> {
     let format = Format::of(&arguments.to)?;
+    if arguments.what == ExportWhat::Conversations && format != Format::Jsonl {
+        bail!("conversations are written as JSON lines: give --to a name that ends in .jsonl");
+    }
     let store = open(&arguments.store).await?;
     let unfinished = unfinished(&arguments.to);
     let written = write(&store, &arguments, format, &unfinished).await;
@@ -76,6 +80,7 @@ async fn write(store: &Store, arguments: &ExportArguments, format: Format, path:
     let mut writer = Writer::create(format, path)?;
     let mut progress = Progress::new(arguments.json);
     let records = match arguments.what {
+        ExportWhat::Conversations => write_conversations(store, &filter, &mut writer, &mut progress).await?,
         ExportWhat::Triplets => write_triplets(store, &filter, &mut writer, &mut progress).await?,
         ExportWhat::All => write_archive(store, ArchiveScope::All, filter, &mut writer, &mut progress).await?,
         ExportWhat::Rollouts => {
@@ -111,6 +116,37 @@ async fn write_archive(
         written += records.len() as u64;
         progress.set("records", written, None);
     }
+}
+
+/// Conversations of the latest attempts.
+async fn write_conversations(
+    store: &Store,
+    filter: &ListFilter,
+    writer: &mut Writer,
+    progress: &mut Progress,
+) -> Result<u64> {
+    let mut written = 0;
+    let every = Part::Newest { limit: None, sort_by: None };
+    for rollout in store.list_rollouts(filter, &every).await?.items {
+        let Some(attempt) = store.get_attempt(&rollout.rollout_id, "latest").await? else { continue };
+        for conversation in longest(conversations(&spans_of(store, &attempt).await?).conversations) {
+            writer.write(json!(conversation))?;
+            written += 1;
+        }
+        progress.set("conversations", written, None);
+    }
+    Ok(written)
+}
+
+/// Those that no later one goes on from.
+fn longest(mut conversations: Vec<Conversation>) -> Vec<Conversation> {
+    for index in (0..conversations.len()).rev() {
+        let (earlier, later) = conversations.split_at(index + 1);
+        if later.iter().any(|later| later.messages.starts_with(&earlier[index].messages)) {
+            conversations.remove(index);
+        }
+    }
+    conversations
 }
 
 /// Triplets of the latest attempts.

@@ -16,7 +16,7 @@ use crate::objectives::{
 };
 use crate::options::{ConversationsBeside, PolicyLoss, SamplingSchedule, TrainerOptions, UnusableRows};
 use crate::publishing::{PolicyEndpoint, Publisher};
-use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy, RewardRules};
+use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sft::{ConversationsFile, sequence_limit};
@@ -75,7 +75,8 @@ impl BesideFile {
     async fn open(&self, options: &ConversationsBeside) -> Result<ConversationFile, TrainError> {
         let max_tokens = sequence_limit("[trainer] conversations.max_tokens", options.max_tokens, self.context_length)?;
         let renderer = self.renderer.clone();
-        let rendering = Rendering { renderer, train_on: options.train_on, max_tokens, truncate: false };
+        let (form, train_on) = (options.form, options.form.train_on(options.train_on));
+        let rendering = Rendering { form, renderer, train_on, max_tokens, truncate: false };
         let ConversationsFile { path, name, unit } = &self.file;
         ConversationFile::open(path, name, *unit, rendering, UnusableRows::Refuse).await
     }
@@ -174,7 +175,7 @@ impl Grpo {
                 record: self.record.clone(),
                 options: harvest,
                 policy: self.policy(),
-                reward_rules: self.reward_rules(),
+                reward_rules: self.options.reward_rules(),
                 run_id: self.identity.run_id.clone(),
             }),
             None => Box::new(self.driven()),
@@ -203,11 +204,7 @@ impl Grpo {
             reference: self.reference.clone(),
         });
         Ok(PolicyGradient {
-            credit: Credit {
-                advantages: options.advantages,
-                zero_reward_on_limit: options.zero_reward_on_limit,
-                beside_teachers: self.teachers.as_ref().map(|teachers| teachers.options.reward_coefficient),
-            },
+            credit: Credit { advantages: options.advantages, zero_reward_on_limit: options.zero_reward_on_limit },
             loss: options.loss_parameters.of(options.loss)?,
             aggregation: options.loss_aggregation,
             substeps: options.substeps,
@@ -227,7 +224,7 @@ impl Grpo {
             identity: self.identity.clone(),
             config: self.rollout_config.clone(),
             policy: self.policy(),
-            reward_rules: self.reward_rules(),
+            reward_rules: self.options.reward_rules(),
             failures: self.options.failures,
             runner: self.runner.clone(),
             pairwise: self
@@ -241,13 +238,5 @@ impl Grpo {
     fn policy(&self) -> Policy {
         let (tokenizer, model) = (self.tokenizer.clone(), self.endpoint.model.clone());
         Policy { tokenizer, model, weights_version: 0, max_staleness: 0 }
-    }
-
-    fn reward_rules(&self) -> RewardRules {
-        RewardRules {
-            bounds: self.options.reward_bounds,
-            zero_on_limit: self.options.zero_reward_on_limit,
-            agent_failed: self.options.failures.agent_reward,
-        }
     }
 }

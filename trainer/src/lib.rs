@@ -47,15 +47,16 @@ pub use objectives::{
     policy_metrics, rollout_metrics, split_into_substeps,
 };
 pub use options::{
-    ConversationsBeside, DataSource, DistillationLoss, DistillationOptions, KlOptions, LossParameters, LossReduction,
-    ObjectiveName, PairwiseOptions, PolicyLoss, PreferenceOptions, SamplingSchedule, SupervisedOptions, TrainOn,
-    TrainedMessages, TrainerOptions, UnusableRows, Validation,
+    ConversationForm, ConversationsBeside, DataSource, DistillationLoss, DistillationOptions, KlOptions,
+    LossParameters, LossReduction, ObjectiveName, PairwiseOptions, PolicyLoss, PreferenceOptions, SamplingSchedule,
+    SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, Untaught, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::PolicyEndpoint;
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{
-    Decode, FailureOptions, Failures, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, SampleAnswer, is_constant,
+    Decode, FailureOptions, Failures, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, RewardRules,
+    SampleAnswer, is_constant,
 };
 pub use run::RunSummary;
 pub use run_identity::RunIdentity;

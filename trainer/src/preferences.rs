@@ -14,7 +14,7 @@ use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sft::{ConversationsFile, SftData, sequence_limit};
 use crate::sources::{ConversationBatch, ConversationSource};
-use crate::{ObjectiveName, Record, Reporter, RunIdentity, TrainError, TrainOn, TrainerOptions};
+use crate::{ConversationForm, ObjectiveName, Record, Reporter, RunIdentity, TrainError, TrainOn, TrainerOptions};
 
 /// Learning from comparisons of answers, by one of the losses of [`ObjectiveName`] that compare.
 #[derive(Clone)]
@@ -85,6 +85,7 @@ impl Preferences {
     async fn open(&self, file: &ConversationsFile) -> Result<Arc<dyn Sequences<ComparedExample>>, TrainError> {
         let options = &self.options;
         let rendering = Rendering {
+            form: ConversationForm::default(),
             renderer: self.renderer.clone(),
             train_on: TrainOn::Customized,
             max_tokens: self.max_tokens()?,

@@ -108,9 +108,11 @@ impl Sft {
     async fn open(&self, file: &ConversationsFile) -> Result<Arc<dyn Sequences>, TrainError> {
         let options = &self.options;
         let asks = options.objective == ObjectiveName::RewardModel;
+        let form = options.source.as_ref().map(|source| source.form).unwrap_or_default();
         let rendering = Rendering {
+            form,
             renderer: self.renderer.clone(),
-            train_on: if asks { TrainOn::Customized } else { options.train_on },
+            train_on: if asks { TrainOn::Customized } else { form.train_on(options.train_on) },
             max_tokens: self.max_tokens()?,
             truncate: options.truncate,
         };

@@ -61,10 +61,8 @@ pub struct TaskEvaluation {
     pub rollout_config: RolloutConfig,
     /// Fingerprint of the model's tokenizer; empty if its calls are passed on.
     pub tokenizer: String,
-    /// The least and the greatest that a rollout may earn.
-    pub reward_bounds: Option<[f64; 2]>,
-    /// Whether a rollout that a limit cut off earns 0 at most.
-    pub zero_reward_on_limit: bool,
+    /// What rewards are held against.
+    pub reward_rules: RewardRules,
     /// What agents are told to send with their calls.
     pub sampling_parameters: Map<String, Value>,
     /// Where agents find the model.
@@ -132,11 +130,7 @@ impl TaskEvaluation {
                 weights_version: self.step,
                 max_staleness: 0,
             },
-            reward_rules: RewardRules {
-                bounds: self.reward_bounds,
-                zero_on_limit: self.zero_reward_on_limit,
-                agent_failed: None,
-            },
+            reward_rules: self.reward_rules,
             // What was lost is sampled under an id of its own, so that an evaluation can be gone on with.
             failures: FailureOptions { reruns: 0, ..FailureOptions::default() },
         }

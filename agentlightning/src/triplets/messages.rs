@@ -33,8 +33,8 @@ pub struct ConversationReport {
 /// The conversations in spans with `gen_ai.*` attributes, as Agent-lightning 0.3's `TraceToMessages` reads them, one for
 /// each span: an answer's tool calls are the span's direct children with `tool.*` attributes.
 ///
-/// Where there are no such children, they are the answer's own, which Agent-lightning drops. A span that cannot be read
-/// is passed over; there it is an error for all.
+/// Where there are no such children, they are the answer's own, which Agent-lightning drops, as it does text beside calls
+/// and reasoning. A span that cannot be read is passed over; there it is an error for all.
 pub fn messages(spans: &[Span]) -> ConversationReport {
     let mut reasons = Reasons::assume(spans, Reason::NoMessages);
     let mut tool_calls: HashMap<&str, Vec<Value>> = HashMap::new();
@@ -73,7 +73,8 @@ fn conversation(attributes: &Object, executed: &[Value]) -> Result<Option<Conver
     for answer in completions.iter().filter(|answer| answer.get("role").is_some_and(|role| role == "assistant")) {
         let asked = || answer.get("tool_calls").and_then(Value::as_array).map(|calls| asked_tool_calls(calls));
         let tool_calls = if executed.is_empty() { asked().unwrap_or_default() } else { executed.to_vec() };
-        let mut message = json!({"role": "assistant", "content": answer.get("content")});
+        let mut message = json!({"role": "assistant", "content": content(answer)});
+        add_reasoning(&mut message, answer);
         if !tool_calls.is_empty() {
             message["tool_calls"] = Value::Array(tool_calls);
         }
@@ -99,20 +100,37 @@ fn prompt_message(message: &Value) -> Result<Value, String> {
     if role == "assistant"
         && let Some(tool_calls) = message.get("tool_calls").and_then(Value::as_array)
     {
-        return Ok(json!({"role": role, "content": null, "tool_calls": asked_tool_calls(tool_calls)}));
+        let mut read = json!({"role": role, "content": content(message), "tool_calls": asked_tool_calls(tool_calls)});
+        add_reasoning(&mut read, message);
+        return Ok(read);
     }
-    let content = match message.get("content") {
-        None | Some(Value::Null) => json!(""),
-        Some(content @ (Value::String(_) | Value::Array(_))) => content.clone(),
-        Some(_) => return Err(format!("the content of a {role} message is neither text nor a list of parts")),
+    let content = match content(message) {
+        Value::Null => json!(""),
+        content @ (Value::String(_) | Value::Array(_)) => content,
+        _ => return Err(format!("the content of a {role} message is neither text nor a list of parts")),
     };
     let mut read = json!({"role": role, "content": content});
+    add_reasoning(&mut read, message);
     match (role, message.get("tool_call_id")) {
         ("tool", Some(id @ Value::String(_))) => read["tool_call_id"] = id.clone(),
         ("tool", _) => return Err("a tool message has no tool_call_id".to_owned()),
         _ => {}
     }
     Ok(read)
+}
+
+/// What is said; parts, of which an attribute holds the JSON text, are a list again.
+fn content(message: &Value) -> Value {
+    let given = message.get("content").cloned().unwrap_or_default();
+    let parts = || serde_json::from_str(given.as_str()?).ok();
+    let is_parts = message.get("content_is_parts").is_some_and(|is_parts| is_parts == true);
+    if is_parts { parts().unwrap_or(given) } else { given }
+}
+
+fn add_reasoning(read: &mut Value, message: &Value) {
+    if let Some(reasoning @ Value::String(_)) = message.get("reasoning_content") {
+        read["reasoning_content"] = reasoning.clone();
+    }
 }
 
 /// Tool calls that a tracer wrote flat, in OpenAI's form.
@@ -216,6 +234,25 @@ mod tests {
         assert_eq!(
             called(&[own, executed]),
             json!([{"id": "t2", "type": "function", "function": {"name": "g", "arguments": "{\"a\":1}"}}])
+        );
+    }
+
+    #[test]
+    fn what_is_said_beside_calls_and_thought_before_them_is_kept() {
+        let spans = [call(json!({
+            "gen_ai.prompt.0.content": "[{\"type\":\"text\",\"text\":\"hi\"}]", "gen_ai.prompt.0.content_is_parts": true,
+            "gen_ai.prompt.1.role": "assistant", "gen_ai.prompt.1.content": "let me see",
+            "gen_ai.prompt.1.reasoning_content": "hm", "gen_ai.prompt.1.tool_calls.0.name": "f",
+            "gen_ai.completion.0.reasoning_content": "so",
+        }))];
+        let tool_call = json!({"id": null, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        assert_eq!(
+            read(&spans).unwrap()["messages"],
+            json!([
+                {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+                {"role": "assistant", "content": "let me see", "tool_calls": [tool_call], "reasoning_content": "hm"},
+                {"role": "assistant", "content": "yo", "reasoning_content": "so"},
+            ])
         );
     }
 

@@ -2,7 +2,7 @@
 
 use crate::launch::{Launcher, Process, Started, Stdin};
 use crate::order::Order;
-use crate::process_end::ProcessError;
+use crate::process::end::ProcessError;
 use std::io::{self, ErrorKind};
 use std::process::ExitStatus;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::wire::{Ends, REPLY_LENGTH, Reply, send};
 use crate::agent_environment::KEPT_BACK;
 use crate::order::Order;
-use crate::process_end::{ProcessError, ended_how};
+use crate::process::end::{ProcessError, ended_how};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -194,8 +194,8 @@ mod tests {
     use super::super::wire::Reply;
     use crate::launch::{Launcher, Process, Started, Stdin};
     use crate::order::Order;
-    use crate::process::{Finished, run};
-    use crate::process_end::ProcessError;
+    use crate::process::end::ProcessError;
+    use crate::process::run::{Finished, run};
     use std::ffi::OsString;
     use std::fs;
     use std::os::unix::ffi::OsStringExt;

@@ -6,7 +6,7 @@ use super::messages::{AddressedAnswer, AgentLine, Answer, LONGEST_LINE, cancel_l
 use super::{CrashLoop, Lost};
 use crate::launch::Launcher;
 use crate::order::Order;
-use crate::process_end::{ProcessError, ended_how};
+use crate::process::end::{ProcessError, ended_how};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::process::ExitStatus;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use fulgurite_agentlightning::{
     PassedOver, Triplet, TripletOptions, TripletReport, any_triplets, llm_proxy_triplets, tracer_triplets,
 };
 use fulgurite_store::Store;
-use fulgurite_types::{Attempt, AttemptRef, GenerationFilter, Part, SpanFilter};
+use fulgurite_types::{Attempt, AttemptRef, GenerationFilter, Part, Span, SpanFilter};
 use serde_json::json;
 
 use super::generations::logprob;
@@ -79,13 +79,18 @@ pub async fn triplets_of(store: &Store, attempt: &Attempt) -> Result<Vec<Triplet
     Ok(report(store, attempt, Adapter::Auto, &options).await?.triplets)
 }
 
-async fn report(store: &Store, attempt: &Attempt, adapter: Adapter, options: &TripletOptions) -> Result<TripletReport> {
+/// All spans of an attempt.
+pub async fn spans_of(store: &Store, attempt: &Attempt) -> Result<Vec<Span>> {
     let filter = SpanFilter {
         rollout_id: attempt.rollout_id.clone(),
         attempt: Some(AttemptRef::Id(attempt.attempt_id.clone())),
         ..SpanFilter::default()
     };
-    let spans = store.query_spans(&filter).await?.items;
+    Ok(store.query_spans(&filter).await?.items)
+}
+
+async fn report(store: &Store, attempt: &Attempt, adapter: Adapter, options: &TripletOptions) -> Result<TripletReport> {
+    let spans = spans_of(store, attempt).await?;
     let report = match adapter {
         Adapter::Auto => any_triplets(&spans, options),
         Adapter::Tracer => tracer_triplets(&spans, options),

@@ -143,6 +143,26 @@ fn a_teacher_that_is_the_student_teaches_nothing_and_every_host_says_the_same() 
 }
 
 #[test]
+fn a_teacher_that_follows_the_student_is_what_it_has_become() {
+    let project = project();
+    let beside = "[[models]]\nname = \"teacher\"\nbackend = \"embedded\"\npath = \"teacher\"\n\n";
+    project.change_config(beside, "");
+    project.change_config("teacher = 'teacher'", "teacher = 'hello', reward_coefficient = 1.0");
+    project.change_config("group_size = 1", "group_size = 3");
+    let steps = project.train("follows", &["--max-steps", "3"]);
+    // The rewards move it, and its teacher moves with it: a teacher that stayed would be left behind.
+    assert!(numbers(&steps, "optim/gradient_norm").iter().all(|norm| *norm > 0.0), "{steps:?}");
+    assert_eq!(numbers(&steps, "teacher_kl"), [0.0; 3]);
+    assert!(recorded(&project, "follows").iter().all(|(sampler, teacher)| sampler == teacher), "to the bit");
+    project.change_config("reward_coefficient = 1.0", "teacher_system = 'Say {task}.'");
+    let told = project.train("told", &["--max-steps", "2"]);
+    assert!(numbers(&told, "teacher_kl").iter().all(|kl| *kl != 0.0), "{told:?}");
+    project.train("stopped", &["--max-steps", "1"]);
+    let resumed = project.train("stopped", &["--max-steps", "2", "--resume"]);
+    assert!(weights(resumed.last().unwrap()) == weights(told.last().unwrap()));
+}
+
+#[test]
 fn a_student_at_a_tinker_service_is_taught_as_one_in_this_process() {
     let project = project();
     project.change_config("path = \"model-{seed}\"", "path = \"model-{seed}\"\nlora_rank = 4");
@@ -191,6 +211,33 @@ fn tasks_have_the_teacher_of_their_tag_and_rewards_count_if_they_are_to() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/distillation.md");
         assert!(std::fs::read_to_string(docs).unwrap().contains(&format!("| `{documented}` |")), "{documented}");
     }
+    // The others by their rewards, in the same update.
+    let gradient = |run: &str| {
+        let steps = project.train(run, &["--max-steps", "1"]);
+        assert_eq!(numbers(&steps, "optim/gradient_norm").len(), 1);
+        steps[0].clone()
+    };
+    with(
+        &project,
+        "teachers = { odd = 'teacher', even = 'itself' }",
+        "teachers = { odd = 'teacher', law = 'itself' }, untaught = 'rewards'",
+        || {
+            project.change_config("group_size = 1", "group_size = 3");
+            let mixed = gradient("mixed");
+            assert!(mixed["teacher_kl/odd"].is_number() && mixed["teacher_kl/even"].is_null(), "{mixed}");
+            assert_eq!(mixed["teacher_kl"], mixed["teacher_kl/odd"], "of those that have a teacher");
+            let taught: Vec<String> = project
+                .sql(
+                    "mixed",
+                    "SELECT DISTINCT r.input FROM teacher_logprobs t JOIN generations g USING (generation_id) \
+                 JOIN rollouts r USING (rollout_id)",
+                )
+                .iter()
+                .map(|row| row["input"].to_string())
+                .collect();
+            assert!(!taught.is_empty() && taught.iter().all(|input| input.contains("odd")), "{taught:?}");
+        },
+    );
     with(&project, "even = 'itself'", "law = 'itself'", || {
         let ran = Ran::from(project.command("untaught").output().unwrap());
         assert_eq!(ran.code, Some(1));

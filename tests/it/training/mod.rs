@@ -6,6 +6,7 @@ mod objectives;
 mod pairwise;
 mod policy_runs;
 mod preferences;
+mod recorded;
 mod registry;
 mod resumption;
 mod run;

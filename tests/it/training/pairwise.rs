@@ -29,6 +29,13 @@ fn the_shorter_answer_wins_and_answers_become_shorter() {
     let lengths = numbers(&steps, "env/all/ac_tokens_per_turn");
     assert!(mean(&lengths[6..]) < mean(&lengths[..2]) - 1.0, "{lengths:?}");
     assert_eq!(numbers(&steps, "test/env/all/reward/total").last(), Some(&0.0), "what the grader says");
+    // What was learnt from is what the record says that they earned, and whose word it was.
+    let rollouts = project.query("rollouts", "shorter");
+    let trained = rollouts.iter().filter(|rollout| rollout["mode"] == "train" && rollout["metadata"]["step"] == 0);
+    let earned: Vec<f64> = trained.map(|rollout| rollout["reward"].as_f64().unwrap()).collect();
+    assert!((mean(&earned) - 0.5).abs() < 1e-9 && earned.iter().any(|reward| *reward > 0.5), "{earned:?}");
+    let judged = project.query("rewards", "shorter").into_iter().filter(|reward| reward["giver"] == "judge").count();
+    assert_eq!(judged, 8 * 16);
 }
 
 #[test]

@@ -99,6 +99,35 @@ fn a_run_that_cannot_learn_is_diagnosed_and_ends() {
 }
 
 #[test]
+fn a_dry_run_says_what_a_run_would_take_and_keeps_nothing_of_it() {
+    let project = Project::new(UNEVEN, SMALL);
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let prices = "[prices]\ncurrency = \"USD\"\nsampled = 1.0\nprefilled = 1.0\ntrained = 1.0\n";
+    std::fs::write(project.path("t.toml"), format!("{config}\n{prices}")).unwrap();
+    let estimate = ran(&project, &["train", "t.toml", "--dry-run", "--json"]).json_lines().pop().unwrap();
+    // 5 updates of 9; 2 held-out tasks scored 4 times and 2 final ones, each twice.
+    assert_eq!((&estimate["rollouts"], &estimate["planned"]["updates"]), (&json!(45 + 20), &json!(5)));
+    assert_eq!(estimate["measured"]["rollouts"], 3);
+    let tokens = |key: &str| estimate["tokens"][key].as_u64().unwrap();
+    assert!(tokens("trained") >= 45 && tokens("sampled") == tokens("trained") + tokens("evaluation"), "{estimate}");
+    let cost = (tokens("sampled") + tokens("prefilled") + tokens("trained")) as f64 / 1e6;
+    assert!((estimate["cost"]["total"].as_f64().unwrap() - cost).abs() < 1e-12, "{estimate}");
+    assert!(!project.path("runs").exists());
+    let told = ran(&project, &["train", "t.toml", "--dry-run"]);
+    for part in [
+        "run               5 updates, 9 rollouts each, and 20 that are scored alone",
+        "sampled tokens",
+        "USD",
+        "measured",
+    ] {
+        assert!(told.stdout.contains(part), "{part}: {told:?}");
+    }
+    let trained = project.train("real", &[]).pop().unwrap();
+    let real = trained["sampled_tokens"].as_u64().unwrap();
+    assert!(tokens("sampled") > real / 4 && tokens("sampled") < real * 4, "{real}: {estimate}");
+}
+
+#[test]
 fn a_report_stands_alone_and_what_an_agent_says_is_text() {
     let said = CALL.replace("Say 7", "<script>alert(1)</script>");
     let project = Project::new(&format!("command = {}\n{UNEVEN_GRADE}\n", json!(["python3", "-c", said])), SMALL);
@@ -109,7 +138,17 @@ fn a_report_stands_alone_and_what_an_agent_says_is_text() {
     let page = std::fs::read_to_string(project.path("report.html")).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
-    for part in ["<svg", "<h2>one</h2>", "<h2>two</h2>", "Sampled tokens", "Best answers", "constant_group"] {
+    for part in [
+        "<svg",
+        "<h2>one</h2>",
+        "<h2>two</h2>",
+        "Sampled tokens",
+        "Best answers",
+        "constant_group",
+        "What changed: held-out tasks",
+        "after 0 updates",
+        "after 2 updates",
+    ] {
         assert!(page.contains(part), "{part}");
     }
     for foreign in ["src=", "href=", "url(", "@import"] {

@@ -147,6 +147,96 @@ fn a_parquet_file_trains_as_the_same_lines_do() {
 }
 
 #[test]
+fn calls_that_others_logged_train_as_the_conversations_that_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    tiny_model(directory, 256);
+    // Each call's prompt holds an answer before it, which is not this row's to train.
+    let conversation = |n: usize| json!([row(n)[0], row(n)[1], { "role": "user", "content": "And now?" }]);
+    let answer = |n: usize| json!({ "role": "assistant", "content": format!("Still {n}.") });
+    let chat = |n: usize| {
+        let mut messages = conversation(n);
+        messages.as_array_mut().unwrap().push(answer(n));
+        json!({ "messages": messages })
+    };
+    let litellm = |n: usize| {
+        let response = json!({ "choices": [{ "index": 0, "finish_reason": "stop", "message": answer(n) }] });
+        json!({ "id": n, "call_type": "acompletion", "status": "success", "messages": conversation(n),
+            "model_parameters": { "temperature": 1.0 }, "response": response })
+    };
+    let langfuse = |n: usize| {
+        json!({ "id": n, "type": "GENERATION", "level": "DEFAULT", "input": conversation(n).to_string(),
+            "output": answer(n).to_string() })
+    };
+    let write = |file: &str, rows: &[Value], more: &[Value]| {
+        let lines: String = rows.iter().chain(more).map(|row| format!("{row}\n")).collect();
+        std::fs::write(directory.join(file), lines).unwrap();
+    };
+    write("chats.jsonl", &(0..8).map(chat).collect::<Vec<_>>(), &[]);
+    let mut failed = litellm(9);
+    failed["status"] = "failure".into();
+    write("litellm.jsonl", &(0..8).map(litellm).collect::<Vec<_>>(), &[failed]);
+    let span = json!({ "type": "SPAN", "name": "agent" });
+    write("langfuse.jsonl", &(0..8).map(langfuse).collect::<Vec<_>>(), &[span.clone(), span]);
+    let with = |source: &str, more: &str| {
+        std::fs::write(directory.join("s.toml"), config("", "model", source) + more).unwrap();
+    };
+    with("{ conversations = \"chats.jsonl\" }", "train_on = \"last_assistant_message\"\n");
+    let (_, chats) = train(directory, "chats", &[]);
+    for (form, left_out) in [("litellm", 1), ("langfuse", 2)] {
+        with(&format!("{{ conversations = \"{form}.jsonl\", form = \"{form}\" }}"), "");
+        let (steps, logged) = train(directory, form, &[]);
+        assert!(weights(&logged) == weights(&chats), "{form}");
+        assert_eq!(steps[0]["data/skipped/no_answer"], left_out, "{form}: {}", steps[0]);
+    }
+
+    let refusals = [
+        ("{ conversations = \"litellm.jsonl\" }", "", "line 1: looks like a call that was logged: form = \"litellm\""),
+        (
+            "{ conversations = \"langfuse.jsonl\" }",
+            "",
+            "line 1: looks like a call that was logged: form = \"langfuse\"",
+        ),
+        ("{ conversations = \"chats.jsonl\", form = \"langfuse\" }", "", "line 1: has no `type`"),
+        (
+            "{ conversations = \"litellm.jsonl\", form = \"litellm\" }",
+            "train_on = \"all_tokens\"\n",
+            "of a log the answer of each call is trained",
+        ),
+        ("{ rollouts = \"reward >= 1\", form = \"litellm\" }", "", "[trainer] source.form is of source.conversations"),
+    ];
+    for (index, (source, more, expected)) in refusals.into_iter().enumerate() {
+        with(source, more);
+        let said = refused(directory, &format!("refused-{index}"));
+        assert!(said.contains(expected), "{source}: {said}");
+    }
+}
+
+#[test]
+fn conversations_of_a_store_are_written_as_a_file_that_trains() {
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 1"));
+    project.train("grpo", &[]);
+    let export = |file: &str| {
+        let mut export = fulgurite(["export", "--what", "conversations", "--where", "reward >= 1", "--run"]);
+        Ran::from(export.arg(project.path("grpo")).arg("--to").arg(project.path(file)).output().unwrap())
+    };
+    assert_eq!(export("chats.jsonl").code, Some(0));
+    let lines = std::fs::read_to_string(project.path("chats.jsonl")).unwrap();
+    let rewarded = project.query("rollouts", "grpo");
+    let rewarded = rewarded.iter().filter(|rollout| rollout["reward"].as_f64().is_some_and(|reward| reward >= 1.0));
+    assert_eq!(lines.lines().count(), rewarded.count());
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let roles: Vec<&str> = first["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!((roles.first(), roles.last()), (Some(&"user"), Some(&"assistant")), "{first}");
+    let directory = project.directory.path();
+    std::fs::write(directory.join("s.toml"), config("", "model-1", "{ conversations = \"chats.jsonl\" }")).unwrap();
+    let (steps, summary) = train(directory, "sft", &[]);
+    assert!(summary["steps"].as_u64() >= Some(2) && steps[0]["num_loss_tokens"].as_u64() > Some(0), "{summary}");
+    let table = export("chats.parquet");
+    assert!(table.code == Some(1) && table.stderr.contains("ends in .jsonl"), "{table:?}");
+}
+
+#[test]
 fn a_file_ten_times_as_large_takes_the_memory_of_the_small_one() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use fulgurite_backends::{Notation, nearest_name, plain_words};
-use fulgurite_types::{Message, ToolCall};
+use fulgurite_types::{Message, Tool, ToolCall};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -43,7 +43,9 @@ struct Row {
 impl Conversation {
     /// Reads a row of JSON; says of a mistake what it is.
     pub(crate) fn read(json: &[u8]) -> Result<Self, String> {
-        let row: Row = read_row(json)?;
+        let as_log = |words: String| read_row(json).ok().as_ref().and_then(form_of_log).unwrap_or(words);
+        let row: Row = read_row(json).map_err(as_log)?;
+        form_of_log(&row.other).map_or(Ok(()), Err)?;
         check_columns(&row.other, &["messages", "tools"])?;
         Self::of(row.messages, row.tools.unwrap_or_default())
     }
@@ -94,6 +96,13 @@ pub(super) fn read_row<Row: DeserializeOwned>(json: &[u8]) -> Result<Row, String
     let row = Row::deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(|error| format!("goes on behind the conversation: {error}"))?;
     Ok(row)
+}
+
+/// Says of a row that another program logged how it is read: its prompt alone would be taken for a conversation.
+fn form_of_log(columns: &Map<String, Value>) -> Option<String> {
+    let forms = [("litellm", ["call_type", "response"]), ("langfuse", ["input", "output"])];
+    let (form, _) = forms.into_iter().find(|(_, needed)| needed.iter().all(|name| columns.contains_key(*name)))?;
+    Some(format!("looks like a call that was logged: form = \"{form}\" beside the file's name reads such rows"))
 }
 
 /// Columns of others are left alone, but for those that look like ours.
@@ -203,9 +212,8 @@ fn check_answer(message: &Message, has_called: bool, calls: &HashSet<String>) ->
 
 /// The name that OpenAI's declaration of a tool gives it.
 fn tool_name(index: usize, tool: &Value) -> Result<String, String> {
-    let name = tool["function"]["name"].as_str().filter(|name| !name.is_empty());
-    match name {
-        Some(name) if tool["type"] == "function" => Ok(name.to_owned()),
+    match Tool::read(tool) {
+        Ok(tool) if tool.is_wrapped() && tool.given["type"] == "function" => Ok(tool.name.to_owned()),
         _ => {
             let form = "{\"type\": \"function\", \"function\": {\"name\": ...}}";
             Err(format!("declares a tool {index} that is not of the form {form}"))

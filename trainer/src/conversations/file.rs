@@ -9,7 +9,6 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use fulgurite_backends::file_digest;
 
-use super::conversation::Conversation;
 use super::lines::{LineError, RowPlace, RowUnit, file_error, is_blank, read_line};
 use super::rendering::{RenderRefusal, Rendering};
 use super::sequences::{Example, Sequences, SkippedRows, Unusable};
@@ -35,7 +34,7 @@ impl RowReader for Rendering {
     const WHAT: &'static str = "conversation";
 
     fn read(&self, json: &[u8]) -> Result<Example, RenderRefusal> {
-        let conversation = Conversation::read(json).map_err(RenderRefusal::Wrong)?;
+        let conversation = self.form.read(json)?;
         Ok(Example { sequences: self.sequences(&conversation)?, uses: Vec::new() })
     }
 }
@@ -171,7 +170,8 @@ impl<R: RowReader> Indexed<R> {
                 }
                 match self.rendered(&line, here.lines + 1)? {
                     Ok(_) => {}
-                    Err((cause, message)) if unusable == UnusableRows::Refuse => {
+                    // Every log holds calls that failed.
+                    Err((cause, message)) if unusable == UnusableRows::Refuse && cause != Unusable::NoAnswer => {
                         let hint = match cause {
                             Unusable::TooLong => {
                                 " (unusable_rows = \"skip\" leaves such rows out, truncate = true cuts them)"
@@ -272,7 +272,7 @@ impl FileState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TrainOn;
+    use crate::{ConversationForm, TrainOn};
 
     #[tokio::test]
     async fn conversations_are_found_among_rows_that_are_left_out() {
@@ -287,8 +287,13 @@ mod tests {
         };
         let path = directory.path().join("rows.jsonl");
         std::fs::write(&path, (0..100).map(row).collect::<String>()).unwrap();
-        let rendering =
-            Rendering { renderer: renderer.clone(), train_on: TrainOn::default(), max_tokens: None, truncate: false };
+        let rendering = Rendering {
+            form: ConversationForm::default(),
+            renderer: renderer.clone(),
+            train_on: TrainOn::default(),
+            max_tokens: None,
+            truncate: false,
+        };
         let open = |unusable| ConversationFile::open(&path, &path, RowUnit::Line, rendering.clone(), unusable);
         let error = open(UnusableRows::Refuse).await.err().unwrap().to_string();
         assert!(error.contains("rows.jsonl line 1: "), "{error}");

@@ -4,6 +4,7 @@ mod comparison;
 mod conversation;
 mod file;
 mod lines;
+mod logged_call;
 mod order;
 mod question;
 mod recorded;

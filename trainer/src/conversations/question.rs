@@ -83,7 +83,7 @@ impl QuestionReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TrainOn;
+    use crate::{ConversationForm, TrainOn};
 
     #[test]
     fn both_orders_are_asked_and_the_letter_alone_is_trained() {
@@ -91,8 +91,13 @@ mod tests {
         let json = fulgurite_renderers::train_byte_level_tokenizer(["a b"; 2], 280, &[]).unwrap();
         fulgurite_renderers::write_tokenizer_directory(directory.path(), &json).unwrap();
         let renderer = fulgurite_renderers::open_renderer(directory.path(), "qwen3_instruct").unwrap();
-        let rendering =
-            Rendering { renderer: renderer.clone(), train_on: TrainOn::Customized, max_tokens: None, truncate: false };
+        let rendering = Rendering {
+            form: ConversationForm::default(),
+            renderer: renderer.clone(),
+            train_on: TrainOn::Customized,
+            max_tokens: None,
+            truncate: false,
+        };
         let row = br#"{"prompt": "which?", "chosen": "good", "rejected": "bad"}"#;
         let example = QuestionReader(rendering).read(row).unwrap();
         let parts: Vec<(String, String)> = example

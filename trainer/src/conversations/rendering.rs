@@ -6,11 +6,13 @@ use fulgurite_renderers::{RenderError, Renderer, TrainOnWhat, WeightedTokens};
 
 use super::conversation::{Conversation, Marks};
 use super::sequences::Unusable;
-use crate::TrainOn;
+use crate::{ConversationForm, TrainOn};
 
 /// How conversations are made sequences.
 #[derive(Clone)]
 pub(crate) struct Rendering {
+    /// How their rows are written.
+    pub(crate) form: ConversationForm,
     pub(crate) renderer: Arc<dyn Renderer>,
     pub(crate) train_on: TrainOn,
     /// Tokens of a sequence at most.
@@ -180,7 +182,7 @@ mod tests {
         let tokenizer = fulgurite_renderers::train_byte_level_tokenizer(texts, 280, &[]).unwrap();
         fulgurite_renderers::write_tokenizer_directory(directory, &tokenizer).unwrap();
         let renderer = fulgurite_renderers::open_renderer(directory, "qwen3_instruct").unwrap();
-        Rendering { renderer, train_on, max_tokens: None, truncate: false }
+        Rendering { form: ConversationForm::default(), renderer, train_on, max_tokens: None, truncate: false }
     }
 
     fn conversation(mark: impl Fn(usize) -> Value) -> Conversation {

@@ -64,6 +64,8 @@ pub(crate) enum Unusable {
     NoDifference,
     /// Nobody rewarded it.
     NotRewarded,
+    /// Of a log: no call, or one that was not answered.
+    NoAnswer,
 }
 
 impl Unusable {
@@ -75,6 +77,7 @@ impl Unusable {
             Self::NotRenderable => "not_renderable",
             Self::NoDifference => "no_difference",
             Self::NotRewarded => "not_rewarded",
+            Self::NoAnswer => "no_answer",
         }
     }
 }

@@ -80,16 +80,15 @@ pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-/// What rollouts that were recorded as groups of held-out or final tasks earned, group by group. `zero_on_limit` is
-/// [`TrainerOptions::zero_reward_on_limit`](crate::TrainerOptions) of whoever recorded them, and `model` what they called.
+/// What rollouts that were recorded as groups of held-out or final tasks earned, group by group. `rules` are those
+/// of whoever recorded them, and `model` what they called.
 pub async fn recorded_scores(
     record: &dyn Record,
     rollout_ids: &[String],
     model: &str,
-    zero_on_limit: bool,
+    rules: RewardRules,
 ) -> Result<Vec<TaskScore>, TrainError> {
     let policy = Policy { tokenizer: String::new(), model: model.to_owned(), weights_version: 0, max_staleness: 0 };
-    let rules = RewardRules { zero_on_limit, ..RewardRules::default() };
     let mut groups: BTreeMap<u64, Vec<Member>> = BTreeMap::new();
     for (recorded, rollout_id) in record.rollout_records(rollout_ids).await?.into_iter().zip(rollout_ids) {
         let recorded = recorded.ok_or_else(|| RecordError::Deleted { rollout_id: rollout_id.clone() })?;

@@ -2,11 +2,11 @@
 
 use super::check_sampling::check_sampling;
 use super::conversations_beside::ConversationsBeside;
-use super::distillation::DistillationLoss;
+use super::distillation::{DistillationLoss, Untaught};
 use super::loss::PolicyLoss;
 use super::objective_name::ObjectiveName;
 use super::refusal::refuse;
-use super::sft::{DataSource, TrainOn, Validation};
+use super::sft::{ConversationForm, DataSource, TrainOn, Validation};
 use super::supervised::SupervisedOptions;
 use super::trainer::{KlOptions, SamplingSchedule, TrainerOptions};
 use crate::TrainError;
@@ -106,6 +106,8 @@ impl TrainerOptions {
             let message = "is of conversations: of rollouts what was sampled is trained";
             return Err(TrainError::Option { key: "[trainer] train_on".to_owned(), message: message.to_owned() });
         }
+        let form = self.source.as_ref().map(|source| source.form).unwrap_or_default();
+        check_form("[trainer] train_on", form, self.train_on)?;
         if self.packing && self.source.as_ref().is_some_and(|source| source.rollouts.is_some()) {
             let message = "is of conversations: what was sampled is trained behind what the sampler saw";
             return Err(TrainError::Option { key: "[trainer] packing".to_owned(), message: message.to_owned() });
@@ -147,7 +149,10 @@ impl TrainerOptions {
 
     /// Whether the rewards of a group are measured against each other.
     fn needs_groups(&self) -> bool {
-        let learns_from_rewards = self.distillation.as_ref().is_none_or(|teachers| teachers.reward_coefficient > 0.0);
+        let learns_from_rewards = self
+            .distillation
+            .as_ref()
+            .is_none_or(|teachers| teachers.reward_coefficient > 0.0 || teachers.untaught == Untaught::Rewards);
         learns_from_rewards && self.advantages.baseline.is_of_group()
     }
 
@@ -176,9 +181,9 @@ impl TrainerOptions {
     }
 
     fn check_conversations(&self) -> Result<(), TrainError> {
-        let Some(ConversationsBeside { weight, batch_size, max_tokens, .. }) = &self.conversations else {
-            return Ok(());
-        };
+        let Some(conversations) = &self.conversations else { return Ok(()) };
+        let ConversationsBeside { weight, batch_size, max_tokens, form, train_on, .. } = conversations;
+        check_form("[trainer] conversations.train_on", *form, *train_on)?;
         if !weight.is_finite() || *weight <= 0.0 {
             return refuse("[trainer] conversations.weight", weight, "must be a finite number above 0");
         }
@@ -330,6 +335,15 @@ impl TrainerOptions {
     }
 }
 
+/// Refuses to train other messages of a log than the answers that it is of.
+fn check_form(key: &str, form: ConversationForm, train_on: TrainOn) -> Result<(), TrainError> {
+    if form == ConversationForm::Messages || train_on == TrainOn::default() {
+        return Ok(());
+    }
+    let message = "is of form = \"messages\": of a log the answer of each call is trained".to_owned();
+    Err(TrainError::Option { key: key.to_owned(), message })
+}
+
 /// The key of `source` that names an objective's file.
 fn data_key(objective: ObjectiveName) -> &'static str {
     if objective.reads_comparisons() { "comparisons" } else { "conversations" }
@@ -348,6 +362,11 @@ impl DataSource {
                 key: format!("[trainer] source.{others}"),
                 message: format!("is no key of objective = \"{name}\", which learns from source.{key}: leave it out"),
             });
+        }
+        let is_of_conversations = self.conversations.is_some() && objective != ObjectiveName::RewardModel;
+        if self.form != ConversationForm::Messages && !is_of_conversations {
+            let message = "is of source.conversations: leave it out".to_owned();
+            return Err(TrainError::Option { key: "[trainer] source.form".to_owned(), message });
         }
         if file.is_some() == self.rollouts.is_some() {
             let message = format!("is one of {{ {key} = \"FILE\" }} and {{ rollouts = \"reward >= 1\" }}");

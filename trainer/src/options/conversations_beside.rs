@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::sft::{LossReduction, TrainOn};
+use super::sft::{ConversationForm, LossReduction, TrainOn};
 
 /// Conversations that are learnt from in each update beside what is learnt from rollouts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -10,6 +10,9 @@ use super::sft::{LossReduction, TrainOn};
 pub struct ConversationsBeside {
     /// JSON lines, or a Parquet file.
     pub file: PathBuf,
+    /// How its rows are written.
+    #[serde(default)]
+    pub form: ConversationForm,
     /// What their mean loss counts for in the sum that is minimised.
     #[serde(default = "one")]
     pub weight: f32,

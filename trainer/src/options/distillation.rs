@@ -22,6 +22,8 @@ pub struct DistillationOptions {
     pub task_tag: Option<String>,
     /// The names of `[[models]]`, by the values of `task_tag`.
     pub teachers: BTreeMap<String, String>,
+    /// What becomes of tasks that neither `teachers` nor `teacher` has a teacher for.
+    pub untaught: Untaught,
     /// What the teacher reads in a system message before the conversation, and the policy does not; `{task}` and `{task.FIELD}`
     /// are filled in.
     pub teacher_system: Option<String>,
@@ -33,6 +35,17 @@ pub struct DistillationOptions {
     pub discount: f32,
     /// What the advantage of the rollout's reward is scaled with; at 0 rewards are told of, and not learnt from.
     pub reward_coefficient: f32,
+}
+
+/// What becomes of tasks without a teacher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Untaught {
+    /// The run does not begin.
+    #[default]
+    Refuse,
+    /// They are learnt by their rewards, as without teachers, in the same updates.
+    Rewards,
 }
 
 /// What is learnt of what a policy sampled.
@@ -71,6 +84,7 @@ impl Default for DistillationOptions {
             top_k: 20,
             task_tag: None,
             teachers: BTreeMap::new(),
+            untaught: Untaught::default(),
             teacher_system: None,
             loss: DistillationLoss::default(),
             coefficient: 1.0,
@@ -95,19 +109,28 @@ impl DistillationOptions {
         }
     }
 
-    /// The name of a task's teacher.
+    /// The name of a task's teacher; `None` if it is learnt by its rewards alone.
     ///
     /// # Errors
-    /// [`TrainError::Option`] if it has none.
-    pub(crate) fn teacher_of(&self, task: &Value) -> Result<&str, TrainError> {
+    /// [`TrainError::Option`] if it has none and is to have one.
+    pub(crate) fn teacher_of(&self, task: &Value) -> Result<Option<&str>, TrainError> {
         let tag = self.tag(task);
-        let named = tag.as_ref().and_then(|tag| self.teachers.get(tag));
-        named.or(self.teacher.as_ref()).map(String::as_str).ok_or_else(|| {
+        let named = tag.as_ref().and_then(|tag| self.teachers.get(tag)).or(self.teacher.as_ref());
+        if named.is_some() || self.untaught == Untaught::Rewards {
+            return Ok(named.map(String::as_str));
+        }
+        Err({
             let key = self.task_tag.as_deref().unwrap_or_default();
             let what = tag.map_or("does not have it".to_owned(), |tag| format!("has {tag:?}"));
             let message = format!("has no teacher for a task whose `{key}` decides and that {what}: {task}");
             TrainError::Option { key: "[trainer] distillation.teachers".to_owned(), message }
         })
+    }
+
+    /// What the advantages of rewards are scaled with beside a task's teacher; `None` of a task that has none.
+    pub(crate) fn beside_teacher(&self, task: &Value) -> Option<f32> {
+        let is_taught = self.teacher_of(task).is_ok_and(|teacher| teacher.is_some());
+        is_taught.then_some(self.reward_coefficient)
     }
 
     /// Refuses what cannot work.
@@ -120,6 +143,7 @@ impl DistillationOptions {
             top_k,
             task_tag,
             teachers,
+            untaught,
             teacher_system,
             loss,
             coefficient,
@@ -134,6 +158,10 @@ impl DistillationOptions {
             let message =
                 "names the key of a task that chooses among teachers = { TAG = \"NAME\" }: write both or none";
             return wrong("task_tag", message.to_owned());
+        }
+        if *untaught == Untaught::Rewards && (teacher.is_some() || loss.is_of_distributions()) {
+            let message = "is of loss = \"policy_gradient\" and teachers without a teacher of all others".to_owned();
+            return wrong("untaught", message);
         }
         if teacher_system.as_ref().is_some_and(String::is_empty) {
             return wrong("teacher_system", "is empty: leave it out".to_owned());
@@ -179,14 +207,19 @@ mod tests {
         }))
         .unwrap();
         options.check().unwrap();
-        assert_eq!(options.teacher_of(&json!({ "domain": "math" })).unwrap(), "large");
-        assert_eq!(options.teacher_of(&json!({ "domain": 7 })).unwrap(), "seven");
+        assert_eq!(options.teacher_of(&json!({ "domain": "math" })).unwrap(), Some("large"));
+        assert_eq!(options.teacher_of(&json!({ "domain": 7 })).unwrap(), Some("seven"));
         let refused = |task: Value| options.teacher_of(&task).unwrap_err().to_string();
         let expected = "[trainer] distillation.teachers has no teacher for a task whose `domain` decides and that ";
         assert_eq!(refused(json!({ "domain": "law" })), format!("{expected}has \"law\": {{\"domain\":\"law\"}}"));
         assert_eq!(refused(json!(3)), format!("{expected}does not have it: 3"));
         let others = DistillationOptions { teacher: Some("other".to_owned()), ..options };
-        assert_eq!(others.teacher_of(&json!({ "domain": "law" })).unwrap(), "other");
+        assert_eq!(others.teacher_of(&json!({ "domain": "law" })).unwrap(), Some("other"));
+        let mixed = DistillationOptions { teacher: None, untaught: Untaught::Rewards, ..others.clone() };
+        mixed.check().unwrap();
+        assert_eq!(mixed.teacher_of(&json!({ "domain": "law" })).unwrap(), None);
+        let beside = ["law", "math"].map(|domain| mixed.beside_teacher(&json!({ "domain": domain })));
+        assert_eq!(beside, [None, Some(0.0)]);
         assert_eq!(others.teacher_names().into_iter().collect::<Vec<_>>(), ["large", "other", "seven"]);
     }
 

@@ -46,10 +46,11 @@ const OF_ROLLOUTS: [&str; 19] = [
 ];
 /// Keys that are read by one objective alone.
 const OF_GRPO: [&str; 3] = ["dynamic_sampling", "harvest", "pairwise"];
-const OF_ON_POLICY_DISTILLATION: [&str; 9] = [
+const OF_ON_POLICY_DISTILLATION: [&str; 10] = [
     "distillation.teacher",
     "distillation.task_tag",
     "distillation.teachers",
+    "distillation.untaught",
     "distillation.teacher_system",
     "distillation.loss",
     "distillation.top_k",

@@ -14,10 +14,10 @@ mod supervised;
 mod trainer;
 
 pub use self::conversations_beside::ConversationsBeside;
-pub use self::distillation::{DistillationLoss, DistillationOptions};
+pub use self::distillation::{DistillationLoss, DistillationOptions, Untaught};
 pub use self::loss::{LossParameters, PolicyLoss};
 pub use self::objective_name::ObjectiveName;
 pub use self::preference::{PairwiseOptions, PreferenceOptions};
-pub use self::sft::{DataSource, LossReduction, TrainOn, UnusableRows, Validation};
+pub use self::sft::{ConversationForm, DataSource, LossReduction, TrainOn, UnusableRows, Validation};
 pub use self::supervised::{SupervisedOptions, TrainedMessages};
 pub use self::trainer::{KlOptions, SamplingSchedule, TrainerOptions};

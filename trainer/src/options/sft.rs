@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct DataSource {
     /// A file of JSON lines, or a Parquet file.
     pub conversations: Option<PathBuf>,
+    /// How the rows of conversations are written: `messages`, or calls that LiteLLM or Langfuse logged.
+    pub form: ConversationForm,
     /// Of objectives that compare answers: a file of JSON lines, or a Parquet file (docs/preferences.md).
     pub comparisons: Option<PathBuf>,
     /// In their place, which rollouts of the store are learnt from, token by token as they were sampled:
@@ -62,6 +64,28 @@ impl Visitor<'_> for Written {
 
     fn visit_str<E: Error>(self, path: &str) -> Result<Validation, E> {
         Ok(Validation::File(path.into()))
+    }
+}
+
+/// How a row of conversations is written. What others logged is text: it is tokenized anew, and nothing says that these
+/// are the tokens that were sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConversationForm {
+    /// `messages`, and perhaps `tools`, as OpenAI's fine-tuning takes them.
+    #[default]
+    Messages,
+    /// A call in LiteLLM's `StandardLoggingPayload`; its answer is trained.
+    Litellm,
+    /// An observation of Langfuse's; the answer of each generation is trained.
+    Langfuse,
+}
+
+impl ConversationForm {
+    /// What is trained of such conversations: of a log each call's own answer, because the answers before it have
+    /// rows of their own.
+    pub(crate) fn train_on(self, given: TrainOn) -> TrainOn {
+        if self == Self::Messages { given } else { TrainOn::LastAssistantMessage }
     }
 }
 

@@ -12,7 +12,7 @@ use super::preference::{PairwiseOptions, PreferenceOptions};
 use super::sft::{DataSource, LossReduction, TrainOn, UnusableRows, Validation};
 use crate::evaluation::{EvaluationOptions, StopRule};
 use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation};
-use crate::rollouts::FailureOptions;
+use crate::rollouts::{FailureOptions, RewardRules};
 use crate::schedule::LearningRateSchedule;
 use crate::sources::{DynamicSampling, HarvestOptions};
 
@@ -171,6 +171,15 @@ impl Default for TrainerOptions {
 }
 
 impl TrainerOptions {
+    /// What the rewards of a run's rollouts are held against, and those of an evaluation of it.
+    pub fn reward_rules(&self) -> RewardRules {
+        RewardRules {
+            bounds: self.reward_bounds,
+            zero_on_limit: self.zero_reward_on_limit,
+            agent_failed: self.failures.agent_reward,
+        }
+    }
+
     /// Its step size is the greatest of the schedule.
     pub(crate) fn optimizer(&self) -> AdamParameters {
         AdamParameters {

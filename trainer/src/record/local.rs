@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fulgurite_store::Store;
+use fulgurite_store::{Sender, Store};
 use fulgurite_types::{
-    Checkpoint, GenerationUse, LedgerRow, NewRollout, NewRun, Object, RewardedAttempts, Rollout, RolloutRecord, Run,
-    Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, GenerationUse, LedgerRow, NewReward, NewRollout, NewRun, Object, RewardedAttempts, Rollout,
+    RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
 };
 
 use super::error::RecordError;
@@ -44,6 +44,13 @@ impl Record for Store {
 
     async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError> {
         Ok(self.rewarded_attempts(after, limit).await?)
+    }
+
+    async fn give_rewards(&self, rewards: Vec<NewReward>) -> Result<(), RecordError> {
+        for reward in rewards {
+            self.give_reward(&Sender::Server, reward).await?;
+        }
+        Ok(())
     }
 
     async fn update_resources(&self, resources_id: &str, resources: Object) -> Result<(), RecordError> {

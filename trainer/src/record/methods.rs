@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fulgurite_types::{
-    Checkpoint, GenerationUse, LedgerRow, NewRollout, NewRun, Object, RewardedAttempts, Rollout, RolloutRecord, Run,
-    Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, GenerationUse, LedgerRow, NewReward, NewRollout, NewRun, Object, RewardedAttempts, Rollout,
+    RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
 };
 
 use super::error::RecordError;
@@ -33,6 +33,9 @@ pub trait Record: Send + Sync + 'static {
 
     /// Up to `limit` attempts that were rewarded as a whole after the place `after`, in the order of their rewards.
     async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError>;
+
+    /// Gives rewards to attempts, each in the name of its giver.
+    async fn give_rewards(&self, rewards: Vec<NewReward>) -> Result<(), RecordError>;
 
     /// Stores what agents are told, under an id.
     async fn update_resources(&self, resources_id: &str, resources: Object) -> Result<(), RecordError>;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_client::Server;
 use fulgurite_types::{
-    Checkpoint, GenerationUse, LedgerRow, NewRollout, NewRun, Object, RewardedAttempts, Rollout, RolloutRecord, Run,
-    Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, GenerationUse, LedgerRow, NewReward, NewRollout, NewRun, Object, RewardedAttempts, Rollout,
+    RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
 };
 
 use super::error::RecordError;
@@ -58,6 +58,13 @@ impl Record for RemoteRecord {
 
     async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError> {
         Ok(self.server.rewarded_attempts(after, limit).await?)
+    }
+
+    async fn give_rewards(&self, rewards: Vec<NewReward>) -> Result<(), RecordError> {
+        for reward in &rewards {
+            self.server.give_reward(reward).await?;
+        }
+        Ok(())
     }
 
     async fn update_resources(&self, resources_id: &str, resources: Object) -> Result<(), RecordError> {

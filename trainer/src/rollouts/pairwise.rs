@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, Sampler};
 use fulgurite_renderers::{Renderer, Tokenizer};
-use fulgurite_types::{Message, SamplingParameters};
+use fulgurite_types::{AttemptRef, Message, NewReward, Repeat, RewardGiver, SamplingParameters};
 use futures::future::try_join_all;
 use serde_json::Value;
 
@@ -53,9 +53,10 @@ struct Contestant {
 }
 
 impl Pairwise {
-    /// Puts the share of wins in the place of what the rollouts of each group earned. Those that failed, or said nothing that
-    /// is trained, are compared with none.
-    pub(crate) async fn reward(&self, collected: &mut Collected) -> Result<(), TrainError> {
+    /// Puts the share of wins in the place of what the rollouts of each group earned, and gives these rewards as they are to be
+    /// recorded. Those that failed, or said nothing that is trained, are compared with none.
+    pub(crate) async fn reward(&self, collected: &mut Collected) -> Result<Vec<NewReward>, TrainError> {
+        let mut given = Vec::new();
         for group in &mut collected.groups {
             let contestants: Vec<Contestant> =
                 group.iter().enumerate().filter_map(|(place, member)| self.contestant(place, member)).collect();
@@ -69,10 +70,18 @@ impl Pairwise {
                     member.rewards.iter().rposition(|reward| reward.generation_id.is_none()).unwrap_or_default();
                 let mut reward = member.rewards.swap_remove(whole);
                 (reward.generation_id, reward.reward.value) = (None, share);
+                given.push(NewReward {
+                    rollout_id: member.rollout.rollout_id.clone(),
+                    attempt: Some(AttemptRef::Id(reward.attempt_id.clone())),
+                    generation_id: None,
+                    reward: reward.reward.clone(),
+                    giver: Some(RewardGiver::Judge),
+                    repeat: Repeat::New,
+                });
                 member.rewards = vec![reward];
             }
         }
-        Ok(())
+        Ok(given)
     }
 
     fn contestant(&self, place: usize, member: &Member) -> Option<Contestant> {
@@ -122,6 +131,15 @@ impl Pairwise {
         };
         let answer = |contestant: &Contestant| [Message::text("assistant", contestant.text.clone())];
         let asked = renderer.render_prompt(&question(prompt, &answer(first), &answer(second)), &[])?;
+        let context_length = sampler.info().await?.context_length;
+        if asked.tokens.len() >= context_length {
+            tracing::warn!(
+                tokens = asked.tokens.len(),
+                context_length,
+                "two answers are too long for the judge, and tie"
+            );
+            return Ok(0.5);
+        }
         let said = letter(sampler.as_ref(), asked.tokens).await?;
         let said = said.map(|token| renderer.tokenizer().decode(&[token])).unwrap_or_default();
         Ok(match said.trim() {

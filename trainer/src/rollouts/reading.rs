@@ -13,13 +13,13 @@ use crate::TrainError;
 
 /// What a rollout's rewards are held against.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct RewardRules {
+pub struct RewardRules {
     /// The least and the greatest that may be earned.
-    pub(crate) bounds: RewardBounds,
+    pub bounds: RewardBounds,
     /// Whether a rollout that a limit cut off earns 0 at most.
-    pub(crate) zero_on_limit: bool,
+    pub zero_on_limit: bool,
     /// What a rollout earns that its agent failed.
-    pub(crate) agent_failed: Option<f64>,
+    pub agent_failed: Option<f64>,
 }
 
 /// A rollout that has ended, with what of it is trained by `policy`.

@@ -88,7 +88,8 @@ impl RolloutGroups {
         let mut runner = self.runner.clone();
         let mut collected = collect(self.record.as_ref(), &self.plan(purpose), ids, &mut runner, reporter).await?;
         if let (Some(pairwise), Phase::Train) = (&self.pairwise, purpose.phase) {
-            pairwise.reward(&mut collected).await?;
+            let given = pairwise.reward(&mut collected).await?;
+            self.record.give_rewards(given).await?;
         }
         Ok(collected)
     }

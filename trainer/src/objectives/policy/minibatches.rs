@@ -39,7 +39,7 @@ impl Objective<PendingGroups> for Minibatches {
             let started = Instant::now();
             let mut collected = pending.collect(rollouts, reporter).await?;
             waited += started.elapsed();
-            let mut batch = assemble(&mut collected, self.policy.credit, None)?;
+            let mut batch = assemble(&mut collected, self.policy.credit, None, |_| None)?;
             let groups = std::mem::take(&mut batch.groups);
             if !groups.is_empty() {
                 let part = self.policy.part(groups);

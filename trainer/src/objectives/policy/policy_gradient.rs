@@ -66,7 +66,8 @@ impl Objective<Collected> for PolicyGradient {
         reporter: &mut dyn Reporter,
     ) -> Result<Lesson, TrainError> {
         let harvest = self.baseline_decay.map(|_| &position.harvest);
-        let mut batch = assemble(&mut collected, self.credit, harvest)?;
+        let beside_teacher = |task: &Value| self.teachers.as_ref()?.options.beside_teacher(task);
+        let mut batch = assemble(&mut collected, self.credit, harvest, beside_teacher)?;
         let mut metrics = self.describe(step, &collected, &batch, reporter);
         if let Some(decay) = self.baseline_decay {
             position.harvest.learn(&batch.alone, decay);

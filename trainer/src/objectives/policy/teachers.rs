@@ -146,7 +146,7 @@ impl Teachers {
     }
 
     /// Adds to the advantages what their teachers make of the rows, of which `places` says whose they are; gives what they
-    /// made of each generation.
+    /// made of each generation. Rows of tasks without a teacher stay as they are.
     pub(crate) async fn teach(
         &self,
         rollouts: &mut [Vec<Datum>],
@@ -155,11 +155,13 @@ impl Teachers {
         metrics: &mut Map<String, Value>,
     ) -> Result<Vec<TeacherLogprobs>, TrainError> {
         let mut scored = Vec::new();
-        for (rows, place) in rollouts.iter().zip(places) {
+        let mut taught = Vec::with_capacity(rollouts.len());
+        for (rows, place) in rollouts.iter_mut().zip(places) {
             let task = &member(collected, *place).rollout.input;
             let (teacher, tag) = (self.options.teacher_of(task)?, self.options.tag(task));
+            let Some(teacher) = teacher else { continue };
             let prompt = self.prompt(task)?;
-            for row in rows {
+            for row in &*rows {
                 let tokens = tokens(teacher, row)?;
                 let sequence = match &prompt {
                     Some(prompt) => prompt.sequence(&tokens)?,
@@ -167,6 +169,7 @@ impl Teachers {
                 };
                 scored.push(Scored { teacher, tag: tag.clone(), place: *place, tokens, sequence });
             }
+            taught.push(rows);
         }
         let asked = scored.iter().map(|row| (row.teacher.to_owned(), row.sequence.tokens.clone()));
         let asked =
@@ -179,8 +182,8 @@ impl Teachers {
             likeliest.push(row.sequence.in_places_of_policy(made.likeliest));
         }
 
-        let sizes: Vec<usize> = rollouts.iter().map(Vec::len).collect();
-        let mut rows: Vec<Datum> = rollouts.iter_mut().flat_map(std::mem::take).collect();
+        let sizes: Vec<usize> = taught.iter().map(|rows| rows.len()).collect();
+        let mut rows: Vec<Datum> = taught.iter_mut().flat_map(|rows| std::mem::take(*rows)).collect();
         let DistillationOptions { coefficient, discount, .. } = self.options;
         let mean = match self.options.loss {
             DistillationLoss::PolicyGradient => distill(&mut rows, &logprobs, KlPenalty { coefficient, discount })?,
@@ -205,7 +208,7 @@ impl Teachers {
             }
         }
         let mut rows = rows.into_iter();
-        for (rollout, size) in rollouts.iter_mut().zip(sizes) {
+        for (rollout, size) in taught.into_iter().zip(sizes) {
             *rollout = rows.by_ref().take(size).collect();
         }
         Ok(of_generations(&scored, &logprobs, collected))

@@ -4,6 +4,7 @@ use fulgurite_adapters::{
     Trajectory, TrajectoryGroup, merge_generations, turns_in_time, turns_to_data, zero_reward_on_limit,
 };
 use fulgurite_types::{Datum, Generation, UntrainedCause};
+use serde_json::Value;
 
 use super::credit::call_advantages;
 use super::credit::{AdvantageOptions, batch_advantages};
@@ -18,8 +19,6 @@ pub(crate) struct Credit {
     pub(crate) advantages: AdvantageOptions,
     /// Whether a rollout that a limit cut off earns 0 at most.
     pub(crate) zero_reward_on_limit: bool,
-    /// Where teachers add to the advantages: what those of rewards are scaled with. Every group then has something to teach.
-    pub(crate) beside_teachers: Option<f32>,
 }
 
 /// What a step learns from.
@@ -51,11 +50,14 @@ impl Batch {
 
 /// Makes datums of the rollouts that succeeded. Each counts once in its baseline, however many datums its calls become; a
 /// group that its baseline leaves without an advantage gives none. Of what was harvested, a rollout that is alone in
-/// its group is measured against the running baseline. Notes of groups without a signal that they are not trained.
+/// its group is measured against the running baseline. Where a teacher adds to the advantages of a task, `beside_teacher` is what
+/// those of rewards are scaled with, and its group has something to teach. Notes of groups without a signal that they are not
+/// trained.
 pub(crate) fn assemble(
     collected: &mut Collected,
     credit: Credit,
     harvest: Option<&HarvestState>,
+    beside_teacher: impl Fn(&Value) -> Option<f32>,
 ) -> Result<Batch, TrainError> {
     let groups: Vec<TrajectoryGroup> =
         collected.groups.iter().map(|members| trajectories(members, credit)).collect::<Result<_, _>>()?;
@@ -72,8 +74,9 @@ pub(crate) fn assemble(
         groups.iter().zip(&rewards).zip(advantages).zip(&mut collected.groups).enumerate()
     {
         let is_taught = |advantages: &[f32]| advantages.iter().any(|advantage| *advantage != 0.0);
+        let scale = members.first().and_then(|member| beside_teacher(&member.rollout.input));
         let (advantages, has_signal) = match rewards.as_slice() {
-            _ if credit.beside_teachers.is_some() => (scaled(advantages, credit.beside_teachers), true),
+            _ if scale.is_some() => (scaled(advantages, scale), true),
             [reward] if is_alone(rewards) => (vec![(reward - baseline) as f32], *reward != baseline),
             rewards if credit.advantages.baseline.is_of_group() => (advantages, !is_constant(rewards)),
             _ => {

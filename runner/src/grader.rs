@@ -1,0 +1,154 @@
+//! Grades what an agent printed, while its attempt runs or at any time after.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::RunnerError;
+use crate::agent_environment::{KEPT_BACK, OF_AN_ATTEMPT};
+use crate::launch::Launcher;
+use crate::order::Order;
+use crate::placeholders::{check_arguments, fill};
+use crate::process::end::ended_how;
+use crate::process::run;
+use crate::program::Program;
+use crate::reward::{Reward, on_last_line};
+
+/// A program that finds an agent's output on its standard input and prints the reward. It is its user's own, and runs
+/// without a supervisor.
+#[derive(Debug)]
+pub struct Grader {
+    program: Program,
+    directory: Option<PathBuf>,
+}
+
+/// An attempt that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct GradedAttempt<'a> {
+    /// The rollout's id.
+    pub rollout_id: &'a str,
+    /// The attempt's id.
+    pub attempt_id: &'a str,
+    /// The rollout's input.
+    pub task: &'a Value,
+    /// What the agent printed.
+    pub output: &'a [u8],
+}
+
+/// Why there is no grade.
+#[derive(Debug, thiserror::Error)]
+pub enum GradeFault {
+    /// The grader was still running at its deadline.
+    #[error("grader still ran after its time")]
+    TimedOut,
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Variables of a program's environment: a value, or the name's removal.
+pub(crate) type Variables = Vec<(OsString, Option<OsString>)>;
+
+impl Grader {
+    /// Finds the program of a grader's command; it runs in `directory`, or where this process does.
+    ///
+    /// # Errors
+    /// If there is no such program, or a placeholder in its arguments is misspelt.
+    pub fn find(command: &[String], directory: Option<PathBuf>) -> Result<Self, RunnerError> {
+        let program = Program::find(command, "grader")?;
+        check_arguments(&program.arguments, [])?;
+        Ok(Self { program, directory })
+    }
+
+    /// What servers are told of who grades: the program's bare name.
+    pub fn name(&self) -> String {
+        let path = &self.program.path;
+        path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    }
+
+    /// Grades an attempt that is over, with no server to be reached: of an attempt's variables there are its ids and its task.
+    ///
+    /// # Errors
+    /// If the grader fails, prints no reward, or takes longer than `timeout`.
+    pub async fn grade(&self, attempt: &GradedAttempt<'_>, timeout: Duration) -> Result<Reward, GradeFault> {
+        let GradedAttempt { rollout_id, attempt_id, task, output } = *attempt;
+        let removed = KEPT_BACK.iter().chain(&OF_AN_ATTEMPT).map(|name| (name.into(), None));
+        let own = [
+            ("FULGURITE_ROLLOUT_ID", rollout_id.to_owned()),
+            ("FULGURITE_ATTEMPT_ID", attempt_id.to_owned()),
+            ("FULGURITE_TASK", task.to_string()),
+        ];
+        let own = own.map(|(name, value)| (name.into(), Some(value.into())));
+        self.grade_with(removed.chain(own).collect(), task, output, Instant::now() + timeout).await
+    }
+
+    /// Grades with these variables.
+    pub(crate) async fn grade_with(
+        &self,
+        environment: Variables,
+        task: &Value,
+        output: &[u8],
+        deadline: Instant,
+    ) -> Result<Reward, GradeFault> {
+        let failed = |why: String| GradeFault::Failed(format!("grader {why}"));
+        let order = order(&self.program, task, environment, self.directory.clone()).map_err(failed)?;
+        let graded = run::run(&Launcher::Direct, &order, output, deadline).await;
+        let graded = graded.map_err(|error| failed(error.to_string()))?;
+        if graded.timed_out {
+            return Err(GradeFault::TimedOut);
+        }
+        if !graded.status.success() {
+            let errors = String::from_utf8_lossy(&graded.errors);
+            return Err(failed(format!("{}: {}", ended_how(graded.status), errors.trim())));
+        }
+        on_last_line(&graded.output)
+            .map_err(|none| GradeFault::Failed(format!("no reward: of the grader's output: {none}")))
+    }
+}
+
+/// What starts an attempt's program with its arguments filled in; the error is why it cannot be started.
+pub(crate) fn order(
+    program: &Program,
+    task: &Value,
+    environment: Variables,
+    directory: Option<PathBuf>,
+) -> Result<Order, String> {
+    let arguments = program.arguments.iter().map(|argument| fill(argument, task).map(OsString::from));
+    let arguments = arguments.collect::<Result<_, _>>().map_err(|unknown| format!("cannot be started: {unknown}"))?;
+    Ok(Order { program: program.path.clone(), arguments, environment, directory })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{json, to_value};
+
+    fn shell(script: &str) -> Grader {
+        Grader::find(&["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()], None).unwrap()
+    }
+
+    async fn grade(script: &str, timeout: Duration) -> Result<Value, String> {
+        let task = json!({ "answer": 4 });
+        let attempt = GradedAttempt { rollout_id: "ro-1", attempt_id: "at-1", task: &task, output: b"it is 4" };
+        let graded = shell(script).grade(&attempt, timeout).await;
+        graded.map(|reward| to_value(reward).unwrap()["value"].clone()).map_err(|fault| fault.to_string())
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_is_over_is_graded_by_its_task_and_its_output() {
+        let long = Duration::from_secs(600);
+        let script = r#"read said
+            test "$said" = "it is {task.answer}" || exit 3
+            test "$FULGURITE_ROLLOUT_ID/$FULGURITE_ATTEMPT_ID/$FULGURITE_TASK" = 'ro-1/at-1/{"answer":4}' || exit 4
+            test -z "$OPENAI_BASE_URL$OPENAI_API_KEY$FULGURITE_REWARD_URL" || exit 5
+            echo '{"reward": 0.5}'"#;
+        assert_eq!(grade(script, long).await, Ok(json!(0.5)));
+        assert!(grade("echo lost >&2; exit 7", long).await.unwrap_err().contains("lost"));
+        assert!(grade("echo 1", long).await.unwrap_err().contains("is not a JSON object"));
+        assert!(grade("echo {task.no}", long).await.unwrap_err().contains("`no`"));
+        assert_eq!(grade("sleep 600", Duration::ZERO).await.unwrap_err(), "grader still ran after its time");
+    }
+}

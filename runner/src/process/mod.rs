@@ -1,0 +1,5 @@
+//! Processes: run to their end with what they said, the groups that they are in, and how they end.
+
+pub(crate) mod end;
+pub(crate) mod group;
+pub(crate) mod run;

@@ -1,0 +1,225 @@
+//! `fulgurite regrade`: another grader over rollouts that are recorded, without sampling anything anew.
+
+pub mod arguments;
+mod comparison;
+mod recorded;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use fulgurite_runner::{GradedAttempt, Grader, Reward as Graded};
+use fulgurite_store::{Sender, Store, redact_url};
+use fulgurite_types::{AttemptRef, NewReward, Repeat, Reward, RewardGiver};
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::cli::output;
+use crate::cli::progress::Progress;
+use crate::config::declarations::StoreConfig;
+use crate::query::table::{Columns, cut};
+use crate::runs::registry;
+use crate::serve::command::open_store;
+use crate::serve::server::seconds;
+use crate::train::exclusive_lock::ExclusiveLock;
+use crate::train::{self, run_store_url};
+
+use arguments::RegradeArguments;
+use comparison::{Comparison, Regraded};
+use recorded::{LeftOut, Recorded, recorded};
+
+/// Rows of the table of changed rewards; `--json` has them all.
+const SHOWN: usize = 20;
+
+/// Which rollouts, and what grades them.
+struct Task {
+    store_url: String,
+    run_id: Option<String>,
+    grade: Vec<String>,
+    /// Where the grader runs; here if `None`.
+    directory: Option<PathBuf>,
+}
+
+/// Grades recorded rollouts again, and gives the new rewards if that is wanted.
+pub async fn regrade(arguments: RegradeArguments) -> Result<()> {
+    let timeout = seconds("--timeout", arguments.timeout)?;
+    if arguments.parallel == 0 {
+        bail!("--parallel must be at least 1");
+    }
+    let Task { store_url, run_id, grade, directory } = task(&arguments)?;
+    let grader = Grader::find(&grade, directory)?;
+    let _store_lock = match arguments.apply {
+        true => ExclusiveLock::of_store(&store_url, "fulgurite regrade --apply")?,
+        false => None,
+    };
+    let store = match arguments.apply {
+        true => open_store(&store_url, &StoreConfig::default()).await?,
+        false => Store::open_read_only(&store_url)
+            .await
+            .with_context(|| format!("cannot open the store {}", redact_url(&store_url)))?,
+    };
+    let (rollouts, mut left_out) = recorded(&store, run_id.as_deref(), arguments.expression.as_ref()).await?;
+    if rollouts.is_empty() {
+        bail!("there is nothing to grade again: {}", none_why(&left_out));
+    }
+    let mut regraded = Vec::with_capacity(rollouts.len());
+    let mut faults = Vec::new();
+    let mut progress = Progress::new(arguments.json);
+    let total = Some(rollouts.len() as u64);
+    let graded = stream::iter(&rollouts).map(|recorded| grade_one(&grader, recorded, timeout));
+    let mut graded = graded.buffered(arguments.parallel);
+    while let Some((recorded, graded)) = graded.next().await {
+        match graded {
+            Ok(reward) => {
+                let new = rewarded(recorded, reward)?;
+                if arguments.apply {
+                    give(&store, recorded, &new).await?;
+                }
+                let old = recorded.reward.as_ref().map(|reward| reward.value);
+                let rollout_id = recorded.rollout.rollout_id.clone();
+                regraded.push(Regraded { rollout_id, group: recorded.group(), old, new: new.value });
+            }
+            Err(fault) => faults.push((&recorded.rollout.rollout_id, fault)),
+        }
+        progress.set("rollouts graded", (regraded.len() + faults.len()) as u64, total);
+    }
+    progress.finish();
+    store.close().await;
+    if !faults.is_empty() {
+        left_out.insert(LeftOut::Grader, faults.len());
+    }
+    if let (true, Some((rollout_id, fault))) = (regraded.is_empty(), faults.first()) {
+        bail!("the grader gave none of {} rollouts a reward; of {rollout_id}: {fault}", faults.len());
+    }
+    match arguments.json {
+        true => print_json(&regraded, &left_out, arguments.apply),
+        false => print_table(&regraded, &left_out, faults.first(), &arguments),
+    }
+    Ok(())
+}
+
+fn task(arguments: &RegradeArguments) -> Result<Task> {
+    let words = |command: &String| command.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let grade = arguments.grade.as_ref().map(words);
+    let Some(run) = &arguments.run else {
+        let store_url = arguments.store.clone().context("a RUN or --store says whose rollouts are graded")?;
+        let grade = grade.context("--grade is missing: the store of no run names no grader")?;
+        return Ok(Task { store_url, run_id: None, grade, directory: None });
+    };
+    let run = registry::directory(run)?;
+    let loaded = train::config_of_run(&run)?;
+    let run_id = train::run_file(&run)?["run_id"].as_str().map(str::to_owned);
+    let runner = &loaded.config.runner;
+    let own = || (!runner.grade.is_empty()).then(|| runner.grade.clone());
+    let directory = grade.is_none().then(|| loaded.resolve(runner.directory.as_deref().unwrap_or(Path::new(""))));
+    let grade = grade.or_else(own).with_context(|| {
+        format!("{} was trained without [runner] grade: say by --grade what is to grade it", run.display())
+    })?;
+    Ok(Task { store_url: run_store_url(&loaded, &run), run_id, grade, directory })
+}
+
+async fn grade_one<'r>(
+    grader: &Grader,
+    recorded: &'r Recorded,
+    timeout: Duration,
+) -> (&'r Recorded, Result<Graded, String>) {
+    let attempt = GradedAttempt {
+        rollout_id: &recorded.rollout.rollout_id,
+        attempt_id: &recorded.attempt_id,
+        task: &recorded.rollout.input,
+        output: recorded.output.as_bytes(),
+    };
+    (recorded, grader.grade(&attempt, timeout).await.map_err(|fault| fault.to_string()))
+}
+
+/// What the grader printed, as the store has rewards.
+fn rewarded(recorded: &Recorded, graded: Graded) -> Result<Reward> {
+    let finite = |number: Option<f64>| {
+        number
+            .filter(|number| number.is_finite())
+            .with_context(|| format!("the grader gave {} a number that is too large", recorded.rollout.rollout_id))
+    };
+    let components = graded.components.iter().map(|(name, number)| Ok((name.clone(), finite(number.as_f64())?)));
+    Ok(Reward { components: components.collect::<Result<_>>()?, ..Reward::new(finite(graded.value.as_f64())?) })
+}
+
+/// Gives a rollout its new reward, unless that is what it has.
+async fn give(store: &Store, recorded: &Recorded, reward: &Reward) -> Result<()> {
+    if recorded.reward.as_ref() == Some(reward) {
+        return Ok(());
+    }
+    let rollout_id = recorded.rollout.rollout_id.clone();
+    let new = NewReward {
+        attempt: Some(AttemptRef::Id(recorded.attempt_id.clone())),
+        generation_id: None,
+        reward: reward.clone(),
+        giver: Some(RewardGiver::Grader),
+        repeat: Repeat::New,
+        rollout_id,
+    };
+    let given = store.give_reward(&Sender::Server, new).await;
+    given.map(drop).with_context(|| format!("cannot reward {}", recorded.rollout.rollout_id))
+}
+
+/// Why no rollout can be graded.
+fn none_why(left_out: &BTreeMap<LeftOut, usize>) -> String {
+    if left_out.is_empty() {
+        return "no rollout is meant".to_owned();
+    }
+    let causes: Vec<String> = left_out.iter().map(|(cause, count)| format!("{count} {}", cause.words())).collect();
+    causes.join(", ")
+}
+
+fn print_json(regraded: &[Regraded], left_out: &BTreeMap<LeftOut, usize>, applied: bool) {
+    regraded.iter().for_each(|rollout| output::line(json!(rollout)));
+    let left_out: BTreeMap<&str, usize> = left_out.iter().map(|(cause, count)| (cause.key(), *count)).collect();
+    let mut summary = json!(Comparison::of(regraded));
+    summary["left_out"] = json!(left_out);
+    summary["applied"] = Value::from(applied);
+    output::line(summary);
+}
+
+fn print_table(
+    regraded: &[Regraded],
+    left_out: &BTreeMap<LeftOut, usize>,
+    first_fault: Option<&(&String, String)>,
+    arguments: &RegradeArguments,
+) {
+    let number = |number: Option<f64>| number.map_or("-".to_owned(), |number| format!("{number:.4}"));
+    let changed: Vec<&Regraded> = regraded.iter().filter(|rollout| rollout.is_changed()).collect();
+    if !changed.is_empty() {
+        let mut table = Columns::new(&["rollout", "old", "new"]);
+        for rollout in changed.iter().take(SHOWN) {
+            table.push(vec![rollout.rollout_id.clone(), number(rollout.old), number(Some(rollout.new))]);
+        }
+        table.print();
+        if changed.len() > SHOWN {
+            output::line(format!("... and {} more (--json has them all)", changed.len() - SHOWN));
+        }
+    }
+    let Comparison { graded, changed, old_mean, new_mean, groups, reordered_groups, revived_groups, silenced_groups } =
+        Comparison::of(regraded);
+    output::line(format!(
+        "{graded} rollouts graded, {changed} earn something else; mean {} -> {}",
+        number(old_mean),
+        number(new_mean)
+    ));
+    if groups > 0 {
+        output::line(format!(
+            "{reordered_groups} of {groups} groups are ordered otherwise; {revived_groups} had nothing to learn from and have, \
+             {silenced_groups} had and have not"
+        ));
+    }
+    for (cause, count) in left_out {
+        output::line(format!("{count} {}", cause.words()));
+    }
+    if let Some((rollout_id, fault)) = first_fault {
+        output::line(format!("the grader on {rollout_id}: {}", cut(fault)));
+    }
+    match (arguments.apply, changed) {
+        (true, _) => output::line("the new rewards are given; each one before is kept and counts no more"),
+        (false, 0) => {}
+        (false, _) => output::line("nothing is changed: --apply gives the new rewards"),
+    }
+}

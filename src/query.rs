@@ -26,7 +26,9 @@ use crate::train::run_files::STORE_FILE;
 use arguments::{RolloutSelection, StoreArguments};
 
 pub use check::check;
-pub use lists::{attempts, drift, generations, resources, rewards, rollouts, spans, triplets, triplets_of, workers};
+pub use lists::{
+    attempts, drift, generations, resources, rewards, rollouts, spans, spans_of, triplets, triplets_of, workers,
+};
 pub use prune::prune;
 pub use show::show;
 pub use sql::sql;

@@ -16,6 +16,10 @@ fn help_says_what_there_is() {
       train        Train a policy by the rollouts of an unmodified agent; makes what is missing first
       eval         Score the held-out tasks of a config, each played several times, by a model or a
                    checkpoint as it is
+      regrade      Grade recorded rollouts again, by another grader or one that was mended, without
+                   sampling anew
+      rescore      Score the tokens that a run has sampled under other weights: what was learnt, token
+                   by token
       run          Run an unmodified agent once for each rollout on the queue
       rollouts     List the rollouts of a store, newest last
       attempts     List attempts at rollouts

@@ -45,6 +45,7 @@ pairwise = { judge = "shorter" }
 conversations = { file = "f" }
 distillation = {}
 kl = { coefficient = 0.1 }
+source = {}
 "#;
 
 #[test]

@@ -98,6 +98,8 @@ fn help_says_what_there_is() {
           --run-directory <DIR>  Directory of the run, in place of a new one below the config's [run]
                                  directory
           --max-steps <N>        Updates at most, in place of the config's [env: FULGURITE_MAX_STEPS=]
+          --dry-run              Make one update on one group, of which nothing is kept, and say what
+                                 the whole run would take
           --ready-file <FILE>    Write {"url": ..., "pid": ...} here once the server answers
           --json                 Print JSON, one object a line: one for each step and each warning, and
                                  a summary at the end

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr)]
 #![allow(unreachable_pub, reason = "nothing of a program is reached from elsewhere")]
 
+mod chat;
 mod cli;
 mod config;
 mod doctor;
@@ -16,9 +17,12 @@ mod rescore;
 mod run;
 mod runs;
 mod serve;
+mod sweep;
 mod template;
+mod trackers;
 mod train;
 mod transfer;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -98,6 +102,8 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Serve(arguments) => serve::command::serve(arguments).await,
         Command::Train(arguments) if arguments.dry_run => runs::dry_run(arguments).await,
         Command::Train(arguments) => train::train(arguments).await,
+        Command::Chat(arguments) => chat::chat(arguments).await,
+        Command::Sweep(arguments) => sweep::sweep(arguments).await,
         Command::Eval(arguments) => evaluation::eval(arguments).await,
         Command::Regrade(arguments) => regrade::regrade(arguments).await,
         Command::Rescore(arguments) => rescore::rescore(arguments).await,
@@ -114,6 +120,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Show(arguments) => query::show(arguments).await,
         Command::Report(arguments) => report::command::report(&arguments).await,
         Command::Runs(arguments) => runs::runs(arguments).await,
+        Command::Watch(arguments) => watch::watch(arguments).await,
         Command::Doctor(arguments) => doctor::doctor(&arguments).await,
         Command::Model(arguments) => models::command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),

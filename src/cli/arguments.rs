@@ -3,6 +3,8 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::chat::arguments::{CHAT_COMMANDS, ChatArguments};
+use crate::config::overrides::Override;
 use crate::doctor::arguments::DoctorArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
 use crate::models::fetch::ModelFetchArguments;
@@ -14,6 +16,8 @@ use crate::query::arguments::{
 use crate::regrade::arguments::RegradeArguments;
 use crate::rescore::arguments::RescoreArguments;
 use crate::runs::arguments::RunsArguments;
+use crate::sweep::arguments::{SWEEP_EXIT_CODES, SweepArguments};
+use crate::watch::arguments::WatchArguments;
 
 /// Train any agent by reinforcement learning, unchanged: point its base URL here.
 #[derive(Debug, Parser)]
@@ -77,6 +81,9 @@ pub enum Command {
     /// Train a policy by the rollouts of an unmodified agent; makes what is missing first
     #[command(after_help = TRAIN_EXIT_CODES)]
     Train(TrainArguments),
+    /// Train a config with several values of its keys, each with the same seeds, and compare them
+    #[command(after_help = SWEEP_EXIT_CODES)]
+    Sweep(SweepArguments),
     /// Score the held-out tasks of a config, each played several times, by a model or a checkpoint as it is
     #[command(after_help = EXIT_CODES)]
     Eval(EvalArguments),
@@ -84,6 +91,9 @@ pub enum Command {
     Regrade(RegradeArguments),
     /// Score the tokens that a run has sampled under other weights: what was learnt, token by token
     Rescore(RescoreArguments),
+    /// Talk to a model, a checkpoint or a run, here or at a server
+    #[command(after_help = CHAT_COMMANDS)]
+    Chat(ChatArguments),
     /// Run an unmodified agent once for each rollout on the queue
     Run(RunArguments),
     /// List the rollouts of a store, newest last
@@ -110,6 +120,8 @@ pub enum Command {
     Report(ReportArguments),
     /// List runs, show one, or compare two: scores, tokens and what they cost
     Runs(RunsArguments),
+    /// Watch a run on the terminal, while it goes on or after: curves, alarms, the last reply
+    Watch(WatchArguments),
     /// Say what is amiss with a run, and what to do
     Doctor(DoctorArguments),
     /// Look at what a model is given and at what it said, token by token
@@ -186,6 +198,10 @@ pub struct TrainArguments {
     /// Go on with the latest run of this config and seed from its last checkpoint
     #[arg(long)]
     pub resume: bool,
+    /// Put a value in place of a key of the config (repeatable): trainer.learning_rate=3e-4, models.0.lora_rank=8; the
+    /// value is TOML, or text without quotes
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<Override>,
     /// Directory of the run, in place of a new one below the config's [run] directory
     #[arg(long, value_name = "DIR")]
     pub run_directory: Option<PathBuf>,
@@ -198,6 +214,9 @@ pub struct TrainArguments {
     /// Write {"url": ..., "pid": ...} here once the server answers
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    /// Be interrupted when standard input is closed: whoever started it may have died
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
     /// Print JSON, one object a line: one for each step and each warning, and a summary at the end
     #[arg(long)]
     pub json: bool,
@@ -252,7 +271,7 @@ pub struct RunArguments {
 /// `fulgurite report`.
 #[derive(Debug, Args)]
 pub struct ReportArguments {
-    /// Directories of runs; for --svg also files of their metrics
+    /// Directories of runs, or of sweeps, whose runs are meant; for --svg also files of runs' metrics
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
     /// Draw this metric alone over the updates, a line for each run, as an SVG picture; the held-out reward is

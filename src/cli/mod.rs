@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod completions;
+pub mod csv;
 pub mod output;
 pub mod paint;
 pub mod progress;

@@ -11,8 +11,10 @@ use fulgurite_trainer::{SupervisedOptions, TaskSource, TrainerOptions};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::models::ModelEntry;
+use crate::config::overrides::{self, Override};
 use crate::config::redaction::public_part;
 use crate::config::text::parse;
+use crate::config::trackers::TrackersConfig;
 
 /// Everything that a config file may say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,8 @@ pub struct Config {
     pub base: Option<BaseConfig>,
     /// What tokens cost, for `fulgurite runs`.
     pub prices: Option<PricesConfig>,
+    /// Programs of others that are told of a run's metrics.
+    pub trackers: TrackersConfig,
     /// What the policy is trained and scored on.
     pub tasks: Option<TasksConfig>,
     /// What runs the agent.
@@ -438,6 +442,11 @@ pub struct LoadedConfig {
 impl LoadedConfig {
     /// Reads a config file; without one, the defaults.
     pub fn read(file: Option<&Path>) -> Result<Self> {
+        Self::read_with(file, &[])
+    }
+
+    /// As [`read`](Self::read), with what the command line says in place of keys of the file.
+    pub fn read_with(file: Option<&Path>, overrides: &[Override]) -> Result<Self> {
         let Some(file) = file else {
             let directory = std::env::current_dir().context("the working directory is gone")?;
             let mut config = Config::default();
@@ -446,7 +455,12 @@ impl LoadedConfig {
         };
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
         let mut config: Config = parse(&text).with_context(|| file.display().to_string())?;
-        let written = trainer_keys(&text).with_context(|| file.display().to_string())?;
+        let mut table: toml::Table = toml::from_str(&text).with_context(|| file.display().to_string())?;
+        if !overrides.is_empty() {
+            overrides::apply(&mut table, overrides).context("--set")?;
+            config = overrides::read(&table, overrides)?;
+        }
+        let written = trainer_keys(&table);
         let keys = config.trainer.check_keys(written.iter().map(String::as_str));
         keys.with_context(|| file.display().to_string())?;
         config.trainer.set_defaults(&written);
@@ -464,9 +478,8 @@ impl LoadedConfig {
     }
 }
 
-/// The keys that a config's text has below `[trainer]`; those of tables in it with dots.
-fn trainer_keys(text: &str) -> Result<Vec<String>> {
-    let all: toml::Table = toml::from_str(text)?;
+/// The keys that a config has below `[trainer]`; those of tables in it with dots.
+fn trainer_keys(all: &toml::Table) -> Vec<String> {
     let mut keys = Vec::new();
     if let Some(toml::Value::Table(trainer)) = all.get("trainer") {
         for (key, value) in trainer {
@@ -476,7 +489,7 @@ fn trainer_keys(text: &str) -> Result<Vec<String>> {
             }
         }
     }
-    Ok(keys)
+    keys
 }
 
 impl Shape {

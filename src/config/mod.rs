@@ -2,7 +2,10 @@
 
 pub mod admin_key;
 pub mod declarations;
+mod learning_rate_rule;
 pub mod models;
+pub mod overrides;
 pub mod redaction;
 pub mod show;
 pub mod text;
+pub mod trackers;

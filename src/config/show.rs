@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::arguments::{Cli, Command, ConfigAction, ConfigArguments};
 use crate::cli::output;
 use crate::config::declarations::{Config, DEFAULT_STORE, LoadedConfig};
+use crate::config::learning_rate_rule::learning_rate_rule;
 use crate::serve::command as serve;
 use crate::train;
 
@@ -24,6 +25,7 @@ pub fn run(arguments: ConfigArguments) -> Result<()> {
     // A run of `train` has a store of its own.
     let store_by_default = loaded.config.store.url.is_none();
     loaded.config.store.url.get_or_insert_with(|| DEFAULT_STORE.to_owned());
+    let rule = learning_rate_rule(&loaded);
     for (key, value) in flatten(&json!(loaded.config)) {
         let from = match (variables.get(&key), &loaded.file) {
             (Some((variable, command)), _) => format!("{variable} ({command})"),
@@ -31,11 +33,17 @@ pub fn run(arguments: ConfigArguments) -> Result<()> {
             _ if store_by_default && key == "store.url" => "default (serve)".to_owned(),
             _ => "default".to_owned(),
         };
+        let note = rule.as_ref().filter(|_| key == "trainer.learning_rate");
         if json {
-            output::line(json!({ "key": key, "value": value, "from": from }));
+            let mut line = json!({ "key": key, "value": value, "from": from });
+            if let Some(note) = note {
+                line["note"] = json!(note);
+            }
+            output::line(line);
         } else {
             let text = serde_json::to_string(&value).context("a value cannot be written as JSON")?;
             output::line(format!("{key} = {text}  # {from}"));
+            note.into_iter().for_each(|note| output::line(format!("# {key}: {note}")));
         }
     }
     Ok(())

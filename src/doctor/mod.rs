@@ -2,7 +2,7 @@
 
 pub mod arguments;
 mod facts;
-mod findings;
+pub mod findings;
 pub mod routes;
 
 use anyhow::Result;
@@ -20,6 +20,13 @@ use crate::runs::registry;
 /// All that is amiss with a run, the worst first.
 pub async fn findings_of(store: &Store, run: &Run) -> Result<Vec<Finding>> {
     Ok(findings::findings(&facts::facts(store, run).await?))
+}
+
+/// The same, and the answer of the rollout that was played last.
+pub async fn findings_and_answer(store: &Store, run: &Run) -> Result<(Vec<Finding>, Option<Answer>)> {
+    let mut facts = facts::facts(store, run).await?;
+    let found = findings::findings(&facts);
+    Ok((found, facts.answers.pop()))
 }
 
 /// Prints the findings, the worst first.

@@ -250,7 +250,7 @@ struct EvalReporter {
 
 impl EvalReporter {
     fn new(json: bool) -> Self {
-        let told: Box<dyn Reporter> = if json { Box::new(JsonReporter) } else { Box::new(TableReporter::new()) };
+        let told: Box<dyn Reporter> = if json { Box::new(JsonReporter) } else { Box::new(TableReporter::new(None)) };
         Self { progress: Progress::new(json), told }
     }
 

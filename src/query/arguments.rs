@@ -319,6 +319,8 @@ pub enum ExportWhat {
     /// Messages and tools of the latest attempts' model calls, whoever traced them, as [trainer] source.conversations
     /// takes them; a call that a later one goes on from is part of that
     Conversations,
+    /// Metrics of the run that is named in place of a rollout, for another program
+    Metrics,
 }
 
 /// `fulgurite export`.
@@ -327,10 +329,13 @@ pub struct ExportArguments {
     /// Where.
     #[command(flatten)]
     pub store: StoreArguments,
-    /// File to write, in the format of its name: .jsonl or .parquet
-    #[arg(long, value_name = "FILE")]
+    /// File to write, in the format of its name: .jsonl or .parquet; of metrics tensorboard, wandb or csv
+    #[arg(long, value_name = "FILE|FORMAT")]
     pub to: PathBuf,
-    /// What to write; all but triplets and conversations can be imported
+    /// Directory that metrics are written into
+    #[arg(long, short, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// What to write; all but triplets, conversations and metrics can be imported
     #[arg(long, value_name = "WHAT", default_value = "all")]
     pub what: ExportWhat,
     /// Which. Runs, resources and workers are not narrowed by it.

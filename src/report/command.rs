@@ -1,5 +1,6 @@
 //! `fulgurite report`: runs as a page that stands alone, or curves of one metric as a picture.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -8,9 +9,12 @@ use serde_json::{Map, Value};
 use crate::cli::arguments::ReportArguments;
 use crate::cli::output;
 use crate::report::curves::{self, Curve};
-use crate::report::html;
 use crate::report::reported_run::reported;
+use crate::report::{html, parallel_coordinates};
 use crate::runs::registry;
+use crate::sweep::plan::SweepPlan;
+use crate::sweep::results::results;
+use crate::train;
 
 /// Name of a run's file of metrics in its directory.
 const METRICS_FILE: &str = "metrics.jsonl";
@@ -19,15 +23,20 @@ const METRICS_FILE: &str = "metrics.jsonl";
 pub async fn report(arguments: &ReportArguments) -> Result<()> {
     let picture = match &arguments.svg {
         Some(metric) => {
-            let curves = arguments.runs.iter().map(|run| read(run, metric)).collect::<Result<Vec<_>>>()?;
+            let runs = arguments.runs.iter().map(|run| runs_of(run)).collect::<Result<Vec<_>>>()?.concat();
+            let curves = runs.iter().map(|run| read(run, metric)).collect::<Result<Vec<_>>>()?;
             curves::svg(metric, &curves)?
         }
         None => {
             let mut runs = Vec::with_capacity(arguments.runs.len());
-            for run in &arguments.runs {
-                runs.push(reported(&registry::directory(run)?).await?);
+            let mut pictures = Vec::new();
+            for named in &arguments.runs {
+                for run in runs_of(named)? {
+                    runs.push(reported(&registry::directory(&run)?).await?);
+                }
+                pictures.extend(picture_of_sweep(named).await?);
             }
-            html::page(&runs)?
+            html::page(&runs, &pictures)?
         }
     };
     match &arguments.output {
@@ -37,6 +46,20 @@ pub async fn report(arguments: &ReportArguments) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// The runs that a sweep's directory has, or what is named itself.
+fn runs_of(named: &Path) -> Result<Vec<PathBuf>> {
+    let Some(plan) = SweepPlan::read(named)? else { return Ok(vec![named.to_owned()]) };
+    let begun = plan.runs().into_iter().map(|run| named.join(run.name)).filter(|run| train::is_run(run));
+    Ok(begun.collect())
+}
+
+/// How the scores of a sweep's arms go with their keys, if the directory is a sweep's.
+async fn picture_of_sweep(directory: &Path) -> Result<Option<String>> {
+    let Some(plan) = SweepPlan::read(directory)? else { return Ok(None) };
+    let arms = results(&plan, directory, &BTreeMap::new(), &[]).await?;
+    parallel_coordinates::svg(&plan.keys(), &arms)
 }
 
 /// A run's curve of `metric`: `run` is its directory, or its file of metrics.

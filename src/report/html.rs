@@ -82,11 +82,12 @@ const HEAD: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf
     pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f6f6f6;padding:.5em}h2{border-top:1px solid #ccc;padding-top:1em}\
     </style></head><body>\n";
 
-/// The page.
-pub fn page(runs: &[ReportedRun]) -> Result<String> {
+/// The page; `pictures` are of several runs, and come first.
+pub fn page(runs: &[ReportedRun], pictures: &[String]) -> Result<String> {
     let mut out = HEAD.to_owned();
     let names: Vec<String> = runs.iter().map(|run| escape(&run.name)).collect();
     writeln!(out, "<h1>{}</h1>", names.join(", "))?;
+    pictures.iter().for_each(|picture| out.push_str(picture));
     for metric in DRAWN {
         let curves: Vec<Curve> = runs
             .iter()
@@ -166,7 +167,7 @@ fn points(steps: &[Map<String, Value>], metric: &str) -> Vec<(f64, f64)> {
 }
 
 /// Text that no browser takes for anything else; control characters are left out.
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_an_agent_or_a_model_wrote_is_text_wherever_it_stands() {
-        let page = page(&[evil(), evil()]).unwrap();
+        let page = page(&[evil(), evil()], &[]).unwrap();
         for wrong in ["<script", "<img", "onerror='", "</pre><s", "</pre>&lt;"] {
             assert!(!page.contains(wrong), "{wrong}: {page}");
         }

@@ -3,5 +3,6 @@
 pub mod command;
 mod curves;
 mod html;
+mod parallel_coordinates;
 mod reported_run;
 mod what_changed;

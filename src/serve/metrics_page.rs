@@ -16,6 +16,9 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// that is done.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The proxy's counter of sampled tokens.
+const SAMPLED_TOKENS: &str = "fulgurite_sampled_tokens_total";
+
 /// Upper bounds of the buckets of every room's histograms.
 const HISTOGRAM_BUCKETS: [&[(&str, &[f64])]; 4] = [
     fulgurite_backends::HISTOGRAM_BUCKETS,
@@ -51,6 +54,13 @@ impl MetricsPage {
     pub fn routes(&self) -> Router {
         let recorder = self.recorder.clone();
         Router::new().route("/metrics", get(async move || ([(header::CONTENT_TYPE, CONTENT_TYPE)], recorder.render())))
+    }
+
+    /// Tokens that were sampled in this process so far, of all models.
+    pub fn sampled_tokens(&self) -> u64 {
+        let page = self.recorder.render();
+        let counts = page.lines().filter(|line| line.starts_with(SAMPLED_TOKENS));
+        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
     /// Keeps what is measured from piling up while nobody reads it.

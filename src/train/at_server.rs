@@ -20,6 +20,7 @@ use crate::config::declarations::LoadedConfig;
 use crate::config::models::ModelEntry;
 use crate::models::open::ServersModel;
 use crate::serve::server::Interruptions;
+use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::pairwise_judge::OpenJudge;
 use crate::train::reference::ReferenceModel;
@@ -78,12 +79,13 @@ struct Daemon {
 
 impl Daemon {
     async fn start(prepared: Prepared, server: Server, admin: Option<AdminKey>) -> Result<Self> {
-        let Prepared { loaded, arguments, mut reporter, model, model_directory, tasks, started } = prepared;
+        let Prepared { loaded, arguments, reporter, model, model_directory, tasks, started } = prepared;
         let remote = RemoteRecord::new(server.clone());
         let record: Arc<dyn Record> = Arc::new(remote.clone());
         let directory = run_directory(&loaded, &arguments)?;
         let lock = ExclusiveLock::of_run(&directory)?;
         let run_id = begin_run(record.as_ref(), &loaded, &directory, arguments.resume).await?;
+        let mut reporter = tracked(reporter, &loaded, &directory);
         let api_key = match admin {
             Some(_) => Some(remote.model_calls_key().await?),
             None => None,

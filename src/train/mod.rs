@@ -8,11 +8,10 @@ mod parquet_conversations;
 mod recorded_rollouts;
 mod reference;
 pub mod reporters;
-mod run_directory;
+pub mod run_directory;
 pub mod run_files;
 mod runner_process;
 mod sft;
-mod sft_table;
 mod teachers;
 
 use std::path::{Path, PathBuf};
@@ -40,12 +39,14 @@ use crate::cli::arguments::TrainArguments;
 use crate::config::admin_key;
 use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::ModelEntry;
+use crate::config::trackers::TrackersConfig;
 use crate::models::base_model::{self, Recipe};
 use crate::models::gguf_cache;
 use crate::models::open::TrainedModel;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
 use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_file};
+use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reporters::{JsonReporter, SilentReporter, TableReporter};
 use crate::train::run_files::{STORE_FILE, fill_seed};
@@ -74,9 +75,12 @@ struct Prepared {
 
 /// Makes what is missing, then trains.
 pub async fn train(arguments: TrainArguments) -> Result<()> {
+    if arguments.until_stdin_closes {
+        end_with_stdin();
+    }
     let metrics = MetricsPage::install()?;
     let server = arguments.server.clone();
-    let prepared = Prepared::new(arguments).await?;
+    let prepared = Prepared::new(arguments, &metrics).await?;
     if prepared.loaded.config.trainer.objective.learns_from_data() {
         return sft::train(prepared).await;
     }
@@ -99,7 +103,7 @@ pub struct PlannedRun {
 /// Makes one update on one group of a run, in a directory of its own and without a word; gives what was planned.
 pub async fn train_one_group(arguments: TrainArguments, run_directory: PathBuf) -> Result<PlannedRun> {
     let metrics = MetricsPage::install()?;
-    let mut prepared = Prepared::new(arguments).await?;
+    let mut prepared = Prepared::new(arguments, &metrics).await?;
     let tasks = &mut prepared.tasks;
     let planned =
         PlannedRun { config: prepared.loaded.config.clone(), held_out: tasks.held_out.len(), last: tasks.last.len() };
@@ -111,21 +115,37 @@ pub async fn train_one_group(arguments: TrainArguments, run_directory: PathBuf) 
     }
     (config.trainer.max_steps, config.trainer.groups_per_batch) = (Some(1), 1);
     (config.trainer.stop, config.store.url) = (StopRule::default(), None);
+    config.trackers = TrackersConfig::default();
     prepared.arguments.run_directory = Some(run_directory);
     prepared.reporter = Box::new(SilentReporter);
     train_with_own_server(prepared, &metrics).await?;
     Ok(planned)
 }
 
+/// Interrupts this process once its standard input closes, as Ctrl-C does.
+fn end_with_stdin() {
+    std::thread::spawn(|| {
+        // An error is an end as well.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let own = rustix::process::getpid();
+        if let Err(error) = rustix::process::kill_process(own, rustix::process::Signal::TERM) {
+            tracing::warn!(%error, "standard input is closed, but this process cannot be interrupted");
+        }
+    });
+}
+
 impl Prepared {
-    async fn new(arguments: TrainArguments) -> Result<Self> {
+    async fn new(arguments: TrainArguments, metrics: &MetricsPage) -> Result<Self> {
         let started = Instant::now();
-        let mut loaded = LoadedConfig::read(Some(&arguments.config))?;
+        let mut loaded = LoadedConfig::read_with(Some(&arguments.config), &arguments.overrides)?;
         override_by_flags(&mut loaded.config, &arguments);
         let file = || arguments.config.display().to_string();
         check_config(&loaded).with_context(file)?;
-        let mut reporter: Box<dyn Reporter> =
-            if arguments.json { Box::new(JsonReporter) } else { Box::new(TableReporter::new()) };
+        let sampled = metrics.clone();
+        let mut reporter: Box<dyn Reporter> = match arguments.json {
+            true => Box::new(JsonReporter),
+            false => Box::new(TableReporter::new(Some(Box::new(move || sampled.sampled_tokens())))),
+        };
         let model = the_model(&loaded).with_context(file)?;
         if loaded.config.trainer.objective.learns_from_data() {
             sft::check_model(&loaded, &model).and_then(|()| sft::check(&loaded)).with_context(file)?;
@@ -165,7 +185,7 @@ pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: 
 
 /// Trains in one process with the server that agents talk to.
 async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Result<()> {
-    let Prepared { loaded, arguments, mut reporter, model, model_directory, tasks, started } = prepared;
+    let Prepared { loaded, arguments, reporter, model, model_directory, tasks, started } = prepared;
     let admin = admin_key::of_server(&loaded)?;
     let run_directory = run_directory(&loaded, &arguments)?;
     let _run_lock = ExclusiveLock::of_run(&run_directory)?;
@@ -173,6 +193,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
+    let mut reporter = tracked(reporter, &loaded, &run_directory);
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
     let reference = ReferenceModel::open(&loaded, &opened.served.renderer)?;
     let teachers = OpenTeachers::open(&loaded, &model.name, &opened.served.renderer, Some(&opened.served.sampler))?;

@@ -22,6 +22,7 @@ use crate::config::models::{Backend, ModelEntry};
 use crate::models::open::{TrainedModel, context_length};
 use crate::serve::command::open_store;
 use crate::serve::server::Interruptions;
+use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
 
 /// As a config says it.
@@ -90,6 +91,7 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     let store = open_store(&store_url, &loaded.config.store).await?;
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
+    let reporter = tracked(reporter, &loaded, &run_directory);
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
     let source = loaded.config.trainer.source.clone().context("[trainer] source is missing")?;

@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use fulgurite_agentlightning::{Conversation, messages as conversations};
 use fulgurite_store::Store;
 use fulgurite_types::{ArchiveScope, ListFilter, Part};
@@ -14,9 +15,16 @@ use crate::cli::progress::Progress;
 use crate::query::arguments::{ExportArguments, ExportWhat};
 use crate::query::matching_rollouts::narrow;
 use crate::query::{open, spans_of, triplets_of};
+use crate::trackers::export::{MetricsFormat, export_metrics};
 
 /// Writes records to a file, which appears under its name once it is whole.
 pub async fn export(arguments: ExportArguments) -> Result<()> {
+    if arguments.what == ExportWhat::Metrics {
+        return metrics(&arguments).await;
+    }
+    if arguments.output.is_some() {
+        bail!("-o is where metrics are written (--what metrics); of anything else --to names the file");
+    }
     let format = Format::of(&arguments.to)?;
     if arguments.what == ExportWhat::Conversations && format != Format::Jsonl {
         bail!("conversations are written as JSON lines: give --to a name that ends in .jsonl");
@@ -37,6 +45,17 @@ pub async fn export(arguments: ExportArguments) -> Result<()> {
         output::line(format!("exported {records} records to {}", file()));
     }
     Ok(())
+}
+
+/// Writes the metrics of a run for another program.
+async fn metrics(arguments: &ExportArguments) -> Result<()> {
+    let run = arguments.selection.id.as_ref().map(PathBuf::from).or_else(|| arguments.store.run.clone());
+    let run = run.context("--what metrics needs a run: its directory, or its name below runs/")?;
+    let asked = arguments.to.to_string_lossy();
+    let format = MetricsFormat::from_str(&asked, false);
+    let format = format.map_err(|_| anyhow!("--to {asked}: metrics are written for tensorboard, wandb or csv"))?;
+    let output = arguments.output.as_deref().context("--what metrics needs -o, the directory to write into")?;
+    export_metrics(&run, format, output, arguments.json).await
 }
 
 /// A file in the same directory, so that it can be renamed.
@@ -81,6 +100,7 @@ async fn write(store: &Store, arguments: &ExportArguments, format: Format, path:
     let mut progress = Progress::new(arguments.json);
     let records = match arguments.what {
         ExportWhat::Conversations => write_conversations(store, &filter, &mut writer, &mut progress).await?,
+        ExportWhat::Metrics => 0,
         ExportWhat::Triplets => write_triplets(store, &filter, &mut writer, &mut progress).await?,
         ExportWhat::All => write_archive(store, ArchiveScope::All, filter, &mut writer, &mut progress).await?,
         ExportWhat::Rollouts => {

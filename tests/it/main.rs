@@ -12,6 +12,7 @@
 mod attacks;
 mod commands;
 mod common;
+mod looking;
 mod partners;
 mod serving;
 mod training;

@@ -58,6 +58,22 @@ pub enum TrainEvent {
         /// How many there are.
         total: usize,
     },
+    /// The learner makes its passes over what a step learns from.
+    Learning {
+        /// Updates made so far.
+        step: u64,
+        /// Datums that it has learnt from.
+        done: usize,
+        /// Datums of the step.
+        total: usize,
+    },
+    /// Something that the policy said in a step.
+    Sampled {
+        /// Updates made so far.
+        step: u64,
+        /// The task, the answer, and what it earned.
+        answer: SampleAnswer,
+    },
     /// At least half of the rollouts of a step failed. If all did, the run ends with an error that says the same.
     RolloutsFailed {
         /// `train`, `held_out` or `final`.
@@ -101,6 +117,8 @@ pub enum TrainEvent {
     },
     /// A step that was told of before the run was resumed: for whoever lays out a step by those before it.
     StepRecalled {
+        /// When it was recorded, in seconds since 1970.
+        time: f64,
         /// The line of `metrics.jsonl`.
         metrics: Map<String, Value>,
     },

@@ -140,6 +140,8 @@ impl Reporter for StepReporter<'_> {
             | TrainEvent::RunnersAwaited { .. }
             | TrainEvent::AgentsAwaited { .. }
             | TrainEvent::Rollouts { .. }
+            | TrainEvent::Learning { .. }
+            | TrainEvent::Sampled { .. }
             | TrainEvent::RolloutsFailed { .. }
             | TrainEvent::OddRewards { .. }
             | TrainEvent::NoTrustRegion { .. }

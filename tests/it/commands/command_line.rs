@@ -6,7 +6,7 @@ use crate::common::{Ran, fulgurite, printed, run};
 
 #[test]
 fn help_says_what_there_is() {
-    insta::assert_snapshot!(printed(["--help"]), @r"
+    insta::assert_snapshot!(printed(["--help"]), @"
     Train any agent by reinforcement learning, unchanged: point its base URL here
 
     Usage: fulgurite <COMMAND>
@@ -14,12 +14,15 @@ fn help_says_what_there_is() {
     Commands:
       serve        Serve the proxy that agents talk to, the store's API and the models
       train        Train a policy by the rollouts of an unmodified agent; makes what is missing first
+      sweep        Train a config with several values of its keys, each with the same seeds, and compare
+                   them
       eval         Score the held-out tasks of a config, each played several times, by a model or a
                    checkpoint as it is
       regrade      Grade recorded rollouts again, by another grader or one that was mended, without
                    sampling anew
       rescore      Score the tokens that a run has sampled under other weights: what was learnt, token
                    by token
+      chat         Talk to a model, a checkpoint or a run, here or at a server
       run          Run an unmodified agent once for each rollout on the queue
       rollouts     List the rollouts of a store, newest last
       attempts     List attempts at rollouts
@@ -35,6 +38,8 @@ fn help_says_what_there_is() {
       report       Write runs as one page of HTML: curves, tokens, best and worst answers; or draw one
                    metric
       runs         List runs, show one, or compare two: scores, tokens and what they cost
+      watch        Watch a run on the terminal, while it goes on or after: curves, alarms, the last
+                   reply
       doctor       Say what is amiss with a run, and what to do
       template     Look at what a model is given and at what it said, token by token
       model        Fetch a model, look at one, or make another of it
@@ -95,6 +100,9 @@ fn help_says_what_there_is() {
                                  from FULGURITE_ADMIN_KEY
           --resume               Go on with the latest run of this config and seed from its last
                                  checkpoint
+          --set <KEY=VALUE>      Put a value in place of a key of the config (repeatable):
+                                 trainer.learning_rate=3e-4, models.0.lora_rank=8; the value is TOML, or
+                                 text without quotes
           --run-directory <DIR>  Directory of the run, in place of a new one below the config's [run]
                                  directory
           --max-steps <N>        Updates at most, in place of the config's [env: FULGURITE_MAX_STEPS=]

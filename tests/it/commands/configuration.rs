@@ -165,6 +165,10 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     run.seed = 1  # default
     base = null  # default
     prices = null  # default
+    trackers.tensorboard = false  # default
+    trackers.wandb = false  # default
+    trackers.wandb_project = null  # default
+    trackers.directory = null  # default
     tasks = null  # default
     runner.command = []  # default
     runner.warm = false  # default

@@ -164,15 +164,16 @@ impl<Data> TrainingRun<Data> {
         let path = self.identity.directory.join("metrics.jsonl");
         let told = MetricsFile::steps(&path);
         let steps = self.record.steps(&self.identity.run_id).await?;
-        let recorded: Vec<Map<String, Value>> =
-            steps.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
-        for metrics in &recorded {
+        let mut recorded: Vec<Map<String, Value>> = Vec::with_capacity(steps.len());
+        for Step { time, metrics, .. } in steps {
+            let Value::Object(metrics) = metrics else { continue };
             match metrics.get("step").and_then(Value::as_u64) {
                 Some(step) if !told.contains(&step) => {
                     reporter.report(TrainEvent::Step { step, metrics: metrics.clone() });
                 }
-                _ => reporter.report(TrainEvent::StepRecalled { metrics: metrics.clone() }),
+                _ => reporter.report(TrainEvent::StepRecalled { time, metrics: metrics.clone() }),
             }
+            recorded.push(metrics);
         }
         MetricsFile::rewrite(&path, &recorded)
     }
@@ -221,7 +222,7 @@ impl<Data> TrainingRun<Data> {
         let mut metrics = self.step_metrics(step, &mut lesson);
         let is_empty = lesson.is_empty();
         let waited = lesson.waited.as_secs_f64();
-        self.update(step, &mut lesson, &mut metrics).await?;
+        self.update(step, &mut lesson, &mut metrics, reporter).await?;
         self.publish(step + 1).await?;
         progress.step = step + 1;
         set(&mut metrics, "time/sampling", sampling_seconds + waited);
@@ -271,6 +272,7 @@ impl<Data> TrainingRun<Data> {
         step: u64,
         lesson: &mut Lesson,
         metrics: &mut Map<String, Value>,
+        reporter: &mut dyn Reporter,
     ) -> Result<(), TrainError> {
         let parts = lesson.substeps.iter().flatten().map(|part| part.data.len());
         let datums = parts.chain(lesson.passes.iter().map(|pass| pass.data.len())).sum::<usize>();
@@ -284,8 +286,11 @@ impl<Data> TrainingRun<Data> {
         if !passes.is_empty() {
             greatest_norm = self.learner.optimizer_step(optimizer).await?.gradient_norm;
         }
+        let mut learnt = passes.iter().map(|pass| pass.data.len()).sum();
         for (substep, parts) in lesson.substeps.iter().enumerate() {
             for part in parts {
+                reporter.report(TrainEvent::Learning { step, done: learnt, total: datums });
+                learnt += part.data.len();
                 passes.push(learn(self.objective.as_mut(), substep, part, self.learner.as_ref()).await?);
             }
             let made = self.learner.optimizer_step(optimizer).await?;

@@ -188,6 +188,9 @@ impl PolicyGradient {
             metrics.insert(key, count.into());
         }
         metrics.extend(staleness_metrics(collected, step));
+        if let Some(answer) = sample_answers(collected, &self.decode).into_iter().next() {
+            reporter.report(TrainEvent::Sampled { step, answer });
+        }
         metrics
     }
 

@@ -1,5 +1,8 @@
 //! What a person, or a program, sees of a training run.
 
+mod sft_table;
+mod within_step;
+
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -10,8 +13,10 @@ use fulgurite_trainer::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
-use super::sft_table::{SftTable, summary_lines};
+use self::sft_table::{SftTable, summary_lines};
+use self::within_step::{SampledTokens, WithinStep};
 use crate::cli::output;
+use crate::cli::paint::Paint;
 
 /// How often a pipe gets a line about something that takes long.
 const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -68,6 +73,8 @@ impl Reporter for JsonReporter {
             TrainEvent::SupervisedStep { .. }
             | TrainEvent::RunStarted { .. }
             | TrainEvent::StepRecalled { .. }
+            | TrainEvent::Learning { .. }
+            | TrainEvent::Sampled { .. }
             | TrainEvent::Rollouts { .. } => {}
         }
     }
@@ -102,13 +109,23 @@ pub struct TableReporter {
     sft: Option<SftTable>,
     /// Why rollouts failed that was told last: the same is not told at every step.
     failed_for: Option<String>,
+    /// What a step has come to so far; nobody is told in a pipe.
+    within_step: Option<WithinStep>,
 }
 
 impl TableReporter {
-    /// Bars on a terminal, plain lines in a pipe.
-    pub fn new() -> Self {
+    /// Bars on a terminal, plain lines in a pipe. `sampled` counts the tokens that were sampled in this process.
+    pub fn new(sampled: Option<SampledTokens>) -> Self {
         let terminal = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
-        Self { bar: None, terminal, last_plain_line: None, columns: Columns::default(), sft: None, failed_for: None }
+        Self {
+            bar: None,
+            terminal,
+            last_plain_line: None,
+            columns: Columns::default(),
+            sft: None,
+            failed_for: None,
+            within_step: terminal.then(|| WithinStep::new(sampled)),
+        }
     }
 
     fn progress(&mut self, done: u64, total: u64, message: String) {
@@ -159,6 +176,9 @@ impl TableReporter {
             self.line(&header(&self.columns.components));
         }
         self.line(&row(step, metrics, &self.columns.components));
+        if let Some(reply) = self.within_step.as_mut().and_then(WithinStep::take_reply) {
+            self.line(&Paint::for_stdout().dim(&reply));
+        }
     }
 }
 
@@ -185,8 +205,18 @@ impl Reporter for TableReporter {
                 self.line("or as Agent-lightning's runners with that address as their store");
             }
             TrainEvent::Rollouts { phase, step, done, total } => {
+                if let Some(text) = self.within_step.as_mut().map(|within| within.rollouts(phase, step)) {
+                    self.progress(done as u64, total as u64, text);
+                }
+            }
+            TrainEvent::Learning { step, done, total } => {
                 if self.terminal {
-                    self.progress(done as u64, total as u64, format!("{phase} rollouts of step {step}"));
+                    self.progress(done as u64, total as u64, WithinStep::learning(step));
+                }
+            }
+            TrainEvent::Sampled { answer, .. } => {
+                if let Some(within) = &mut self.within_step {
+                    within.keep_reply(&answer);
                 }
             }
             TrainEvent::OddRewards { phase, step, findings } => {
@@ -207,7 +237,7 @@ impl Reporter for TableReporter {
                 self.line(&without_gradient_text(updates, &untrained, &answers));
             }
             TrainEvent::Step { step, metrics } => self.step(step, &metrics),
-            TrainEvent::StepRecalled { metrics } => self.columns.recall(&metrics),
+            TrainEvent::StepRecalled { metrics, .. } => self.columns.recall(&metrics),
             TrainEvent::Finished(summary) => self.line(&summary_text(&summary)),
         }
     }

@@ -1,0 +1,161 @@
+//! Who answers: a server elsewhere, or one that is started here over a model's weights.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use axum::Router;
+use fulgurite_backends::Learner;
+use fulgurite_proxy::ServedModel;
+use fulgurite_store::Store;
+use reqwest::Client;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::arguments::ChatArguments;
+use crate::config::declarations::LoadedConfig;
+use crate::config::models::parse_model;
+use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, run_of};
+use crate::models::open::{OpenModel, TrainedModel};
+use crate::serve::command::open_store;
+use crate::serve::metrics_page::MetricsPage;
+use crate::serve::server::{Listening, RunningServer};
+use crate::train;
+
+/// What a model is called that has no config.
+const NAME: &str = "model";
+
+/// Whoever answers, and what has to stay for that.
+pub struct Host {
+    /// URL before `/chat/completions`.
+    pub url: String,
+    /// The model's name there.
+    pub model: String,
+    /// What is talked to, for people.
+    pub description: String,
+    /// What the server asks for.
+    pub key: Option<String>,
+    own: Option<OwnServer>,
+}
+
+/// A server in this process, whose record goes with it.
+struct OwnServer {
+    server: RunningServer,
+    store: Store,
+    /// Works as long as it is kept.
+    _learner: Option<(Arc<dyn Learner>, TrainedModel)>,
+    _directory: TempDir,
+}
+
+impl Host {
+    /// Finds out what the command line names, and starts a server for it if it is none.
+    pub async fn open(arguments: &ChatArguments, client: &Client) -> Result<Self> {
+        let target = arguments.target.as_str();
+        if target.starts_with("http://") || target.starts_with("https://") {
+            return Self::elsewhere(arguments, client).await;
+        }
+        if arguments.model.is_some() || arguments.api_key_env.is_some() {
+            bail!("--model and --api-key-env are of a server, and {target} is no URL");
+        }
+        let path = Path::new(target);
+        let run = Path::new("runs").join(target);
+        match [path, run.as_path()].into_iter().find(|path| path.exists()) {
+            Some(path) => match run_of(path) {
+                Some(run) => Self::of_run(path, &run).await,
+                None => Self::of_model(path).await,
+            },
+            None => {
+                bail!("{target} is no model directory, checkpoint or run, and there is no run of that name in runs/")
+            }
+        }
+    }
+
+    async fn elsewhere(arguments: &ChatArguments, client: &Client) -> Result<Self> {
+        let base = arguments.target.trim_end_matches('/');
+        let url = if base.ends_with("/v1") { base.to_owned() } else { format!("{base}/v1") };
+        let key = match &arguments.api_key_env {
+            None => None,
+            Some(name) => Some(std::env::var(name).with_context(|| format!("--api-key-env {name}"))?),
+        };
+        let model = match &arguments.model {
+            Some(model) => model.clone(),
+            None => only_model(client, &url, key.as_deref()).await?,
+        };
+        let description = format!("{model} at {base}");
+        Ok(Self { url, model, description, key, own: None })
+    }
+
+    /// A checkpoint of a run, or the last one.
+    async fn of_run(path: &Path, run: &Path) -> Result<Self> {
+        let loaded = train::config_of_run(run)?;
+        if train::is_run(path) && std::fs::read_dir(path.join("checkpoints")).map_or(0, Iterator::count) == 0 {
+            bail!("{} has no checkpoint yet: name the directory of its model, or wait for its first", path.display());
+        }
+        let weights = EvaluatedWeights::of_checkpoint(&loaded, path)?;
+        let directory = tempfile::tempdir().context("cannot create a directory for what is said")?;
+        let OpenWeights { served, _learner, .. } = weights.open(&loaded, directory.path()).await?;
+        let (model, description) = (weights.entry.name.clone(), weights.description.clone());
+        Self::start(loaded, served, _learner, directory, (model, description)).await
+    }
+
+    async fn of_model(path: &Path) -> Result<Self> {
+        let path = std::path::absolute(path).context("the working directory is gone")?;
+        let loaded = LoadedConfig::read(None)?;
+        let mut entry = parse_model(&format!("{NAME}=embedded:{NAME}"))?;
+        entry.path = path.clone();
+        let OpenModel { served, .. } = OpenModel::open(&entry, &PathBuf::new(), &loaded.config)?;
+        let directory = tempfile::tempdir().context("cannot create a directory for what is said")?;
+        Self::start(loaded, served, None, directory, (NAME.to_owned(), path.display().to_string())).await
+    }
+
+    async fn start(
+        mut loaded: LoadedConfig,
+        served: ServedModel,
+        learner: Option<(Arc<dyn Learner>, TrainedModel)>,
+        directory: TempDir,
+        (model, description): (String, String),
+    ) -> Result<Self> {
+        let metrics = MetricsPage::install()?;
+        loaded.config.server = Default::default();
+        loaded.config.server.listen = "127.0.0.1:0".to_owned();
+        // What is said here is nobody's record.
+        loaded.config.telemetry = Default::default();
+        let url = format!("sqlite://{}", directory.path().join("chat.db").display());
+        let store = open_store(&url, &loaded.config.store).await?;
+        let listening = Listening::begin(&loaded.config.server, None).await?;
+        let served = vec![served];
+        let server =
+            RunningServer::start(&loaded.config, listening, store.clone(), served, Vec::new(), Router::new(), &metrics);
+        let server = server.await?;
+        let url = format!("{}/v1", server.url);
+        let own = OwnServer { server, store, _learner: learner, _directory: directory };
+        Ok(Self { url, model, description, key: None, own: Some(own) })
+    }
+
+    /// Lets go of what was started.
+    pub async fn close(self) -> Result<()> {
+        if let Some(OwnServer { server, store, .. }) = self.own {
+            server.stop(std::future::ready(())).await?;
+            store.close().await;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a server's only model.
+async fn only_model(client: &Client, url: &str, key: Option<&str>) -> Result<String> {
+    let mut request = client.get(format!("{url}/models"));
+    if let Some(key) = key {
+        request = request.bearer_auth(key);
+    }
+    let cannot = || format!("cannot ask {url}/models which models there are; --model NAME says which");
+    let reply = request.send().await.and_then(reqwest::Response::error_for_status).with_context(cannot)?;
+    let listed: Value = serde_json::from_str(&reply.text().await.with_context(cannot)?).with_context(cannot)?;
+    let names: Vec<&str> =
+        listed["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
+    match names.as_slice() {
+        [one] => Ok((*one).to_owned()),
+        [] => bail!("{url} has no model"),
+        several => bail!("{url} has several models: name one of {} by --model", several.join(", ")),
+    }
+}

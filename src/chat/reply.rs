@@ -1,0 +1,161 @@
+//! One reply of a model, as it comes.
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use reqwest::{Client, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::host::Host;
+
+/// A token of a reply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampledToken {
+    /// Its id, if the host tells it.
+    pub id: Option<u64>,
+    /// Its logprob.
+    pub logprob: f64,
+    /// Its text.
+    pub text: String,
+}
+
+/// What a model said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reply {
+    /// The text.
+    pub text: String,
+    /// Token by token, as far as the host tells.
+    pub tokens: Vec<SampledToken>,
+    /// Why it ended; nothing if it was cut short here.
+    pub finish_reason: Option<String>,
+}
+
+impl Reply {
+    /// Takes an event of a stream, and gives the text that is new in it.
+    fn take(&mut self, event: &Value) -> Result<String> {
+        if let Some(error) = event["error"]["message"].as_str() {
+            bail!("the model's host says: {error}");
+        }
+        let choice = &event["choices"][0];
+        let new = choice["delta"]["content"].as_str().unwrap_or_default();
+        self.text.push_str(new);
+        let ids: Vec<u64> = choice["token_ids"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+        let logprobs = choice["logprobs"]["content"].as_array().into_iter().flatten();
+        for (place, told) in logprobs.enumerate() {
+            self.tokens.push(SampledToken {
+                id: ids.get(place).copied(),
+                logprob: told["logprob"].as_f64().unwrap_or(f64::NAN),
+                text: told["token"].as_str().unwrap_or_default().to_owned(),
+            });
+        }
+        if let Some(reason) = choice["finish_reason"].as_str() {
+            self.finish_reason = Some(reason.to_owned());
+        }
+        Ok(new.to_owned())
+    }
+
+    /// As one line of JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "reply": self.text,
+            "finish_reason": self.finish_reason,
+            "token_ids": self.tokens.iter().map(|token| token.id).collect::<Vec<_>>(),
+            "logprobs": self.tokens.iter().map(|token| token.logprob).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Asks for a reply to `messages`; `told` gets each piece of text as it comes. What has come is in `reply` even if this is
+/// given up.
+pub async fn ask(
+    client: &Client,
+    host: &Host,
+    request: &Value,
+    reply: &mut Reply,
+    told: &mut (dyn FnMut(&str) + Send),
+) -> Result<()> {
+    let mut request = request.clone();
+    request["stream"] = json!(true);
+    let plain = request.clone();
+    request["logprobs"] = json!(true);
+    request["return_token_ids"] = json!(true);
+    let mut response = send(client, host, &request).await?;
+    if response.status() == StatusCode::BAD_REQUEST {
+        // Not every host tells tokens.
+        response = send(client, host, &plain).await?;
+    }
+    if !response.status().is_success() {
+        let status = response.status();
+        let text = response.text().await.unwrap_or_default();
+        let said: Value = serde_json::from_str(&text).unwrap_or_default();
+        let message = said["error"]["message"].as_str().or(said["detail"].as_str());
+        bail!("the model's host says {status}: {}", message.unwrap_or(text.trim()));
+    }
+    let mut lines = Lines::default();
+    let mut bytes = response.bytes_stream();
+    while let Some(piece) = bytes.next().await {
+        for line in lines.take(&piece.context("the reply broke off")?) {
+            let Some(data) = line.strip_prefix("data:").map(str::trim) else { continue };
+            if data == "[DONE]" {
+                return Ok(());
+            }
+            let event: Value = serde_json::from_str(data).context("the model's host sends no JSON")?;
+            let new = reply.take(&event)?;
+            if !new.is_empty() {
+                told(&new);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn send(client: &Client, host: &Host, request: &Value) -> Result<Response> {
+    let mut asked = client.post(format!("{}/chat/completions", host.url)).json(request);
+    if let Some(key) = &host.key {
+        asked = asked.bearer_auth(key);
+    }
+    asked.send().await.with_context(|| format!("cannot reach {}", host.url))
+}
+
+/// Lines of a stream of bytes, whole ones.
+#[derive(Default)]
+struct Lines(Vec<u8>);
+
+impl Lines {
+    fn take(&mut self, bytes: &[u8]) -> Vec<String> {
+        self.0.extend_from_slice(bytes);
+        let mut lines = Vec::new();
+        while let Some(end) = self.0.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.0.drain(..=end).collect();
+            lines.push(String::from_utf8_lossy(&line).trim_end().to_owned());
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_put_together_from_what_comes() {
+        let mut reply = Reply::default();
+        let token = |text: &str, logprob: f64| json!({ "token": text, "logprob": logprob });
+        let first = json!({ "choices": [{ "delta": { "role": "assistant", "content": "Hel" }, "token_ids": [7, 8],
+            "logprobs": { "content": [token("He", -0.5), token("l", -1.0)] }, "finish_reason": null }] });
+        assert_eq!(reply.take(&first).unwrap(), "Hel");
+        let last = json!({ "choices": [{ "delta": { "content": "lo" }, "finish_reason": "stop" }] });
+        assert_eq!(reply.take(&last).unwrap(), "lo");
+        assert_eq!(reply.take(&json!({ "choices": [] })).unwrap(), "");
+        assert_eq!((reply.text.as_str(), reply.finish_reason.as_deref()), ("Hello", Some("stop")));
+        assert_eq!(reply.tokens[1], SampledToken { id: Some(8), logprob: -1.0, text: "l".into() });
+        let broken = reply.take(&json!({ "error": { "message": "gone" } })).unwrap_err().to_string();
+        assert_eq!(broken, "the model's host says: gone");
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_come() {
+        let mut lines = Lines::default();
+        assert!(lines.take(b"data: {\"a\": \"\xc3").is_empty());
+        assert_eq!(lines.take(b"\xa4\"}\r\n\ndata: x"), ["data: {\"a\": \"ä\"}", ""]);
+    }
+}

@@ -1,0 +1,199 @@
+//! `fulgurite sweep`: a config with several values of its keys, each trained with the same seeds, and compared.
+
+pub mod arguments;
+pub mod arms;
+mod capacity;
+mod execution;
+mod halving;
+pub mod plan;
+pub mod results;
+pub mod scores;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use self::arguments::SweepArguments;
+use self::execution::{Execution, Outcome};
+use self::plan::{PLAN_FILE, SweepPlan, SweepRun};
+use crate::cli::output;
+use crate::config::declarations::LoadedConfig;
+use crate::train;
+use crate::train::exclusive_lock::ExclusiveLock;
+
+/// Plays every arm with every seed, and says which was best.
+pub async fn sweep(arguments: SweepArguments) -> Result<()> {
+    let directory = directory(&arguments)?;
+    let plan = plan(&arguments, &directory)?;
+    plan.check().with_context(|| plan.config.display().to_string())?;
+    std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let what = format!("the sweep in {}", directory.display());
+    let _lock = ExclusiveLock::take(directory.join("sweep.lock"), &what, "fulgurite sweep", "")?;
+    plan.write(&directory)?;
+    let capacity = capacity::capacity(&plan, arguments.parallel)?;
+    if let Some(said) = &capacity.said {
+        eprintln!("warning: {said}");
+    }
+    let execution = Execution { plan: &plan, directory: &directory, parallel: capacity.parallel };
+    let mut sweep = Sweep { execution, json: arguments.json, told: 0, failures: BTreeMap::new(), stopped: Vec::new() };
+    if !arguments.json {
+        let (arms, seeds) = (plan.arms.len(), plan.seeds.len());
+        let runs = plan.runs().len();
+        output::line(format!(
+            "{runs} runs ({arms} arms, {seeds} seeds) in {}, {} at a time",
+            directory.display(),
+            capacity.parallel
+        ));
+    }
+    let played = sweep.play().await;
+    let arms = results::results(&plan, &directory, &sweep.failures, &sweep.stopped).await?;
+    train::write_whole(&directory.join(results::TABLE_FILE), &results::table_file(&plan.keys(), &arms))?;
+    played?;
+    results::print(&arms, arguments.json);
+    if !sweep.failures.is_empty() {
+        bail!(
+            "{} of {} runs failed; their output is in {}, and --resume tries them again",
+            sweep.failures.len(),
+            plan.runs().len(),
+            directory.join("logs").display()
+        );
+    }
+    Ok(())
+}
+
+/// A sweep that is going on.
+struct Sweep<'a> {
+    execution: Execution<'a>,
+    json: bool,
+    /// Runs that were told of.
+    told: usize,
+    /// Runs that failed, each with the first line of its error.
+    failures: BTreeMap<String, String>,
+    /// Arms that were stopped early.
+    stopped: Vec<usize>,
+}
+
+impl Sweep<'_> {
+    async fn play(&mut self) -> Result<()> {
+        let plan = self.execution.plan;
+        if plan.stop_early {
+            for rung in halving::rungs(plan.max_steps()?) {
+                self.play_until(Some(rung)).await?;
+                let alive: Vec<usize> = (0..plan.arms.len()).filter(|arm| self.is_alive(*arm)).collect();
+                let hopeless = halving::hopeless(plan, self.execution.directory, &alive, rung);
+                self.tell_stopped(&hopeless, rung);
+                self.stopped.extend(hopeless);
+            }
+        }
+        self.play_until(None).await
+    }
+
+    /// Whether an arm is still run: it was not stopped, and none of its runs failed.
+    fn is_alive(&self, arm: usize) -> bool {
+        let runs = self.execution.plan.runs().into_iter().filter(|run| run.arm == arm);
+        !self.stopped.contains(&arm) && runs.into_iter().all(|run| !self.failures.contains_key(&run.name))
+    }
+
+    /// Plays what is left until it has ended, or has made so many updates.
+    async fn play_until(&mut self, until: Option<u64>) -> Result<()> {
+        let Self { execution, json, told, failures, stopped } = self;
+        let (plan, directory) = (execution.plan, execution.directory);
+        let mut runs = Vec::new();
+        for run in plan.runs() {
+            let path = directory.join(&run.name);
+            let is_left = !stopped.contains(&run.arm) && !failures.contains_key(&run.name);
+            let has_reached = until.is_some_and(|until| scores::updates(&scores::steps(&path)) >= until);
+            if is_left && !has_reached && !results::is_over(&path).await {
+                runs.push(run);
+            }
+        }
+        let all = plan.runs().len();
+        let mut tell = |run: &SweepRun, outcome: &Outcome| {
+            if *outcome != Outcome::Paused {
+                *told += 1;
+                say(*json, run, outcome, directory, (*told, all));
+            }
+        };
+        for (run, outcome) in execution.play(runs, until, &mut tell).await? {
+            if let Outcome::Failed(error) = outcome {
+                failures.insert(run.name, error);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_stopped(&self, arms: &[usize], rung: u64) {
+        for arm in arms {
+            let name = &self.execution.plan.arms[*arm].name;
+            if self.json {
+                output::line(json!({ "event": "stopped_early", "arm": name, "updates": rung }));
+            } else {
+                output::line(format!("{name}: stopped early, among the worse half after {rung} updates"));
+            }
+        }
+    }
+}
+
+/// Tells of a run that ended.
+fn say(json: bool, run: &SweepRun, outcome: &Outcome, directory: &Path, (told, all): (usize, usize)) {
+    let steps = scores::steps(&directory.join(&run.name));
+    let held_out = scores::held_out(&steps, u64::MAX);
+    let error = match outcome {
+        Outcome::Failed(error) => Some(error),
+        Outcome::Ended | Outcome::Paused => None,
+    };
+    if json {
+        let state = if error.is_some() { results::State::Failed } else { results::State::Ended };
+        output::line(json!({
+            "event": "run_ended", "run": run.name, "seed": run.seed, "state": state, "held_out": held_out,
+            "error": error,
+        }));
+        return;
+    }
+    let how = match (error, held_out) {
+        (Some(error), _) => format!("failed: {error}"),
+        (None, Some(score)) => format!("ended, held-out {:+.3}", score.value),
+        (None, None) => "ended".to_owned(),
+    };
+    output::line(format!("{told}/{all} {}: {how}", run.name));
+}
+
+/// Where the sweep is.
+fn directory(arguments: &SweepArguments) -> Result<PathBuf> {
+    let directory = match &arguments.output {
+        Some(directory) => directory.clone(),
+        None => {
+            let loaded = LoadedConfig::read_with(Some(&arguments.config), &arguments.overrides)?;
+            let run = &loaded.config.run;
+            loaded.resolve(&run.directory).join(format!("{}-sweep", run.name))
+        }
+    };
+    std::path::absolute(directory).context("the working directory is gone")
+}
+
+/// What is to be done: what the command line says, or what the directory's sweep was begun with.
+fn plan(arguments: &SweepArguments, directory: &Path) -> Result<SweepPlan> {
+    let path = directory.join(PLAN_FILE);
+    let there = SweepPlan::read(directory)?;
+    match (there, arguments.resume) {
+        (None, true) => bail!("{} holds no sweep to resume", directory.display()),
+        (Some(_), false) => {
+            bail!("{} holds a sweep already: --resume goes on with it, -o names another", directory.display())
+        }
+        (None, false) => SweepPlan::of(arguments),
+        (Some(there), true) => {
+            let SweepArguments { keys, list, seeds, overrides, stop_early, agent, .. } = arguments;
+            let says_nothing = keys.is_empty() && seeds.is_empty() && overrides.is_empty() && agent.is_empty();
+            let says_nothing = says_nothing && list.is_none() && !stop_early;
+            if !says_nothing && SweepPlan::of(arguments)? != there {
+                bail!(
+                    "{} was begun with others than these arms, seeds or keys: leave them out to go on",
+                    path.display()
+                );
+            }
+            Ok(there)
+        }
+    }
+}

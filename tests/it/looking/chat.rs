@@ -1,0 +1,79 @@
+//! `fulgurite chat` with a model directory, a run and a server, through a pipe.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::common::project::{Project, SMALL, UNEVEN};
+use crate::common::{Ran, Server, fulgurite, run, tiny_model};
+
+/// Says `lines`, one after the other, and gives what comes back.
+fn chat(directory: &Path, arguments: &[&str], lines: &str) -> Ran {
+    let mut command = fulgurite(["chat"]);
+    command.args(arguments).current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    child.wait_with_output().unwrap().into()
+}
+
+#[test]
+fn a_model_directory_answers_line_by_line() {
+    let directory = tempfile::tempdir().unwrap();
+    tiny_model(directory.path(), 256);
+    let arguments = ["model", "--temperature", "0", "--max-tokens", "4"];
+    let with_json: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+    let told = chat(directory.path(), &with_json, "Say 7\nSay 8\n/reset\nSay 7\n").json_lines();
+    assert_eq!(told.len(), 3);
+    for reply in &told {
+        assert_eq!((reply["token_ids"].as_array().unwrap().len(), &reply["finish_reason"]), (4, &json!("length")));
+        assert!(reply["logprobs"].as_array().unwrap().iter().all(|logprob| logprob.as_f64().unwrap() <= 0.0));
+    }
+    assert_eq!(told[0], told[2], "forgotten, the conversation begins anew");
+
+    // Without JSON the text alone, and token by token what was said last.
+    let plain = chat(directory.path(), &arguments, "Say 7\n/tokens\n/tokesn\n/quit\nSay 8\n");
+    assert_eq!(plain.code, Some(0));
+    assert_eq!(plain.stderr, "there is no /tokesn: there are /reset, /tokens and /quit\n");
+    let first = told[0]["reply"].as_str().unwrap();
+    let tokens = plain.stdout.strip_prefix(&format!("{first}\n")).unwrap();
+    let ids: Vec<Value> =
+        tokens.lines().map(|line| json!(line.split_whitespace().next().unwrap().parse::<u64>().unwrap())).collect();
+    assert_eq!(&json!(ids), &told[0]["token_ids"]);
+
+    // The same over a server that has it, and a system message changes what is said.
+    let model = directory.path().join("model");
+    let server = Server::start(directory.path(), ["--model", &format!("tiny=embedded:{}", model.display())]);
+    let over_http: Vec<&str> = [server.url.as_str()].into_iter().chain(with_json[1..].iter().copied()).collect();
+    assert_eq!(chat(directory.path(), &over_http, "Say 7\n").json_lines()[0], told[0]);
+    let with_system: Vec<&str> = over_http.iter().copied().chain(["--system", "You are 17."]).collect();
+    chat(directory.path(), &with_system, "Say 7\n").json_lines();
+    let asked = server.query("generations");
+    assert_ne!(asked[0]["prompt_tokens"], asked[1]["prompt_tokens"]);
+}
+
+#[test]
+fn a_run_answers_by_its_last_checkpoint() {
+    let project = Project::new(UNEVEN, SMALL);
+    let summary = project.train("runs/one", &["--max-steps", "1"]).pop().unwrap();
+    let arguments = ["--temperature", "0", "--max-tokens", "4", "--json"];
+    let say = |target: &str| {
+        let arguments: Vec<&str> = [target].into_iter().chain(arguments).collect();
+        chat(project.directory.path(), &arguments, "Say 7\n").json_lines().remove(0)
+    };
+    let by_run = say("one");
+    assert_eq!(say(summary["checkpoint"].as_str().unwrap()), by_run);
+    assert_eq!(project.query("rollouts", "runs/one").len(), project.query("generations", "runs/one").len());
+}
+
+#[test]
+fn what_cannot_be_talked_to_is_told_with_what_can() {
+    let nothing = run(["chat", "nowhere"]).failure(Path::new("/no"));
+    insta::assert_snapshot!(nothing, @"error: nowhere is no model directory, checkpoint or run, and there is no run of that name in runs/");
+    let named = run(["chat", "nowhere", "--model", "x"]).failure(Path::new("/no"));
+    insta::assert_snapshot!(named, @"error: --model and --api-key-env are of a server, and nowhere is no URL");
+    let directory = tempfile::tempdir().unwrap();
+    let watched = fulgurite(["watch", "nowhere"]).current_dir(directory.path()).output().unwrap();
+    insta::assert_snapshot!(Ran::from(watched).failure(directory.path()), @"error: nowhere is the directory of no run, and there is none of that name in runs/");
+}

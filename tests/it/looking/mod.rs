@@ -1,0 +1,6 @@
+mod chat;
+mod learning_rate;
+mod progress;
+mod sweeps;
+mod trackers;
+mod watch;

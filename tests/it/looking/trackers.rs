@@ -1,0 +1,135 @@
+//! A run's metrics as TensorBoard and Weights & Biases read them, by their own packages.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::common::project::{Project, SMALL, UNEVEN, recorded_steps};
+use crate::common::{Ran, eventually, fulgurite};
+
+/// What their packages read.
+fn read(what: &str, path: &Path) -> Value {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = root.join("target/trackers/bin/python");
+    assert!(python.exists(), "tests/run makes {}", python.display());
+    let mut reader = Command::new(python);
+    reader.arg(root.join("tests/trackers/read.py")).arg(what).arg(path).env("PYTHONDONTWRITEBYTECODE", "1");
+    let ran = Ran::from(reader.stdin(Stdio::null()).output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap()
+}
+
+fn metrics(run: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The one log of an offline run below a directory.
+fn wandb_log(below: &Path) -> PathBuf {
+    let runs: Vec<PathBuf> = std::fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    let name = runs[0].file_name().unwrap().to_str().unwrap();
+    let id = name.rsplit_once('-').unwrap().1;
+    assert!(name.starts_with("offline-run-"), "{name}");
+    runs[0].join(format!("run-{id}.wandb"))
+}
+
+/// What is read of TensorBoard's files is what the run's own file has, each number once.
+fn assert_tensorboard_has(directory: &Path, steps: &[Value]) {
+    let shown = read("tensorboard", directory);
+    let mut numbers = 0;
+    for step in steps {
+        for (key, value) in step.as_object().unwrap().iter().filter(|(key, value)| *key != "step" && value.is_number())
+        {
+            let of_step: Vec<&Value> =
+                shown[key].as_array().unwrap().iter().filter(|point| point[0] == step["step"]).collect();
+            assert_eq!(of_step.len(), 1, "{key} of {}", step["step"]);
+            let expected = value.as_f64().unwrap() as f32;
+            assert_eq!(of_step[0][1].as_f64().unwrap() as f32, expected, "{key}");
+            numbers += 1;
+        }
+    }
+    assert_eq!(read("events", directory).as_array().unwrap().len(), numbers, "nothing stands there twice");
+}
+
+fn assert_wandb_has(log: &Value, steps: &[Value]) {
+    let history = log["history"].as_array().unwrap();
+    assert_eq!(history.len(), steps.len());
+    for (told, step) in history.iter().zip(steps) {
+        assert_eq!((&told["step"], &told["_step"]), (&step["step"], &step["step"]));
+        for (key, value) in step.as_object().unwrap().iter().filter(|(_, value)| value.is_number()) {
+            assert_eq!(&told[key], value, "{key}");
+        }
+        assert!(told["_runtime"].as_f64().unwrap() >= 0.0);
+    }
+    let last = steps.last().unwrap()["test/env/all/reward/total"].clone();
+    assert_eq!((&log["summary"]["test/env/all/reward/total"], &log["exit"]), (&last, &json!(0)));
+}
+
+#[test]
+fn a_run_that_is_killed_and_resumed_is_one_run_to_its_trackers() {
+    let project = Project::new(UNEVEN, SMALL);
+    project
+        .change_config("[tasks]", "[trackers]\ntensorboard = true\nwandb = true\nwandb_project = \"hello\"\n\n[tasks]");
+    let mut train = project.command("run").stdout(Stdio::null()).spawn().unwrap();
+    let run = project.path("run");
+    eventually("two steps", || (recorded_steps(&run) >= 2).then_some(()));
+    train.kill().unwrap();
+    train.wait().unwrap();
+    // A log without an end, and perhaps half a step, is read as far as it goes.
+    let log = wandb_log(&run.join("wandb"));
+    project.train("run", &["--resume"]);
+    let steps = metrics(&run);
+    assert_eq!(steps.len(), 6);
+    assert_tensorboard_has(&run.join("tensorboard"), &steps);
+    assert_eq!(wandb_log(&run.join("wandb")), log);
+    let told = read("wandb", &log);
+    assert_wandb_has(&told, &steps);
+    let config = &told["run"]["config"];
+    assert_eq!((&told["run"]["project"], &told["run"]["name"]), (&json!("hello"), &json!("run")));
+    assert_eq!((&config["trainer"]["group_size"], &config["run"]["seed"]), (&json!(3), &json!(1)));
+
+    // The same after the fact, and as a table.
+    let export = |to: &str| {
+        let mut command = fulgurite(["export", "run", "--what", "metrics", "--to", to, "-o", "out", "--json"]);
+        Ran::from(command.current_dir(project.directory.path()).output().unwrap()).json_lines().remove(0)
+    };
+    assert_eq!(export("tensorboard"), json!({ "steps": 6, "written": "out/run" }));
+    assert_tensorboard_has(&project.path("out/run"), &steps);
+    export("wandb");
+    let exported = read("wandb", &wandb_log(&project.path("out/wandb")));
+    assert_wandb_has(&exported, &steps);
+    assert_eq!(exported["run"]["id"], told["run"]["id"]);
+    assert_eq!(export("csv")["written"], "out/run.csv");
+    let table = std::fs::read_to_string(project.path("out/run.csv")).unwrap();
+    assert_eq!(table.lines().count(), 7);
+    assert!(table.starts_with("step,"), "{table}");
+}
+
+#[test]
+fn a_tracker_that_cannot_write_is_told_of_once_and_the_run_goes_on() {
+    let project = Project::new(UNEVEN, SMALL);
+    project.change_config("[tasks]", "[trackers]\ntensorboard = true\nwandb = true\ndirectory = \"taken\"\n\n[tasks]");
+    std::fs::write(project.path("taken"), "a file").unwrap();
+    let ran = Ran::from(project.command("run").args(["--max-steps", "1"]).output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let warnings: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("warning: ")).collect();
+    assert_eq!(warnings.len(), 2, "{}", ran.stderr);
+    let said = warnings[0].replace(project.directory.path().to_str().unwrap(), "[directory]");
+    insta::assert_snapshot!(said, @"warning: TensorBoard is not told of this run, which goes on: cannot create [directory]/taken/tensorboard/run: Not a directory (os error 20)");
+}
+
+#[test]
+fn a_mistake_in_an_export_of_metrics_says_what_is_right() {
+    let project = Project::new(UNEVEN, SMALL);
+    let failure = |arguments: &[&str]| {
+        let mut command = fulgurite(["export"]);
+        Ran::from(command.args(arguments).output().unwrap()).failure(project.directory.path())
+    };
+    insta::assert_snapshot!(failure(&["--what", "metrics", "--to", "csv", "-o", "x"]), @"error: --what metrics needs a run: its directory, or its name below runs/");
+    insta::assert_snapshot!(failure(&["r", "--what", "metrics", "--to", "m.jsonl", "-o", "x"]), @"error: --to m.jsonl: metrics are written for tensorboard, wandb or csv");
+    insta::assert_snapshot!(failure(&["r", "--what", "metrics", "--to", "csv"]), @"error: --what metrics needs -o, the directory to write into");
+    insta::assert_snapshot!(failure(&["r", "--what", "metrics", "--to", "csv", "-o", "x"]), @"error: r is the directory of no run, and there is none of that name in runs/");
+    insta::assert_snapshot!(failure(&["--to", "x.jsonl", "-o", "x"]), @"error: -o is where metrics are written (--what metrics); of anything else --to names the file");
+}

@@ -39,10 +39,12 @@ pub async fn sweep(arguments: SweepArguments) -> Result<()> {
     let execution = Execution { plan: &plan, directory: &directory, parallel: capacity.parallel };
     let mut sweep = Sweep { execution, json: arguments.json, told: 0, failures: BTreeMap::new(), stopped: Vec::new() };
     if !arguments.json {
-        let (arms, seeds) = (plan.arms.len(), plan.seeds.len());
-        let runs = plan.runs().len();
+        let seeds: Vec<String> = plan.seeds.iter().map(u64::to_string).collect();
         output::line(format!(
-            "{runs} runs ({arms} arms, {seeds} seeds) in {}, {} at a time",
+            "{} runs ({} arms, seeds {}) in {}, {} at a time",
+            plan.runs().len(),
+            plan.arms.len(),
+            seeds.join(", "),
             directory.display(),
             capacity.parallel
         ));

@@ -42,11 +42,14 @@ pub fn draw(frame: &mut Frame<'_>, watched: &Watched, chosen: usize) {
         .map(|(metric, name, colour)| Curve { name, colour: *colour, points: watched.points(metric) })
         .filter(|curve| !curve.points.is_empty())
         .collect();
-    picture(frame, left, "scores", &scores);
+    let names = scores.iter().flat_map(|curve| [Span::raw("  "), Span::styled(curve.name, curve.colour)]);
+    let title = Line::from_iter([Span::raw("scores")].into_iter().chain(names));
+    picture(frame, left, title, &scores);
     let metrics = watched.metrics();
     if let Some(metric) = metrics.get(chosen % metrics.len().max(1)) {
         let curve = Curve { name: "", colour: Color::Green, points: watched.points(metric) };
-        picture(frame, right, &format!("{metric} ({}/{})", chosen % metrics.len() + 1, metrics.len()), &[curve]);
+        let title = format!("{metric} ({}/{})", chosen % metrics.len() + 1, metrics.len());
+        picture(frame, right, title.into(), &[curve]);
     } else {
         frame.render_widget(Block::bordered().title("no step yet"), right);
     }
@@ -75,7 +78,7 @@ fn head_line(watched: &Watched) -> Line<'static> {
     Line::from(parts)
 }
 
-fn picture(frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[Curve<'_>]) {
+fn picture(frame: &mut Frame<'_>, area: Rect, title: Line<'_>, curves: &[Curve<'_>]) {
     let all = || curves.iter().flat_map(|curve| curve.points.iter().copied()).filter(|(_, value)| value.is_finite());
     let ends = |part: fn((f64, f64)) -> f64| {
         let (least, greatest) = all()
@@ -96,7 +99,7 @@ fn picture(frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[Curve<'_>])
     });
     let label = |value: f64| if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.3}") };
     let chart = Chart::new(datasets.collect())
-        .block(Block::bordered().title(title.to_owned()))
+        .block(Block::bordered().title(title))
         .x_axis(Axis::default().bounds(x).labels(x.map(|value| format!("{value:.0}"))))
         .y_axis(Axis::default().bounds(y).labels(y.map(label)));
     frame.render_widget(chart, area);
@@ -182,7 +185,36 @@ mod tests {
 
     #[test]
     fn a_run_is_drawn_with_its_scores_alarms_and_last_reply() {
-        insta::assert_snapshot!(shown(&watched(), 0), @"");
+        insta::assert_snapshot!(shown(&watched(), 0), @r#"
+        "hello-seed-1-1  running  5 of 80 updates  reward +1.000  held-out +0.500  300 tokens/s              "
+        "┌scores  train  held-out─────────────────────────┐┌optim/entropy (1/6)─────────────────────────────┐"
+        "│1.000│                                      ⢀⡠⠔⠊││2.000│⠑⠢⢄⡀                                      │"
+        "│     │                                  ⢀⡠⠔⠊⠁   ││     │   ⠈⠑⠢⢄⡀                                  │"
+        "│     │                               ⡠⠔⠊⠁       ││     │       ⠈⠑⠢⢄                               │"
+        "│     │                           ⣀⠤⠒⠉           ││     │           ⠉⠒⠤⣀                           │"
+        "│     │                       ⢀⡠⠔⠊               ││     │               ⠉⠒⠤⣀                       │"
+        "│     │                   ⢀⡠⠔⠊⠁               ⣀⣀⠤││     │                   ⠉⠒⠤⣀                   │"
+        "│     │               ⢀⡠⠔⠊⠁           ⣀⣀⠤⠤⠒⠒⠉⠉   ││     │                       ⠉⠒⠤⣀               │"
+        "│     │           ⢀⡠⠔⠊⠁       ⣀⣀⠤⠤⠒⠒⠉⠉           ││     │                           ⠉⠒⠤⣀           │"
+        "│     │       ⢀⡠⠔⠊⠁   ⣀⣀⠤⠤⠒⠒⠉⠉                   ││     │                               ⠑⠢⢄⡀       │"
+        "│     │   ⢀⡠⠔⠊⣀⣀⠤⠤⠒⠒⠉⠉                           ││     │                                  ⠈⠑⠢⢄⡀   │"
+        "│0.000│⣀⠤⠤⠒⠒⠉⠉                                   ││1.000│                                      ⠈⠑⠢⢄│"
+        "│     └──────────────────────────────────────────││     └──────────────────────────────────────────│"
+        "│     0                                         4││     0                                         4│"
+        "└────────────────────────────────────────────────┘└────────────────────────────────────────────────┘"
+        "┌alarms────────────────────────────────────────────────────────────────────────────────────────────┐"
+        "│truncation: 30 % of rollouts [2J were cut off                                                     │"
+        "│                                                                                                  │"
+        "│                                                                                                  │"
+        "│                                                                                                  │"
+        "└──────────────────────────────────────────────────────────────────────────────────────────────────┘"
+        "┌last reply────────────────────────────────────────────────────────────────────────────────────────┐"
+        "│Say 7                                                                                             │"
+        "│+1.000  I am 17.                                                                                  │"
+        "│                                                                                                  │"
+        "└──────────────────────────────────────────────────────────────────────────────────────────────────┘"
+        "q leave   tab, shift-tab another metric                                                             "
+        "#);
     }
 
     #[test]

@@ -146,11 +146,16 @@ impl TableReporter {
         }
     }
 
-    /// Prints a line that stays.
-    fn line(&mut self, line: &str) {
+    /// Takes the bar away.
+    fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
+    }
+
+    /// Prints a line that stays.
+    fn line(&mut self, line: &str) {
+        self.clear();
         output::line(line);
     }
 
@@ -205,12 +210,19 @@ impl Reporter for TableReporter {
                 self.line("or as Agent-lightning's runners with that address as their store");
             }
             TrainEvent::Rollouts { phase, step, done, total } => {
+                // A bar of something else would show its numbers for a moment.
+                if done == 0 {
+                    self.clear();
+                }
                 if let Some(text) = self.within_step.as_mut().map(|within| within.rollouts(phase, step)) {
                     self.progress(done as u64, total as u64, text);
                 }
             }
             TrainEvent::Learning { step, done, total } => {
                 if self.terminal {
+                    if done == 0 {
+                        self.clear();
+                    }
                     self.progress(done as u64, total as u64, WithinStep::learning(step));
                 }
             }

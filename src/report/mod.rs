@@ -5,4 +5,5 @@ mod curves;
 mod html;
 mod parallel_coordinates;
 mod reported_run;
+mod transcripts;
 mod what_changed;

@@ -8,7 +8,7 @@ use fulgurite_types::{ListFilter, Part, Rollout, Run};
 use serde_json::Value;
 
 use super::html::{Answer, ChangedAnswers};
-use super::reported_run::{last_said, text, transcript_of};
+use super::transcripts::{last_said, text, transcript_of};
 
 /// Tasks that are shown.
 const SHOWN: usize = 4;

@@ -224,3 +224,33 @@ fn what_cannot_be_evaluated_is_told_before_anything_is_sampled() {
     ");
     assert!(!project.path("runs").exists(), "nothing was begun");
 }
+
+#[test]
+fn scores_of_inspect_become_an_evaluation_that_others_are_held_against() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |file: &str, id: &str, values: [&str; 3]| {
+        let sample = |(n, value): (usize, &&str)| {
+            json!({ "id": n, "epoch": 1, "input": format!("{n}?"), "target": "x",
+                "scores": { "match": { "value": value, "answer": "x" } } })
+        };
+        let samples: Vec<Value> = values.iter().enumerate().map(sample).collect();
+        let log = json!({ "version": 2, "status": "success", "samples": samples,
+            "eval": { "eval_id": id, "task": "sums", "model": "openai/hello" } });
+        std::fs::write(directory.path().join(file), log.to_string()).unwrap();
+    };
+    write("before.json", "one", ["I", "I", "C"]);
+    write("after.json", "two", ["C", "I", "C"]);
+    let eval = |arguments: &[&str]| -> Ran {
+        fulgurite(["eval", "--json"]).args(arguments).current_dir(directory.path()).output().unwrap().into()
+    };
+    let before = eval(&["--inspect-log", "before.json"]).json_lines().pop().unwrap();
+    assert!((before["reward"]["value"].as_f64().unwrap() - 1.0 / 3.0).abs() < 1e-12, "{before}");
+    let after =
+        eval(&["--inspect-log", "after.json", "--against", "runs/inspect-sums-one"]).json_lines().pop().unwrap();
+    let difference = after["against"]["reward"]["difference"]["value"].as_f64();
+    assert!(difference.is_some_and(|difference| (difference - 1.0 / 3.0).abs() < 1e-12), "{after}");
+    let none = eval(&["--inspect-log", "after.json", "--against", "runs"]);
+    assert!(none.code == Some(1) && none.stderr.contains("there is no evaluation"), "{none:?}");
+    let both = eval(&["--inspect-log", "after.json", "--samples", "2"]);
+    assert_eq!(both.code, Some(2), "{both:?}");
+}

@@ -16,10 +16,19 @@ struct State {
 impl Server {
     /// Whether the server is there, takes the key, and serves a model of this name.
     pub async fn check_model(&self, name: &str) -> Result<(), ServerError> {
+        self.model_state(name).await.map(drop)
+    }
+
+    /// The version of the weights that are behind a model; `None` where the server does not know.
+    pub async fn weights_version(&self, name: &str) -> Result<Option<WeightsVersion>, ServerError> {
+        Ok(self.model_state(name).await?.weights_version)
+    }
+
+    async fn model_state(&self, name: &str) -> Result<State, ServerError> {
         let url = self.route(&["v1", "fulgurite", "models", name]);
         let state: State = self.get(&url).await?;
         match state.model == name {
-            true => Ok(()),
+            true => Ok(state),
             false => Err(self.wrong(&url, format!("it is of model {}", state.model))),
         }
     }

@@ -29,14 +29,14 @@ mod reference;
 mod test_models;
 
 pub use adapters::lora::{LoraModule, LoraOptions};
-pub use checkpoints::conversion::{convert_model, merge_adapter};
+pub use checkpoints::conversion::{convert_model, copy_adapter, merge_adapter};
 pub use checkpoints::inspect_model::inspect_model;
 pub use checkpoints::inspection::{INSPECTED_RANK, ModelInspection};
 pub use device::device_name::Device;
 pub use engine::{Engine, create_model};
 pub use engine_options::EngineOptions;
 pub use error::EngineError;
-pub use gguf::{GgufFacts, GgufProgress, convert_gguf, converted_gguf, find_converted_gguf, is_gguf};
+pub use gguf::{GgufFacts, GgufProgress, convert_gguf, converted_gguf, export_gguf, find_converted_gguf, is_gguf};
 pub use kernels::square_product;
 pub use model::architecture::Architecture;
 pub use model::config::ModelConfig;

@@ -1,12 +1,13 @@
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::chat::arguments::{CHAT_COMMANDS, ChatArguments};
 use crate::config::overrides::Override;
 use crate::doctor::arguments::DoctorArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
+use crate::models::arguments::{Elements, ModelExportArguments, ModelRollbackArguments};
 use crate::models::fetch::ModelFetchArguments;
 use crate::query::arguments::{
     AttemptsArguments, ExportArguments, GenerationsArguments, ImportArguments, PruneArguments, ResourcesArguments,
@@ -332,6 +333,16 @@ pub enum ModelAction {
     Convert(ModelConvertArguments),
     /// Write a model with a LoRA adapter, in PEFT's format, added to its weights
     Merge(ModelMergeArguments),
+    /// Write what a run has trained, or another model, in a form that other programs read
+    ///
+    /// An adapter for PEFT, a whole model in Hugging Face's format, or a GGUF file for llama.cpp. Prints where it is.
+    Export(ModelExportArguments),
+    /// Put an earlier checkpoint's weights back behind a model that is served
+    ///
+    /// The server reads them from the directory of the run, which it must see under the same path. They stay behind the
+    /// model, over a restart of the server too, until others are put there, as by the next update of a run that still
+    /// trains it.
+    Rollback(ModelRollbackArguments),
 }
 
 /// `fulgurite model convert`.
@@ -363,17 +374,6 @@ pub struct ModelMergeArguments {
     /// What the numbers become
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     pub dtype: Elements,
-}
-
-/// Element types of written models.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Elements {
-    /// 32 bits.
-    F32,
-    /// The upper half of those.
-    Bf16,
-    /// IEEE half precision.
-    F16,
 }
 
 /// `fulgurite model inspect`.

@@ -15,11 +15,9 @@ use super::arguments::EvalArguments;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::{Backend, ModelEntry};
 use crate::models::open::{OpenModel, TrainedModel};
+use crate::runs::checkpoints::{checkpoints, step_of};
 use crate::train;
 use crate::train::run_files::fill_seed;
-
-/// Name of the directory in a run's own that holds its checkpoints.
-const CHECKPOINTS: &str = "checkpoints";
 
 /// The weights that are scored.
 pub struct EvaluatedWeights {
@@ -79,7 +77,7 @@ impl EvaluatedWeights {
     pub fn of_checkpoint(loaded: &LoadedConfig, path: &Path) -> Result<Self> {
         let entry = entry(loaded, None)?;
         let checkpoint = last_checkpoint(path)?;
-        let step = step_of(&checkpoint);
+        let step = step_of(&checkpoint).unwrap_or(0);
         let base = loaded.resolve(&fill_seed(&entry.path, loaded.config.run.seed));
         let mut identity = weights_digest(&checkpoint)?;
         if is_adapter(&entry) && entry.backend == Backend::Embedded {
@@ -140,12 +138,6 @@ fn entry(loaded: &LoadedConfig, name: Option<&str>) -> Result<ModelEntry> {
     }
 }
 
-/// The run that a checkpoint, or a directory that is one, is of.
-pub fn run_of(path: &Path) -> Option<PathBuf> {
-    let path = std::path::absolute(path).ok()?;
-    path.ancestors().take(3).find(|path| train::is_run(path)).map(Path::to_owned)
-}
-
 /// The checkpoint itself, or the last of a run.
 pub fn last_checkpoint(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).context("the working directory is gone")?;
@@ -155,17 +147,8 @@ pub fn last_checkpoint(path: &Path) -> Result<PathBuf> {
     if !train::is_run(&path) {
         return Ok(path);
     }
-    let entries = std::fs::read_dir(path.join(CHECKPOINTS)).into_iter().flatten();
-    let checkpoints = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir());
-    let last = checkpoints.max_by_key(|path| step_of(path));
+    let last = checkpoints(&path).pop().map(|checkpoint| checkpoint.directory);
     last.with_context(|| format!("--checkpoint {}: this run has no checkpoint yet", path.display()))
-}
-
-/// The updates that made a checkpoint, which its name tells; 0 of what is none.
-fn step_of(checkpoint: &Path) -> u64 {
-    let is_of_run = checkpoint.parent().and_then(Path::file_name).is_some_and(|name| name == CHECKPOINTS);
-    let step = checkpoint.file_name().and_then(|name| name.to_str()?.parse().ok());
-    if is_of_run { step.unwrap_or(0) } else { 0 }
 }
 
 /// Changes with the weights in a directory, or in a file.

@@ -27,6 +27,7 @@ use self::tables::{print_json, print_table};
 use crate::cli::progress::Progress;
 use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
+use crate::runs::checkpoints::run_of;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
 use crate::serve::server::{Interruptions, Listening, RunningServer};
@@ -119,7 +120,7 @@ fn load(arguments: &EvalArguments) -> Result<LoadedConfig> {
     let mut loaded = match (&arguments.config, &arguments.checkpoint) {
         (Some(path), _) if path.is_dir() => train::config_of_run(path)?,
         (Some(path), _) => LoadedConfig::read(Some(path))?,
-        (None, Some(checkpoint)) => match evaluated_weights::run_of(checkpoint) {
+        (None, Some(checkpoint)) => match run_of(checkpoint) {
             Some(run) => train::config_of_run(&run)?,
             None => bail!("{} is of no run: name a config too", checkpoint.display()),
         },
@@ -179,7 +180,12 @@ async fn sample(
     let options = &loaded.config.trainer;
     let evaluation = TaskEvaluation {
         record,
-        identity: RunIdentity { run_id: run_id.clone(), seed: loaded.config.run.seed, directory: directory.to_owned() },
+        identity: RunIdentity {
+            run_id: run_id.clone(),
+            seed: loaded.config.run.seed,
+            directory: directory.to_owned(),
+            archive: None,
+        },
         step: weights.step,
         evaluated: plan.evaluated(),
         tasks: plan.tasks.clone(),

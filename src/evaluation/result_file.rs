@@ -8,8 +8,8 @@ use fulgurite_trainer::{EVALUATION_KIND, EvaluatedTasks, ScoreSummary, TaskScore
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::evaluated_weights;
 use super::plan::Plan;
+use crate::runs::checkpoints::run_of;
 use crate::serve::command::store_url;
 use crate::train;
 
@@ -127,7 +127,7 @@ pub async fn first_final_score(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
 /// What a training run scored with these very weights when it was over.
 fn score_at_the_end_of_training(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
     let checkpoint = plan.arguments.checkpoint.as_deref();
-    let Some(run) = checkpoint.and_then(evaluated_weights::run_of) else { return Ok(None) };
+    let Some(run) = checkpoint.and_then(run_of) else { return Ok(None) };
     let trained = train::config_of_run(&run)?;
     let tasks = trained.config.tasks.as_ref().and_then(|tasks| tasks.last.as_ref());
     let Some(tasks) = tasks.and_then(|tasks| tasks.load("final", &trained.directory).ok()) else { return Ok(None) };

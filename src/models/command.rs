@@ -10,12 +10,13 @@ use fulgurite_engine::{
 use serde_json::json;
 
 use crate::cli::arguments::{
-    Elements, ModelAction, ModelArguments, ModelConvertArguments, ModelInspectArguments, ModelMergeArguments,
+    ModelAction, ModelArguments, ModelConvertArguments, ModelInspectArguments, ModelMergeArguments,
 };
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use crate::models::fetch;
+use crate::models::arguments::Elements;
 use crate::models::gguf_cache::{self, model_directory};
+use crate::models::{export, fetch, rollback};
 
 /// Does what was asked.
 pub async fn model(arguments: &ModelArguments) -> Result<()> {
@@ -23,6 +24,8 @@ pub async fn model(arguments: &ModelArguments) -> Result<()> {
         ModelAction::Fetch(arguments) => fetch::fetch(arguments).await,
         ModelAction::Inspect(arguments) => inspect(arguments),
         ModelAction::Convert(arguments) => convert(arguments),
+        ModelAction::Export(arguments) => export::export(arguments),
+        ModelAction::Rollback(arguments) => rollback::rollback(arguments).await,
         ModelAction::Merge(arguments) => {
             let ModelMergeArguments { model_dir, adapter_dir, output_dir, dtype } = arguments;
             merge_adapter(&model_directory(model_dir)?, adapter_dir, output_dir, (*dtype).into())

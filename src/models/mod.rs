@@ -1,7 +1,11 @@
-//! Models: opened, fetched, converted, and made where they are missing.
+//! Models: opened, fetched, converted, exported, put back, and made where they are missing.
 
+pub mod arguments;
 pub mod base_model;
 pub mod command;
+pub mod export;
 pub mod fetch;
 pub mod gguf_cache;
+pub mod named_weights;
 pub mod open;
+pub mod rollback;

@@ -1,8 +1,10 @@
 //! `fulgurite runs`: the registry of runs.
 
 pub mod arguments;
+pub mod checkpoints;
 mod estimate;
 pub mod registry;
+pub mod which_checkpoint;
 
 use std::path::Path;
 

@@ -8,10 +8,14 @@ use fulgurite_store::{RunTotals, Store, redact_url};
 use fulgurite_trainer::EVALUATION_KIND;
 use fulgurite_types::{LedgerRow, Run, Step, TokenUse, UntrainedCause};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::config::declarations::{LoadedConfig, PricesConfig};
 use crate::train::exclusive_lock::is_held;
 use crate::train::{self, run_store_url};
+
+/// The mean reward of what is held out, among a step's metrics.
+const HELD_OUT_REWARD: &str = "test/env/all/reward/total";
 
 /// A run, and what became of it.
 #[derive(Clone, Debug, Serialize)]
@@ -127,15 +131,8 @@ impl RunEntry {
     ) -> Self {
         let is_evaluation = run.config["kind"] == EVALUATION_KIND;
         let objective = run.config["trainer"]["objective"].as_str().unwrap_or("grpo");
-        let scores = held_out(steps);
-        // Of text, less is better.
-        let is_cost = steps.iter().all(|step| !step.metrics["test/env/all/reward/total"].is_number());
-        let better = |one: &&HeldOut, other: &&HeldOut| {
-            let order = one.value.total_cmp(&other.value);
-            // Of equal ones the first.
-            (if is_cost { order.reverse() } else { order }).then(other.step.cmp(&one.step))
-        };
-        let best = scores.iter().max_by(better).copied();
+        let scores = held_out(steps.iter().map(|step| &step.metrics));
+        let (best, is_cost, scores) = (scores.best(), scores.is_cost, scores.scores);
         let tokens = tokens(ledger, &totals);
         let gained = match (scores.first(), best) {
             (Some(first), Some(best)) if !is_cost => Some(best.value - first.value),
@@ -164,15 +161,34 @@ impl RunEntry {
     }
 }
 
-/// The scores that steps have, oldest first.
-fn held_out(steps: &[Step]) -> Vec<HeldOut> {
-    let keys = ["test/env/all/reward/total", "test/nll", "final/env/all/reward/total"];
+/// The scores of what is held out of a run.
+pub struct HeldOutScores {
+    /// Oldest first.
+    pub scores: Vec<HeldOut>,
+    /// Whether less is better, as of text.
+    pub is_cost: bool,
+}
+
+impl HeldOutScores {
+    /// The best; of equal ones the first.
+    pub fn best(&self) -> Option<HeldOut> {
+        let better = |one: &&HeldOut, other: &&HeldOut| {
+            let order = one.value.total_cmp(&other.value);
+            (if self.is_cost { order.reverse() } else { order }).then(other.step.cmp(&one.step))
+        };
+        self.scores.iter().max_by(better).copied()
+    }
+}
+
+/// The scores that metrics of steps have.
+pub fn held_out<'m>(metrics: impl Iterator<Item = &'m Value> + Clone) -> HeldOutScores {
+    let keys = [HELD_OUT_REWARD, "test/nll", "final/env/all/reward/total"];
     let of = |key: &str| -> Vec<HeldOut> {
-        let score =
-            |step: &Step| Some(HeldOut { step: step.metrics["step"].as_u64()?, value: step.metrics[key].as_f64()? });
-        steps.iter().filter_map(score).collect()
+        let score = |metrics: &Value| Some(HeldOut { step: metrics["step"].as_u64()?, value: metrics[key].as_f64()? });
+        metrics.clone().filter_map(score).collect()
     };
-    keys.iter().map(|key| of(key)).find(|scores| !scores.is_empty()).unwrap_or_default()
+    let scores = keys.iter().map(|key| of(key)).find(|scores| !scores.is_empty()).unwrap_or_default();
+    HeldOutScores { scores, is_cost: metrics.clone().all(|metrics| !metrics[HELD_OUT_REWARD].is_number()) }
 }
 
 fn tokens(ledger: &[LedgerRow], totals: &RunTotals) -> Tokens {
@@ -261,7 +277,7 @@ pub fn directory(run: &Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -133,7 +134,13 @@ class Fulgurite:
         self.place += 1
         submitted = self.post("asample", body)
         while True:
-            answer = self.post("retrieve_future", {"request_id": submitted["request_id"]})
+            try:
+                answer = self.post("retrieve_future", {"request_id": submitted["request_id"]})
+            except urllib.error.HTTPError as error:
+                # It is not there yet.
+                if error.code != 408:
+                    raise
+                continue
             if "prompt_logprobs" in answer:
                 return answer["prompt_logprobs"][1:]
 
@@ -237,4 +244,5 @@ def main():
     sys.exit(failed)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,10 @@
 use std::path::Path;
 
+use serde_json::{Value, json};
+
 use crate::checkpoints::adapter_files::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterConfig, matrix_of};
 use crate::checkpoints::checkpoint::write_converted;
+use crate::checkpoints::new_directory::NewDirectory;
 use crate::checkpoints::tensor_files::{CONFIG, decode, parse, read_weights};
 use crate::checkpoints::verification::verified;
 use crate::error::EngineError;
@@ -16,7 +19,7 @@ pub fn convert_model(source: &Path, target: &Path, elements: ElementType) -> Res
 }
 
 /// A model's configuration, layout and weights.
-fn read_whole(source: &Path) -> Result<(ModelConfig, Layout, Vec<f32>), EngineError> {
+pub(crate) fn read_whole(source: &Path) -> Result<(ModelConfig, Layout, Vec<f32>), EngineError> {
     let config = ModelConfig::read(&source.join(CONFIG))?;
     let layout = Layout::new(&config);
     let values = read_weights(source, &layout)?;
@@ -27,6 +30,30 @@ fn read_whole(source: &Path) -> Result<(ModelConfig, Layout, Vec<f32>), EngineEr
 /// `lora_alpha / r`, or `lora_alpha / √r` with `use_rslora`. A head that is the embedding becomes a matrix of its own if
 /// the adapter adds to it.
 pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: ElementType) -> Result<(), EngineError> {
+    let (config, _, values) = read_merged(base, adapter)?;
+    write_converted(target, base, &config, &values, elements)
+}
+
+/// Writes an adapter in PEFT's form as one over the model in `base`, in a directory that must not exist yet.
+pub fn copy_adapter(adapter: &Path, base: &Path, target: &Path) -> Result<(), EngineError> {
+    let (config, path) = (adapter.join(ADAPTER_CONFIG), adapter.join(ADAPTER_WEIGHTS));
+    let (mut fields, bytes) = verified(adapter, || {
+        AdapterConfig::read(&config)?;
+        let text = std::fs::read_to_string(&config).map_err(EngineError::io("read", &config))?;
+        let fields: Value = serde_json::from_str(&text)
+            .map_err(|error| EngineError::Malformed { path: config.clone(), message: error.to_string() })?;
+        Ok((fields, std::fs::read(&path).map_err(EngineError::io("read", &path))?))
+    })?;
+    parse(&bytes, &path)?;
+    fields["base_model_name_or_path"] = json!(base.display().to_string());
+    let mut new = NewDirectory::begin(target)?;
+    new.write(ADAPTER_CONFIG, format!("{fields:#}\n").as_bytes())?;
+    new.write(ADAPTER_WEIGHTS, &bytes)?;
+    new.complete()
+}
+
+/// A model's configuration, layout and weights, an adapter's product added to them.
+pub(crate) fn read_merged(base: &Path, adapter: &Path) -> Result<(ModelConfig, Layout, Vec<f32>), EngineError> {
     let (mut config, mut layout, mut values) = verified(base, || read_whole(base))?;
     let path = adapter.join(ADAPTER_WEIGHTS);
     let (scale, bytes) = verified(adapter, || {
@@ -74,7 +101,7 @@ pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: Eleme
     if let Some(alone) = names.iter().find(is_alone) {
         return Err(refuse(alone, "its lora_A is missing".into()));
     }
-    write_converted(target, base, &config, &values, elements)
+    Ok((config, layout, values))
 }
 
 fn add_product(values: &mut [f32], tensor: &Tensor, a: &[f32], b: &[f32], rank: usize, scale: f64) {
@@ -91,8 +118,6 @@ fn add_product(values: &mut [f32], tensor: &Tensor, a: &[f32], b: &[f32], rank: 
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-
-    use serde_json::{Value, json};
 
     use safetensors::Dtype;
 

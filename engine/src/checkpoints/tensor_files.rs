@@ -301,8 +301,12 @@ impl Written<'_> {
         self.shape.iter().product()
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.count() * self.dtype.bitsize() / 8
+    }
+
     /// Writes the rows, some at a time.
-    fn write(&self, file: &mut impl Write) -> std::io::Result<()> {
+    pub(crate) fn write(&self, file: &mut impl Write) -> std::io::Result<()> {
         if let Content::Bytes(bytes) = &self.content {
             return file.write_all(bytes);
         }
@@ -369,7 +373,7 @@ fn header(tensors: &[(String, Written<'_>)]) -> Result<Vec<u8>, SafeTensorError>
     let mut end = 0;
     let info = |(name, tensor): &(String, Written<'_>)| {
         let start = end;
-        end += tensor.count() * tensor.dtype.bitsize() / 8;
+        end += tensor.bytes();
         (name.clone(), TensorInfo { dtype: tensor.dtype, shape: tensor.shape.clone(), data_offsets: (start, end) })
     };
     let infos = tensors.iter().map(info).collect();
@@ -385,9 +389,13 @@ pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<String, EngineE
     write_new(path, |file| file.write_all(bytes))
 }
 
-type NewFile = DigestingWriter<BufWriter<File>>;
+pub(crate) type NewFile = DigestingWriter<BufWriter<File>>;
 
-fn write_new(path: &Path, write: impl FnOnce(&mut NewFile) -> std::io::Result<()>) -> Result<String, EngineError> {
+/// Writes a new file by what `write` does, durable on return; its digest.
+pub(crate) fn write_new(
+    path: &Path,
+    write: impl FnOnce(&mut NewFile) -> std::io::Result<()>,
+) -> Result<String, EngineError> {
     let file = BufWriter::new(File::create_new(path).map_err(EngineError::io("create", path))?);
     let mut file = DigestingWriter::new(file);
     write(&mut file).and_then(|()| file.flush()).map_err(EngineError::io("write", path))?;

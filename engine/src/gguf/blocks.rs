@@ -2,6 +2,7 @@
 //! the same to the bit.
 
 use half::{bf16, f16};
+use safetensors::Dtype;
 
 /// How a tensor's numbers are written. Types above 16 bits hold one number a block, the others 32 or 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +48,17 @@ impl BlockType {
         Self::ALL.into_iter().find(|it| it.id() == id).ok_or_else(|| unread(id))
     }
 
-    fn id(self) -> u32 {
+    /// Of numbers that are not quantised.
+    pub(super) fn of_dtype(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F16 => Self::F16,
+            Dtype::BF16 => Self::Bf16,
+            _ => Self::F32,
+        }
+    }
+
+    /// Its number in a file.
+    pub(super) fn id(self) -> u32 {
         match self {
             Self::F32 => 0,
             Self::F16 => 1,

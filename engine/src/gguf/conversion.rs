@@ -112,7 +112,7 @@ pub(super) fn sources<'a>(
 }
 
 /// llama.cpp turns neighbouring numbers of a Llama head, and Hugging Face's code those half a head apart.
-fn interleaved_heads(config: &ModelConfig, name: &str) -> Option<usize> {
+pub(super) fn interleaved_heads(config: &ModelConfig, name: &str) -> Option<usize> {
     let of_llama = config.architecture == Architecture::Llama;
     match name {
         name if of_llama && name.ends_with("q_proj.weight") => Some(config.num_attention_heads),

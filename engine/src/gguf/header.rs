@@ -15,7 +15,7 @@ use crate::error::EngineError;
 pub(super) const MAGIC: [u8; 4] = *b"GGUF";
 const VERSIONS: [u32; 2] = [2, 3];
 /// The default alignment of tensors, where the metadata has none.
-const ALIGNMENT: u64 = 32;
+pub(super) const ALIGNMENT: u64 = 32;
 const ALIGNMENT_KEY: &str = "general.alignment";
 
 /// Many times what any model has.

@@ -25,6 +25,10 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
+    pub(super) fn put(&mut self, name: impl Into<String>, value: MetadataValue) {
+        self.values.insert(name.into(), value);
+    }
+
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         match self.values.get(name)? {
             MetadataValue::Text(text) => Some(text),

@@ -10,7 +10,7 @@ pub(super) type TokenizerFiles = Vec<(&'static str, Value)>;
 
 /// How text is cut into words before tokens are made of them, by the names that llama.cpp has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PreTokenizer {
+pub(super) enum PreTokenizer {
     /// GPT-2's words, digits one by one.
     Smollm,
     /// GPT-4's words, digits one by one.
@@ -30,9 +30,9 @@ const QWEN_2_WORDS: &str =
 const LLAMA_3_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 impl PreTokenizer {
-    const ALL: [Self; 5] = [Self::Smollm, Self::Qwen2, Self::LlamaBpe, Self::Gpt2, Self::Default];
+    pub(super) const ALL: [Self; 5] = [Self::Smollm, Self::Qwen2, Self::LlamaBpe, Self::Gpt2, Self::Default];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Smollm => "smollm",
             Self::Qwen2 => "qwen2",
@@ -43,7 +43,7 @@ impl PreTokenizer {
     }
 
     /// The steps in the words of `tokenizer.json`.
-    fn steps(self) -> Value {
+    pub(super) fn steps(self) -> Value {
         let split = |pattern: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
         let steps = match self {
             Self::Smollm => vec![json!({"type": "Digits", "individual_digits": true}), byte_level(true)],
@@ -69,8 +69,8 @@ fn byte_level(use_regex: bool) -> Value {
 }
 
 /// What a token is, by `tokenizer.ggml.token_type`.
-const CONTROL: i64 = 3;
-const USER_DEFINED: i64 = 4;
+pub(super) const CONTROL: i64 = 3;
+pub(super) const USER_DEFINED: i64 = 4;
 
 /// What a model directory needs beside weights and configuration to read and write text.
 pub(super) fn tokenizer_files(file: &GgufFile, vocabulary: usize) -> Result<TokenizerFiles, EngineError> {
@@ -84,7 +84,7 @@ pub(super) fn tokenizer_files(file: &GgufFile, vocabulary: usize) -> Result<Toke
     Ok(files)
 }
 
-fn key(name: &str) -> String {
+pub(super) fn key(name: &str) -> String {
     format!("tokenizer.ggml.{name}")
 }
 

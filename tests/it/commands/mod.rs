@@ -5,6 +5,7 @@ mod documents;
 mod licences;
 mod mistakes;
 mod model;
+mod model_export;
 mod model_fetch;
 mod queries;
 mod store_commands;

@@ -4,6 +4,7 @@ mod full_disk;
 mod keys;
 mod limits;
 mod remote_models;
+mod rollback;
 mod serve;
 mod several_servers;
 mod shutdown;

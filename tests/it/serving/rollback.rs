@@ -1,0 +1,93 @@
+//! `fulgurite model rollback`: an earlier checkpoint behind a model that is served.
+
+use crate::common::project::{Project, SMALL, UNEVEN};
+use crate::common::{Ran, Server, fulgurite, model_flag};
+use serde_json::{Value, json};
+
+struct RolledBack {
+    project: Project,
+    server: Server,
+}
+
+impl RolledBack {
+    /// A server with the model that a run of four updates began with; an adapter of this rank, if there is one.
+    fn of_rank(rank: usize) -> Self {
+        let trainer = SMALL.replace("max_steps = 5", "max_steps = 4\nkeep_checkpoints = 9");
+        let project = Project::new(UNEVEN, &trainer);
+        if rank > 0 {
+            project.train_adapters(rank);
+        }
+        project.train("run", &[]);
+        let server = Self::serve(&project);
+        Self { project, server }
+    }
+
+    fn serve(project: &Project) -> Server {
+        Server::start(project.directory.path(), ["--model", &model_flag("hello", &project.path("model-1"))])
+    }
+
+    fn rollback(&self, arguments: &[&str]) -> Ran {
+        let mut command = fulgurite(["model", "rollback", "--server", &self.server.url]);
+        command.current_dir(self.project.directory.path()).args(arguments).output().unwrap().into()
+    }
+
+    fn said(&self, arguments: &[&str]) -> String {
+        let ran = self.rollback(arguments);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+        ran.stdout.trim_end().to_owned()
+    }
+
+    /// The version behind the model, and its words for a question.
+    fn answer(&self) -> (Value, Value) {
+        let asked = json!({ "model": "hello", "temperature": 0, "max_tokens": 8, "logprobs": true,
+                            "messages": [{ "role": "user", "content": "Say 7" }] });
+        let words = self.server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"].clone();
+        (self.server.get("/v1/fulgurite/models/hello").expect(200)["weights_version"].clone(), words)
+    }
+}
+
+#[test]
+fn an_earlier_checkpoint_is_put_back_and_stays_over_a_restart_when_the_run_has_removed_it() {
+    for rank in [0, 4] {
+        let mut it = RolledBack::of_rank(rank);
+        assert_eq!(it.said(&["run", "--checkpoint", "4"]), "hello: version 4 in place of version 0");
+        let newest = it.answer();
+        // Without a word of which, the one before what is served; then the one before that.
+        assert_eq!(it.said(&["run"]), "hello: version 3 in place of version 4");
+        let third = it.answer();
+        assert_eq!(it.said(&["run/checkpoints/000002"]), "hello: version 2 in place of version 3");
+        let second = it.answer();
+        assert_eq!((&newest.0, &third.0, &second.0), (&json!(4), &json!(3), &json!(2)));
+        assert!(newest.1 != third.1 && third.1 != second.1 && second.1["content"][0]["logprob"].is_number());
+
+        std::fs::remove_dir_all(it.project.path("run/checkpoints/000002")).unwrap();
+        it.server.process.kill();
+        it.server = RolledBack::serve(&it.project);
+        assert_eq!(it.answer(), second, "after a restart, without the checkpoint");
+        let kept: Vec<_> = std::fs::read_dir(it.project.path("run/rolled-back")).unwrap().collect();
+        assert_eq!(kept.len(), 1);
+        assert_eq!(it.said(&["run", "--checkpoint", "newest"]), "hello: version 4 in place of version 2");
+        assert_eq!(it.answer(), newest);
+    }
+}
+
+#[test]
+fn what_cannot_be_put_back_is_refused_by_name_and_changes_nothing() {
+    let it = RolledBack::of_rank(0);
+    let before = it.answer();
+    let directory = it.project.directory.path();
+    let refused = |arguments: &[&str]| it.rollback(arguments).failure(directory).replace(&it.server.url, "[server]");
+    insta::assert_snapshot!(refused(&["run"]), @"");
+    insta::assert_snapshot!(refused(&["rum", "--model", "hello"]), @"");
+    insta::assert_snapshot!(refused(&["run", "--checkpoint", "9"]), @"");
+    insta::assert_snapshot!(refused(&["run", "--checkpoint", "2", "--model", "hallo"]), @"");
+    insta::assert_snapshot!(refused(&["model-1", "--model", "hello"]), @"");
+    // A checkpoint that is damaged is never put behind the model.
+    let weights = it.project.path("run/checkpoints/000003/model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    let failure = refused(&["run", "--checkpoint", "3"]);
+    assert!(failure.contains("model.safetensors is not what was saved"), "{failure}");
+    assert_eq!(it.answer(), before);
+}

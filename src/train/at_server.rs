@@ -12,9 +12,8 @@ use fulgurite_trainer::{
 };
 
 use super::sft;
-use super::{
-    INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config, run_directory,
-};
+use super::uploaded_runs::{open_run_directory, run_archive};
+use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config};
 use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::ModelEntry;
@@ -82,10 +81,11 @@ impl Daemon {
         let Prepared { loaded, arguments, reporter, model, model_directory, tasks, started } = prepared;
         let remote = RemoteRecord::new(server.clone());
         let record: Arc<dyn Record> = Arc::new(remote.clone());
-        let directory = run_directory(&loaded, &arguments)?;
+        let directory = open_run_directory(&loaded, &arguments).await?;
         let lock = ExclusiveLock::of_run(&directory)?;
         let run_id = begin_run(record.as_ref(), &loaded, &directory, arguments.resume).await?;
         let mut reporter = tracked(reporter, &loaded, &directory);
+        let archive = run_archive(&loaded, &directory, &run_id).await?;
         let api_key = match admin {
             Some(_) => Some(remote.model_calls_key().await?),
             None => None,
@@ -93,7 +93,7 @@ impl Daemon {
         let runner = Runner::start(&loaded, server.url(), admin, &run_id, &record, reporter.as_mut()).await?;
         Ok(Self {
             resume: arguments.resume,
-            identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory },
+            identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory, archive },
             endpoint: PolicyEndpoint { url: format!("{}/v1", server.url()), model: model.name.clone(), api_key },
             last_word: LastWord { reporter, started, summary: None },
             _lock: lock,
@@ -133,6 +133,12 @@ impl Daemon {
             let grpo = Grpo {
                 record: self.record.clone(),
                 conversations: sft::beside(
+                    &self.loaded,
+                    &self.identity.directory,
+                    &self.model_directory,
+                    &opened.renderer,
+                )?,
+                validation: sft::harvest_validation(
                     &self.loaded,
                     &self.identity.directory,
                     &self.model_directory,

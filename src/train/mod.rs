@@ -13,6 +13,7 @@ pub mod run_files;
 mod runner_process;
 mod sft;
 mod teachers;
+mod uploaded_runs;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,9 +33,10 @@ use tokio::sync::watch;
 pub use self::checks::{check_commands, check_config};
 use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
-use self::run_directory::{begin_run, run_directory};
+use self::run_directory::begin_run;
 pub use self::run_directory::{config_of_run, is_run, run_file, run_tokenizers, write_whole};
 use self::teachers::OpenTeachers;
+use self::uploaded_runs::{open_run_directory, run_archive, upload_keys};
 use crate::cli::arguments::TrainArguments;
 use crate::config::admin_key;
 use crate::config::declarations::{Config, LoadedConfig};
@@ -165,7 +167,8 @@ pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: 
     match &loaded.config.base {
         Some(base) => {
             let base_seed = base.seed.unwrap_or(seed);
-            let secrets = admin_key::variables(&loaded.config.server);
+            let mut secrets = admin_key::variables(&loaded.config.server);
+            secrets.extend(upload_keys(loaded));
             let renderer = model.renderer.clone();
             let recipe = Recipe { base: base.clone(), seed: base_seed, renderer, tools: model.tools };
             let (directory, options) = (&loaded.directory, loaded.config.engine.options());
@@ -187,13 +190,14 @@ pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: 
 async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Result<()> {
     let Prepared { loaded, arguments, reporter, model, model_directory, tasks, started } = prepared;
     let admin = admin_key::of_server(&loaded)?;
-    let run_directory = run_directory(&loaded, &arguments)?;
+    let run_directory = open_run_directory(&loaded, &arguments).await?;
     let _run_lock = ExclusiveLock::of_run(&run_directory)?;
     let store_url = run_store_url(&loaded, &run_directory);
     let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
     let mut reporter = tracked(reporter, &loaded, &run_directory);
+    let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
     let reference = ReferenceModel::open(&loaded, &opened.served.renderer)?;
     let teachers = OpenTeachers::open(&loaded, &model.name, &opened.served.renderer, Some(&opened.served.sampler))?;
@@ -224,13 +228,14 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let grpo = Grpo {
         record,
         conversations: sft::beside(&loaded, &run_directory, &model_directory, &opened.served.renderer)?,
+        validation: sft::harvest_validation(&loaded, &run_directory, &model_directory, &opened.served.renderer)?,
         learner: opened.learner,
         options: loaded.config.trainer.clone(),
         reference: reference.reference(),
         teachers: teachers.teachers(),
         judge: judge.judge(opened.served.renderer.tokenizer()),
         tasks,
-        identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory },
+        identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory, archive },
         rollout_config: rollout_config(&loaded),
         tokenizer: opened.served.renderer.tokenizer().fingerprint().to_owned(),
         decode: decode(opened.served.renderer.clone()),
@@ -283,7 +288,7 @@ impl Runner {
         let command = RunnerCommand {
             server: server.to_owned(),
             admin_key,
-            admin_key_env: loaded.config.server.admin_key_env.clone(),
+            hidden: loaded.config.server.admin_key_env.clone().into_iter().chain(upload_keys(loaded)).collect(),
             worker_id,
             config: loaded.config.runner.clone(),
             directory: loaded.resolve(loaded.config.runner.directory.as_deref().unwrap_or(Path::new(""))),

@@ -16,7 +16,7 @@ use crate::train::run_files::{CONFIG_FILE, STORE_FILE, fill_seed};
 const RUN_KEYS: [&str; 5] = ["run_id", "instance", "kind", "evaluation", CONFIG_DIRECTORY];
 
 /// The key in that file of the directory that relative paths start from.
-const CONFIG_DIRECTORY: &str = "config_directory";
+pub const CONFIG_DIRECTORY: &str = "config_directory";
 
 /// Whether a directory is a run's.
 pub fn is_run(directory: &Path) -> bool {
@@ -84,8 +84,8 @@ pub fn run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Resul
     }
     let parent = loaded.resolve(&loaded.config.run.directory);
     std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
-    let prefix = format!("{}-seed-{}-", loaded.config.run.name, loaded.config.run.seed);
-    let latest = latest_number(&parent, &prefix)?;
+    let prefix = run_prefix(loaded);
+    let latest = latest_of(&parent, &prefix)?;
     if arguments.resume {
         let latest = latest.ok_or_else(|| anyhow!("{} holds no run {prefix}N to resume", parent.display()))?;
         return Ok(parent.join(format!("{prefix}{latest}")));
@@ -102,7 +102,13 @@ pub fn run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Resul
     }
 }
 
-fn latest_number(parent: &Path, prefix: &str) -> Result<Option<u64>> {
+/// What the names of the runs of a config and seed begin with; a number follows.
+pub fn run_prefix(loaded: &LoadedConfig) -> String {
+    format!("{}-seed-{}-", loaded.config.run.name, loaded.config.run.seed)
+}
+
+/// The greatest number of those that are there.
+pub fn latest_of(parent: &Path, prefix: &str) -> Result<Option<u64>> {
     let entries = std::fs::read_dir(parent).with_context(|| format!("cannot read {}", parent.display()))?;
     let mut latest = None;
     for entry in entries {

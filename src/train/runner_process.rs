@@ -30,8 +30,8 @@ pub struct RunnerCommand {
     pub server: String,
     /// What it needs there, if anything.
     pub admin_key: Option<AdminKey>,
-    /// The variable that the server's own key came from, which agents must not inherit.
-    pub admin_key_env: Option<String>,
+    /// Variables that agents must not inherit: where the server's own key came from, and keys to what is uploaded.
+    pub hidden: Vec<String>,
     /// Its name in the store, the same after each start.
     pub worker_id: String,
     /// What it runs.
@@ -56,7 +56,7 @@ impl RunnerCommand {
         }
         // Its standard input closes when this process dies, however it dies.
         command.args(["--until-stdin-closes", "--"]).args(&self.config.command);
-        if let Some(variable) = &self.admin_key_env {
+        for variable in &self.hidden {
             command.env_remove(variable);
         }
         if let Some(key) = &self.admin_key {

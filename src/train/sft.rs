@@ -16,7 +16,8 @@ use super::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
 use super::recorded_rollouts;
 use super::reference::ReferenceModel;
 use super::teachers::OpenTeachers;
-use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run, run_directory, run_store_url};
+use super::uploaded_runs::{open_run_directory, run_archive};
+use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run, run_store_url};
 use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::{Backend, ModelEntry};
 use crate::models::open::{TrainedModel, context_length};
@@ -84,12 +85,13 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     if arguments.server.is_some() || arguments.ready_file.is_some() {
         bail!("{} needs no server and starts none: leave out --server and --ready-file", objective(&loaded));
     }
-    let run_directory = run_directory(&loaded, &arguments)?;
+    let run_directory = open_run_directory(&loaded, &arguments).await?;
     let _run_lock = ExclusiveLock::of_run(&run_directory)?;
     let store_url = run_store_url(&loaded, &run_directory);
     let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
+    let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
     let reporter = tracked(reporter, &loaded, &run_directory);
     let mut interruptions = Interruptions::listen()?;
@@ -99,7 +101,7 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     let validation = validation.map(|path| file(&loaded, path, &run_directory, "validation.jsonl")).transpose()?;
     let data = data(&loaded, &source, &model.name, &store, &run_directory).await?;
     let context_length = context_length(&model_directory)?;
-    let identity = RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory };
+    let identity = RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory, archive };
     let (learner, renderer) = (opened.learner.clone(), opened.served.renderer.clone());
     let options = loaded.config.trainer.clone();
     let reference = ReferenceModel::open(&loaded, &renderer)?;
@@ -172,12 +174,32 @@ pub(super) fn beside(
     }))
 }
 
-/// Looks for the conversations that a run on rollouts learns from beside.
+/// The conversations that a harvest is scored on.
+pub(super) fn harvest_validation(
+    loaded: &LoadedConfig,
+    run_directory: &Path,
+    model_directory: &Path,
+    renderer: &Arc<dyn Renderer>,
+) -> Result<Option<BesideFile>> {
+    let validation = loaded.config.trainer.harvest.as_ref().and_then(|harvest| harvest.validation.as_deref());
+    let Some(validation) = validation else { return Ok(None) };
+    Ok(Some(BesideFile {
+        file: file(loaded, validation, run_directory, "validation.jsonl")?,
+        renderer: renderer.clone(),
+        context_length: context_length(model_directory)?,
+    }))
+}
+
+/// Looks for the conversations that a run on rollouts learns from beside, and those that it is scored on.
 pub fn check_beside(loaded: &LoadedConfig) -> Result<()> {
-    let Some(conversations) = &loaded.config.trainer.conversations else { return Ok(()) };
-    let path = loaded.resolve(&conversations.file);
-    let readable = std::fs::metadata(&path);
-    readable.map(drop).with_context(|| format!("[trainer] conversations.file: cannot read {}", path.display()))
+    let trainer = &loaded.config.trainer;
+    let beside = trainer.conversations.as_ref().map(|conversations| ("conversations.file", &conversations.file));
+    let validation = trainer.harvest.as_ref().and_then(|harvest| harvest.validation.as_ref());
+    for (key, path) in beside.into_iter().chain(validation.map(|path| ("harvest.validation", path))) {
+        let path = loaded.resolve(path);
+        std::fs::metadata(&path).with_context(|| format!("[trainer] {key}: cannot read {}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn validation_file(source: &DataSource) -> Option<&Path> {

@@ -4,9 +4,9 @@ use fulgurite_adapters::AdapterError;
 use fulgurite_backends::BackendError;
 use fulgurite_renderers::RenderError;
 
-use crate::RecordError;
 use crate::objectives::PolicyDataError;
 use crate::rollouts::Failures;
+use crate::{ArchiveError, RecordError};
 
 /// Why training could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +82,21 @@ pub enum TrainError {
         model: String,
         /// What was recorded instead.
         others: String,
+    },
+    /// What is behind the model is too old for what agents say to be learnt from.
+    #[error(
+        "the last {updates} updates were each worse on [trainer] harvest.validation than the weights behind the model, \
+         version {version}, and were kept back (publish_if); with harvest.max_staleness = {most} nothing that is sampled \
+         from those can be learnt from any more. A new run with a lower learning_rate may do better; --resume goes on with \
+         a greater max_staleness, or without publish_if"
+    )]
+    KeptBack {
+        /// Updates since.
+        updates: u64,
+        /// What is behind the model.
+        version: u64,
+        /// What `harvest.max_staleness` allows.
+        most: u64,
     },
     /// A teacher cannot be asked.
     #[error("the teacher `{name}` ([trainer] distillation): {source}")]
@@ -201,6 +216,9 @@ pub enum TrainError {
         /// What is wrong with each.
         message: String,
     },
+    /// Checkpoints cannot be read from the object store that keeps them.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
     /// The conversations cannot be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),

@@ -37,6 +37,13 @@ pub enum TrainEvent {
         /// What is wrong with it.
         message: String,
     },
+    /// A checkpoint could not be uploaded. The run goes on; the next one is tried again.
+    CheckpointNotUploaded {
+        /// Where it is, as seen from the run's directory.
+        directory: String,
+        /// Why not.
+        message: String,
+    },
     /// No runner was started; rollouts wait for those that others start.
     RunnersAwaited {
         /// Where the server is.
@@ -107,6 +114,17 @@ pub enum TrainEvent {
         step: u64,
         /// What is odd, rollout by rollout.
         findings: Vec<RewardFinding>,
+    },
+    /// New weights were held against those behind the model, on what is held out.
+    WeightsJudged {
+        /// The updates that made the new ones.
+        step: u64,
+        /// Those that made the ones which are behind the model now.
+        version: u64,
+        /// Whether these are the new ones.
+        is_published: bool,
+        /// What a conversation costs more under the new ones, in the mean, in nats a token.
+        difference: f64,
     },
     /// A step is over: what `metrics.jsonl` has of it.
     Step {

@@ -9,19 +9,25 @@ use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
 use crate::conversations::{ConversationFile, Rendering, Sequences, Split};
-use crate::evaluation::TaskEvaluator;
+use crate::evaluation::{ConversationEvaluator, Evaluator, TaskEvaluator};
 use crate::objectives::{
     BesideConversations, ConversationLoss, Credit, Kl, KlPenalty, Minibatches, Objective, PolicyGradient, Reference,
     Teachers,
 };
-use crate::options::{ConversationsBeside, PolicyLoss, SamplingSchedule, TrainerOptions, UnusableRows};
-use crate::publishing::{PolicyEndpoint, Publisher};
+use crate::options::{
+    ConversationForm, ConversationsBeside, LossReduction, PolicyLoss, SamplingSchedule, TrainOn, TrainerOptions,
+    UnusableRows,
+};
+use crate::publishing::{PolicyEndpoint, PublishRule, Publisher};
 use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy};
-use crate::run::{Checkpointing, RunSummary, TrainingRun};
+use crate::run::{Checkpointing, PublishGate, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sft::{ConversationsFile, sequence_limit};
 use crate::sources::{BesideSource, ConversationSource, DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks};
 use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
+
+/// Conversations whose mean cost has an interval.
+const LEAST_COMPARED: u64 = 2;
 
 /// Group-relative policy optimisation (GRPO: Shao et al. 2024) and its relatives.
 ///
@@ -44,6 +50,8 @@ pub struct Grpo {
     pub judge: Option<GroupJudge>,
     /// The conversations that it learns from beside, if the options say so.
     pub conversations: Option<BesideFile>,
+    /// The conversations that a harvest is scored on, if the options say so.
+    pub validation: Option<BesideFile>,
     /// On what.
     pub tasks: Tasks,
     /// Which run.
@@ -74,9 +82,17 @@ pub struct BesideFile {
 impl BesideFile {
     async fn open(&self, options: &ConversationsBeside) -> Result<ConversationFile, TrainError> {
         let max_tokens = sequence_limit("[trainer] conversations.max_tokens", options.max_tokens, self.context_length)?;
+        self.render(options.form, options.train_on, max_tokens).await
+    }
+
+    async fn render(
+        &self,
+        form: ConversationForm,
+        train_on: TrainOn,
+        max_tokens: Option<usize>,
+    ) -> Result<ConversationFile, TrainError> {
         let renderer = self.renderer.clone();
-        let (form, train_on) = (options.form, options.form.train_on(options.train_on));
-        let rendering = Rendering { form, renderer, train_on, max_tokens, truncate: false };
+        let rendering = Rendering { form, renderer, train_on: form.train_on(train_on), max_tokens, truncate: false };
         let ConversationsFile { path, name, unit } = &self.file;
         ConversationFile::open(path, name, *unit, rendering, UnusableRows::Refuse).await
     }
@@ -119,7 +135,7 @@ impl Grpo {
         reporter: &mut dyn Reporter,
     ) -> Result<RunSummary, TrainError> {
         let (Some(options), Some(file)) = (&self.options.conversations, &self.conversations) else {
-            return self.training_run(main, objective).train(resume, reporter).await;
+            return self.training_run(main, objective).await?.train(resume, reporter).await;
         };
         let conversations: Arc<dyn Sequences> = Arc::new(file.open(options).await?);
         let split = Arc::new(Split::new(self.identity.seed, conversations.count(), 0));
@@ -133,47 +149,74 @@ impl Grpo {
             conversations: ConversationLoss { reduction: options.reduction, pack_into: None, tokenizer },
             weight: options.weight,
         };
-        self.training_run(Box::new(source), Box::new(objective)).train(resume, reporter).await
+        self.training_run(Box::new(source), Box::new(objective)).await?.train(resume, reporter).await
     }
 
-    fn training_run<Data>(
-        &self,
-        source: Box<dyn Source<Data>>,
-        objective: Box<dyn Objective<Data>>,
-    ) -> TrainingRun<Data> {
+    /// What the run is scored on: the conversations of a harvest, or else tasks.
+    async fn evaluator(&self) -> Result<Box<dyn Evaluator>, TrainError> {
         let options = &self.options;
-        let is_at_start = matches!(self.reference, Reference::Start);
-        TrainingRun {
-            record: self.record.clone(),
-            learner: self.learner.clone(),
-            identity: self.identity.clone(),
-            source,
-            objective,
-            evaluator: Box::new(TaskEvaluator {
+        let Some(file) = &self.validation else {
+            return Ok(Box::new(TaskEvaluator {
                 groups: self.groups(),
                 options: options.evaluation.clone(),
                 stop: options.stop.clone(),
                 held_out: self.tasks.held_out.clone(),
                 last: self.tasks.last.clone(),
-            }),
+            }));
+        };
+        let conversations = file.render(ConversationForm::default(), TrainOn::default(), file.context_length).await?;
+        let count = conversations.count();
+        if options.publish_if.is_some() && count < LEAST_COMPARED {
+            let message =
+                format!("holds {count} conversations, and publish_if compares means of {LEAST_COMPARED} at least");
+            return Err(TrainError::Option { key: "[trainer] harvest.validation".to_owned(), message });
+        }
+        Ok(Box::new(ConversationEvaluator {
+            learner: self.learner.clone(),
+            conversations: Arc::new(conversations),
+            numbers: (0..count).collect(),
+            reduction: LossReduction::default(),
+            tokenizer: file.renderer.tokenizer().clone(),
+            batch_size: options.batch_size,
+            every: options.evaluation.every,
+        }))
+    }
+
+    async fn training_run<Data>(
+        &self,
+        source: Box<dyn Source<Data>>,
+        objective: Box<dyn Objective<Data>>,
+    ) -> Result<TrainingRun<Data>, TrainError> {
+        let options = &self.options;
+        let is_at_start = matches!(self.reference, Reference::Start);
+        Ok(TrainingRun {
+            record: self.record.clone(),
+            learner: self.learner.clone(),
+            identity: self.identity.clone(),
+            source,
+            objective,
+            evaluator: self.evaluator().await?,
             schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, options.max_steps()),
             optimizer: options.optimizer(),
-            checkpointing: Checkpointing { every: options.checkpoint_every, kept: options.keep_checkpoints },
+            checkpointing: Checkpointing::of(options),
             stop_without_gradient: options.stop_without_gradient,
             publisher: Some(Publisher {
                 endpoint: self.endpoint.clone(),
                 sampling_parameters: options.sampling_parameters.clone(),
             }),
+            publish_gate: options.publish_if.map(|PublishRule::NotWorse| PublishGate {
+                most_behind: options.harvest.as_ref().map_or(0, |harvest| harvest.max_staleness),
+            }),
             keeps_reference: options.kl.is_some() && is_at_start,
-        }
+        })
     }
 
     fn source(&self) -> Box<dyn Source<Collected>> {
         let options = &self.options;
-        match options.harvest {
+        match &options.harvest {
             Some(harvest) => Box::new(HarvestedRollouts {
                 record: self.record.clone(),
-                options: harvest,
+                options: harvest.clone(),
                 policy: self.policy(),
                 reward_rules: self.options.reward_rules(),
                 run_id: self.identity.run_id.clone(),
@@ -211,7 +254,7 @@ impl Grpo {
             importance_mask: options.importance_mask.map(|[low, high]| RatioBounds { low, high }),
             teachers: self.teachers.clone(),
             kl,
-            baseline_decay: options.harvest.map(|harvest| harvest.baseline_decay),
+            baseline_decay: options.harvest.as_ref().map(|harvest| harvest.baseline_decay),
             decode: self.decode.clone(),
             divisors: Vec::new(),
             kl_loss: None,

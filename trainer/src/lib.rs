@@ -14,6 +14,7 @@
 //! ([`RemoteRecord`]), behind whose proxy a [`RemotelyServedModel`] gets new weights. [`TrainEvent`], [`Reporter`]: what a
 //! run tells while it goes on.
 
+mod archive;
 mod conversations;
 mod error;
 mod evaluation;
@@ -33,6 +34,7 @@ mod sources;
 mod supervised;
 mod task_evaluation;
 
+pub use archive::{ArchiveError, CheckpointArchive, RunArchive};
 pub use conversations::RowUnit;
 pub use error::TrainError;
 pub use evaluation::{
@@ -52,7 +54,7 @@ pub use options::{
     SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, Untaught, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
-pub use publishing::PolicyEndpoint;
+pub use publishing::{PolicyEndpoint, PublishRule};
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{
     Decode, FailureOptions, Failures, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, RewardRules,

@@ -138,9 +138,10 @@ impl Preferences {
             }),
             schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, updates),
             optimizer: options.optimizer(),
-            checkpointing: Checkpointing { every: options.checkpoint_every, kept: options.keep_checkpoints },
+            checkpointing: Checkpointing::of(options),
             stop_without_gradient: 0,
             publisher: None,
+            publish_gate: None,
             keeps_reference: loss.has_reference() && matches!(self.reference, Reference::Start),
         })
     }

@@ -1,9 +1,19 @@
 //! What agents are told of the policy: a `proxy_llm` resource, Agent-lightning's form for a model behind a proxy, which
 //! its runners turn into the base URL of each attempt.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{Record, TrainError};
+
+/// Which new weights are put behind the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PublishRule {
+    /// Those whose held-out score is not worse than that of the weights which are there: the 95% interval of the paired
+    /// difference is not wholly on the worse side.
+    NotWorse,
+}
 
 /// The name under which Agent-lightning's examples look for the model that is trained.
 const RESOURCE_NAME: &str = "main_llm";

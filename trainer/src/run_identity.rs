@@ -1,7 +1,9 @@
 use std::path::PathBuf;
 
+use crate::RunArchive;
+
 /// Which run it is and where its files go.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct RunIdentity {
     /// Its id in the store.
     pub run_id: String,
@@ -9,4 +11,6 @@ pub struct RunIdentity {
     pub seed: u64,
     /// `metrics.jsonl` and `checkpoints/` are here.
     pub directory: PathBuf,
+    /// Where its checkpoints are uploaded to, if anywhere.
+    pub archive: Option<RunArchive>,
 }

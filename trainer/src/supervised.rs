@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::evaluation::{ACCURACY, RowEvaluator};
 use crate::objectives::CrossEntropy;
 use crate::options::SupervisedOptions;
-use crate::run::{Checkpointing, RunSummary, TrainingRun};
+use crate::run::{CheckpointTriggers, Checkpointing, KeptCheckpoints, RunSummary, TrainingRun};
 use crate::schedule::{LearningRateSchedule, Schedule};
 use crate::sources::{Corpus, CorpusRows};
 use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
@@ -81,9 +81,13 @@ impl Supervised {
                 gradient_clip_norm: options.gradient_clip_norm,
                 ..AdamParameters::default()
             },
-            checkpointing: Checkpointing { every: options.checkpoint_every, kept: KEPT },
+            checkpointing: Checkpointing {
+                triggers: CheckpointTriggers { updates: Some(options.checkpoint_every), ..Default::default() },
+                kept: KeptCheckpoints { newest: KEPT, seconds: None },
+            },
             stop_without_gradient: 0,
             publisher: None,
+            publish_gate: None,
             keeps_reference: false,
         };
         let mut reporter = StepReporter { inner: reporter, max_steps: options.max_steps };
@@ -145,6 +149,8 @@ impl Reporter for StepReporter<'_> {
             | TrainEvent::RolloutsFailed { .. }
             | TrainEvent::OddRewards { .. }
             | TrainEvent::NoTrustRegion { .. }
+            | TrainEvent::WeightsJudged { .. }
+            | TrainEvent::CheckpointNotUploaded { .. }
             | TrainEvent::StepRecalled { .. }
             | TrainEvent::Finished(_) => {}
         }

@@ -45,6 +45,9 @@ impl Reporter for JsonReporter {
             TrainEvent::CheckpointPassedOver { directory, message } => {
                 output::line(json!({ "event": "checkpoint_passed_over", "checkpoint": directory, "reason": message }));
             }
+            TrainEvent::CheckpointNotUploaded { directory, message } => {
+                output::line(json!({ "event": "checkpoint_not_uploaded", "checkpoint": directory, "reason": message }));
+            }
             TrainEvent::AgentsAwaited { url } => output::line(json!({ "event": "agents_awaited", "url": url })),
             TrainEvent::RunnersAwaited { url } => output::line(json!({ "event": "runners_awaited", "url": url })),
             TrainEvent::OddRewards { phase, step, findings } => {
@@ -69,6 +72,12 @@ impl Reporter for JsonReporter {
                 "updates": updates,
                 "untrained_tokens": untrained,
                 "answers": answers.iter().map(answer_json).collect::<Vec<_>>(),
+            })),
+            TrainEvent::WeightsJudged { step, version, is_published, difference } => output::line(json!({
+                "event": if is_published { "weights_published" } else { "weights_kept_back" },
+                "step": step,
+                "version": version,
+                "difference": difference,
             })),
             TrainEvent::SupervisedStep { .. }
             | TrainEvent::RunStarted { .. }
@@ -201,6 +210,9 @@ impl Reporter for TableReporter {
             TrainEvent::CheckpointPassedOver { directory, message } => {
                 self.line(&format!("{directory} is passed over, as it cannot be gone on from: {message}"));
             }
+            TrainEvent::CheckpointNotUploaded { directory, message } => {
+                self.line(&format!("warning: {directory} is not uploaded: {message}"));
+            }
             TrainEvent::AgentsAwaited { url } => {
                 self.line(&format!("harvesting: agents that call {url} and are rewarded there are learnt from"));
             }
@@ -248,6 +260,13 @@ impl Reporter for TableReporter {
             TrainEvent::WithoutGradient { step: _, updates, untrained, answers } => {
                 self.line(&without_gradient_text(updates, &untrained, &answers));
             }
+            TrainEvent::WeightsJudged { step, version, is_published, difference } => self.line(&match is_published {
+                true => format!("version {step} is behind the model: held-out conversations cost {difference:+.4} nats a token"),
+                false => format!(
+                    "version {step} is kept back, and version {version} stays: held-out conversations cost {difference:+.4} \
+                     nats a token"
+                ),
+            }),
             TrainEvent::Step { step, metrics } => self.step(step, &metrics),
             TrainEvent::StepRecalled { metrics, .. } => self.columns.recall(&metrics),
             TrainEvent::Finished(summary) => self.line(&summary_text(&summary)),

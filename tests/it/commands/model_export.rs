@@ -64,13 +64,13 @@ fn a_run_that_trains_all_weights_is_exported_merged_and_as_gguf_and_answers_as_i
     assert_eq!(told[0]["gguf"]["converted_to"], "f16");
 
     let refused = |arguments: &[&str]| export(&project, arguments).failure(home);
-    insta::assert_snapshot!(refused(&["run", "--format", "peft"]), @"");
-    insta::assert_snapshot!(refused(&["run", "--format", "merged", "--checkpoint", "7"]), @"");
-    insta::assert_snapshot!(refused(&["run", "--format", "merged"]), @"");
-    insta::assert_snapshot!(refused(&["rum", "--format", "gguf"]), @"");
-    insta::assert_snapshot!(refused(&["run/checkpoints/000002", "--format", "gguf", "--checkpoint", "best"]), @"");
-    insta::assert_snapshot!(refused(&["model-1", "--format", "merged", "--base", "model-1"]), @"");
-    insta::assert_snapshot!(refused(&["run/checkpoints", "--format", "merged"]), @"");
+    insta::assert_snapshot!(refused(&["run", "--format", "peft"]), @"error: [directory]/run/checkpoints/000003 is a whole model, trained without LoRA, and has no adapter: --format merged writes it ([[models]] lora_rank trains an adapter)");
+    insta::assert_snapshot!(refused(&["run", "--format", "merged", "--checkpoint", "7"]), @"error: [directory]/run has no checkpoint after 7 updates: there are those after 1, 2, 3");
+    insta::assert_snapshot!(refused(&["run", "--format", "merged"]), @"error: run-000003-merged is there already: name another place by --output, or remove it");
+    insta::assert_snapshot!(refused(&["rum", "--format", "gguf"]), @"error: rum is no run, in runs/ neither, and no directory of weights: `fulgurite runs` lists the runs");
+    insta::assert_snapshot!(refused(&["run/checkpoints/000002", "--format", "gguf", "--checkpoint", "best"]), @"error: run/checkpoints/000002 is no run, and so has no checkpoint best: leave --checkpoint out");
+    insta::assert_snapshot!(refused(&["model-1", "--format", "merged", "--base", "model-1"]), @"error: [directory]/model-1 is a whole model: leave --base out");
+    insta::assert_snapshot!(refused(&["run/checkpoints", "--format", "merged"]), @"error: [directory]/run/checkpoints holds neither a model (config.json) nor an adapter (adapter_config.json)");
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn an_adapter_is_exported_for_peft_and_added_to_its_model_in_the_other_forms() {
     assert_eq!(answer(home, &gguf), answer(home, &merged));
 
     let refused = |arguments: &[&str]| export(&project, arguments).failure(home);
-    insta::assert_snapshot!(refused(&["run", "--format", "peft", "--dtype", "f16", "--output", "x"]), @"");
+    insta::assert_snapshot!(refused(&["run", "--format", "peft", "--dtype", "f16", "--output", "x"]), @"error: --dtype is of merged and gguf: an adapter is written as it is");
     std::fs::rename(&base, project.path("elsewhere")).unwrap();
-    insta::assert_snapshot!(refused(&["run", "--format", "merged", "--output", "x"]), @"");
+    insta::assert_snapshot!(refused(&["run", "--format", "merged", "--output", "x"]), @"error: [directory]/model-1, the model that [directory]/run/checkpoints/000003 is over, is not there: name its directory by --base");
     exported(&project, &["run", "--format", "merged", "--output", "x", "--base", "elsewhere"]);
     assert!(read(&project.path("x")) == read(&merged));
 }

@@ -77,11 +77,14 @@ fn what_cannot_be_put_back_is_refused_by_name_and_changes_nothing() {
     let before = it.answer();
     let directory = it.project.directory.path();
     let refused = |arguments: &[&str]| it.rollback(arguments).failure(directory).replace(&it.server.url, "[server]");
-    insta::assert_snapshot!(refused(&["run"]), @"");
-    insta::assert_snapshot!(refused(&["rum", "--model", "hello"]), @"");
-    insta::assert_snapshot!(refused(&["run", "--checkpoint", "9"]), @"");
-    insta::assert_snapshot!(refused(&["run", "--checkpoint", "2", "--model", "hallo"]), @"");
-    insta::assert_snapshot!(refused(&["model-1", "--model", "hello"]), @"");
+    insta::assert_snapshot!(refused(&["run"]), @"error: run has no checkpoint older than version 0, which is served: --checkpoint names another");
+    insta::assert_snapshot!(refused(&["rum", "--model", "hello"]), @"error: rum is no run, in runs/ neither, and no directory of weights: `fulgurite runs` lists the runs");
+    insta::assert_snapshot!(refused(&["run", "--checkpoint", "9"]), @"error: [directory]/run has no checkpoint after 9 updates: there are those after 1, 2, 3, 4");
+    insta::assert_snapshot!(refused(&["run", "--checkpoint", "2", "--model", "hallo"]), @r"
+    error: cannot put earlier weights behind `hallo`
+      caused by: [server]/v1/fulgurite/models/hallo refused (status 404): the model `hallo` does not exist here; served: hello
+    ");
+    insta::assert_snapshot!(refused(&["model-1", "--model", "hello"]), @"error: [directory]/model-1 is no checkpoint of a run");
     // A checkpoint that is damaged is never put behind the model.
     let weights = it.project.path("run/checkpoints/000003/model.safetensors");
     let mut bytes = std::fs::read(&weights).unwrap();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const HARVEST: &str = "max_steps = 3\nlearning_rate = 1e-2\nharvest = { rollouts_per_step = 4, max_staleness = 9 }";
 
 /// A config beside a model, with a store of its own unless a server has it.
-fn write_config(directory: &Path, host: &str, store: Option<&Path>, trainer: &str) -> PathBuf {
+pub(super) fn write_config(directory: &Path, host: &str, store: Option<&Path>, trainer: &str) -> PathBuf {
     let store = store.map_or(String::new(), |store| format!("[store]\nurl = \"sqlite://{}\"\n", store.display()));
     let config = format!(
         "[run]\nname = \"h\"\n{store}[server]\nlisten = \"127.0.0.1:0\"\n\
@@ -23,7 +23,7 @@ fn write_config(directory: &Path, host: &str, store: Option<&Path>, trainer: &st
     path
 }
 
-fn train(config: &Path, run: &Path) -> Command {
+pub(super) fn train(config: &Path, run: &Path) -> Command {
     let mut command = fulgurite(["train", "--json"]);
     command.arg(config).arg("--run-directory").arg(run);
     command
@@ -33,7 +33,7 @@ fn summary(output: Output) -> Value {
     Ran::from(output).json_lines().pop().unwrap()
 }
 
-fn weights(summary: &Value) -> Vec<u8> {
+pub(super) fn weights(summary: &Value) -> Vec<u8> {
     let checkpoint = Path::new(summary["checkpoint"].as_str().unwrap());
     std::fs::read(checkpoint.join("model.safetensors")).unwrap()
 }
@@ -83,7 +83,7 @@ fn play_session(url: &str, question: u64, reward: f64) {
 }
 
 /// A store with twelve rollouts to learn from, four of them alone with their task, and some that are not to be learnt from.
-fn recorded(directory: &Path, model: &Path) -> PathBuf {
+pub(super) fn recorded(directory: &Path, model: &Path) -> PathBuf {
     let served = directory.join("recorded");
     std::fs::create_dir(&served).unwrap();
     let mut server = Server::start(&served, ["--model", &model_flag("hello", model)]);

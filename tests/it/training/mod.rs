@@ -1,3 +1,4 @@
+mod checkpoints;
 mod daemon;
 mod distillation;
 mod evaluations;

@@ -25,4 +25,6 @@ pub(crate) struct Evaluation {
     pub(crate) metrics: Map<String, Value>,
     pub(crate) uses: Vec<GenerationUse>,
     pub(crate) seconds: f64,
+    /// What each held-out conversation costs, of a run that scores those.
+    pub(crate) costs: Vec<f64>,
 }

@@ -2,6 +2,7 @@
 
 mod bootstrap;
 mod evaluator;
+mod held_out_score;
 mod options;
 mod pass_at_k;
 mod score_summary;
@@ -16,6 +17,7 @@ mod validation_scores;
 
 pub use self::bootstrap::{Interval, bootstrap_interval};
 pub(crate) use self::evaluator::{Evaluation, Evaluator};
+pub(crate) use self::held_out_score::held_out_score;
 pub use self::options::EvaluationOptions;
 pub use self::pass_at_k::pass_at_k;
 pub use self::score_summary::{Difference, Estimate, ScoreComparison, ScoreSummary};

@@ -67,6 +67,6 @@ impl TaskEvaluator {
         Scores::of(collected.groups.iter().flatten()).write(prefix, &mut metrics);
         metrics.extend(odd.into_iter().map(|(key, count)| (key, count.into())));
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Some(Evaluation { metrics, uses: collected.uses(), seconds }))
+        Ok(Some(Evaluation { metrics, uses: collected.uses(), seconds, costs: Vec::new() }))
     }
 }

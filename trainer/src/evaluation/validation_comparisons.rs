@@ -49,7 +49,7 @@ impl Evaluator for ComparisonEvaluator {
         }
         let metrics: Map<String, Value> =
             scores.held_out().map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
-        Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64() }))
+        Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64(), costs: Vec::new() }))
     }
 
     async fn last(&mut self, _: u64, _: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError> {

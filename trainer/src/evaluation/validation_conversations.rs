@@ -41,6 +41,7 @@ impl Evaluator for ConversationEvaluator {
         }
         let started = Instant::now();
         let (mut scores, mut nats, mut weight) = (TokenScores::default(), 0.0, 0.0);
+        let mut costs = Vec::with_capacity(self.numbers.len());
         for numbers in self.numbers.chunks(self.batch_size) {
             let examples = self.conversations.read(numbers).await?;
             let data = data_of(&examples, self.reduction, None)?;
@@ -48,6 +49,12 @@ impl Evaluator for ConversationEvaluator {
             scores.add(&data, &logprobs, &self.tokenizer);
             let part = part_weight(&examples, self.reduction);
             nats += part * nll(&data, &logprobs);
+            let mut first = 0;
+            for example in &examples {
+                let own = first..first + example.sequences.len();
+                costs.push(mean_nll(&data[own.clone()], &logprobs[own.clone()]));
+                first = own.end;
+            }
             weight += part;
         }
         let mut metrics = Map::new();
@@ -57,7 +64,7 @@ impl Evaluator for ConversationEvaluator {
         }
         let accuracy = scores.likely as f64 / scores.tokens.max(1) as f64;
         metrics.insert("test/accuracy".to_owned(), accuracy.into());
-        Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64() }))
+        Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64(), costs }))
     }
 
     async fn last(&mut self, _: u64, _: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError> {
@@ -79,6 +86,16 @@ fn part_weight(examples: &[Example], reduction: LossReduction) -> f64 {
             weights.map(|weight| f64::from(*weight)).sum()
         }
     }
+}
+
+/// The mean negative logprob of the trained tokens of one conversation, whatever its weights add up to.
+fn mean_nll(data: &[Datum], logprobs: &[Vec<f32>]) -> f64 {
+    let weight = |datum: &Datum| match &datum.loss_inputs {
+        LossInputs::Supervised { weights } => weights.iter().map(|weight| f64::from(*weight)).sum(),
+        LossInputs::Policy { .. } | LossInputs::SoftTargets { .. } => 0.0,
+    };
+    let weight: f64 = data.iter().map(weight).sum();
+    if weight > 0.0 { nll(data, logprobs) / weight } else { 0.0 }
 }
 
 /// The weighted negative logprobs of datums whose weights add up to 1.

@@ -42,7 +42,7 @@ impl Evaluator for RowEvaluator {
         let (accuracy, nll) = scores(&self.rows, &logprobs);
         metrics.insert(ACCURACY.to_owned(), accuracy.into());
         metrics.insert(NLL.to_owned(), nll.into());
-        Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64() }))
+        Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64(), costs: Vec::new() }))
     }
 
     async fn last(&mut self, _: u64, _: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError> {

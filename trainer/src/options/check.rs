@@ -1,11 +1,12 @@
 //! What the numbers of a config must be, looked at before anything is made or run.
 
+use super::check_checkpoints::{check_checkpoints, check_publishing};
 use super::check_sampling::check_sampling;
 use super::conversations_beside::ConversationsBeside;
 use super::distillation::{DistillationLoss, Untaught};
 use super::loss::PolicyLoss;
 use super::objective_name::ObjectiveName;
-use super::refusal::refuse;
+use super::refusal::{least, refuse};
 use super::sft::{ConversationForm, DataSource, TrainOn, Validation};
 use super::supervised::SupervisedOptions;
 use super::trainer::{KlOptions, SamplingSchedule, TrainerOptions};
@@ -22,8 +23,7 @@ impl TrainerOptions {
         share("[trainer] beta1", self.beta1)?;
         share("[trainer] beta2", self.beta2)?;
         clip("[trainer] gradient_clip_norm", self.gradient_clip_norm)?;
-        least("[trainer] checkpoint_every", self.checkpoint_every, 1, "1 is after each update")?;
-        least("[trainer] keep_checkpoints", self.keep_checkpoints as u64, 1, "a run goes on from the last")?;
+        check_checkpoints(self)?;
         least("[trainer] evaluation.every", self.evaluation.every, 1, "1 is before each update")?;
         match self.objective {
             ObjectiveName::Grpo => self.check_grpo(),
@@ -170,6 +170,7 @@ impl TrainerOptions {
         self.check_conversations()?;
         self.check_dynamic_sampling()?;
         self.check_schedule()?;
+        check_publishing(self)?;
         least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
         check_bounds(self.reward_bounds)?;
         self.loss_parameters.of(self.loss)?;
@@ -434,10 +435,6 @@ impl SupervisedOptions {
             _ => Ok(()),
         }
     }
-}
-
-fn least(key: &str, value: u64, least: u64, why: &str) -> Result<(), TrainError> {
-    if value >= least { Ok(()) } else { refuse(key, value, &format!("must be at least {least}: {why}")) }
 }
 
 fn adam(key: &str, value: f64) -> Result<(), TrainError> {

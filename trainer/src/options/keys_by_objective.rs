@@ -9,7 +9,7 @@ use crate::schedule::LearningRateSchedule;
 const MAX_STEPS: u64 = 100;
 
 /// Keys of `[trainer]` that every objective reads.
-const COMMON: [&str; 10] = [
+const COMMON: [&str; 14] = [
     "objective",
     "learning_rate",
     "learning_rate_schedule",
@@ -19,7 +19,11 @@ const COMMON: [&str; 10] = [
     "gradient_clip_norm",
     "max_steps",
     "checkpoint_every",
+    "checkpoint_every_tokens",
+    "checkpoint_every_seconds",
     "keep_checkpoints",
+    "keep_checkpoints_seconds",
+    "checkpoint_url",
 ];
 
 /// Keys of objectives that learn from rollouts.
@@ -45,7 +49,7 @@ const OF_ROLLOUTS: [&str; 19] = [
     "evaluation.samples_per_task",
 ];
 /// Keys that are read by one objective alone.
-const OF_GRPO: [&str; 3] = ["dynamic_sampling", "harvest", "pairwise"];
+const OF_GRPO: [&str; 4] = ["dynamic_sampling", "harvest", "pairwise", "publish_if"];
 const OF_ON_POLICY_DISTILLATION: [&str; 10] = [
     "distillation.teacher",
     "distillation.task_tag",
@@ -120,6 +124,11 @@ impl TrainerOptions {
     /// Puts the objective's own defaults in the place of those of keys that are not among the `written`.
     pub fn set_defaults(&mut self, written: &[String]) {
         let is_written = |key: &str| written.iter().any(|written| written == key);
+        if !is_written("checkpoint_every") {
+            let otherwise = self.checkpoint_every_tokens.is_some() || self.checkpoint_every_seconds.is_some();
+            let usual = if self.objective.learns_from_data() { 20 } else { 1 };
+            self.checkpoint_every = (!otherwise).then_some(usual);
+        }
         match self.objective {
             ObjectiveName::Grpo | ObjectiveName::OnPolicyDistillation => self.max_steps = Some(self.max_steps()),
             name => {
@@ -128,9 +137,6 @@ impl TrainerOptions {
                 }
                 if !is_written("learning_rate_schedule") {
                     self.learning_rate_schedule = LearningRateSchedule::Linear;
-                }
-                if !is_written("checkpoint_every") {
-                    self.checkpoint_every = 20;
                 }
                 if !is_written("evaluation.every") {
                     self.evaluation.every = 10;

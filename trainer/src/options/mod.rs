@@ -1,6 +1,7 @@
 //! What a config says of training.
 
 mod check;
+mod check_checkpoints;
 mod check_sampling;
 mod conversations_beside;
 mod distillation;

@@ -12,6 +12,7 @@ use super::preference::{PairwiseOptions, PreferenceOptions};
 use super::sft::{DataSource, LossReduction, TrainOn, UnusableRows, Validation};
 use crate::evaluation::{EvaluationOptions, StopRule};
 use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation};
+use crate::publishing::PublishRule;
 use crate::rollouts::{FailureOptions, RewardRules};
 use crate::schedule::LearningRateSchedule;
 use crate::sources::{DynamicSampling, HarvestOptions};
@@ -71,10 +72,20 @@ pub struct TrainerOptions {
     /// their epochs have.
     pub max_steps: Option<u64>,
     /// A checkpoint after every this many updates, and after the last; of `sft` and of comparisons 20 unless told
-    /// otherwise.
-    pub checkpoint_every: u64,
-    /// Checkpoints that are kept; older ones are removed once a newer one is recorded.
+    /// otherwise. Left out beside one of the next two keys, updates make none.
+    pub checkpoint_every: Option<u64>,
+    /// A checkpoint once so many tokens have been sampled for the updates since the last one.
+    pub checkpoint_every_tokens: Option<u64>,
+    /// A checkpoint after the first update that ends so many seconds after the last one, or after the run's start.
+    pub checkpoint_every_seconds: Option<f64>,
+    /// Checkpoints that are kept; older ones are removed once a newer one is recorded, but for the one with the best held-out
+    /// score.
     pub keep_checkpoints: usize,
+    /// Older checkpoints are kept too until they are this many seconds old.
+    pub keep_checkpoints_seconds: Option<f64>,
+    /// `s3://BUCKET/PREFIX`: each checkpoint is uploaded there too once it is whole, and a run whose directory is gone is
+    /// resumed from there.
+    pub checkpoint_url: Option<String>,
     /// The least and the greatest that a rollout may earn in all. One that earned something else is refused by name, and
     /// counts as failed; without bounds, only what is too large to be summed is.
     pub reward_bounds: Option<[f64; 2]>,
@@ -119,6 +130,8 @@ pub struct TrainerOptions {
     pub conversations: Option<ConversationsBeside>,
     /// Learn from whatever rewarded rollouts there are, in place of tasks.
     pub harvest: Option<HarvestOptions>,
+    /// Of a harvest with `harvest.validation`: which new weights are put behind the model; all of them, unless told otherwise.
+    pub publish_if: Option<PublishRule>,
 }
 
 impl Default for TrainerOptions {
@@ -145,8 +158,12 @@ impl Default for TrainerOptions {
             beta2: 0.95,
             gradient_clip_norm: 1.0,
             max_steps: None,
-            checkpoint_every: 1,
+            checkpoint_every: Some(1),
+            checkpoint_every_tokens: None,
+            checkpoint_every_seconds: None,
             keep_checkpoints: 2,
+            keep_checkpoints_seconds: None,
+            checkpoint_url: None,
             reward_bounds: None,
             failures: FailureOptions::default(),
             advantages: AdvantageOptions::default(),
@@ -166,6 +183,7 @@ impl Default for TrainerOptions {
             stop_without_gradient: 20,
             conversations: None,
             harvest: None,
+            publish_if: None,
         }
     }
 }

@@ -1,16 +1,17 @@
 //! A run's checkpoints: what their records say, and going on from the newest whose files are those that were saved.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use fulgurite_backends::{
-    BackendError, DIGEST_LIST, FileDamage, FileDigests, Learner, file_digest, find_damage, listed_digests,
-};
+use fulgurite_backends::{BackendError, FileDigests, Learner, find_damage};
 use fulgurite_types::Checkpoint;
 use serde::{Deserialize, Serialize};
 
+use super::digests::{file_error, in_background};
+use super::publish_gate::BehindModel;
+use super::uploads;
 use crate::sources::{DataPosition, HarvestState, SolveRates};
-use crate::{Record, Reporter, TrainError, TrainEvent};
+use crate::{Record, Reporter, RunArchive, TrainError, TrainEvent};
 
 /// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
 /// of the places.
@@ -36,6 +37,9 @@ pub(crate) struct CheckpointState {
     /// Conversations read so far, of a run that learns from them beside its tasks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub conversation_cursor: u64,
+    /// What is behind the model, of a run that publishes only what is not worse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<BehindModel>,
     /// What the files were when they were saved, but for those that the directory's own list tells of: of them, what the
     /// list was. Older records tell of all files, or of none; those are taken as they are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -47,10 +51,27 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl CheckpointState {
-    pub(crate) fn new(seed: u64, step: u64, position: &DataPosition, files: FileDigests) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        step: u64,
+        position: &DataPosition,
+        behind: Option<BehindModel>,
+        files: FileDigests,
+    ) -> Self {
         let DataPosition { data_cursor, harvest, data_fingerprint, reference, solve_rates, conversation_cursor } =
             position.clone();
-        Self { seed, step, data_cursor, harvest, data_fingerprint, reference, solve_rates, conversation_cursor, files }
+        Self {
+            seed,
+            step,
+            data_cursor,
+            harvest,
+            data_fingerprint,
+            reference,
+            solve_rates,
+            conversation_cursor,
+            behind,
+            files,
+        }
     }
 
     /// Where the data are read on.
@@ -76,6 +97,8 @@ pub(crate) struct Checkpoints<'r> {
     pub directory: &'r Path,
     /// As many of the newest as are kept; older ones have been removed.
     pub kept: usize,
+    /// Where they are too, if anywhere.
+    pub archive: Option<&'r RunArchive>,
 }
 
 impl Checkpoints<'_> {
@@ -86,7 +109,13 @@ impl Checkpoints<'_> {
     /// If there are checkpoints, but none to go on from; if one was made with another seed; if the learner does not
     /// take files that are whole.
     pub(super) async fn restore(&self, reporter: &mut dyn Reporter) -> Result<Option<CheckpointState>, TrainError> {
-        let checkpoints = self.record.checkpoints(self.run_id).await?;
+        let mut checkpoints = self.record.checkpoints(self.run_id).await?;
+        // Where there are directories, the record is not gone: it has only not come to its first checkpoint.
+        let is_gone = checkpoints.is_empty() && !self.directory.join(uploads::CHECKPOINTS).exists();
+        if let Some(archive) = self.archive.filter(|_| is_gone) {
+            uploads::bring_back(archive, self.record, self.run_id).await?;
+            checkpoints = self.record.checkpoints(self.run_id).await?;
+        }
         let mut passed_over = Vec::new();
         for (age, checkpoint) in checkpoints.iter().rev().enumerate() {
             let directory = self.directory.join(&checkpoint.directory);
@@ -94,7 +123,12 @@ impl Checkpoints<'_> {
                 continue;
             }
             let state = self.state(checkpoint)?;
-            let Some(message) = self.load(&directory, &state.files).await? else { return Ok(Some(state)) };
+            let missing = self.fetch(&checkpoint.directory, &directory).await;
+            let message = match missing {
+                Some(message) => Some(message),
+                None => self.load(&directory, &state.files).await?,
+            };
+            let Some(message) = message else { return Ok(Some(state)) };
             tracing::warn!(checkpoint = checkpoint.directory, %message, "a checkpoint is passed over");
             passed_over.push(format!("{}: {message}", checkpoint.directory));
             reporter.report(TrainEvent::CheckpointPassedOver { directory: checkpoint.directory.clone(), message });
@@ -104,6 +138,12 @@ impl Checkpoints<'_> {
         }
         let message = passed_over.join("; ");
         Err(TrainError::NoCheckpointLeft { run_id: self.run_id.to_owned(), message })
+    }
+
+    /// Gets a directory that is not here from where it was uploaded to, or tells why it cannot.
+    async fn fetch(&self, name: &str, directory: &Path) -> Option<String> {
+        let archive = self.archive.filter(|_| !directory.exists())?;
+        archive.download(name, directory).await.err().map(|error| error.to_string())
     }
 
     /// Has the learner go on from files, or tells what is wrong with them.
@@ -128,19 +168,6 @@ impl Checkpoints<'_> {
     }
 }
 
-/// Digests of the files below a directory that its list of digests does not tell of, and of that list. Reads every byte
-/// of them, on a thread of its own.
-pub(crate) async fn file_digests(directory: &Path) -> Result<FileDigests, TrainError> {
-    let directory = directory.to_owned();
-    in_background(&directory.clone(), move || {
-        let listed = listed_digests(&directory).map_err(|damage| list_error(&directory, &damage))?.unwrap_or_default();
-        let mut digests = FileDigests::new();
-        add_digests(&directory, "", &listed, &mut digests)?;
-        Ok(digests)
-    })
-    .await
-}
-
 /// What is wrong with a checkpoint's files, if something is.
 async fn damage(directory: &Path, files: &FileDigests) -> Result<Option<String>, TrainError> {
     if !directory.is_dir() {
@@ -148,44 +175,6 @@ async fn damage(directory: &Path, files: &FileDigests) -> Result<Option<String>,
     }
     let (path, files) = (directory.to_owned(), files.clone());
     in_background(directory, move || Ok(find_damage(&path, &files).map(|damage| damage.to_string()))).await
-}
-
-fn add_digests(
-    directory: &Path,
-    prefix: &str,
-    listed: &FileDigests,
-    digests: &mut FileDigests,
-) -> Result<(), TrainError> {
-    let failed = |error: std::io::Error| file_error(directory, &error);
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        let name = format!("{prefix}{name}");
-        if path.is_dir() {
-            add_digests(&path, &format!("{name}/"), listed, digests)?;
-        } else if !listed.contains_key(&name) {
-            let digest = file_digest(&path).map_err(|error| file_error(&path, &error))?;
-            digests.insert(name, digest);
-        }
-    }
-    Ok(())
-}
-
-fn list_error(directory: &Path, damage: &FileDamage) -> TrainError {
-    TrainError::File { path: directory.join(DIGEST_LIST), message: damage.to_string() }
-}
-
-fn file_error(path: &Path, error: &std::io::Error) -> TrainError {
-    TrainError::File { path: path.to_owned(), message: error.to_string() }
-}
-
-async fn in_background<T: Send + 'static>(
-    path: &Path,
-    work: impl FnOnce() -> Result<T, TrainError> + Send + 'static,
-) -> Result<T, TrainError> {
-    let path = PathBuf::from(path);
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.map_err(|error| TrainError::File { path, message: error.to_string() })?
 }
 
 /// Removes a directory, if it is there.
@@ -198,6 +187,9 @@ pub(crate) fn remove_directory(directory: &Path) -> Result<(), TrainError> {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_backends::{DIGEST_LIST, file_digest};
+
+    use super::super::digests::file_digests;
     use super::*;
 
     #[tokio::test]

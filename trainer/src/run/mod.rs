@@ -1,12 +1,19 @@
 //! A run, whatever it learns from: steps, checkpoints, publication, the account of every token, metrics, the stop rule.
 
+mod checkpoint_rules;
 mod checkpoints;
+mod digests;
 mod ledger;
 mod metrics_file;
+mod publish_gate;
+mod run_checkpoints;
 mod summary;
 mod training_run;
+mod uploads;
 mod without_gradient;
 
+pub(crate) use self::checkpoint_rules::{CheckpointTriggers, Checkpointing, KeptCheckpoints};
 pub(crate) use self::ledger::leftovers;
+pub(crate) use self::publish_gate::PublishGate;
 pub use self::summary::RunSummary;
-pub(crate) use self::training_run::{Checkpointing, TrainingRun};
+pub(crate) use self::training_run::TrainingRun;

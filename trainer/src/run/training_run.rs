@@ -9,26 +9,18 @@ use fulgurite_backends::{AdamParameters, Learner};
 use fulgurite_types::{CheckpointRecord, GenerationUse, Step, StepRecord, TeacherLogprobs, TokenUse, WeightsVersion};
 use serde_json::{Map, Value, json};
 
-use super::checkpoints::{CheckpointState, Checkpoints, file_digests, remove_directory};
+use super::checkpoint_rules::{Checkpointing, SinceCheckpoint};
 use super::ledger;
 use super::metrics_file::MetricsFile;
+use super::publish_gate::{BehindModel, PublishGate};
 use super::summary::{RunSummary, failed_rollouts, skipped_rows};
 use super::without_gradient;
-use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores, ValidationScores};
+use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores, ValidationScores, held_out_score};
 use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, learn};
 use crate::publishing::Publisher;
 use crate::schedule::Schedule;
 use crate::sources::{DataPosition, Source};
 use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
-
-/// When checkpoints are made, and which are kept.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Checkpointing {
-    /// A checkpoint after every this many updates, and after the last.
-    pub(crate) every: u64,
-    /// Those that are kept; older ones are removed once a newer one is recorded.
-    pub(crate) kept: usize,
-}
 
 /// A run: data from a source, learnt from as an objective says, in the steps of a schedule.
 pub(crate) struct TrainingRun<Data> {
@@ -48,16 +40,26 @@ pub(crate) struct TrainingRun<Data> {
     pub(crate) stop_without_gradient: u64,
     /// Puts new weights behind a sampler; `None` if nobody samples.
     pub(crate) publisher: Option<Publisher>,
+    /// Which new weights it puts there; without it all.
+    pub(crate) publish_gate: Option<PublishGate>,
     /// Whether the weights that the run began with are asked for later.
     pub(crate) keeps_reference: bool,
 }
 
 /// Where the run stands between two steps.
-struct Progress {
+pub(super) struct Progress {
     /// Updates made; also the version of the weights.
-    step: u64,
-    position: DataPosition,
-    metrics_file: MetricsFile,
+    pub(super) step: u64,
+    pub(super) position: DataPosition,
+    pub(super) metrics_file: MetricsFile,
+    /// What is behind the model, once that has been scored, of a run that looks at it.
+    pub(super) behind: Option<BehindModel>,
+    /// Held-out scores, by the updates before them; more is better.
+    pub(super) held_out: BTreeMap<u64, f64>,
+    /// Tokens that were sampled for the steps since the last checkpoint.
+    pub(super) sampled_since_checkpoint: u64,
+    /// When the last checkpoint was made, or this process began.
+    pub(super) last_checkpoint: Instant,
 }
 
 /// What is recorded of the tokens that a step was made of.
@@ -83,16 +85,24 @@ impl<Data> TrainingRun<Data> {
             self.tell_recorded(reporter).await?;
             return self.summarize(end, started, reporter).await;
         }
-        let (step, position) = self.begin(resume, reporter).await?;
+        let (step, position, behind) = self.begin(resume, reporter).await?;
         reporter.report(TrainEvent::RunStarted {
             run_id: self.identity.run_id.clone(),
             directory: self.identity.directory.clone(),
             step,
             max_steps: self.schedule.max_steps(),
         });
-        let mut progress = Progress { step, position, metrics_file: self.tell_recorded(reporter).await? };
+        let (metrics_file, held_out) = self.tell_recorded(reporter).await?;
+        let (sampled_since_checkpoint, last_checkpoint) = (0, Instant::now());
+        let mut progress =
+            Progress { step, position, metrics_file, behind, held_out, sampled_since_checkpoint, last_checkpoint };
         let end = loop {
-            let evaluation = self.evaluate_if_due(progress.step, reporter).await?;
+            let mut evaluation = self.evaluate_if_due(progress.step, reporter).await?;
+            if let Some(evaluation) = &mut evaluation {
+                self.publish_if_not_worse(&mut progress, evaluation, reporter).await?;
+            }
+            let score = evaluation.as_ref().and_then(|evaluation| held_out_score(&evaluation.metrics));
+            progress.held_out.extend(score.map(|score| (progress.step, score)));
             let met = match &evaluation {
                 Some(evaluation) => self.is_met_by(evaluation).await?,
                 None => false,
@@ -103,6 +113,9 @@ impl<Data> TrainingRun<Data> {
             if self.schedule.is_over(progress.step) {
                 self.finish(&mut progress, evaluation, reporter).await?;
                 break End { step: progress.step, stopped_by_rule: met };
+            }
+            if let Some((gate, behind)) = self.publish_gate.zip(progress.behind.as_ref()) {
+                gate.check(progress.step, behind.version)?;
             }
             self.step(&mut progress, evaluation, reporter).await?;
         };
@@ -138,36 +151,50 @@ impl<Data> TrainingRun<Data> {
     }
 
     /// Restores the last checkpoint that is whole, or starts at the weights that the learner was opened with.
-    async fn begin(&mut self, resume: bool, reporter: &mut dyn Reporter) -> Result<(u64, DataPosition), TrainError> {
+    async fn begin(
+        &mut self,
+        resume: bool,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(u64, DataPosition, Option<BehindModel>), TrainError> {
         let run_id = self.identity.run_id.clone();
         if self.keeps_reference {
             self.learner.keep_reference().await?;
         }
-        let (mut step, mut position) = (0, DataPosition::default());
+        let (mut step, mut position, mut behind) = (0, DataPosition::default(), None);
         if resume {
             if let Some(restored) = self.checkpoints().restore(reporter).await? {
                 step = restored.step;
                 position = restored.position();
+                behind = restored.behind.filter(|_| self.publish_gate.is_some());
             }
             self.record.rewind_run(&run_id, step).await?;
             let undone = ledger::undone(self.record.as_ref(), &run_id).await?;
             self.record.record_uses(&run_id, undone).await?;
             self.schedule = self.schedule_after(&self.record.steps(&run_id).await?);
         }
-        self.publish(step).await?;
-        Ok((step, position))
+        match &behind {
+            Some(behind) if behind.version != step => self.put_back(behind, step).await?,
+            _ => self.publish(step).await?,
+        }
+        Ok((step, position, behind))
     }
 
     /// Tells of the steps that are recorded and stand in no metrics file, which is to say that a crash came before they
-    /// could be told of; and writes that file anew.
-    async fn tell_recorded(&self, reporter: &mut dyn Reporter) -> Result<MetricsFile, TrainError> {
+    /// could be told of; and writes that file anew. Beside it, the held-out scores that they have.
+    async fn tell_recorded(
+        &self,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(MetricsFile, BTreeMap<u64, f64>), TrainError> {
         let path = self.identity.directory.join("metrics.jsonl");
         let told = MetricsFile::steps(&path);
         let steps = self.record.steps(&self.identity.run_id).await?;
         let mut recorded: Vec<Map<String, Value>> = Vec::with_capacity(steps.len());
+        let mut held_out = BTreeMap::new();
         for Step { time, metrics, .. } in steps {
             let Value::Object(metrics) = metrics else { continue };
-            match metrics.get("step").and_then(Value::as_u64) {
+            let step = metrics.get("step").and_then(Value::as_u64);
+            held_out.extend(step.zip(held_out_score(&metrics)));
+            match step {
                 Some(step) if !told.contains(&step) => {
                     reporter.report(TrainEvent::Step { step, metrics: metrics.clone() });
                 }
@@ -175,11 +202,11 @@ impl<Data> TrainingRun<Data> {
             }
             recorded.push(metrics);
         }
-        MetricsFile::rewrite(&path, &recorded)
+        Ok((MetricsFile::rewrite(&path, &recorded)?, held_out))
     }
 
     /// Puts the learner's weights behind the sampler, and tells agents of them.
-    async fn publish(&self, version: u64) -> Result<(), TrainError> {
+    pub(super) async fn publish(&self, version: u64) -> Result<(), TrainError> {
         let Some(publisher) = &self.publisher else { return Ok(()) };
         self.learner.publish_weights(WeightsVersion(version)).await?;
         publisher.publish(self.record.as_ref(), &self.identity.run_id, version).await
@@ -223,7 +250,9 @@ impl<Data> TrainingRun<Data> {
         let is_empty = lesson.is_empty();
         let waited = lesson.waited.as_secs_f64();
         self.update(step, &mut lesson, &mut metrics, reporter).await?;
-        self.publish(step + 1).await?;
+        if self.publish_gate.is_none() {
+            self.publish(step + 1).await?;
+        }
         progress.step = step + 1;
         set(&mut metrics, "time/sampling", sampling_seconds + waited);
         set(&mut metrics, "time/training", training.elapsed().as_secs_f64() - waited);
@@ -237,9 +266,15 @@ impl<Data> TrainingRun<Data> {
             uses.extend(evaluation.uses);
         }
         let untrained = if is_empty { uses.clone() } else { Vec::new() };
-        let is_due = progress.step.is_multiple_of(self.checkpointing.every);
-        let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
+        progress.sampled_since_checkpoint += uses.iter().map(|used| used.tokens).sum::<u64>();
+        let seconds = progress.last_checkpoint.elapsed().as_secs_f64();
+        let since = SinceCheckpoint { tokens: progress.sampled_since_checkpoint, seconds };
+        let is_due = self.checkpointing.triggers.are_met(progress.step, since);
         set(&mut metrics, "time/total", total);
+        let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
+        if let Some(checkpoint) = &checkpoint {
+            self.upload(progress, checkpoint, &mut metrics, true, reporter).await?;
+        }
         let consumed = Consumed { uses, teacher_logprobs: lesson.teacher_logprobs };
         self.record(progress, step, metrics, consumed, checkpoint, reporter).await?;
         if is_empty {
@@ -309,31 +344,6 @@ impl<Data> TrainingRun<Data> {
         Ok(())
     }
 
-    /// Saves the weights; the record that makes it a checkpoint is written with the step's.
-    async fn save_checkpoint(&self, progress: &Progress) -> Result<CheckpointRecord, TrainError> {
-        let step = progress.step;
-        // Recorded as seen from the run's directory, so that a run can be moved.
-        let name = format!("checkpoints/{step:06}");
-        let directory = self.identity.directory.join(&name);
-        // Left by a process that died between saving and recording: it counts for nothing.
-        remove_directory(&directory)?;
-        self.learner.save_checkpoint(&directory).await?;
-        let files = file_digests(&directory).await?;
-        let state = CheckpointState::new(self.identity.seed, step, &progress.position, files);
-        Ok(CheckpointRecord { directory: name, state: json!(state) })
-    }
-
-    fn checkpoints(&self) -> Checkpoints<'_> {
-        Checkpoints {
-            record: self.record.as_ref(),
-            learner: self.learner.as_ref(),
-            run_id: &self.identity.run_id,
-            seed: self.identity.seed,
-            directory: &self.identity.directory,
-            kept: self.checkpointing.kept,
-        }
-    }
-
     async fn record(
         &self,
         progress: &mut Progress,
@@ -361,17 +371,10 @@ impl<Data> TrainingRun<Data> {
         reporter.report(TrainEvent::Step { step, metrics: metrics.clone() });
         progress.metrics_file.append(&metrics)?;
         if saved {
-            self.remove_old_checkpoints().await?;
+            (progress.sampled_since_checkpoint, progress.last_checkpoint) = (0, Instant::now());
+            self.remove_old_checkpoints(progress).await?;
         }
         Ok(())
-    }
-
-    async fn remove_old_checkpoints(&self) -> Result<(), TrainError> {
-        let checkpoints = self.record.checkpoints(&self.identity.run_id).await?;
-        let old = checkpoints.len().saturating_sub(self.checkpointing.kept);
-        checkpoints[..old]
-            .iter()
-            .try_for_each(|checkpoint| remove_directory(&self.identity.directory.join(&checkpoint.directory)))
     }
 
     /// The last evaluation, what is scored once, and the account of every token.
@@ -406,6 +409,9 @@ impl<Data> TrainingRun<Data> {
         let saved = self.record.latest_checkpoint(&self.identity.run_id).await?;
         let is_saved = saved.is_some_and(|checkpoint| checkpoint.state["step"] == json!(step));
         let checkpoint = if is_saved || step == 0 { None } else { Some(self.save_checkpoint(progress).await?) };
+        if let Some(checkpoint) = &checkpoint {
+            self.upload(progress, checkpoint, &mut metrics, false, reporter).await?;
+        }
         let consumed = Consumed { uses, teacher_logprobs: Vec::new() };
         self.record(progress, step, metrics, consumed, checkpoint, reporter).await
     }
@@ -467,6 +473,6 @@ fn clip_factor(norm: f64, greatest: f64) -> f64 {
     if greatest > 0.0 && norm > greatest { greatest / norm } else { 1.0 }
 }
 
-fn set(metrics: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+pub(super) fn set(metrics: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     metrics.insert(key.to_owned(), value.into());
 }

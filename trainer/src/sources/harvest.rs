@@ -5,6 +5,7 @@
 //! has none, at once.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::{Record, Reporter, TrainError, TrainEvent};
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How rollouts are harvested.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HarvestOptions {
     /// Rollouts with something to train that make a step.
@@ -33,11 +34,14 @@ pub struct HarvestOptions {
     /// What a rollout whose task nobody else in its step was given is measured against is a running mean of such rewards,
     /// of which each keeps this share for the next.
     pub baseline_decay: f64,
+    /// A file of conversations, JSON lines or Parquet, that are never learnt from: what their answers cost is the run's
+    /// held-out score.
+    pub validation: Option<PathBuf>,
 }
 
 impl Default for HarvestOptions {
     fn default() -> Self {
-        Self { rollouts_per_step: 64, max_staleness: 4, baseline_decay: 0.95 }
+        Self { rollouts_per_step: 64, max_staleness: 4, baseline_decay: 0.95, validation: None }
     }
 }
 

@@ -1,0 +1,85 @@
+//! Runs whose checkpoints are uploaded to an object store, and whose directory may be gone.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use fulgurite_trainer::{CheckpointArchive, RunArchive};
+use serde_json::{Value, json};
+
+use super::run_directory::{CONFIG_DIRECTORY, latest_of, run_directory, run_prefix, write_whole};
+use super::run_files::{CONFIG_FILE, STORE_FILE};
+use crate::cli::arguments::TrainArguments;
+use crate::config::admin_key;
+use crate::config::declarations::LoadedConfig;
+
+const UPLOAD_KEYS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+
+/// The directory of a new run, or of the one to be resumed; one that is gone is made anew from what was uploaded.
+pub async fn open_run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Result<PathBuf> {
+    if let Some(archive) = archive(loaded)?.filter(|_| arguments.resume)
+        && let Some(directory) = missing(loaded, arguments, &archive).await?
+    {
+        bring_back(loaded, &directory, &archive).await?;
+    }
+    run_directory(loaded, arguments)
+}
+
+/// Where a run's checkpoints are uploaded to, if anywhere. Shows that the place can be written, and is of no other run.
+pub async fn run_archive(loaded: &LoadedConfig, directory: &Path, run_id: &str) -> Result<Option<RunArchive>> {
+    let Some(archive) = archive(loaded)? else { return Ok(None) };
+    admin_key::keep_to_this_process();
+    let path = directory.join(CONFIG_FILE);
+    let file = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let run = archive.of_run(run_id);
+    run.take(&file).await.context("checkpoints cannot be uploaded ([trainer] checkpoint_url)")?;
+    Ok(Some(run))
+}
+
+/// Variables with the keys to what is uploaded, which no program may see that a run starts: whoever has them can replace
+/// the run's weights.
+pub fn upload_keys(loaded: &LoadedConfig) -> Vec<String> {
+    let keys: &[&str] = if loaded.config.trainer.checkpoint_url.is_some() { &UPLOAD_KEYS } else { &[] };
+    keys.iter().map(|key| (*key).to_owned()).collect()
+}
+
+fn archive(loaded: &LoadedConfig) -> Result<Option<CheckpointArchive>> {
+    let url = loaded.config.trainer.checkpoint_url.as_deref();
+    Ok(url.map(CheckpointArchive::open).transpose()?)
+}
+
+/// The directory that is to be resumed and is not there.
+async fn missing(
+    loaded: &LoadedConfig,
+    arguments: &TrainArguments,
+    archive: &CheckpointArchive,
+) -> Result<Option<PathBuf>> {
+    if let Some(directory) = &arguments.run_directory {
+        let is_there = [STORE_FILE, CONFIG_FILE].iter().any(|file| directory.join(file).exists());
+        let directory = std::path::absolute(directory).context("the working directory is gone")?;
+        return Ok((!is_there).then_some(directory));
+    }
+    let (parent, prefix) = (loaded.resolve(&loaded.config.run.directory), run_prefix(loaded));
+    if parent.exists() && latest_of(&parent, &prefix)?.is_some() {
+        return Ok(None);
+    }
+    let runs = archive.runs().await?;
+    let number = |run: &String| run.strip_prefix(&prefix)?.parse::<u64>().ok();
+    let latest = runs.iter().filter_map(number).max();
+    Ok(latest.map(|number| parent.join(format!("{prefix}{number}"))))
+}
+
+/// Makes the directory of a run that was uploaded, with the file that says which it is.
+async fn bring_back(loaded: &LoadedConfig, directory: &Path, archive: &CheckpointArchive) -> Result<()> {
+    let run_id = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let run = archive.of_run(&run_id);
+    let Some(file) = run.run_file().await? else { return Ok(()) };
+    let place = run.place();
+    let mut config: Value = serde_json::from_str(&file).with_context(|| format!("{place}/{CONFIG_FILE}"))?;
+    // Of the machine that the run was on before.
+    let from = std::path::absolute(&loaded.directory).unwrap_or_else(|_| loaded.directory.clone());
+    config[CONFIG_DIRECTORY] = json!(from);
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    write_whole(&directory.join(CONFIG_FILE), &format!("{config:#}\n"))?;
+    tracing::info!(directory = %directory.display(), from = place, "the run's directory is made anew");
+    Ok(())
+}

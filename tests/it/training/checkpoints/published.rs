@@ -1,0 +1,157 @@
+//! `[trainer] publish_if`: which of a harvest's weights are put behind the model.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::common::{Process, Ran, Server, eventually, model_flag, tiny_model};
+use crate::training::harvest::{recorded, train, weights, write_config};
+use serde_json::{Value, json};
+
+/// A store of rewarded rollouts, conversations that are held out, and a server over the store's copies.
+struct Harvest {
+    directory: tempfile::TempDir,
+}
+
+impl Harvest {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let model = tiny_model(directory.path(), 128);
+        recorded(directory.path(), &model);
+        let row = |n: u64| {
+            json!({ "messages": [{ "role": "user", "content": format!("Say {n}") },
+                                 { "role": "assistant", "content": "Say you are 17." }] })
+        };
+        let rows: String = (0..6).map(|n| format!("{}\n", row(n))).collect();
+        std::fs::write(directory.path().join("held-out.jsonl"), rows).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A server over a copy of the store.
+    fn serve(&self, name: &str) -> Server {
+        let served = self.path().join(format!("served-{name}"));
+        std::fs::create_dir(&served).unwrap();
+        std::fs::copy(self.path().join("recorded/store.db"), served.join("store.db")).unwrap();
+        Server::start(&served, ["--model", &model_flag("hello", &self.path().join("model"))])
+    }
+
+    /// Four updates by what is harvested.
+    fn config(&self, trainer: &str) -> std::path::PathBuf {
+        let harvest = "harvest = { rollouts_per_step = 3, max_staleness = 9, validation = \"held-out.jsonl\" }";
+        let trainer = format!("max_steps = 4\n{harvest}\npublish_if = \"not_worse\"\n{trainer}");
+        write_config(self.path(), "backend = \"embedded\"", None, &trainer)
+    }
+
+    fn ran(&self, trainer: &str, server: &Server, run: &str, more: &[&str]) -> Ran {
+        let mut command = train(&self.config(trainer), &self.path().join(run));
+        command.args(["--server", &server.url]).args(more);
+        command.output().unwrap().into()
+    }
+}
+
+fn version(server: &Server) -> Value {
+    server.get("/v1/fulgurite/models/hello").expect(200)["weights_version"].clone()
+}
+
+fn of<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
+    lines.iter().map(|line| &line[key]).filter(|value| !value.is_null()).collect()
+}
+
+/// Learns what is held out beside what it harvests: each update is better.
+const BETTER: &str = "learning_rate = 1e-2\nconversations = { file = \"held-out.jsonl\", weight = 10.0 }";
+/// Throws the weights about: each update is worse.
+const WORSE: &str = "learning_rate = 1.0";
+
+#[test]
+fn better_weights_are_put_behind_the_model_and_worse_ones_are_kept_back() {
+    let it = Harvest::new();
+    let server = it.serve("better");
+    let lines = it.ran(BETTER, &server, "better", &[]).json_lines();
+    assert_eq!(of(&lines, "publish/version"), [0, 1, 2, 3, 4], "{lines:?}");
+    assert_eq!(of(&lines, "publish/kept_back"), [0, 0, 0, 0]);
+    assert!(of(&lines, "publish/difference_high").iter().all(|high| high.as_f64().unwrap() < 0.0));
+    let told = lines.iter().filter(|line| line["event"] == "weights_published").count();
+    assert_eq!((version(&server), told), (json!(4), 4));
+    let better = lines.last().unwrap();
+
+    let server = it.serve("worse");
+    let lines = it.ran(WORSE, &server, "worse", &[]).json_lines();
+    assert_eq!(of(&lines, "publish/version"), [0, 0, 0, 0, 0], "{lines:?}");
+    assert_eq!(of(&lines, "publish/kept_back"), [1, 1, 1, 1]);
+    assert!(of(&lines, "publish/difference_low").iter().all(|low| low.as_f64().unwrap() > 0.0));
+    let told = lines.iter().filter(|line| line["event"] == "weights_kept_back").count();
+    assert_eq!((version(&server), told), (json!(0), 4));
+    assert_eq!(lines.last().unwrap()["steps"], 4, "it has learnt all the same");
+
+    // Killed in the middle, it puts back what was there, and ends in the same weights, published in the same way.
+    let server = it.serve("killed");
+    let mut command = train(&it.config(BETTER), &it.path().join("killed"));
+    command.args(["--server", &server.url]).stdout(Stdio::null());
+    let mut process = Process::spawn(command);
+    let metrics = it.path().join("killed/metrics.jsonl");
+    let steps = || std::fs::read_to_string(&metrics).map_or(0, |text| text.lines().count());
+    eventually("two steps", || (steps() >= 2).then_some(()));
+    process.kill();
+    let lines = it.ran(BETTER, &server, "killed", &["--resume"]).json_lines();
+    assert!(weights(lines.last().unwrap()) == weights(better));
+    assert_eq!(version(&server), 4);
+    let recorded = std::fs::read_to_string(&metrics).unwrap();
+    let recorded: Vec<Value> = recorded.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(of(&recorded, "publish/version"), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_resumed_run_puts_back_what_was_behind_the_model_and_not_what_it_has_learnt_since() {
+    let it = Harvest::new();
+    let server = it.serve("worse");
+    it.ran(WORSE, &server, "worse", &["--max-steps", "2"]).json_lines();
+    let asked = json!({ "model": "hello", "temperature": 0, "max_tokens": 5, "logprobs": true,
+                        "messages": [{ "role": "user", "content": "Say 1" }] });
+    let answer = || server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"].clone();
+    let before = answer();
+    // Other weights, as after a mistake.
+    let checkpoint = it.path().join("worse/checkpoints/000002");
+    server.post("/v1/fulgurite/models/hello/weights", &json!({ "version": 2, "model": checkpoint })).expect(200);
+    assert!(answer() != before);
+    let lines = it.ran(WORSE, &server, "worse", &["--resume", "--max-steps", "3"]).json_lines();
+    assert_eq!(of(&lines, "publish/kept_back"), [1, 1]);
+    assert_eq!((version(&server), answer()), (json!(0), before));
+    let kept: Vec<_> = std::fs::read_dir(it.path().join("worse/behind-model")).unwrap().collect();
+    assert_eq!(kept.len(), 1);
+}
+
+#[test]
+fn a_run_whose_weights_are_kept_back_for_too_long_ends_and_says_why() {
+    let it = Harvest::new();
+    let server = it.serve("stale");
+    let config = std::fs::read_to_string(it.config(WORSE)).unwrap();
+    let stale = config.replace("max_staleness = 9", "max_staleness = 1");
+    std::fs::write(it.path().join("stale.toml"), &stale).unwrap();
+    let run = |config: &str| -> Ran {
+        std::fs::write(it.path().join("stale.toml"), config).unwrap();
+        let mut command = train(&it.path().join("stale.toml"), &it.path().join("stale"));
+        command.args(["--server", &server.url]).output().unwrap().into()
+    };
+    let ran = run(&stale);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    insta::assert_snapshot!(ran.stderr.lines().last().unwrap(), @"error: the last 2 updates were each worse on [trainer] harvest.validation than the weights behind the model, version 0, and were kept back (publish_if); with harvest.max_staleness = 1 nothing that is sampled from those can be learnt from any more. A new run with a lower learning_rate may do better; --resume goes on with a greater max_staleness, or without publish_if");
+    let refused = |config: String| run(&config).stderr.replace(it.path().to_str().unwrap(), "[directory]");
+    insta::assert_snapshot!(refused(stale.replace(", validation = \"held-out.jsonl\"", "")), @r#"
+    error: [directory]/stale.toml
+      caused by: [trainer] publish_if compares what is held out, and nothing is: name conversations by harvest = { validation = "FILE" }
+    "#);
+    insta::assert_snapshot!(refused(stale.replace("held-out.jsonl", "nowhere.jsonl")), @r"
+    error: [directory]/stale.toml
+      caused by: [trainer] harvest.validation: cannot read [directory]/nowhere.jsonl
+      caused by: No such file or directory (os error 2)
+    ");
+    insta::assert_snapshot!(refused(stale.replace("not_worse", "better")), @r#"
+    error: [directory]/stale.toml
+      caused by: line 12: trainer.publish_if cannot be `better`; there is `not_worse`
+        12 | publish_if = "better"
+           |              ^^^^^^^^
+    "#);
+}

@@ -1,0 +1,164 @@
+//! A run's checkpoints as it goes on: saved, uploaded, removed; and the weights that it puts behind the model, or not.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fulgurite_types::CheckpointRecord;
+use serde_json::{Map, Value, json};
+
+use super::checkpoint_rules::KnownCheckpoint;
+use super::checkpoints::{CheckpointState, Checkpoints, remove_directory};
+use super::digests::file_digests;
+use super::publish_gate::{self, BehindModel, Judgement};
+use super::training_run::{Progress, TrainingRun, set};
+use super::uploads::{self, UPLOADED, Upload};
+use crate::archive::Manifest;
+use crate::evaluation::Evaluation;
+use crate::{Reporter, TrainError, TrainEvent};
+
+impl<Data> TrainingRun<Data> {
+    /// Puts weights behind the model that are older than the learner's, which goes on from its checkpoint after `step`
+    /// updates.
+    pub(super) async fn put_back(&self, behind: &BehindModel, step: u64) -> Result<(), TrainError> {
+        let directory = publish_gate::directory(&self.identity.directory, behind.version);
+        if let Some(archive) = self.identity.archive.as_ref().filter(|_| !directory.exists()) {
+            archive.download(&publish_gate::name(behind.version), &directory).await?;
+        }
+        self.learner.load_checkpoint(&directory).await?;
+        self.publish(behind.version).await?;
+        Ok(self.learner.load_checkpoint(&self.identity.directory.join(checkpoint_name(step))).await?)
+    }
+
+    /// Puts the learner's weights behind the model, which have just been scored, unless they are worse than those there.
+    pub(super) async fn publish_if_not_worse(
+        &self,
+        progress: &mut Progress,
+        evaluation: &mut Evaluation,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), TrainError> {
+        if self.publish_gate.is_none() {
+            return Ok(());
+        }
+        let step = progress.step;
+        let costs = std::mem::take(&mut evaluation.costs);
+        // What is there already was scored once more, or for the first time.
+        let other = progress.behind.as_ref().filter(|behind| behind.version != step);
+        let judgement = other.map(|behind| Judgement::of(&costs, &behind.costs));
+        if !judgement.is_some_and(|judgement| judgement.is_worse()) {
+            let directory = publish_gate::directory(&self.identity.directory, step);
+            remove_directory(&directory)?;
+            self.learner.save_checkpoint(&directory).await?;
+            if let Some(archive) = &self.identity.archive {
+                let name = publish_gate::name(step);
+                let put = uploads::put(archive, &self.identity.directory, &name, Manifest::default()).await;
+                if let Err(error) = put {
+                    let message = error.to_string();
+                    reporter.report(TrainEvent::CheckpointNotUploaded { directory: name, message });
+                }
+            }
+            if judgement.is_some() {
+                self.publish(step).await?;
+            }
+            progress.behind = Some(BehindModel { version: step, costs });
+        }
+        let version = progress.behind.as_ref().map_or(step, |behind| behind.version);
+        publish_gate::write_metrics(&mut evaluation.metrics, version, judgement.as_ref());
+        if let Some(judgement) = judgement {
+            let (is_published, difference) = (!judgement.is_worse(), judgement.difference);
+            reporter.report(TrainEvent::WeightsJudged { step, version, is_published, difference });
+        }
+        Ok(())
+    }
+
+    /// Saves the weights; the record that makes it a checkpoint is written with the step's.
+    pub(super) async fn save_checkpoint(&self, progress: &Progress) -> Result<CheckpointRecord, TrainError> {
+        let step = progress.step;
+        let name = checkpoint_name(step);
+        let directory = self.identity.directory.join(&name);
+        // Left by a process that died between saving and recording: it counts for nothing.
+        remove_directory(&directory)?;
+        self.learner.save_checkpoint(&directory).await?;
+        let files = file_digests(&directory).await?;
+        let state = CheckpointState::new(self.identity.seed, step, &progress.position, progress.behind.clone(), files);
+        Ok(CheckpointRecord { directory: name, state: json!(state) })
+    }
+
+    /// Puts a checkpoint where it is uploaded to, if anywhere; the metrics say whether it got there. They are those of a
+    /// step that `is_update`, or of the record after the last one, which is written anew by whoever goes on from there.
+    pub(super) async fn upload(
+        &self,
+        progress: &Progress,
+        record: &CheckpointRecord,
+        metrics: &mut Map<String, Value>,
+        is_update: bool,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), TrainError> {
+        let Some(archive) = &self.identity.archive else { return Ok(()) };
+        let steps = self.record.steps(&self.identity.run_id).await?;
+        set(metrics, UPLOADED, 1);
+        let upload =
+            Upload { record, weights_version: progress.step, steps: &steps, metrics: is_update.then_some(&*metrics) };
+        if let Err(error) = uploads::upload(archive, &self.identity.directory, upload).await {
+            set(metrics, UPLOADED, 0);
+            let (directory, message) = (record.directory.clone(), error.to_string());
+            reporter.report(TrainEvent::CheckpointNotUploaded { directory, message });
+        }
+        Ok(())
+    }
+
+    pub(super) fn checkpoints(&self) -> Checkpoints<'_> {
+        Checkpoints {
+            record: self.record.as_ref(),
+            learner: self.learner.as_ref(),
+            run_id: &self.identity.run_id,
+            seed: self.identity.seed,
+            directory: &self.identity.directory,
+            kept: self.checkpointing.kept.newest,
+            archive: self.identity.archive.as_ref(),
+        }
+    }
+
+    /// Removes those that are kept no longer.
+    pub(super) async fn remove_old_checkpoints(&self, progress: &Progress) -> Result<(), TrainError> {
+        let checkpoints = self.record.checkpoints(&self.identity.run_id).await?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        let archive = self.identity.archive.as_ref();
+        let uploaded = match archive {
+            Some(archive) => uploads::known(archive).await,
+            None => Vec::new(),
+        };
+        let is_there = |name: &String| self.identity.directory.join(name).exists() || uploaded.contains(name);
+        let known: Vec<KnownCheckpoint> = checkpoints
+            .iter()
+            .map(|checkpoint| KnownCheckpoint {
+                age: now - checkpoint.time,
+                score: progress.held_out.get(&checkpoint.weights_version).copied(),
+                is_there: is_there(&checkpoint.directory),
+            })
+            .collect();
+        let removed = self.checkpointing.kept.removed(&known);
+        for place in &removed {
+            let name = &checkpoints[*place].directory;
+            remove_directory(&self.identity.directory.join(name))?;
+            if let Some(archive) = archive.filter(|_| uploaded.contains(name)) {
+                uploads::remove(archive, name).await;
+            }
+        }
+        if self.publish_gate.is_none() {
+            return Ok(());
+        }
+        // A resumed run puts back what was behind the model when its checkpoint was made.
+        let kept =
+            checkpoints.iter().enumerate().filter(|(place, _)| known[*place].is_there && !removed.contains(place));
+        let named = kept.filter_map(|(_, checkpoint)| checkpoint.state["behind"]["version"].as_u64());
+        let versions: Vec<u64> = named.chain(progress.behind.as_ref().map(|behind| behind.version)).collect();
+        if let Some(archive) = archive {
+            uploads::remove_behind(archive, &versions).await;
+        }
+        publish_gate::remove_others(&self.identity.directory, &versions)
+    }
+}
+
+/// Where a checkpoint is, as seen from the run's directory, so that a run can be moved.
+fn checkpoint_name(step: u64) -> String {
+    format!("checkpoints/{step:06}")
+}

@@ -35,7 +35,7 @@ fn answer(home: &Path, model: &Path) -> Value {
     let cache = home.join("cache");
     let environment = [("XDG_CACHE_HOME", cache.to_str().unwrap())];
     let server = Server::start_in(&environment, home, ["--model", &model_flag("hello", model)]);
-    let asked = json!({ "model": "hello", "temperature": 0, "max_tokens": 8, "logprobs": true,
+    let asked = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 8, "logprobs": true,
                         "messages": [{ "role": "user", "content": "Say 7" }] });
     server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"]["content"].clone()
 }

@@ -39,7 +39,7 @@ impl RolledBack {
 
     /// The version behind the model, and its words for a question.
     fn answer(&self) -> (Value, Value) {
-        let asked = json!({ "model": "hello", "temperature": 0, "max_tokens": 8, "logprobs": true,
+        let asked = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 8, "logprobs": true,
                             "messages": [{ "role": "user", "content": "Say 7" }] });
         let words = self.server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"].clone();
         (self.server.get("/v1/fulgurite/models/hello").expect(200)["weights_version"].clone(), words)

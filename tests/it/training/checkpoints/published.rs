@@ -108,7 +108,7 @@ fn a_resumed_run_puts_back_what_was_behind_the_model_and_not_what_it_has_learnt_
     let it = Harvest::new();
     let server = it.serve("worse");
     it.ran(WORSE, &server, "worse", &["--max-steps", "2"]).json_lines();
-    let asked = json!({ "model": "hello", "temperature": 0, "max_tokens": 5, "logprobs": true,
+    let asked = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 5, "logprobs": true,
                         "messages": [{ "role": "user", "content": "Say 1" }] });
     let answer = || server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"].clone();
     let before = answer();

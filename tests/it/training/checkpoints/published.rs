@@ -1,10 +1,12 @@
 //! `[trainer] publish_if`: which of a harvest's weights are put behind the model.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 
 use crate::common::{Process, Ran, Server, eventually, model_flag, tiny_model};
 use crate::training::harvest::{recorded, train, weights, write_config};
+use crate::training::policy_runs::documented_metrics;
 use serde_json::{Value, json};
 
 /// A store of rewarded rollouts, conversations that are held out, and a server over the store's copies.
@@ -76,6 +78,10 @@ fn better_weights_are_put_behind_the_model_and_worse_ones_are_kept_back() {
     let told = lines.iter().filter(|line| line["event"] == "weights_published").count();
     assert_eq!((version(&server), told), (json!(4), 4));
     let better = lines.last().unwrap();
+    let keys = lines.iter().flat_map(|line| line.as_object().unwrap().keys());
+    let keys: BTreeSet<String> = keys.filter(|key| key.starts_with("publish/")).cloned().collect();
+    let documented = documented_metrics().into_iter().filter(|key| key.starts_with("publish/"));
+    assert_eq!(keys, documented.collect());
 
     let server = it.serve("worse");
     let lines = it.ran(WORSE, &server, "worse", &[]).json_lines();

@@ -17,6 +17,7 @@ use crate::cli::progress::Progress;
 use crate::config::declarations::LoadedConfig;
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights};
 use crate::query::table::Columns;
+use crate::runs::checkpoints::checkpoints;
 use crate::runs::registry;
 use crate::train;
 
@@ -80,12 +81,7 @@ fn by_version(calls: &[Call]) -> BTreeMap<u64, Vec<usize>> {
 
 /// The checkpoint of a run that holds the weights of a version, if it is kept.
 fn checkpoint_of(run: &Path, version: u64) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(run.join("checkpoints")).ok()?;
-    let is_of = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<u64>().ok());
-        path.is_dir() && name == Some(version)
-    };
-    entries.filter_map(|entry| Some(entry.ok()?.path())).find(is_of)
+    checkpoints(run).into_iter().find(|checkpoint| checkpoint.step == version).map(|checkpoint| checkpoint.directory)
 }
 
 /// Weights that tell how likely they hold tokens.

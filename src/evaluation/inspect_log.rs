@@ -1,7 +1,7 @@
 //! Scores in a log of Inspect AI, as an evaluation of ours (<https://inspect.aisi.org.uk/eval-logs.html>).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fulgurite_trainer::{SampleScore, TaskScore};
@@ -92,7 +92,7 @@ fn result(log: Log, scorer: Option<&str>) -> Result<ResultFile> {
     let id = eval.eval_id.or(eval.run_id).unwrap_or_else(|| tasks_digest[..8].to_owned());
     Ok(ResultFile {
         run_id: format!("inspect-{}-{id}", eval.task.replace('/', "-")),
-        directory: Default::default(),
+        directory: PathBuf::new(),
         evaluated: format!("inspect: {}", eval.task),
         weights: digest(&json!(["inspect", eval.model])),
         weights_from: eval.model,

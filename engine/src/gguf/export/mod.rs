@@ -208,10 +208,9 @@ mod tests {
         let scaling = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                              "original_max_position_embeddings": 8192.0});
         let mut config = json_of(&directory.join(CONFIG));
-        for key in ["rope_scaling", "rope_parameters"] {
-            config[key] = scaling.clone();
-        }
-        config["rope_parameters"]["rope_theta"] = config["rope_theta"].clone();
+        let theta = config["rope_parameters"]["rope_theta"].clone();
+        config["rope_parameters"] = scaling;
+        config["rope_parameters"]["rope_theta"] = theta;
         std::fs::write(directory.join(CONFIG), config.to_string()).unwrap();
         let (file, again) = (home.path().join("model.gguf"), home.path().join("again"));
         export_gguf(&directory, None, &file, "it", ElementType::F32).unwrap();

@@ -1,5 +1,7 @@
 //! What an agent and its grader find in their environment, beside what the runner itself was started with.
 
+use std::ffi::OsString;
+
 use fulgurite_client::{Assignment, Server};
 
 /// The variables of the runner's environment that agents must not see: they open more than an attempt's own door.
@@ -7,7 +9,7 @@ pub(crate) const KEPT_BACK: [&str; 2] = ["FULGURITE_ADMIN_KEY", "FULGURITE_STORE
 
 /// The variables that belong to one attempt: a warm agent, which has many, finds none of them, lest it take another's door
 /// for its own.
-pub(crate) const OF_AN_ATTEMPT: [&str; 8] = [
+const OF_AN_ATTEMPT: [&str; 8] = [
     "OPENAI_BASE_URL",
     "OPENAI_API_KEY",
     "ANTHROPIC_BASE_URL",
@@ -17,6 +19,11 @@ pub(crate) const OF_AN_ATTEMPT: [&str; 8] = [
     "FULGURITE_TASK",
     "FULGURITE_REWARD_URL",
 ];
+
+/// Takes all of those away.
+pub(crate) fn without_an_attempts() -> impl Iterator<Item = (OsString, Option<OsString>)> {
+    KEPT_BACK.iter().chain(&OF_AN_ATTEMPT).map(|name| (name.into(), None))
+}
 
 /// The variables that point every OpenAI and Anthropic client at the attempt, and say what the task is.
 pub(crate) fn variables(server: &Server, assignment: &Assignment) -> [(&'static str, String); 8] {

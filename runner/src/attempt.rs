@@ -2,7 +2,7 @@
 
 use fulgurite_types::{Attempt, AttemptStatus, Fault};
 
-use crate::agent_environment::{KEPT_BACK, OF_AN_ATTEMPT, variables};
+use crate::agent_environment::{KEPT_BACK, variables, without_an_attempts};
 use crate::grader::{GradeFault, Grader, Variables, order};
 use crate::launch::Launcher;
 use crate::order::Order;
@@ -358,13 +358,12 @@ impl Agent {
 
 /// What starts a warm agent.
 fn warm_order(program: Program, directory: Option<PathBuf>) -> Order {
-    let removed = KEPT_BACK.iter().chain(&OF_AN_ATTEMPT).map(|name| (name.into(), None));
     // Python would keep answers back until there are several thousand bytes of them.
     let unbuffered = ("PYTHONUNBUFFERED".into(), Some("1".into()));
     Order {
         program: program.path,
         arguments: program.arguments.into_iter().map(OsString::from).collect(),
-        environment: removed.chain([unbuffered]).collect(),
+        environment: without_an_attempts().chain([unbuffered]).collect(),
         directory,
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::RunnerError;
-use crate::agent_environment::{KEPT_BACK, OF_AN_ATTEMPT};
+use crate::agent_environment::without_an_attempts;
 use crate::launch::Launcher;
 use crate::order::Order;
 use crate::placeholders::{check_arguments, fill};
@@ -75,14 +75,13 @@ impl Grader {
     /// If the grader fails, prints no reward, or takes longer than `timeout`.
     pub async fn grade(&self, attempt: &GradedAttempt<'_>, timeout: Duration) -> Result<Reward, GradeFault> {
         let GradedAttempt { rollout_id, attempt_id, task, output } = *attempt;
-        let removed = KEPT_BACK.iter().chain(&OF_AN_ATTEMPT).map(|name| (name.into(), None));
         let own = [
             ("FULGURITE_ROLLOUT_ID", rollout_id.to_owned()),
             ("FULGURITE_ATTEMPT_ID", attempt_id.to_owned()),
             ("FULGURITE_TASK", task.to_string()),
         ];
         let own = own.map(|(name, value)| (name.into(), Some(value.into())));
-        self.grade_with(removed.chain(own).collect(), task, output, Instant::now() + timeout).await
+        self.grade_with(without_an_attempts().chain(own).collect(), task, output, Instant::now() + timeout).await
     }
 
     /// Grades with these variables.

@@ -17,7 +17,7 @@ use crate::config::declarations::LoadedConfig;
 use crate::config::models::parse_model;
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights};
 use crate::models::open::{OpenModel, TrainedModel};
-use crate::runs::checkpoints::run_of;
+use crate::runs::checkpoints::{checkpoints, run_of};
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
 use crate::serve::server::{Listening, RunningServer};
@@ -89,7 +89,7 @@ impl Host {
     /// A checkpoint of a run, or the last one.
     async fn of_run(path: &Path, run: &Path) -> Result<Self> {
         let loaded = train::config_of_run(run)?;
-        if train::is_run(path) && std::fs::read_dir(path.join("checkpoints")).map_or(0, Iterator::count) == 0 {
+        if train::is_run(path) && checkpoints(path).is_empty() {
             bail!("{} has no checkpoint yet: name the directory of its model, or wait for its first", path.display());
         }
         let weights = EvaluatedWeights::of_checkpoint(&loaded, path)?;

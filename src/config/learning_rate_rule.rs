@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::config::declarations::LoadedConfig;
 use crate::models::gguf_cache::known_model_directory;
 use crate::train;
-use crate::train::run_files::fill_seed;
+use crate::train::run_files::model_path;
 
 /// The step size of all weights at [`REFERENCE_WIDTH`].
 const BASE: f64 = 5e-5;
@@ -28,7 +28,7 @@ const FAMILIES: [(&str, f64); 2] = [("llama", 0.781), ("qwen", 0.0775)];
 pub fn learning_rate_rule(loaded: &LoadedConfig) -> Option<String> {
     let models = train::trainable_models(&loaded.config).ok()?;
     let [model] = models.as_slice() else { return None };
-    let path = loaded.resolve(&fill_seed(&model.path, loaded.config.run.seed));
+    let path = model_path(loaded, model);
     let (family, width) = family_and_width(&known_model_directory(&path)?)?;
     // A service trains adapters, whatever is said here.
     let is_adapter = model.lora_rank.is_some_and(|rank| rank > 0) || model.backend.name() == "tinker";

@@ -82,12 +82,10 @@ async fn of_training_run(directory: &Path) -> Result<Against> {
     let mut newest: (u64, Vec<String>) = (0, Vec::new());
     while let Some(page) = pages.next().await? {
         for (rollout, _) in page {
-            let metadata = rollout.metadata.as_ref();
-            let value = |key: &str| metadata.and_then(|metadata| metadata.get(key));
-            if value("phase").and_then(Value::as_str) != Some("held_out") || !rollout.status.is_finished() {
+            if rollout.noted("phase").and_then(Value::as_str) != Some("held_out") || !rollout.status.is_finished() {
                 continue;
             }
-            let step = value("step").and_then(Value::as_u64).unwrap_or_default();
+            let step = rollout.noted("step").and_then(Value::as_u64).unwrap_or_default();
             if step > newest.0 {
                 newest = (step, Vec::new());
             }

@@ -17,7 +17,7 @@ use crate::config::models::{Backend, ModelEntry};
 use crate::models::open::{OpenModel, TrainedModel};
 use crate::runs::checkpoints::{checkpoints, step_of};
 use crate::train;
-use crate::train::run_files::fill_seed;
+use crate::train::run_files::model_path;
 
 /// The weights that are scored.
 pub struct EvaluatedWeights {
@@ -63,7 +63,7 @@ impl EvaluatedWeights {
         let entry = entry(loaded, named)?;
         let place = entry.urls.join(", ");
         if entry.backend != Backend::Embedded {
-            let path = loaded.resolve(&fill_seed(&entry.path, loaded.config.run.seed));
+            let path = model_path(loaded, &entry);
             let identity = digest(&json!([entry.backend.name(), entry.urls, entry.name, entry.upstream_model]));
             let description = format!("{} at {place} ({})", entry.name, entry.backend.name());
             return Ok(Self { entry, identity, description, step: 0, path, checkpoint: None });
@@ -78,7 +78,7 @@ impl EvaluatedWeights {
         let entry = entry(loaded, None)?;
         let checkpoint = last_checkpoint(path)?;
         let step = step_of(&checkpoint).unwrap_or(0);
-        let base = loaded.resolve(&fill_seed(&entry.path, loaded.config.run.seed));
+        let base = model_path(loaded, &entry);
         let mut identity = weights_digest(&checkpoint)?;
         if is_adapter(&entry) && entry.backend == Backend::Embedded {
             identity = digest(&json!([weights_digest(&base)?, identity]));

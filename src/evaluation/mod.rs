@@ -19,6 +19,7 @@ use fulgurite_trainer::{EVALUATION_KIND, PolicyEndpoint, Record, Reporter, RunId
 use fulgurite_types::NewRun;
 use serde_json::{Value, json};
 
+use self::against::Against;
 use self::arguments::EvalArguments;
 use self::evaluated_weights::{EvaluatedWeights, OpenWeights};
 use self::plan::Plan;
@@ -79,13 +80,15 @@ pub async fn eval(arguments: EvalArguments) -> Result<()> {
         None => sample(&plan, &directory, &mut reporter, started).await?,
     };
     reporter.finish();
-    let comparison = match &against {
-        Some(against) => Some(against.compare(&result, arguments.pass_reward)?),
-        None => None,
-    };
+    tell(&result, against.as_ref(), &arguments)
+}
+
+/// Prints a result, held against another if there is one.
+fn tell(result: &ResultFile, against: Option<&Against>, arguments: &EvalArguments) -> Result<()> {
+    let comparison = against.map(|against| against.compare(result, arguments.pass_reward)).transpose()?;
     match arguments.json {
-        true => print_json(&result, comparison.as_ref(), arguments.pass_reward),
-        false => print_table(&result, comparison.as_ref(), arguments.pass_reward),
+        true => print_json(result, comparison.as_ref(), arguments.pass_reward),
+        false => print_table(result, comparison.as_ref(), arguments.pass_reward),
     }
     Ok(())
 }
@@ -104,15 +107,7 @@ fn inspected(log: &Path, arguments: &EvalArguments) -> Result<()> {
     std::fs::create_dir_all(&result.directory)
         .with_context(|| format!("cannot create {}", result.directory.display()))?;
     result.write()?;
-    let comparison = match &against {
-        Some(against) => Some(against.compare(&result, arguments.pass_reward)?),
-        None => None,
-    };
-    match arguments.json {
-        true => print_json(&result, comparison.as_ref(), arguments.pass_reward),
-        false => print_table(&result, comparison.as_ref(), arguments.pass_reward),
-    }
-    Ok(())
+    tell(&result, against.as_ref(), arguments)
 }
 
 /// The config that the command line names, or that of the run which the checkpoint is of.

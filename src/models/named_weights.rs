@@ -10,7 +10,7 @@ use crate::runs::checkpoints::{choose, run_of, step_of};
 use crate::runs::registry;
 use crate::runs::which_checkpoint::WhichCheckpoint;
 use crate::train;
-use crate::train::run_files::fill_seed;
+use crate::train::run_files::model_path;
 
 /// The file of an adapter that says what it is over.
 const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -114,7 +114,7 @@ pub fn run_model(run: &Path) -> Result<(String, PathBuf)> {
     let loaded = train::config_of_run(run)?;
     match train::trainable_models(&loaded.config)?.as_slice() {
         [model] => {
-            let path = loaded.resolve(&fill_seed(&model.path, loaded.config.run.seed));
+            let path = model_path(&loaded, model);
             Ok((model.name.clone(), path))
         }
         models => bail!("{} trains {} models, but one is needed", run.display(), models.len()),

@@ -16,7 +16,7 @@ use crate::models::named_weights::{NamedWeights, WeightsKind, run_model};
 use crate::runs::checkpoints::checkpoints;
 use crate::runs::registry;
 use crate::runs::which_checkpoint::WhichCheckpoint;
-use crate::train::exclusive_lock::is_held;
+use crate::train::exclusive_lock::is_run_held;
 
 /// How long a server may be out of reach: somebody waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ pub async fn rollback(arguments: &ModelRollbackArguments) -> Result<()> {
     remove_others(&kept)?;
     let before = served.map_or_else(|| "an unknown version".to_owned(), |served| format!("version {}", served.0));
     output::line(format!("{model}: version {step} in place of {before}"));
-    if is_held(&run.join("run.lock")) {
+    if is_run_held(&run) {
         eprintln!("warning: {} is being trained: its next update replaces these weights", run.display());
     }
     Ok(())

@@ -5,6 +5,24 @@ use fulgurite_store::Store;
 use fulgurite_trainer::Record;
 use fulgurite_types::{ListFilter, Rollout, RolloutExpression, RolloutFacts, RolloutFilter, RolloutRecord};
 
+/// Hands over every rollout with all that was recorded of it, in the order in which they were made: those of one run or all, and
+/// of those the ones that the expression means, if there is one.
+pub async fn each_record(
+    store: &Store,
+    run_id: Option<&str>,
+    expression: Option<&RolloutExpression>,
+    mut take: impl FnMut(RolloutRecord),
+) -> Result<()> {
+    let filter = RolloutFilter { run_id: run_id.map(str::to_owned), ..RolloutFilter::default() };
+    let mut pages = store.rollout_pages(&filter).await?;
+    while let Some(page) = pages.next().await? {
+        let ids: Vec<String> = page.into_iter().map(|(rollout, _)| rollout.rollout_id).collect();
+        let records = store.rollout_records(&ids).await?.into_iter().flatten();
+        records.filter(|record| expression.is_none_or(|expression| is_meant(record, expression))).for_each(&mut take);
+    }
+    Ok(())
+}
+
 /// The ids of those that `is_considered` and that the expression means, in the order in which they were made.
 pub async fn matching(
     store: &Store,
@@ -26,7 +44,7 @@ pub async fn matching(
 }
 
 /// Whether the expression means a rollout.
-pub fn is_meant(record: &RolloutRecord, expression: &RolloutExpression) -> bool {
+fn is_meant(record: &RolloutRecord, expression: &RolloutExpression) -> bool {
     let latest = record.attempts.last().map(|attempt| attempt.attempt_id.as_str());
     let called = record.generations.iter().filter(|generation| latest == Some(&generation.attempt_id));
     let models: Vec<&str> = called.map(|generation| generation.model.as_str()).collect();

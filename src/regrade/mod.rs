@@ -78,7 +78,7 @@ pub async fn regrade(arguments: RegradeArguments) -> Result<()> {
                 }
                 let old = recorded.reward.as_ref().map(|reward| reward.value);
                 let rollout_id = recorded.rollout.rollout_id.clone();
-                regraded.push(Regraded { rollout_id, group: recorded.group(), old, new: new.value });
+                regraded.push(Regraded { rollout_id, group: recorded.rollout.group(), old, new: new.value });
             }
             Err(fault) => faults.push((&recorded.rollout.rollout_id, fault)),
         }

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use fulgurite_store::Store;
-use fulgurite_trainer::Record;
-use fulgurite_types::{AttemptStatus, Reward, Rollout, RolloutExpression, RolloutFilter, RolloutRecord};
-use serde_json::Value;
+use fulgurite_types::{AttemptStatus, Reward, Rollout, RolloutExpression, RolloutRecord};
 
-use crate::query::matching_rollouts::is_meant;
+use crate::query::matching_rollouts::each_record;
 
 /// A rollout whose agent's output is recorded.
 pub struct Recorded {
@@ -20,15 +18,6 @@ pub struct Recorded {
     pub output: String,
     /// Its last reward as a whole.
     pub reward: Option<Reward>,
-}
-
-impl Recorded {
-    /// Names those that tried the same task in the same step of a run.
-    pub fn group(&self) -> Option<String> {
-        let metadata = self.rollout.metadata.as_ref()?;
-        let place = ["run_id", "phase", "step", "group"].map(|key| metadata.get(key).cloned());
-        place.iter().all(Option::is_some).then(|| Value::from_iter(place.into_iter().flatten()).to_string())
-    }
 }
 
 /// Why a rollout is not graded again.
@@ -70,25 +59,12 @@ pub async fn recorded(
     expression: Option<&RolloutExpression>,
 ) -> Result<(Vec<Recorded>, BTreeMap<LeftOut, usize>)> {
     let (mut found, mut left_out) = (Vec::new(), BTreeMap::new());
-    let mut pages = store.rollout_pages(&RolloutFilter::default()).await?;
-    while let Some(page) = pages.next().await? {
-        let of_run = page.into_iter().filter(|(rollout, _)| run_id.is_none_or(|run_id| is_of(rollout, run_id)));
-        let ids: Vec<String> = of_run.map(|(rollout, _)| rollout.rollout_id).collect();
-        for record in store.rollout_records(&ids).await?.into_iter().flatten() {
-            if expression.is_some_and(|expression| !is_meant(&record, expression)) {
-                continue;
-            }
-            match regradable(record) {
-                Ok(recorded) => found.push(recorded),
-                Err(cause) => *left_out.entry(cause).or_default() += 1,
-            }
-        }
-    }
+    each_record(store, run_id, expression, |record| match regradable(record) {
+        Ok(recorded) => found.push(recorded),
+        Err(cause) => *left_out.entry(cause).or_default() += 1,
+    })
+    .await?;
     Ok((found, left_out))
-}
-
-fn is_of(rollout: &Rollout, run_id: &str) -> bool {
-    rollout.metadata.as_ref().is_some_and(|metadata| metadata.get("run_id").is_some_and(|id| id == run_id))
 }
 
 fn regradable(record: RolloutRecord) -> Result<Recorded, LeftOut> {

@@ -21,10 +21,10 @@ pub async fn changed_answers(store: &Store, run: &Run) -> Result<Vec<ChangedAnsw
     // The first of each group by update and place: one answer to a task is enough to be read.
     let mut scored: BTreeMap<u64, BTreeMap<u64, Rollout>> = BTreeMap::new();
     for rollout in store.list_rollouts(&filter, &every).await?.items {
-        if value(&rollout, "phase").and_then(Value::as_str) != Some("held_out") {
+        if rollout.noted("phase").and_then(Value::as_str) != Some("held_out") {
             continue;
         }
-        let number = |key: &str| value(&rollout, key).and_then(Value::as_u64);
+        let number = |key: &str| rollout.noted(key).and_then(Value::as_u64);
         if let (Some(step), Some(group)) = (number("step"), number("group")) {
             scored.entry(step).or_default().entry(group).or_insert(rollout);
         }
@@ -54,10 +54,6 @@ fn moments(steps: &[u64]) -> Vec<u64> {
         [0, steps.len() / 2, steps.len().saturating_sub(1)].iter().filter_map(|at| steps.get(*at).copied()).collect();
     moments.dedup();
     moments
-}
-
-fn value<'r>(rollout: &'r Rollout, key: &str) -> Option<&'r Value> {
-    rollout.metadata.as_ref()?.get(key)
 }
 
 #[cfg(test)]

@@ -4,12 +4,11 @@ use anyhow::{Context, Result};
 use fulgurite_adapters::exclusion;
 use fulgurite_backends::Sampler;
 use fulgurite_store::Store;
-use fulgurite_trainer::Record;
-use fulgurite_types::{Generation, Rollout, RolloutExpression, RolloutFilter};
+use fulgurite_types::{Generation, RolloutExpression};
 use serde_json::Value;
 
 use super::scores::Rescored;
-use crate::query::matching_rollouts::is_meant;
+use crate::query::matching_rollouts::each_record;
 
 /// A call, as it was sampled.
 pub struct Call {
@@ -33,19 +32,12 @@ impl Calls {
     /// Those of one run, by one model, in rollouts that the expression means.
     pub async fn of(store: &Store, run_id: &str, model: &str, expression: Option<&RolloutExpression>) -> Result<Self> {
         let mut all = Self { calls: Vec::new(), left_out: 0 };
-        let mut pages = store.rollout_pages(&RolloutFilter::default()).await?;
-        while let Some(page) = pages.next().await? {
-            let of_run =
-                page.into_iter().filter(|(rollout, _)| known(rollout, "run_id").is_some_and(|id| id == run_id));
-            let ids: Vec<String> = of_run.map(|(rollout, _)| rollout.rollout_id).collect();
-            for record in store.rollout_records(&ids).await?.into_iter().flatten() {
-                if expression.is_none_or(|expression| is_meant(&record, expression)) {
-                    let step = known(&record.rollout, "step").and_then(Value::as_u64);
-                    let of_model = record.generations.into_iter().filter(|generation| generation.model == model);
-                    of_model.for_each(|generation| all.add(generation, step));
-                }
-            }
-        }
+        each_record(store, Some(run_id), expression, |record| {
+            let step = record.rollout.noted("step").and_then(Value::as_u64);
+            let of_model = record.generations.into_iter().filter(|generation| generation.model == model);
+            of_model.for_each(|generation| all.add(generation, step));
+        })
+        .await?;
         Ok(all)
     }
 
@@ -61,10 +53,6 @@ impl Calls {
         };
         self.calls.push(Call { generation, recorded, step, weights_version });
     }
-}
-
-fn known<'r>(rollout: &'r Rollout, key: &str) -> Option<&'r Value> {
-    rollout.metadata.as_ref()?.get(key)
 }
 
 impl Call {

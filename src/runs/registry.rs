@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::declarations::{LoadedConfig, PricesConfig};
-use crate::train::exclusive_lock::is_held;
+use crate::train::exclusive_lock::is_run_held;
 use crate::train::{self, run_store_url};
 
 /// The mean reward of what is held out, among a step's metrics.
@@ -129,7 +129,7 @@ impl RunEntry {
         totals: RunTotals,
         prices: Option<&PricesConfig>,
     ) -> Self {
-        let is_evaluation = run.config["kind"] == EVALUATION_KIND;
+        let is_evaluation = is_evaluation(run);
         let objective = run.config["trainer"]["objective"].as_str().unwrap_or("grpo");
         let scores = held_out(steps.iter().map(|step| &step.metrics));
         let (best, is_cost, scores) = (scores.best(), scores.is_cost, scores.scores);
@@ -140,11 +140,10 @@ impl RunEntry {
         };
         let rollouts: u64 = totals.rollouts.values().sum();
         let cost = prices.map(|prices| prices_of(prices, &tokens, rollouts, gained));
-        let is_over = steps.last().is_some_and(|last| is_evaluation || last.weights_version < last.step);
         Self {
             run_id: run.run_id.clone(),
             directory: None,
-            state: if is_over { RunState::Ended } else { RunState::Open },
+            state: if is_over(run, steps) { RunState::Ended } else { RunState::Open },
             objective: if is_evaluation { EVALUATION_KIND.to_owned() } else { objective.to_owned() },
             seed: run.seed,
             start_time: run.start_time,
@@ -241,9 +240,27 @@ pub async fn of_directory(directory: &Path, prices: Option<&PricesConfig>) -> Re
     let mut entry = entry(&store, &run, prices).await?;
     entry.directory = Some(directory.to_owned());
     if entry.state == RunState::Open {
-        entry.state = if is_held(&directory.join("run.lock")) { RunState::Running } else { RunState::Stopped };
+        entry.state = state_of_open(directory);
     }
     Ok(entry)
+}
+
+/// How the run in a directory stands, by the steps that are recorded of it.
+pub fn state(directory: &Path, run: &Run, steps: &[Step]) -> RunState {
+    if is_over(run, steps) { RunState::Ended } else { state_of_open(directory) }
+}
+
+fn state_of_open(directory: &Path) -> RunState {
+    if is_run_held(directory) { RunState::Running } else { RunState::Stopped }
+}
+
+fn is_evaluation(run: &Run) -> bool {
+    run.config["kind"] == EVALUATION_KIND
+}
+
+/// Whether nothing more comes of a run.
+fn is_over(run: &Run, steps: &[Step]) -> bool {
+    steps.last().is_some_and(|last| is_evaluation(run) || last.weights_version < last.step)
 }
 
 /// The store of a run, and the run in it.

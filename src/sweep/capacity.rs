@@ -10,7 +10,7 @@ use super::plan::SweepPlan;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::Backend;
 use crate::train;
-use crate::train::run_files::fill_seed;
+use crate::train::run_files::model_path;
 
 /// Processors for each run, unless the command line says how many runs there are at a time: agents need some as well.
 const PROCESSORS_OF_A_RUN: usize = 2;
@@ -77,7 +77,7 @@ fn training_memory(loaded: &LoadedConfig) -> Option<u64> {
 pub fn model_directory(loaded: &LoadedConfig) -> Option<PathBuf> {
     let models = train::trainable_models(&loaded.config).ok()?;
     let [model] = models.as_slice() else { return None };
-    Some(loaded.resolve(&fill_seed(&model.path, loaded.config.run.seed)))
+    Some(model_path(loaded, model))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::capacity::{model_directory, processors};
 use super::plan::{SweepPlan, SweepRun};
 use super::scores;
 use crate::serve::server::Interruptions;
-use crate::train::exclusive_lock::is_held;
+use crate::train::exclusive_lock::is_run_held;
 use crate::train::run_files::{CONFIG_FILE, STORE_FILE};
 
 /// Directory in the sweep's of what runs print.
@@ -109,7 +109,7 @@ impl Execution<'_> {
             let model = model_directory(&self.plan.config_of(run)?);
             let is_being_made =
                 model.is_some_and(|model| !model.exists() && models.values().any(|other| *other == model));
-            if !is_being_made && !is_held(&self.directory.join(&run.name).join("run.lock")) {
+            if !is_being_made && !is_run_held(&self.directory.join(&run.name)) {
                 return Ok(Some(index));
             }
         }

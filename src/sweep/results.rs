@@ -190,7 +190,11 @@ async fn of_run(run: &SweepRun, sweep: &Path, failure: Option<&String>, is_stopp
 
 /// Whether the run in a directory is over.
 pub async fn is_over(run: &Path) -> bool {
-    train::is_run(run) && registry::of_directory(run, None).await.is_ok_and(|entry| entry.state == RunState::Ended)
+    // A run that died before it had a record is not over.
+    let Ok((store, recorded)) = registry::open(run).await else { return false };
+    let steps = store.steps(&recorded.run_id).await;
+    store.close().await;
+    steps.is_ok_and(|steps| registry::state(run, &recorded, &steps) == RunState::Ended)
 }
 
 /// Prints the arms, the best first.
@@ -226,7 +230,7 @@ pub fn print(arms: &[ArmResult], json: bool) {
 pub fn table_file(keys: &[String], arms: &[ArmResult]) -> String {
     let fixed = ["seed", "state", "held_out", "reward", "updates", "minutes", "tokens", "error"];
     let header = ["run", "arm"].into_iter().chain(keys.iter().map(String::as_str)).chain(fixed);
-    let mut out = row(header.map(str::to_owned));
+    let mut out = csv::row(header);
     let number = |score: Option<Score>| score.map_or(String::new(), |score| score.value.to_string());
     for arm in arms {
         for run in &arm.runs {
@@ -236,7 +240,7 @@ pub fn table_file(keys: &[String], arms: &[ArmResult]) -> String {
                 Some(other) => other.to_string(),
             });
             let begin = [run.run.clone(), arm.arm.clone()].into_iter().chain(values);
-            out += &row(begin.chain([
+            out += &csv::row(begin.chain([
                 run.seed.to_string(),
                 run.state.as_str().to_owned(),
                 number(run.held_out),
@@ -249,11 +253,6 @@ pub fn table_file(keys: &[String], arms: &[ArmResult]) -> String {
         }
     }
     out
-}
-
-fn row(cells: impl Iterator<Item = String>) -> String {
-    let cells: Vec<String> = cells.map(|cell| csv::cell(&cell)).collect();
-    format!("{}\n", cells.join(","))
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 use super::tensorboard::TensorBoard;
 use super::tracker::{TrackedRun, TrackedStep, Tracker};
 use super::wandb::Wandb;
-use crate::cli::csv::cell as csv_cell;
-use crate::cli::output;
+use crate::cli::{csv, output};
 use crate::runs::registry;
 use crate::train;
 
@@ -46,7 +45,7 @@ pub async fn export_metrics(run: &Path, format: MetricsFormat, output: &Path, js
         MetricsFormat::Csv => {
             std::fs::create_dir_all(output).with_context(|| format!("cannot create {}", output.display()))?;
             let own: PathBuf = output.join(format!("{}.csv", run.run_id));
-            train::write_whole(&own, &csv(&steps))?;
+            train::write_whole(&own, &table(&steps))?;
             own
         }
     };
@@ -81,19 +80,18 @@ fn tracked_run(run: &Run) -> TrackedRun {
 }
 
 /// A row for each step, a column for each metric that any has, in the order in which they appear.
-fn csv(steps: &[Step]) -> String {
+fn table(steps: &[Step]) -> String {
     let mut seen = HashSet::new();
     let all = steps.iter().filter_map(|step| step.metrics.as_object()).flat_map(|metrics| metrics.keys());
     let keys: Vec<&String> = all.filter(|key| seen.insert(key.as_str())).collect();
-    let row = |cells: Vec<String>| format!("{}\n", cells.join(","));
-    let mut out = row(keys.iter().map(|key| csv_cell(key)).collect());
+    let mut out = csv::row(&keys);
     for step in steps {
         let cell = |key: &&String| match step.metrics.get(key.as_str()) {
             None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => csv_cell(text),
-            Some(other) => csv_cell(&other.to_string()),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
         };
-        out += &row(keys.iter().map(cell).collect());
+        out += &csv::row(keys.iter().map(cell));
     }
     out
 }
@@ -106,7 +104,7 @@ mod tests {
     fn a_table_has_a_column_for_every_metric_that_any_step_has() {
         let step = |metrics: Value| Step { run_id: "r".into(), step: 1, time: 0.0, metrics, weights_version: 1 };
         let steps = [step(json!({ "step": 0, "a": 0.5 })), step(json!({ "step": 1, "b,c": "x\"y", "a": null }))];
-        insta::assert_snapshot!(csv(&steps), @r#"
+        insta::assert_snapshot!(table(&steps), @r#"
         step,a,"b,c"
         0,0.5,
         1,,"x""y"

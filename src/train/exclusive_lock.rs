@@ -66,7 +66,7 @@ impl ExclusiveLock {
 
     /// Takes the lock on a run's directory.
     pub fn of_run(directory: &Path) -> Result<Self> {
-        Self::take(directory.join("run.lock"), &format!("the run in {}", directory.display()), "fulgurite train", "")
+        Self::take(directory.join(RUN_LOCK), &format!("the run in {}", directory.display()), "fulgurite train", "")
     }
 }
 
@@ -74,12 +74,20 @@ impl ExclusiveLock {
     /// Takes the lock on the directory of an evaluation.
     pub fn of_evaluation(directory: &Path) -> Result<Self> {
         let what = format!("the evaluation in {}", directory.display());
-        Self::take(directory.join("run.lock"), &what, "fulgurite eval", "")
+        Self::take(directory.join(RUN_LOCK), &what, "fulgurite eval", "")
     }
 }
 
+/// Name of the file in a run's directory, or an evaluation's, that is locked while a process is at it.
+const RUN_LOCK: &str = "run.lock";
+
+/// Whether a process is at the run in a directory.
+pub fn is_run_held(directory: &Path) -> bool {
+    is_held(&directory.join(RUN_LOCK))
+}
+
 /// Whether somebody holds the lock in the file `path`.
-pub fn is_held(path: &Path) -> bool {
+fn is_held(path: &Path) -> bool {
     // A file that is not there, or cannot be opened, is nobody's.
     File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }

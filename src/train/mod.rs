@@ -51,7 +51,7 @@ use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_
 use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reporters::{JsonReporter, SilentReporter, TableReporter};
-use crate::train::run_files::{STORE_FILE, fill_seed};
+use crate::train::run_files::{STORE_FILE, model_path};
 use crate::train::runner_process::{RunnerCommand, RunnerProcess};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
@@ -163,7 +163,7 @@ impl Prepared {
 /// The files of a model that is in the config; makes its base first if they are missing and the config says of what.
 pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: &mut dyn Reporter) -> Result<PathBuf> {
     let seed = loaded.config.run.seed;
-    let model_directory = loaded.resolve(&fill_seed(&model.path, seed));
+    let model_directory = model_path(loaded, model);
     match &loaded.config.base {
         Some(base) => {
             let base_seed = base.seed.unwrap_or(seed);

@@ -9,7 +9,7 @@ use fulgurite_trainer::{GroupJudge, PairwiseJudge, PairwiseOptions};
 use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::ModelEntry;
 use crate::models::open::ScoringModel;
-use crate::train::run_files::fill_seed;
+use crate::train::run_files::model_path;
 
 fn key(name: &str) -> String {
     format!("[trainer] pairwise.judge = \"{name}\"")
@@ -49,7 +49,7 @@ impl OpenJudge {
         let model = match entry(config)? {
             None => None,
             Some(entry) => {
-                let path = loaded.resolve(&fill_seed(&entry.path, config.run.seed));
+                let path = model_path(loaded, entry);
                 Some(ScoringModel::open(entry, &path, config).with_context(|| key(&entry.name))?)
             }
         };

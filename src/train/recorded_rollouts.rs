@@ -37,8 +37,7 @@ pub async fn selected(store: &Store, expression: &RolloutExpression, run_directo
 /// Whether nothing more will be recorded of a rollout, and it is of no evaluation by itself; of a client's session nobody
 /// knows its end.
 fn may_be_learnt_from(rollout: &Rollout) -> bool {
-    let kind = rollout.metadata.as_ref().and_then(|metadata| metadata.get("kind"));
-    match kind.and_then(Value::as_str) {
+    match rollout.noted("kind").and_then(Value::as_str) {
         Some("session") => true,
         Some(EVALUATION_KIND) => false,
         _ => rollout.status.is_finished(),

@@ -14,7 +14,7 @@ use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::{Backend, ModelEntry};
 use crate::models::gguf_cache::model_directory;
 use crate::serve::server::LoadedModel;
-use crate::train::run_files::fill_seed;
+use crate::train::run_files::model_path;
 
 /// The name of the reference model, if the config names one, and the key that does.
 fn name(config: &Config) -> Option<(&str, &'static str)> {
@@ -58,8 +58,7 @@ impl ReferenceModel {
         let Some(entry) = entry(config)? else { return Ok(Self(None)) };
         let place = name(config).map_or("", |(_, place)| place);
         let (name, key) = (entry.name.as_str(), || key(place, &entry.name));
-        let path = fill_seed(Path::new(&entry.path), config.run.seed);
-        let path = model_directory(&loaded.resolve(&path)).with_context(key)?;
+        let path = model_directory(&model_path(loaded, entry)).with_context(key)?;
         let model = LoadedModel::open(name, &path, entry.renderer(), config.engine.options()).with_context(key)?;
         if model.served.renderer.tokenizer().fingerprint() != trained.tokenizer().fingerprint() {
             bail!("{}: its tokenizer is not that of the model that is trained, so that their tokens differ", key());
@@ -81,10 +80,7 @@ impl ReferenceModel {
     /// If the weights cannot be read.
     pub fn name(&self, loaded: &LoadedConfig, trained: &ModelEntry, trained_directory: &Path) -> Result<String> {
         let (entry, directory) = match entry(&loaded.config)? {
-            Some(entry) => {
-                let path = fill_seed(Path::new(&entry.path), loaded.config.run.seed);
-                (entry, model_directory(&loaded.resolve(&path))?)
-            }
+            Some(entry) => (entry, model_directory(&model_path(loaded, entry))?),
             None => (trained, trained_directory.to_owned()),
         };
         if entry.backend == Backend::Tinker {

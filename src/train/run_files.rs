@@ -2,11 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::config::declarations::LoadedConfig;
+use crate::config::models::ModelEntry;
+
 /// Name of the database in a run's directory.
 pub const STORE_FILE: &str = "fulgurite.db";
 
 /// Name of the file there that says which run it is, and how it was configured.
 pub const CONFIG_FILE: &str = "config.json";
+
+/// Where the model of an entry of the config is.
+pub fn model_path(loaded: &LoadedConfig, model: &ModelEntry) -> PathBuf {
+    loaded.resolve(&fill_seed(&model.path, loaded.config.run.seed))
+}
 
 /// A path with the run's seed filled in.
 pub fn fill_seed(path: &Path, seed: u64) -> PathBuf {

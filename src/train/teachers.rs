@@ -11,7 +11,7 @@ use fulgurite_trainer::{DistillationOptions, ObjectiveName, Teachers};
 use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::ModelEntry;
 use crate::models::open::ScoringModel;
-use crate::train::run_files::fill_seed;
+use crate::train::run_files::model_path;
 
 /// What the config says of teachers, if the run has any.
 fn options(config: &Config) -> Option<&DistillationOptions> {
@@ -84,7 +84,7 @@ impl OpenTeachers {
                 followed = Some((entry.name.clone(), own.clone()));
                 continue;
             }
-            let path = loaded.resolve(&fill_seed(&entry.path, config.run.seed));
+            let path = model_path(loaded, entry);
             let model = ScoringModel::open(entry, &path, config).with_context(key)?;
             if model.renderer.tokenizer().fingerprint() != renderer.tokenizer().fingerprint() {
                 bail!("{}: its tokenizer is not that of the model that is trained, so that their tokens differ", key());

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use fulgurite_agentlightning::{Conversation, messages as conversations};
 use fulgurite_store::Store;
-use fulgurite_types::{ArchiveScope, ListFilter, Part};
+use fulgurite_types::{ArchiveScope, Attempt, ListFilter, Part};
 use serde_json::{Value, json};
 
 use super::Format;
@@ -99,9 +99,21 @@ async fn write(store: &Store, arguments: &ExportArguments, format: Format, path:
     let mut writer = Writer::create(format, path)?;
     let mut progress = Progress::new(arguments.json);
     let records = match arguments.what {
-        ExportWhat::Conversations => write_conversations(store, &filter, &mut writer, &mut progress).await?,
         ExportWhat::Metrics => 0,
-        ExportWhat::Triplets => write_triplets(store, &filter, &mut writer, &mut progress).await?,
+        ExportWhat::Conversations => {
+            let made = async |attempt: &Attempt| {
+                let conversations = conversations(&spans_of(store, attempt).await?).conversations;
+                Ok(longest(conversations).into_iter().map(|conversation| json!(conversation)).collect())
+            };
+            write_of_attempts(store, &filter, &mut writer, &mut progress, ("conversations", made)).await?
+        }
+        ExportWhat::Triplets => {
+            let made = async |attempt: &Attempt| {
+                let triplets = triplets_of(store, attempt).await?.into_iter();
+                Ok(triplets.map(|triplet| json!({ "record": "triplet", "data": triplet })).collect())
+            };
+            write_of_attempts(store, &filter, &mut writer, &mut progress, ("records", made)).await?
+        }
         ExportWhat::All => write_archive(store, ArchiveScope::All, filter, &mut writer, &mut progress).await?,
         ExportWhat::Rollouts => {
             write_archive(store, ArchiveScope::Rollouts, filter, &mut writer, &mut progress).await?
@@ -138,22 +150,23 @@ async fn write_archive(
     }
 }
 
-/// Conversations of the latest attempts.
-async fn write_conversations(
+/// What is made of the latest attempts, which progress calls `what`.
+async fn write_of_attempts(
     store: &Store,
     filter: &ListFilter,
     writer: &mut Writer,
     progress: &mut Progress,
+    (what, made): (&str, impl AsyncFn(&Attempt) -> Result<Vec<Value>>),
 ) -> Result<u64> {
     let mut written = 0;
     let every = Part::Newest { limit: None, sort_by: None };
     for rollout in store.list_rollouts(filter, &every).await?.items {
         let Some(attempt) = store.get_attempt(&rollout.rollout_id, "latest").await? else { continue };
-        for conversation in longest(conversations(&spans_of(store, &attempt).await?).conversations) {
-            writer.write(json!(conversation))?;
+        for record in made(&attempt).await? {
+            writer.write(record)?;
             written += 1;
         }
-        progress.set("conversations", written, None);
+        progress.set(what, written, None);
     }
     Ok(written)
 }
@@ -167,24 +180,4 @@ fn longest(mut conversations: Vec<Conversation>) -> Vec<Conversation> {
         }
     }
     conversations
-}
-
-/// Triplets of the latest attempts.
-async fn write_triplets(
-    store: &Store,
-    filter: &ListFilter,
-    writer: &mut Writer,
-    progress: &mut Progress,
-) -> Result<u64> {
-    let mut written = 0;
-    let every = Part::Newest { limit: None, sort_by: None };
-    for rollout in store.list_rollouts(filter, &every).await?.items {
-        let Some(attempt) = store.get_attempt(&rollout.rollout_id, "latest").await? else { continue };
-        for triplet in triplets_of(store, &attempt).await? {
-            writer.write(json!({ "record": "triplet", "data": triplet }))?;
-            written += 1;
-        }
-        progress.set("records", written, None);
-    }
-    Ok(written)
 }

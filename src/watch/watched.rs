@@ -10,7 +10,7 @@ use crate::doctor::{self, findings::Severity};
 use crate::runs::registry::{self, RunState};
 use crate::sweep::scores::{self, steps};
 use crate::train;
-use crate::train::exclusive_lock::is_held;
+use crate::train::exclusive_lock::is_run_held;
 
 /// A metric that is made of others: how fast rollouts sampled.
 pub const TOKENS_PER_SECOND: &str = "tokens/s";
@@ -56,7 +56,7 @@ impl Watched {
         let steps = steps(directory);
         let mut watched = Self {
             run_id,
-            state: if is_held(&directory.join("run.lock")) { RunState::Running } else { RunState::Open },
+            state: if is_run_held(directory) { RunState::Running } else { RunState::Open },
             updates: scores::updates(&steps),
             max_steps,
             steps,
@@ -73,9 +73,9 @@ impl Watched {
 
     async fn look_into(&mut self, store: &fulgurite_store::Store, run: &Run, directory: &Path) -> Result<()> {
         let steps = store.steps(&run.run_id).await?;
+        self.state = registry::state(directory, run, &steps);
         self.steps = steps.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
         self.updates = scores::updates(&self.steps);
-        self.state = registry::of_directory(directory, None).await?.state;
         let (findings, answer) = doctor::findings_and_answer(store, run).await?;
         let alarm = |found: doctor::findings::Finding| Alarm {
             severity: found.severity,

@@ -76,14 +76,14 @@ impl Record for ListedRollout {
             "reward" => json!(reward),
             "attempts" => json!(attempt.as_ref().map(|attempt| attempt.sequence_id)),
             "duration" => json!(rollout.end_time.map(|end| end - rollout.start_time)),
-            "run_id" | "step" => json!(rollout.metadata.as_ref().and_then(|metadata| metadata.get(field))),
+            "run_id" | "step" => json!(rollout.noted(field)),
             other => self.json()[other].take(),
         }
     }
 
     fn row(&self) -> Vec<String> {
         let Self { rollout, attempt, reward } = self;
-        let metadata = |key: &str| cell(rollout.metadata.as_ref().and_then(|metadata| metadata.get(key)));
+        let metadata = |key: &str| cell(rollout.noted(key));
         let reason = attempt.as_ref().and_then(|attempt| attempt.metadata.as_ref()?.get("reason"));
         vec![
             rollout.rollout_id.clone(),

@@ -108,15 +108,13 @@ fn group(recorded: &RolloutRecord) -> Result<(String, f64), (Unusable, String)> 
     let Some(reward) = whole else {
         return Err((Unusable::NotRewarded, "has no reward to be compared by".to_owned()));
     };
-    let known = |key: &str| recorded.rollout.metadata.as_ref().and_then(|metadata| metadata.get(key)).cloned();
-    let place = ["run_id", "phase", "step", "group"].map(|key| known(key).unwrap_or(Value::Null));
-    let key = match (&place[3], &recorded.rollout.input) {
-        (Value::Null, Value::Null) => {
+    let key = match (recorded.rollout.group(), &recorded.rollout.input) {
+        (None, Value::Null) => {
             let message = "belongs to no group, and has no input that others may share".to_owned();
             return Err((Unusable::NoDifference, message));
         }
-        (Value::Null, input) => json!([input]).to_string(),
-        _ => json!(place).to_string(),
+        (None, input) => json!([input]).to_string(),
+        (Some(group), _) => group,
     };
     Ok((key, reward.reward.value))
 }

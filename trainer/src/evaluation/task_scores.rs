@@ -93,8 +93,8 @@ pub async fn recorded_scores(
     for (recorded, rollout_id) in record.rollout_records(rollout_ids).await?.into_iter().zip(rollout_ids) {
         let recorded = recorded.ok_or_else(|| RecordError::Deleted { rollout_id: rollout_id.clone() })?;
         let member = member_of(recorded, rules, Phase::HeldOut, &policy)?;
-        let place = |key: &str| member.rollout.metadata.as_ref().and_then(|metadata| metadata.get(key)?.as_u64());
-        groups.entry(place("group").unwrap_or_default()).or_default().push(member);
+        let group = member.rollout.noted("group").and_then(Value::as_u64).unwrap_or_default();
+        groups.entry(group).or_default().push(member);
     }
     Ok(groups.values().filter_map(|members| TaskScore::of(members)).collect())
 }

@@ -88,8 +88,7 @@ pub(crate) struct Member {
 
 /// Whether a rollout is a client's session: it has no end of its own, and its reward says that it may be judged.
 pub(crate) fn is_session(rollout: &Rollout) -> bool {
-    let kind = rollout.metadata.as_ref().and_then(|metadata| metadata.get("kind"));
-    kind.and_then(Value::as_str) == Some("session")
+    rollout.noted("kind").and_then(Value::as_str) == Some("session")
 }
 
 impl Member {

@@ -53,7 +53,6 @@ async fn account_late(
 
 /// What the run made a rollout for; `None` if it is not the run's.
 fn phase_in_run(rollout: &Rollout, run_id: &str) -> Option<Phase> {
-    let metadata = rollout.metadata.as_ref()?;
-    let text = |key: &str| metadata.get(key).and_then(Value::as_str);
+    let text = |key: &str| rollout.noted(key).and_then(Value::as_str);
     (text("run_id") == Some(run_id)).then(|| Phase::from_name(text("phase")?)).flatten()
 }

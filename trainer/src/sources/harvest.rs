@@ -170,7 +170,7 @@ impl Harvest<'_> {
 
 /// Whether a rollout may be harvested: it was made to be learnt from, and not by another run.
 fn is_of(rollout: &Rollout, run_id: &str) -> bool {
-    let of = rollout.metadata.as_ref().and_then(|metadata| metadata.get("run_id")).and_then(Value::as_str);
+    let of = rollout.noted("run_id").and_then(Value::as_str);
     let is_ours = of.is_none_or(|of| of == run_id);
     is_ours && !matches!(rollout.mode, Some(RolloutMode::Val | RolloutMode::Test))
 }

@@ -98,7 +98,7 @@ impl RolloutFacts<'_> {
     }
 
     fn metadata(&self, key: &str) -> Option<&Value> {
-        self.rollout.metadata.as_ref()?.get(key)
+        self.rollout.noted(key)
     }
 }
 

@@ -93,6 +93,20 @@ pub struct Rollout {
     pub metadata: Option<Object>,
 }
 
+impl Rollout {
+    /// What its creator noted of it under a key of the metadata.
+    pub fn noted(&self, key: &str) -> Option<&Value> {
+        self.metadata.as_ref()?.get(key)
+    }
+
+    /// Names those that tried one task together in a step of a run; `None` of one that belongs to no group.
+    pub fn group(&self) -> Option<String> {
+        self.noted("group").filter(|group| !group.is_null())?;
+        let place = ["run_id", "phase", "step", "group"].map(|key| self.noted(key).cloned().unwrap_or_default());
+        Some(Value::from_iter(place).to_string())
+    }
+}
+
 /// What it takes to create a rollout.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewRollout {

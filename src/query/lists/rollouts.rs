@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::list::{Record, list};
 use crate::cli::time;
 use crate::query::arguments::RolloutsArguments;
+use crate::query::matching_rollouts::narrow;
 use crate::query::open_selected;
 use crate::query::table::cell;
 
@@ -18,6 +19,7 @@ pub async fn rollouts(arguments: RolloutsArguments) -> Result<()> {
     let store = open_selected(&arguments.store, &arguments.selection).await?;
     let status = (!arguments.status.is_empty()).then_some(arguments.status);
     let filter = ListFilter { rollout_status_in: status, ..arguments.selection.filter() };
+    let filter = narrow(&store, filter, arguments.expression.as_ref()).await?;
     list::<ListedRollout>(&store, &filter, &arguments.list).await
 }
 

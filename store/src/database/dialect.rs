@@ -24,6 +24,10 @@ pub(crate) enum Word {
     PositionOf,
     /// The empty text; whatever is compared together with it is ordered by its bytes.
     EmptyText,
+    /// Begins the list of the texts of a JSON array, which comes next.
+    TextsOf,
+    /// Ends that list.
+    TextsEnd,
 }
 
 /// For SQLite's one writing connection: 32 MiB of log before the connection itself copies it into the file, while a call
@@ -46,6 +50,10 @@ impl Dialect {
             (Self::Postgres, Word::PositionOf) => "strpos",
             (Self::Sqlite, Word::EmptyText) => "''",
             (Self::Postgres, Word::EmptyText) => "'' COLLATE \"C\"",
+            (Self::Sqlite, Word::TextsOf) => "(SELECT value FROM json_each(",
+            (Self::Postgres, Word::TextsOf) => "(SELECT jsonb_array_elements_text(CAST(",
+            (Self::Sqlite, Word::TextsEnd) => "))",
+            (Self::Postgres, Word::TextsEnd) => " AS jsonb)))",
         }
     }
 

@@ -5,6 +5,7 @@ use futures::TryStreamExt;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sqlx::any::{AnyRow, AnyTypeInfo};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -114,6 +115,9 @@ impl<'q> Encode<'q, Any> for OptionalReal {
 /// Hashes in one list of [`Sql::hashes`], at most: a power of two, as its lengths are.
 pub(crate) const HASHES_PER_QUERY: usize = 8192;
 
+/// Texts that [`Sql::list`] has an argument each for; SQLite takes 32,766 of a statement, PostgreSQL 65,535.
+const LISTED_ARGUMENTS: usize = 1000;
+
 #[derive(Clone)]
 enum Argument {
     Integer(i64),
@@ -190,8 +194,12 @@ impl Sql {
         self.mark(Mark::Argument)
     }
 
-    /// Appends `(a, b, ..)`; without values `(NULL)`, in which nothing is.
+    /// Appends `(a, b, ..)`; without values `(NULL)`, in which nothing is. Of many it is a query that gives them.
     pub(crate) fn list<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) -> &mut Self {
+        let values: Vec<&str> = values.into_iter().collect();
+        if values.len() > LISTED_ARGUMENTS {
+            return self.word(Word::TextsOf).owned_text(Value::from(values).to_string()).word(Word::TextsEnd);
+        }
         let mut separator = "(";
         for value in values {
             self.push(separator).text(value);

@@ -309,8 +309,11 @@ mod tests {
         }
         let failed = AttemptUpdate::status(AttemptStatus::Failed);
         store.update_attempt("a", "latest", failed).await.unwrap();
+        // More than a statement takes arguments.
+        let many = (0..70_000).map(|number| number.to_string()).chain(["a".to_owned()]).collect();
         let filters = [
             (ListFilter { rollout_id_in: Some(vec!["a".into()]), ..ListFilter::default() }, [1, 1, 1]),
+            (ListFilter { rollout_id_in: Some(many), ..ListFilter::default() }, [1, 1, 1]),
             (ListFilter { mode: Some(RolloutMode::Train), ..ListFilter::default() }, [2, 2, 2]),
             (ListFilter { run_id: Some("two".into()), ..ListFilter::default() }, [2, 2, 2]),
             (ListFilter { step: Some(2), ..ListFilter::default() }, [0, 0, 0]),

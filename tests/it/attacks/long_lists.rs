@@ -1,14 +1,15 @@
 //! Lists that are larger than what may be held of them, for clients that read them and for clients that leave.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
 use fulgurite_store::{Store, StoreOptions};
-use fulgurite_types::{NewRollout, Span};
-use serde_json::json;
+use fulgurite_types::{NewRollout, RolloutMode, Span};
+use serde_json::{Value, json};
 
-use crate::common::{Process, Server, client, fulgurite, peak_bytes};
+use crate::common::{Process, Ran, Server, client, fulgurite, peak_bytes};
 
 const SPANS: usize = 30_000;
 /// Of each span, so that all of them take some 35 MB of text.
@@ -97,4 +98,58 @@ fn a_list_of_all_spans_and_a_transcript_of_them_take_little_memory() {
             None => assert!(shown > 20 * SPANS, "a line for each"),
         }
     }
+}
+
+/// Rollouts of the longest store: more of them are meant than a statement of SQLite takes arguments.
+const ROLLOUTS: usize = 36_000;
+
+/// Of a hundred rollouts the last one is held out, and every tenth is not what is asked for.
+fn is_wanted(number: usize) -> bool {
+    number % 100 != 99 && number % 10 != 3
+}
+
+#[test]
+fn a_filter_gives_exactly_what_it_means_of_more_rollouts_than_a_statement_takes_arguments() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("store.db").display());
+    let id = |number: usize| format!("ro-{number:05}");
+    let rollout = |number: usize| NewRollout {
+        rollout_id: Some(id(number)),
+        input: json!(number),
+        mode: Some(if number % 100 == 99 { RolloutMode::Val } else { RolloutMode::Train }),
+        metadata: Some(
+            [("tag".to_owned(), json!(if number % 10 == 3 { "broken" } else { "whole" }))].into_iter().collect(),
+        ),
+        ..NewRollout::default()
+    };
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        for first in (0..ROLLOUTS).step_by(4000) {
+            store.enqueue_rollouts((first..first + 4000).map(rollout).collect()).await.unwrap();
+        }
+        store.close().await;
+    });
+    let wanted: BTreeSet<String> = (0..ROLLOUTS).filter(|number| is_wanted(*number)).map(id).collect();
+    assert_eq!(wanted.len(), 32_040);
+    let filter = ["--where", "mode = train and not tag = broken", "--store", &url];
+    let ids = |lines: &[Value], at: &str| -> BTreeSet<String> {
+        let ids = lines.iter().map(|line| line.pointer(at).unwrap().as_str().unwrap().to_owned()).collect::<Vec<_>>();
+        let distinct: BTreeSet<String> = ids.iter().cloned().collect();
+        assert_eq!(distinct.len(), ids.len(), "each once");
+        distinct
+    };
+
+    let listed = fulgurite([&["rollouts", "--json", "--all"], &filter[..]].concat()).output().unwrap();
+    assert!(ids(&Ran::from(listed).json_lines(), "/rollout_id") == wanted);
+    let newest = fulgurite([&["rollouts", "--json", "--limit", "3"], &filter[..]].concat()).output().unwrap();
+    let newest = ids(&Ran::from(newest).json_lines(), "/rollout_id");
+    assert!(newest.iter().eq(["ro-35996", "ro-35997", "ro-35998"]), "{newest:?}");
+
+    let file = directory.path().join("chosen.jsonl");
+    let mut export = fulgurite([&["export", "--what", "rollouts"], &filter[..]].concat());
+    assert_eq!(Ran::from(export.arg("--to").arg(&file).output().unwrap()).code, Some(0));
+    let records = std::fs::read_to_string(file).unwrap();
+    let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rollouts: Vec<Value> = records.into_iter().filter(|record| record["record"] == "rollout").collect();
+    assert!(ids(&rollouts, "/data/rollout_id") == wanted);
 }

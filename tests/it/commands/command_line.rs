@@ -169,6 +169,8 @@ fn help_says_what_there_is() {
                              2026-11-21T15:04:05Z
           --status <STATUS>  Only with this status (repeatable): queuing, preparing, running, failed,
                              succeeded, cancelled, requeuing
+          --where <FILTER>   Only rollouts that this means, such as 'reward >= 1 and mode = train', of
+                             which --limit leaves the newest; docs/sft.md has the language
           --limit <N>        Only the newest so many [default: 50]
           --all              All of them
           --sort <FIELD>     Sort by this field of the record, greatest last, in place of the order in
@@ -228,7 +230,9 @@ fn the_lists_take_the_same_flags() {
         let help = printed([command, "--help"]);
         let names = help.split_whitespace().filter(|word| word.starts_with("--")).map(str::to_owned);
         names
-            .filter(|name| !["--status", "--worker", "--attempt", "--name", "--model"].contains(&name.as_str()))
+            .filter(|name| {
+                !["--status", "--where", "--worker", "--attempt", "--name", "--model"].contains(&name.as_str())
+            })
             .collect()
     };
     let rollouts: std::collections::BTreeSet<String> = flags("rollouts");

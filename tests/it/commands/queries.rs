@@ -379,6 +379,22 @@ fn a_query_can_be_narrowed() {
     assert_eq!(ids(&["--since", "1h"]).len(), 3);
     assert_eq!(ids(&["--since", "9999-01-01"]), [] as [&str; 0]);
     assert_eq!(ids(&["ro-played"]), ["ro-played"]);
+    // A filter is met first; of what it means the limit leaves the newest, and other flags hold beside it.
+    let unrewarded = ["--where", "not reward > 0 and mode = train"];
+    assert_eq!(ids(&unrewarded), ["ro-failed", "ro-waiting"]);
+    assert_eq!(ids(&[&unrewarded[..], &["--limit", "1"]].concat()), ["ro-waiting"]);
+    assert_eq!(ids(&[&unrewarded[..], &["--status", "failed"]].concat()), ["ro-failed"]);
+    assert_eq!(ids(&[&unrewarded[..], &["--sort", "status", "--limit", "1"]].concat()), ["ro-waiting"]);
+    assert_eq!(ids(&["--where", "model = tiny"]), ["ro-played"]);
+    assert_eq!(ids(&["--where", "reward > 0", "ro-failed"]), [] as [&str; 0]);
+    for (flags, expected) in [
+        (&["--where", "rewrd = 1"][..], "`rewrd` is no field"),
+        (&["--where", "reward >= 1; DROP TABLE rollouts"], "`;` is nothing that a filter has"),
+        (&["--where", "reward >= 1", "--follow"], "cannot be used with"),
+    ] {
+        let refused = run([&["rollouts", "--store", &server.store], flags].concat());
+        assert!(refused.code == Some(2) && refused.stderr.contains(expected), "{refused:?}");
+    }
     assert_eq!(lines("spans", &["--limit", "1"]).len(), 1);
     assert_eq!(lines("spans", &["--name", "agentlightning.annotation"]).len(), 1);
     assert_eq!(lines("rollouts", &["--limit", "0"]).len(), 0);

@@ -68,6 +68,58 @@ fn a_run_answers_by_its_last_checkpoint() {
 }
 
 #[test]
+fn an_adapter_answers_over_the_model_that_it_is_of() {
+    let project = Project::new(UNEVEN, &SMALL.replace("learning_rate = 1e-3", "learning_rate = 1.0"));
+    project.train_adapters(4);
+    let summary = project.train("runs/one", &["--max-steps", "2"]).pop().unwrap();
+    let checkpoint = summary["checkpoint"].as_str().unwrap();
+    assert!(Path::new(checkpoint).join("adapter_model.safetensors").exists());
+    let say = |target: &str| {
+        let arguments = [target, "--temperature", "0", "--max-tokens", "24", "--json"];
+        chat(project.directory.path(), &arguments, "Say 7\n").json_lines().remove(0)
+    };
+    let by_checkpoint = say(checkpoint);
+    assert_eq!(say("one"), by_checkpoint, "its last checkpoint");
+    assert_ne!(say("model-1")["token_ids"], by_checkpoint["token_ids"], "the model without it");
+}
+
+#[test]
+fn a_person_is_asked_line_by_line_and_leaves_by_a_word() {
+    let directory = tempfile::tempdir().unwrap();
+    tiny_model(directory.path(), 256);
+    // Each line is written once the prompt stands there again; what is said last ends the program.
+    let script = "import os, pty, sys\n\
+        pid, terminal = pty.fork()\n\
+        if pid == 0:\n    os.execv(sys.argv[1], sys.argv[1:])\n\
+        seen, shown, lines = b'', b'', [b'Say 7\\n', b'/tokesn\\n', b'/tokens\\n', b'/reset\\n', b'/quit\\n']\n\
+        while True:\n\
+        \x20   try:\n        data = os.read(terminal, 65536)\n\
+        \x20   except OSError:\n        break\n\
+        \x20   if not data: break\n\
+        \x20   seen += data\n\
+        \x20   shown += data\n\
+        \x20   if lines and b'> ' in seen:\n        os.write(terminal, lines.pop(0)); seen = b''\n\
+        sys.stdout.buffer.write(shown)\n\
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n";
+    let said = fulgurite(["chat", "model", "--temperature", "0", "--max-tokens", "4"]);
+    let mut terminal = std::process::Command::new("python3");
+    terminal.args(["-c", script]).arg(said.get_program()).args(said.get_args());
+    let ran = terminal.current_dir(directory.path()).env("NO_COLOR", "1").env("TERM", "dumb").output().unwrap();
+    let shown = String::from_utf8_lossy(&ran.stdout).replace('\r', "");
+    assert!(ran.status.success(), "{shown}");
+    let told = chat(directory.path(), &["model", "--temperature", "0", "--max-tokens", "4", "--json"], "Say 7\n");
+    let reply = &told.json_lines()[0];
+    let description = format!("{}; /reset, /tokens, /quit\n", directory.path().join("model").display());
+    assert!(shown.starts_with(&format!("{description}> ")), "{shown}");
+    assert!(shown.contains("there is no /tokesn: there are /reset, /tokens and /quit"), "{shown}");
+    let first = reply["token_ids"][0].as_u64().unwrap();
+    assert!(shown.lines().any(|line| line.split_whitespace().next() == Some(&first.to_string())), "{shown}");
+    // The prompt stands there once for each line; the reply's own text may hold one.
+    let prompts = shown.matches("> ").count() - reply["reply"].as_str().unwrap().matches("> ").count();
+    assert!(prompts >= 5, "{shown}");
+}
+
+#[test]
 fn what_cannot_be_talked_to_is_told_with_what_can() {
     let nothing = run(["chat", "nowhere"]).failure(Path::new("/no"));
     insta::assert_snapshot!(nothing, @"error: nowhere is no model directory, checkpoint or run, and there is no run of that name in runs/");

@@ -2,6 +2,7 @@
 
 use fulgurite_types::{AttemptRef, AttemptUpdate, EpisodeStop, NewRollout};
 
+use crate::common::families::{QWEN3, request};
 use crate::common::{BODY_LIMIT, Script, Setup, body};
 use fulgurite_backends::SamplingEnd;
 use fulgurite_proxy::{Budget, ProxyOptions};
@@ -228,6 +229,41 @@ async fn an_answer_that_was_broken_off_goes_on_as_far_as_the_tokens_do() {
         let expected = [64 - begun.prompt_tokens.len(), taken, left - taken];
         assert_eq!(asked, expected[..if is_spent { 2 } else { 3 }]);
         assert_eq!(refused(setup.post(&base, &other).await, 400).await["code"], "budget_exceeded");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_call_of_an_answer_that_was_broken_off_and_went_on_counts_once() {
+    for restarted in [false, true] {
+        let mut setup = QWEN3.setup().await;
+        let metadata = json!({ "fulgurite_budget": { "tool_calls": 2 } }).as_object().cloned();
+        let started = setup.store.start_rollout(NewRollout { metadata, ..NewRollout::default() }, None).await.unwrap();
+        let path = format!("/rollout/{}/attempt/{}/v1", started.rollout.rollout_id, started.attempt.attempt_id);
+        // It breaks off behind its whole call, of which its client has seen the beginning.
+        let turn = setup.sampled(QWEN3.turn);
+        let (said, rest) = turn.split_at(turn.len() - 1);
+        let (gone, was_told) = oneshot::channel();
+        setup.play(Script::Hang(said.to_vec(), gone));
+        let mut streamed = request();
+        streamed["stream"] = json!(true);
+        let mut response = setup.post(&format!("{}{path}", setup.url), &streamed).await;
+        response.chunk().await.unwrap().unwrap();
+        drop(response);
+        was_told.await.unwrap();
+        setup.generation_when(|generation| generation.client_gone).await;
+        if restarted {
+            setup.restart().await;
+        }
+        let base = format!("{}{path}", setup.url);
+        setup.play(Script::Answer(rest.to_vec(), SamplingEnd::StopToken));
+        let whole: Value = setup.post(&base, &request()).await.json().await.unwrap();
+        assert_eq!(whole["choices"][0]["message"]["tool_calls"].as_array().map(Vec::len), Some(1), "{whole}");
+        assert_eq!(setup.generations().await.len(), 1);
+        // One of two is made, in however many parts it came.
+        setup.play(Script::Answer(turn.clone(), SamplingEnd::StopToken));
+        assert_eq!(setup.post(&base, &request()).await.status(), 200, "restarted: {restarted}");
+        let told = refused(setup.post(&base, &request()).await, 400).await;
+        assert_eq!(told["message"], "the attempt's budget of 2 tool calls is spent");
     }
 }
 

@@ -45,6 +45,11 @@ impl ObjectStore {
         Self { url: url.unwrap(), _process: process }
     }
 
+    /// How a run finds it.
+    pub fn environment(&self) -> [(&'static str, &str); 3] {
+        credentials(&self.url)
+    }
+
     /// The keys of the objects that are there.
     pub fn keys(&self) -> Vec<String> {
         let listed = client().get(format!("{}/{BUCKET}?list-type=2", self.url)).send().unwrap().text().unwrap();
@@ -96,4 +101,9 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, broken: &str) {
 /// Where objects of a run's are below the bucket.
 pub fn key(run: &str, path: &str) -> String {
     PathBuf::from("tests").join(run).join(path).display().to_string()
+}
+
+/// What is in the environment of a run whose checkpoints go to this URL.
+pub fn credentials(url: &str) -> [(&'static str, &str); 3] {
+    [("AWS_ENDPOINT_URL", url), ("AWS_ACCESS_KEY_ID", "someone"), ("AWS_SECRET_ACCESS_KEY", "secret")]
 }

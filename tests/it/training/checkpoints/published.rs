@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 
+use super::object_store::{BUCKET, ObjectStore, key};
 use crate::common::{Process, Ran, Server, eventually, model_flag, tiny_model};
 use crate::training::harvest::{recorded, train, weights, write_config};
 use crate::training::policy_runs::documented_metrics;
@@ -127,6 +128,52 @@ fn a_resumed_run_puts_back_what_was_behind_the_model_and_not_what_it_has_learnt_
     assert_eq!((version(&server), answer()), (json!(0), before));
     let kept: Vec<_> = std::fs::read_dir(it.path().join("worse/behind-model")).unwrap().collect();
     assert_eq!(kept.len(), 1);
+}
+
+#[test]
+fn what_is_behind_the_model_is_uploaded_and_put_back_after_the_machine_is_lost() {
+    let it = Harvest::new();
+    let objects = ObjectStore::start();
+    let url = format!("\ncheckpoint_url = \"s3://{BUCKET}/tests\"");
+    let ran = |trainer: &str, server: &Server, run: &str, more: &[&str]| {
+        let mut command = train(&it.config(&(trainer.to_owned() + &url)), &it.path().join(run));
+        command.args(["--server", &server.url]).args(more).envs(objects.environment());
+        Ran::from(command.output().unwrap()).json_lines()
+    };
+    let behind = |run: &str| -> BTreeSet<String> {
+        let prefix = key(run, "behind-model/");
+        let keys = objects.keys().into_iter();
+        keys.filter_map(|key| Some(key.strip_prefix(&prefix)?.split_once('/')?.0.to_owned())).collect()
+    };
+
+    // Worse weights stay where they are, and what they are worse than is all that is there.
+    let server = it.serve("worse");
+    ran(WORSE, &server, "worse", &["--max-steps", "2"]);
+    let asked = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 5, "logprobs": true,
+                        "messages": [{ "role": "user", "content": "Say 1" }] });
+    let answer = || server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"].clone();
+    let before = answer();
+    assert_eq!(behind("worse"), BTreeSet::from(["000000".to_owned()]));
+    let checkpoint = it.path().join("worse/checkpoints/000002");
+    server.post("/v1/fulgurite/models/hello/weights", &json!({ "version": 2, "model": checkpoint })).expect(200);
+    assert!(answer() != before);
+    std::fs::remove_dir_all(it.path().join("worse")).unwrap();
+    let lines = ran(WORSE, &server, "worse", &["--resume", "--max-steps", "3"]);
+    assert_eq!(of(&lines, "publish/kept_back"), [1, 1, 1], "those before are told once more");
+    assert_eq!((version(&server), answer()), (json!(0), before));
+
+    // Better ones follow each other there as here, and a run that lost its directory ends in the same weights.
+    let server = it.serve("straight");
+    let straight = ran(BETTER, &server, "straight", &[]).pop().unwrap();
+    let here = std::fs::read_dir(it.path().join("straight/behind-model")).unwrap();
+    let here: BTreeSet<String> = here.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(behind("straight") == here && here.contains("000004"), "{here:?} and {:?}", behind("straight"));
+    let server = it.serve("better");
+    ran(BETTER, &server, "better", &["--max-steps", "2"]);
+    std::fs::remove_dir_all(it.path().join("better")).unwrap();
+    let resumed = ran(BETTER, &server, "better", &["--resume"]).pop().unwrap();
+    assert!(weights(&resumed) == weights(&straight));
+    assert_eq!(version(&server), 4);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use super::object_store::{BUCKET, ObjectStore, key};
+use super::object_store::{BUCKET, ObjectStore, credentials, key};
 use crate::common::project::{Project, SMALL, UNEVEN, recorded_steps, weights};
 use crate::common::{Ran, eventually};
 use serde_json::{Value, json};
@@ -25,12 +25,7 @@ impl Uploading {
 
     fn command(&self, url: &str, run: &str, arguments: &[&str]) -> Command {
         let mut command = self.project.command(run);
-        command.args(arguments);
-        for (name, value) in
-            [("AWS_ENDPOINT_URL", url), ("AWS_ACCESS_KEY_ID", "someone"), ("AWS_SECRET_ACCESS_KEY", "secret")]
-        {
-            command.env(name, value);
-        }
+        command.args(arguments).envs(credentials(url));
         command
     }
 

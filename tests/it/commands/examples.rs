@@ -1,0 +1,93 @@
+//! Every config of `examples/` is one that the command takes, and the three stages of RLHF fit each other.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fulgurite_trainer::TrainerOptions;
+use serde_json::Value;
+
+use crate::common::{Ran, fulgurite, run};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
+}
+
+/// The configs below a directory; runs, models and data that somebody made there are not looked at.
+fn configs(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && !["runs", "models", "curves", "target"].contains(&name) {
+            found.extend(configs(&path));
+        } else if name.ends_with(".toml") && name != "Cargo.toml" {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn every_config_of_the_examples_is_taken() {
+    let configs = configs(&root());
+    assert!(configs.len() > 10, "{configs:?}");
+    for config in configs {
+        let shown = run(["config", "show", "--json", "--config", config.to_str().unwrap()]);
+        assert_eq!(shown.code, Some(0), "{}: {}", config.display(), shown.stderr);
+        let text = std::fs::read_to_string(&config).unwrap();
+        let table: toml::Table = toml::from_str(&text).unwrap();
+        let Some(trainer) = table.get("trainer").and_then(toml::Value::as_table) else { continue };
+        let mut options: TrainerOptions = trainer.clone().try_into().unwrap();
+        let written: Vec<String> = trainer.keys().cloned().collect();
+        options.set_defaults(&written);
+        options.check().unwrap_or_else(|error| panic!("{}: {error}", config.display()));
+    }
+}
+
+/// A copy of an example, whose base is hardly trained.
+fn copied(from: &str, to: &Path) {
+    let text = std::fs::read_to_string(root().join(from)).unwrap();
+    let shortened = [
+        ("cooldown_steps = 400", "cooldown_steps = 2"),
+        ("max_steps = 2000", "max_steps = 5"),
+        ("validation_accuracy = 0.97\n", ""),
+        ("\"--count\", \"20000\"", "\"--count\", \"400\""),
+    ];
+    let text = shortened.iter().fold(text, |text, (from, to)| text.replace(from, to));
+    std::fs::write(to.join(Path::new(from).file_name().unwrap()), text).unwrap();
+}
+
+#[test]
+fn the_three_stages_of_rlhf_run_one_after_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path().join("examples/modes/rlhf");
+    std::fs::create_dir_all(&here).unwrap();
+    for (mode, data) in [("sft", "chats.jsonl"), ("dpo", "pairs.jsonl")] {
+        let script = root().join("modes").join(mode).join("make_data.py");
+        let made = Command::new("python3").arg(script).arg("--out").arg(here.join(data)).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+    }
+    let train = |config: &str, run: &str, more: &[&str]| -> Vec<Value> {
+        copied(&format!("modes/rlhf/{config}"), &here);
+        let mut command = fulgurite(["train", config, "--seed", "1", "--json", "--run-directory", run]);
+        Ran::from(command.args(more).current_dir(&here).output().unwrap()).json_lines()
+    };
+    // The first two in full, since the third names their last checkpoints by their updates.
+    let sft = train("1-sft.toml", "runs/sft-1", &[]).pop().unwrap();
+    assert_eq!(sft["steps"], 25);
+    let judge = train("2-reward-model.toml", "runs/reward-model-1", &[]);
+    assert!(judge.iter().any(|line| line["test/accuracy"].is_number()), "{judge:?}");
+    assert_eq!(judge.last().unwrap()["steps"], 138);
+    let small = [
+        "trainer.groups_per_batch=2",
+        "trainer.group_size=3",
+        "trainer.evaluation.samples_per_task=1",
+        "tasks.held_out=[7000, 7001]",
+    ];
+    let small: Vec<&str> = small.iter().flat_map(|set| ["--set", *set]).chain(["--max-steps", "1"]).collect();
+    let policy = train("3-policy.toml", "runs/policy-1", &small);
+    assert_eq!(policy.last().unwrap()["steps"], 1);
+    let earned = policy[0]["env/all/reward/total"].as_f64().unwrap();
+    assert!((earned - 0.5).abs() < 1e-9, "a group is compared with itself: {}", policy[0]);
+}

@@ -325,6 +325,9 @@ pub enum ExportWhat {
     Conversations,
     /// Metrics of the run that is named in place of a rollout, for another program
     Metrics,
+    /// What the teacher of --config, a run of off-policy distillation, would say in its conversations, as
+    /// [trainer] source.form = "soft_targets" takes it
+    SoftTargets,
 }
 
 /// `fulgurite export`.
@@ -339,7 +342,7 @@ pub struct ExportArguments {
     /// Directory that metrics are written into
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// What to write; all but triplets, conversations and metrics can be imported
+    /// What to write; all but triplets, conversations, metrics and soft-targets can be imported
     #[arg(long, value_name = "WHAT", default_value = "all")]
     pub what: ExportWhat,
     /// Which. Runs, resources and workers are not narrowed by it.

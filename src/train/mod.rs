@@ -12,6 +12,7 @@ pub mod run_directory;
 pub mod run_files;
 mod runner_process;
 mod sft;
+pub mod soft_targets;
 mod teachers;
 mod uploaded_runs;
 
@@ -200,7 +201,8 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
     let reference = ReferenceModel::open(&loaded, &opened.served.renderer)?;
-    let teachers = OpenTeachers::open(&loaded, &model.name, &opened.served.renderer, Some(&opened.served.sampler))?;
+    let own = Some((&opened.served.sampler, run_directory.as_path()));
+    let teachers = OpenTeachers::open(&loaded, &model.name, &opened.served.renderer, own)?;
     let judge = OpenJudge::open(&loaded)?;
 
     let mut server_config = loaded.config.clone();

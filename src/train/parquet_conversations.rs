@@ -25,7 +25,18 @@ impl Columns {
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::Conversations => &["messages", "tools"],
-            Self::Comparisons => &["prompt", "messages", "chosen", "rejected", "completion", "label", "tools"],
+            Self::Comparisons => &[
+                "prompt",
+                "messages",
+                "chosen",
+                "rejected",
+                "completion",
+                "completion_A",
+                "completion_B",
+                "comparison",
+                "label",
+                "tools",
+            ],
         }
     }
 

@@ -210,7 +210,7 @@ fn validation_file(source: &DataSource) -> Option<&Path> {
 }
 
 /// A file of conversations; one in Parquet is written out as lines below the run's directory first.
-fn file(loaded: &LoadedConfig, path: &Path, run_directory: &Path, lines: &str) -> Result<ConversationsFile> {
+pub(super) fn file(loaded: &LoadedConfig, path: &Path, run_directory: &Path, lines: &str) -> Result<ConversationsFile> {
     let name = loaded.resolve(path);
     if !is_parquet(&name) {
         return Ok(ConversationsFile { path: name.clone(), name, unit: RowUnit::Line });

@@ -1,15 +1,16 @@
 //! The models whose logprobs a run learns from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_backends::Sampler;
+use fulgurite_backends::{Sampler, WeightsSource};
 use fulgurite_renderers::Renderer;
-use fulgurite_trainer::{DistillationOptions, ObjectiveName, Teachers};
+use fulgurite_trainer::{DistillationOptions, FollowingTeacher, ObjectiveName, Teachers};
 
 use crate::config::declarations::{Config, LoadedConfig};
-use crate::config::models::ModelEntry;
+use crate::config::models::{Backend, ModelEntry};
 use crate::models::open::ScoringModel;
 use crate::train::run_files::model_path;
 
@@ -19,6 +20,9 @@ fn options(config: &Config) -> Option<&DistillationOptions> {
         matches!(config.trainer.objective, ObjectiveName::OnPolicyDistillation | ObjectiveName::OffPolicyDistillation);
     config.trainer.distillation.as_ref().filter(|_| has_teachers)
 }
+
+/// Where in a run's directory the weights of a teacher are kept that follows the policy at a distance.
+const FOLLOWING: &str = "teacher";
 
 fn key(name: &str) -> String {
     format!("[trainer] distillation, teacher \"{name}\"")
@@ -52,36 +56,51 @@ pub struct OpenTeachers {
     models: BTreeMap<String, ScoringModel>,
     /// The model that is trained, where it is a teacher too.
     own: Option<(String, Arc<dyn Sampler>)>,
+    /// The same, where it is one that stays as it is for some updates.
+    following: Option<FollowingTeacher>,
     renderer: Arc<dyn Renderer>,
     options: Option<DistillationOptions>,
 }
 
 impl OpenTeachers {
     /// Opens the models that the config names. Remote ones are not looked at yet. A teacher of the name of what is `trained` is
-    /// what samples it, `own`, with the weights of its last update.
+    /// what samples it, `own`, with the weights of its last update, or, if it is refreshed more rarely, a model beside it whose
+    /// weights are kept below the directory of the run.
     ///
     /// # Errors
     /// As [`entries`]; if the tokenizer of one is not that of what is trained; if one is what is trained, and it is not sampled in
-    /// this process.
+    /// this process, or is to be refreshed and is not trained here; if none is, and is to be refreshed.
     pub fn open(
         loaded: &LoadedConfig,
         trained: &str,
         renderer: &Arc<dyn Renderer>,
-        own: Option<&Arc<dyn Sampler>>,
+        own: Option<(&Arc<dyn Sampler>, &Path)>,
     ) -> Result<Self> {
         let config = &loaded.config;
-        let (mut models, mut followed) = (BTreeMap::new(), None);
+        let (mut models, mut followed, mut following) = (BTreeMap::new(), None, None);
+        let refresh_every = options(config).map_or(1, |options| options.refresh_every);
         for entry in entries(config)? {
             let key = || key(&entry.name);
             if entry.name == trained {
-                let Some(own) = own else {
+                let Some((own, run_directory)) = own else {
                     bail!(
                         "{}: a teacher that is the trained model itself follows an on-policy run of one process: name another \
                          entry of [[models]], with the same path if it is to stay as it is now",
                         key()
                     )
                 };
-                followed = Some((entry.name.clone(), own.clone()));
+                if refresh_every <= 1 {
+                    followed = Some((entry.name.clone(), own.clone()));
+                    continue;
+                }
+                let model = beside_policy(loaded, entry).with_context(key)?;
+                following = Some(FollowingTeacher {
+                    sampler: model.sampler.clone(),
+                    directory: run_directory.join(FOLLOWING),
+                    saved_as: saved_as(entry, config),
+                    refreshed: None,
+                });
+                models.insert(entry.name.clone(), model);
                 continue;
             }
             let path = model_path(loaded, entry);
@@ -91,14 +110,38 @@ impl OpenTeachers {
             }
             models.insert(entry.name.clone(), model);
         }
-        Ok(Self { models, own: followed, renderer: renderer.clone(), options: options(config).cloned() })
+        if refresh_every > 1 && following.is_none() {
+            bail!(
+                "[trainer] distillation.refresh_every is {refresh_every}, but no teacher is the trained model `{trained}`: others \
+                 stay as they are, so leave it out"
+            );
+        }
+        Ok(Self { models, own: followed, following, renderer: renderer.clone(), options: options(config).cloned() })
     }
 
     /// What a run is given.
     pub fn teachers(&self) -> Option<Teachers> {
-        let options = self.options.clone()?;
+        // Without a name the targets were written before, and nobody is asked.
+        let options = self.options.clone().filter(|options| !options.teacher_names().is_empty())?;
         let sampler = |(name, model): (&String, &ScoringModel)| (name.clone(), model.sampler.clone());
         let samplers = self.models.iter().map(sampler).chain(self.own.clone()).collect();
-        Some(Teachers { options, renderer: self.renderer.clone(), samplers })
+        Some(Teachers { options, renderer: self.renderer.clone(), samplers, following: self.following.clone() })
     }
+}
+
+/// The model of what is trained in this process once more, whose weights are its own.
+fn beside_policy(loaded: &LoadedConfig, entry: &ModelEntry) -> Result<ScoringModel> {
+    if entry.backend == Backend::Tinker {
+        bail!(
+            "it is trained at a service, whose weights are not here: [trainer] distillation.refresh_every is of a model that this \
+             process trains, so leave it out, and the teacher follows every update"
+        );
+    }
+    let embedded = ModelEntry { backend: Backend::Embedded, ..entry.clone() };
+    ScoringModel::open(&embedded, &model_path(loaded, entry), &loaded.config)
+}
+
+/// What a directory of the policy's weights is.
+fn saved_as(entry: &ModelEntry, config: &Config) -> fn(PathBuf) -> WeightsSource {
+    if entry.lora(config.run.seed).is_some() { WeightsSource::Adapter } else { WeightsSource::Model }
 }

@@ -16,6 +16,7 @@ use crate::query::arguments::{ExportArguments, ExportWhat};
 use crate::query::matching_rollouts::narrow;
 use crate::query::{open, spans_of, triplets_of};
 use crate::trackers::export::{MetricsFormat, export_metrics};
+use crate::train::soft_targets::write_soft_targets;
 
 /// Writes records to a file, which appears under its name once it is whole.
 pub async fn export(arguments: ExportArguments) -> Result<()> {
@@ -26,12 +27,22 @@ pub async fn export(arguments: ExportArguments) -> Result<()> {
         bail!("-o is where metrics are written (--what metrics); of anything else --to names the file");
     }
     let format = Format::of(&arguments.to)?;
-    if arguments.what == ExportWhat::Conversations && format != Format::Jsonl {
-        bail!("conversations are written as JSON lines: give --to a name that ends in .jsonl");
+    let only_lines = match arguments.what {
+        ExportWhat::Conversations => Some("conversations"),
+        ExportWhat::SoftTargets => Some("soft targets"),
+        _ => None,
+    };
+    if let Some(what) = only_lines.filter(|_| format != Format::Jsonl) {
+        bail!("{what} are written as JSON lines: give --to a name that ends in .jsonl");
     }
-    let store = open(&arguments.store).await?;
     let unfinished = unfinished(&arguments.to);
-    let written = write(&store, &arguments, format, &unfinished).await;
+    let written = match arguments.what {
+        ExportWhat::SoftTargets => soft_targets(&arguments, &unfinished).await,
+        _ => {
+            let store = open(&arguments.store).await?;
+            write(&store, &arguments, format, &unfinished).await
+        }
+    };
     let file = || arguments.to.display().to_string();
     if written.is_err() {
         // The first error is the one to be told.
@@ -45,6 +56,16 @@ pub async fn export(arguments: ExportArguments) -> Result<()> {
         output::line(format!("exported {records} records to {}", file()));
     }
     Ok(())
+}
+
+/// Writes what the teacher of a config would say.
+async fn soft_targets(arguments: &ExportArguments, to: &Path) -> Result<u64> {
+    let config = arguments.store.config.as_deref();
+    let config = config.context("--what soft-targets needs --config, a run of off-policy distillation")?;
+    let mut progress = Progress::new(arguments.json);
+    let rows = write_soft_targets(config, to, |done, all| progress.set("conversations", done, Some(all))).await?;
+    progress.finish();
+    Ok(rows)
 }
 
 /// Writes the metrics of a run for another program.
@@ -99,7 +120,7 @@ async fn write(store: &Store, arguments: &ExportArguments, format: Format, path:
     let mut writer = Writer::create(format, path)?;
     let mut progress = Progress::new(arguments.json);
     let records = match arguments.what {
-        ExportWhat::Metrics => 0,
+        ExportWhat::Metrics | ExportWhat::SoftTargets => 0,
         ExportWhat::Conversations => {
             let made = async |attempt: &Attempt| {
                 let conversations = conversations(&spans_of(store, attempt).await?).conversations;

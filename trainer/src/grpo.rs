@@ -9,7 +9,7 @@ use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
 use crate::conversations::{ConversationFile, Rendering, Sequences, Split};
-use crate::evaluation::{ConversationEvaluator, Evaluator, TaskEvaluator};
+use crate::evaluation::{ConversationScores, DataEvaluator, Evaluator, TaskEvaluator};
 use crate::objectives::{
     BesideConversations, ConversationLoss, Credit, Kl, KlPenalty, Minibatches, Objective, PolicyGradient, Reference,
     Teachers,
@@ -171,14 +171,13 @@ impl Grpo {
                 format!("holds {count} conversations, and publish_if compares means of {LEAST_COMPARED} at least");
             return Err(TrainError::Option { key: "[trainer] harvest.validation".to_owned(), message });
         }
-        Ok(Box::new(ConversationEvaluator {
+        Ok(Box::new(DataEvaluator {
             learner: self.learner.clone(),
-            conversations: Arc::new(conversations),
+            rows: Arc::new(conversations),
             numbers: (0..count).collect(),
-            reduction: LossReduction::default(),
-            tokenizer: file.renderer.tokenizer().clone(),
             batch_size: options.batch_size,
             every: options.evaluation.every,
+            scores: ConversationScores::new(LossReduction::default(), file.renderer.tokenizer().clone()),
         }))
     }
 

@@ -16,6 +16,7 @@
 
 mod archive;
 mod conversations;
+mod directories;
 mod error;
 mod evaluation;
 mod events;
@@ -30,6 +31,7 @@ mod run;
 mod run_identity;
 mod schedule;
 mod sft;
+mod soft_target_file;
 mod sources;
 mod supervised;
 mod task_evaluation;
@@ -44,9 +46,9 @@ pub use evaluation::{
 pub use events::{Reporter, TrainEvent};
 pub use grpo::{BesideFile, Grpo};
 pub use objectives::{
-    AdvantageOptions, Baseline, ComparedCalls, KlPenalty, KlPlace, LossAggregation, PerCall, PolicyDataError,
-    PolicyMetrics, Reference, STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl,
-    policy_metrics, rollout_metrics, split_into_substeps,
+    AdvantageOptions, Baseline, ComparedCalls, FollowingTeacher, KlPenalty, KlPlace, LossAggregation, PerCall,
+    PolicyDataError, PolicyMetrics, Reference, STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill,
+    penalize_kl, policy_metrics, rollout_metrics, split_into_substeps,
 };
 pub use options::{
     ConversationForm, ConversationsBeside, DataSource, DistillationLoss, DistillationOptions, KlOptions,
@@ -64,6 +66,7 @@ pub use run::RunSummary;
 pub use run_identity::RunIdentity;
 pub use schedule::LearningRateSchedule;
 pub use sft::{ConversationsFile, Sft, SftData};
+pub use soft_target_file::SoftTargetFile;
 pub use sources::{DynamicSampling, HarvestOptions, TaskForm, TaskSource, Tasks};
 pub use supervised::{Supervised, SupervisedResult};
 pub use task_evaluation::{EVALUATION_KIND, EvaluatedTasks, TaskEvaluation};

@@ -8,7 +8,7 @@ use fulgurite_renderers::Renderer;
 use crate::conversations::{
     ComparedExample, ComparisonReader, RecordedComparisons, RecordedRules, Rendering, RowFile, Sequences, SplitData,
 };
-use crate::evaluation::ComparisonEvaluator;
+use crate::evaluation::{ComparisonScores, DataEvaluator};
 use crate::objectives::{Held, Preference, Reference};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
@@ -127,14 +127,13 @@ impl Preferences {
                 max_tokens: self.max_tokens()?,
                 comparisons: None,
             }),
-            evaluator: Box::new(ComparisonEvaluator {
+            evaluator: Box::new(DataEvaluator {
                 learner: self.learner.clone(),
-                comparisons: data.scored,
+                rows: data.scored,
                 numbers: data.scored_numbers,
-                loss,
-                held,
                 batch_size: options.batch_size,
                 every: options.evaluation.every,
+                scores: ComparisonScores::new(loss, held),
             }),
             schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, updates),
             optimizer: options.optimizer(),

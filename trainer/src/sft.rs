@@ -8,10 +8,10 @@ use fulgurite_renderers::Renderer;
 
 use crate::conversations::{
     ConversationFile, Example, QuestionReader, RecordedRollouts, RecordedRules, Rendering, RowFile, RowUnit, Sequences,
-    SplitData,
+    SoftTargetReader, SplitData,
 };
-use crate::evaluation::ConversationEvaluator;
-use crate::objectives::{ConversationLoss, Objective, SoftTargetLoss, Teachers, check_teacher};
+use crate::evaluation::{ConversationScores, DataEvaluator};
+use crate::objectives::{ConversationLoss, Objective, SoftTargetLoss, TargetsFrom, Teachers, check_teacher};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sources::{ConversationBatch, ConversationSource};
@@ -106,22 +106,7 @@ impl Sft {
     }
 
     async fn open(&self, file: &ConversationsFile) -> Result<Arc<dyn Sequences>, TrainError> {
-        let options = &self.options;
-        let asks = options.objective == ObjectiveName::RewardModel;
-        let form = options.source.as_ref().map(|source| source.form).unwrap_or_default();
-        let rendering = Rendering {
-            form,
-            renderer: self.renderer.clone(),
-            train_on: if asks { TrainOn::Customized } else { form.train_on(options.train_on) },
-            max_tokens: self.max_tokens()?,
-            truncate: options.truncate,
-        };
-        let ConversationsFile { path, name, unit } = file;
-        if asks {
-            let reader = QuestionReader(rendering);
-            return Ok(Arc::new(RowFile::open(path, name, *unit, reader, options.unusable_rows).await?));
-        }
-        Ok(Arc::new(ConversationFile::open(path, name, *unit, rendering, options.unusable_rows).await?))
+        open_conversations(&self.options, &self.renderer, self.max_tokens()?, file).await
     }
 
     fn max_tokens(&self) -> Result<Option<usize>, TrainError> {
@@ -142,14 +127,13 @@ impl Sft {
                 batch_size: options.batch_size,
             }),
             objective: self.objective(pack_into),
-            evaluator: Box::new(ConversationEvaluator {
+            evaluator: Box::new(DataEvaluator {
                 learner: self.learner.clone(),
-                conversations: data.scored,
+                rows: data.scored,
                 numbers: data.scored_numbers,
-                reduction: options.reduction,
-                tokenizer: self.renderer.tokenizer().clone(),
                 batch_size: options.batch_size,
                 every: options.evaluation.every,
+                scores: ConversationScores::new(options.reduction, self.renderer.tokenizer().clone()),
             }),
             schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, updates),
             optimizer: options.optimizer(),
@@ -167,12 +151,12 @@ impl Sft {
             pack_into,
             tokenizer: self.renderer.tokenizer().clone(),
         };
-        match &self.teachers {
-            Some(teachers) => {
-                Box::new(SoftTargetLoss { conversations, top_k: teachers.options.top_k, teachers: teachers.clone() })
-            }
-            None => Box::new(conversations),
-        }
+        let from = match (&self.teachers, &self.data) {
+            (Some(teachers), _) => TargetsFrom::Teacher(Box::new(teachers.clone())),
+            (None, SftData::File(file)) if self.options.reads_soft_targets() => TargetsFrom::File(file.name.clone()),
+            (None, _) => return Box::new(conversations),
+        };
+        Box::new(SoftTargetLoss { conversations, top_k: self.options.top_k(), from })
     }
 
     /// Tokens of a sequence that conversations are put into.
@@ -182,6 +166,36 @@ impl Sft {
             message: "is missing: packing fills sequences up to it, and the model does not tell its context".to_owned(),
         })
     }
+}
+
+/// A file of conversations, every row of which is looked at, as the options have them.
+pub(crate) async fn open_conversations(
+    options: &TrainerOptions,
+    renderer: &Arc<dyn Renderer>,
+    max_tokens: Option<usize>,
+    file: &ConversationsFile,
+) -> Result<Arc<dyn Sequences>, TrainError> {
+    let ConversationsFile { path, name, unit } = file;
+    let (unusable, truncate) = (options.unusable_rows, options.truncate);
+    if options.reads_soft_targets() {
+        let tokenizer = renderer.tokenizer();
+        let reader = SoftTargetReader {
+            tokenizer: tokenizer.fingerprint().to_owned(),
+            vocabulary: tokenizer.vocabulary_size(),
+            top_k: options.top_k(),
+            max_tokens,
+            truncate,
+        };
+        return Ok(Arc::new(RowFile::open(path, name, *unit, reader, unusable).await?));
+    }
+    let asks = options.objective == ObjectiveName::RewardModel;
+    let form = options.source.as_ref().map(|source| source.form).unwrap_or_default();
+    let train_on = if asks { TrainOn::Customized } else { form.train_on(options.train_on) };
+    let rendering = Rendering { form, renderer: renderer.clone(), train_on, max_tokens, truncate };
+    if asks {
+        return Ok(Arc::new(RowFile::open(path, name, *unit, QuestionReader(rendering), unusable).await?));
+    }
+    Ok(Arc::new(ConversationFile::open(path, name, *unit, rendering, unusable).await?))
 }
 
 /// Tokens that a sequence may have: as the option `key` says, or else the model's context.

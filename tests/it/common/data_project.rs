@@ -1,8 +1,13 @@
 //! Runs of the real command that learn from data that are there.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use serde_json::Value;
 
 use super::project::recorded_steps;
@@ -55,4 +60,21 @@ impl DataProject {
         assert_eq!(recorded_steps(&self.path(run)), 0, "{ran:?}");
         ran.stderr
     }
+}
+
+/// Writes a Parquet file of columns of text.
+pub fn write_table(path: &Path, columns: &[(&str, Vec<String>)]) {
+    let fields: String =
+        columns.iter().map(|(name, _)| format!("REQUIRED BYTE_ARRAY {name} (STRING);")).collect::<Vec<_>>().join(" ");
+    let schema = Arc::new(parse_message_type(&format!("message t {{ {fields} }}")).unwrap());
+    let mut file = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
+    let mut group = file.next_row_group().unwrap();
+    for (_, texts) in columns {
+        let values: Vec<ByteArray> = texts.iter().map(|text| ByteArray::from(text.as_str())).collect();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    file.close().unwrap();
 }

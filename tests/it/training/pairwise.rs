@@ -80,6 +80,19 @@ fn a_model_learns_which_answer_is_better_and_judges_the_answers_of_a_group() {
     let accuracy = numbers(&steps, "test/accuracy");
     assert!(*accuracy.last().unwrap() > 0.9, "{accuracy:?}");
 
+    // A tie is a question too, in both orders, whose answer is neither letter.
+    let tie =
+        |n: usize| json!({ "prompt": format!("{n}"), "completion_A": "aa", "completion_B": "ab", "label": "Tie" });
+    let mixed: String = (0..24).map(|n| format!("{}\n{}\n", row(n), tie(n))).collect();
+    std::fs::write(project.path("pairs.jsonl"), mixed).unwrap();
+    let mut command = fulgurite(["train", "--json"]);
+    command.arg(project.path("rm.toml")).arg("--run-directory").arg(project.path("ties"));
+    let mut tied = Ran::from(command.output().unwrap()).json_lines();
+    assert_eq!(tied.pop().unwrap()["skipped_rows"], json!({}));
+    assert_eq!(numbers(&tied, "num_loss_tokens")[0], 16.0, "of each the first token");
+    let accuracy = numbers(&tied, "test/accuracy");
+    assert!(*accuracy.last().unwrap() > 0.9, "{accuracy:?}");
+
     let judge = summary["checkpoint"].as_str().unwrap();
     let model = format!("[[models]]\nname = \"judge\"\nbackend = \"embedded\"\npath = \"{judge}\"\n\n[base]");
     project.change_config("[base]", &model);

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::common::data_project::DataProject;
+use crate::common::data_project::{DataProject, write_table};
 use crate::common::project::{Project, SMALL, UNEVEN, numbers, recorded_steps, saved, weights};
 use crate::common::{Ran, Server, eventually, fulgurite};
 
@@ -263,6 +263,56 @@ fn a_row_that_cannot_be_trained_on_is_named_and_nothing_is_trained() {
     let plain = weights(&summary);
     project.write("pairs.jsonl", format!("{long}\n{}{same}\n", pairs(10)).replace('\n', "\r\n"));
     assert!(weights(&project.train("windows", &[]).1) == plain);
+}
+
+#[test]
+fn a_table_trains_as_the_same_lines_do_and_ties_are_passed_over_by_name() {
+    let project = project();
+    let lines = project.train("lines", &[]).1;
+    let text = |key: &'static str| move |n: usize| pair(n)[key].as_str().unwrap().to_owned();
+    let column = |key: &'static str| (0..30).map(text(key)).collect::<Vec<String>>();
+    let names = ["prompt", "chosen", "rejected"];
+    write_table(&project.path("pairs.parquet"), &names.map(|name| (name, column(name))));
+    project.change("pairs.jsonl", "pairs.parquet");
+    assert!(weights(&project.train("table", &[]).1) == weights(&lines));
+
+    // The better one stands where it stands, and the label says so.
+    let is_first = |n: usize| n.is_multiple_of(3);
+    let placed = |first: bool| {
+        let answer = |n: usize| if is_first(n) == first { text("chosen")(n) } else { text("rejected")(n) };
+        (0..30).map(answer).collect::<Vec<String>>()
+    };
+    let label = |n: usize| if is_first(n) { "A" } else { "B" }.to_owned();
+    let labels: Vec<String> = (0..30).map(label).collect();
+    let columns = [
+        ("prompt", column("prompt")),
+        ("completion_A", placed(true)),
+        ("completion_B", placed(false)),
+        ("label", labels.clone()),
+    ];
+    write_table(&project.path("pairs.parquet"), &columns);
+    assert!(weights(&project.train("judged", &[]).1) == weights(&lines));
+
+    // Ties are no mistake: nobody has to say that they are passed over, of which no loss makes anything.
+    let row = |n: usize| {
+        json!({ "prompt": columns[0].1[n], "completion_A": columns[1].1[n], "completion_B": columns[2].1[n],
+            "label": labels[n] })
+    };
+    let tie = json!({ "prompt": "Say it.", "completion_A": "No.", "completion_B": "Not I.", "label": "Tie" });
+    let rows: String = (0..30).map(|n| format!("{}\n{tie}\n", row(n))).collect();
+    project.change("pairs.parquet", "pairs.jsonl");
+    project.write("pairs.jsonl", rows);
+    for (objective, run) in [("dpo", "tied"), ("kto", "tied-kto")] {
+        project.change("objective = \"dpo\"", &format!("objective = \"{objective}\""));
+        let (steps, summary) = project.train(run, &[]);
+        assert_eq!((&summary["skipped_rows"], &summary["steps"]), (&json!({ "tie": 30 }), &json!(12)));
+        assert_eq!(steps[0]["data/skipped/tie"], 30);
+        assert!((weights(&summary) == weights(&lines)) == (objective == "dpo"), "{objective}");
+        project.write("t.toml", CONFIG);
+    }
+    project.write("pairs.jsonl", format!("{tie}\n"));
+    let said = project.refused("ties");
+    assert!(said.contains("has no comparison to train on: of its rows 1 are tie"), "{said}");
 }
 
 #[test]

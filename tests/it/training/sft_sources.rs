@@ -1,15 +1,11 @@
 //! Where `objective = "sft"` has its conversations from: rollouts of a store, Parquet, files of any size.
 
-use std::fs::File;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
-use parquet::data_type::{ByteArray, ByteArrayType};
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 use serde_json::{Value, json};
 
+use crate::common::data_project::write_table;
 use crate::common::project::{Project, SMALL, UNEVEN, recorded_steps, weights};
 use crate::common::{Ran, fulgurite, tiny_model};
 
@@ -119,16 +115,7 @@ fn a_parquet_file_trains_as_the_same_lines_do() {
     let lines: String = (0..12).map(|n| format!("{}\n", json!({ "messages": row(n) }))).collect();
     std::fs::write(directory.join("chats.jsonl"), lines).unwrap();
     let write = |name: &str, rows: &[Value]| {
-        let schema = Arc::new(parse_message_type("message t { REQUIRED BYTE_ARRAY messages (STRING); }").unwrap());
-        let mut file =
-            SerializedFileWriter::new(File::create(directory.join(name)).unwrap(), schema, Arc::default()).unwrap();
-        let mut group = file.next_row_group().unwrap();
-        let values: Vec<ByteArray> = rows.iter().map(|row| ByteArray::from(row.to_string().as_str())).collect();
-        let mut column = group.next_column().unwrap().unwrap();
-        column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
-        column.close().unwrap();
-        group.close().unwrap();
-        file.close().unwrap();
+        write_table(&directory.join(name), &[("messages", rows.iter().map(Value::to_string).collect())]);
     };
     write("chats.parquet", &(0..12).map(row).collect::<Vec<_>>());
     write("bad.parquet", &[row(1), json!([{ "role": "usr", "content": "a" }])]);

@@ -1,4 +1,5 @@
-//! A row of comparisons: a prompt with a better and a worse answer to it, or with one answer and whether it is good.
+//! A row of comparisons: a prompt with a better and a worse answer to it, with two answers and which of them is better, or with
+//! one answer and whether it is good.
 
 use fulgurite_renderers::WeightedTokens;
 use fulgurite_types::Message;
@@ -11,7 +12,18 @@ use super::rendering::{RenderRefusal, Rendering};
 use super::sequences::{ComparedExample, Unusable};
 
 /// The keys of a row.
-const KEYS: [&str; 7] = ["prompt", "messages", "chosen", "rejected", "completion", "label", "tools"];
+const KEYS: [&str; 10] = [
+    "prompt",
+    "messages",
+    "chosen",
+    "rejected",
+    "completion",
+    "completion_A",
+    "completion_B",
+    "comparison",
+    "label",
+    "tools",
+];
 
 /// Reads comparisons; its rendering trains those messages that say so.
 #[derive(Clone)]
@@ -34,6 +46,12 @@ struct Row {
     rejected: Option<Value>,
     #[serde(default)]
     completion: Option<Value>,
+    #[serde(default, rename = "completion_A")]
+    first: Option<Value>,
+    #[serde(default, rename = "completion_B")]
+    second: Option<Value>,
+    #[serde(default)]
+    comparison: Option<Compared>,
     #[serde(default)]
     label: Option<Value>,
     #[serde(default)]
@@ -42,13 +60,45 @@ struct Row {
     other: Map<String, Value>,
 }
 
+/// Two answers in a table of their own, as tinker-cookbook writes them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Compared {
+    prompt_conversation: Value,
+    #[serde(rename = "completion_A")]
+    first: Value,
+    #[serde(rename = "completion_B")]
+    second: Value,
+}
+
+/// What a row says of two answers whose places say nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+enum Label {
+    A,
+    B,
+    #[serde(alias = "tie")]
+    Tie,
+}
+
 /// What a row says: messages of a prompt, and those of the answers to it.
 #[derive(Debug)]
 pub(super) struct Comparison {
     pub(super) prompt: Vec<Message>,
     pub(super) tools: Vec<Value>,
-    pub(super) chosen: Option<Vec<Message>>,
-    pub(super) rejected: Option<Vec<Message>>,
+    pub(super) answers: Answers,
+}
+
+/// The answers to a prompt, and what is said of them.
+#[derive(Debug)]
+pub(super) enum Answers {
+    /// The first is better than the second.
+    Pair { chosen: Vec<Message>, rejected: Vec<Message> },
+    /// None of two is better.
+    Tie { first: Vec<Message>, second: Vec<Message> },
+    /// One that is good.
+    Good(Vec<Message>),
+    /// One that is not.
+    Bad(Vec<Message>),
 }
 
 impl RowReader for ComparisonReader {
@@ -57,21 +107,27 @@ impl RowReader for ComparisonReader {
 
     fn read(&self, json: &[u8]) -> Result<ComparedExample, RenderRefusal> {
         let comparison = Comparison::read(json, self.takes_single_answers).map_err(RenderRefusal::Wrong)?;
-        let answer = |name: &str, messages: &Option<Vec<Message>>| match messages {
-            Some(messages) => self.answer(name, &comparison, messages).map(Some),
-            None => Ok(None),
+        let answer = |name: &str, messages: &[Message]| self.answer(name, &comparison, messages).map(Some);
+        let (chosen, rejected) = match &comparison.answers {
+            Answers::Pair { chosen, rejected } => (answer("chosen", chosen)?, answer("rejected", rejected)?),
+            Answers::Good(good) => (answer("completion", good)?, None),
+            Answers::Bad(bad) => (None, answer("completion", bad)?),
+            Answers::Tie { .. } => {
+                let message = "is a tie, from which nothing is learnt that is better".to_owned();
+                return Err(RenderRefusal::Unusable(Unusable::Tie, message));
+            }
         };
-        let example = ComparedExample {
-            chosen: answer("chosen", &comparison.chosen)?,
-            rejected: answer("rejected", &comparison.rejected)?,
-            uses: Vec::new(),
-        };
-        if example.chosen == example.rejected {
-            let message = "has the same answer as `chosen` and as `rejected`, so that nothing is better".to_owned();
-            return Err(RenderRefusal::Unusable(Unusable::NoDifference, message));
+        if chosen == rejected {
+            return Err(no_difference());
         }
-        Ok(example)
+        Ok(ComparedExample { chosen, rejected, uses: Vec::new() })
     }
+}
+
+/// Says of a pair that both of it are the same.
+pub(super) fn no_difference() -> RenderRefusal {
+    let message = "has the same answer as `chosen` and as `rejected`, so that nothing is better".to_owned();
+    RenderRefusal::Unusable(Unusable::NoDifference, message)
 }
 
 impl ComparisonReader {
@@ -103,60 +159,65 @@ impl ComparisonReader {
 
 impl Comparison {
     pub(super) fn read(json: &[u8], takes_single_answers: bool) -> Result<Self, String> {
-        let row: Row = read_row(json)?;
+        let mut row: Row = read_row(json)?;
         check_columns(&row.other, &KEYS)?;
+        if let Some(Compared { prompt_conversation, first, second }) = row.comparison.take() {
+            if row.prompt.is_some() || row.messages.is_some() || row.first.is_some() || row.second.is_some() {
+                return Err("has a `comparison`, and beside it what belongs into it".to_owned());
+            }
+            (row.prompt, row.first, row.second) = (Some(prompt_conversation), Some(first), Some(second));
+        }
         if row.prompt.is_some() && row.messages.is_some() {
             return Err("has both `prompt` and `messages`".to_owned());
         }
         let is_pair = row.chosen.is_some() || row.rejected.is_some();
-        if is_pair && (row.completion.is_some() || row.label.is_some()) {
-            return Err("has `chosen` and `rejected`, and beside them `completion` or `label`".to_owned());
+        let is_judged = row.first.is_some() || row.second.is_some();
+        if is_pair && (is_judged || row.completion.is_some() || row.label.is_some()) {
+            return Err("has `chosen` and `rejected`, and beside them a `completion` or `label`".to_owned());
         }
         let tools = row.tools.clone().unwrap_or_default();
         if is_pair {
             return Self::pair(row, tools);
         }
+        if is_judged {
+            return Self::judged(row, tools);
+        }
         match (&row.label, takes_single_answers) {
             (None, false) => Err("has no `chosen` and `rejected`".to_owned()),
             (None, true) => Err("has neither `chosen` and `rejected` nor a `label`".to_owned()),
-            (Some(_), false) => {
-                Err("has a `label`, from which objective = \"kto\" learns: a comparison has `chosen` and `rejected`"
-                    .to_owned())
-            }
+            (Some(_), false) => Err(
+                "has a `label`, from which objective = \"kto\" learns: a comparison has `chosen` and `rejected`, or \
+                     `completion_A` and `completion_B` beside its label"
+                    .to_owned(),
+            ),
             (Some(Value::Bool(label)), true) => Self::labelled(*label, row, tools),
             (Some(label), true) => Err(format!("has the label {label}, but it must be true or false")),
         }
     }
 
     fn pair(row: Row, tools: Vec<Value>) -> Result<Self, String> {
-        let answer = |name: &str, value: Option<Value>| match value {
-            Some(value) => messages_of(name, value, "assistant"),
-            None => Err(format!("has no `{name}`")),
+        let names = ["chosen", "rejected"];
+        let (prompt, [chosen, rejected]) = two_answers(names, [row.chosen, row.rejected], row.prompt, row.messages)?;
+        Ok(Self { prompt, tools, answers: Answers::Pair { chosen, rejected } })
+    }
+
+    fn judged(row: Row, tools: Vec<Value>) -> Result<Self, String> {
+        let names = ["completion_A", "completion_B"];
+        if row.completion.is_some() {
+            return Err("has `completion_A` and `completion_B`, and beside them `completion`".to_owned());
+        }
+        let Some(label) = row.label else {
+            return Err("has no `label`, which says \"A\", \"B\" or \"Tie\"".to_owned());
         };
-        let mut chosen = answer("chosen", row.chosen)?;
-        let mut rejected = answer("rejected", row.rejected)?;
-        let prompt = match (row.prompt, row.messages) {
-            (Some(prompt), _) => messages_of("prompt", prompt, "user")?,
-            (None, Some(messages)) => messages_of("messages", messages, "user")?,
-            // Two conversations that begin alike: what they share is the prompt.
-            (None, None) => {
-                let shared = chosen.iter().zip(&rejected).take_while(|(one, other)| one == other).count();
-                let shared = shared.min(chosen.len().min(rejected.len()).saturating_sub(1));
-                chosen[..shared].to_vec()
-            }
+        let label: Label = serde_json::from_value(label.clone())
+            .map_err(|_| format!("has the label {label}, but it must be \"A\", \"B\" or \"Tie\""))?;
+        let (prompt, [first, second]) = two_answers(names, [row.first, row.second], row.prompt, row.messages)?;
+        let answers = match label {
+            Label::A => Answers::Pair { chosen: first, rejected: second },
+            Label::B => Answers::Pair { chosen: second, rejected: first },
+            Label::Tie => Answers::Tie { first, second },
         };
-        if prompt.is_empty() {
-            return Err("has no `prompt`, and `chosen` and `rejected` do not begin alike".to_owned());
-        }
-        for answer in [&mut chosen, &mut rejected] {
-            if answer.len() > prompt.len() && answer.starts_with(&prompt) {
-                answer.drain(..prompt.len());
-            }
-        }
-        for (name, answer) in [("chosen", &chosen), ("rejected", &rejected)] {
-            check_answer(name, answer)?;
-        }
-        Ok(Self { prompt, tools, chosen: Some(chosen), rejected: Some(rejected) })
+        Ok(Self { prompt, tools, answers })
     }
 
     fn labelled(label: bool, row: Row, tools: Vec<Value>) -> Result<Self, String> {
@@ -178,9 +239,45 @@ impl Comparison {
             return Err("has an answer, and no prompt before it".to_owned());
         }
         check_answer("completion", &answer)?;
-        let (good, bad) = if label { (Some(answer), None) } else { (None, Some(answer)) };
-        Ok(Self { prompt, tools, chosen: good, rejected: bad })
+        let answers = if label { Answers::Good(answer) } else { Answers::Bad(answer) };
+        Ok(Self { prompt, tools, answers })
     }
+}
+
+/// The prompt of two answers, and what each of them says behind it.
+fn two_answers(
+    names: [&str; 2],
+    answers: [Option<Value>; 2],
+    prompt: Option<Value>,
+    messages: Option<Value>,
+) -> Result<(Vec<Message>, [Vec<Message>; 2]), String> {
+    let [first, second] = answers;
+    let answer = |name: &str, value: Option<Value>| match value {
+        Some(value) => messages_of(name, value, "assistant"),
+        None => Err(format!("has no `{name}`")),
+    };
+    let mut answers = [answer(names[0], first)?, answer(names[1], second)?];
+    let prompt = match (prompt, messages) {
+        (Some(prompt), _) => messages_of("prompt", prompt, "user")?,
+        (None, Some(messages)) => messages_of("messages", messages, "user")?,
+        // Two conversations that begin alike: what they share is the prompt.
+        (None, None) => {
+            let [first, second] = &answers;
+            let shared = first.iter().zip(second).take_while(|(one, other)| one == other).count();
+            let shared = shared.min(first.len().min(second.len()).saturating_sub(1));
+            first[..shared].to_vec()
+        }
+    };
+    if prompt.is_empty() {
+        return Err(format!("has no `prompt`, and `{}` and `{}` do not begin alike", names[0], names[1]));
+    }
+    for (name, answer) in names.into_iter().zip(&mut answers) {
+        if answer.len() > prompt.len() && answer.starts_with(&prompt) {
+            answer.drain(..prompt.len());
+        }
+        check_answer(name, answer)?;
+    }
+    Ok((prompt, answers))
 }
 
 fn check_answer(name: &str, answer: &[Message]) -> Result<(), String> {
@@ -216,6 +313,16 @@ mod tests {
         Comparison::read(row.as_bytes(), false)
     }
 
+    /// The chosen and the rejected answer, as far as there are such.
+    fn compared(comparison: &Comparison) -> [Vec<String>; 2] {
+        match &comparison.answers {
+            Answers::Pair { chosen, rejected } => [texts(chosen), texts(rejected)],
+            Answers::Good(good) => [texts(good), Vec::new()],
+            Answers::Bad(bad) => [Vec::new(), texts(bad)],
+            Answers::Tie { .. } => panic!("a tie"),
+        }
+    }
+
     fn texts(messages: &[Message]) -> Vec<String> {
         let text = |message: &Message| match &message.content {
             Some(Content::Text(text)) => format!("{}: {text}", message.role),
@@ -235,22 +342,33 @@ mod tests {
             format!(r#"{{"messages": [{user}], "chosen": {good}, "rejected": {bad}}}"#),
             format!(r#"{{"chosen": [{user}, {good}], "rejected": [{user}, {bad}]}}"#),
             format!(r#"{{"prompt": "a", "chosen": [{user}, {good}], "rejected": [{user}, {bad}]}}"#),
+            r#"{"prompt": "a", "completion_A": "g", "completion_B": "b", "label": "A"}"#.to_owned(),
+            r#"{"prompt": "a", "completion_A": "b", "completion_B": "g", "label": "B"}"#.to_owned(),
+            format!(
+                r#"{{"comparison": {{"prompt_conversation": [{user}], "completion_A": [{bad}], "completion_B": [{good}]}},
+                     "label": "B"}}"#
+            ),
         ] {
             let comparison = read(&row).unwrap();
             assert_eq!(texts(&comparison.prompt), ["user: a"], "{row}");
-            assert_eq!(texts(&comparison.chosen.unwrap()), ["assistant: g"], "{row}");
-            assert_eq!(texts(&comparison.rejected.unwrap()), ["assistant: b"], "{row}");
+            assert_eq!(compared(&comparison), [["assistant: g"], ["assistant: b"]], "{row}");
         }
         for row in [
             r#"{"prompt": "a", "completion": "g", "label": true}"#.to_owned(),
             format!(r#"{{"messages": [{user}, {good}], "label": true}}"#),
         ] {
             let comparison = Comparison::read(row.as_bytes(), true).unwrap();
-            assert_eq!(
-                (texts(&comparison.prompt), texts(&comparison.chosen.unwrap())),
-                (vec!["user: a".to_owned()], vec!["assistant: g".to_owned()])
-            );
-            assert!(comparison.rejected.is_none());
+            assert_eq!(texts(&comparison.prompt), ["user: a"], "{row}");
+            assert_eq!(compared(&comparison), [vec!["assistant: g".to_owned()], Vec::new()], "{row}");
+        }
+    }
+
+    #[test]
+    fn a_tie_has_both_answers_and_no_better_one() {
+        for label in ["Tie", "tie"] {
+            let row = format!(r#"{{"prompt": "a", "completion_A": "b", "completion_B": "g", "label": "{label}"}}"#);
+            let Answers::Tie { first, second } = read(&row).unwrap().answers else { panic!("no tie") };
+            assert_eq!([texts(&first), texts(&second)], [["assistant: b"], ["assistant: g"]]);
         }
     }
 
@@ -272,6 +390,23 @@ mod tests {
             (r#"{"prompt": "a", "chosen": [{"content": "g"}], "rejected": "b"}"#, "message 0 of `chosen`: "),
             (r#"{"prompt": "a", "completion": "g", "label": true}"#, "from which objective = \"kto\" learns"),
             (r#"{"prompt": "a", "chosen": "g", "rejected": "b", "label": true}"#, "beside them"),
+            (r#"{"prompt": "a", "chosen": "g", "completion_A": "b"}"#, "beside them"),
+            (r#"{"prompt": "a", "completion_A": "g", "label": "A"}"#, "has no `completion_B`"),
+            (r#"{"prompt": "a", "completion_A": "g", "completion_B": "b"}"#, "has no `label`"),
+            (
+                r#"{"prompt": "a", "completion_A": "g", "completion_B": "b", "label": "C"}"#,
+                "the label \"C\", but it must",
+            ),
+            (
+                r#"{"prompt": "a", "completion_A": "g", "completion_B": "b", "label": true}"#,
+                "the label true, but it must",
+            ),
+            (r#"{"prompt": "a", "completion_A": "g", "completion_b": "b", "label": "A"}"#, "has no `completion_B`"),
+            (r#"{"comparison": {"completion_A": "g", "completion_B": "b"}, "label": "A"}"#, "prompt_conversation"),
+            (
+                r#"{"prompt": "a", "comparison": {"prompt_conversation": "a", "completion_A": "g", "completion_B": "b"}}"#,
+                "has a `comparison`, and beside it",
+            ),
         ] {
             let said = read(row).unwrap_err();
             assert!(said.contains(expected), "{row}: {said}");

@@ -35,7 +35,7 @@ impl RowReader for Rendering {
 
     fn read(&self, json: &[u8]) -> Result<Example, RenderRefusal> {
         let conversation = self.form.read(json)?;
-        Ok(Example { sequences: self.sequences(&conversation)?, uses: Vec::new() })
+        Ok(Example { sequences: self.sequences(&conversation)?, ..Example::default() })
     }
 }
 
@@ -170,8 +170,7 @@ impl<R: RowReader> Indexed<R> {
                 }
                 match self.rendered(&line, here.lines + 1)? {
                     Ok(_) => {}
-                    // Every log holds calls that failed.
-                    Err((cause, message)) if unusable == UnusableRows::Refuse && cause != Unusable::NoAnswer => {
+                    Err((cause, message)) if unusable == UnusableRows::Refuse && !cause.is_expected() => {
                         let hint = match cause {
                             Unusable::TooLong => {
                                 " (unusable_rows = \"skip\" leaves such rows out, truncate = true cuts them)"

@@ -22,6 +22,9 @@ impl ConversationForm {
             Self::Messages => return Conversation::read(json).map_err(RenderRefusal::Wrong),
             Self::Litellm => litellm(read()?)?,
             Self::Langfuse => langfuse(read()?)?,
+            Self::SoftTargets => {
+                return Err(RenderRefusal::Wrong("is of form = \"soft_targets\", which has no messages".to_owned()));
+            }
         };
         call.conversation()
     }

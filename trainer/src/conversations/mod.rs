@@ -11,6 +11,7 @@ mod recorded;
 mod recorded_comparisons;
 mod rendering;
 mod sequences;
+mod soft_targets;
 mod split_data;
 
 pub(crate) use self::comparison::ComparisonReader;
@@ -21,5 +22,6 @@ pub(crate) use self::question::{FIRST, QuestionReader, SECOND, question};
 pub(crate) use self::recorded::{RecordedRollouts, RecordedRules};
 pub(crate) use self::recorded_comparisons::RecordedComparisons;
 pub(crate) use self::rendering::Rendering;
-pub(crate) use self::sequences::{ComparedExample, Example, Sequences};
+pub(crate) use self::sequences::{ComparedExample, Example, Likeliest, Sequences};
+pub(crate) use self::soft_targets::{SoftTargetReader, SoftTargetRow, TaughtSequence};
 pub(crate) use self::split_data::SplitData;

@@ -5,7 +5,7 @@ use fulgurite_renderers::WeightedTokens;
 use fulgurite_types::Message;
 use serde_json::Value;
 
-use super::comparison::Comparison;
+use super::comparison::{Answers, Comparison, no_difference};
 use super::conversation::{Conversation, Marks};
 use super::file::RowReader;
 use super::rendering::{RenderRefusal, Rendering};
@@ -15,6 +15,8 @@ use super::sequences::{Example, Unusable};
 pub(crate) const FIRST: &str = "A";
 /// What is said when the second one is.
 pub(crate) const SECOND: &str = "B";
+/// What is said when none is; of it the first token is trained, which is neither of the letters.
+const TIE: &str = "Tie";
 
 /// The conversation that ends in the question, as tinker-cookbook writes it.
 pub(crate) fn question(prompt: &[Message], first: &[Message], second: &[Message]) -> Vec<Message> {
@@ -37,14 +39,15 @@ impl RowReader for QuestionReader {
 
     fn read(&self, json: &[u8]) -> Result<Example, RenderRefusal> {
         let comparison = Comparison::read(json, false).map_err(RenderRefusal::Wrong)?;
-        let (Some(chosen), Some(rejected)) = (&comparison.chosen, &comparison.rejected) else {
-            return Err(RenderRefusal::Wrong("has no `chosen` and `rejected`".to_owned()));
+        let orders = match &comparison.answers {
+            Answers::Pair { chosen, rejected } if chosen == rejected => return Err(no_difference()),
+            Answers::Pair { chosen, rejected } => [(chosen, rejected, FIRST), (rejected, chosen, SECOND)],
+            Answers::Tie { first, second } => [(first, second, TIE), (second, first, TIE)],
+            Answers::Good(_) | Answers::Bad(_) => {
+                return Err(RenderRefusal::Wrong("has one answer, and nothing to compare it with".to_owned()));
+            }
         };
-        if chosen == rejected {
-            let message = "has the same answer as `chosen` and as `rejected`, so that nothing is better".to_owned();
-            return Err(RenderRefusal::Unusable(Unusable::NoDifference, message));
-        }
-        let sequences = [(chosen, rejected, FIRST), (rejected, chosen, SECOND)]
+        let sequences = orders
             .into_iter()
             .map(|(first, second, label)| {
                 let mut messages = question(&comparison.prompt, first, second);
@@ -52,7 +55,7 @@ impl RowReader for QuestionReader {
                 self.labelled(messages, comparison.tools.clone())
             })
             .collect::<Result<_, _>>()?;
-        Ok(Example { sequences, uses: Vec::new() })
+        Ok(Example { sequences, ..Example::default() })
     }
 }
 
@@ -99,24 +102,26 @@ mod tests {
             truncate: false,
         };
         let row = br#"{"prompt": "which?", "chosen": "good", "rejected": "bad"}"#;
-        let example = QuestionReader(rendering).read(row).unwrap();
-        let parts: Vec<(String, String)> = example
-            .sequences
-            .iter()
-            .map(|sequence| {
-                let text = |trained: bool| {
-                    let tokens = sequence.tokens.iter().zip(&sequence.weights);
-                    let tokens: Vec<u32> =
-                        tokens.filter(|(_, weight)| (**weight > 0.0) == trained).map(|(token, _)| *token).collect();
-                    renderer.tokenizer().decode(&tokens)
-                };
-                (text(false), text(true))
-            })
-            .collect();
+        let reader = QuestionReader(rendering);
+        let parts_of = |sequence: &WeightedTokens| {
+            let text = |trained: bool| {
+                let tokens = sequence.tokens.iter().zip(&sequence.weights);
+                let tokens: Vec<u32> =
+                    tokens.filter(|(_, weight)| (**weight > 0.0) == trained).map(|(token, _)| *token).collect();
+                renderer.tokenizer().decode(&tokens)
+            };
+            (text(false), text(true))
+        };
+        let parts: Vec<(String, String)> = reader.read(row).unwrap().sequences.iter().map(parts_of).collect();
         assert_eq!((parts[0].1.as_str(), parts[1].1.as_str()), ("A", "B"));
         let place = |text: &str, word: &str| text.find(word).unwrap();
         assert!(place(&parts[0].0, "good") < place(&parts[0].0, "bad"));
         assert!(place(&parts[1].0, "bad") < place(&parts[1].0, "good"));
+        let tie = br#"{"prompt": "which?", "completion_A": "good", "completion_B": "bad", "label": "Tie"}"#;
+        let tie: Vec<(String, String)> = reader.read(tie).unwrap().sequences.iter().map(parts_of).collect();
+        // Of this tokenizer the first token is a letter of its own.
+        let asked = |parts: &[(String, String)]| parts.iter().map(|(asked, _)| asked.clone()).collect::<Vec<_>>();
+        assert_eq!((asked(&tie), [&tie[0].1, &tie[1].1]), (asked(&parts), [&"T".to_owned(), &"T".to_owned()]));
         // What is asked when a pair is judged is what was trained.
         let (prompt, good, bad) =
             (Message::text("user", "which?"), Message::text("assistant", "good"), Message::text("assistant", "bad"));

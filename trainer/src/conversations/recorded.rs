@@ -157,7 +157,7 @@ impl RecordedRules {
             cause: cause.map_or(TokenUse::Trained, TokenUse::Untrained),
             tokens: generation.sampled_tokens.len() as u64,
         });
-        Ok(Example { uses: uses.collect(), sequences })
+        Ok(Example { uses: uses.collect(), sequences, targets: Vec::new() })
     }
 
     /// Why an answer is not trained. It is trained as it is: neither what it was sampled with nor how likely it was matters.

@@ -48,18 +48,13 @@ impl Rendering {
                            tells of them in words";
             return Err(RenderRefusal::Unusable(Unusable::NotRenderable, message.to_owned()));
         }
-        let mut sequences = match self.marked(conversation)? {
+        let sequences = match self.marked(conversation)? {
             Training::AsNamed(train_on) => {
                 self.renderer.render_supervised(&conversation.messages, &conversation.tools, &train_on)?
             }
             Training::ByWeight(weights) => self.weighted(conversation, &weights)?,
         };
-        self.keep_within_length(&mut sequences)?;
-        let is_trained = |sequence: &WeightedTokens| sequence.weights.iter().skip(1).any(|weight| *weight > 0.0);
-        match sequences.iter().any(is_trained) {
-            true => Ok(sequences),
-            false => Err(RenderRefusal::from(RenderError::NothingToTrain)),
-        }
+        trainable(sequences, self.max_tokens, self.truncate)
     }
 
     /// What of a conversation is trained, its own marks among it.
@@ -129,23 +124,41 @@ impl Rendering {
         }
         Ok(all)
     }
+}
 
-    fn keep_within_length(&self, sequences: &mut [WeightedTokens]) -> Result<(), RenderRefusal> {
-        let Some(most) = self.max_tokens else { return Ok(()) };
-        if self.truncate {
-            for sequence in sequences {
-                sequence.tokens.truncate(most);
-                sequence.weights.truncate(most);
-            }
-            return Ok(());
+/// Sequences of which something is trained, each of so many tokens at most.
+pub(super) fn trainable(
+    mut sequences: Vec<WeightedTokens>,
+    most: Option<usize>,
+    truncate: bool,
+) -> Result<Vec<WeightedTokens>, RenderRefusal> {
+    keep_within_length(&mut sequences, most, truncate)?;
+    let is_trained = |sequence: &WeightedTokens| sequence.weights.iter().skip(1).any(|weight| *weight > 0.0);
+    match sequences.iter().any(is_trained) {
+        true => Ok(sequences),
+        false => Err(RenderRefusal::from(RenderError::NothingToTrain)),
+    }
+}
+
+fn keep_within_length(
+    sequences: &mut [WeightedTokens],
+    most: Option<usize>,
+    truncate: bool,
+) -> Result<(), RenderRefusal> {
+    let Some(most) = most else { return Ok(()) };
+    if truncate {
+        for sequence in sequences {
+            sequence.tokens.truncate(most);
+            sequence.weights.truncate(most);
         }
-        match sequences.iter().map(|sequence| sequence.tokens.len()).max() {
-            Some(length) if length > most => {
-                let message = format!("has a sequence of {length} tokens, and {most} is the most that is trained");
-                Err(RenderRefusal::Unusable(Unusable::TooLong, message))
-            }
-            _ => Ok(()),
+        return Ok(());
+    }
+    match sequences.iter().map(|sequence| sequence.tokens.len()).max() {
+        Some(length) if length > most => {
+            let message = format!("has a sequence of {length} tokens, and {most} is the most that is trained");
+            Err(RenderRefusal::Unusable(Unusable::TooLong, message))
         }
+        _ => Ok(()),
     }
 }
 

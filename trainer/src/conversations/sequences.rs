@@ -8,10 +8,15 @@ use fulgurite_types::GenerationUse;
 
 use crate::TrainError;
 
+/// The likeliest tokens of a place, each with its logprob.
+pub(crate) type Likeliest = Vec<(u32, f32)>;
+
 /// A conversation as sequences of tokens with weights; several where its format rewrites earlier turns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Example {
     pub(crate) sequences: Vec<WeightedTokens>,
+    /// Of each sequence, what a teacher would say in the place of each token after the first, of data that have it.
+    pub(crate) targets: Vec<Vec<Likeliest>>,
     /// What becomes of the tokens that were sampled for it.
     pub(crate) uses: Vec<GenerationUse>,
 }
@@ -62,6 +67,8 @@ pub(crate) enum Unusable {
     NotRenderable,
     /// Answers that are compared are the same, or earned the same.
     NoDifference,
+    /// Of two answers none is better.
+    Tie,
     /// Nobody rewarded it.
     NotRewarded,
     /// Of a log: no call, or one that was not answered.
@@ -69,6 +76,12 @@ pub(crate) enum Unusable {
 }
 
 impl Unusable {
+    /// Whether such rows are no mistake in a file, so that they are passed over without being told to: logs hold calls that
+    /// failed, and people find answers equally good.
+    pub(crate) fn is_expected(self) -> bool {
+        matches!(self, Self::NoAnswer | Self::Tie)
+    }
+
     /// As metrics have it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -76,6 +89,7 @@ impl Unusable {
             Self::NothingToTrain => "nothing_to_train",
             Self::NotRenderable => "not_renderable",
             Self::NoDifference => "no_difference",
+            Self::Tie => "tie",
             Self::NotRewarded => "not_rewarded",
             Self::NoAnswer => "no_answer",
         }

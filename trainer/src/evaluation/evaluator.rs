@@ -1,7 +1,12 @@
+use std::sync::Arc;
+use std::time::Instant;
+
 use async_trait::async_trait;
+use fulgurite_backends::Learner;
 use fulgurite_types::GenerationUse;
 use serde_json::{Map, Value};
 
+use crate::conversations::Sequences;
 use crate::{Reporter, TrainError};
 
 /// What a run is scored on while it learns, and at its end.
@@ -14,10 +19,14 @@ pub(crate) trait Evaluator: Send {
     async fn held_out(&mut self, step: u64, reporter: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError>;
 
     /// Scores what nothing before has seen, once; `None` if there is no such thing.
-    async fn last(&mut self, step: u64, reporter: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError>;
+    async fn last(&mut self, _step: u64, _reporter: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError> {
+        Ok(None)
+    }
 
     /// Whether the evaluations that are among these metrics of steps, oldest first, stop the run.
-    fn is_met(&self, history: &[&Map<String, Value>]) -> bool;
+    fn is_met(&self, _history: &[&Map<String, Value>]) -> bool {
+        false
+    }
 }
 
 /// Scores, and the account of what was sampled for them.
@@ -27,4 +36,50 @@ pub(crate) struct Evaluation {
     pub(crate) seconds: f64,
     /// What each held-out conversation costs, of a run that scores those.
     pub(crate) costs: Vec<f64>,
+}
+
+/// Scores of rows that are held out: of conversations, or of comparisons.
+#[async_trait]
+pub(crate) trait DataScores: Clone + Send + Sync {
+    type Item: Send;
+
+    /// Adds those of some rows.
+    async fn add(&mut self, rows: Vec<Self::Item>, learner: &dyn Learner) -> Result<(), TrainError>;
+
+    /// What they say, and what each row costs, if that is told.
+    fn told(self) -> (Map<String, Value>, Vec<f64>);
+}
+
+/// Scores a run on what is held out of its data, read in parts so that their number costs no memory.
+pub(crate) struct DataEvaluator<S: DataScores> {
+    pub(crate) learner: Arc<dyn Learner>,
+    pub(crate) rows: Arc<dyn Sequences<S::Item>>,
+    /// Which of them.
+    pub(crate) numbers: Vec<u64>,
+    /// Rows that are read together.
+    pub(crate) batch_size: usize,
+    /// Updates between scores.
+    pub(crate) every: u64,
+    /// Scores of nothing yet.
+    pub(crate) scores: S,
+}
+
+#[async_trait]
+impl<S: DataScores> Evaluator for DataEvaluator<S> {
+    fn is_due(&self, step: u64) -> bool {
+        step.is_multiple_of(self.every.max(1))
+    }
+
+    async fn held_out(&mut self, _: u64, _: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError> {
+        if self.numbers.is_empty() {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let mut scores = self.scores.clone();
+        for numbers in self.numbers.chunks(self.batch_size) {
+            scores.add(self.rows.read(numbers).await?, self.learner.as_ref()).await?;
+        }
+        let (metrics, costs) = scores.told();
+        Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64(), costs }))
+    }
 }

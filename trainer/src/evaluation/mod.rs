@@ -16,7 +16,7 @@ mod validation_rows;
 mod validation_scores;
 
 pub use self::bootstrap::{Interval, bootstrap_interval};
-pub(crate) use self::evaluator::{Evaluation, Evaluator};
+pub(crate) use self::evaluator::{DataEvaluator, Evaluation, Evaluator};
 pub(crate) use self::held_out_score::held_out_score;
 pub use self::options::EvaluationOptions;
 pub use self::pass_at_k::pass_at_k;
@@ -27,7 +27,7 @@ pub use self::stop_rule::StopRule;
 pub(crate) use self::task_scores::tags;
 pub use self::task_scores::{SampleScore, TaskScore, recorded_scores};
 pub(crate) use self::tasks::TaskEvaluator;
-pub(crate) use self::validation_comparisons::ComparisonEvaluator;
-pub(crate) use self::validation_conversations::ConversationEvaluator;
+pub(crate) use self::validation_comparisons::ComparisonScores;
+pub(crate) use self::validation_conversations::ConversationScores;
 pub(crate) use self::validation_rows::{ACCURACY, RowEvaluator};
 pub use self::validation_scores::ValidationScores;

@@ -1,7 +1,6 @@
-//! Scores of conversations that are held out, read in parts so that their number costs no memory.
+//! Scores of conversations that are held out.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use fulgurite_backends::Learner;
@@ -9,70 +8,60 @@ use fulgurite_renderers::Tokenizer;
 use fulgurite_types::{Datum, LossInputs};
 use serde_json::{Map, Value};
 
-use super::evaluator::{Evaluation, Evaluator};
+use super::evaluator::DataScores;
 use super::validation_scores::{VALIDATION_BPB, VALIDATION_NLL};
-use crate::conversations::{Example, Sequences};
+use crate::conversations::Example;
 use crate::objectives::{TokenScores, data_of};
-use crate::{LossReduction, Reporter, TrainError};
+use crate::{LossReduction, TrainError};
 
-/// Scores a run on conversations.
-pub(crate) struct ConversationEvaluator {
-    pub(crate) learner: Arc<dyn Learner>,
-    pub(crate) conversations: Arc<dyn Sequences>,
-    /// Which of them.
-    pub(crate) numbers: Vec<u64>,
-    pub(crate) reduction: LossReduction,
-    pub(crate) tokenizer: Arc<Tokenizer>,
-    /// Conversations that are read together.
-    pub(crate) batch_size: usize,
-    /// Updates between scores.
-    pub(crate) every: u64,
+/// What conversations cost a model.
+#[derive(Clone)]
+pub(crate) struct ConversationScores {
+    reduction: LossReduction,
+    tokenizer: Arc<Tokenizer>,
+    tokens: TokenScores,
+    /// Of all parts, each by its weight.
+    nats: f64,
+    weight: f64,
+    /// What a token of each conversation costs.
+    costs: Vec<f64>,
+}
+
+impl ConversationScores {
+    pub(crate) fn new(reduction: LossReduction, tokenizer: Arc<Tokenizer>) -> Self {
+        Self { reduction, tokenizer, tokens: TokenScores::default(), nats: 0.0, weight: 0.0, costs: Vec::new() }
+    }
 }
 
 #[async_trait]
-impl Evaluator for ConversationEvaluator {
-    fn is_due(&self, step: u64) -> bool {
-        step.is_multiple_of(self.every.max(1))
+impl DataScores for ConversationScores {
+    type Item = Example;
+
+    async fn add(&mut self, examples: Vec<Example>, learner: &dyn Learner) -> Result<(), TrainError> {
+        let data = data_of(&examples, self.reduction, None)?;
+        let logprobs = learner.forward(Arc::clone(&data)).await?;
+        self.tokens.add(&data, &logprobs, &self.tokenizer);
+        let part = part_weight(&examples, self.reduction);
+        self.nats += part * nll(&data, &logprobs);
+        self.weight += part;
+        let mut first = 0;
+        for example in &examples {
+            let own = first..first + example.sequences.len();
+            self.costs.push(mean_nll(&data[own.clone()], &logprobs[own.clone()]));
+            first = own.end;
+        }
+        Ok(())
     }
 
-    async fn held_out(&mut self, _: u64, _: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError> {
-        if self.numbers.is_empty() {
-            return Ok(None);
-        }
-        let started = Instant::now();
-        let (mut scores, mut nats, mut weight) = (TokenScores::default(), 0.0, 0.0);
-        let mut costs = Vec::with_capacity(self.numbers.len());
-        for numbers in self.numbers.chunks(self.batch_size) {
-            let examples = self.conversations.read(numbers).await?;
-            let data = data_of(&examples, self.reduction, None)?;
-            let logprobs = self.learner.forward(Arc::clone(&data)).await?;
-            scores.add(&data, &logprobs, &self.tokenizer);
-            let part = part_weight(&examples, self.reduction);
-            nats += part * nll(&data, &logprobs);
-            let mut first = 0;
-            for example in &examples {
-                let own = first..first + example.sequences.len();
-                costs.push(mean_nll(&data[own.clone()], &logprobs[own.clone()]));
-                first = own.end;
-            }
-            weight += part;
-        }
+    fn told(self) -> (Map<String, Value>, Vec<f64>) {
         let mut metrics = Map::new();
-        metrics.insert(VALIDATION_NLL.to_owned(), (nats / weight).into());
-        if let Some(bits) = scores.bits_per_byte() {
+        metrics.insert(VALIDATION_NLL.to_owned(), (self.nats / self.weight).into());
+        if let Some(bits) = self.tokens.bits_per_byte() {
             metrics.insert(VALIDATION_BPB.to_owned(), bits.into());
         }
-        let accuracy = scores.likely as f64 / scores.tokens.max(1) as f64;
+        let accuracy = self.tokens.likely as f64 / self.tokens.tokens.max(1) as f64;
         metrics.insert("test/accuracy".to_owned(), accuracy.into());
-        Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64(), costs }))
-    }
-
-    async fn last(&mut self, _: u64, _: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError> {
-        Ok(None)
-    }
-
-    fn is_met(&self, _: &[&Map<String, Value>]) -> bool {
-        false
+        (metrics, self.costs)
     }
 }
 

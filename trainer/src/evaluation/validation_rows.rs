@@ -45,10 +45,6 @@ impl Evaluator for RowEvaluator {
         Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64(), costs: Vec::new() }))
     }
 
-    async fn last(&mut self, _: u64, _: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError> {
-        Ok(None)
-    }
-
     fn is_met(&self, history: &[&Map<String, Value>]) -> bool {
         let accuracy = history.iter().rev().find_map(|metrics| metrics.get(ACCURACY)?.as_f64());
         accuracy.zip(self.wanted).is_some_and(|(is, wanted)| is >= wanted)

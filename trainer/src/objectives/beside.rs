@@ -1,5 +1,7 @@
 //! Two objectives in one update: the gradient is the sum of theirs.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 use fulgurite_backends::{ForwardBackward, Learner};
 use fulgurite_types::{Datum, LossInputs};
@@ -55,6 +57,14 @@ impl<Data: Send + 'static> Objective<(Data, ConversationBatch)> for BesideConver
 
     async fn addition(&mut self, pass: &Pass, learner: &dyn Learner) -> Result<Option<Part>, TrainError> {
         if pass.is_beside { Ok(None) } else { self.main.addition(pass, learner).await }
+    }
+
+    async fn save(&self, step: u64, checkpoint: &Path) -> Result<(), TrainError> {
+        self.main.save(step, checkpoint).await
+    }
+
+    async fn restore(&mut self, step: u64, checkpoint: &Path) -> Result<(), TrainError> {
+        self.main.restore(step, checkpoint).await
     }
 
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {

@@ -164,7 +164,7 @@ mod tests {
 
     fn example(weights: &[&[f32]]) -> Example {
         let sequence = |weights: &&[f32]| WeightedTokens { tokens: vec![1; weights.len()], weights: weights.to_vec() };
-        Example { sequences: weights.iter().map(sequence).collect(), uses: Vec::new() }
+        Example { sequences: weights.iter().map(sequence).collect(), ..Example::default() }
     }
 
     fn weights(data: &[Datum]) -> Vec<Vec<f32>> {

@@ -15,10 +15,11 @@ pub(crate) use self::beside::BesideConversations;
 pub(crate) use self::conversation_loss::{ConversationLoss, TokenScores, data_of};
 pub(crate) use self::cross_entropy::CrossEntropy;
 pub(crate) use self::objective::{Lesson, Objective, learn};
+pub(crate) use self::policy::CONCURRENCY;
 pub use self::policy::{
-    AdvantageOptions, Baseline, ComparedCalls, KlPenalty, KlPlace, LossAggregation, PerCall, PolicyDataError,
-    PolicyMetrics, STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl, policy_metrics,
-    rollout_metrics, split_into_substeps,
+    AdvantageOptions, Baseline, ComparedCalls, FollowingTeacher, KlPenalty, KlPlace, LossAggregation, PerCall,
+    PolicyDataError, PolicyMetrics, STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl,
+    policy_metrics, rollout_metrics, split_into_substeps,
 };
 pub(crate) use self::policy::{
     Credit, GREATEST_LOGPROB_DIFFERENCE, Kl, Minibatches, PolicyGradient, report_odd_rewards,
@@ -26,4 +27,4 @@ pub(crate) use self::policy::{
 pub(crate) use self::preference::{Held, Preference, data_of as compared_data, fill_in};
 pub(crate) use self::preference_scores::PreferenceScores;
 pub use self::reference::Reference;
-pub(crate) use self::soft_targets::{SoftTargetLoss, check_teacher};
+pub(crate) use self::soft_targets::{SoftTargetLoss, TargetsFrom, check_teacher};

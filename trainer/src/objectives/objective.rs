@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::{Reporter, SampleAnswer, TrainError};
 
 /// What is learnt from the data of a step.
 #[async_trait]
-pub(crate) trait Objective<Data>: Send {
+pub(crate) trait Objective<Data>: Send + Sync {
     /// Makes datums of the data of the update that follows `step` others. What the objective has to remember from step to
     /// step is part of the position.
     async fn lesson(
@@ -32,6 +33,16 @@ pub(crate) trait Objective<Data>: Send {
     /// that of the substep.
     async fn addition(&mut self, _: &Pass, _: &dyn Learner) -> Result<Option<Part>, TrainError> {
         Ok(None)
+    }
+
+    /// Puts what the objective has to remember of weights beside a checkpoint that was made after `step` updates.
+    async fn save(&self, _step: u64, _checkpoint: &Path) -> Result<(), TrainError> {
+        Ok(())
+    }
+
+    /// Takes back what was put there.
+    async fn restore(&mut self, _step: u64, _checkpoint: &Path) -> Result<(), TrainError> {
+        Ok(())
     }
 
     /// What the learner's passes over a lesson say, one pass a part, in order.

@@ -1,5 +1,7 @@
 //! Cross entropy on conversations against the likeliest tokens of a teacher, rather than against those that are there.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use fulgurite_backends::{Learner, LossFunction};
 use fulgurite_types::{Chunk, Datum, LossInputs};
@@ -9,6 +11,7 @@ use super::conversation_loss::ConversationLoss;
 use super::objective::{Lesson, Measurement, Objective, Part, Pass};
 use super::policy::{CONCURRENCY, Teachers};
 use super::target_distributions::{soft_targets, target_entropy};
+use crate::conversations::Likeliest;
 use crate::sources::{ConversationBatch, DataPosition};
 use crate::{Reporter, TrainError};
 
@@ -16,9 +19,17 @@ use crate::{Reporter, TrainError};
 pub(crate) struct SoftTargetLoss {
     /// Makes rows of conversations, and says what each of their tokens weighs.
     pub(crate) conversations: ConversationLoss,
-    pub(crate) teachers: Teachers,
+    pub(crate) from: TargetsFrom,
     /// Tokens that a place is taught.
     pub(crate) top_k: usize,
+}
+
+/// Where what a teacher would say comes from.
+pub(crate) enum TargetsFrom {
+    /// It is asked.
+    Teacher(Box<Teachers>),
+    /// It was written down, in a file of this name.
+    File(PathBuf),
 }
 
 #[async_trait]
@@ -26,15 +37,29 @@ impl Objective<ConversationBatch> for SoftTargetLoss {
     async fn lesson(
         &mut self,
         step: u64,
-        batch: ConversationBatch,
+        mut batch: ConversationBatch,
         position: &mut DataPosition,
         learner: &dyn Learner,
         reporter: &mut dyn Reporter,
     ) -> Result<Lesson, TrainError> {
+        let written = batch.examples.iter_mut().flat_map(|example| std::mem::take(&mut example.targets));
+        let mut written = written.collect::<Vec<Vec<Likeliest>>>().into_iter();
         let mut lesson = self.conversations.lesson(step, batch, position, learner, reporter).await?;
         for part in lesson.substeps.iter_mut().flatten() {
-            let rows = part.data.iter().map(|row| self.taught(row.clone())).collect::<Vec<_>>();
-            let data: Vec<Datum> = stream::iter(rows).buffered(CONCURRENCY).try_collect().await?;
+            let rows = part.data.iter().cloned();
+            let data: Vec<Datum> = match &self.from {
+                TargetsFrom::Teacher(teachers) => {
+                    let rows = rows.map(|row| self.asked(teachers, row)).collect::<Vec<_>>();
+                    stream::iter(rows).buffered(CONCURRENCY).try_collect().await?
+                }
+                TargetsFrom::File(name) => {
+                    let missing =
+                        || TrainError::File { path: name.clone(), message: "holds a place without targets".to_owned() };
+                    let taught =
+                        |(row, targets): (Datum, Vec<Likeliest>)| self.taught(row, &targets).ok_or_else(missing);
+                    rows.zip(written.by_ref()).map(taught).collect::<Result<_, _>>()?
+                }
+            };
             *part = Part { data: data.into(), loss: LossFunction::CrossEntropy, is_beside: false };
         }
         Ok(lesson)
@@ -57,25 +82,26 @@ impl Objective<ConversationBatch> for SoftTargetLoss {
 
 impl SoftTargetLoss {
     /// A row with the teacher's likeliest tokens in the place of its targets.
-    async fn taught(&self, row: Datum) -> Result<Datum, TrainError> {
-        let LossInputs::Supervised { weights } = &row.loss_inputs else { return Ok(row) };
+    async fn asked(&self, teachers: &Teachers, row: Datum) -> Result<Datum, TrainError> {
+        let name = teachers.only()?;
         let mut tokens = Vec::with_capacity(row.positions() + 1);
         for chunk in &row.model_input {
             match chunk {
                 Chunk::Tokens(chunk) => tokens.extend(chunk),
-                Chunk::Image { .. } => {
-                    return Err(TrainError::TeacherOfImages { name: self.teachers.only()?.to_owned() });
-                }
+                Chunk::Image { .. } => return Err(TrainError::TeacherOfImages { name: name.to_owned() }),
             }
         }
         tokens.extend(row.target_tokens.last());
-        let scores = self.teachers.score(self.teachers.only()?, &tokens, self.top_k).await?;
+        let likeliest = teachers.score(name, &tokens, self.top_k).await?.likeliest;
+        self.taught(row, &likeliest).ok_or_else(|| TrainError::TeacherWithoutTargets { name: name.to_owned() })
+    }
+
+    /// The same with targets that are known; `None` if a place has none that can be learnt.
+    fn taught(&self, row: Datum, likeliest: &[Likeliest]) -> Option<Datum> {
+        let LossInputs::Supervised { weights } = &row.loss_inputs else { return Some(row) };
         let vocabulary = self.conversations.tokenizer.vocabulary_size();
-        let is_known = |token: u32| (token as usize) < vocabulary;
-        let loss_inputs = soft_targets(weights, &scores.likeliest, self.top_k, is_known).ok_or_else(|| {
-            TrainError::TeacherWithoutTargets { name: self.teachers.only().unwrap_or_default().to_owned() }
-        })?;
-        Ok(Datum { loss_inputs, ..row })
+        let loss_inputs = soft_targets(weights, likeliest, self.top_k, |token| (token as usize) < vocabulary)?;
+        Some(Datum { loss_inputs, ..row })
     }
 }
 

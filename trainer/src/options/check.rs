@@ -117,7 +117,8 @@ impl TrainerOptions {
 
     fn check_distillation(&self) -> Result<(), TrainError> {
         match &self.distillation {
-            Some(distillation) => distillation.check(),
+            Some(distillation) => distillation.check(self.reads_soft_targets()),
+            None if self.reads_soft_targets() => Ok(()),
             None => {
                 let objective = self.objective.as_str();
                 let message =
@@ -125,6 +126,12 @@ impl TrainerOptions {
                 Err(TrainError::Option { key: "[trainer] distillation".to_owned(), message })
             }
         }
+    }
+
+    /// Whether what a teacher would say was written down before.
+    pub(crate) fn reads_soft_targets(&self) -> bool {
+        let form = self.source.as_ref().map(|source| source.form).unwrap_or_default();
+        self.objective == ObjectiveName::OffPolicyDistillation && form == ConversationForm::SoftTargets
     }
 
     /// Refuses what is of sampled tokens where whole distributions are learnt.
@@ -185,6 +192,10 @@ impl TrainerOptions {
         let Some(conversations) = &self.conversations else { return Ok(()) };
         let ConversationsBeside { weight, batch_size, max_tokens, form, train_on, .. } = conversations;
         check_form("[trainer] conversations.train_on", *form, *train_on)?;
+        if *form == ConversationForm::SoftTargets {
+            let message = "is \"soft_targets\", from which objective = \"off_policy_distillation\" learns".to_owned();
+            return Err(TrainError::Option { key: "[trainer] conversations.form".to_owned(), message });
+        }
         if !weight.is_finite() || *weight <= 0.0 {
             return refuse("[trainer] conversations.weight", weight, "must be a finite number above 0");
         }
@@ -341,8 +352,13 @@ fn check_form(key: &str, form: ConversationForm, train_on: TrainOn) -> Result<()
     if form == ConversationForm::Messages || train_on == TrainOn::default() {
         return Ok(());
     }
-    let message = "is of form = \"messages\": of a log the answer of each call is trained".to_owned();
-    Err(TrainError::Option { key: key.to_owned(), message })
+    let message = match form {
+        ConversationForm::SoftTargets => {
+            "is of form = \"messages\": soft targets say themselves what each place counts"
+        }
+        _ => "is of form = \"messages\": of a log the answer of each call is trained",
+    };
+    Err(TrainError::Option { key: key.to_owned(), message: message.to_owned() })
 }
 
 /// The key of `source` that names an objective's file.
@@ -367,6 +383,10 @@ impl DataSource {
         let is_of_conversations = self.conversations.is_some() && objective != ObjectiveName::RewardModel;
         if self.form != ConversationForm::Messages && !is_of_conversations {
             let message = "is of source.conversations: leave it out".to_owned();
+            return Err(TrainError::Option { key: "[trainer] source.form".to_owned(), message });
+        }
+        if self.form == ConversationForm::SoftTargets && objective != ObjectiveName::OffPolicyDistillation {
+            let message = "is \"soft_targets\", from which objective = \"off_policy_distillation\" learns".to_owned();
             return Err(TrainError::Option { key: "[trainer] source.form".to_owned(), message });
         }
         if file.is_some() == self.rollouts.is_some() {

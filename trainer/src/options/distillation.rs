@@ -18,6 +18,9 @@ pub struct DistillationOptions {
     /// Of `off_policy_distillation`, and of the losses `forward_kl` and `reverse_kl`: how many of the teacher's likeliest tokens a place is taught, their probabilities divided by
     /// their sum.
     pub top_k: usize,
+    /// Of `on_policy_distillation` with a teacher that is the trained model itself: it becomes what the policy is every so many
+    /// updates, and stays as it is in between.
+    pub refresh_every: u64,
     /// The key of a task whose value says which of `teachers` is its.
     pub task_tag: Option<String>,
     /// The names of `[[models]]`, by the values of `task_tag`.
@@ -82,6 +85,7 @@ impl Default for DistillationOptions {
         Self {
             teacher: None,
             top_k: 20,
+            refresh_every: 1,
             task_tag: None,
             teachers: BTreeMap::new(),
             untaught: Untaught::default(),
@@ -133,14 +137,15 @@ impl DistillationOptions {
         is_taught.then_some(self.reward_coefficient)
     }
 
-    /// Refuses what cannot work.
-    pub(crate) fn check(&self) -> Result<(), TrainError> {
+    /// Refuses what cannot work. Where the targets were written before, no teacher is asked.
+    pub(crate) fn check(&self, targets_are_written: bool) -> Result<(), TrainError> {
         let wrong = |key: &str, message: String| {
             Err(TrainError::Option { key: format!("[trainer] distillation.{key}"), message })
         };
         let Self {
             teacher,
             top_k,
+            refresh_every,
             task_tag,
             teachers,
             untaught,
@@ -150,7 +155,12 @@ impl DistillationOptions {
             discount,
             reward_coefficient,
         } = self;
-        if teachers.is_empty() && teacher.is_none() {
+        if targets_are_written && teacher.is_some() {
+            let message =
+                "is not asked: what it would say stands in the file of source.form = \"soft_targets\"; leave it out";
+            return wrong("teacher", message.to_owned());
+        }
+        if !targets_are_written && teachers.is_empty() && teacher.is_none() {
             let message = "is missing: the name of one of [[models]], or teachers = { TAG = \"NAME\" }";
             return wrong("teacher", message.to_owned());
         }
@@ -177,6 +187,9 @@ impl DistillationOptions {
         }
         if *top_k == 0 {
             return wrong("top_k", "is 0, but a place needs a token".to_owned());
+        }
+        if *refresh_every == 0 {
+            return wrong("refresh_every", "is 0, but must be at least 1".to_owned());
         }
         if !(coefficient.is_finite() && *coefficient > 0.0) {
             return wrong("coefficient", format!("is {coefficient}, but must be a finite number above 0"));
@@ -206,7 +219,7 @@ mod tests {
             "task_tag": "domain", "teachers": { "math": "large", "7": "seven" },
         }))
         .unwrap();
-        options.check().unwrap();
+        options.check(false).unwrap();
         assert_eq!(options.teacher_of(&json!({ "domain": "math" })).unwrap(), Some("large"));
         assert_eq!(options.teacher_of(&json!({ "domain": 7 })).unwrap(), Some("seven"));
         let refused = |task: Value| options.teacher_of(&task).unwrap_err().to_string();
@@ -216,7 +229,7 @@ mod tests {
         let others = DistillationOptions { teacher: Some("other".to_owned()), ..options };
         assert_eq!(others.teacher_of(&json!({ "domain": "law" })).unwrap(), Some("other"));
         let mixed = DistillationOptions { teacher: None, untaught: Untaught::Rewards, ..others.clone() };
-        mixed.check().unwrap();
+        mixed.check(false).unwrap();
         assert_eq!(mixed.teacher_of(&json!({ "domain": "law" })).unwrap(), None);
         let beside = ["law", "math"].map(|domain| mixed.beside_teacher(&json!({ "domain": domain })));
         assert_eq!(beside, [None, Some(0.0)]);
@@ -227,7 +240,7 @@ mod tests {
     fn what_cannot_work_is_refused_by_name() {
         let refused = |options: Value| {
             let options: DistillationOptions = serde_json::from_value(options).unwrap();
-            options.check().unwrap_err().to_string()
+            options.check(false).unwrap_err().to_string()
         };
         assert!(refused(json!({})).starts_with("[trainer] distillation.teacher is missing"));
         assert!(

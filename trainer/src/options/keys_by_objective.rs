@@ -50,12 +50,13 @@ const OF_ROLLOUTS: [&str; 19] = [
 ];
 /// Keys that are read by one objective alone.
 const OF_GRPO: [&str; 4] = ["dynamic_sampling", "harvest", "pairwise", "publish_if"];
-const OF_ON_POLICY_DISTILLATION: [&str; 10] = [
+const OF_ON_POLICY_DISTILLATION: [&str; 11] = [
     "distillation.teacher",
     "distillation.task_tag",
     "distillation.teachers",
     "distillation.untaught",
     "distillation.teacher_system",
+    "distillation.refresh_every",
     "distillation.loss",
     "distillation.top_k",
     "distillation.coefficient",

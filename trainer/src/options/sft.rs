@@ -13,7 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct DataSource {
     /// A file of JSON lines, or a Parquet file.
     pub conversations: Option<PathBuf>,
-    /// How the rows of conversations are written: `messages`, or calls that LiteLLM or Langfuse logged.
+    /// How the rows of conversations are written: `messages`, calls that LiteLLM or Langfuse logged, or, of
+    /// `off_policy_distillation`, soft targets that were written before.
     pub form: ConversationForm,
     /// Of objectives that compare answers: a file of JSON lines, or a Parquet file (docs/preferences.md).
     pub comparisons: Option<PathBuf>,
@@ -79,13 +80,18 @@ pub enum ConversationForm {
     Litellm,
     /// An observation of Langfuse's; the answer of each generation is trained.
     Langfuse,
+    /// Tokens, with what a teacher would say in each place: a line of `fulgurite export --what soft-targets`.
+    SoftTargets,
 }
 
 impl ConversationForm {
     /// What is trained of such conversations: of a log each call's own answer, because the answers before it have
     /// rows of their own.
     pub(crate) fn train_on(self, given: TrainOn) -> TrainOn {
-        if self == Self::Messages { given } else { TrainOn::LastAssistantMessage }
+        match self {
+            Self::Messages | Self::SoftTargets => given,
+            Self::Litellm | Self::Langfuse => TrainOn::LastAssistantMessage,
+        }
     }
 }
 

@@ -215,6 +215,11 @@ impl TrainerOptions {
         self.max_steps.map_or(updates, |most| most.min(updates))
     }
 
+    /// How many of a teacher's likeliest tokens a place is taught.
+    pub(crate) fn top_k(&self) -> usize {
+        self.distillation.as_ref().map_or_else(|| DistillationOptions::default().top_k, |options| options.top_k)
+    }
+
     /// The share of the rows that is scored and not trained, where it is one.
     pub(crate) fn validation_share(&self) -> Option<f64> {
         match self.source.as_ref()?.validation.as_ref()? {

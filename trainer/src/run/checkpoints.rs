@@ -7,7 +7,7 @@ use fulgurite_backends::{BackendError, FileDigests, Learner, find_damage};
 use fulgurite_types::Checkpoint;
 use serde::{Deserialize, Serialize};
 
-use super::digests::{file_error, in_background};
+use super::digests::in_background;
 use super::publish_gate::BehindModel;
 use super::uploads;
 use crate::sources::{DataPosition, HarvestState, SolveRates};
@@ -177,12 +177,9 @@ async fn damage(directory: &Path, files: &FileDigests) -> Result<Option<String>,
     in_background(directory, move || Ok(find_damage(&path, &files).map(|damage| damage.to_string()))).await
 }
 
-/// Removes a directory, if it is there.
-pub(crate) fn remove_directory(directory: &Path) -> Result<(), TrainError> {
-    match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(file_error(directory, &error)),
-        _ => Ok(()),
-    }
+/// Where a checkpoint is, as seen from the run's directory, so that a run can be moved.
+pub(super) fn checkpoint_name(step: u64) -> String {
+    format!("checkpoints/{step:06}")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use fulgurite_backends::{DIGEST_LIST, FileDamage, FileDigests, file_digest, listed_digests};
 
 use crate::TrainError;
+use crate::directories::file_error;
 
 /// Digests of the files below a directory that its list of digests does not tell of, and of that list. Reads every byte
 /// of them, on a thread of its own.
@@ -42,10 +43,6 @@ fn add_digests(
 
 fn list_error(directory: &Path, damage: &FileDamage) -> TrainError {
     TrainError::File { path: directory.join(DIGEST_LIST), message: damage.to_string() }
-}
-
-pub(super) fn file_error(path: &Path, error: &std::io::Error) -> TrainError {
-    TrainError::File { path: path.to_owned(), message: error.to_string() }
 }
 
 pub(super) async fn in_background<T: Send + 'static>(

@@ -6,12 +6,13 @@ use fulgurite_types::CheckpointRecord;
 use serde_json::{Map, Value, json};
 
 use super::checkpoint_rules::KnownCheckpoint;
-use super::checkpoints::{CheckpointState, Checkpoints, remove_directory};
+use super::checkpoints::{CheckpointState, Checkpoints, checkpoint_name};
 use super::digests::file_digests;
 use super::publish_gate::{self, BehindModel, Judgement};
 use super::training_run::{Progress, TrainingRun, set};
 use super::uploads::{self, UPLOADED, Upload};
 use crate::archive::Manifest;
+use crate::directories::remove_directory;
 use crate::evaluation::Evaluation;
 use crate::{Reporter, TrainError, TrainEvent};
 
@@ -77,6 +78,7 @@ impl<Data> TrainingRun<Data> {
         // Left by a process that died between saving and recording: it counts for nothing.
         remove_directory(&directory)?;
         self.learner.save_checkpoint(&directory).await?;
+        self.objective.save(step, &directory).await?;
         let files = file_digests(&directory).await?;
         let state = CheckpointState::new(self.identity.seed, step, &progress.position, progress.behind.clone(), files);
         Ok(CheckpointRecord { directory: name, state: json!(state) })
@@ -156,9 +158,4 @@ impl<Data> TrainingRun<Data> {
         }
         publish_gate::remove_others(&self.identity.directory, &versions)
     }
-}
-
-/// Where a checkpoint is, as seen from the run's directory, so that a run can be moved.
-fn checkpoint_name(step: u64) -> String {
-    format!("checkpoints/{step:06}")
 }

@@ -10,6 +10,7 @@ use fulgurite_types::{CheckpointRecord, GenerationUse, Step, StepRecord, Teacher
 use serde_json::{Map, Value, json};
 
 use super::checkpoint_rules::{Checkpointing, SinceCheckpoint};
+use super::checkpoints::checkpoint_name;
 use super::ledger;
 use super::metrics_file::MetricsFile;
 use super::publish_gate::{BehindModel, PublishGate};
@@ -164,6 +165,7 @@ impl<Data> TrainingRun<Data> {
         if resume {
             if let Some(restored) = self.checkpoints().restore(reporter).await? {
                 step = restored.step;
+                self.objective.restore(step, &self.identity.directory.join(checkpoint_name(step))).await?;
                 position = restored.position();
                 behind = restored.behind.filter(|_| self.publish_gate.is_some());
             }

@@ -1,6 +1,7 @@
 //! The policy gradient on groups of rollouts: rewards against their group's mean, under one of the per-token losses.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -65,6 +66,9 @@ impl Objective<Collected> for PolicyGradient {
         learner: &dyn Learner,
         reporter: &mut dyn Reporter,
     ) -> Result<Lesson, TrainError> {
+        if let Some(teachers) = &mut self.teachers {
+            teachers.follow(step, learner).await?;
+        }
         let harvest = self.baseline_decay.map(|_| &position.harvest);
         let beside_teacher = |task: &Value| self.teachers.as_ref()?.options.beside_teacher(task);
         let mut batch = assemble(&mut collected, self.credit, harvest, beside_teacher)?;
@@ -110,6 +114,20 @@ impl Objective<Collected> for PolicyGradient {
         let (loss, distance, targets) = self.kl_loss.unwrap_or_default();
         self.kl_loss = Some((loss + made.loss, distance + made.distance, targets + made.targets));
         Ok(Some(Part { data: made.rows.into(), loss: LossFunction::CrossEntropy, is_beside: false }))
+    }
+
+    async fn save(&self, step: u64, checkpoint: &Path) -> Result<(), TrainError> {
+        match &self.teachers {
+            Some(teachers) => teachers.save(step, checkpoint).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn restore(&mut self, step: u64, checkpoint: &Path) -> Result<(), TrainError> {
+        match &mut self.teachers {
+            Some(teachers) => teachers.restore(step, checkpoint).await,
+            None => Ok(()),
+        }
     }
 
     /// How far sampler and trainer are from each other is told of the first substep, before which no update has moved

@@ -1,16 +1,18 @@
 //! Models that a policy learns from by their logprobs of what it sampled.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fulgurite_backends::{PromptScores, Sampler};
+use fulgurite_backends::{Learner, PromptScores, Sampler};
 use fulgurite_renderers::Renderer;
 use fulgurite_types::{Chunk, Datum, LossInputs, TeacherLogprobs};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 
 use super::super::target_distributions::soft_targets;
+use super::following_teacher::FollowingTeacher;
 use super::kl_penalty::{KlPenalty, distill, mean_difference};
 use super::teacher_prompt::{TeacherPrompt, TeacherSequence, filled};
 use crate::rollouts::{Collected, Member};
@@ -34,6 +36,9 @@ pub struct Teachers {
     pub renderer: Arc<dyn Renderer>,
     /// What tells a teacher's logprobs.
     pub samplers: BTreeMap<String, Arc<dyn Sampler>>,
+    /// The one of them that becomes what the policy is every so many updates; one that follows each update samples for agents
+    /// too, and needs nothing here.
+    pub following: Option<FollowingTeacher>,
 }
 
 /// Where the rows of a rollout come from.
@@ -54,6 +59,30 @@ struct Scored<'a> {
 }
 
 impl Teachers {
+    /// Has the one that follows the policy become what it is before the update that follows `step` others, if it is to.
+    pub(crate) async fn follow(&mut self, step: u64, learner: &dyn Learner) -> Result<(), TrainError> {
+        match &mut self.following {
+            Some(following) => following.follow(step, self.options.refresh_every, learner).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Puts what a resumed run needs of it beside a checkpoint.
+    pub(crate) async fn save(&self, step: u64, checkpoint: &Path) -> Result<(), TrainError> {
+        match &self.following {
+            Some(following) => following.save(step, self.options.refresh_every, checkpoint).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes that back.
+    pub(crate) async fn restore(&mut self, step: u64, checkpoint: &Path) -> Result<(), TrainError> {
+        match &mut self.following {
+            Some(following) => following.restore(step, self.options.refresh_every, checkpoint).await,
+            None => Ok(()),
+        }
+    }
+
     /// Refuses tasks without a teacher, and a teacher whose host does not tell logprobs of a prompt.
     ///
     /// # Errors

@@ -1,5 +1,8 @@
 //! On-policy distillation through runs of the real command: what a teacher says is learnt, recorded, and asked of every host.
 
+mod following;
+mod off_policy;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -143,26 +146,6 @@ fn a_teacher_that_is_the_student_teaches_nothing_and_every_host_says_the_same() 
 }
 
 #[test]
-fn a_teacher_that_follows_the_student_is_what_it_has_become() {
-    let project = project();
-    let beside = "[[models]]\nname = \"teacher\"\nbackend = \"embedded\"\npath = \"teacher\"\n\n";
-    project.change_config(beside, "");
-    project.change_config("teacher = 'teacher'", "teacher = 'hello', reward_coefficient = 1.0");
-    project.change_config("group_size = 1", "group_size = 3");
-    let steps = project.train("follows", &["--max-steps", "3"]);
-    // The rewards move it, and its teacher moves with it: a teacher that stayed would be left behind.
-    assert!(numbers(&steps, "optim/gradient_norm").iter().all(|norm| *norm > 0.0), "{steps:?}");
-    assert_eq!(numbers(&steps, "teacher_kl"), [0.0; 3]);
-    assert!(recorded(&project, "follows").iter().all(|(sampler, teacher)| sampler == teacher), "to the bit");
-    project.change_config("reward_coefficient = 1.0", "teacher_system = 'Say {task}.'");
-    let told = project.train("told", &["--max-steps", "2"]);
-    assert!(numbers(&told, "teacher_kl").iter().all(|kl| *kl != 0.0), "{told:?}");
-    project.train("stopped", &["--max-steps", "1"]);
-    let resumed = project.train("stopped", &["--max-steps", "2", "--resume"]);
-    assert!(weights(resumed.last().unwrap()) == weights(told.last().unwrap()));
-}
-
-#[test]
 fn a_student_at_a_tinker_service_is_taught_as_one_in_this_process() {
     let project = project();
     project.change_config("path = \"model-{seed}\"", "path = \"model-{seed}\"\nlora_rank = 4");
@@ -179,6 +162,55 @@ fn a_student_at_a_tinker_service_is_taught_as_one_in_this_process() {
         assert_eq!(numbers(&there, key), numbers(&here, key), "{key}");
     }
     assert!(saved(here.last().unwrap(), "adapter_model.safetensors").len() > 100);
+}
+
+#[test]
+fn whole_distributions_are_learnt_at_a_tinker_service_as_in_this_process() {
+    let project = project();
+    project.train_adapters(4);
+    let losses = ["forward_kl", "reverse_kl"];
+    let with_loss = |loss: &str, then: &dyn Fn()| {
+        let options = format!("{{ teacher = 'teacher', loss = '{loss}', top_k = 8 }}");
+        with(&project, "{ teacher = 'teacher' }", &options, then);
+    };
+    for loss in losses {
+        with_loss(loss, &|| _ = project.train(&format!("{loss}-here"), &[]));
+    }
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let served = project.path("served.toml");
+    std::fs::write(&served, "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model-1\"\n").unwrap();
+    let server = Server::start(project.directory.path(), ["--config".as_ref(), served.as_os_str()]);
+    let service =
+        format!("backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"{}\"]\npath = \"model-{{", server.url);
+    std::fs::write(project.path("t.toml"), config.replace("backend = \"embedded\"\npath = \"model-{", &service))
+        .unwrap();
+    for loss in losses {
+        with_loss(loss, &|| _ = project.train(&format!("{loss}-there"), &[]));
+        let steps = |place: &str| -> Vec<Value> {
+            let text = std::fs::read_to_string(project.path(&format!("{loss}-{place}/metrics.jsonl"))).unwrap();
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        let (here, there) = (steps("here"), steps("there"));
+        for key in [&format!("teacher_{loss}"), "teacher_kl", "optim/gradient_norm"] {
+            let (here, there) = (numbers(&here, key), numbers(&there, key));
+            assert_eq!((here.len(), there.len()), (4, 4), "{loss}: {key}");
+            // The service adds up in another order, after which others are sampled: the first update is the same.
+            assert!((here[0] - there[0]).abs() <= 1e-4 * here[0].abs(), "{loss}: {key}: {here:?} and {there:?}");
+        }
+    }
+
+    // A teacher that tells fewer likely tokens than are to be learnt is refused before anything is sampled.
+    let vllm = VllmOverEngine::start(&project.path("teacher"));
+    let hosted = format!("backend = \"vllm\"\nurls = [\"{}\"]\npath = \"teacher\"", vllm.url);
+    with(&project, "backend = \"embedded\"\npath = \"teacher\"", &hosted, || {
+        for loss in losses {
+            let options = format!("{{ teacher = 'teacher', loss = '{loss}', top_k = 21 }}");
+            let said = refused(&project, "{ teacher = 'teacher' }", &options);
+            assert!(said.contains("distillation.top_k is 21, but the teacher `teacher` tells 20"), "{said}");
+            assert_eq!(project.query("rollouts", "refused"), [] as [Value; 0], "before the first sample");
+            std::fs::remove_dir_all(project.path("refused")).unwrap();
+        }
+    });
 }
 
 #[test]
@@ -294,87 +326,6 @@ fn what_cannot_teach_is_refused_by_name_before_the_first_sample() {
     let said = refused(&project, "max_steps = 4", "max_steps = 5");
     let expected = "teacher \"teacher\": its tokenizer is not that of the model that is trained";
     assert!(said.contains(expected), "{said}");
-}
-
-/// That project, whose student learns from what the teacher would say in thirty conversations.
-fn off_policy() -> Project {
-    let project = project();
-    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
-    let (models, _) = config.split_once("[tasks]").unwrap();
-    let chat = |number: usize| {
-        json!({ "messages": [
-            { "role": "user", "content": format!("Let's play a game. Say you are {number}.") },
-            { "role": "assistant", "content": format!("I am {number}.") },
-        ] })
-    };
-    let rows: String = (0..30).map(|number| format!("{}\n", chat(number))).collect();
-    std::fs::write(project.path("chats.jsonl"), rows).unwrap();
-    let trainer = "[trainer]\nobjective = 'off_policy_distillation'\ndistillation = { teacher = 'teacher', top_k = 8 }\n\
-                   source = { conversations = 'chats.jsonl', validation = 0.2 }\nbatch_size = 6\nepochs = 3\n\
-                   learning_rate = 1e-2\nevaluation = { every = 4 }\n";
-    std::fs::write(project.path("t.toml"), format!("{models}{trainer}")).unwrap();
-    project
-}
-
-#[test]
-fn a_model_learns_the_likeliest_tokens_of_a_teacher_and_survives_a_resume() {
-    let project = off_policy();
-    project.change_config("epochs = 3", "epochs = 3\nlearning_rate_schedule = 'constant'");
-    let steps = project.train("whole", &[]);
-    let away = numbers(&steps, "teacher_forward_kl");
-    assert_eq!(away.len(), 12);
-    assert!(away.iter().all(|away| *away > 0.0) && mean(&away[9..]) < 0.5 * mean(&away[..3]), "{away:?}");
-    let whole = steps.last().unwrap();
-    project.train("resumed", &["--max-steps", "5"]);
-    let resumed = project.train("resumed", &["--resume"]).pop().unwrap();
-    assert!(weights(&resumed) == weights(whole));
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/distillation.md");
-    let docs = std::fs::read_to_string(docs).unwrap();
-    for key in steps[0].as_object().unwrap().keys().filter(|key| key.starts_with("teacher")) {
-        assert!(docs.contains(&format!("| `{key}` |")), "docs/distillation.md says nothing of {key}");
-    }
-
-    // A teacher that is the student has nothing to teach, however many of its tokens it tells.
-    let itself = EMBEDDED.replace("model-{seed}", "model-1").replace("backend = \"embedded\"\n", "");
-    with(&project, "path = \"teacher\"", &itself, || {
-        project.change_config("top_k = 8", "top_k = 300");
-        let steps = project.train("self", &["--max-steps", "1"]);
-        let away = numbers(&steps, "teacher_forward_kl")[0];
-        assert!(away.abs() < 1e-4, "{away}");
-    });
-}
-
-#[test]
-fn soft_targets_are_learnt_at_a_tinker_service_too_and_what_cannot_be_is_refused() {
-    let project = off_policy();
-    project.change_config("path = \"model-{seed}\"", "path = \"model-{seed}\"\nlora_rank = 4");
-    let here = project.train("here", &["--max-steps", "3"]);
-    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
-    let served = project.path("served.toml");
-    std::fs::write(&served, "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model-1\"\n").unwrap();
-    let server = Server::start(project.directory.path(), ["--config".as_ref(), served.as_os_str()]);
-    let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"{}\"]\npath = \"model", server.url);
-    std::fs::write(project.path("t.toml"), config.replace("backend = \"embedded\"\npath = \"model", &service)).unwrap();
-    let there = project.train("there", &["--max-steps", "3"]);
-    for key in ["teacher_cross_entropy", "teacher_entropy", "optim/gradient_norm"] {
-        for (here, there) in numbers(&here, key).into_iter().zip(numbers(&there, key)) {
-            assert!((here - there).abs() <= 1e-4 * here.abs(), "{key}: {here} and {there}");
-        }
-    }
-    std::fs::write(project.path("t.toml"), config).unwrap();
-
-    let said = refused(&project, "top_k = 8", "top_k = 8, discount = 0.5");
-    assert!(said.contains("distillation.discount is no key of objective = \"off_policy_distillation\""), "{said}");
-    let said = refused(&project, "top_k = 8", "top_k = 0");
-    assert!(said.contains("[trainer] distillation.top_k is 0, but a place needs a token"), "{said}");
-    let vllm = VllmOverEngine::start(&project.path("teacher"));
-    let hosted = format!("backend = \"vllm\"\nurls = [\"{}\"]\npath = \"teacher\"", vllm.url);
-    with(&project, "backend = \"embedded\"\npath = \"teacher\"", &hosted, || {
-        let told = project.train("vllm", &["--max-steps", "3"]);
-        assert_eq!(numbers(&told, "teacher_entropy"), numbers(&here, "teacher_entropy"));
-        let said = refused(&project, "top_k = 8", "top_k = 21");
-        assert!(said.contains("distillation.top_k is 21, but the teacher `teacher` tells 20"), "{said}");
-    });
 }
 
 #[test]

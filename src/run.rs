@@ -1,44 +1,41 @@
 //! `fulgurite run`.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_runner::{RunnerOptions, RunnerSummary, supervise};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use crate::cli::arguments::RunArguments;
 use crate::cli::output;
 use crate::config::admin_key;
+use crate::config::declarations::LoadedConfig;
+use crate::config::runner::RunnerConfig;
 use crate::serve::server::{interrupted, seconds};
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {
-    let timeout = seconds("--timeout", arguments.timeout)?;
-    if arguments.parallel == 0 {
-        bail!("--parallel must be at least 1");
-    }
-    let grade = match arguments.grade {
-        Some(command) => Some(command.split_whitespace().map(str::to_owned).collect()),
-        None if arguments.grade_word.is_empty() => None,
-        None => Some(arguments.grade_word),
-    };
+    let RunnerSettings { config, directory, worlds } = RunnerSettings::read(&arguments)?;
     let admin_key = admin_key::of_environment()?;
     if admin_key.is_some() {
         admin_key::keep_to_this_process();
     }
     let mut options = RunnerOptions {
         admin_key: admin_key.map(|key| key.expose().to_owned()),
-        parallel: arguments.parallel,
-        warm: arguments.warm,
-        grade,
+        parallel: config.parallel,
+        warm: config.warm,
         supervisor: supervisor()?,
-        timeout,
-        working_directory: arguments.directory,
+        timeout: seconds("--timeout", config.timeout_seconds)?,
+        working_directory: directory,
+        worlds: config.worlds(worlds)?,
+        grade: Some(config.grade).filter(|words| !words.is_empty()),
         until_idle: arguments.until_idle,
-        ..RunnerOptions::new(arguments.server.trim_end_matches('/'), arguments.agent)
+        ..RunnerOptions::new(arguments.server.trim_end_matches('/'), config.command)
     };
     if let Some(worker_id) = arguments.worker_id {
         options.worker_id = worker_id;
@@ -54,6 +51,75 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let summary = fulgurite_runner::run(options, shutdown).await.context("the runner stopped")?;
     announce(&summary, arguments.json);
     Ok(())
+}
+
+/// What a runner does, and where.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunnerSettings {
+    /// What it runs.
+    pub config: RunnerConfig,
+    /// Where its commands run; where the runner does if there is none.
+    pub directory: Option<PathBuf>,
+    /// Where worlds are made, if there are any.
+    pub worlds: PathBuf,
+}
+
+impl RunnerSettings {
+    /// What a run says, or a config, or else the defaults; and in place of it what the command line says.
+    fn read(arguments: &RunArguments) -> Result<Self> {
+        let mut settings = match (&arguments.settings, &arguments.config) {
+            (Some(written), _) => serde_json::from_str(written).context("--settings")?,
+            (None, Some(file)) => Self::of_config(&LoadedConfig::read(Some(file))?),
+            (None, None) => Self {
+                config: RunnerConfig { parallel: DEFAULT_PARALLEL, ..RunnerConfig::default() },
+                directory: None,
+                worlds: temporary_worlds(),
+            },
+        };
+        let config = &mut settings.config;
+        if !arguments.agent.is_empty() {
+            config.command = arguments.agent.clone();
+        }
+        match &arguments.grade {
+            Some(command) => config.grade = command.split_whitespace().map(str::to_owned).collect(),
+            None if !arguments.grade_word.is_empty() => config.grade = arguments.grade_word.clone(),
+            None => {}
+        }
+        config.parallel = arguments.parallel.unwrap_or(config.parallel);
+        config.timeout_seconds = arguments.timeout.unwrap_or(config.timeout_seconds);
+        config.warm |= arguments.warm;
+        if config.parallel == 0 {
+            bail!("--parallel must be at least 1");
+        }
+        seconds("--timeout", config.timeout_seconds)?;
+        config.check()?;
+        if config.command.is_empty() {
+            bail!("[runner] command is missing: it, or what follows --, is the agent");
+        }
+        let directory = arguments.directory.clone().or(settings.directory);
+        let worlds = arguments.worlds.clone().unwrap_or(settings.worlds);
+        Ok(Self { config: settings.config, directory, worlds })
+    }
+
+    fn of_config(loaded: &LoadedConfig) -> Self {
+        let config = loaded.config.runner.clone();
+        let directory = Some(loaded.resolve(config.directory.as_deref().unwrap_or(Path::new(""))));
+        Self { config, directory, worlds: temporary_worlds() }
+    }
+
+    /// How long taking all worlds away may take.
+    pub fn patience_with_worlds(&self) -> Duration {
+        let seconds = if self.config.has_worlds() { self.config.hook_timeout_seconds } else { 0.0 };
+        Duration::try_from_secs_f64(seconds).unwrap_or_default()
+    }
+}
+
+/// Agents at a time where nothing is said.
+const DEFAULT_PARALLEL: usize = 4;
+
+/// Where worlds are made that belong to no run.
+fn temporary_worlds() -> PathBuf {
+    std::env::temp_dir().join(format!("fulgurite-worlds-{}", rustix::process::geteuid().as_raw()))
 }
 
 /// The command line by which this program is the parent of agents.

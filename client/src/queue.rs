@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fulgurite_types::{AttemptStatus, AttemptedRollout};
+use fulgurite_types::{AttemptStatus, AttemptedRollout, Rollout};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, Url};
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,8 @@ pub struct Assignment {
     pub attempt_id: String,
     /// The rollout's input.
     pub task: Value,
+    /// By which its world is made: the same for all members of a group, if it has one.
+    pub world_seed: Option<u64>,
     /// What opens the attempt's own routes; `None` of a server that hands out no keys.
     pub key: Option<String>,
     /// What opens its reward when it is graded. The agent never gets it.
@@ -126,6 +128,7 @@ impl Server {
         let rollouts: Vec<AttemptedRollout> = reply.read(&url)?;
         let assignments =
             rollouts.into_iter().enumerate().map(|(index, AttemptedRollout { rollout, attempt })| Assignment {
+                world_seed: rollout.noted(Rollout::WORLD_SEED).and_then(Value::as_u64),
                 rollout_id: rollout.rollout_id,
                 attempt_id: attempt.attempt_id,
                 task: rollout.input,

@@ -1,8 +1,10 @@
 //! What an agent and its grader find in their environment, beside what the runner itself was started with.
 
-use std::ffi::OsString;
-
 use fulgurite_client::{Assignment, Server};
+use serde_json::Value;
+
+/// Variables of a program's environment: a value, or the name's removal.
+pub(crate) type Variables = Vec<(String, Option<String>)>;
 
 /// The variables of the runner's environment that agents must not see: they open more than an attempt's own door.
 pub(crate) const KEPT_BACK: [&str; 2] = ["FULGURITE_ADMIN_KEY", "FULGURITE_STORE"];
@@ -21,12 +23,28 @@ const OF_AN_ATTEMPT: [&str; 8] = [
 ];
 
 /// Takes all of those away.
-pub(crate) fn without_an_attempts() -> impl Iterator<Item = (OsString, Option<OsString>)> {
-    KEPT_BACK.iter().chain(&OF_AN_ATTEMPT).map(|name| (name.into(), None))
+pub(crate) fn without_an_attempts() -> Variables {
+    KEPT_BACK.iter().chain(&OF_AN_ATTEMPT).map(|name| ((*name).to_owned(), None)).collect()
+}
+
+/// What an attempt's programs find while it runs.
+pub(crate) fn of_attempt(server: &Server, assignment: &Assignment) -> Variables {
+    let own = variables(server, assignment).map(|(name, value)| (name.to_owned(), Some(value)));
+    KEPT_BACK.map(|name| (name.to_owned(), None)).into_iter().chain(own).collect()
+}
+
+/// What they find when it may be over, and no server can be reached: its ids and its task.
+pub(crate) fn of_past_attempt(rollout_id: &str, attempt_id: &str, task: &Value) -> Variables {
+    let own = [
+        ("FULGURITE_ROLLOUT_ID", rollout_id.to_owned()),
+        ("FULGURITE_ATTEMPT_ID", attempt_id.to_owned()),
+        ("FULGURITE_TASK", task.to_string()),
+    ];
+    without_an_attempts().into_iter().chain(own.map(|(name, value)| (name.to_owned(), Some(value)))).collect()
 }
 
 /// The variables that point every OpenAI and Anthropic client at the attempt, and say what the task is.
-pub(crate) fn variables(server: &Server, assignment: &Assignment) -> [(&'static str, String); 8] {
+fn variables(server: &Server, assignment: &Assignment) -> [(&'static str, String); 8] {
     let url = |segments: &[&str]| server.attempt_url(assignment, segments).to_string();
     [
         // OpenAI's clients append `/chat/completions` to their base URL, Anthropic's append `/v1/messages`.

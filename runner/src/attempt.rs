@@ -1,24 +1,25 @@
 //! One attempt: runs the agent, finds its reward, tells the server how it ended.
 
-use fulgurite_types::{Attempt, AttemptStatus, Fault};
+use fulgurite_types::{AttemptStatus, Fault};
 
-use crate::agent_environment::{KEPT_BACK, variables, without_an_attempts};
-use crate::grader::{GradeFault, Grader, Variables, order};
+use crate::agent_environment::{Variables, of_attempt, without_an_attempts};
+use crate::grader::{GradeFault, Grader, order, reward_in};
 use crate::launch::Launcher;
 use crate::order::Order;
-use crate::placeholders::{asks_for_task, check_arguments};
+use crate::placeholders::{Places, asks_for_task, check_arguments};
 use crate::process::end::ended_how;
 use crate::process::run::{self, Finished};
 use crate::program::Program;
 use crate::reward::{NoReward, Reward, on_last_line};
 use crate::running::RunningAttempts;
+use crate::verdict::{Facts, Verdict, facts, output_facts};
 use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
+use crate::world::{RewardFile, World, WorldFault, Worlds};
 use crate::{RunnerError, RunnerOptions};
 use fulgurite_client::{Assignment, Server};
-use serde_json::{Map, Value, json};
-use std::borrow::Cow;
-use std::ffi::OsString;
+use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -32,6 +33,9 @@ pub(crate) struct Workshop {
     timeout: Duration,
     heartbeat_interval: Duration,
     working_directory: Option<PathBuf>,
+    /// Where things are for attempts without worlds.
+    places: Places,
+    worlds: Option<Arc<Worlds>>,
     running: RunningAttempts,
 }
 
@@ -60,80 +64,22 @@ struct Played {
     facts: Facts,
 }
 
-/// Bytes of an agent's output that are recorded at most.
-const RECORDED_OUTPUT: usize = 64 << 10;
-
-/// What is known of how the agent ended: a part of the attempt's metadata.
-type Facts = Map<String, Value>;
-
-/// What was found out about an attempt that is over.
-struct Verdict {
-    status: AttemptStatus,
-    reason: Option<String>,
-    /// Of what failed.
-    fault: Fault,
-    facts: Facts,
-}
-
-impl Verdict {
-    fn succeeded(facts: Facts) -> Self {
-        Self { status: AttemptStatus::Succeeded, reason: None, fault: Fault::Agent, facts }
-    }
-
-    fn failed(reason: impl Into<String>, facts: Facts) -> Self {
-        Self { status: AttemptStatus::Failed, reason: Some(reason.into()), fault: Fault::Agent, facts }
-    }
-
-    fn fault_of(self, fault: Fault) -> Self {
-        Self { fault, ..self }
-    }
-
-    /// The attempt's metadata: what a person needs who asks how it went.
-    fn metadata(&self, wall: Duration) -> Value {
-        let mut metadata = json!({"wall_seconds": wall.as_secs_f64()});
-        if let Some(reason) = &self.reason {
-            metadata["reason"] = json!(reason);
-            metadata[Fault::KEY] = json!(self.fault);
-        }
-        if let Value::Object(metadata) = &mut metadata {
-            metadata.extend(self.facts.clone());
-        }
-        metadata
-    }
-}
-
-/// The end of what an agent printed, so that it can be graded again.
-fn output_facts(output: &[u8]) -> Facts {
-    let kept = &output[output.len().saturating_sub(RECORDED_OUTPUT)..];
-    let text = String::from_utf8_lossy(kept);
-    let is_whole = kept.len() == output.len() && matches!(text, Cow::Borrowed(_));
-    let mut facts = Facts::from_iter([(Attempt::OUTPUT.to_owned(), json!(text))]);
-    if !is_whole {
-        facts.insert(Attempt::OUTPUT_IS_PARTIAL.to_owned(), json!(true));
-    }
-    facts
-}
-
-/// What is known of a process that has ended.
-fn facts(agent: &Finished) -> Facts {
-    let mut facts = Facts::new();
-    facts.insert("exit_status".to_owned(), json!(agent.status.code()));
-    facts.extend(output_facts(&agent.output));
-    facts.insert("stderr_tail".to_owned(), json!(String::from_utf8_lossy(&agent.errors)));
-    facts
-}
-
 impl Workshop {
     /// Finds the programs and looks at the folder before any attempt needs them.
     pub(crate) fn new(options: &RunnerOptions, server: Server) -> Result<Self, RunnerError> {
         if let Some(path) = options.working_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(RunnerError::WorkingDirectory { path: path.clone() });
         }
-        let agent = Program::find(&options.command, "agent")?;
+        let agent = Program::find(&options.command, "agent", options.working_directory.as_deref())?;
         check_arguments(&agent.arguments, [])?;
         let directory = &options.working_directory;
         let grader = options.grade.as_deref().map(|grade| Grader::find(grade, directory.clone())).transpose()?;
         let launcher = Launcher::new(&options.supervisor);
+        let places = Places::of_project(directory.as_deref())?;
+        let worlds = options.worlds.as_ref().map(|worlds| Worlds::new(worlds, PathBuf::from(&places.project)));
+        if worlds.is_some() && options.warm {
+            return Err(RunnerError::WarmWorlds);
+        }
         Ok(Self {
             server,
             agent: Agent::new(options, agent, &launcher)?,
@@ -142,6 +88,8 @@ impl Workshop {
             timeout: options.timeout,
             heartbeat_interval: options.heartbeat_interval,
             working_directory: options.working_directory.clone(),
+            places,
+            worlds: worlds.transpose()?,
             running: RunningAttempts::default(),
         })
     }
@@ -161,15 +109,23 @@ impl Workshop {
         let started = Instant::now();
         let Assignment { rollout_id, attempt_id, .. } = assignment;
         let mut running = self.running.enter(assignment.name());
+        let mut world = None;
         let verdict = tokio::select! {
             biased;
-            verdict = self.judge(assignment) => verdict?,
+            verdict = self.judge(assignment, &mut world) => Some(verdict),
             status = running.ended_elsewhere() => {
                 tracing::info!(rollout_id, attempt_id, %status, "the server has given an attempt up; it is killed");
-                return Ok(Ending::Unreported);
+                None
             }
         };
+        let of_world = match world {
+            Some(world) => world.take_away().await,
+            None => Facts::new(),
+        };
         drop(running);
+        let Some(verdict) = verdict else { return Ok(Ending::Unreported) };
+        let mut verdict = verdict?;
+        verdict.facts.extend(of_world);
         let metadata = verdict.metadata(started.elapsed());
         let status = verdict.status;
         tracing::debug!(rollout_id, attempt_id, %status, "attempt ended");
@@ -222,34 +178,68 @@ impl Workshop {
         }
     }
 
+    /// Takes away the worlds of runners that have died.
+    ///
+    /// # Errors
+    /// If the directory of worlds cannot be read.
+    pub(crate) async fn reap(&self) -> Result<(), RunnerError> {
+        match &self.worlds {
+            Some(worlds) => worlds.reap().await,
+            None => Ok(()),
+        }
+    }
+
     /// Ends what outlives attempts.
     pub(crate) async fn close(&self) {
         if let Agent::Warm(agent) = &self.agent {
             agent.close().await;
         }
+        // Attempts that were cut off have left theirs.
+        if let Err(error) = self.reap().await {
+            tracing::warn!(%error, "worlds stay for the next runner to take away");
+        }
     }
 
-    /// Has the agent play and settles its reward.
-    async fn judge(&self, assignment: &Assignment) -> Result<Verdict, RunnerError> {
+    /// Makes the attempt's world, if it is to have one, has the agent play and settles its reward.
+    async fn judge(&self, assignment: &Assignment, world: &mut Option<World>) -> Result<Verdict, RunnerError> {
+        if let Some(worlds) = &self.worlds {
+            let broken =
+                |fault: WorldFault| Ok(Verdict::failed(fault.to_string(), Facts::new()).fault_of(Fault::World));
+            let made = match worlds.make(&self.server, assignment).await {
+                Ok(made) => world.insert(made),
+                Err(fault) => return broken(fault),
+            };
+            if let Err(fault) = made.set_up().await {
+                return broken(fault);
+            }
+        }
         let deadline = Instant::now() + self.timeout;
         let played = match &self.agent {
-            Agent::Cold(program) => self.play_cold(program, assignment, deadline).await,
+            Agent::Cold(program) => self.play_cold(program, assignment, world.as_ref(), deadline).await,
             Agent::Warm(agent) => self.play_warm(agent, assignment, deadline).await,
+        };
+        let seen = match world.as_mut() {
+            Some(world) => world.look_again().await,
+            None => Ok(()),
         };
         let Played { output, reward, facts } = match played {
             Ok(played) => played,
             Err(verdict) => return Ok(verdict),
         };
-        let reward = match &self.grader {
-            Some(grader) => {
-                let environment = self.environment(assignment);
-                match grader.grade_with(environment, &assignment.task, &output, deadline).await {
+        if let Err(fault) = seen {
+            return Ok(Verdict::failed(fault.to_string(), facts).fault_of(Fault::World));
+        }
+        let reward_file = world.as_ref().and_then(World::reward_file);
+        let reward = match (&self.grader, reward_file) {
+            (Some(grader), file) => {
+                match self.grade(grader, assignment, world.as_ref(), file, &output, deadline).await {
                     Ok(reward) => Ok(reward),
                     Err(GradeFault::TimedOut) => return Ok(self.timed_out("grader", facts).fault_of(Fault::Grader)),
                     Err(GradeFault::Failed(why)) => return Ok(Verdict::failed(why, facts).fault_of(Fault::Grader)),
                 }
             }
-            None => reward,
+            (None, Some(file)) => file.read(),
+            (None, None) => reward,
         };
         match reward {
             Ok(reward) => self.post(assignment, &reward, facts).await,
@@ -261,15 +251,39 @@ impl Workshop {
         }
     }
 
+    /// Has the grader find the reward, which it prints, or writes to the world's `file`. What stood there before is the agent's
+    /// and does not count.
+    async fn grade(
+        &self,
+        grader: &Grader,
+        assignment: &Assignment,
+        world: Option<&World>,
+        file: Option<RewardFile<'_>>,
+        output: &[u8],
+        deadline: Instant,
+    ) -> Result<Reward, GradeFault> {
+        let failed = |why: String| GradeFault::Failed(format!("grader cannot be run: {why}"));
+        if let Some(file) = file {
+            file.clear().map_err(failed)?;
+        }
+        let variables = self.environment(assignment, world);
+        let printed = grader.run(variables, self.places(world), &assignment.task, output, deadline).await?;
+        match file {
+            Some(file) => file.read().map_err(|none| GradeFault::Failed(format!("no reward: of the grader: {none}"))),
+            None => reward_in(&printed),
+        }
+    }
+
     /// Runs the agent's program for this attempt.
     async fn play_cold(
         &self,
         program: &Program,
         assignment: &Assignment,
+        world: Option<&World>,
         deadline: Instant,
     ) -> Result<Played, Verdict> {
         let agent = self
-            .run_agent(program, assignment, deadline)
+            .run_agent(program, assignment, world, deadline)
             .await
             .map_err(|why| Verdict::failed(format!("agent {why}"), Facts::new()).fault_of(Fault::Runner))?;
         let facts = facts(&agent);
@@ -330,16 +344,25 @@ impl Workshop {
         &self,
         program: &Program,
         assignment: &Assignment,
+        world: Option<&World>,
         deadline: Instant,
     ) -> Result<Finished, String> {
-        let order = order(program, &assignment.task, self.environment(assignment), self.working_directory.clone())?;
+        let directory = world.map(World::files).or_else(|| self.working_directory.clone());
+        let variables = self.environment(assignment, world);
+        let order = order(program, &assignment.task, self.places(world), variables, directory)?;
         run::run(&self.launcher, &order, b"", deadline).await.map_err(|error| error.to_string())
     }
 
     /// What an attempt's programs find in their environment.
-    fn environment(&self, assignment: &Assignment) -> Variables {
-        let own = variables(&self.server, assignment).map(|(name, value)| (name.into(), Some(value.into())));
-        KEPT_BACK.map(|name| (name.into(), None)).into_iter().chain(own).collect()
+    fn environment(&self, assignment: &Assignment, world: Option<&World>) -> Variables {
+        let mut variables = of_attempt(&self.server, assignment);
+        variables.extend(world.map(World::variables).unwrap_or_default());
+        variables
+    }
+
+    /// Where an attempt's arguments say that things are.
+    fn places<'p>(&'p self, world: Option<&'p World>) -> &'p Places {
+        world.map_or(&self.places, World::places)
     }
 }
 
@@ -359,11 +382,12 @@ impl Agent {
 /// What starts a warm agent.
 fn warm_order(program: Program, directory: Option<PathBuf>) -> Order {
     // Python would keep answers back until there are several thousand bytes of them.
-    let unbuffered = ("PYTHONUNBUFFERED".into(), Some("1".into()));
+    let unbuffered = ("PYTHONUNBUFFERED".to_owned(), Some("1".to_owned()));
+    let variables = without_an_attempts().into_iter().chain([unbuffered]);
     Order {
         program: program.path,
-        arguments: program.arguments.into_iter().map(OsString::from).collect(),
-        environment: without_an_attempts().chain([unbuffered]).collect(),
+        arguments: program.arguments.into_iter().map(Into::into).collect(),
+        environment: variables.map(|(name, value)| (name.into(), value.map(Into::into))).collect(),
         directory,
     }
 }

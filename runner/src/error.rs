@@ -53,6 +53,17 @@ pub enum RunnerError {
     /// No agent could ever run.
     #[error("a runner needs room for at least one agent at a time")]
     NoParallelism,
+    /// One process for all attempts cannot live in a directory of each.
+    #[error("a warm agent is one process for all attempts, and cannot be given a world for each")]
+    WarmWorlds,
+    /// The directory that worlds are made in cannot be used.
+    #[error("worlds cannot be made in {}: {error}", path.display())]
+    Worlds {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: io::Error,
+    },
     /// Agents cannot run where they are told to.
     #[error("{} is not a folder that agents can run in", path.display())]
     WorkingDirectory {

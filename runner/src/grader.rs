@@ -8,10 +8,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::RunnerError;
-use crate::agent_environment::without_an_attempts;
+use crate::agent_environment::{Variables, of_past_attempt};
 use crate::launch::Launcher;
 use crate::order::Order;
-use crate::placeholders::{check_arguments, fill};
+use crate::placeholders::{Places, check_arguments};
 use crate::process::end::ended_how;
 use crate::process::run;
 use crate::program::Program;
@@ -23,6 +23,8 @@ use crate::reward::{Reward, on_last_line};
 pub struct Grader {
     program: Program,
     directory: Option<PathBuf>,
+    /// Where things are for an attempt that has no world.
+    places: Places,
 }
 
 /// An attempt that is over.
@@ -49,18 +51,16 @@ pub enum GradeFault {
     Failed(String),
 }
 
-/// Variables of a program's environment: a value, or the name's removal.
-pub(crate) type Variables = Vec<(OsString, Option<OsString>)>;
-
 impl Grader {
     /// Finds the program of a grader's command; it runs in `directory`, or where this process does.
     ///
     /// # Errors
     /// If there is no such program, or a placeholder in its arguments is misspelt.
     pub fn find(command: &[String], directory: Option<PathBuf>) -> Result<Self, RunnerError> {
-        let program = Program::find(command, "grader")?;
+        let program = Program::find(command, "grader", directory.as_deref())?;
         check_arguments(&program.arguments, [])?;
-        Ok(Self { program, directory })
+        let places = Places::of_project(directory.as_deref())?;
+        Ok(Self { program, directory, places })
     }
 
     /// What servers are told of who grades: the program's bare name.
@@ -75,25 +75,22 @@ impl Grader {
     /// If the grader fails, prints no reward, or takes longer than `timeout`.
     pub async fn grade(&self, attempt: &GradedAttempt<'_>, timeout: Duration) -> Result<Reward, GradeFault> {
         let GradedAttempt { rollout_id, attempt_id, task, output } = *attempt;
-        let own = [
-            ("FULGURITE_ROLLOUT_ID", rollout_id.to_owned()),
-            ("FULGURITE_ATTEMPT_ID", attempt_id.to_owned()),
-            ("FULGURITE_TASK", task.to_string()),
-        ];
-        let own = own.map(|(name, value)| (name.into(), Some(value.into())));
-        self.grade_with(without_an_attempts().chain(own).collect(), task, output, Instant::now() + timeout).await
+        let variables = of_past_attempt(rollout_id, attempt_id, task);
+        let printed = self.run(variables, &self.places, task, output, Instant::now() + timeout).await?;
+        reward_in(&printed)
     }
 
-    /// Grades with these variables.
-    pub(crate) async fn grade_with(
+    /// Runs the grader with these variables, and gives what it printed.
+    pub(crate) async fn run(
         &self,
-        environment: Variables,
+        variables: Variables,
+        places: &Places,
         task: &Value,
         output: &[u8],
         deadline: Instant,
-    ) -> Result<Reward, GradeFault> {
+    ) -> Result<Vec<u8>, GradeFault> {
         let failed = |why: String| GradeFault::Failed(format!("grader {why}"));
-        let order = order(&self.program, task, environment, self.directory.clone()).map_err(failed)?;
+        let order = order(&self.program, task, places, variables, self.directory.clone()).map_err(failed)?;
         let graded = run::run(&Launcher::Direct, &order, output, deadline).await;
         let graded = graded.map_err(|error| failed(error.to_string()))?;
         if graded.timed_out {
@@ -103,21 +100,26 @@ impl Grader {
             let errors = String::from_utf8_lossy(&graded.errors);
             return Err(failed(format!("{}: {}", ended_how(graded.status), errors.trim())));
         }
-        on_last_line(&graded.output)
-            .map_err(|none| GradeFault::Failed(format!("no reward: of the grader's output: {none}")))
+        Ok(graded.output)
     }
+}
+
+/// The reward that a grader printed.
+pub(crate) fn reward_in(printed: &[u8]) -> Result<Reward, GradeFault> {
+    on_last_line(printed).map_err(|none| GradeFault::Failed(format!("no reward: of the grader's output: {none}")))
 }
 
 /// What starts an attempt's program with its arguments filled in; the error is why it cannot be started.
 pub(crate) fn order(
     program: &Program,
     task: &Value,
-    environment: Variables,
+    places: &Places,
+    variables: Variables,
     directory: Option<PathBuf>,
 ) -> Result<Order, String> {
-    let arguments = program.arguments.iter().map(|argument| fill(argument, task).map(OsString::from));
-    let arguments = arguments.collect::<Result<_, _>>().map_err(|unknown| format!("cannot be started: {unknown}"))?;
-    Ok(Order { program: program.path.clone(), arguments, environment, directory })
+    let arguments = program.filled_in(task, places)?.into_iter().map(OsString::from).collect();
+    let variables = variables.into_iter().map(|(name, value)| (name.into(), value.map(Into::into)));
+    Ok(Order { program: program.path.clone(), arguments, environment: variables.collect(), directory })
 }
 
 #[cfg(test)]

@@ -19,13 +19,16 @@ mod reward;
 mod run;
 mod running;
 mod supervision;
+mod verdict;
 mod warm;
+mod world;
 
 pub use error::RunnerError;
 pub use grader::{GradeFault, GradedAttempt, Grader};
 pub use options::RunnerOptions;
-pub use placeholders::{PlaceholderError, check_arguments};
+pub use placeholders::{PlaceholderError, asks_for_world, check_arguments};
 pub use program::Program;
 pub use reward::Reward;
 pub use run::{RunnerSummary, run};
 pub use supervision::supervise;
+pub use world::WorldOptions;

@@ -1,5 +1,6 @@
 //! What a runner is told to do.
 
+use crate::WorldOptions;
 use fulgurite_client::ServerOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -34,8 +35,10 @@ pub struct RunnerOptions {
     pub timeout: Duration,
     /// How often the server hears which attempts are running, and says which it has given up.
     pub heartbeat_interval: Duration,
-    /// Where agents and graders run; where the runner runs if `None`.
+    /// Where graders run, and agents that have no world; where the runner runs if `None`.
     pub working_directory: Option<PathBuf>,
+    /// Each attempt has a directory of its own, in which its agent runs.
+    pub worlds: Option<WorldOptions>,
     /// Leave when the queue is empty and no agent runs, instead of waiting for more.
     pub until_idle: bool,
     /// How long the server may be out of reach before the runner gives up and kills its agents.
@@ -70,6 +73,7 @@ impl RunnerOptions {
             timeout: Duration::from_secs(600),
             heartbeat_interval: Duration::from_secs(5),
             working_directory: None,
+            worlds: None,
             until_idle: false,
             patience: Duration::from_secs(60),
         }

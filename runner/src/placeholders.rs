@@ -1,16 +1,52 @@
-//! Fills `{task}` and `{task.FIELD}` in an argument with what the rollout's input holds.
+//! Fills `{task}` and `{task.FIELD}` in an argument with what the rollout's input holds, `{project}` with the directory that
+//! commands are written in, and `{world}` with the attempt's own.
+
+use std::path::Path;
 
 use serde_json::Value;
 
-/// How a placeholder begins; what follows decides whether it is one.
-const OPENING: &str = "{task";
+use crate::RunnerError;
 
-/// An argument asks for a field that the task does not have.
+/// How a task's placeholder begins; what follows decides whether it is one.
+const OPENING: &str = "{task";
+const PROJECT: &str = "{project}";
+const WORLD: &str = "{world}";
+
+/// What `{project}` and `{world}` stand for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// The directory that graders run in.
+    pub project: String,
+    /// The attempt's world, if it has one.
+    pub world: Option<String>,
+}
+
+impl Places {
+    /// Those where nothing has a world: graders run in `directory`, or where this process does.
+    pub(crate) fn of_project(directory: Option<&Path>) -> Result<Self, RunnerError> {
+        let project =
+            std::path::absolute(directory.unwrap_or(Path::new("."))).map_err(RunnerError::CurrentDirectory)?;
+        Ok(Self { project: project.to_string_lossy().into_owned(), world: None })
+    }
+}
+
+/// Why an argument cannot be filled in.
 #[derive(Debug, PartialEq, thiserror::Error)]
-#[error("the task has no field `{field}`, which the argument {argument:?} asks for")]
-pub(crate) struct UnknownField {
-    field: String,
-    argument: String,
+pub(crate) enum Unfilled {
+    /// The task does not have the field.
+    #[error("the task has no field `{field}`, which the argument {argument:?} asks for")]
+    UnknownField {
+        /// The field.
+        field: String,
+        /// The argument.
+        argument: String,
+    },
+    /// The attempt has no world.
+    #[error("the argument {argument:?} asks for the attempt's world, and it has none")]
+    NoWorld {
+        /// The argument.
+        argument: String,
+    },
 }
 
 /// A command that could not be filled in for every task.
@@ -52,13 +88,13 @@ pub fn check_arguments<'t>(
         }
     }
     let asking: Vec<&String> = arguments.iter().filter(|argument| argument.contains(OPENING)).collect();
+    let places = Places { world: Some(String::new()), ..Places::default() };
     for task in tasks {
         for argument in &asking {
-            fill(argument, task).map_err(|UnknownField { field, argument }| PlaceholderError::Field {
-                field,
-                argument,
-                task: task.to_string().chars().take(SHOWN).collect(),
-            })?;
+            if let Err(Unfilled::UnknownField { field, argument }) = fill(argument, task, &places) {
+                let task = task.to_string().chars().take(SHOWN).collect();
+                return Err(PlaceholderError::Field { field, argument, task });
+            }
         }
     }
     Ok(())
@@ -82,31 +118,39 @@ fn misspelt(argument: &str) -> Option<&str> {
 /// `argument` with every placeholder replaced. `{task}` is the whole task, `{task.a.b}` the field `b` of its field `a`. A
 /// string is inserted bare, everything else as compact JSON. All else in the argument stays as it is, other braces included,
 /// and nothing that was inserted is looked at again.
-pub(crate) fn fill(argument: &str, task: &Value) -> Result<String, UnknownField> {
+pub(crate) fn fill(argument: &str, task: &Value, places: &Places) -> Result<String, Unfilled> {
     let mut filled = String::with_capacity(argument.len());
     let mut rest = argument;
-    while let Some(start) = rest.find(OPENING) {
+    while let Some(start) = rest.find('{') {
         let (before, opening) = rest.split_at(start);
-        let after = &opening[OPENING.len()..];
         filled.push_str(before);
-        rest = match field_path(after) {
-            Some((path, behind)) => {
-                let value = path.split('.').skip(1).try_fold(task, |value, name| value.as_object()?.get(name));
-                let unknown = || UnknownField { field: path[1..].to_owned(), argument: argument.to_owned() };
-                match value.ok_or_else(unknown)? {
-                    Value::String(text) => filled.push_str(text),
-                    other => filled.push_str(&other.to_string()),
-                }
-                behind
+        rest = if let Some(behind) = opening.strip_prefix(PROJECT) {
+            filled.push_str(&places.project);
+            behind
+        } else if let Some(behind) = opening.strip_prefix(WORLD) {
+            let world = places.world.as_ref();
+            filled.push_str(world.ok_or_else(|| Unfilled::NoWorld { argument: argument.to_owned() })?);
+            behind
+        } else if let Some((path, behind)) = opening.strip_prefix(OPENING).and_then(field_path) {
+            let value = path.split('.').skip(1).try_fold(task, |value, name| value.as_object()?.get(name));
+            let unknown = || Unfilled::UnknownField { field: path[1..].to_owned(), argument: argument.to_owned() };
+            match value.ok_or_else(unknown)? {
+                Value::String(text) => filled.push_str(text),
+                other => filled.push_str(&other.to_string()),
             }
-            None => {
-                filled.push_str(OPENING);
-                after
-            }
+            behind
+        } else {
+            filled.push('{');
+            &opening[1..]
         };
     }
     filled.push_str(rest);
     Ok(filled)
+}
+
+/// Whether the argument asks for the attempt's world.
+pub fn asks_for_world(argument: &str) -> bool {
+    argument.contains(WORLD)
 }
 
 /// Whether the argument asks for the task or a part of it.
@@ -127,6 +171,19 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
+    fn filled(argument: &str, task: &Value) -> Result<String, Unfilled> {
+        fill(argument, task, &Places { project: "/project".to_owned(), world: None })
+    }
+
+    #[test]
+    fn places_are_inserted_and_a_world_only_where_there_is_one() {
+        let places = Places { project: "/p".to_owned(), world: Some("/w {task}".to_owned()) };
+        let task = json!("{world}");
+        assert_eq!(fill("{project}/a {world} {task}", &task, &places).unwrap(), "/p/a /w {task} {world}");
+        assert_eq!(filled("{project}", &task).unwrap(), "/project");
+        assert!(filled("--in={world}", &task).unwrap_err().to_string().contains("it has none"));
+    }
+
     #[test]
     fn inserts_the_task_and_its_fields() {
         let task = json!({"n": 17, "who": "Ann; touch x", "deep": {"list": [1, "a"], "none": null}});
@@ -138,17 +195,17 @@ mod tests {
             ("{task.deep.none}", "null"),
             ("{task.deep}", r#"{"list":[1,"a"],"none":null}"#),
         ] {
-            assert_eq!(fill(argument, &task).unwrap(), expected);
+            assert_eq!(filled(argument, &task).unwrap(), expected);
             assert!(asks_for_task(argument));
         }
-        assert_eq!(fill("say {task}!", &json!("hello")).unwrap(), "say hello!");
-        assert_eq!(fill("{task}", &json!({"a": [true]})).unwrap(), r#"{"a":[true]}"#);
+        assert_eq!(filled("say {task}!", &json!("hello")).unwrap(), "say hello!");
+        assert_eq!(filled("{task}", &json!({"a": [true]})).unwrap(), r#"{"a":[true]}"#);
     }
 
     #[test]
     fn leaves_other_braces_alone() {
         for argument in ["{n}", "{tasks}", "{{}}", "{task", "{task.n", "${TASK}", "{ task }", "{task n}"] {
-            assert_eq!(fill(argument, &json!({"n": 1})).unwrap(), argument);
+            assert_eq!(filled(argument, &json!({"n": 1})).unwrap(), argument);
             assert!(!asks_for_task(argument));
         }
     }
@@ -170,23 +227,23 @@ mod tests {
     #[test]
     fn does_not_look_at_what_it_inserted() {
         let task = json!({"a": "{task.b}", "b": "secret"});
-        assert_eq!(fill("{task.a}", &task).unwrap(), "{task.b}");
+        assert_eq!(filled("{task.a}", &task).unwrap(), "{task.b}");
     }
 
     #[test]
     fn names_the_field_that_is_missing() {
         for (argument, field) in [("{task.m}", "m"), ("x{task.n.m}", "n.m"), ("{task.}", "")] {
-            let error = fill(argument, &json!({"n": 1})).unwrap_err();
-            assert_eq!(error, UnknownField { field: field.to_owned(), argument: argument.to_owned() });
+            let error = filled(argument, &json!({"n": 1})).unwrap_err();
+            assert_eq!(error, Unfilled::UnknownField { field: field.to_owned(), argument: argument.to_owned() });
         }
-        assert!(fill("{task.n}", &json!("text")).is_err());
+        assert!(filled("{task.n}", &json!("text")).is_err());
     }
 
     proptest! {
         #[test]
         fn a_string_arrives_as_it_is_wherever_it_is_inserted(text in any::<String>(), around in "[a-z{}.]{0,3}") {
-            let filled = fill(&format!("{around} {{task.s}} {around}"), &json!({"s": text}));
-            prop_assert_eq!(filled.unwrap(), format!("{around} {text} {around}"));
+            let inserted = filled(&format!("{around} {{task.s}} {around}"), &json!({"s": text}));
+            prop_assert_eq!(inserted.unwrap(), format!("{around} {text} {around}"));
         }
     }
 }

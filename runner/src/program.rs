@@ -1,6 +1,8 @@
 //! Finds a program the way a shell would, but beside the running executable first.
 
 use crate::RunnerError;
+use crate::placeholders::{Places, fill};
+use serde_json::Value;
 use std::env;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf, absolute};
@@ -15,12 +17,18 @@ pub struct Program {
 }
 
 impl Program {
-    /// Finds the program of `command`, which is what `role` is for. A name with a slash is a path as it stands; a bare name
-    /// is looked up in the running executable's folder and then in those of `PATH`.
-    pub fn find(command: &[String], role: &'static str) -> Result<Self, RunnerError> {
+    /// Finds the program of `command`, which is what `role` is for. A name with a slash is a path from `directory` if there is
+    /// one, or else as it stands; a bare name is looked up in the running executable's folder and then in those of `PATH`.
+    pub fn find(command: &[String], role: &'static str, directory: Option<&Path>) -> Result<Self, RunnerError> {
         let (name, arguments) = command.split_first().ok_or(RunnerError::EmptyCommand { role })?;
-        let path = look_up(name, &search_folders())?;
+        let path = look_up(name, directory, &search_folders())?;
         Ok(Self { path, arguments: arguments.to_vec() })
+    }
+
+    /// Its arguments for this task; the error says why there are none.
+    pub(crate) fn filled_in(&self, task: &Value, places: &Places) -> Result<Vec<String>, String> {
+        let filled = self.arguments.iter().map(|argument| fill(argument, task, places));
+        filled.collect::<Result<_, _>>().map_err(|unfilled| format!("cannot be started: {unfilled}"))
     }
 }
 
@@ -32,9 +40,9 @@ fn search_folders() -> Vec<PathBuf> {
 }
 
 /// The absolute path of the program `name`: agents may run in another folder than the runner.
-fn look_up(name: &str, folders: &[PathBuf]) -> Result<PathBuf, RunnerError> {
-    let candidates = if name.contains('/') {
-        vec![PathBuf::from(name)]
+fn look_up(name: &str, directory: Option<&Path>, folders: &[PathBuf]) -> Result<PathBuf, RunnerError> {
+    let candidates: Vec<PathBuf> = if name.contains('/') {
+        directory.map(|directory| directory.join(name)).into_iter().chain([PathBuf::from(name)]).collect()
     } else {
         folders.iter().map(|folder| folder.join(name)).collect()
     };
@@ -84,25 +92,27 @@ mod tests {
         let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let folders = [first.path().to_path_buf(), second.path().to_path_buf()];
         let in_second = install(second.path(), "agent", 0o755);
-        assert_eq!(look_up("agent", &folders).unwrap(), in_second);
+        assert_eq!(look_up("agent", None, &folders).unwrap(), in_second);
         let in_first = install(first.path(), "agent", 0o644);
-        assert_eq!(look_up("agent", &folders).unwrap(), in_second, "what is not executable is passed over");
+        assert_eq!(look_up("agent", None, &folders).unwrap(), in_second, "what is not executable is passed over");
         fs::set_permissions(&in_first, fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(look_up("agent", &folders).unwrap(), in_first);
+        assert_eq!(look_up("agent", None, &folders).unwrap(), in_first);
     }
 
     #[test]
     fn a_path_is_not_looked_up() {
         let folder = tempfile::tempdir().unwrap();
-        install(folder.path(), "agent", 0o755);
+        let agent = install(folder.path(), "agent", 0o755);
         let folders = [folder.path().to_path_buf()];
-        assert!(matches!(look_up("./no/agent", &folders), Err(RunnerError::ProgramNotFound { .. })));
-        assert_eq!(look_up("/bin/sh", &folders).unwrap(), Path::new("/bin/sh"));
+        assert!(matches!(look_up("./no/agent", None, &folders), Err(RunnerError::ProgramNotFound { .. })));
+        assert_eq!(look_up("/bin/sh", Some(folder.path()), &folders).unwrap(), Path::new("/bin/sh"));
+        let beside = look_up("./agent", Some(folder.path()), &[]).unwrap();
+        assert_eq!(beside.canonicalize().unwrap(), agent.canonicalize().unwrap());
     }
 
     #[test]
     fn a_name_that_is_no_programs_is_refused_with_what_may_be_meant() {
-        let refused = |name: &str| look_up(name, &[]).unwrap_err().to_string();
+        let refused = |name: &str| look_up(name, None, &[]).unwrap_err().to_string();
         assert!(refused("python agent.py").ends_with(r#"element of its own, ["python", "agent.py"]"#));
         assert!(refused("agent.py").ends_with(r#"argument of its interpreter, ["python3", "agent.py"]"#));
         let folder = tempfile::tempdir().unwrap();
@@ -117,6 +127,6 @@ mod tests {
 
     #[test]
     fn an_empty_command_is_refused() {
-        assert!(matches!(Program::find(&[], "grader"), Err(RunnerError::EmptyCommand { role: "grader" })));
+        assert!(matches!(Program::find(&[], "grader", None), Err(RunnerError::EmptyCommand { role: "grader" })));
     }
 }

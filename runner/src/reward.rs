@@ -14,11 +14,16 @@ pub struct Reward {
 }
 
 impl Reward {
+    /// What a whole rollout earned.
+    pub(crate) fn new(value: Number, components: Map<String, Value>) -> Self {
+        Self { value, name: "primary", components }
+    }
+
     /// The reward of an object whose `reward` is a number, with its other numbers for components.
     pub(crate) fn of_fields(mut fields: Map<String, Value>) -> Option<Self> {
         let Some(Value::Number(value)) = fields.shift_remove("reward") else { return None };
         fields.retain(|_, field| field.is_number());
-        Some(Self { value, name: "primary", components: fields })
+        Some(Self::new(value, fields))
     }
 }
 
@@ -31,6 +36,14 @@ pub(crate) enum NoReward {
     /// The last line is something else, which is what a chatty program's last line mostly is.
     #[error("its last line is not a JSON object with a number `reward`: {0}")]
     NotAReward(String),
+    /// The file that is to hold it does not.
+    #[error("in {path} of its world: {why}")]
+    NotInFile {
+        /// `reward_file`.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A warm agent's answer has none.
     #[error("its answer has no number `reward`: {0}")]
     NotInAnswer(String),

@@ -71,6 +71,7 @@ pub async fn run(options: RunnerOptions, shutdown: impl Future<Output = ()>) -> 
 
 /// Dequeues and runs until there is nothing more to do.
 async fn work(server: &Server, options: &RunnerOptions, crew: &mut Crew) -> Result<(), RunnerError> {
+    crew.workshop.reap().await?;
     // A predecessor of the same name may have died with attempts in hand.
     server.release_worker(&options.worker_id).await?;
     let grader = crew.workshop.grader_name();

@@ -235,9 +235,15 @@ pub struct RunArguments {
     /// Name of this runner in the store; a new one of the same name takes over what the old one held
     #[arg(long, value_name = "ID")]
     pub worker_id: Option<String>,
-    /// Agents at a time
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    pub parallel: usize,
+    /// Config whose [runner] says what is run and in what worlds; what is given here comes before it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What a run has its runner do.
+    #[arg(long, value_name = "JSON", hide = true, conflicts_with = "config")]
+    pub settings: Option<String>,
+    /// Agents at a time [default: 4, or the config's]
+    #[arg(long, value_name = "N")]
+    pub parallel: Option<usize>,
     /// The agent is one process that reads tasks as lines from its standard input and writes answers as lines; see
     /// docs/warm-agents.md
     #[arg(long)]
@@ -249,9 +255,14 @@ pub struct RunArguments {
     /// The same, one word at a time (repeatable)
     #[arg(long, value_name = "WORD", conflicts_with = "grade", allow_hyphen_values = true)]
     pub grade_word: Vec<String>,
-    /// Seconds that agent and grader may take together; then their whole process group is killed
-    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
-    pub timeout: f64,
+    /// Seconds that agent and grader may take together; then their whole process group is killed [default: 600, or the
+    /// config's]
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
+    /// Directory that worlds are made in, one of each attempt [default: a directory of this user's among the system's
+    /// temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub worlds: Option<PathBuf>,
     /// Directory that the agent is started in
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
@@ -265,7 +276,7 @@ pub struct RunArguments {
     #[arg(long)]
     pub json: bool,
     /// The agent: program and arguments; {task} and {task.FIELD} are filled in, never through a shell
-    #[arg(last = true, required = true, value_name = "AGENT")]
+    #[arg(last = true, required_unless_present_any = ["config", "settings"], value_name = "AGENT")]
     pub agent: Vec<String>,
 }
 

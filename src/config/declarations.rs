@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::config::models::ModelEntry;
 use crate::config::overrides::{self, Override};
 use crate::config::redaction::public_part;
+use crate::config::runner::RunnerConfig;
 use crate::config::text::parse;
 use crate::config::trackers::TrackersConfig;
 
@@ -390,41 +391,6 @@ pub struct PricesConfig {
 impl Default for PricesConfig {
     fn default() -> Self {
         Self { currency: "USD".to_owned(), sampled: 0.0, prefilled: 0.0, trained: 0.0 }
-    }
-}
-
-/// `[runner]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RunnerConfig {
-    /// The agent; `{task}` and `{task.FIELD}` are filled in. None if runners are started elsewhere: the server then
-    /// listens where `[server]` says, and rollouts wait for them.
-    pub command: Vec<String>,
-    /// The agent is one process that reads tasks as lines and answers with lines; nothing in its command is filled in.
-    pub warm: bool,
-    /// The grader; none if the agent prints or posts its own reward.
-    pub grade: Vec<String>,
-    /// Agents at a time.
-    pub parallel: usize,
-    /// Seconds for agent and grader together.
-    pub timeout_seconds: f64,
-    /// Attempts of a rollout whose agent fails, runs out of time, or loses its runner.
-    pub max_attempts: u32,
-    /// Directory that the agent is started in; the config file's by default.
-    pub directory: Option<PathBuf>,
-}
-
-impl Default for RunnerConfig {
-    fn default() -> Self {
-        Self {
-            command: Vec::new(),
-            warm: false,
-            grade: Vec::new(),
-            parallel: 8,
-            timeout_seconds: 600.0,
-            max_attempts: 3,
-            directory: None,
-        }
     }
 }
 

@@ -6,6 +6,7 @@ mod learning_rate_rule;
 pub mod models;
 pub mod overrides;
 pub mod redaction;
+pub mod runner;
 pub mod show;
 pub mod text;
 pub mod trackers;

@@ -1,8 +1,10 @@
 //! What the store has of a run, for its findings.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::Result;
 use fulgurite_store::{Store, recorded_reward};
-use fulgurite_types::{AttemptRef, ListFilter, Part, RolloutMode, RolloutStatus, Run, Span, SpanFilter};
+use fulgurite_types::{Attempt, AttemptRef, ListFilter, Part, RolloutMode, RolloutStatus, Run, Span, SpanFilter};
 use serde_json::Value;
 
 use fulgurite_proxy::UNSEEN_TOOLS;
@@ -28,6 +30,7 @@ pub async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
     };
     let part = Part::Newest { limit: Some(ROLLOUTS), sort_by: None };
     let (mut answers, mut calls_with_unseen_tools) = (Vec::new(), 0);
+    let mut worlds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for rollout in store.list_rollouts(&filter, &part).await?.items {
         let filter = SpanFilter {
             rollout_id: rollout.rollout_id.clone(),
@@ -37,6 +40,11 @@ pub async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
         let spans = store.query_spans(&filter).await?.items;
         let unseen = spans.iter().filter(|span| span.attributes.contains_key(UNSEEN_TOOLS));
         calls_with_unseen_tools += unseen.count() as u64;
+        if let Some(group) = rollout.group() {
+            let attempt = store.attempts(&rollout.rollout_id).await?.pop();
+            let digest = attempt.as_ref().and_then(Attempt::world_digest).map(str::to_owned);
+            worlds.entry(group).or_default().extend(digest);
+        }
         answers.extend(answer(rollout.input, &spans));
     }
     Ok(RunFacts {
@@ -44,6 +52,8 @@ pub async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
         rollouts: totals.rollouts,
         calls: totals.calls,
         calls_with_unseen_tools,
+        groups_with_worlds: worlds.values().filter(|states| !states.is_empty()).count() as u64,
+        groups_of_different_worlds: worlds.values().filter(|states| states.len() > 1).count() as u64,
         answers,
     })
 }

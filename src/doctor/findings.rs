@@ -16,6 +16,10 @@ pub struct RunFacts {
     pub calls: u64,
     /// Calls of its latest training rollouts that declared tools of which the model was not told.
     pub calls_with_unseen_tools: u64,
+    /// Groups of its latest training rollouts that have worlds.
+    pub groups_with_worlds: u64,
+    /// Those of them whose members did not begin in the same state.
+    pub groups_of_different_worlds: u64,
     /// Answers of its latest training rollouts.
     pub answers: Vec<Answer>,
 }
@@ -70,9 +74,10 @@ const SHOWN: usize = 3;
 
 /// All that is amiss, the worst first.
 pub fn findings(facts: &RunFacts) -> Vec<Finding> {
-    let all: [fn(&RunFacts) -> Option<Finding>; 11] = [
+    let all: [fn(&RunFacts) -> Option<Finding>; 12] = [
         no_calls,
         tools_not_shown,
+        different_worlds,
         failed_rollouts,
         constant_groups,
         truncation,
@@ -110,6 +115,19 @@ fn tools_not_shown(facts: &RunFacts) -> Option<Finding> {
         numbers: json!({ "calls": calls }),
         what_to_do: "set tools = \"preamble\" of [[models]], which tells the model of tools in the system message, or take a \
                      model whose template shows them (fulgurite template check MODEL_DIR)",
+        answers: Vec::new(),
+    })
+}
+
+fn different_worlds(facts: &RunFacts) -> Option<Finding> {
+    let (different, all) = (facts.groups_of_different_worlds, facts.groups_with_worlds);
+    (different > 0).then(|| Finding {
+        name: "different_worlds",
+        severity: Severity::Warning,
+        evidence: format!("in {different} of the latest {all} groups the members did not begin in the same world"),
+        numbers: json!({ "groups": different, "of": all }),
+        what_to_do: "a group is compared with its own mean, so that its members need one state to begin from: have the setup \
+                     draw what it draws by FULGURITE_WORLD_SEED, and leave out times and ids",
         answers: Vec::new(),
     })
 }
@@ -394,6 +412,13 @@ mod tests {
     fn tools_that_the_model_never_hears_of_are_found() {
         let facts = RunFacts { calls_with_unseen_tools: 4, ..with("step", f64::from) };
         assert_eq!(names(&facts), ["tools_not_shown"]);
+    }
+
+    #[test]
+    fn groups_that_do_not_begin_in_one_world_are_found() {
+        let facts = RunFacts { groups_with_worlds: 4, ..with("step", f64::from) };
+        assert_eq!(names(&facts), Vec::<&str>::new());
+        assert_eq!(names(&RunFacts { groups_of_different_worlds: 1, ..facts }), ["different_worlds"]);
     }
 
     #[test]

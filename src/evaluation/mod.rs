@@ -167,7 +167,7 @@ async fn sample(
             .await?;
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
-    let runner = Runner::start(loaded, &server.url, admin.clone(), &run_id, &record, reporter).await?;
+    let runner = Runner::start(loaded, &server.url, admin.clone(), &run_id, directory, &record, reporter).await?;
     let api_key = match admin {
         Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
         None => None,

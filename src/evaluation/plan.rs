@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::arguments::EvalArguments;
 use super::evaluated_weights::{EvaluatedWeights, digest};
 use crate::config::declarations::LoadedConfig;
+use crate::config::runner::RunnerConfig;
 
 /// What is scored, by what.
 pub struct Plan<'a> {
@@ -38,7 +39,7 @@ impl Plan<'_> {
     /// Where the evaluation is: the same for all that would sample the same.
     pub fn directory(&self) -> Result<PathBuf> {
         let config = &self.loaded.config;
-        let all = json!({
+        let mut all = json!({
             "weights": self.weights.identity,
             "model": self.weights.entry.name,
             "tasks": self.evaluated().as_str(),
@@ -50,6 +51,10 @@ impl Plan<'_> {
             "zero_reward_on_limit": config.trainer.zero_reward_on_limit,
             "step": self.weights.step,
         });
+        if config.runner.has_worlds() {
+            let RunnerConfig { setup, snapshot, reward_file, reward_key, .. } = &config.runner;
+            all["world"] = json!([setup, snapshot, reward_file, reward_key]);
+        }
         let name = format!("{}-seed-{}-eval-{}", config.run.name, config.run.seed, &digest(&all)[..8]);
         let path = self.loaded.resolve(&config.run.directory).join(name);
         std::path::absolute(path).context("the working directory is gone")

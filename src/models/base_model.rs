@@ -143,7 +143,7 @@ async fn run_corpus_command(
     secrets: &[String],
 ) -> Result<String> {
     let filled: Vec<String> = command.iter().map(|word| word.replace("{seed}", &seed.to_string())).collect();
-    let program = Program::find(&filled, "corpus").context("[base] corpus")?;
+    let program = Program::find(&filled, "corpus", None).context("[base] corpus")?;
     let name = program.path.display();
     let mut corpus = tokio::process::Command::new(&program.path);
     for variable in secrets {

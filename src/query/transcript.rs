@@ -198,6 +198,11 @@ impl AttemptTranscript {
         if !reason.is_empty() {
             lines.push(format!("  {:<10} {}", "reason", style.paint.red(&reason)));
         }
+        if let Some(changes) = attempt.world_changes() {
+            let title = if changes.is_empty() { "unchanged" } else { "" };
+            lines.push(format!("  {:<10} {title}", "world").trim_end().to_owned());
+            lines.extend(changes.to_string().lines().map(|line| format!("    {}", cell(Some(&json!(line))))));
+        }
         lines
     }
 

@@ -111,6 +111,12 @@ fn task(arguments: &RegradeArguments) -> Result<Task> {
     let loaded = train::config_of_run(&run)?;
     let run_id = train::run_file(&run)?["run_id"].as_str().map(str::to_owned);
     let runner = &loaded.config.runner;
+    if grade.is_none() && runner.has_worlds() {
+        bail!(
+            "the graders of {} looked at worlds, which are gone: say by --grade what grades by the agents' outputs alone",
+            run.display()
+        );
+    }
     let own = || (!runner.grade.is_empty()).then(|| runner.grade.clone());
     let directory = grade.is_none().then(|| loaded.resolve(runner.directory.as_deref().unwrap_or(Path::new(""))));
     let grade = grade.or_else(own).with_context(|| {

@@ -90,7 +90,8 @@ impl Daemon {
             Some(_) => Some(remote.model_calls_key().await?),
             None => None,
         };
-        let runner = Runner::start(&loaded, server.url(), admin, &run_id, &record, reporter.as_mut()).await?;
+        let runner =
+            Runner::start(&loaded, server.url(), admin, &run_id, &directory, &record, reporter.as_mut()).await?;
         Ok(Self {
             resume: arguments.resume,
             identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory, archive },

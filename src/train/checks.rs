@@ -6,15 +6,14 @@ use anyhow::{Context, Result, bail};
 use fulgurite_runner::{Program, check_arguments};
 use serde_json::Value;
 
-use crate::config::declarations::{LoadedConfig, RunConfig, RunnerConfig, Shape};
-use crate::serve::server::seconds;
+use crate::config::declarations::{LoadedConfig, RunConfig, Shape};
 
 /// Looks at the numbers and names of the config.
 pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
     let config = &loaded.config;
     config.trainer.check()?;
     check_run(&config.run)?;
-    check_runner(&config.runner)?;
+    config.runner.check()?;
     if let Some(base) = &config.base {
         base.training.check()?;
         check_shape(&base.shape)?;
@@ -22,7 +21,7 @@ pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
     Ok(())
 }
 
-/// Looks for the programs of the agent and the grader, and whether every task fills in their arguments. `agent` is what the
+/// Looks for the programs of the agent, the grader and the worlds, and whether every task fills in their arguments. `agent` is what the
 /// command line says in place of the config.
 pub fn check_commands(loaded: &LoadedConfig, agent: &[String], tasks: &[&Vec<Value>]) -> Result<()> {
     let runner = &loaded.config.runner;
@@ -31,12 +30,14 @@ pub fn check_commands(loaded: &LoadedConfig, agent: &[String], tasks: &[&Vec<Val
         bail!("[runner] directory is {}, which is no directory", directory.display());
     }
     let command = if agent.is_empty() { "[runner] command" } else { "the agent after --" };
-    let written = [(command, "agent", &runner.command), ("[runner] grade", "grader", &runner.grade)];
-    for (key, role, words) in written.into_iter().filter(|(_, _, words)| !words.is_empty()) {
-        let program = Program::find(words, role).context(key)?;
+    let written =
+        [(command.to_owned(), "agent", &runner.command), ("[runner] grade".to_owned(), "grader", &runner.grade)];
+    let hooks = runner.hooks().map(|(name, words)| (format!("[runner] {name}"), name, words));
+    for (key, role, words) in written.into_iter().chain(hooks).filter(|(_, _, words)| !words.is_empty()) {
+        let program = Program::find(words, role, Some(&directory)).with_context(|| key.clone())?;
         check_arguments(&program.arguments, tasks.iter().copied().flatten()).context(key)?;
     }
-    Ok(())
+    runner.check_paths(&directory)
 }
 
 fn check_run(run: &RunConfig) -> Result<()> {
@@ -45,16 +46,6 @@ fn check_run(run: &RunConfig) -> Result<()> {
             "[run] name is {:?}, but names a directory: it must not be empty, begin with a dot or hold a slash",
             run.name
         );
-    }
-    Ok(())
-}
-
-fn check_runner(runner: &RunnerConfig) -> Result<()> {
-    seconds("[runner] timeout_seconds", runner.timeout_seconds)?;
-    for (key, value) in [("parallel", runner.parallel as u64), ("max_attempts", runner.max_attempts.into())] {
-        if value == 0 {
-            bail!("[runner] {key} is 0, but must be at least 1");
-        }
     }
     Ok(())
 }

@@ -46,13 +46,14 @@ use crate::config::trackers::TrackersConfig;
 use crate::models::base_model::{self, Recipe};
 use crate::models::gguf_cache;
 use crate::models::open::TrainedModel;
+use crate::run::RunnerSettings;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
 use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_file};
 use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reporters::{JsonReporter, SilentReporter, TableReporter};
-use crate::train::run_files::{STORE_FILE, model_path};
+use crate::train::run_files::{STORE_FILE, WORLDS, model_path};
 use crate::train::runner_process::{RunnerCommand, RunnerProcess};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
@@ -221,7 +222,8 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
         write_ready_file(path, &server.url)?;
     }
     let record: Arc<dyn Record> = Arc::new(store.clone());
-    let runner = Runner::start(&loaded, &server.url, admin.clone(), &run_id, &record, reporter.as_mut()).await?;
+    let runner =
+        Runner::start(&loaded, &server.url, admin.clone(), &run_id, &run_directory, &record, reporter.as_mut()).await?;
     let api_key = match admin {
         // Stored with the resources: it opens model calls, and nothing else.
         Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
@@ -273,6 +275,7 @@ impl Runner {
         server: &str,
         admin_key: Option<AdminKey>,
         run_id: &str,
+        run_directory: &Path,
         record: &Arc<dyn Record>,
         reporter: &mut dyn Reporter,
     ) -> Result<Self, RecordError> {
@@ -292,8 +295,11 @@ impl Runner {
             admin_key,
             hidden: loaded.config.server.admin_key_env.clone().into_iter().chain(upload_keys(loaded)).collect(),
             worker_id,
-            config: loaded.config.runner.clone(),
-            directory: loaded.resolve(loaded.config.runner.directory.as_deref().unwrap_or(Path::new(""))),
+            settings: RunnerSettings {
+                directory: Some(loaded.resolve(loaded.config.runner.directory.as_deref().unwrap_or(Path::new("")))),
+                worlds: run_directory.join(WORLDS),
+                config: loaded.config.runner.clone(),
+            },
         };
         let (process, given_up) = RunnerProcess::start(command, record.clone());
         Ok(Self { process: Some(process), given_up })
@@ -410,7 +416,7 @@ pub fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
     let runner = &loaded.config.runner;
     RolloutConfig {
         // The runner keeps the agent's time; this is for a runner that does not.
-        timeout_seconds: Some(runner.timeout_seconds + 30.0),
+        timeout_seconds: Some(runner.whole_seconds() + 30.0),
         // Our runner says every few seconds that its attempts live; others may say nothing until an agent calls.
         unresponsive_seconds: (!runner.command.is_empty()).then_some(60.0),
         max_attempts: runner.max_attempts,

@@ -8,6 +8,9 @@ use crate::config::models::ModelEntry;
 /// Name of the database in a run's directory.
 pub const STORE_FILE: &str = "fulgurite.db";
 
+/// Attempts' worlds, while they play.
+pub const WORLDS: &str = "worlds";
+
 /// Name of the file there that says which run it is, and how it was configured.
 pub const CONFIG_FILE: &str = "config.json";
 

@@ -1,6 +1,5 @@
 //! The runner of a training run: a child process that is started again when it dies.
 
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,19 +7,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::Record;
+use serde_json::json;
 use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::admin_key;
-use crate::config::declarations::RunnerConfig;
+use crate::run::RunnerSettings;
 
 /// A runner that lived shorter than this was not worth starting.
 const SHORT_LIFE: Duration = Duration::from_secs(5);
 /// So many short lives in a row, and it is given up.
 const SHORT_LIVES: u32 = 5;
 
-/// How long a runner that is told to leave may take.
+/// How long a runner that is told to leave may take, beside the time for taking its worlds away.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How the runner of a run is started.
@@ -34,10 +34,8 @@ pub struct RunnerCommand {
     pub hidden: Vec<String>,
     /// Its name in the store, the same after each start.
     pub worker_id: String,
-    /// What it runs.
-    pub config: RunnerConfig,
-    /// Directory that agents are started in.
-    pub directory: PathBuf,
+    /// What it runs, and where.
+    pub settings: RunnerSettings,
 }
 
 impl RunnerCommand {
@@ -45,17 +43,8 @@ impl RunnerCommand {
         let program = std::env::current_exe().context("this program's own file is gone")?;
         let mut command = Command::new(program);
         command.args(["run", "--server", &self.server, "--worker-id", &self.worker_id]);
-        command.args(["--parallel", &self.config.parallel.to_string()]);
-        command.args(["--timeout", &self.config.timeout_seconds.to_string()]);
-        command.arg("--directory").arg(&self.directory);
-        if self.config.warm {
-            command.arg("--warm");
-        }
-        for word in &self.config.grade {
-            command.arg(format!("--grade-word={word}"));
-        }
         // Its standard input closes when this process dies, however it dies.
-        command.args(["--until-stdin-closes", "--"]).args(&self.config.command);
+        command.args(["--settings", &json!(self.settings).to_string(), "--until-stdin-closes"]);
         for variable in &self.hidden {
             command.env_remove(variable);
         }
@@ -118,7 +107,7 @@ async fn supervise(
             status = child.wait() => status,
             _ = &mut stopped => {
                 drop(stdin);
-                return leave(child).await;
+                return leave(child, command.settings.patience_with_worlds()).await;
             }
         };
         let status = match status.context("cannot wait for the runner") {
@@ -142,8 +131,8 @@ async fn supervise(
 }
 
 /// Waits for a runner that was told to leave; one that does not is killed.
-async fn leave(mut child: Child) -> Option<anyhow::Error> {
-    let left = tokio::time::timeout(PATIENCE, child.wait()).await;
+async fn leave(mut child: Child, for_worlds: Duration) -> Option<anyhow::Error> {
+    let left = tokio::time::timeout(PATIENCE + for_worlds, child.wait()).await;
     if left.is_err() {
         tracing::warn!("the runner did not leave and is killed");
     }

@@ -62,6 +62,7 @@ pub use rollouts::rollout::{NewRollout, Rollout, RolloutConfig, RolloutMode, Rol
 pub use rollouts::rollout_record::{PackedRolloutRecord, RolloutRecord};
 pub use rollouts::session::SessionIds;
 pub use rollouts::worker::{Worker, WorkerStatus};
+pub use rollouts::world_changes::{FileChange, WorldChanges};
 pub use run::{
     Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, ModelWeights, NewRun, RecordedTeacherLogprobs, Run, Step,
     StepRecord, TeacherLogprobs, UnaccountedGeneration,

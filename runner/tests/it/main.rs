@@ -4,3 +4,4 @@
 mod runner;
 mod support;
 mod warm;
+mod worlds;

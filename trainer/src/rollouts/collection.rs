@@ -181,8 +181,11 @@ pub(crate) async fn ended_members(
 pub(crate) fn new_rollouts(plan: &Plan<'_>, tasks: &GroupTasks) -> Vec<NewRollout> {
     let mut rollouts = Vec::with_capacity(tasks.tasks.len() * plan.group_size);
     for (group, task) in (tasks.groups_before..).zip(&tasks.tasks) {
+        let group_place = [plan.phase.as_str(), &plan.step.to_string(), &group.to_string()];
+        let world_seed = derive_seed(plan.run_seed, &group_place);
         for member in 0..plan.group_size {
-            let place = [plan.phase.as_str(), &plan.step.to_string(), &group.to_string(), &member.to_string()];
+            let [phase, step, group_text] = group_place;
+            let place = [phase, step, group_text, &member.to_string()];
             let metadata = json!({
                 "run_id": plan.run_id,
                 "phase": plan.phase.as_str(),
@@ -190,6 +193,7 @@ pub(crate) fn new_rollouts(plan: &Plan<'_>, tasks: &GroupTasks) -> Vec<NewRollou
                 "group": group,
                 "member": member,
                 "seed": derive_seed(plan.run_seed, &place),
+                Rollout::WORLD_SEED: world_seed,
             });
             rollouts.push(NewRollout {
                 rollout_id: None,

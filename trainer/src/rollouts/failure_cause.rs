@@ -13,6 +13,8 @@ pub(crate) enum FailureCause {
     Grader,
     /// Whoever was to run it: it could not begin, or was not heard of any more.
     Runner,
+    /// What was to make its world.
+    World,
     /// The agent, which crashed, took too long or left no reward; the policy may have made it do so.
     Agent,
 }
@@ -25,6 +27,7 @@ impl FailureCause {
             _ if attempt.host_error().is_some() => Self::Host,
             Some(Fault::Grader) => Self::Grader,
             Some(Fault::Runner) => Self::Runner,
+            Some(Fault::World) => Self::World,
             _ if attempt.status == AttemptStatus::Unresponsive => Self::Runner,
             Some(Fault::Agent) | None => Self::Agent,
         }
@@ -40,6 +43,7 @@ impl FailureCause {
             Self::Host => "rollout_errors/host",
             Self::Grader => "rollout_errors/grader",
             Self::Runner => "rollout_errors/runner",
+            Self::World => "rollout_errors/world",
             Self::Agent => "rollout_errors/agent",
         }
     }
@@ -77,6 +81,7 @@ mod tests {
         is("succeeded", json!(null), FailureCause::Agent);
         is("failed", json!({ "fault": "grader" }), FailureCause::Grader);
         is("failed", json!({ "fault": "runner" }), FailureCause::Runner);
+        is("failed", json!({ "fault": "world" }), FailureCause::World);
         is("unresponsive", json!(null), FailureCause::Runner);
         // The agent crashed because nobody answered it.
         is("failed", json!({ "fault": "agent", "fulgurite_host_error": "backend_unavailable" }), FailureCause::Host);

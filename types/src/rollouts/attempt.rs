@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
-use crate::{EpisodeStop, Object};
+use crate::{EpisodeStop, Object, WorldChanges};
 
 words! {
     /// Where one attempt at a rollout stands.
@@ -63,6 +63,8 @@ words! {
         Grader = "grader",
         /// The runner itself, or the machine under it.
         Runner = "runner",
+        /// What made the attempt's world, or looked at it.
+        World = "world",
     }
 }
 
@@ -103,11 +105,23 @@ impl Attempt {
     pub const OUTPUT: &str = "output";
     /// Key that says that this is not all of it, or not as it was.
     pub const OUTPUT_IS_PARTIAL: &str = "output_is_partial";
+    /// Key under which a runner keeps a digest of the attempt's world before its agent came.
+    pub const WORLD_DIGEST: &str = "world_digest";
 
     /// What the agent printed, if its runner kept all of it.
     pub fn whole_output(&self) -> Option<&str> {
         let is_partial = self.metadata.as_ref()?.contains_key(Self::OUTPUT_IS_PARTIAL);
         self.word(Self::OUTPUT).filter(|_| !is_partial)
+    }
+
+    /// What its agent changed in its world, if it had one and its runner looked.
+    pub fn world_changes(&self) -> Option<WorldChanges> {
+        WorldChanges::deserialize(self.metadata.as_ref()?.get(WorldChanges::KEY)?).ok()
+    }
+
+    /// The state that its world was in before its agent came, if it had one: the same text for the same files.
+    pub fn world_digest(&self) -> Option<&str> {
+        self.word(Self::WORLD_DIGEST)
     }
 
     /// Which limit refused it a call, if one did.

@@ -9,3 +9,4 @@ pub(crate) mod rollout;
 pub(crate) mod rollout_record;
 pub(crate) mod session;
 pub(crate) mod worker;
+pub(crate) mod world_changes;

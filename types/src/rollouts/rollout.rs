@@ -94,6 +94,9 @@ pub struct Rollout {
 }
 
 impl Rollout {
+    /// Key of the metadata with the seed by which a world is made: the same for all members of a group.
+    pub const WORLD_SEED: &str = "world_seed";
+
     /// What its creator noted of it under a key of the metadata.
     pub fn noted(&self, key: &str) -> Option<&Value> {
         self.metadata.as_ref()?.get(key)

@@ -1,0 +1,50 @@
+//! Why there is no world, or none that can be looked at.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::hook::Hook;
+
+/// Why there is no world, or none that can be looked at: nothing that a policy brings about.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WorldFault {
+    /// The disk does not do what it is asked to.
+    #[error("the attempt's world cannot be made or read at {}: {error}", path.display())]
+    Disk {
+        /// What is meant.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A command failed.
+    #[error("{hook} {how}{}", of_errors(errors))]
+    Hook {
+        /// Which.
+        hook: Hook,
+        /// How it ended.
+        how: String,
+        /// The end of what it wrote to its standard error.
+        errors: String,
+    },
+    /// The setup wrote variables that are none.
+    #[error("setup wrote to FULGURITE_WORLD_VARIABLES what is no NAME=VALUE: {line:?}")]
+    Variable {
+        /// The line.
+        line: String,
+    },
+}
+
+impl WorldFault {
+    /// The system's answer, of this path.
+    pub(crate) fn disk(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        |error| Self::Disk { path, error }
+    }
+}
+
+fn of_errors(errors: &str) -> String {
+    match errors.trim() {
+        "" => String::new(),
+        errors => format!(": {errors}"),
+    }
+}

@@ -1,0 +1,21 @@
+//! Worlds: a directory for each attempt, made before its agent and gone after it, with commands of the user's that fill it,
+//! look at it and take it away.
+
+mod attempt_world;
+mod changes;
+mod fault;
+mod hook;
+mod journal;
+mod options;
+mod removal;
+mod reward_file;
+mod snapshot;
+mod variables;
+
+mod worlds;
+
+pub(crate) use attempt_world::World;
+pub(crate) use fault::WorldFault;
+pub use options::WorldOptions;
+pub(crate) use reward_file::RewardFile;
+pub(crate) use worlds::Worlds;

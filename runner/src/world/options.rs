@@ -1,0 +1,30 @@
+//! What worlds are to be like.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What worlds are to be like. Commands are written as an agent's is, and run where the grader does; they find the world's
+/// directory in `FULGURITE_WORLD`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorldOptions {
+    /// Where worlds are made. Only this user may look into it.
+    pub directory: PathBuf,
+    /// Fills the empty directory of a new world; none leaves it empty.
+    pub setup: Vec<String>,
+    /// Writes what stands for the world's state into the empty directory `FULGURITE_SNAPSHOT`, before the agent and after it;
+    /// none: the world's own files stand for it.
+    pub snapshot: Vec<String>,
+    /// Takes away what a setup made outside of the world's directory, also that of a runner that died.
+    pub teardown: Vec<String>,
+    /// How long each of these commands may take.
+    pub hook_timeout: Duration,
+    /// Names of files and directories that are passed over where before and after are compared.
+    pub unwatched: Vec<String>,
+    /// The file in a world that holds the reward.
+    pub reward_file: Option<PathBuf>,
+    /// Which number of that file, if it holds an object, is the reward.
+    pub reward_key: Option<String>,
+}

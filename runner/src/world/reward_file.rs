@@ -1,0 +1,220 @@
+//! The reward in a file of a world: a number, or a JSON object of numbers.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use serde_json::{Map, Number, Value};
+
+use crate::reward::{NoReward, Reward};
+
+/// Bytes that the file may have.
+const LIMIT: u64 = 64 << 10;
+
+/// The key that is the reward where nothing else is said.
+const KEY: &str = "reward";
+
+/// The file of a world that is to hold the reward.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RewardFile<'w> {
+    /// The world's directory.
+    pub world: &'w Path,
+    /// Where it is from there.
+    pub path: &'w Path,
+    /// Which number of an object is meant.
+    pub key: Option<&'w str>,
+}
+
+impl RewardFile<'_> {
+    /// What it holds.
+    pub(crate) fn read(self) -> Result<Reward, NoReward> {
+        reward(self.world, self.path, self.key)
+            .map_err(|fault| NoReward::NotInFile { path: self.path.display().to_string(), why: fault.to_string() })
+    }
+
+    /// Takes it away, so that what stands there later was written later; the error says why it stays.
+    pub(crate) fn clear(self) -> Result<(), String> {
+        remove(self.world, self.path).map_err(|error| format!("{} cannot be removed: {error}", self.path.display()))
+    }
+}
+
+/// Why a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadFault {
+    /// There is none.
+    #[error("there is no such file")]
+    Missing,
+    /// It is a link, a directory, a device.
+    #[error("it is no regular file")]
+    Irregular,
+    /// It has too many bytes.
+    #[error("it has more than {0} bytes")]
+    TooLong(u64),
+    /// The system does not give it.
+    #[error("it cannot be read: {0}")]
+    System(io::Error),
+}
+
+/// Why a file holds no reward.
+#[derive(Debug, thiserror::Error)]
+enum NoRewardInFile {
+    /// It cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] ReadFault),
+    /// It is something else.
+    #[error("it holds neither a finite number nor a JSON object of numbers: {0:?}")]
+    NotAReward(String),
+    /// Which of the numbers is meant is not said, or it is not there.
+    #[error("it has no number `{key}` (reward_key says which is meant); there are: {there}")]
+    NoKey {
+        /// What was looked for.
+        key: String,
+        /// The keys with numbers.
+        there: String,
+    },
+}
+
+/// Reads the text of a regular file; a link is not followed.
+pub(crate) fn read_regular(path: &Path, limit: u64) -> Result<String, ReadFault> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let file = opened.map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => ReadFault::Missing,
+        // What a link is to those who do not follow it.
+        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => ReadFault::Irregular,
+        _ => ReadFault::System(error),
+    })?;
+    if !file.metadata().map_err(ReadFault::System)?.is_file() {
+        return Err(ReadFault::Irregular);
+    }
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadFault::System)?;
+    match bytes.len() as u64 > limit {
+        true => Err(ReadFault::TooLong(limit)),
+        false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}
+
+/// Where the file is, if the path stays within the world, whatever links its agent has made.
+fn within(world: &Path, path: &Path) -> Result<PathBuf, ReadFault> {
+    let mut place = world.to_owned();
+    let mut components = path.components().peekable();
+    while let Some(component) = components.next() {
+        let Component::Normal(name) = component else { continue };
+        place.push(name);
+        if components.peek().is_some() {
+            match place.symlink_metadata() {
+                Ok(metadata) if metadata.is_dir() => {}
+                Ok(_) => return Err(ReadFault::Irregular),
+                Err(_) => return Err(ReadFault::Missing),
+            }
+        }
+    }
+    Ok(place)
+}
+
+/// The reward in the file at `path` of the world; `key` is its name in a JSON object, whose other numbers are components.
+/// An object of one number needs no key.
+fn reward(world: &Path, path: &Path, key: Option<&str>) -> Result<Reward, NoRewardInFile> {
+    let text = read_regular(&within(world, path)?, LIMIT)?;
+    let text = text.trim();
+    let refused = || NoRewardInFile::NotAReward(text.chars().take(200).collect());
+    let fields = match serde_json::from_str(text) {
+        Ok(Value::Number(number)) => return Ok(Reward::new(number, Map::new())),
+        Ok(Value::Object(fields)) => fields,
+        // Python writes `1.` and `.5` as well.
+        _ => {
+            let number = text.parse().ok().and_then(Number::from_f64).ok_or_else(refused)?;
+            return Ok(Reward::new(number, Map::new()));
+        }
+    };
+    of_fields(fields, key)
+}
+
+fn of_fields(mut fields: Map<String, Value>, key: Option<&str>) -> Result<Reward, NoRewardInFile> {
+    fields.retain(|_, value| value.is_number());
+    let only = if fields.len() == 1 { fields.keys().next().cloned() } else { None };
+    let key = key.map(str::to_owned).or(only).unwrap_or_else(|| KEY.to_owned());
+    match fields.shift_remove(&key) {
+        Some(Value::Number(value)) => Ok(Reward::new(value, fields)),
+        _ => {
+            let there: Vec<&str> = fields.keys().map(String::as_str).collect();
+            Err(NoRewardInFile::NoKey { key, there: there.join(", ") })
+        }
+    }
+}
+
+/// Takes away what is at `path` of the world.
+fn remove(world: &Path, path: &Path) -> io::Result<()> {
+    let Ok(place) = within(world, path) else { return Ok(()) };
+    let removed = match place.symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(&place),
+        Ok(_) => std::fs::remove_file(&place),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use serde_json::{json, to_value};
+
+    use super::*;
+
+    fn read(text: &str, key: Option<&str>) -> Result<Value, String> {
+        let world = tempfile::tempdir().unwrap();
+        std::fs::create_dir(world.path().join("logs")).unwrap();
+        std::fs::write(world.path().join("logs/reward.json"), text).unwrap();
+        let read = reward(world.path(), Path::new("logs/reward.json"), key);
+        read.map(|reward| to_value(reward).unwrap()).map_err(|fault| fault.to_string())
+    }
+
+    fn is(value: Value, components: Value) -> Result<Value, String> {
+        Ok(json!({ "value": value, "name": "primary", "components": components }))
+    }
+
+    #[test]
+    fn a_number_or_the_named_number_of_an_object_is_the_reward() {
+        assert_eq!(read("0.5\n", None), is(json!(0.5), json!({})));
+        assert_eq!(read(" 1. ", None), is(json!(1.0), json!({})));
+        assert_eq!(read(r#"{"reward": 1, "tests": 3, "note": "x"}"#, None), is(json!(1), json!({ "tests": 3 })));
+        assert_eq!(read(r#"{"passed": 0.25}"#, None), is(json!(0.25), json!({})));
+        assert_eq!(read(r#"{"reward": 1, "tests": 3}"#, Some("tests")), is(json!(3), json!({ "reward": 1 })));
+    }
+
+    #[test]
+    fn anything_else_is_refused_by_what_is_there() {
+        for wrong in ["", "nan", "inf", "[1]", "true", "\"1\"", "1 2"] {
+            assert!(read(wrong, None).unwrap_err().contains("neither"), "{wrong}");
+        }
+        let error = read(r#"{"a": 1, "b": 2}"#, None).unwrap_err();
+        assert!(error.contains("no number `reward`") && error.ends_with("a, b"), "{error}");
+        assert!(read(r#"{"a": 1}"#, Some("b")).unwrap_err().contains("`b`"));
+        assert!(read(&"1".repeat(70_000), None).unwrap_err().contains("more than"));
+    }
+
+    #[test]
+    fn a_link_out_of_the_world_is_no_reward_file() {
+        let (world, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(outside.path().join("reward"), "1").unwrap();
+        symlink(outside.path().join("reward"), world.path().join("reward")).unwrap();
+        symlink(outside.path(), world.path().join("logs")).unwrap();
+        for path in ["reward", "logs/reward"] {
+            let refused = reward(world.path(), Path::new(path), None).unwrap_err().to_string();
+            assert_eq!(refused, "it is no regular file");
+        }
+        remove(world.path(), Path::new("reward")).unwrap();
+        remove(world.path(), Path::new("logs/reward")).unwrap();
+        assert!(outside.path().join("reward").exists() && !world.path().join("reward").exists());
+        let missing = reward(world.path(), Path::new("reward"), None).unwrap_err().to_string();
+        assert_eq!(missing, "there is no such file");
+    }
+}

@@ -1,0 +1,211 @@
+//! All worlds of a runner: makes them, and takes away those of runners that have died.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fulgurite_client::{Assignment, Server};
+use tokio::task::spawn_blocking;
+
+use super::attempt_world::World;
+use super::fault::WorldFault;
+use super::hook::{Hook, HookCommand};
+use super::journal::{Entry, Home, abandoned};
+use super::removal::remove_all;
+use super::{WorldOptions, variables};
+use crate::RunnerError;
+use crate::agent_environment::{Variables, of_attempt, of_past_attempt};
+use crate::placeholders::{Places, check_arguments};
+use crate::program::Program;
+
+/// What all worlds of a runner have in common.
+#[derive(Debug)]
+pub(crate) struct Worlds {
+    directory: PathBuf,
+    project: PathBuf,
+    setup: Option<Program>,
+    snapshot: Option<Program>,
+    teardown: Option<Program>,
+    pub(super) hook_timeout: Duration,
+    pub(super) unwatched: Vec<String>,
+    pub(super) reward_file: Option<PathBuf>,
+    pub(super) reward_key: Option<String>,
+}
+
+impl Worlds {
+    /// Finds the commands, which run in `project`, and makes the directory that worlds are made in.
+    ///
+    /// # Errors
+    /// If there is no such program, or somebody else could look into the directory.
+    pub(crate) fn new(options: &WorldOptions, project: PathBuf) -> Result<Arc<Self>, RunnerError> {
+        let find = |command: &[String], role: &'static str| -> Result<Option<Program>, RunnerError> {
+            if command.is_empty() {
+                return Ok(None);
+            }
+            let program = Program::find(command, role, Some(&project))?;
+            check_arguments(&program.arguments, [])?;
+            Ok(Some(program))
+        };
+        make_private(&options.directory)
+            .map_err(|error| RunnerError::Worlds { path: options.directory.clone(), error })?;
+        let [setup, snapshot, teardown] = [
+            find(&options.setup, "setup")?,
+            find(&options.snapshot, "snapshot")?,
+            find(&options.teardown, "teardown")?,
+        ];
+        Ok(Arc::new(Self {
+            directory: std::path::absolute(&options.directory).map_err(RunnerError::CurrentDirectory)?,
+            project,
+            setup,
+            snapshot,
+            teardown,
+            hook_timeout: options.hook_timeout,
+            unwatched: options.unwatched.clone(),
+            reward_file: options.reward_file.clone(),
+            reward_key: options.reward_key.clone(),
+        }))
+    }
+
+    /// Makes the attempt's world, still empty. From now on it is taken away, whatever becomes of this runner.
+    ///
+    /// # Errors
+    /// If the disk does not, or the task does not fill in a command.
+    pub(crate) async fn make(self: &Arc<Self>, server: &Server, assignment: &Assignment) -> Result<World, WorldFault> {
+        let path = self.directory.join(name(assignment));
+        let places = self.places(&path);
+        let own = own_variables(&places, &path, assignment);
+        let with_own = |mut environment: Variables| {
+            environment.extend(own.iter().map(|(name, value)| (name.clone(), Some(value.clone()))));
+            environment
+        };
+        let command = |hook, program: &Option<Program>, environment: Variables| {
+            let Some(program) = program else { return Ok(None) };
+            let arguments = program.filled_in(&assignment.task, &places);
+            let arguments = arguments.map_err(|how| WorldFault::Hook { hook, how, errors: String::new() })?;
+            let directory = Some(self.project.clone());
+            Ok(Some(HookCommand { program: program.path.clone(), arguments, environment, directory }))
+        };
+        let live = with_own(of_attempt(server, assignment));
+        let setup = command(Hook::Setup, &self.setup, live.clone())?;
+        let snapshot = command(Hook::Snapshot, &self.snapshot, live)?;
+        // It may run when the attempt is over and its keys are of no use, and they are not for the disk.
+        let past = of_past_attempt(&assignment.rollout_id, &assignment.attempt_id, &assignment.task);
+        let teardown = command(Hook::Teardown, &self.teardown, with_own(past))?;
+        let entry = Entry { teardown, timeout: self.hook_timeout };
+        let (directory, name) = (self.directory.clone(), name(assignment));
+        let home = on_disk(path, move || {
+            let home = Home::make(&directory, &name, &entry)?;
+            Ok((home, entry))
+        });
+        let (home, entry) = home.await?;
+        Ok(World::new(Arc::clone(self), home, entry, places, own, setup, snapshot))
+    }
+
+    /// Where arguments say that things are.
+    fn places(&self, home: &Path) -> Places {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        Places { project: text(&self.project), world: Some(text(&home.join("files"))) }
+    }
+
+    /// Takes away the worlds that runners have left that are not there any more. What cannot be taken away is logged, and
+    /// tried again by the next runner.
+    ///
+    /// # Errors
+    /// If the directory of worlds cannot be read.
+    pub(crate) async fn reap(&self) -> Result<(), RunnerError> {
+        let directory = self.directory.clone();
+        let homes = on_disk(directory.clone(), move || abandoned(&directory)).await;
+        let homes = homes.map_err(|fault| RunnerError::Worlds {
+            path: self.directory.clone(),
+            error: io::Error::other(fault.to_string()),
+        })?;
+        for home in homes {
+            let path = home.path().to_owned();
+            tracing::info!(world = %path.display(), "taking away the world of a runner that is gone");
+            match home.entry() {
+                Ok(entry) => {
+                    take_away(home, entry).await;
+                }
+                Err(error) => {
+                    tracing::warn!(world = %path.display(), %error, "cannot tell how a world is taken away; it stays");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a world away and gives what is kept of its teardown. If that fails, or something cannot be removed, what says how
+/// it is done stays for the next runner.
+pub(super) async fn take_away(home: Home, entry: Option<Entry>) -> Option<serde_json::Value> {
+    let path = home.path().to_owned();
+    let mut log = None;
+    let mut whole = home.path().to_owned();
+    if let Some(Entry { teardown: Some(mut teardown), timeout }) = entry {
+        // A runner that died in the setup had not yet written what the setup handed on.
+        if let Ok(handed_on) = variables::handed_on(&path.join(VARIABLES)) {
+            teardown.environment.extend(handed_on.into_iter().map(|(name, value)| (name, Some(value))));
+        }
+        let (kept, outcome) = teardown.run(Hook::Teardown, timeout).await;
+        log = Some(kept);
+        if let Err(fault) = outcome {
+            let world = path.display();
+            tracing::warn!(%world, %fault, "a world is not taken away whole; the next runner tries again");
+            whole = home.files();
+        }
+    }
+    let removed = on_disk(path, move || remove_all(&whole)).await;
+    if let Err(fault) = removed {
+        tracing::warn!(%fault, "a world's directory stays");
+    }
+    log
+}
+
+/// The file in a world's home to which its setup writes variables.
+pub(super) const VARIABLES: &str = "variables";
+
+/// What the programs of an attempt find of its world in their environment.
+fn own_variables(places: &Places, home: &Path, assignment: &Assignment) -> Vec<(String, String)> {
+    let mut own = vec![
+        ("FULGURITE_PROJECT".to_owned(), places.project.clone()),
+        ("FULGURITE_WORLD".to_owned(), places.world.clone().unwrap_or_default()),
+        ("FULGURITE_WORLD_VARIABLES".to_owned(), home.join(VARIABLES).to_string_lossy().into_owned()),
+    ];
+    if let Some(seed) = assignment.world_seed {
+        own.push(("FULGURITE_WORLD_SEED".to_owned(), seed.to_string()));
+    }
+    own
+}
+
+/// What a world is called: attempts' ids are of one rollout only, and other servers' may be no names of files.
+fn name(assignment: &Assignment) -> String {
+    let Assignment { rollout_id, attempt_id, .. } = assignment;
+    let fits = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
+    let part = |id: &str| id.chars().map(|character| if fits(character) { character } else { '_' }).collect::<String>();
+    format!("{}.{}", part(rollout_id), part(attempt_id))
+}
+
+/// Makes a directory that is this user's alone.
+fn make_private(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let metadata = directory.symlink_metadata()?;
+    let own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
+    match own && metadata.mode() & 0o077 == 0 {
+        true => Ok(()),
+        false => {
+            Err(io::Error::other("it must be a directory of this user's that nobody else can look into (chmod 700)"))
+        }
+    }
+}
+
+/// Does on a thread of its own what waits for the disk.
+pub(super) async fn on_disk<T: Send + 'static>(
+    path: PathBuf,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, WorldFault> {
+    let done = spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    done.map_err(WorldFault::disk(path))
+}

@@ -37,8 +37,8 @@ use tracing_subscriber::EnvFilter;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if run::is_supervisor() {
-        return run::supervise_agents();
+    if let Some(ended) = run::part_of_runner() {
+        return ended;
     }
     let cli = Cli::read();
     match begin_log().and_then(|()| runtime()).and_then(|runtime| runtime.block_on(dispatch(cli.command))) {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_runner::{RunnerOptions, RunnerSummary, supervise};
+use fulgurite_runner::{RunnerOptions, RunnerSummary, forward, supervise};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
@@ -29,10 +29,10 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         admin_key: admin_key.map(|key| key.expose().to_owned()),
         parallel: config.parallel,
         warm: config.warm,
-        supervisor: supervisor()?,
+        supervisor: own_program(SUPERVISE_AGENT)?,
         timeout: seconds("--timeout", config.timeout_seconds)?,
         working_directory: directory,
-        worlds: config.worlds(worlds)?,
+        worlds: config.worlds(worlds, own_program(SANDBOX_FORWARD)?)?,
         grade: Some(config.grade).filter(|words| !words.is_empty()),
         until_idle: arguments.until_idle,
         ..RunnerOptions::new(arguments.server.trim_end_matches('/'), config.command)
@@ -122,29 +122,33 @@ fn temporary_worlds() -> PathBuf {
     std::env::temp_dir().join(format!("fulgurite-worlds-{}", rustix::process::geteuid().as_raw()))
 }
 
-/// The command line by which this program is the parent of agents.
-fn supervisor() -> Result<Vec<OsString>> {
+/// The command line by which this program is something else.
+fn own_program(part: &str) -> Result<Vec<OsString>> {
     let own = std::env::current_exe().context("this program's own file is not known")?;
     // The running program, even if its file has been replaced.
     let running = Path::new("/proc/self/exe");
     let program = if !own.exists() && running.exists() { running.to_owned() } else { own };
-    Ok(vec![program.into(), SUPERVISE_AGENT.into()])
+    Ok(vec![program.into(), part.into()])
 }
 
-/// The subcommand by which this program is the parent of agents. It is no part of the command line's grammar: only a runner
-/// has the socket that it needs.
+/// The subcommands by which this program is the parent of agents, and what forwards from a sandbox. They are no part of the
+/// command line's grammar: only a runner has the sockets that they need.
 const SUPERVISE_AGENT: &str = "supervise-agent";
+const SANDBOX_FORWARD: &str = "sandbox-forward";
 
-/// Whether this program was started as [`supervisor`] says.
-pub fn is_supervisor() -> bool {
-    std::env::args_os().skip(1).eq([SUPERVISE_AGENT])
-}
-
-/// Is the parent of agents until the runner lets go.
-pub fn supervise_agents() -> ExitCode {
-    match supervise() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => crate::fail(&anyhow::Error::new(error).context("agents cannot be supervised")),
+/// What this program is for a runner, if that has started it.
+pub fn part_of_runner() -> Option<ExitCode> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match words.split_first()? {
+        (part, []) if part == SUPERVISE_AGENT => Some(match supervise() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => crate::fail(&anyhow::Error::new(error).context("agents cannot be supervised")),
+        }),
+        (part, words) if part == SANDBOX_FORWARD => Some(match forward(words) {
+            Ok(status) => ExitCode::from(status),
+            Err(error) => crate::fail(&anyhow::Error::new(error).context("in the sandbox")),
+        }),
+        _ => None,
     }
 }
 

@@ -84,6 +84,11 @@ impl Server {
         self.base.as_str().trim_end_matches('/')
     }
 
+    /// What its requests are sent by. Whoever uses it itself has no patience and no key.
+    pub fn http(&self) -> &Client {
+        &self.client
+    }
+
     /// The URL of a route, given by the segments of its path.
     pub fn route(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();

@@ -27,9 +27,10 @@ pub(crate) fn without_an_attempts() -> Variables {
     KEPT_BACK.iter().chain(&OF_AN_ATTEMPT).map(|name| ((*name).to_owned(), None)).collect()
 }
 
-/// What an attempt's programs find while it runs.
-pub(crate) fn of_attempt(server: &Server, assignment: &Assignment) -> Variables {
-    let own = variables(server, assignment).map(|(name, value)| (name.to_owned(), Some(value)));
+/// What an attempt's programs find while it runs. `inside` is the origin that the server has for them, if it is another than
+/// for this process.
+pub(crate) fn of_attempt(server: &Server, assignment: &Assignment, inside: Option<&str>) -> Variables {
+    let own = variables(server, assignment, inside).map(|(name, value)| (name.to_owned(), Some(value)));
     KEPT_BACK.map(|name| (name.to_owned(), None)).into_iter().chain(own).collect()
 }
 
@@ -44,8 +45,14 @@ pub(crate) fn of_past_attempt(rollout_id: &str, attempt_id: &str, task: &Value) 
 }
 
 /// The variables that point every OpenAI and Anthropic client at the attempt, and say what the task is.
-fn variables(server: &Server, assignment: &Assignment) -> [(&'static str, String); 8] {
-    let url = |segments: &[&str]| server.attempt_url(assignment, segments).to_string();
+fn variables(server: &Server, assignment: &Assignment, inside: Option<&str>) -> [(&'static str, String); 8] {
+    let url = |segments: &[&str]| {
+        let url = server.attempt_url(assignment, segments);
+        match inside {
+            Some(origin) => format!("{origin}{}", url.path()),
+            None => url.to_string(),
+        }
+    };
     [
         // OpenAI's clients append `/chat/completions` to their base URL, Anthropic's append `/v1/messages`.
         ("OPENAI_BASE_URL", url(&["v1"])),

@@ -70,7 +70,11 @@ impl Workshop {
         if let Some(path) = options.working_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(RunnerError::WorkingDirectory { path: path.clone() });
         }
-        let agent = Program::find(&options.command, "agent", options.working_directory.as_deref())?;
+        let has_own_programs = options.worlds.as_ref().is_some_and(|worlds| worlds.sandbox.has_own_programs());
+        let agent = match has_own_programs {
+            true => Program::as_written(&options.command, "agent")?,
+            false => Program::find(&options.command, "agent", options.working_directory.as_deref())?,
+        };
         check_arguments(&agent.arguments, [])?;
         let directory = &options.working_directory;
         let grader = options.grade.as_deref().map(|grade| Grader::find(grade, directory.clone())).transpose()?;
@@ -229,17 +233,18 @@ impl Workshop {
         if let Err(fault) = seen {
             return Ok(Verdict::failed(fault.to_string(), facts).fault_of(Fault::World));
         }
-        let reward_file = world.as_ref().and_then(World::reward_file);
-        let reward = match (&self.grader, reward_file) {
-            (Some(grader), file) => {
-                match self.grade(grader, assignment, world.as_ref(), file, &output, deadline).await {
-                    Ok(reward) => Ok(reward),
-                    Err(GradeFault::TimedOut) => return Ok(self.timed_out("grader", facts).fault_of(Fault::Grader)),
-                    Err(GradeFault::Failed(why)) => return Ok(Verdict::failed(why, facts).fault_of(Fault::Grader)),
-                }
+        let graded = match (&self.grader, world.as_ref()) {
+            (Some(grader), world) => Some(self.grade(grader, assignment, world, &output, deadline).await),
+            (None, Some(world)) if world.has_tests() => {
+                Some(world.test(self.environment(assignment, Some(world)), deadline).await)
             }
-            (None, Some(file)) => file.read(),
-            (None, None) => reward,
+            (None, _) => None,
+        };
+        let reward = match graded {
+            Some(Ok(reward)) => Ok(reward),
+            Some(Err(GradeFault::TimedOut)) => return Ok(self.timed_out("grader", facts).fault_of(Fault::Grader)),
+            Some(Err(GradeFault::Failed(why))) => return Ok(Verdict::failed(why, facts).fault_of(Fault::Grader)),
+            None => world.as_ref().and_then(World::reward_file).map_or(reward, RewardFile::read),
         };
         match reward {
             Ok(reward) => self.post(assignment, &reward, facts).await,
@@ -258,11 +263,11 @@ impl Workshop {
         grader: &Grader,
         assignment: &Assignment,
         world: Option<&World>,
-        file: Option<RewardFile<'_>>,
         output: &[u8],
         deadline: Instant,
     ) -> Result<Reward, GradeFault> {
         let failed = |why: String| GradeFault::Failed(format!("grader cannot be run: {why}"));
+        let file = world.and_then(World::reward_file);
         if let Some(file) = file {
             file.clear().map_err(failed)?;
         }
@@ -347,15 +352,22 @@ impl Workshop {
         world: Option<&World>,
         deadline: Instant,
     ) -> Result<Finished, String> {
-        let directory = world.map(World::files).or_else(|| self.working_directory.clone());
-        let variables = self.environment(assignment, world);
-        let order = order(program, &assignment.task, self.places(world), variables, directory)?;
+        let order = match world {
+            Some(world) => {
+                let inside = self.worlds.as_ref().and_then(|worlds| worlds.origin_inside());
+                world.order(program, &assignment.task, of_attempt(&self.server, assignment, inside.as_deref()))?
+            }
+            None => {
+                let (variables, directory) = (self.environment(assignment, None), self.working_directory.clone());
+                order(program, &assignment.task, &self.places, variables, directory)?
+            }
+        };
         run::run(&self.launcher, &order, b"", deadline).await.map_err(|error| error.to_string())
     }
 
-    /// What an attempt's programs find in their environment.
+    /// What an attempt's programs find in their environment outside of a sandbox.
     fn environment(&self, assignment: &Assignment, world: Option<&World>) -> Variables {
-        let mut variables = of_attempt(&self.server, assignment);
+        let mut variables = of_attempt(&self.server, assignment, None);
         variables.extend(world.map(World::variables).unwrap_or_default());
         variables
     }

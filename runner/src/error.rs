@@ -56,6 +56,9 @@ pub enum RunnerError {
     /// One process for all attempts cannot live in a directory of each.
     #[error("a warm agent is one process for all attempts, and cannot be given a world for each")]
     WarmWorlds,
+    /// A container is made of an image.
+    #[error("[runner.sandbox] image is missing: a container is made of one, such as \"python:3.12-slim\"")]
+    SandboxImage,
     /// The directory that worlds are made in cannot be used.
     #[error("worlds cannot be made in {}: {error}", path.display())]
     Worlds {

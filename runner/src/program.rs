@@ -25,6 +25,12 @@ impl Program {
         Ok(Self { path, arguments: arguments.to_vec() })
     }
 
+    /// The program of `command` as it stands, to be looked up elsewhere.
+    pub(crate) fn as_written(command: &[String], role: &'static str) -> Result<Self, RunnerError> {
+        let (name, arguments) = command.split_first().ok_or(RunnerError::EmptyCommand { role })?;
+        Ok(Self { path: name.into(), arguments: arguments.to_vec() })
+    }
+
     /// Its arguments for this task; the error says why there are none.
     pub(crate) fn filled_in(&self, task: &Value, places: &Places) -> Result<Vec<String>, String> {
         let filled = self.arguments.iter().map(|argument| fill(argument, task, places));

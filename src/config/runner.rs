@@ -1,10 +1,11 @@
 //! `[runner]`: what runs the agent, and the world around each attempt.
 
+use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use fulgurite_runner::{WorldOptions, asks_for_world};
+use anyhow::{Result, bail};
+use fulgurite_runner::{SandboxOptions, WorldOptions, asks_for_world};
 use serde::{Deserialize, Serialize};
 
 use crate::serve::server::seconds;
@@ -48,6 +49,8 @@ pub struct RunnerConfig {
     pub reward_file: Option<PathBuf>,
     /// Which number of the object in `reward_file` is the reward; the only one, or `reward`, by default.
     pub reward_key: Option<String>,
+    /// What keeps the agent in its world.
+    pub sandbox: SandboxOptions,
 }
 
 impl Default for RunnerConfig {
@@ -68,6 +71,7 @@ impl Default for RunnerConfig {
             unwatched: [".git", "__pycache__", ".pytest_cache", "node_modules", ".venv"].map(str::to_owned).to_vec(),
             reward_file: None,
             reward_key: None,
+            sandbox: SandboxOptions::default(),
         }
     }
 }
@@ -76,11 +80,14 @@ impl RunnerConfig {
     /// Whether each attempt has a world of its own.
     pub fn has_worlds(&self) -> bool {
         let commands = [&self.setup, &self.snapshot, &self.teardown];
-        self.world || self.reward_file.is_some() || commands.iter().any(|words| !words.is_empty())
+        self.world
+            || self.sandbox.is_some()
+            || self.reward_file.is_some()
+            || commands.iter().any(|words| !words.is_empty())
     }
 
-    /// What worlds are like, if there are any; they are made in `directory`.
-    pub fn worlds(&self, directory: PathBuf) -> Result<Option<WorldOptions>> {
+    /// What worlds are like, if there are any; they are made in `directory`, and the command `forwarder` forwards from sandboxes.
+    pub fn worlds(&self, directory: PathBuf, forwarder: Vec<OsString>) -> Result<Option<WorldOptions>> {
         let hook_timeout = self.hook_timeout()?;
         Ok(self.has_worlds().then(|| WorldOptions {
             directory,
@@ -91,6 +98,8 @@ impl RunnerConfig {
             unwatched: self.unwatched.clone(),
             reward_file: self.reward_file.clone(),
             reward_key: self.reward_key.clone(),
+            sandbox: self.sandbox.clone(),
+            forwarder,
         }))
     }
 
@@ -144,17 +153,25 @@ impl RunnerConfig {
 
     /// Looks for arguments that mean a file of the project's, where the agent is started in a world.
     pub fn check_paths(&self, project: &Path) -> Result<()> {
+        if !self.has_worlds() {
+            return Ok(());
+        }
         let relative = |argument: &&String| {
             let path = Path::new(argument.as_str());
             path.is_relative() && !argument.starts_with('-') && project.join(path).is_file()
         };
-        match self.command.iter().skip(1).find(relative).filter(|_| self.has_worlds()) {
-            Some(argument) => Err(anyhow::anyhow!(
-                "{argument:?} is a file in {}, but the agent is started in its world: write \"{{project}}/{argument}\"",
+        if let Some(argument) = self.command.iter().skip(1).find(relative) {
+            bail!(
+                "[runner] command: {argument:?} is a file in {}, but the agent is started in its world: write \
+                 \"{{project}}/{argument}\"",
                 project.display()
-            ))
-            .context("[runner] command"),
-            None => Ok(()),
+            );
         }
+        let is_shown = |file: &str| self.sandbox.read.iter().any(|path| Path::new(file).starts_with(path));
+        let hidden = |argument: &&String| argument.starts_with("{project}") && !is_shown(argument);
+        if let Some(argument) = self.command.iter().find(hidden).filter(|_| self.sandbox.is_some()) {
+            bail!("[runner] command: the sandbox hides {argument:?} from the agent: read = [{argument:?}] shows it");
+        }
+        Ok(())
     }
 }

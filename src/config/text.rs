@@ -79,7 +79,7 @@ mod tests {
               |                                ^^^^^^
         "#);
         insta::assert_snapshot!(fail("[tasks]\ntrain = { range = [0, 4], file = \"x\" }\nheld_out = []\n"), @r#"
-        line 2: tasks.train: tasks are of a `range` or of a `file`: write one of the two
+        line 2: tasks.train: tasks are of a `range`, of a `file` or of `harbor`: write one of the three
             2 | train = { range = [0, 4], file = "x" }
               |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
         "#);

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_runner::{Program, check_arguments};
+use fulgurite_runner::{Program, SandboxKind, check_arguments};
 use serde_json::Value;
 
 use crate::config::declarations::{LoadedConfig, RunConfig, Shape};
+use crate::config::runner::RunnerConfig;
 
 /// Looks at the numbers and names of the config.
 pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
@@ -34,10 +35,32 @@ pub fn check_commands(loaded: &LoadedConfig, agent: &[String], tasks: &[&Vec<Val
         [(command.to_owned(), "agent", &runner.command), ("[runner] grade".to_owned(), "grader", &runner.grade)];
     let hooks = runner.hooks().map(|(name, words)| (format!("[runner] {name}"), name, words));
     for (key, role, words) in written.into_iter().chain(hooks).filter(|(_, _, words)| !words.is_empty()) {
-        let program = Program::find(words, role, Some(&directory)).with_context(|| key.clone())?;
-        check_arguments(&program.arguments, tasks.iter().copied().flatten()).context(key)?;
+        if role != "agent" || !runner.sandbox.has_own_programs() {
+            Program::find(words, role, Some(&directory)).with_context(|| key.clone())?;
+        }
+        check_arguments(&words[1..], tasks.iter().copied().flatten()).context(key)?;
     }
+    check_harbor(runner, tasks)?;
     runner.check_paths(&directory)
+}
+
+/// Looks whether tasks of Harbor's can be run here.
+fn check_harbor(runner: &RunnerConfig, tasks: &[&Vec<Value>]) -> Result<()> {
+    for harbor in tasks.iter().copied().flatten().filter_map(|task| task.get("harbor")) {
+        let name = harbor["name"].as_str().unwrap_or_default();
+        if let Some(image) = harbor["image"].as_str() {
+            bail!(
+                "Harbor's task {name:?} runs in an image ({image}), which is not made here: where this machine's programs are \
+                 enough, take its Dockerfile (environment.docker_image) away, or leave the task out"
+            );
+        }
+        if runner.sandbox.kind != SandboxKind::Bubblewrap {
+            bail!(
+                "Harbor's task {name:?} has its files at /app: [runner.sandbox] kind = \"bubblewrap\" puts them there"
+            );
+        }
+    }
+    Ok(())
 }
 
 fn check_run(run: &RunConfig) -> Result<()> {

@@ -16,6 +16,7 @@ mod looking;
 mod partners;
 mod serving;
 mod training;
+mod worlds;
 
 #[path = "../../backends/tests/scripted/mod.rs"]
 mod scripted;

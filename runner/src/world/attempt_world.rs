@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use fulgurite_types::{Attempt, WorldChanges};
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::changes::changes;
 use super::fault::WorldFault;
+use super::harbor::{self, HarborTask};
 use super::hook::{Hook, HookCommand};
 use super::journal::{Entry, Home};
 use super::reward_file::RewardFile;
@@ -15,16 +17,24 @@ use super::snapshot::Snapshot;
 use super::variables::handed_on;
 use super::worlds::{VARIABLES, Worlds, on_disk, take_away};
 use crate::agent_environment::Variables;
+use crate::grader::{GradeFault, order};
+use crate::launch::Launcher;
+use crate::order::Order;
 use crate::placeholders::Places;
+use crate::process::run;
+use crate::program::Program;
+use crate::reward::Reward;
+use crate::sandbox::{Door, Inside, Mount, Wrapper};
 
 /// The world of one attempt. One that is dropped without being taken away is taken away by the next runner, or by this one
 /// when it leaves.
 #[derive(Debug)]
 pub(crate) struct World {
     worlds: Arc<Worlds>,
-    home: Home,
     files: PathBuf,
-    entry: Entry,
+    /// The agent's home directory in a sandbox.
+    agents_home: PathBuf,
+    made: Made,
     places: Places,
     variables: Vec<(String, String)>,
     setup: Option<HookCommand>,
@@ -36,23 +46,102 @@ pub(crate) struct World {
     facts: Map<String, Value>,
 }
 
+/// What is there of a world before its setup.
+#[derive(Debug)]
+pub(super) struct Made {
+    /// Its home.
+    pub home: Home,
+    /// What it is called.
+    pub name: String,
+    /// How it is taken away.
+    pub entry: Entry,
+    /// Harbor's task that it is of, if it is one's.
+    pub harbor: Option<HarborTask>,
+    /// Through which its agent reaches the server, if it reaches nothing else.
+    pub door: Option<Door>,
+}
+
 impl World {
     pub(super) fn new(
         worlds: Arc<Worlds>,
-        home: Home,
-        entry: Entry,
+        made: Made,
         places: Places,
         variables: Vec<(String, String)>,
-        setup: Option<HookCommand>,
-        snapshot: Option<HookCommand>,
+        [setup, snapshot]: [Option<HookCommand>; 2],
     ) -> Self {
         let (before, logs, facts) = (Snapshot::default(), Vec::new(), Map::new());
-        Self { worlds, files: home.files(), home, entry, places, variables, setup, snapshot, before, logs, facts }
+        let (files, agents_home) = (made.home.files(), made.home.path().join("home"));
+        Self { worlds, files, agents_home, made, places, variables, setup, snapshot, before, logs, facts }
     }
 
-    /// The directory that its agent lives in.
-    pub(crate) fn files(&self) -> PathBuf {
-        self.files.clone()
+    /// What starts its agent for the task, in its sandbox if there are sandboxes; the error says why it cannot be started.
+    pub(crate) fn order(&self, agent: &Program, task: &Value, mut variables: Variables) -> Result<Order, String> {
+        variables.extend(self.variables());
+        let Some(sandbox) = &self.worlds.sandbox else {
+            return order(agent, task, &self.places, variables, Some(self.files.clone()));
+        };
+        let inside = text(self.world_inside());
+        let places = Places { world: Some(inside.clone()), ..self.places.clone() };
+        variables.push(("FULGURITE_WORLD".to_owned(), Some(inside)));
+        Ok(sandbox.order(&agent.path, &agent.filled_in(task, &places)?, variables, self.inside(&[])))
+    }
+
+    /// Where its agent finds it.
+    fn world_inside(&self) -> &Path {
+        let said = self.worlds.sandbox.as_ref().and_then(Wrapper::world);
+        match (said, &self.made.harbor) {
+            (Some(said), _) => said,
+            (None, Some(_)) => Path::new(harbor::WORLD),
+            (None, None) => &self.files,
+        }
+    }
+
+    /// Whether tests of Harbor's find its reward.
+    pub(crate) fn has_tests(&self) -> bool {
+        self.made.harbor.is_some()
+    }
+
+    /// Runs Harbor's tests where its agent was, with the tests and a place for what they say, which the agent did not have.
+    ///
+    /// # Errors
+    /// If they cannot be run, take too long, or give no reward. How they exit does not matter.
+    pub(crate) async fn test(&self, variables: Variables, deadline: Instant) -> Result<Reward, GradeFault> {
+        let failed = |why: String| GradeFault::Failed(format!("Harbor's tests {why}"));
+        let (Some(task), Some(sandbox)) = (&self.made.harbor, &self.worlds.sandbox) else {
+            return Err(failed("need [runner.sandbox] kind".to_owned()));
+        };
+        let logs = self.made.home.path().join("logs");
+        let said = logs.join("verifier");
+        std::fs::create_dir_all(&said).map_err(|error| failed(error.to_string()))?;
+        let mounts = [
+            Mount { outside: task.tests(), inside: harbor::TESTS, is_writable: false },
+            Mount { outside: logs, inside: harbor::LOGS, is_writable: true },
+        ];
+        let words = [format!("{}/test.sh", harbor::TESTS)];
+        let order = sandbox.order(Path::new("/bin/bash"), &words, variables, self.inside(&mounts));
+        let tested = run::run(&Launcher::Direct, &order, b"", deadline).await;
+        let tested = tested.map_err(|error| failed(error.to_string()))?;
+        if tested.timed_out {
+            return Err(GradeFault::TimedOut);
+        }
+        let file = |name| RewardFile { world: &said, path: Path::new(name), key: self.worlds.reward_key.as_deref() };
+        let name = if said.join("reward.json").exists() { "reward.json" } else { "reward.txt" };
+        file(name).read().map_err(|none| {
+            let errors = String::from_utf8_lossy(&tested.errors);
+            failed(format!("gave no reward: {none}; they wrote: {}", errors.trim()))
+        })
+    }
+
+    fn inside<'i>(&'i self, mounts: &'i [Mount]) -> Inside<'i> {
+        Inside {
+            name: &self.made.name,
+            world: &self.files,
+            world_inside: self.world_inside(),
+            mounts,
+            home: &self.agents_home,
+            socket: self.made.door.as_ref().map(Door::path),
+            project: &self.places.project,
+        }
     }
 
     /// The file that is to hold its reward, if one is.
@@ -76,9 +165,17 @@ impl World {
     /// # Errors
     /// If a command fails, or the disk does.
     pub(crate) async fn set_up(&mut self) -> Result<(), WorldFault> {
+        if self.worlds.sandbox.is_some() {
+            std::fs::create_dir(&self.agents_home).map_err(WorldFault::disk(&self.agents_home))?;
+            self.variables.push(("FULGURITE_AGENT_HOME".to_owned(), text(&self.agents_home)));
+        }
+        if let Some(harbor) = self.made.harbor.clone() {
+            let files = self.files.clone();
+            on_disk(files.clone(), move || harbor.fill(&files)).await?;
+        }
         if let Some(setup) = self.setup.take() {
             self.run(Hook::Setup, &setup).await?;
-            let given = handed_on(&self.home.path().join(VARIABLES))?;
+            let given = handed_on(&self.made.home.path().join(VARIABLES))?;
             self.variables.extend(given.iter().cloned());
             let given = given.into_iter().map(|(name, value)| (name, Some(value)));
             if let Some(snapshot) = &mut self.snapshot {
@@ -97,7 +194,7 @@ impl World {
     pub(crate) async fn look_again(&mut self) -> Result<(), WorldFault> {
         let after = self.look("after").await?;
         let before = std::mem::take(&mut self.before);
-        let path = self.home.path().join("changes.json");
+        let path = self.made.home.path().join("changes.json");
         let written = path.clone();
         let changes = on_disk(path.clone(), move || {
             let changes = changes(&before, &after);
@@ -113,7 +210,7 @@ impl World {
 
     /// Takes it away, and gives what is to be kept of it.
     pub(crate) async fn take_away(self) -> Map<String, Value> {
-        let Self { home, entry, mut logs, mut facts, .. } = self;
+        let Self { made: Made { home, entry, .. }, mut logs, mut facts, .. } = self;
         logs.extend(take_away(home, Some(entry)).await);
         if !logs.is_empty() {
             facts.insert("hooks".to_owned(), Value::Array(logs));
@@ -130,9 +227,9 @@ impl World {
     /// The state that it is in.
     async fn look(&mut self, when: &str) -> Result<Snapshot, WorldFault> {
         let directory = match self.snapshot.clone() {
-            None => self.files(),
+            None => self.files.clone(),
             Some(mut command) => {
-                let directory = self.home.path().join(when);
+                let directory = self.made.home.path().join(when);
                 std::fs::create_dir(&directory).map_err(WorldFault::disk(&directory))?;
                 command.environment.push(("FULGURITE_SNAPSHOT".to_owned(), Some(text(&directory))));
                 self.run(Hook::Snapshot, &command).await?;

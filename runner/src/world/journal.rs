@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::hook::HookCommand;
+use crate::sandbox::Container;
 
 /// Held while homes are made and looked for, so that none is seen half made.
 const MAKING: &str = ".lock";
@@ -21,6 +22,8 @@ const ENTRY: &str = "world.json";
 /// How a world is taken away.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Entry {
+    /// Its container, which is ended first.
+    pub container: Option<Container>,
     /// What takes away what is outside of its home.
     pub teardown: Option<HookCommand>,
     /// How long that may take.
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn a_home_is_held_until_its_runner_is_gone_and_then_says_how_it_is_taken_away() {
         let directory = tempfile::tempdir().unwrap();
-        let entry = Entry { teardown: None, timeout: Duration::from_secs(1) };
+        let entry = Entry { container: None, teardown: None, timeout: Duration::from_secs(1) };
         let home = Home::make(directory.path(), "at-1", &entry).unwrap();
         assert!(home.files().is_dir());
         assert!(abandoned(directory.path()).unwrap().is_empty());

@@ -4,6 +4,7 @@
 mod attempt_world;
 mod changes;
 mod fault;
+mod harbor;
 mod hook;
 mod journal;
 mod options;

@@ -1,14 +1,14 @@
 //! What worlds are to be like.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use crate::SandboxOptions;
 
 /// What worlds are to be like. Commands are written as an agent's is, and run where the grader does; they find the world's
 /// directory in `FULGURITE_WORLD`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct WorldOptions {
     /// Where worlds are made. Only this user may look into it.
     pub directory: PathBuf,
@@ -23,6 +23,10 @@ pub struct WorldOptions {
     pub hook_timeout: Duration,
     /// Names of files and directories that are passed over where before and after are compared.
     pub unwatched: Vec<String>,
+    /// What keeps agents in their worlds.
+    pub sandbox: SandboxOptions,
+    /// The words of a command that runs [`forward`](crate::forward) with what follows them; the first is a file.
+    pub forwarder: Vec<OsString>,
     /// The file in a world that holds the reward.
     pub reward_file: Option<PathBuf>,
     /// Which number of that file, if it holds an object, is the reward.

@@ -10,8 +10,9 @@ use std::time::Duration;
 use fulgurite_client::{Assignment, Server};
 use tokio::task::spawn_blocking;
 
-use super::attempt_world::World;
+use super::attempt_world::{Made, World};
 use super::fault::WorldFault;
+use super::harbor::HarborTask;
 use super::hook::{Hook, HookCommand};
 use super::journal::{Entry, Home, abandoned};
 use super::removal::remove_all;
@@ -20,6 +21,7 @@ use crate::RunnerError;
 use crate::agent_environment::{Variables, of_attempt, of_past_attempt};
 use crate::placeholders::{Places, check_arguments};
 use crate::program::Program;
+use crate::sandbox::{Door, Wrapper};
 
 /// What all worlds of a runner have in common.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(crate) struct Worlds {
     setup: Option<Program>,
     snapshot: Option<Program>,
     teardown: Option<Program>,
+    pub(super) sandbox: Option<Wrapper>,
     pub(super) hook_timeout: Duration,
     pub(super) unwatched: Vec<String>,
     pub(super) reward_file: Option<PathBuf>,
@@ -62,6 +65,7 @@ impl Worlds {
             setup,
             snapshot,
             teardown,
+            sandbox: Wrapper::new(&options.sandbox, &options.forwarder)?,
             hook_timeout: options.hook_timeout,
             unwatched: options.unwatched.clone(),
             reward_file: options.reward_file.clone(),
@@ -88,20 +92,31 @@ impl Worlds {
             let directory = Some(self.project.clone());
             Ok(Some(HookCommand { program: program.path.clone(), arguments, environment, directory }))
         };
-        let live = with_own(of_attempt(server, assignment));
+        // What a setup writes for the agent is read where the agent is.
+        let live = with_own(of_attempt(server, assignment, self.origin_inside().as_deref()));
         let setup = command(Hook::Setup, &self.setup, live.clone())?;
         let snapshot = command(Hook::Snapshot, &self.snapshot, live)?;
         // It may run when the attempt is over and its keys are of no use, and they are not for the disk.
         let past = of_past_attempt(&assignment.rollout_id, &assignment.attempt_id, &assignment.task);
         let teardown = command(Hook::Teardown, &self.teardown, with_own(past))?;
-        let entry = Entry { teardown, timeout: self.hook_timeout };
+        let container = self.sandbox.as_ref().and_then(|sandbox| sandbox.removal(&name(assignment)));
+        let entry = Entry { container, teardown, timeout: self.hook_timeout };
         let (directory, name) = (self.directory.clone(), name(assignment));
-        let home = on_disk(path, move || {
+        let harbor = HarborTask::of(&assignment.task);
+        let has_door = self.sandbox.as_ref().is_some_and(Wrapper::has_door);
+        let made = on_disk(path, move || {
             let home = Home::make(&directory, &name, &entry)?;
-            Ok((home, entry))
+            Ok((home, name, entry))
         });
-        let (home, entry) = home.await?;
-        Ok(World::new(Arc::clone(self), home, entry, places, own, setup, snapshot))
+        let (home, name, entry) = made.await?;
+        let door = has_door.then(|| Door::open(home.path(), server, assignment)).transpose();
+        let door = door.map_err(WorldFault::disk(home.path()))?;
+        Ok(World::new(Arc::clone(self), Made { home, name, entry, harbor, door }, places, own, [setup, snapshot]))
+    }
+
+    /// The origin that the server has for agents, if it is another than for this process.
+    pub(crate) fn origin_inside(&self) -> Option<String> {
+        self.sandbox.as_ref()?.origin_inside()
     }
 
     /// Where arguments say that things are.
@@ -144,7 +159,10 @@ pub(super) async fn take_away(home: Home, entry: Option<Entry>) -> Option<serde_
     let path = home.path().to_owned();
     let mut log = None;
     let mut whole = home.path().to_owned();
-    if let Some(Entry { teardown: Some(mut teardown), timeout }) = entry {
+    if let Some(container) = entry.as_ref().and_then(|entry| entry.container.as_ref()) {
+        container.remove().await;
+    }
+    if let Some(Entry { teardown: Some(mut teardown), timeout, .. }) = entry {
         // A runner that died in the setup had not yet written what the setup handed on.
         if let Ok(handed_on) = variables::handed_on(&path.join(VARIABLES)) {
             teardown.environment.extend(handed_on.into_iter().map(|(name, value)| (name, Some(value))));

@@ -1,7 +1,7 @@
 //! Worlds: a directory for each attempt, with commands around it, and what is left of them when runners die.
 
 use crate::support::Scripted;
-use fulgurite_runner::{RunnerError, RunnerOptions, WorldOptions, run};
+use fulgurite_runner::{RunnerError, RunnerOptions, SandboxOptions, WorldOptions, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::future::pending;
@@ -32,6 +32,8 @@ impl Project {
             unwatched: Vec::new(),
             reward_file: None,
             reward_key: None,
+            sandbox: SandboxOptions::default(),
+            forwarder: Vec::new(),
         };
         Self { folder, options }
     }

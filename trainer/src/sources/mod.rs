@@ -5,6 +5,7 @@ mod conversations;
 mod corpus;
 mod driven;
 mod dynamic_sampling;
+mod harbor;
 mod harvest;
 mod harvest_state;
 mod solve_rates;

@@ -26,6 +26,11 @@ pub enum TaskSource {
         /// Its path.
         file: PathBuf,
     },
+    /// Tasks in Harbor's format.
+    Harbor {
+        /// A task's directory, or one of such directories.
+        harbor: PathBuf,
+    },
     /// The tasks themselves.
     List(Vec<Value>),
 }
@@ -51,6 +56,8 @@ struct TaskTable {
     form: Option<TaskForm>,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    harbor: Option<PathBuf>,
 }
 
 impl Serialize for TaskSource {
@@ -59,9 +66,10 @@ impl Serialize for TaskSource {
             Self::List(tasks) => return tasks.serialize(serializer),
             Self::Range { range, form } => {
                 let form = (*form != TaskForm::default()).then_some(*form);
-                TaskTable { range: Some(*range), form, file: None }
+                TaskTable { range: Some(*range), form, ..TaskTable::default() }
             }
             Self::File { file } => TaskTable { file: Some(file.clone()), ..TaskTable::default() },
+            Self::Harbor { harbor } => TaskTable { harbor: Some(harbor.clone()), ..TaskTable::default() },
         };
         table.serialize(serializer)
     }
@@ -80,7 +88,8 @@ impl<'de> Visitor<'de> for Written {
     type Value = TaskSource;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a list of tasks, { range = [0, 1000] } or { file = \"tasks.jsonl\" }")
+        formatter
+            .write_str("a list of tasks, { range = [0, 1000] }, { file = \"tasks.jsonl\" } or { harbor = \"DIR\" }")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, tasks: A) -> Result<TaskSource, A::Error> {
@@ -89,12 +98,15 @@ impl<'de> Visitor<'de> for Written {
 
     fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<TaskSource, A::Error> {
         match TaskTable::deserialize(MapAccessDeserializer::new(table))? {
-            TaskTable { range: Some(range), form, file: None } => {
+            TaskTable { range: Some(range), form, file: None, harbor: None } => {
                 Ok(TaskSource::Range { range, form: form.unwrap_or_default() })
             }
-            TaskTable { range: None, form: None, file: Some(file) } => Ok(TaskSource::File { file }),
+            TaskTable { range: None, form: None, file: Some(file), harbor: None } => Ok(TaskSource::File { file }),
+            TaskTable { range: None, form: None, file: None, harbor: Some(harbor) } => {
+                Ok(TaskSource::Harbor { harbor })
+            }
             TaskTable { range: None, form: Some(_), .. } => Err(A::Error::custom("`as` is for tasks of a `range`")),
-            _ => Err(A::Error::custom("tasks are of a `range` or of a `file`: write one of the two")),
+            _ => Err(A::Error::custom("tasks are of a `range`, of a `file` or of `harbor`: write one of the three")),
         }
     }
 }
@@ -112,6 +124,7 @@ impl TaskSource {
             }
             TaskSource::List(tasks) => tasks.clone(),
             TaskSource::File { file } => read_lines(&directory.join(file))?,
+            TaskSource::Harbor { harbor } => super::harbor::tasks(&directory.join(harbor))?,
         };
         if tasks.is_empty() { Err(TrainError::NoTasks { set: name.to_owned() }) } else { Ok(tasks) }
     }
@@ -181,14 +194,15 @@ mod tests {
             json!({ "range": [3, 5] }),
             json!({ "range": [3, 5], "as": "string" }),
             json!({ "file": "t.jsonl" }),
+            json!({ "harbor": "tasks" }),
             json!([1, "a", { "n": [2] }]),
         ] {
             let read: TaskSource = serde_json::from_value(source.clone()).unwrap();
             assert_eq!(json!(read), source);
         }
         for (wrong, words) in [
-            (json!({}), "write one of the two"),
-            (json!({ "range": [0, 1], "file": "t.jsonl" }), "write one of the two"),
+            (json!({}), "write one of the three"),
+            (json!({ "range": [0, 1], "file": "t.jsonl" }), "write one of the three"),
             (json!({ "file": "t.jsonl", "as": "string" }), "`as` is for tasks of a `range`"),
             (json!("t.jsonl"), "expected a list of tasks"),
             (json!({ "rnage": [0, 1] }), "unknown field `rnage`"),

@@ -34,6 +34,8 @@ held_out = [1]
 
 [prices]
 
+[runner.sandbox]
+
 [proxy]
 auxiliary_rules = [{ name = "r" }]
 

@@ -1,0 +1,85 @@
+//! The arguments of `docker run` and `podman run`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+use super::invocation::{INSIDE, Invocation, Mount};
+use super::options::SandboxNetwork;
+
+/// The container of a world, which outlives the program that started it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Container {
+    /// Docker's or Podman's.
+    pub program: PathBuf,
+    /// What it is called.
+    pub name: String,
+}
+
+impl Container {
+    /// Ends and removes it, if it is still there.
+    pub(crate) async fn remove(&self) {
+        let removed = Command::new(&self.program).args(["rm", "--force", &self.name]).output().await;
+        let said = match removed {
+            Ok(Output { status, stderr, .. }) if !status.success() => String::from_utf8_lossy(&stderr).into_owned(),
+            Ok(_) => return,
+            Err(error) => error.to_string(),
+        };
+        // Mostly that there is none, since it ended by itself.
+        tracing::debug!(container = self.name, said, "a container is not removed");
+    }
+}
+
+/// What a world's container is called.
+pub(super) fn name(world: &str) -> String {
+    format!("fulgurite-{world}")
+}
+
+/// The arguments. Values of variables are not among them: other users could read them there.
+pub(super) fn arguments(invocation: &Invocation<'_>) -> Vec<OsString> {
+    let Invocation { options, inside, readable, forwarder, variables, words } = invocation;
+    let mut arguments: Vec<OsString> = ["run", "--rm", "--init", "--name"].map(OsString::from).to_vec();
+    arguments.push(name(inside.name).into());
+    let network = match options.network {
+        SandboxNetwork::Proxy => "none",
+        SandboxNetwork::Host => "host",
+    };
+    arguments.extend(["--network".into(), network.into()]);
+    let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    arguments.extend(["--user".into(), format!("{}:{}", user.0, user.1).into()]);
+    let mut mount = |outside: &Path, at: &Path, mode: &str| {
+        let (outside, at) = (outside.display(), at.display());
+        arguments.extend(["--volume".into(), format!("{outside}:{at}:{mode}").into()]);
+    };
+    for path in readable {
+        mount(path, path, "ro");
+    }
+    mount(inside.home, inside.home, "rw");
+    mount(inside.world, inside.world_inside, "rw");
+    for Mount { outside, inside, is_writable } in inside.mounts {
+        mount(outside, Path::new(inside), if *is_writable { "rw" } else { "ro" });
+    }
+    if let Some(door) = inside.socket {
+        mount(forwarder, &Path::new(INSIDE).join("fulgurite"), "ro");
+        mount(door, &Path::new(INSIDE).join("proxy.sock"), "rw");
+    }
+    arguments.extend(["--workdir".into(), inside.world_inside.into()]);
+    for variable in variables {
+        // An image has its own.
+        match *variable {
+            "PATH" => {}
+            "HOME" => arguments.extend(["--env".into(), format!("HOME={}", inside.home.display()).into()]),
+            other => arguments.extend(["--env".into(), other.into()]),
+        }
+    }
+    let (first, others) =
+        words.split_first().map_or((OsString::new(), &[][..]), |(first, others)| (first.clone(), others));
+    arguments.extend(["--entrypoint".into(), first]);
+    arguments.extend(options.arguments.iter().map(OsString::from));
+    arguments.push(options.image.clone().unwrap_or_default().into());
+    arguments.extend(others.iter().cloned());
+    arguments
+}

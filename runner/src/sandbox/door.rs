@@ -1,0 +1,134 @@
+//! The door of a sandbox: a socket in the file system, through which an attempt's own requests go to the server.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use fulgurite_client::{Assignment, Server};
+use futures::TryStreamExt;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyDataStream, BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use reqwest::Url;
+use serde_json::json;
+use tokio::net::UnixListener;
+use tokio::task::JoinSet;
+
+type Body = BoxBody<Bytes, reqwest::Error>;
+
+/// Of one connection and not of what goes over it.
+const OF_A_CONNECTION: [HeaderName; 6] = [HOST, CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+
+/// A door, open until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Door {
+    path: PathBuf,
+    _listening: JoinSet<()>,
+}
+
+impl Door {
+    /// Opens a door for the attempt: a socket in `directory`.
+    ///
+    /// # Errors
+    /// If the socket cannot be made.
+    pub(crate) fn open(directory: &Path, server: &Server, assignment: &Assignment) -> io::Result<Self> {
+        let path = directory.join("proxy.sock");
+        // A socket's path may have a hundred bytes, which a directory's may well exceed.
+        let opened = File::open(directory)?;
+        let listener = UnixListener::bind(format!("/proc/self/fd/{}/proxy.sock", opened.as_raw_fd()))?;
+        let passage = Passage { server: server.clone(), attempt: server.attempt_url(assignment, &[""]) };
+        let mut listening = JoinSet::new();
+        listening.spawn(async move { passage.watch(listener).await });
+        Ok(Self { path, _listening: listening })
+    }
+
+    /// Where its socket is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What goes through a door.
+#[derive(Debug, Clone)]
+struct Passage {
+    server: Server,
+    /// What all URLs of the attempt begin with.
+    attempt: Url,
+}
+
+impl Passage {
+    async fn watch(self, listener: UnixListener) {
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                taken = listener.accept() => match taken {
+                    Ok((stream, _)) => {
+                        let passage = self.clone();
+                        connections.spawn(async move {
+                            let service = service_fn(|request| passage.pass(request));
+                            let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                            // A client that leaves is no fault.
+                            if let Err(error) = served.await {
+                                tracing::debug!(%error, "a connection from a sandbox broke");
+                            }
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the door of a sandbox is shut");
+                        return;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+
+    /// Hands a request of the attempt on, and its answer back as it comes.
+    async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let url = match self.attempt.join(path) {
+            // What is looked at is what is sent: dots in a path are resolved by now.
+            Ok(url) if url.as_str().starts_with(self.attempt.as_str()) => url,
+            _ => {
+                return Ok(refusal(
+                    StatusCode::FORBIDDEN,
+                    "a sandbox reaches its own attempt's model and rewards only",
+                ));
+            }
+        };
+        let (parts, body) = request.into_parts();
+        let sent = self.server.http().request(parts.method, url).headers(without_connection(parts.headers));
+        match sent.body(reqwest::Body::wrap_stream(BodyDataStream::new(body))).send().await {
+            Ok(answer) => {
+                let mut response = Response::new(Body::default());
+                *response.status_mut() = answer.status();
+                *response.headers_mut() = without_connection(answer.headers().clone());
+                let stream = answer.bytes_stream().map_ok(Frame::data);
+                *response.body_mut() = StreamBody::new(stream).boxed();
+                Ok(response)
+            }
+            Err(error) => {
+                tracing::warn!(error = %error.without_url(), "a sandbox's request did not reach the server");
+                Ok(refusal(StatusCode::BAD_GATEWAY, "the server is out of reach"))
+            }
+        }
+    }
+}
+
+fn without_connection(mut headers: HeaderMap) -> HeaderMap {
+    OF_A_CONNECTION.iter().for_each(|name| drop(headers.remove(name)));
+    headers
+}
+
+/// An error in the words that OpenAI's and Anthropic's clients read.
+fn refusal(status: StatusCode, message: &str) -> Response<Body> {
+    let body = json!({ "type": "error", "error": { "type": "invalid_request_error", "message": message } });
+    let mut response = Response::new(Full::from(body.to_string()).map_err(|never| match never {}).boxed());
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,93 @@
+//! The forwarder: runs inside a sandbox, in front of the agent, and makes an address of the sandbox's loopback of a socket in
+//! its file system.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::process::Command;
+use tokio::task::JoinSet;
+
+/// Why nothing was forwarded.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardError {
+    /// It is not told what to do.
+    #[error("the forwarder is started as SOCKET PORT PROGRAM [ARGUMENT...]")]
+    Usage,
+    /// The port cannot be listened on.
+    #[error("port {port} of the sandbox's loopback cannot be listened on")]
+    Listen {
+        /// The port.
+        port: u16,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The program cannot be started.
+    #[error("cannot start {}", program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The system does not do what it is asked to.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// Runs a program as `SOCKET PORT PROGRAM [ARGUMENT...]` says, and hands every connection to that port of the loopback on to
+/// the socket; gives the program's exit status, as a shell would.
+///
+/// # Errors
+/// If the port or the program is not to be had.
+pub fn forward(words: &[OsString]) -> Result<u8, ForwardError> {
+    let [socket, port, program, arguments @ ..] = words else { return Err(ForwardError::Usage) };
+    let port = port.to_str().and_then(|port| port.parse().ok()).ok_or(ForwardError::Usage)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let status = runtime.block_on(async {
+        let listener =
+            TcpListener::bind(("127.0.0.1", port)).await.map_err(|error| ForwardError::Listen { port, error })?;
+        let started = Command::new(program).args(arguments).spawn();
+        let mut child = started.map_err(|error| ForwardError::Start { program: program.into(), error })?;
+        tokio::select! {
+            ended = child.wait() => ended.map_err(ForwardError::from),
+            broken = hand_on(&listener, Path::new(socket)) => Err(broken.into()),
+        }
+    })?;
+    // What still runs inside ends with this process.
+    runtime.shutdown_background();
+    Ok(as_a_shell_says(status))
+}
+
+/// Hands connections on until none can be taken.
+async fn hand_on(listener: &TcpListener, socket: &Path) -> io::Error {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            taken = listener.accept() => match taken {
+                Ok((mut inside, _)) => {
+                    let socket = socket.to_owned();
+                    connections.spawn(async move {
+                        let mut outside = UnixStream::connect(socket).await?;
+                        copy_bidirectional(&mut inside, &mut outside).await
+                    });
+                }
+                Err(error) => return error,
+            },
+            // Of a connection that breaks, both sides know.
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// The exit status, or 128 and the signal.
+fn as_a_shell_says(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}

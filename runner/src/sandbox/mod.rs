@@ -1,0 +1,17 @@
+//! Sandboxes: an agent that sees its world, the files that it is shown, and the model, and nothing else.
+//!
+//! Inside, the agent finds the model at an address of its own loopback, where the [forwarder](forward) listens. That hands all
+//! on to a socket in the file system, and the door outside lets those calls pass that are the attempt's.
+
+mod bubblewrap;
+mod container;
+mod door;
+mod forwarder;
+mod invocation;
+mod options;
+
+pub(crate) use container::Container;
+pub(crate) use door::Door;
+pub use forwarder::{ForwardError, forward};
+pub(crate) use invocation::{Inside, Mount, Wrapper};
+pub use options::{SandboxKind, SandboxNetwork, SandboxOptions};

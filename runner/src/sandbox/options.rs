@@ -1,0 +1,68 @@
+//! What a sandbox is like.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What keeps an agent in its world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxKind {
+    /// Nothing.
+    #[default]
+    None,
+    /// `bwrap`, from Debian's package bubblewrap: this machine's programs, with a file system and a network of their own.
+    Bubblewrap,
+    /// A container of Docker's.
+    Docker,
+    /// A container of Podman's.
+    Podman,
+}
+
+/// What an agent reaches beside its world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxNetwork {
+    /// Its own model calls and rewards at the server, and nothing else.
+    #[default]
+    Proxy,
+    /// What this machine does.
+    Host,
+}
+
+/// `[runner.sandbox]`: what keeps an agent in its world.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxOptions {
+    /// What keeps it there.
+    pub kind: SandboxKind,
+    /// Files and directories beside the system's programs that it may read, at the same paths; `{project}` is filled in.
+    pub read: Vec<String>,
+    /// Where it finds its world; at the path that it has outside by default, and at `/app` if the task is Harbor's.
+    pub world: Option<PathBuf>,
+    /// What it reaches beside its world.
+    pub network: SandboxNetwork,
+    /// Variables of the runner's environment that it keeps, beside `PATH`, `LANG` and `TERM`.
+    pub environment: Vec<String>,
+    /// Image of a container.
+    pub image: Option<String>,
+    /// Further arguments of the program that makes the sandbox.
+    pub arguments: Vec<String>,
+}
+
+impl SandboxOptions {
+    /// Whether there is a sandbox.
+    pub fn is_some(&self) -> bool {
+        self.kind != SandboxKind::None
+    }
+
+    /// Whether programs are looked for in an image, and not on this machine.
+    pub fn has_own_programs(&self) -> bool {
+        matches!(self.kind, SandboxKind::Docker | SandboxKind::Podman)
+    }
+
+    /// Where `read` is, with the project's directory filled in.
+    pub(crate) fn readable(&self, project: &str) -> Vec<PathBuf> {
+        self.read.iter().map(|path| PathBuf::from(path.replace("{project}", project))).collect()
+    }
+}

@@ -1,0 +1,147 @@
+//! Agents in a sandbox of bubblewrap's: what they reach, and what they do not.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::{there_are_no_sandboxes, write};
+
+use crate::common::{Server, model_flag, run, tiny_model};
+
+/// Tries what it should not be able to do, calls the model, and prints what came of each.
+const AGENT: &str = r#"
+import json, os, socket, sys, urllib.error, urllib.request
+
+def outcome(of):
+    try:
+        return of()
+    except (OSError, urllib.error.URLError) as error:
+        return getattr(error, "code", None) or type(error).__name__
+
+def post(url, body):
+    headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    return urllib.request.urlopen(request)
+
+base = os.environ["OPENAI_BASE_URL"]
+call = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 3}
+streamed = post(base + "/chat/completions", {**call, "stream": True}).read().decode()
+origin = base.split("/rollout/")[0]
+seen = {
+    "answer": json.load(post(base + "/chat/completions", call))["choices"][0]["message"]["role"],
+    "streamed": streamed.strip().endswith("data: [DONE]"),
+    "admin": outcome(lambda: post(origin + "/v1/fulgurite/rollouts", {}).status),
+    "around": outcome(lambda: post(base + "/../../../../../v1/agl/rollouts", {}).status),
+    "another": outcome(lambda: post(origin + "/rollout/ro-x/attempt/at-x/v1/chat/completions", call).status),
+    "outside": outcome(lambda: socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5)),
+    "project": outcome(lambda: os.listdir(os.environ["FULGURITE_PROJECT"])),
+    "store": outcome(lambda: open(sys.argv[2]).read()),
+    "shadow": outcome(lambda: open("/etc/shadow").read()),
+    "processes": len([name for name in os.listdir("/proc") if name.isdigit()]) < 10,
+    "secret": os.environ.get("SECRET_OF_THE_RUNNER"),
+    "kept": os.environ.get("KEPT_OF_THE_RUNNER"),
+    "home": os.environ["HOME"] == os.environ["FULGURITE_AGENT_HOME"] and os.path.exists(os.path.expanduser("~/.from_setup")),
+    "world": os.getcwd() == os.environ["FULGURITE_WORLD"],
+}
+json.dump(seen, open("seen.json", "w"))
+print(json.dumps({"reward": 1}))
+"#;
+
+#[test]
+fn a_sandboxed_agent_reaches_its_model_and_its_world_and_nothing_else() {
+    if there_are_no_sandboxes() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let model = tiny_model(at, 256);
+    let server = Server::start(at, ["--model", &model_flag("m", &model)]);
+    let port = server.url.rsplit(':').next().unwrap();
+    write(at, "agent.py", AGENT);
+    write(
+        at,
+        "c.toml",
+        &format!(
+            r#"
+            [runner]
+            setup = ["sh", "-c", "touch $FULGURITE_AGENT_HOME/.from_setup"]
+            command = ["python3", "{{project}}/agent.py", "{port}", "{}"]
+            grade = ["sh", "-c", "cp $FULGURITE_WORLD/seen.json . && echo '{{\"reward\": 1}}'"]
+            [runner.sandbox]
+            kind = "bubblewrap"
+            read = ["{{project}}/agent.py"]
+            environment = ["KEPT_OF_THE_RUNNER"]
+            "#,
+            at.join("fulgurite.db").display()
+        ),
+    );
+    server.enqueue([json!("one")], &Value::Null);
+    let mut command = crate::common::fulgurite(["run", "--server", &server.url, "--until-idle"]);
+    command.arg("--config").arg(at.join("c.toml")).arg("--worlds").arg(at.join("worlds"));
+    command.envs([("SECRET_OF_THE_RUNNER", "x"), ("KEPT_OF_THE_RUNNER", "y")]).stdout(Stdio::null());
+    assert!(command.status().unwrap().success());
+    let rollout = server.query("rollouts").pop().unwrap();
+    assert_eq!(rollout["status"], "succeeded", "{:?}", server.query("attempts"));
+    let seen: Value = serde_json::from_str(&fs::read_to_string(at.join("seen.json")).unwrap()).unwrap();
+    let expected = json!({
+        "answer": "assistant", "streamed": true, "admin": 403, "around": 403, "another": 403,
+        "outside": "ConnectionRefusedError", "project": ["agent.py"], "store": "FileNotFoundError",
+        "shadow": "FileNotFoundError", "processes": true, "secret": null, "kept": "y", "home": true, "world": true,
+    });
+    assert_eq!(seen, expected);
+    let generations = server.query("generations");
+    assert_eq!(generations.len(), 2);
+    assert!(generations.iter().all(|call| call["rollout_id"] == rollout["rollout_id"]));
+}
+
+#[test]
+fn a_container_is_started_with_its_world_its_door_and_no_network() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(at, [""; 0]);
+    // Stands for Docker's command: says how it was called, and plays the agent itself.
+    write(at, "docker", "#!/bin/sh\nprintf '%s\\n' \"$@\" >> calls; [ \"$1\" = rm ] || echo '{\"reward\": 1}'\n");
+    assert!(Command::new("chmod").arg("+x").arg(at.join("docker")).status().unwrap().success());
+    write(
+        at,
+        "c.toml",
+        r#"
+        [runner]
+        command = ["agent-of-the-image", "{task}"]
+        [runner.sandbox]
+        kind = "docker"
+        image = "python:3.12-slim"
+        read = ["{project}/skills"]
+        arguments = ["--memory", "512m"]
+        "#,
+    );
+    server.enqueue([json!("one")], &Value::Null);
+    let path = format!("{}:{}", at.display(), std::env::var("PATH").unwrap());
+    let mut command = crate::common::fulgurite(["run", "--server", &server.url, "--until-idle"]);
+    command.arg("--config").arg(at.join("c.toml")).arg("--worlds").arg(at.join("worlds"));
+    command.env("PATH", path).current_dir(at).stdout(Stdio::null());
+    assert!(command.status().unwrap().success());
+    let attempt = server.query("attempts").pop().unwrap();
+    assert_eq!(attempt["status"], "succeeded", "{attempt}");
+    let name = format!("{}.{}", attempt["rollout_id"].as_str().unwrap(), attempt["attempt_id"].as_str().unwrap());
+    let user = format!("{}:{}", rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let program = env!("CARGO_BIN_EXE_fulgurite");
+    let calls = fs::read_to_string(at.join("calls")).unwrap();
+    let calls = calls.replace(&name, "[world]").replace(at.to_str().unwrap(), "[directory]");
+    insta::assert_snapshot!(calls.replace(program, "[program]").replace(&user, "[user]"));
+}
+
+#[test]
+fn what_makes_sandboxes_is_named_where_it_is_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    write(at, "c.toml", "[runner]\ncommand = [\"true\"]\nsandbox = { kind = \"podman\", image = \"x\" }\n");
+    let config = at.join("c.toml");
+    let mut command = crate::common::fulgurite(["run", "--server", "http://127.0.0.1:9", "--config"]);
+    let ran = command.arg(config).env("PATH", "/nowhere").output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && said.contains("cannot find the program \"podman\""), "{said}");
+    // And of what is there, `run` itself is unchanged.
+    assert_eq!(run(["run", "--server", "http://127.0.0.1:9"]).code, Some(2));
+}

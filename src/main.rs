@@ -8,6 +8,7 @@ mod chat;
 mod cli;
 mod config;
 mod doctor;
+mod enqueue;
 mod evaluation;
 mod models;
 mod query;
@@ -108,6 +109,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Regrade(arguments) => regrade::regrade(arguments).await,
         Command::Rescore(arguments) => rescore::rescore(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
+        Command::Enqueue(arguments) => enqueue::enqueue(arguments).await,
         Command::Rollouts(arguments) => query::rollouts(arguments).await,
         Command::Attempts(arguments) => query::attempts(arguments).await,
         Command::Spans(arguments) => query::spans(arguments).await,

@@ -28,6 +28,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let mut options = RunnerOptions {
         admin_key: admin_key.map(|key| key.expose().to_owned()),
         parallel: config.parallel,
+        agent_url: config.url.clone(),
         warm: config.warm,
         supervisor: own_program(SUPERVISE_AGENT)?,
         timeout: seconds("--timeout", config.timeout_seconds)?,
@@ -77,9 +78,7 @@ impl RunnerSettings {
             },
         };
         let config = &mut settings.config;
-        if !arguments.agent.is_empty() {
-            config.command = arguments.agent.clone();
-        }
+        config.take_agent(&arguments.agent);
         match &arguments.grade {
             Some(command) => config.grade = command.split_whitespace().map(str::to_owned).collect(),
             None if !arguments.grade_word.is_empty() => config.grade = arguments.grade_word.clone(),
@@ -93,8 +92,8 @@ impl RunnerSettings {
         }
         seconds("--timeout", config.timeout_seconds)?;
         config.check()?;
-        if config.command.is_empty() {
-            bail!("[runner] command is missing: it, or what follows --, is the agent");
+        if !config.runs_agents() {
+            bail!("[runner] command (or url) is missing: it, or what follows --, is the agent");
         }
         let directory = arguments.directory.clone().or(settings.directory);
         let worlds = arguments.worlds.clone().unwrap_or(settings.worlds);

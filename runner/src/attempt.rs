@@ -10,6 +10,7 @@ use crate::placeholders::{Places, asks_for_task, check_arguments};
 use crate::process::end::ended_how;
 use crate::process::run::{self, Finished};
 use crate::program::Program;
+use crate::remote_agent::{NoRemoteAnswer, RemoteAgent};
 use crate::reward::{NoReward, Reward, on_last_line};
 use crate::running::RunningAttempts;
 use crate::verdict::{Facts, Verdict, facts, output_facts};
@@ -55,6 +56,8 @@ enum Agent {
     Cold(Program),
     /// One process for all.
     Warm(WarmAgent),
+    /// A server of the user's.
+    Remote(RemoteAgent),
 }
 
 /// What an agent has left behind that played to its end.
@@ -70,23 +73,18 @@ impl Workshop {
         if let Some(path) = options.working_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(RunnerError::WorkingDirectory { path: path.clone() });
         }
-        let has_own_programs = options.worlds.as_ref().is_some_and(|worlds| worlds.sandbox.has_own_programs());
-        let agent = match has_own_programs {
-            true => Program::as_written(&options.command, "agent")?,
-            false => Program::find(&options.command, "agent", options.working_directory.as_deref())?,
-        };
-        check_arguments(&agent.arguments, [])?;
+        let launcher = Launcher::new(&options.supervisor);
+        let agent = Agent::new(options, &launcher)?;
         let directory = &options.working_directory;
         let grader = options.grade.as_deref().map(|grade| Grader::find(grade, directory.clone())).transpose()?;
-        let launcher = Launcher::new(&options.supervisor);
         let places = Places::of_project(directory.as_deref())?;
         let worlds = options.worlds.as_ref().map(|worlds| Worlds::new(worlds, PathBuf::from(&places.project)));
-        if worlds.is_some() && options.warm {
-            return Err(RunnerError::WarmWorlds);
+        if worlds.is_some() && (options.warm || options.agent_url.is_some()) {
+            return Err(RunnerError::SharedWorlds);
         }
         Ok(Self {
             server,
-            agent: Agent::new(options, agent, &launcher)?,
+            agent,
             grader,
             launcher,
             timeout: options.timeout,
@@ -174,7 +172,7 @@ impl Workshop {
     /// Waits until the agent is of no use any more, which only a warm one can be.
     pub(crate) async fn agent_given_up(&self) -> RunnerError {
         match &self.agent {
-            Agent::Cold(_) => std::future::pending().await,
+            Agent::Cold(_) | Agent::Remote(_) => std::future::pending().await,
             Agent::Warm(agent) => {
                 let CrashLoop { processes, how, last_words } = agent.given_up().await;
                 RunnerError::AgentCrashLoop { processes, how, last_words }
@@ -221,6 +219,7 @@ impl Workshop {
         let played = match &self.agent {
             Agent::Cold(program) => self.play_cold(program, assignment, world.as_ref(), deadline).await,
             Agent::Warm(agent) => self.play_warm(agent, assignment, deadline).await,
+            Agent::Remote(agent) => self.play_remote(agent, assignment, deadline).await?,
         };
         let seen = match world.as_mut() {
             Some(world) => world.look_again().await,
@@ -311,19 +310,49 @@ impl Workshop {
         let failed = |why: String| Verdict::failed(format!("agent {why}"), Facts::new());
         let line = task_line(&self.server, assignment, self.timeout).map_err(failed)?;
         match agent.ask(assignment, line, deadline).await {
-            Ok(Answer::Done { output: None, .. }) if self.grader.is_some() => {
-                Err(failed("answered without an `output`, which the grader needs".to_owned()))
-            }
-            Ok(Answer::Done { reward, output }) => {
-                let output = output.unwrap_or_default().into_bytes();
-                Ok(Played { facts: output_facts(&output), output, reward })
-            }
-            Ok(Answer::Failed(error)) => Err(failed(format!("failed: {error}"))),
+            Ok(answer) => self.answered(answer),
             Err(NoAnswer::TimedOut) => Err(self.timed_out("agent", Facts::new())),
             Err(NoAnswer::Lost(Lost { reason, log })) => {
                 let facts = Facts::from_iter([("stderr_tail".to_owned(), json!(log))]);
                 Err(Verdict::failed(format!("agent {reason}"), facts))
             }
+        }
+    }
+
+    /// Has the agent's server do this attempt. The outer error is of our own server.
+    async fn play_remote(
+        &self,
+        agent: &RemoteAgent,
+        assignment: &Assignment,
+        deadline: Instant,
+    ) -> Result<Result<Played, Verdict>, RunnerError> {
+        let failed = |why: String| Verdict::failed(format!("agent {why}"), Facts::new());
+        let line = match task_line(&self.server, assignment, self.timeout) {
+            Ok(line) => line,
+            Err(why) => return Ok(Err(failed(why))),
+        };
+        Ok(match agent.ask(&self.server, assignment, line, deadline).await {
+            Ok(answer) => self.answered(answer),
+            Err(NoRemoteAnswer::TimedOut) => Err(self.timed_out("agent", Facts::new())),
+            // The policy cannot bring that about.
+            Err(NoRemoteAnswer::Unreachable(why)) => Err(failed(why).fault_of(Fault::Runner)),
+            Err(NoRemoteAnswer::Wrong(why)) => Err(failed(why)),
+            Err(NoRemoteAnswer::Server(lost)) => return Err(lost.into()),
+        })
+    }
+
+    /// What an answer leaves behind.
+    fn answered(&self, answer: Answer) -> Result<Played, Verdict> {
+        let failed = |why: String| Verdict::failed(format!("agent {why}"), Facts::new());
+        match answer {
+            Answer::Done { output: None, .. } if self.grader.is_some() => {
+                Err(failed("answered without an `output`, which the grader needs".to_owned()))
+            }
+            Answer::Done { reward, output } => {
+                let output = output.unwrap_or_default().into_bytes();
+                Ok(Played { facts: output_facts(&output), output, reward })
+            }
+            Answer::Failed(error) => Err(failed(format!("failed: {error}"))),
         }
     }
 
@@ -379,8 +408,17 @@ impl Workshop {
 }
 
 impl Agent {
-    /// The agent of that program; a warm one is started with the first attempt.
-    fn new(options: &RunnerOptions, program: Program, launcher: &Launcher) -> Result<Self, RunnerError> {
+    /// The agent that the options say; a warm one is started with the first attempt.
+    fn new(options: &RunnerOptions, launcher: &Launcher) -> Result<Self, RunnerError> {
+        if let Some(url) = &options.agent_url {
+            return Ok(Self::Remote(RemoteAgent::new(url)?));
+        }
+        let has_own_programs = options.worlds.as_ref().is_some_and(|worlds| worlds.sandbox.has_own_programs());
+        let program = match has_own_programs {
+            true => Program::as_written(&options.command, "agent")?,
+            false => Program::find(&options.command, "agent", options.working_directory.as_deref())?,
+        };
+        check_arguments(&program.arguments, [])?;
         if !options.warm {
             return Ok(Self::Cold(program));
         }

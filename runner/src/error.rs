@@ -53,9 +53,17 @@ pub enum RunnerError {
     /// No agent could ever run.
     #[error("a runner needs room for at least one agent at a time")]
     NoParallelism,
+    /// An agent that lives elsewhere has a URL.
+    #[error("the agent's URL {url:?} cannot be used: {reason}")]
+    AgentUrl {
+        /// The URL.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// One process for all attempts cannot live in a directory of each.
-    #[error("a warm agent is one process for all attempts, and cannot be given a world for each")]
-    WarmWorlds,
+    #[error("a warm agent, or one that lives elsewhere, is one for all attempts, and cannot be given a world for each")]
+    SharedWorlds,
     /// A container is made of an image.
     #[error("[runner.sandbox] image is missing: a container is made of one, such as \"python:3.12-slim\"")]
     SandboxImage,

@@ -15,6 +15,7 @@ mod order;
 mod placeholders;
 mod process;
 mod program;
+mod remote_agent;
 mod reward;
 mod run;
 mod running;

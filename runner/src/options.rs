@@ -22,6 +22,8 @@ pub struct RunnerOptions {
     /// The agent: a program, whose bare name is looked up beside the running executable first and then on `PATH`, and its
     /// arguments, in which `{task}` and `{task.FIELD}` stand for the rollout's input. No shell sees them.
     pub command: Vec<String>,
+    /// In place of a command: the agent is a server at this URL, which is told of each attempt by a POST.
+    pub agent_url: Option<String>,
     /// The agent is one process that is given tasks as lines and answers with lines, `parallel` of them at a time; no
     /// placeholder in `command` is filled then.
     pub warm: bool,
@@ -67,6 +69,7 @@ impl RunnerOptions {
             worker_id: format!("runner-{}", Uuid::now_v7()),
             parallel: 1,
             command,
+            agent_url: None,
             warm: false,
             grade: None,
             supervisor: Vec::new(),

@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::chat::arguments::{CHAT_COMMANDS, ChatArguments};
 use crate::config::overrides::Override;
 use crate::doctor::arguments::DoctorArguments;
+use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
 use crate::models::arguments::{Elements, ModelExportArguments, ModelRollbackArguments};
 use crate::models::fetch::ModelFetchArguments;
@@ -97,6 +98,8 @@ pub enum Command {
     Chat(ChatArguments),
     /// Run an unmodified agent once for each rollout on the queue
     Run(RunArguments),
+    /// Put tasks on a server's queue, for its runners
+    Enqueue(EnqueueArguments),
     /// List the rollouts of a store, newest last
     Rollouts(RolloutsArguments),
     /// List attempts at rollouts

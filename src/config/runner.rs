@@ -17,6 +17,8 @@ pub struct RunnerConfig {
     /// The agent; `{task}` and `{task.FIELD}` are filled in. None if runners are started elsewhere: the server then
     /// listens where `[server]` says, and rollouts wait for them.
     pub command: Vec<String>,
+    /// In place of `command`: the agent is a server at this URL, which is told of each attempt by a POST.
+    pub url: Option<String>,
     /// The agent is one process that reads tasks as lines and answers with lines; nothing in its command is filled in.
     pub warm: bool,
     /// The grader; none if the agent prints or posts its own reward.
@@ -57,6 +59,7 @@ impl Default for RunnerConfig {
     fn default() -> Self {
         Self {
             command: Vec::new(),
+            url: None,
             warm: false,
             grade: Vec::new(),
             parallel: 8,
@@ -77,6 +80,19 @@ impl Default for RunnerConfig {
 }
 
 impl RunnerConfig {
+    /// Takes the command line's agent in place of the config's, if it names one.
+    pub fn take_agent(&mut self, words: &[String]) {
+        if !words.is_empty() {
+            self.command = words.to_vec();
+            self.url = None;
+        }
+    }
+
+    /// Whether agents are run; else runners are started elsewhere.
+    pub fn runs_agents(&self) -> bool {
+        !self.command.is_empty() || self.url.is_some()
+    }
+
     /// Whether each attempt has a world of its own.
     pub fn has_worlds(&self) -> bool {
         let commands = [&self.setup, &self.snapshot, &self.teardown];
@@ -127,10 +143,12 @@ impl RunnerConfig {
                 bail!("[runner] {key} is 0, but must be at least 1");
             }
         }
-        if self.warm && self.has_worlds() {
-            bail!(
-                "[runner] warm: one process for all attempts cannot be given a world for each; leave one of them out"
-            );
+        if self.url.is_some() && (!self.command.is_empty() || self.warm) {
+            bail!("[runner] url is an agent that lives elsewhere: leave out `command` and `warm`, or `url`");
+        }
+        if (self.warm || self.url.is_some()) && self.has_worlds() {
+            let key = if self.warm { "warm" } else { "url" };
+            bail!("[runner] {key}: one agent for all attempts cannot be given a world for each; leave one of them out");
         }
         let words = self.command.iter().chain(&self.grade);
         if let Some(argument) = words.filter(|_| !self.has_worlds()).find(|argument| asks_for_world(argument)) {

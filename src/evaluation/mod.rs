@@ -124,9 +124,7 @@ fn load(arguments: &EvalArguments) -> Result<LoadedConfig> {
     if let Some(seed) = arguments.seed {
         loaded.config.run.seed = seed;
     }
-    if !arguments.agent.is_empty() {
-        loaded.config.runner.command = arguments.agent.clone();
-    }
+    loaded.config.runner.take_agent(&arguments.agent);
     Ok(loaded)
 }
 
@@ -157,7 +155,7 @@ async fn sample(
     let run_id = begin(&store, plan, directory).await?;
     let OpenWeights { served, tokenizer, _learner } = weights.open(loaded, directory).await?;
     let mut server_config = loaded.config.clone();
-    if !loaded.config.runner.command.is_empty() {
+    if loaded.config.runner.runs_agents() {
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
     let listening = Listening::begin(&server_config.server, admin.clone()).await?;

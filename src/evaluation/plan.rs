@@ -45,7 +45,7 @@ impl Plan<'_> {
             "tasks": self.evaluated().as_str(),
             "of": self.tasks,
             "samples": self.samples,
-            "agent": config.runner.command,
+            "agent": config.runner.url.as_ref().map_or_else(|| json!(config.runner.command), |url| json!(url)),
             "grade": config.runner.grade,
             "sampling": config.trainer.sampling_parameters,
             "zero_reward_on_limit": config.trainer.zero_reward_on_limit,

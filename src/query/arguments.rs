@@ -472,8 +472,8 @@ fn finished_status(word: &str) -> Result<RolloutStatus> {
 
 /// The value of one of an enum's words; the error names all of them.
 macro_rules! word {
-    ($function:ident, $name:ident) => {
-        fn $function(word: &str) -> Result<$name> {
+    ($visibility:vis $function:ident, $name:ident) => {
+        $visibility fn $function(word: &str) -> Result<$name> {
             let Some(value) = $name::from_word(word) else {
                 let words: Vec<&str> = $name::ALL.iter().map(|value| value.as_str()).collect();
                 bail!("not one of {}", words.join(", "));
@@ -483,7 +483,7 @@ macro_rules! word {
     };
 }
 
-word!(mode, RolloutMode);
+word!(pub mode, RolloutMode);
 word!(rollout_status, RolloutStatus);
 word!(attempt_status, AttemptStatus);
 word!(worker_status, WorkerStatus);

@@ -105,9 +105,7 @@ impl SweepPlan {
     pub fn config_of(&self, run: &SweepRun) -> Result<LoadedConfig> {
         let mut loaded = LoadedConfig::read_with(Some(&self.config), &self.overrides(run.arm))?;
         loaded.config.run.seed = run.seed;
-        if !self.agent.is_empty() {
-            loaded.config.runner.command = self.agent.clone();
-        }
+        loaded.config.runner.take_agent(&self.agent);
         Ok(loaded)
     }
 
@@ -137,7 +135,7 @@ impl SweepPlan {
         if config.store.url.as_deref().is_some_and(|url| url.starts_with("sqlite:")) {
             bail!("[store] url is one SQLite file for all runs: leave it out, so that each run has its own");
         }
-        if config.runner.command.is_empty() && !config.trainer.objective.learns_from_data() {
+        if !config.runner.runs_agents() && !config.trainer.objective.learns_from_data() {
             bail!("a sweep runs its agents itself: [runner] command is missing");
         }
         if self.stop_early && config.trainer.max_steps.is_none() {

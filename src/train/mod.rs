@@ -207,7 +207,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let judge = OpenJudge::open(&loaded)?;
 
     let mut server_config = loaded.config.clone();
-    if !loaded.config.runner.command.is_empty() {
+    if loaded.config.runner.runs_agents() {
         // A free port: such a run is no service that others must find, and several may run at once.
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
@@ -279,7 +279,7 @@ impl Runner {
         record: &Arc<dyn Record>,
         reporter: &mut dyn Reporter,
     ) -> Result<Self, RecordError> {
-        if loaded.config.runner.command.is_empty() {
+        if !loaded.config.runner.runs_agents() {
             let url = server.to_owned();
             reporter.report(match loaded.config.trainer.harvest {
                 Some(_) => TrainEvent::AgentsAwaited { url },
@@ -346,9 +346,7 @@ pub fn override_by_flags(config: &mut Config, arguments: &TrainArguments) {
     if let Some(max_steps) = arguments.max_steps {
         config.trainer.max_steps = Some(max_steps);
     }
-    if !arguments.agent.is_empty() {
-        config.runner.command = arguments.agent.clone();
-    }
+    config.runner.take_agent(&arguments.agent);
 }
 
 /// The model that is trained: the only one beside the reference and the teachers, if there are any; or the only teacher, which
@@ -391,7 +389,7 @@ fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
         return Ok(Tasks { train: Vec::new(), held_out: Vec::new(), last: Vec::new() });
     }
     if trainer.harvest.is_some() {
-        if tasks.is_some() || !runner.command.is_empty() || trainer.stop != StopRule::default() {
+        if tasks.is_some() || runner.runs_agents() || trainer.stop != StopRule::default() {
             bail!(
                 "[trainer] harvest takes rollouts as they come, and scores none: leave out [tasks], [runner] command and \
                  [trainer] stop"
@@ -418,7 +416,7 @@ pub fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
         // The runner keeps the agent's time; this is for a runner that does not.
         timeout_seconds: Some(runner.whole_seconds() + 30.0),
         // Our runner says every few seconds that its attempts live; others may say nothing until an agent calls.
-        unresponsive_seconds: (!runner.command.is_empty()).then_some(60.0),
+        unresponsive_seconds: runner.runs_agents().then_some(60.0),
         max_attempts: runner.max_attempts,
         retry_condition: vec![AttemptStatus::Failed, AttemptStatus::Timeout, AttemptStatus::Unresponsive],
     }

@@ -34,7 +34,7 @@ fn objective(loaded: &LoadedConfig) -> String {
 /// Looks at what the config says of such a run.
 pub fn check(loaded: &LoadedConfig) -> Result<()> {
     let Config { tasks, runner, trainer, store, .. } = &loaded.config;
-    if tasks.is_some() || !runner.command.is_empty() || !runner.grade.is_empty() {
+    if tasks.is_some() || runner.runs_agents() || !runner.grade.is_empty() {
         bail!(
             "{} learns from {} that are there, and nobody samples: leave out [tasks], [runner] command and [runner] grade",
             objective(loaded),

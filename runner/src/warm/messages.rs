@@ -58,6 +58,13 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
+impl Answer {
+    /// Of an agent that has posted its reward.
+    pub(crate) fn posted() -> Self {
+        read_answer(Map::new())
+    }
+}
+
 /// The line by which an attempt is given to the agent.
 ///
 /// # Errors
@@ -112,7 +119,8 @@ fn read_fields(mut fields: Map<String, Value>) -> AgentLine {
     AgentLine::Answer(AddressedAnswer { rollout_id, attempt_id, answer: read_answer(fields) })
 }
 
-fn read_answer(mut fields: Map<String, Value>) -> Answer {
+/// What an answer's fields say, but for whose it is.
+pub(crate) fn read_answer(mut fields: Map<String, Value>) -> Answer {
     if let Some(error) = fields.shift_remove("error").filter(|error| !error.is_null()) {
         return Answer::Failed(plain(error).chars().take(LONGEST_REASON).collect());
     }

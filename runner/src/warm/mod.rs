@@ -8,7 +8,7 @@ mod life;
 mod lines;
 mod messages;
 
-pub(crate) use messages::{Answer, task_line};
+pub(crate) use messages::{Answer, read_answer, task_line};
 
 use crate::launch::Launcher;
 use crate::order::Order;

@@ -242,7 +242,7 @@ async fn worlds_are_refused_where_they_cannot_be() {
     let server = Scripted::start([]).await;
     let project = Project::new();
     let warm = RunnerOptions { warm: true, ..project.runner(&server, "true", None) };
-    assert!(matches!(refused(warm).await, RunnerError::WarmWorlds));
+    assert!(matches!(refused(warm).await, RunnerError::SharedWorlds));
     let mut project = Project::new();
     project.options.directory = "/".into();
     assert!(refused(project.runner(&server, "true", None)).await.to_string().contains("nobody else can look into"));

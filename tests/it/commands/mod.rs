@@ -2,6 +2,7 @@ mod command_line;
 mod config_reference;
 mod configuration;
 mod documents;
+mod enqueue;
 mod examples;
 mod licences;
 mod mistakes;

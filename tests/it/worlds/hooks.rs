@@ -124,6 +124,9 @@ fn a_config_with_worlds_is_refused_where_it_contradicts_itself() {
         "command = [\"python3\", \"{project}/agent.py\"]\nsandbox = { kind = \"bubblewrap\" }",
         "command = [\"true\"]\nsandbox = { kind = \"docker\" }",
         "command = [\"true\"]\nsandbox = { kind = \"jail\" }",
+        "command = [\"true\"]\nurl = \"http://a\"",
+        "url = \"http://a\"\nworld = true",
+        "url = \"agents:8000\"",
     ];
     insta::assert_snapshot!(all.map(refused).join("\n"));
 }

@@ -80,6 +80,7 @@ impl RunnerSettings {
         let config = &mut settings.config;
         config.take_agent(&arguments.agent);
         match &arguments.grade {
+            Some(command) if command.trim().is_empty() => bail!("--grade is empty: it needs at least a program"),
             Some(command) => config.grade = command.split_whitespace().map(str::to_owned).collect(),
             None if !arguments.grade_word.is_empty() => config.grade = arguments.grade_word.clone(),
             None => {}
@@ -96,6 +97,7 @@ impl RunnerSettings {
             bail!("[runner] command (or url) is missing: it, or what follows --, is the agent");
         }
         let directory = arguments.directory.clone().or(settings.directory);
+        config.check_paths(directory.as_deref().unwrap_or(Path::new("")))?;
         let worlds = arguments.worlds.clone().unwrap_or(settings.worlds);
         Ok(Self { config: settings.config, directory, worlds })
     }

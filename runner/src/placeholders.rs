@@ -1,7 +1,7 @@
 //! Fills `{task}` and `{task.FIELD}` in an argument with what the rollout's input holds, `{project}` with the directory that
 //! commands are written in, and `{world}` with the attempt's own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -26,6 +26,8 @@ impl Places {
     pub(crate) fn of_project(directory: Option<&Path>) -> Result<Self, RunnerError> {
         let project =
             std::path::absolute(directory.unwrap_or(Path::new("."))).map_err(RunnerError::CurrentDirectory)?;
+        // Without a slash at its end, behind which `{project}/x` would have two.
+        let project: PathBuf = project.components().collect();
         Ok(Self { project: project.to_string_lossy().into_owned(), world: None })
     }
 }

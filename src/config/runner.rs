@@ -182,7 +182,7 @@ impl RunnerConfig {
             bail!(
                 "[runner] command: {argument:?} is a file in {}, but the agent is started in its world: write \
                  \"{{project}}/{argument}\"",
-                project.display()
+                project.components().collect::<PathBuf>().display()
             );
         }
         let is_shown = |file: &str| self.sandbox.read.iter().any(|path| Path::new(file).starts_with(path));

@@ -1,5 +1,6 @@
 //! How a sandbox is started around a program.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -127,11 +128,12 @@ impl Wrapper {
         }
         words.push(program.into());
         words.extend(arguments.iter().map(OsString::from));
-        let given: Vec<(String, String)> =
+        // What is given last counts.
+        let given: BTreeMap<String, String> =
             variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         let kept = KEPT.iter().map(|name| (*name).to_owned()).chain(self.options.environment.clone());
         let kept: Vec<String> = kept.filter(|name| std::env::var_os(name).is_some()).collect();
-        let names = given.iter().map(|(name, _)| name.as_str()).chain(kept.iter().map(String::as_str));
+        let names = given.keys().map(String::as_str).chain(kept.iter().map(String::as_str));
         let invocation = Invocation {
             options: &self.options,
             inside,
@@ -161,7 +163,7 @@ impl Wrapper {
     /// What the sandbox's own program finds: a container's passes on what it is told to, and `bwrap` everything.
     fn environment(
         &self,
-        given: &[(String, String)],
+        given: &BTreeMap<String, String>,
         kept: &[String],
         home: &Path,
     ) -> Vec<(OsString, Option<OsString>)> {

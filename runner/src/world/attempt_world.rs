@@ -15,7 +15,7 @@ use super::journal::{Entry, Home};
 use super::reward_file::RewardFile;
 use super::snapshot::Snapshot;
 use super::variables::handed_on;
-use super::worlds::{VARIABLES, Worlds, on_disk, take_away};
+use super::worlds::{AGENTS_HOME, VARIABLES, Worlds, on_disk, take_away};
 use crate::agent_environment::Variables;
 use crate::grader::{GradeFault, order};
 use crate::launch::Launcher;
@@ -70,7 +70,7 @@ impl World {
         [setup, snapshot]: [Option<HookCommand>; 2],
     ) -> Self {
         let (before, logs, facts) = (Snapshot::default(), Vec::new(), Map::new());
-        let (files, agents_home) = (made.home.files(), made.home.path().join("home"));
+        let (files, agents_home) = (made.home.files(), made.home.path().join(AGENTS_HOME));
         Self { worlds, files, agents_home, made, places, variables, setup, snapshot, before, logs, facts }
     }
 
@@ -167,7 +167,6 @@ impl World {
     pub(crate) async fn set_up(&mut self) -> Result<(), WorldFault> {
         if self.worlds.sandbox.is_some() {
             std::fs::create_dir(&self.agents_home).map_err(WorldFault::disk(&self.agents_home))?;
-            self.variables.push(("FULGURITE_AGENT_HOME".to_owned(), text(&self.agents_home)));
         }
         if let Some(harbor) = self.made.harbor.clone() {
             let files = self.files.clone();

@@ -80,7 +80,11 @@ impl Worlds {
     pub(crate) async fn make(self: &Arc<Self>, server: &Server, assignment: &Assignment) -> Result<World, WorldFault> {
         let path = self.directory.join(name(assignment));
         let places = self.places(&path);
-        let own = own_variables(&places, &path, assignment);
+        let mut own = own_variables(&places, &path, assignment);
+        if self.sandbox.is_some() {
+            let home = path.join(AGENTS_HOME).to_string_lossy().into_owned();
+            own.push(("FULGURITE_AGENT_HOME".to_owned(), home));
+        }
         let with_own = |mut environment: Variables| {
             environment.extend(own.iter().map(|(name, value)| (name.clone(), Some(value.clone()))));
             environment
@@ -181,6 +185,9 @@ pub(super) async fn take_away(home: Home, entry: Option<Entry>) -> Option<serde_
     }
     log
 }
+
+/// The home directory of a sandboxed agent, in its world's home.
+pub(super) const AGENTS_HOME: &str = "home";
 
 /// The file in a world's home to which its setup writes variables.
 pub(super) const VARIABLES: &str = "variables";

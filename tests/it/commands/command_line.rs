@@ -24,6 +24,7 @@ fn help_says_what_there_is() {
                    by token
       chat         Talk to a model, a checkpoint or a run, here or at a server
       run          Run an unmodified agent once for each rollout on the queue
+      enqueue      Put tasks on a server's queue, for its runners
       rollouts     List the rollouts of a store, newest last
       attempts     List attempts at rollouts
       spans        List spans
@@ -121,10 +122,10 @@ fn help_says_what_there_is() {
     insta::assert_snapshot!(printed(["run", "--help"]), @r#"
     Run an unmodified agent once for each rollout on the queue
 
-    Usage: fulgurite run [OPTIONS] -- <AGENT>...
+    Usage: fulgurite run [OPTIONS] [-- <AGENT>...]
 
     Arguments:
-      <AGENT>...  The agent: program and arguments; {task} and {task.FIELD} are filled in, never through
+      [AGENT]...  The agent: program and arguments; {task} and {task.FIELD} are filled in, never through
                   a shell
 
     Options:
@@ -133,7 +134,9 @@ fn help_says_what_there_is() {
                                 http://127.0.0.1:4747]
           --worker-id <ID>      Name of this runner in the store; a new one of the same name takes over
                                 what the old one held
-          --parallel <N>        Agents at a time [default: 4]
+          --config <FILE>       Config whose [runner] says what is run and in what worlds; what is given
+                                here comes before it
+          --parallel <N>        Agents at a time [default: 4, or the config's]
           --warm                The agent is one process that reads tasks as lines from its standard
                                 input and writes answers as lines; see docs/warm-agents.md
           --grade <COMMAND>     Program that grades: run after the agent with its output on stdin,
@@ -141,7 +144,9 @@ fn help_says_what_there_is() {
                                 {task.FIELD} are filled in
           --grade-word <WORD>   The same, one word at a time (repeatable)
           --timeout <SECONDS>   Seconds that agent and grader may take together; then their whole
-                                process group is killed [default: 600]
+                                process group is killed [default: 600, or the config's]
+          --worlds <DIR>        Directory that worlds are made in, one of each attempt [default: a
+                                directory of this user's among the system's temporary files]
           --directory <DIR>     Directory that the agent is started in
           --until-idle          Leave when the queue is empty and nothing runs
           --until-stdin-closes  Leave, and kill the agents, when standard input is closed

@@ -171,12 +171,28 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     trackers.directory = null  # default
     tasks = null  # default
     runner.command = []  # default
+    runner.url = null  # default
     runner.warm = false  # default
     runner.grade = []  # default
     runner.parallel = 8  # default
     runner.timeout_seconds = 600.0  # default
     runner.max_attempts = 3  # default
     runner.directory = null  # default
+    runner.world = false  # default
+    runner.setup = []  # default
+    runner.snapshot = []  # default
+    runner.teardown = []  # default
+    runner.hook_timeout_seconds = 300.0  # default
+    runner.unwatched = [".git","__pycache__",".pytest_cache","node_modules",".venv"]  # default
+    runner.reward_file = null  # default
+    runner.reward_key = null  # default
+    runner.sandbox.kind = "none"  # default
+    runner.sandbox.read = []  # default
+    runner.sandbox.world = null  # default
+    runner.sandbox.network = "proxy"  # default
+    runner.sandbox.environment = []  # default
+    runner.sandbox.image = null  # default
+    runner.sandbox.arguments = []  # default
     "#);
 
     let (directory, file) = configured(
@@ -405,7 +421,7 @@ fn a_config_that_cannot_train_is_refused_at_the_start_with_file_key_and_fix() {
     "#);
     insta::assert_snapshot!(fail("[tasks]\ntrain = \"tasks.jsonl\"\nheld_out = [1]\n"), @r#"
     error: [directory]/config.toml
-      caused by: line 10: tasks.train is "tasks.jsonl", but must be a list of tasks, { range = [0, 1000] } or { file = "tasks.jsonl" }
+      caused by: line 10: tasks.train is "tasks.jsonl", but must be a list of tasks, { range = [0, 1000] }, { file = "tasks.jsonl" } or { harbor = "DIR" }
         10 | train = "tasks.jsonl"
            |         ^^^^^^^^^^^^^
     "#);

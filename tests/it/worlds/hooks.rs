@@ -55,7 +55,7 @@ fn nothing_of_a_world_survives_a_runner_that_is_killed_at_any_stage() {
         write(at, "stage", stage);
         write(at, "outside", "");
         let _ = fs::remove_file(at.join("here"));
-        server.enqueue([json!(stage)], &json!({ "max_attempts": 3 }));
+        server.enqueue([json!(stage)], &json!({ "max_attempts": 3, "retry_condition": ["failed", "unresponsive"] }));
         let mut killed = Process::spawn(runner(&server, at));
         eventually("the stage", || at.join("here").exists().then_some(()));
         killed.kill();
@@ -79,7 +79,7 @@ fn what_an_agent_changed_is_shown_and_a_setup_that_fails_is_the_worlds_fault() {
     write(at, "stage", "none");
     let ids = server.enqueue([json!("one")], &Value::Null);
     assert_eq!(Process::spawn(runner(&server, at)).exit_code(), Some(0));
-    let shown = printed(["show", &ids[0], "--store", at.join("fulgurite.db").to_str().unwrap()]);
+    let shown = printed(["show", &ids[0], "--store", &server.store]);
     let world: Vec<&str> = shown.lines().skip_while(|line| !line.contains("world")).take(5).collect();
     insta::assert_snapshot!(world.join("\n"), @r"
       world
@@ -128,5 +128,24 @@ fn a_config_with_worlds_is_refused_where_it_contradicts_itself() {
         "url = \"http://a\"\nworld = true",
         "url = \"agents:8000\"",
     ];
-    insta::assert_snapshot!(all.map(refused).join("\n"));
+    insta::assert_snapshot!(all.map(refused).join("\n"), @r##"
+    error: [runner] warm: one agent for all attempts cannot be given a world for each; leave one of them out
+    error: [runner] "{world}/x" asks for the attempt's world, and there are none: world = true makes them
+    error: [runner] command: "agent.py" is a file in [directory], but the agent is started in its world: write "{project}/agent.py"
+    error: [runner] reward_file is "../reward", but names a file within the world: it must be relative, without `..`
+    error: [runner] reward_key says which number of reward_file is meant, and there is none
+    error: [runner] hook_timeout_seconds is -1, but must be a number of seconds above 0
+    error: [runner] command (or url) is missing: it, or what follows --, is the agent
+    error: [runner] command: the sandbox hides "{project}/agent.py" from the agent: read = ["{project}/agent.py"] shows it
+    error: the runner stopped
+      caused by: [runner.sandbox] image is missing: a container is made of one, such as "python:3.12-slim"
+    error: [directory]/c.toml
+      caused by: line 3: runner.sandbox.kind cannot be `jail`; there is `none`, `bubblewrap`, `docker`, `podman`
+        3 | sandbox = { kind = "jail" }
+          |                    ^^^^^^
+    error: [runner] url is an agent that lives elsewhere: leave out `command` and `warm`, or `url`
+    error: [runner] url: one agent for all attempts cannot be given a world for each; leave one of them out
+    error: the runner stopped
+      caused by: the agent's URL "agents:8000" cannot be used: it is neither http nor https
+    "##);
 }

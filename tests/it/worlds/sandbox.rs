@@ -57,6 +57,11 @@ fn a_sandboxed_agent_reaches_its_model_and_its_world_and_nothing_else() {
     let at = directory.path();
     let model = tiny_model(at, 256);
     let server = Server::start(at, ["--model", &model_flag("m", &model)]);
+    // A shim, as pyenv has them, would have to be shown with all that it looks for.
+    let python =
+        Command::new("python3").args(["-c", "import sys; print(sys.executable, sys.base_prefix)"]).output().unwrap();
+    let python = String::from_utf8(python.stdout).unwrap();
+    let (python, prefix) = python.trim().split_once(' ').unwrap();
     let port = server.url.rsplit(':').next().unwrap();
     write(at, "agent.py", AGENT);
     write(
@@ -66,19 +71,20 @@ fn a_sandboxed_agent_reaches_its_model_and_its_world_and_nothing_else() {
             r#"
             [runner]
             setup = ["sh", "-c", "touch $FULGURITE_AGENT_HOME/.from_setup"]
-            command = ["python3", "{{project}}/agent.py", "{port}", "{}"]
+            command = ["{python}", "{{project}}/agent.py", "{port}", "{}"]
             grade = ["sh", "-c", "cp $FULGURITE_WORLD/seen.json . && echo '{{\"reward\": 1}}'"]
             [runner.sandbox]
             kind = "bubblewrap"
-            read = ["{{project}}/agent.py"]
+            read = ["{{project}}/agent.py", "{prefix}"]
             environment = ["KEPT_OF_THE_RUNNER"]
             "#,
             at.join("fulgurite.db").display()
         ),
     );
     server.enqueue([json!("one")], &Value::Null);
+    let worlds = tempfile::tempdir().unwrap();
     let mut command = crate::common::fulgurite(["run", "--server", &server.url, "--until-idle"]);
-    command.arg("--config").arg(at.join("c.toml")).arg("--worlds").arg(at.join("worlds"));
+    command.arg("--config").arg(at.join("c.toml")).arg("--worlds").arg(worlds.path());
     command.envs([("SECRET_OF_THE_RUNNER", "x"), ("KEPT_OF_THE_RUNNER", "y")]).stdout(Stdio::null());
     assert!(command.status().unwrap().success());
     let rollout = server.query("rollouts").pop().unwrap();
@@ -120,7 +126,8 @@ fn a_container_is_started_with_its_world_its_door_and_no_network() {
     let path = format!("{}:{}", at.display(), std::env::var("PATH").unwrap());
     let mut command = crate::common::fulgurite(["run", "--server", &server.url, "--until-idle"]);
     command.arg("--config").arg(at.join("c.toml")).arg("--worlds").arg(at.join("worlds"));
-    command.env("PATH", path).current_dir(at).stdout(Stdio::null());
+    command.envs([("PATH", path.as_str()), ("LANG", "C"), ("TERM", "dumb")]).env_remove("LC_ALL");
+    command.current_dir(at).stdout(Stdio::null());
     assert!(command.status().unwrap().success());
     let attempt = server.query("attempts").pop().unwrap();
     assert_eq!(attempt["status"], "succeeded", "{attempt}");
@@ -129,7 +136,72 @@ fn a_container_is_started_with_its_world_its_door_and_no_network() {
     let program = env!("CARGO_BIN_EXE_fulgurite");
     let calls = fs::read_to_string(at.join("calls")).unwrap();
     let calls = calls.replace(&name, "[world]").replace(at.to_str().unwrap(), "[directory]");
-    insta::assert_snapshot!(calls.replace(program, "[program]").replace(&user, "[user]"));
+    insta::assert_snapshot!(calls.replace(program, "[program]").replace(&user, "[user]"), @r"
+    run
+    --rm
+    --init
+    --name
+    fulgurite-[world]
+    --network
+    none
+    --user
+    [user]
+    --volume
+    [directory]/skills:[directory]/skills:ro
+    --volume
+    [directory]/worlds/[world]/home:[directory]/worlds/[world]/home:rw
+    --volume
+    [directory]/worlds/[world]/files:[directory]/worlds/[world]/files:rw
+    --volume
+    [program]:/run/fulgurite/fulgurite:ro
+    --volume
+    [directory]/worlds/[world]/proxy.sock:/run/fulgurite/proxy.sock:rw
+    --workdir
+    [directory]/worlds/[world]/files
+    --env
+    ANTHROPIC_API_KEY
+    --env
+    ANTHROPIC_BASE_URL
+    --env
+    FULGURITE_AGENT_HOME
+    --env
+    FULGURITE_ATTEMPT_ID
+    --env
+    FULGURITE_PROJECT
+    --env
+    FULGURITE_REWARD_URL
+    --env
+    FULGURITE_ROLLOUT_ID
+    --env
+    FULGURITE_TASK
+    --env
+    FULGURITE_WORLD
+    --env
+    FULGURITE_WORLD_VARIABLES
+    --env
+    OPENAI_API_KEY
+    --env
+    OPENAI_BASE_URL
+    --env
+    LANG
+    --env
+    TERM
+    --env
+    HOME=[directory]/worlds/[world]/home
+    --entrypoint
+    /run/fulgurite/fulgurite
+    --memory
+    512m
+    python:3.12-slim
+    sandbox-forward
+    /run/fulgurite/proxy.sock
+    4747
+    agent-of-the-image
+    one
+    rm
+    --force
+    fulgurite-[world]
+    ");
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Found {
             path: path.to_string_lossy().into_owned(),
             bytes: entry.bytes,
             sha256: match &entry.content {
-                Content::Digest(digest) => Some(digest.clone()),
+                Content::Digest(digest) => Some(digest.clone()).filter(|digest| !digest.is_empty()),
                 Content::Changed(..) => None,
             },
             diff_is_cut: kept.len() < diff.len(),

@@ -50,6 +50,9 @@ pub(crate) enum Kind {
     Program,
     /// A symbolic link.
     Link,
+    /// What is there and cannot be read: too deep, closed, or gone in this moment. An agent can make such, so that it is no
+    /// fault of the machine's.
+    Unreadable,
 }
 
 /// What tells an entry from another.
@@ -61,11 +64,14 @@ pub(crate) enum Content {
     Changed(i64, i64),
 }
 
+const UNREADABLE: Entry =
+    Entry { bytes: 0, kind: Kind::Unreadable, content: Content::Digest(String::new()), text: None };
+
 impl Snapshot {
     /// Looks at a directory. What has one of the names `unwatched` is passed over, and so is what is neither file nor link.
     ///
     /// # Errors
-    /// If something that is there cannot be read.
+    /// If the directory itself cannot be read.
     pub(crate) fn take(directory: &Path, unwatched: &[String]) -> io::Result<Self> {
         let mut walk = Walk { snapshot: Self::default(), unwatched, left: READ, texts_left: TEXTS };
         walk.directory(directory, Path::new(""), 0)?;
@@ -108,12 +114,14 @@ impl Walk<'_> {
                 return Ok(());
             }
             let (path, from_world) = (entry.path(), from_world.join(&name));
-            let metadata = entry.metadata()?;
-            if metadata.is_dir() {
-                if depth < DEPTH {
-                    self.directory(&path, &from_world, depth + 1)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if depth == DEPTH || self.directory(&path, &from_world, depth + 1).is_err() {
+                    self.snapshot.files.insert(from_world, UNREADABLE);
                 }
-            } else if let Some(entry) = self.entry(&path, &metadata)? {
+                continue;
+            }
+            let looked = entry.metadata().and_then(|metadata| self.entry(&path, &metadata));
+            if let Some(entry) = looked.unwrap_or(Some(UNREADABLE)) {
                 self.snapshot.files.insert(from_world, entry);
             }
         }
@@ -194,6 +202,18 @@ mod tests {
         assert_eq!(names, ["a/text", "binary", "link"]);
         let texts: Vec<Option<&str>> = snapshot.files.values().map(|entry| entry.text.as_deref()).collect();
         assert_eq!(texts, [Some("ü\n"), None, Some("/etc\n")]);
+    }
+
+    #[test]
+    fn what_an_agent_made_unreadable_is_named_and_is_no_error() {
+        let world = tempfile::tempdir().unwrap();
+        let script = "import os\nfor _ in range(3000):\n    os.mkdir('deep')\n    os.chdir('deep')\n";
+        let made = std::process::Command::new("python3").args(["-c", script]).current_dir(world.path()).status();
+        assert!(made.unwrap().success());
+        let snapshot = take(world.path());
+        let kinds: Vec<Kind> = snapshot.files.values().map(|entry| entry.kind).collect();
+        assert_eq!(kinds, [Kind::Unreadable]);
+        super::super::removal::remove_all(&world.path().join("deep")).unwrap();
     }
 
     #[test]

@@ -48,20 +48,34 @@ json.dump(seen, open("seen.json", "w"))
 print(json.dumps({"reward": 1}))
 "#;
 
+/// What keeps the agent in its world, its Python, and what shows that: bubblewrap, or, for who has one, the kind of container
+/// and the image that the environment names.
+fn sandbox() -> Option<(String, String)> {
+    if let (Ok(kind), Ok(image)) = (std::env::var("SANDBOX_KIND"), std::env::var("SANDBOX_IMAGE")) {
+        let keys = format!("kind = \"{kind}\"\nimage = \"{image}\"\nread = [\"{{project}}/agent.py\"]");
+        return Some(("python3".to_owned(), keys));
+    }
+    if there_are_no_sandboxes() {
+        return None;
+    }
+    // A shim, as pyenv has them, would have to be shown with all that it looks for.
+    let found =
+        Command::new("python3").args(["-c", "import sys; print(sys.executable, sys.base_prefix)"]).output().unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    let (python, prefix) = found.trim().split_once(' ').unwrap();
+    let keys = format!("kind = \"bubblewrap\"\nread = [\"{{project}}/agent.py\", \"{prefix}\"]");
+    Some((python.to_owned(), keys))
+}
+
 #[test]
 fn a_sandboxed_agent_reaches_its_model_and_its_world_and_nothing_else() {
-    if there_are_no_sandboxes() {
-        return;
-    }
+    let Some((python, sandbox)) = sandbox() else { return };
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let model = tiny_model(at, 256);
     let server = Server::start(at, ["--model", &model_flag("m", &model)]);
-    // A shim, as pyenv has them, would have to be shown with all that it looks for.
-    let python =
-        Command::new("python3").args(["-c", "import sys; print(sys.executable, sys.base_prefix)"]).output().unwrap();
-    let python = String::from_utf8(python.stdout).unwrap();
-    let (python, prefix) = python.trim().split_once(' ').unwrap();
+    let store = server.store.strip_prefix("sqlite://").unwrap();
+    assert!(fs::exists(store).unwrap());
     let port = server.url.rsplit(':').next().unwrap();
     write(at, "agent.py", AGENT);
     write(
@@ -71,14 +85,12 @@ fn a_sandboxed_agent_reaches_its_model_and_its_world_and_nothing_else() {
             r#"
             [runner]
             setup = ["sh", "-c", "touch $FULGURITE_AGENT_HOME/.from_setup"]
-            command = ["{python}", "{{project}}/agent.py", "{port}", "{}"]
+            command = ["{python}", "{{project}}/agent.py", "{port}", "{store}"]
             grade = ["sh", "-c", "cp $FULGURITE_WORLD/seen.json . && echo '{{\"reward\": 1}}'"]
             [runner.sandbox]
-            kind = "bubblewrap"
-            read = ["{{project}}/agent.py", "{prefix}"]
             environment = ["KEPT_OF_THE_RUNNER"]
-            "#,
-            at.join("fulgurite.db").display()
+            {sandbox}
+            "#
         ),
     );
     server.enqueue([json!("one")], &Value::Null);
@@ -89,7 +101,11 @@ fn a_sandboxed_agent_reaches_its_model_and_its_world_and_nothing_else() {
     assert!(command.status().unwrap().success());
     let rollout = server.query("rollouts").pop().unwrap();
     assert_eq!(rollout["status"], "succeeded", "{:?}", server.query("attempts"));
-    let seen: Value = serde_json::from_str(&fs::read_to_string(at.join("seen.json")).unwrap()).unwrap();
+    let mut seen: Value = serde_json::from_str(&fs::read_to_string(at.join("seen.json")).unwrap()).unwrap();
+    if sandbox.contains("image") {
+        // The image has one of its own.
+        seen["shadow"] = json!("FileNotFoundError");
+    }
     let expected = json!({
         "answer": "assistant", "streamed": true, "admin": 403, "around": 403, "another": 403,
         "outside": "ConnectionRefusedError", "project": ["agent.py"], "store": "FileNotFoundError",

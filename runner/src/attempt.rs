@@ -96,9 +96,10 @@ impl Workshop {
         })
     }
 
-    /// What the server is told of who grades: the program's bare name.
+    /// What the server is told of who grades: the program's bare name, or Harbor's tests.
     pub(crate) fn grader_name(&self) -> Option<String> {
-        self.grader.as_ref().map(Grader::name)
+        let has_tests = self.worlds.as_ref().is_some_and(|worlds| worlds.have_tests());
+        self.grader.as_ref().map(Grader::name).or_else(|| has_tests.then(|| "harbor".to_owned()))
     }
 
     /// Runs one attempt to its end and reports it. One that the server gives up meanwhile is killed. Dropping the future kills

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use fulgurite_runner::{SandboxOptions, WorldOptions, asks_for_world};
+use fulgurite_runner::{SandboxKind, SandboxOptions, WorldOptions, asks_for_world};
 use serde::{Deserialize, Serialize};
 
 use crate::serve::server::seconds;
@@ -51,6 +51,8 @@ pub struct RunnerConfig {
     pub reward_file: Option<PathBuf>,
     /// Which number of the object in `reward_file` is the reward; the only one, or `reward`, by default.
     pub reward_key: Option<String>,
+    /// Tasks are Harbor's, and their own tests are the grader.
+    pub harbor_tests: bool,
     /// What keeps the agent in its world.
     pub sandbox: SandboxOptions,
 }
@@ -74,6 +76,7 @@ impl Default for RunnerConfig {
             unwatched: [".git", "__pycache__", ".pytest_cache", "node_modules", ".venv"].map(str::to_owned).to_vec(),
             reward_file: None,
             reward_key: None,
+            harbor_tests: false,
             sandbox: SandboxOptions::default(),
         }
     }
@@ -114,6 +117,7 @@ impl RunnerConfig {
             unwatched: self.unwatched.clone(),
             reward_file: self.reward_file.clone(),
             reward_key: self.reward_key.clone(),
+            harbor_tests: self.harbor_tests,
             sandbox: self.sandbox.clone(),
             forwarder,
         }))
@@ -154,6 +158,16 @@ impl RunnerConfig {
         if let Some(argument) = words.filter(|_| !self.has_worlds()).find(|argument| asks_for_world(argument)) {
             bail!("[runner] {argument:?} asks for the attempt's world, and there are none: world = true makes them");
         }
+        if self.harbor_tests && (!self.grade.is_empty() || self.reward_file.is_some()) {
+            bail!(
+                "[runner] harbor_tests: the tests of Harbor's tasks are the grader; leave out `grade` and `reward_file`"
+            );
+        }
+        if self.harbor_tests && self.sandbox.kind != SandboxKind::Bubblewrap {
+            bail!(
+                "[runner] harbor_tests: Harbor's files are at /app, where sandbox = {{ kind = \"bubblewrap\" }} puts them"
+            );
+        }
         match (&self.reward_file, &self.reward_key) {
             (Some(path), _)
                 if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) =>
@@ -162,7 +176,7 @@ impl RunnerConfig {
                     "[runner] reward_file is {path:?}, but names a file within the world: it must be relative, without `..`"
                 )
             }
-            (None, Some(_)) => {
+            (None, Some(_)) if !self.harbor_tests => {
                 bail!("[runner] reward_key says which number of reward_file is meant, and there is none")
             }
             _ => Ok(()),

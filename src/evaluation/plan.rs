@@ -52,8 +52,8 @@ impl Plan<'_> {
             "step": self.weights.step,
         });
         if config.runner.has_worlds() {
-            let RunnerConfig { setup, snapshot, reward_file, reward_key, .. } = &config.runner;
-            all["world"] = json!([setup, snapshot, reward_file, reward_key]);
+            let RunnerConfig { setup, snapshot, reward_file, reward_key, harbor_tests, .. } = &config.runner;
+            all["world"] = json!([setup, snapshot, reward_file, reward_key, harbor_tests]);
         }
         let name = format!("{}-seed-{}-eval-{}", config.run.name, config.run.seed, &digest(&all)[..8]);
         let path = self.loaded.resolve(&config.run.directory).join(name);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_runner::{Program, SandboxKind, check_arguments};
+use fulgurite_runner::{Program, check_arguments};
 use serde_json::Value;
 
 use crate::config::declarations::{LoadedConfig, RunConfig, Shape};
@@ -54,10 +54,8 @@ fn check_harbor(runner: &RunnerConfig, tasks: &[&Vec<Value>]) -> Result<()> {
                  enough, take its Dockerfile (environment.docker_image) away, or leave the task out"
             );
         }
-        if runner.sandbox.kind != SandboxKind::Bubblewrap {
-            bail!(
-                "Harbor's task {name:?} has its files at /app: [runner.sandbox] kind = \"bubblewrap\" puts them there"
-            );
+        if runner.grade.is_empty() && !runner.harbor_tests {
+            bail!("Harbor's task {name:?} has tests: [runner] harbor_tests = true has them find the reward");
         }
     }
     Ok(())

@@ -98,7 +98,7 @@ impl World {
 
     /// Whether tests of Harbor's find its reward.
     pub(crate) fn has_tests(&self) -> bool {
-        self.made.harbor.is_some()
+        self.worlds.have_tests()
     }
 
     /// Runs Harbor's tests where its agent was, with the tests and a place for what they say, which the agent did not have.
@@ -108,7 +108,7 @@ impl World {
     pub(crate) async fn test(&self, variables: Variables, deadline: Instant) -> Result<Reward, GradeFault> {
         let failed = |why: String| GradeFault::Failed(format!("Harbor's tests {why}"));
         let (Some(task), Some(sandbox)) = (&self.made.harbor, &self.worlds.sandbox) else {
-            return Err(failed("need [runner.sandbox] kind".to_owned()));
+            return Err(failed("need a task of Harbor's, and a sandbox to run in".to_owned()));
         };
         let logs = self.made.home.path().join("logs");
         let said = logs.join("verifier");

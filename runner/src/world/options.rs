@@ -23,6 +23,8 @@ pub struct WorldOptions {
     pub hook_timeout: Duration,
     /// Names of files and directories that are passed over where before and after are compared.
     pub unwatched: Vec<String>,
+    /// The tests of Harbor's tasks are the grader.
+    pub harbor_tests: bool,
     /// What keeps agents in their worlds.
     pub sandbox: SandboxOptions,
     /// The words of a command that runs [`forward`](crate::forward) with what follows them; the first is a file.

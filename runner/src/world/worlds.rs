@@ -34,6 +34,7 @@ pub(crate) struct Worlds {
     pub(super) sandbox: Option<Wrapper>,
     pub(super) hook_timeout: Duration,
     pub(super) unwatched: Vec<String>,
+    harbor_tests: bool,
     pub(super) reward_file: Option<PathBuf>,
     pub(super) reward_key: Option<String>,
 }
@@ -68,6 +69,7 @@ impl Worlds {
             sandbox: Wrapper::new(&options.sandbox, &options.forwarder)?,
             hook_timeout: options.hook_timeout,
             unwatched: options.unwatched.clone(),
+            harbor_tests: options.harbor_tests,
             reward_file: options.reward_file.clone(),
             reward_key: options.reward_key.clone(),
         }))
@@ -116,6 +118,11 @@ impl Worlds {
         let door = has_door.then(|| Door::open(home.path(), server, assignment)).transpose();
         let door = door.map_err(WorldFault::disk(home.path()))?;
         Ok(World::new(Arc::clone(self), Made { home, name, entry, harbor, door }, places, own, [setup, snapshot]))
+    }
+
+    /// Whether the tests of Harbor's tasks are the grader.
+    pub(crate) fn have_tests(&self) -> bool {
+        self.harbor_tests
     }
 
     /// The origin that the server has for agents, if it is another than for this process.

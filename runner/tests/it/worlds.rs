@@ -32,6 +32,7 @@ impl Project {
             unwatched: Vec::new(),
             reward_file: None,
             reward_key: None,
+            harbor_tests: false,
             sandbox: SandboxOptions::default(),
             forwarder: Vec::new(),
         };

@@ -186,6 +186,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     runner.unwatched = [".git","__pycache__",".pytest_cache","node_modules",".venv"]  # default
     runner.reward_file = null  # default
     runner.reward_key = null  # default
+    runner.harbor_tests = false  # default
     runner.sandbox.kind = "none"  # default
     runner.sandbox.read = []  # default
     runner.sandbox.world = null  # default

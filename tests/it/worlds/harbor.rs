@@ -19,6 +19,7 @@ fn task(at: &Path, name: &str, say: &str) {
 const CONFIG: &str = r#"
 [runner]
 command = ["sh", "-c", "test -e /tests -o -e /logs && exit 3; cd /app && test {world} = /app && echo $(($(cat src/number) + 1)) > src/number"]
+harbor_tests = true
 sandbox = { kind = "bubblewrap" }
 "#;
 
@@ -48,6 +49,7 @@ fn the_tests_of_a_task_find_its_reward_where_the_agent_was() {
     let rollouts = server.query("rollouts");
     let rewards: Vec<&Value> = rollouts.iter().map(|rollout| &rollout["reward"]).collect();
     assert_eq!(rewards, [&json!(0.5), &json!(1.0), &Value::Null], "{:?}", server.query("attempts"));
+    assert!(server.query("attempts").iter().all(|attempt| attempt["grader"] == "harbor"), "no agent rewards itself");
     let last = &server.query("attempts")[2]["metadata"];
     let reason = "Harbor's tests gave no reward: in reward.txt of its world: there is no such file; they wrote: broken";
     assert_eq!((&last["fault"], &last["reason"]), (&json!("grader"), &json!(reason)));
@@ -70,8 +72,10 @@ fn tasks_that_cannot_be_run_here_are_refused_by_name_before_the_run() {
         ran.stderr.replace(at.to_str().unwrap(), "[directory]").trim().to_owned()
     };
     let said = refused("");
-    assert!(said.contains("Harbor's task \"a\" has its files at /app"), "{said}");
+    assert!(said.contains("Harbor's task \"a\" has tests: [runner] harbor_tests = true"), "{said}");
+    let said = refused("harbor_tests = true");
+    assert!(said.contains("sandbox = { kind = \"bubblewrap\" }"), "{said}");
     write(at, "tasks/a/environment/Dockerfile", "FROM scratch\n");
-    let said = refused("sandbox = { kind = \"bubblewrap\" }");
+    let said = refused("harbor_tests = true\nsandbox = { kind = \"bubblewrap\" }");
     assert!(said.contains("runs in an image ([directory]/tasks/a/environment/Dockerfile)"), "{said}");
 }

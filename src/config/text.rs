@@ -84,7 +84,7 @@ mod tests {
               |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
         "#);
         insta::assert_snapshot!(fail("[tasks]\ntrain = \"tasks.jsonl\"\nheld_out = []\n"), @r#"
-        line 2: tasks.train is "tasks.jsonl", but must be a list of tasks, { range = [0, 1000] } or { file = "tasks.jsonl" }
+        line 2: tasks.train is "tasks.jsonl", but must be a list of tasks, { range = [0, 1000] }, { file = "tasks.jsonl" } or { harbor = "DIR" }
             2 | train = "tasks.jsonl"
               |         ^^^^^^^^^^^^^
         "#);

@@ -10,7 +10,7 @@ use crate::SandboxOptions;
 /// directory in `FULGURITE_WORLD`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorldOptions {
-    /// Where worlds are made. Only this user may look into it.
+    /// Where worlds are made. Only this user may write to it.
     pub directory: PathBuf,
     /// Fills the empty directory of a new world; none leaves it empty.
     pub setup: Vec<String>,

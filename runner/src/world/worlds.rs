@@ -220,15 +220,15 @@ fn name(assignment: &Assignment) -> String {
     format!("{}.{}", part(rollout_id), part(attempt_id))
 }
 
-/// Makes a directory that is this user's alone.
+/// Makes a directory into which nobody else can put anything; each world's home is closed by itself.
 fn make_private(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let metadata = directory.symlink_metadata()?;
     let own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
-    match own && metadata.mode() & 0o077 == 0 {
+    match own && metadata.mode() & 0o022 == 0 {
         true => Ok(()),
         false => {
-            Err(io::Error::other("it must be a directory of this user's that nobody else can look into (chmod 700)"))
+            Err(io::Error::other("it must be a directory of this user's that nobody else can write to (chmod 700)"))
         }
     }
 }

@@ -5,6 +5,7 @@ use fulgurite_runner::{RunnerError, RunnerOptions, SandboxOptions, WorldOptions,
 use serde_json::{Value, json};
 use std::fs;
 use std::future::pending;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -245,8 +246,11 @@ async fn worlds_are_refused_where_they_cannot_be() {
     let warm = RunnerOptions { warm: true, ..project.runner(&server, "true", None) };
     assert!(matches!(refused(warm).await, RunnerError::SharedWorlds));
     let mut project = Project::new();
-    project.options.directory = "/".into();
-    assert!(refused(project.runner(&server, "true", None)).await.to_string().contains("nobody else can look into"));
+    let open = project.at("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    project.options.directory = open;
+    assert!(refused(project.runner(&server, "true", None)).await.to_string().contains("nobody else can write to"));
     project.options.directory = project.at("worlds");
     project.options.setup = vec!["./no-such".to_owned()];
     assert!(matches!(refused(project.runner(&server, "true", None)).await, RunnerError::ProgramNotFound { .. }));
@@ -261,7 +265,6 @@ async fn worlds_are_refused_where_they_cannot_be() {
 /// What only this user may look into.
 #[tokio::test]
 async fn a_directory_of_worlds_is_closed_to_others() {
-    use std::os::unix::fs::PermissionsExt;
     let project = Project::new();
     project.play("true", None).await;
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -2,6 +2,7 @@
 mod harbor;
 mod hooks;
 mod sandbox;
+mod training;
 
 use std::path::Path;
 use std::process::Command;

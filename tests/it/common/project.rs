@@ -8,9 +8,11 @@ use serde_json::Value;
 
 use super::{Ran, Server, fulgurite};
 
+// A shell begins in a thirtieth of Python's time, and runs have dozens of rollouts. Bytes that continue a character are not
+// counted, so that it is letters that are paid for.
 macro_rules! uneven_grade {
     () => {
-        r#"grade = ["python3", "-c", "import sys; n = len(sys.stdin.read()); print('{\"reward\": %d}' % (n % 3))"]"#
+        r#"grade = ["sh", "-c", "n=$(LC_ALL=C tr -d '\\200-\\277' | wc -c); echo '{\"reward\": '$((n % 3))'}'"]"#
     };
 }
 

@@ -8,12 +8,13 @@ use clap::Args;
 use fulgurite_backends::derive_seed;
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_trainer::TaskSource;
-use fulgurite_types::{AttemptStatus, NewRollout, Object, Rollout, RolloutConfig, RolloutMode};
+use fulgurite_types::{NewRollout, Object, Rollout, RolloutMode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::cli::output;
 use crate::config::admin_key;
+use crate::config::runner::tried_again;
 use crate::query::arguments::mode;
 
 /// Rollouts that one request enqueues.
@@ -104,11 +105,7 @@ fn tasks(arguments: &EnqueueArguments) -> Result<Vec<Value>> {
 /// Groups, each with a name and a seed by which its members' worlds are made.
 fn rollouts(tasks: &[Value], arguments: &EnqueueArguments) -> Vec<NewRollout> {
     let batch = Uuid::now_v7().simple().to_string();
-    let config = RolloutConfig {
-        max_attempts: arguments.max_attempts,
-        retry_condition: vec![AttemptStatus::Failed, AttemptStatus::Timeout, AttemptStatus::Unresponsive],
-        ..RolloutConfig::default()
-    };
+    let config = tried_again(arguments.max_attempts);
     let mut rollouts = Vec::with_capacity(tasks.len() * arguments.samples);
     for (index, task) in tasks.iter().enumerate() {
         let mut metadata = Object::new();

@@ -16,7 +16,8 @@ use crate::cli::output;
 use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
 use crate::config::runner::RunnerConfig;
-use crate::serve::server::{interrupted, seconds};
+use crate::config::seconds::seconds;
+use crate::serve::server::interrupted;
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {

@@ -20,7 +20,6 @@ use crate::{RunnerError, RunnerOptions};
 use fulgurite_client::{Assignment, Server};
 use serde_json::json;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -36,7 +35,7 @@ pub(crate) struct Workshop {
     working_directory: Option<PathBuf>,
     /// Where things are for attempts without worlds.
     places: Places,
-    worlds: Option<Arc<Worlds>>,
+    worlds: Option<Worlds>,
     running: RunningAttempts,
 }
 
@@ -77,7 +76,7 @@ impl Workshop {
         let agent = Agent::new(options, &launcher)?;
         let directory = &options.working_directory;
         let grader = options.grade.as_deref().map(|grade| Grader::find(grade, directory.clone())).transpose()?;
-        let places = Places::of_project(directory.as_deref())?;
+        let places = Places::of_project(directory.as_deref()).map_err(RunnerError::CurrentDirectory)?;
         let worlds = options.worlds.as_ref().map(|worlds| Worlds::new(worlds, PathBuf::from(&places.project)));
         if worlds.is_some() && (options.warm || options.agent_url.is_some()) {
             return Err(RunnerError::SharedWorlds);
@@ -98,7 +97,7 @@ impl Workshop {
 
     /// What the server is told of who grades: the program's bare name, or Harbor's tests.
     pub(crate) fn grader_name(&self) -> Option<String> {
-        let has_tests = self.worlds.as_ref().is_some_and(|worlds| worlds.have_tests());
+        let has_tests = self.worlds.as_ref().is_some_and(Worlds::have_tests);
         self.grader.as_ref().map(Grader::name).or_else(|| has_tests.then(|| "harbor".to_owned()))
     }
 
@@ -384,7 +383,7 @@ impl Workshop {
     ) -> Result<Finished, String> {
         let order = match world {
             Some(world) => {
-                let inside = self.worlds.as_ref().and_then(|worlds| worlds.origin_inside());
+                let inside = self.worlds.as_ref().and_then(Worlds::origin_inside);
                 world.order(program, &assignment.task, of_attempt(&self.server, assignment, inside.as_deref()))?
             }
             None => {

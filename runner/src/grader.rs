@@ -59,7 +59,7 @@ impl Grader {
     pub fn find(command: &[String], directory: Option<PathBuf>) -> Result<Self, RunnerError> {
         let program = Program::find(command, "grader", directory.as_deref())?;
         check_arguments(&program.arguments, [])?;
-        let places = Places::of_project(directory.as_deref())?;
+        let places = Places::of_project(directory.as_deref()).map_err(RunnerError::CurrentDirectory)?;
         Ok(Self { program, directory, places })
     }
 

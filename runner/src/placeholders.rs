@@ -1,11 +1,10 @@
 //! Fills `{task}` and `{task.FIELD}` in an argument with what the rollout's input holds, `{project}` with the directory that
 //! commands are written in, and `{world}` with the attempt's own.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-
-use crate::RunnerError;
 
 /// How a task's placeholder begins; what follows decides whether it is one.
 const OPENING: &str = "{task";
@@ -23,9 +22,11 @@ pub(crate) struct Places {
 
 impl Places {
     /// Those where nothing has a world: graders run in `directory`, or where this process does.
-    pub(crate) fn of_project(directory: Option<&Path>) -> Result<Self, RunnerError> {
-        let project =
-            std::path::absolute(directory.unwrap_or(Path::new("."))).map_err(RunnerError::CurrentDirectory)?;
+    ///
+    /// # Errors
+    /// If the system does not say where that is.
+    pub(crate) fn of_project(directory: Option<&Path>) -> io::Result<Self> {
+        let project = std::path::absolute(directory.unwrap_or(Path::new(".")))?;
         // Without a slash at its end, behind which `{project}/x` would have two.
         let project: PathBuf = project.components().collect();
         Ok(Self { project: project.to_string_lossy().into_owned(), world: None })

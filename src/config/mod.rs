@@ -7,6 +7,7 @@ pub mod models;
 pub mod overrides;
 pub mod redaction;
 pub mod runner;
+pub mod seconds;
 pub mod show;
 pub mod text;
 pub mod trackers;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use fulgurite_runner::{SandboxKind, SandboxOptions, WorldOptions, asks_for_world};
+use fulgurite_types::{AttemptStatus, RolloutConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::serve::server::seconds;
+use crate::config::seconds::seconds;
 
 /// `[runner]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -205,5 +206,14 @@ impl RunnerConfig {
             bail!("[runner] command: the sandbox hides {argument:?} from the agent: read = [{argument:?}] shows it");
         }
         Ok(())
+    }
+}
+
+/// No limits but on attempts: whichever ends badly calls for another.
+pub fn tried_again(max_attempts: u32) -> RolloutConfig {
+    RolloutConfig {
+        max_attempts,
+        retry_condition: vec![AttemptStatus::Failed, AttemptStatus::Timeout, AttemptStatus::Unresponsive],
+        ..RolloutConfig::default()
     }
 }

@@ -11,16 +11,10 @@ pub async fn each_record(
     store: &Store,
     run_id: Option<&str>,
     expression: Option<&RolloutExpression>,
-    mut take: impl FnMut(RolloutRecord),
+    take: impl FnMut(RolloutRecord),
 ) -> Result<()> {
     let filter = RolloutFilter { run_id: run_id.map(str::to_owned), ..RolloutFilter::default() };
-    let mut pages = store.rollout_pages(&filter).await?;
-    while let Some(page) = pages.next().await? {
-        let ids: Vec<String> = page.into_iter().map(|(rollout, _)| rollout.rollout_id).collect();
-        let records = store.rollout_records(&ids).await?.into_iter().flatten();
-        records.filter(|record| expression.is_none_or(|expression| is_meant(record, expression))).for_each(&mut take);
-    }
-    Ok(())
+    each_considered(store, &filter, |_| true, expression, take).await
 }
 
 /// The ids of those that `is_considered` and that the expression means, in the order in which they were made.
@@ -30,17 +24,27 @@ pub async fn matching(
     is_considered: impl Fn(&Rollout) -> bool,
 ) -> Result<Vec<String>> {
     let mut chosen = Vec::new();
-    let mut pages = store.rollout_pages(&RolloutFilter::default()).await?;
+    let choose = |record: RolloutRecord| chosen.push(record.rollout.rollout_id);
+    each_considered(store, &RolloutFilter::default(), is_considered, Some(expression), choose).await?;
+    Ok(chosen)
+}
+
+/// Reads page by page; of what is not considered no more than the rollout.
+async fn each_considered(
+    store: &Store,
+    filter: &RolloutFilter,
+    is_considered: impl Fn(&Rollout) -> bool,
+    expression: Option<&RolloutExpression>,
+    mut take: impl FnMut(RolloutRecord),
+) -> Result<()> {
+    let mut pages = store.rollout_pages(filter).await?;
     while let Some(page) = pages.next().await? {
         let considered = page.into_iter().filter(|(rollout, _)| is_considered(rollout));
         let ids: Vec<String> = considered.map(|(rollout, _)| rollout.rollout_id).collect();
-        for record in store.rollout_records(&ids).await?.into_iter().flatten() {
-            if is_meant(&record, expression) {
-                chosen.push(record.rollout.rollout_id);
-            }
-        }
+        let records = store.rollout_records(&ids).await?.into_iter().flatten();
+        records.filter(|record| expression.is_none_or(|expression| is_meant(record, expression))).for_each(&mut take);
     }
-    Ok(chosen)
+    Ok(())
 }
 
 /// Whether the expression means a rollout.

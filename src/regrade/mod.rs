@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::config::declarations::StoreConfig;
+use crate::config::seconds::seconds;
 use crate::query::table::{Columns, cut};
 use crate::runs::registry;
 use crate::serve::command::open_store;
-use crate::serve::server::seconds;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::{self, run_store_url};
 

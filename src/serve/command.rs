@@ -15,9 +15,10 @@ use crate::cli::output;
 use crate::config::admin_key;
 use crate::config::declarations::{Config, DEFAULT_STORE, LoadedConfig, StoreConfig, Synchronous};
 use crate::config::models::{Backend, parse_model};
+use crate::config::seconds::seconds;
 use crate::models::open::OpenModel;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Interruptions, Listening, RunningServer, seconds, write_ready_file};
+use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_file};
 use crate::train::exclusive_lock::ExclusiveLock;
 
 /// Serves until it is told to stop.

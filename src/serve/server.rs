@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::config::declarations::{Config, ProxyConfig, ServerConfig};
+use crate::config::seconds::seconds;
 use crate::serve::access::{self, Entrance};
 use crate::serve::connections::{self, ConnectionLimits, Door};
 use crate::serve::metrics_page::MetricsPage;
@@ -282,15 +283,6 @@ pub fn sampling_limits(config: &ProxyConfig) -> Result<SamplingLimits> {
         silence: seconds("proxy.silence_seconds", config.silence_seconds)?,
         whole: seconds("proxy.call_seconds", config.call_seconds)?,
     })
-}
-
-/// A time of the config, which a clock can reach from now.
-pub fn seconds(key: &str, seconds: f64) -> Result<Duration> {
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(time) if !time.is_zero() && Instant::now().checked_add(time).is_some() => Ok(time),
-        _ if seconds > 1.0 => bail!("{key} is {seconds:e}, but no clock goes on for so many seconds"),
-        _ => bail!("{key} is {seconds}, but must be a number of seconds above 0"),
-    }
 }
 
 /// Fewest characters of an admin key that whoever reaches the machine may guess at.

@@ -28,7 +28,7 @@ use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
     Decode, Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
 };
-use fulgurite_types::{AttemptStatus, RolloutConfig};
+use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
 pub use self::checks::{check_commands, check_config};
@@ -42,6 +42,7 @@ use crate::cli::arguments::TrainArguments;
 use crate::config::admin_key;
 use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::ModelEntry;
+use crate::config::runner::tried_again;
 use crate::config::trackers::TrackersConfig;
 use crate::models::base_model::{self, Recipe};
 use crate::models::gguf_cache;
@@ -417,8 +418,7 @@ pub fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
         timeout_seconds: Some(runner.whole_seconds() + 30.0),
         // Our runner says every few seconds that its attempts live; others may say nothing until an agent calls.
         unresponsive_seconds: runner.runs_agents().then_some(60.0),
-        max_attempts: runner.max_attempts,
-        retry_condition: vec![AttemptStatus::Failed, AttemptStatus::Timeout, AttemptStatus::Unresponsive],
+        ..tried_again(runner.max_attempts)
     }
 }
 

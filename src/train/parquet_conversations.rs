@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use fulgurite_trainer::COMPARISON_KEYS;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row};
@@ -25,18 +26,7 @@ impl Columns {
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::Conversations => &["messages", "tools"],
-            Self::Comparisons => &[
-                "prompt",
-                "messages",
-                "chosen",
-                "rejected",
-                "completion",
-                "completion_A",
-                "completion_B",
-                "comparison",
-                "label",
-                "tools",
-            ],
+            Self::Comparisons => &COMPARISON_KEYS,
         }
     }
 

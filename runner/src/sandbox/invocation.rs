@@ -1,33 +1,12 @@
-//! How a sandbox is started around a program.
+//! What the arguments of a sandbox are made of.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::bubblewrap;
-use super::container::{self, Container};
-use super::options::{SandboxKind, SandboxNetwork, SandboxOptions};
-use crate::RunnerError;
-use crate::agent_environment::Variables;
-use crate::order::Order;
-use crate::program::Program;
+use super::options::SandboxOptions;
 
 /// Where a sandbox has the runner's program, and the socket of the door.
 pub(super) const INSIDE: &str = "/run/fulgurite";
-/// The port of the loopback that stands for the server.
-const PORT: u16 = 4747;
-/// Variables that every agent keeps of the runner's.
-const KEPT: [&str; 4] = ["PATH", "LANG", "LC_ALL", "TERM"];
-
-/// What starts sandboxes: found once, for all attempts.
-#[derive(Debug)]
-pub(crate) struct Wrapper {
-    options: SandboxOptions,
-    /// `bwrap`, `docker` or `podman`.
-    program: PathBuf,
-    /// The runner's own program, which is the forwarder.
-    forwarder: Vec<OsString>,
-}
 
 /// What a sandbox is to hold.
 #[derive(Debug, Clone, Copy)]
@@ -74,107 +53,4 @@ pub(super) struct Invocation<'i> {
     pub variables: Vec<&'i str>,
     /// What runs inside, the forwarder in front of it.
     pub words: Vec<OsString>,
-}
-
-impl Wrapper {
-    /// Finds what makes sandboxes. `forwarder` are the words of a command that runs [`forward`](super::forward).
-    ///
-    /// # Errors
-    /// If there is no such program, or nothing that forwards.
-    pub(crate) fn new(options: &SandboxOptions, forwarder: &[OsString]) -> Result<Option<Self>, RunnerError> {
-        let program = match options.kind {
-            SandboxKind::None => return Ok(None),
-            SandboxKind::Bubblewrap => "bwrap",
-            SandboxKind::Docker => "docker",
-            SandboxKind::Podman => "podman",
-        };
-        if options.has_own_programs() && options.image.is_none() {
-            return Err(RunnerError::SandboxImage);
-        }
-        let program = Program::find(&[program.to_owned()], "sandbox", None)?.path;
-        Ok(Some(Self { options: options.clone(), program, forwarder: forwarder.to_vec() }))
-    }
-
-    /// Whether calls go through the door.
-    pub(crate) fn has_door(&self) -> bool {
-        self.options.network == SandboxNetwork::Proxy
-    }
-
-    /// Where programs find their worlds, if that is said.
-    pub(crate) fn world(&self) -> Option<&Path> {
-        self.options.world.as_deref()
-    }
-
-    /// Where a program inside finds the server, if that is another place than outside.
-    pub(crate) fn origin_inside(&self) -> Option<String> {
-        self.has_door().then(|| format!("http://127.0.0.1:{PORT}"))
-    }
-
-    /// What starts `program` in a sandbox. Of the runner's variables it keeps what the options say.
-    pub(crate) fn order(
-        &self,
-        program: &Path,
-        arguments: &[String],
-        variables: Variables,
-        inside: Inside<'_>,
-    ) -> Order {
-        let mut words: Vec<OsString> = Vec::new();
-        if self.has_door() {
-            let own = Path::new(INSIDE).join("fulgurite");
-            words.push(own.into());
-            words.extend(self.forwarder.iter().skip(1).cloned());
-            words.push(Path::new(INSIDE).join("proxy.sock").into());
-            words.push(PORT.to_string().into());
-        }
-        words.push(program.into());
-        words.extend(arguments.iter().map(OsString::from));
-        // What is given last counts.
-        let given: BTreeMap<String, String> =
-            variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        let kept = KEPT.iter().map(|name| (*name).to_owned()).chain(self.options.environment.clone());
-        let kept: Vec<String> = kept.filter(|name| std::env::var_os(name).is_some()).collect();
-        let names = given.keys().map(String::as_str).chain(kept.iter().map(String::as_str));
-        let invocation = Invocation {
-            options: &self.options,
-            inside,
-            readable: self.options.readable(inside.project),
-            forwarder: self.forwarder.first().map_or(Path::new(""), Path::new),
-            variables: names.chain(["HOME"]).collect(),
-            words,
-        };
-        let arguments = match self.options.kind {
-            SandboxKind::Docker | SandboxKind::Podman => container::arguments(&invocation),
-            SandboxKind::None | SandboxKind::Bubblewrap => bubblewrap::arguments(&invocation, program),
-        };
-        Order {
-            program: self.program.clone(),
-            arguments,
-            environment: self.environment(&given, &kept, inside.home),
-            directory: None,
-        }
-    }
-
-    /// What ends the sandbox from outside, if it outlives the program that started it.
-    pub(crate) fn removal(&self, name: &str) -> Option<Container> {
-        let container = || Container { program: self.program.clone(), name: container::name(name) };
-        self.options.has_own_programs().then(container)
-    }
-
-    /// What the sandbox's own program finds: a container's passes on what it is told to, and `bwrap` everything.
-    fn environment(
-        &self,
-        given: &BTreeMap<String, String>,
-        kept: &[String],
-        home: &Path,
-    ) -> Vec<(OsString, Option<OsString>)> {
-        let mut environment: Vec<(OsString, Option<OsString>)> = Vec::new();
-        if !self.options.has_own_programs() {
-            let is_kept = |name: &OsString| kept.iter().any(|kept| name == kept.as_str());
-            let others = std::env::vars_os().map(|(name, _)| name).filter(|name| !is_kept(name));
-            environment.extend(others.map(|name| (name, None)));
-            environment.push(("HOME".into(), Some(home.into())));
-        }
-        environment.extend(given.iter().map(|(name, value)| (name.into(), Some(value.into()))));
-        environment
-    }
 }

@@ -9,9 +9,11 @@ mod door;
 mod forwarder;
 mod invocation;
 mod options;
+mod wrapper;
 
 pub(crate) use container::Container;
 pub(crate) use door::Door;
 pub use forwarder::{ForwardError, forward};
-pub(crate) use invocation::{Inside, Mount, Wrapper};
+pub(crate) use invocation::{Inside, Mount};
 pub use options::{SandboxKind, SandboxNetwork, SandboxOptions};
+pub(crate) use wrapper::Wrapper;

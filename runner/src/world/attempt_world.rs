@@ -8,14 +8,16 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::changes::changes;
-use super::fault::WorldFault;
+use super::fault::{WorldFault, on_disk};
 use super::harbor::{self, HarborTask};
-use super::hook::{Hook, HookCommand};
-use super::journal::{Entry, Home};
+use super::hook::Hook;
+use super::hook_command::HookCommand;
+use super::journal::{AGENTS_HOME, Entry, Home, VARIABLES};
+use super::options::Common;
+use super::removal::take_away;
 use super::reward_file::RewardFile;
 use super::snapshot::Snapshot;
 use super::variables::handed_on;
-use super::worlds::{AGENTS_HOME, VARIABLES, Worlds, on_disk, take_away};
 use crate::agent_environment::Variables;
 use crate::grader::{GradeFault, order};
 use crate::launch::Launcher;
@@ -30,7 +32,7 @@ use crate::sandbox::{Door, Inside, Mount, Wrapper};
 /// when it leaves.
 #[derive(Debug)]
 pub(crate) struct World {
-    worlds: Arc<Worlds>,
+    common: Arc<Common>,
     files: PathBuf,
     /// The agent's home directory in a sandbox.
     agents_home: PathBuf,
@@ -63,7 +65,7 @@ pub(super) struct Made {
 
 impl World {
     pub(super) fn new(
-        worlds: Arc<Worlds>,
+        common: Arc<Common>,
         made: Made,
         places: Places,
         variables: Vec<(String, String)>,
@@ -71,13 +73,13 @@ impl World {
     ) -> Self {
         let (before, logs, facts) = (Snapshot::default(), Vec::new(), Map::new());
         let (files, agents_home) = (made.home.files(), made.home.path().join(AGENTS_HOME));
-        Self { worlds, files, agents_home, made, places, variables, setup, snapshot, before, logs, facts }
+        Self { common, files, agents_home, made, places, variables, setup, snapshot, before, logs, facts }
     }
 
     /// What starts its agent for the task, in its sandbox if there are sandboxes; the error says why it cannot be started.
     pub(crate) fn order(&self, agent: &Program, task: &Value, mut variables: Variables) -> Result<Order, String> {
         variables.extend(self.variables());
-        let Some(sandbox) = &self.worlds.sandbox else {
+        let Some(sandbox) = &self.common.sandbox else {
             return order(agent, task, &self.places, variables, Some(self.files.clone()));
         };
         let inside = text(self.world_inside());
@@ -88,7 +90,7 @@ impl World {
 
     /// Where its agent finds it.
     fn world_inside(&self) -> &Path {
-        let said = self.worlds.sandbox.as_ref().and_then(Wrapper::world);
+        let said = self.common.sandbox.as_ref().and_then(Wrapper::world);
         match (said, &self.made.harbor) {
             (Some(said), _) => said,
             (None, Some(_)) => Path::new(harbor::WORLD),
@@ -98,7 +100,7 @@ impl World {
 
     /// Whether tests of Harbor's find its reward.
     pub(crate) fn has_tests(&self) -> bool {
-        self.worlds.have_tests()
+        self.common.options.harbor_tests
     }
 
     /// Runs Harbor's tests where its agent was, with the tests and a place for what they say, which the agent did not have.
@@ -107,7 +109,7 @@ impl World {
     /// If they cannot be run, take too long, or give no reward. How they exit does not matter.
     pub(crate) async fn test(&self, variables: Variables, deadline: Instant) -> Result<Reward, GradeFault> {
         let failed = |why: String| GradeFault::Failed(format!("Harbor's tests {why}"));
-        let (Some(task), Some(sandbox)) = (&self.made.harbor, &self.worlds.sandbox) else {
+        let (Some(task), Some(sandbox)) = (&self.made.harbor, &self.common.sandbox) else {
             return Err(failed("need a task of Harbor's, and a sandbox to run in".to_owned()));
         };
         let logs = self.made.home.path().join("logs");
@@ -124,7 +126,8 @@ impl World {
         if tested.timed_out {
             return Err(GradeFault::TimedOut);
         }
-        let file = |name| RewardFile { world: &said, path: Path::new(name), key: self.worlds.reward_key.as_deref() };
+        let file =
+            |name| RewardFile { world: &said, path: Path::new(name), key: self.common.options.reward_key.as_deref() };
         let name = if said.join("reward.json").exists() { "reward.json" } else { "reward.txt" };
         file(name).read().map_err(|none| {
             let errors = String::from_utf8_lossy(&tested.errors);
@@ -146,8 +149,8 @@ impl World {
 
     /// The file that is to hold its reward, if one is.
     pub(crate) fn reward_file(&self) -> Option<RewardFile<'_>> {
-        let path = self.worlds.reward_file.as_deref()?;
-        Some(RewardFile { world: &self.files, path, key: self.worlds.reward_key.as_deref() })
+        let path = self.common.options.reward_file.as_deref()?;
+        Some(RewardFile { world: &self.files, path, key: self.common.options.reward_key.as_deref() })
     }
 
     /// Where arguments say that things are.
@@ -165,7 +168,7 @@ impl World {
     /// # Errors
     /// If a command fails, or the disk does.
     pub(crate) async fn set_up(&mut self) -> Result<(), WorldFault> {
-        if self.worlds.sandbox.is_some() {
+        if self.common.sandbox.is_some() {
             std::fs::create_dir(&self.agents_home).map_err(WorldFault::disk(&self.agents_home))?;
         }
         if let Some(harbor) = self.made.harbor.clone() {
@@ -218,7 +221,7 @@ impl World {
     }
 
     async fn run(&mut self, hook: Hook, command: &HookCommand) -> Result<(), WorldFault> {
-        let (log, outcome) = command.run(hook, self.worlds.hook_timeout).await;
+        let (log, outcome) = command.run(hook, self.common.options.hook_timeout).await;
         self.logs.push(log);
         outcome
     }
@@ -235,7 +238,7 @@ impl World {
                 directory
             }
         };
-        let unwatched = self.worlds.unwatched.clone();
+        let unwatched = self.common.options.unwatched.clone();
         on_disk(directory.clone(), move || Snapshot::take(&directory, &unwatched)).await
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use tokio::task::spawn_blocking;
+
 use super::hook::Hook;
 
 /// Why there is no world, or none that can be looked at: nothing that a policy brings about.
@@ -47,4 +49,13 @@ fn of_errors(errors: &str) -> String {
         "" => String::new(),
         errors => format!(": {errors}"),
     }
+}
+
+/// Does on a thread of its own what waits for the disk.
+pub(super) async fn on_disk<T: Send + 'static>(
+    path: PathBuf,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, WorldFault> {
+    let done = spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    done.map_err(WorldFault::disk(path))
 }

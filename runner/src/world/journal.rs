@@ -11,13 +11,19 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::hook::HookCommand;
+use super::hook_command::HookCommand;
 use crate::sandbox::Container;
 
 /// Held while homes are made and looked for, so that none is seen half made.
 const MAKING: &str = ".lock";
 const LOCK: &str = "lock";
 const ENTRY: &str = "world.json";
+/// The world itself.
+pub(super) const FILES: &str = "files";
+/// The home directory of a sandboxed agent.
+pub(super) const AGENTS_HOME: &str = "home";
+/// The file to which a setup writes variables.
+pub(super) const VARIABLES: &str = "variables";
 
 /// How a world is taken away.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,8 +64,8 @@ impl Home {
         Ok(home)
     }
 
-    /// Says how the world is taken away from now on.
-    pub(crate) fn write(&self, entry: &Entry) -> io::Result<()> {
+    /// Says how the world is taken away.
+    fn write(&self, entry: &Entry) -> io::Result<()> {
         let new = self.path.join("world.json.new");
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&serde_json::to_vec(entry)?)?;
@@ -83,7 +89,7 @@ impl Home {
 
     /// The world's directory.
     pub(crate) fn files(&self) -> PathBuf {
-        self.path.join("files")
+        self.path.join(FILES)
     }
 }
 

@@ -6,13 +6,14 @@ mod changes;
 mod fault;
 mod harbor;
 mod hook;
+mod hook_command;
 mod journal;
 mod options;
+mod regular_file;
 mod removal;
 mod reward_file;
 mod snapshot;
 mod variables;
-
 mod worlds;
 
 pub(crate) use attempt_world::World;

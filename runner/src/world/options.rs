@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::SandboxOptions;
+use crate::sandbox::Wrapper;
 
 /// What worlds are to be like. Commands are written as an agent's is, and run where the grader does; they find the world's
 /// directory in `FULGURITE_WORLD`.
@@ -33,4 +34,13 @@ pub struct WorldOptions {
     pub reward_file: Option<PathBuf>,
     /// Which number of that file, if it holds an object, is the reward.
     pub reward_key: Option<String>,
+}
+
+/// What all worlds of a runner have in common.
+#[derive(Debug)]
+pub(super) struct Common {
+    /// What they are like.
+    pub options: WorldOptions,
+    /// What starts their sandboxes, if they have some.
+    pub sandbox: Option<Wrapper>,
 }

@@ -1,11 +1,46 @@
-//! Removes a directory that an agent has had to itself.
+//! Takes worlds away: what was made outside of them, and the directory that an agent has had to itself.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use serde_json::Value;
 use uuid::Uuid;
+
+use super::fault::on_disk;
+use super::hook::Hook;
+use super::journal::{Entry, Home, VARIABLES};
+use super::variables::handed_on;
+
+/// Takes a world away and gives what is kept of its teardown. If that fails, or something cannot be removed, what says how
+/// it is done stays for the next runner.
+pub(super) async fn take_away(home: Home, entry: Option<Entry>) -> Option<Value> {
+    let path = home.path().to_owned();
+    let mut log = None;
+    let mut whole = home.path().to_owned();
+    if let Some(container) = entry.as_ref().and_then(|entry| entry.container.as_ref()) {
+        container.remove().await;
+    }
+    if let Some(Entry { teardown: Some(mut teardown), timeout, .. }) = entry {
+        // A runner that died in the setup had not yet written what the setup handed on.
+        if let Ok(given) = handed_on(&path.join(VARIABLES)) {
+            teardown.environment.extend(given.into_iter().map(|(name, value)| (name, Some(value))));
+        }
+        let (kept, outcome) = teardown.run(Hook::Teardown, timeout).await;
+        log = Some(kept);
+        if let Err(fault) = outcome {
+            let world = path.display();
+            tracing::warn!(%world, %fault, "a world is not taken away whole; the next runner tries again");
+            whole = home.files();
+        }
+    }
+    let removed = on_disk(path, move || remove_all(&whole)).await;
+    if let Err(fault) = removed {
+        tracing::warn!(%fault, "a world's directory stays");
+    }
+    log
+}
 
 /// Removes a directory with all that is in it, also where an agent has taken away the right to. Links are not followed.
 ///

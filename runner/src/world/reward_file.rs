@@ -1,14 +1,11 @@
 //! The reward in a file of a world: a number, or a JSON object of numbers.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use serde_json::{Map, Number, Value};
 
+use super::regular_file::{ReadFault, read_text};
 use crate::reward::{NoReward, Reward};
 
 /// Bytes that the file may have.
@@ -41,23 +38,6 @@ impl RewardFile<'_> {
     }
 }
 
-/// Why a file cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadFault {
-    /// There is none.
-    #[error("there is no such file")]
-    Missing,
-    /// It is a link, a directory, a device.
-    #[error("it is no regular file")]
-    Irregular,
-    /// It has too many bytes.
-    #[error("it has more than {0} bytes")]
-    TooLong(u64),
-    /// The system does not give it.
-    #[error("it cannot be read: {0}")]
-    System(io::Error),
-}
-
 /// Why a file holds no reward.
 #[derive(Debug, thiserror::Error)]
 enum NoRewardInFile {
@@ -75,27 +55,6 @@ enum NoRewardInFile {
         /// The keys with numbers.
         there: String,
     },
-}
-
-/// Reads the text of a regular file; a link is not followed.
-pub(crate) fn read_regular(path: &Path, limit: u64) -> Result<String, ReadFault> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path);
-    let file = opened.map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => ReadFault::Missing,
-        // What a link is to those who do not follow it.
-        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => ReadFault::Irregular,
-        _ => ReadFault::System(error),
-    })?;
-    if !file.metadata().map_err(ReadFault::System)?.is_file() {
-        return Err(ReadFault::Irregular);
-    }
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadFault::System)?;
-    match bytes.len() as u64 > limit {
-        true => Err(ReadFault::TooLong(limit)),
-        false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-    }
 }
 
 /// Where the file is, if the path stays within the world, whatever links its agent has made.
@@ -119,7 +78,7 @@ fn within(world: &Path, path: &Path) -> Result<PathBuf, ReadFault> {
 /// The reward in the file at `path` of the world; `key` is its name in a JSON object, whose other numbers are components.
 /// An object of one number needs no key.
 fn reward(world: &Path, path: &Path, key: Option<&str>) -> Result<Reward, NoRewardInFile> {
-    let text = read_regular(&within(world, path)?, LIMIT)?;
+    let text = read_text(&within(world, path)?, LIMIT)?;
     let text = text.trim();
     let refused = || NoRewardInFile::NotAReward(text.chars().take(200).collect());
     let fields = match serde_json::from_str(text) {

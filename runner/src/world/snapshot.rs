@@ -1,14 +1,15 @@
 //! The state of a world: its files, each by its digest, and what they hold where that is a text.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
+
+use super::regular_file;
 
 /// Files and links that are looked at; of a world with more, the first in order.
 const FILES: usize = 20_000;
@@ -154,9 +155,7 @@ impl Walk<'_> {
 
 /// The digest of the first `bytes` of a file, and what they hold if `keep` and that is a text.
 fn read(path: &Path, bytes: u64, keep: bool) -> io::Result<(String, Option<String>)> {
-    // It may have become a link or a pipe meanwhile, which must not be followed or waited for.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let file = regular_file::open(path)?;
     let (mut digest, mut kept, mut chunk) = (Sha256::new(), Vec::new(), vec![0; 64 << 10]);
     let mut file = file.take(bytes);
     loop {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::fault::WorldFault;
-use super::reward_file::{ReadFault, read_regular};
+use super::regular_file::{ReadFault, read_text};
 
 /// Bytes that a setup may write.
 const LIMIT: u64 = 64 << 10;
@@ -16,7 +16,7 @@ const OURS: &str = "FULGURITE_";
 /// # Errors
 /// If a line is none, or the file cannot be read.
 pub(crate) fn handed_on(path: &Path) -> Result<Vec<(String, String)>, WorldFault> {
-    let text = match read_regular(path, LIMIT) {
+    let text = match read_text(path, LIMIT) {
         Ok(text) => text,
         Err(ReadFault::Missing) => return Ok(Vec::new()),
         Err(fault) => return Err(WorldFault::disk(path)(std::io::Error::other(fault.to_string()))),

@@ -5,38 +5,32 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fulgurite_client::{Assignment, Server};
-use tokio::task::spawn_blocking;
 
 use super::attempt_world::{Made, World};
-use super::fault::WorldFault;
+use super::fault::{WorldFault, on_disk};
 use super::harbor::HarborTask;
-use super::hook::{Hook, HookCommand};
-use super::journal::{Entry, Home, abandoned};
-use super::removal::remove_all;
-use super::{WorldOptions, variables};
+use super::hook::Hook;
+use super::hook_command::HookCommand;
+use super::journal::{AGENTS_HOME, Entry, FILES, Home, VARIABLES, abandoned};
+use super::options::{Common, WorldOptions};
+use super::removal::take_away;
 use crate::RunnerError;
 use crate::agent_environment::{Variables, of_attempt, of_past_attempt};
 use crate::placeholders::{Places, check_arguments};
 use crate::program::Program;
 use crate::sandbox::{Door, Wrapper};
 
-/// What all worlds of a runner have in common.
+/// Makes the worlds of a runner.
 #[derive(Debug)]
 pub(crate) struct Worlds {
+    common: Arc<Common>,
     directory: PathBuf,
     project: PathBuf,
     setup: Option<Program>,
     snapshot: Option<Program>,
     teardown: Option<Program>,
-    pub(super) sandbox: Option<Wrapper>,
-    pub(super) hook_timeout: Duration,
-    pub(super) unwatched: Vec<String>,
-    harbor_tests: bool,
-    pub(super) reward_file: Option<PathBuf>,
-    pub(super) reward_key: Option<String>,
 }
 
 impl Worlds {
@@ -44,7 +38,7 @@ impl Worlds {
     ///
     /// # Errors
     /// If there is no such program, or somebody else could look into the directory.
-    pub(crate) fn new(options: &WorldOptions, project: PathBuf) -> Result<Arc<Self>, RunnerError> {
+    pub(crate) fn new(options: &WorldOptions, project: PathBuf) -> Result<Self, RunnerError> {
         let find = |command: &[String], role: &'static str| -> Result<Option<Program>, RunnerError> {
             if command.is_empty() {
                 return Ok(None);
@@ -60,30 +54,28 @@ impl Worlds {
             find(&options.snapshot, "snapshot")?,
             find(&options.teardown, "teardown")?,
         ];
-        Ok(Arc::new(Self {
+        Ok(Self {
             directory: std::path::absolute(&options.directory).map_err(RunnerError::CurrentDirectory)?,
             project,
             setup,
             snapshot,
             teardown,
-            sandbox: Wrapper::new(&options.sandbox, &options.forwarder)?,
-            hook_timeout: options.hook_timeout,
-            unwatched: options.unwatched.clone(),
-            harbor_tests: options.harbor_tests,
-            reward_file: options.reward_file.clone(),
-            reward_key: options.reward_key.clone(),
-        }))
+            common: Arc::new(Common {
+                sandbox: Wrapper::new(&options.sandbox, &options.forwarder)?,
+                options: options.clone(),
+            }),
+        })
     }
 
     /// Makes the attempt's world, still empty. From now on it is taken away, whatever becomes of this runner.
     ///
     /// # Errors
     /// If the disk does not, or the task does not fill in a command.
-    pub(crate) async fn make(self: &Arc<Self>, server: &Server, assignment: &Assignment) -> Result<World, WorldFault> {
+    pub(crate) async fn make(&self, server: &Server, assignment: &Assignment) -> Result<World, WorldFault> {
         let path = self.directory.join(name(assignment));
         let places = self.places(&path);
         let mut own = own_variables(&places, &path, assignment);
-        if self.sandbox.is_some() {
+        if self.common.sandbox.is_some() {
             let home = path.join(AGENTS_HOME).to_string_lossy().into_owned();
             own.push(("FULGURITE_AGENT_HOME".to_owned(), home));
         }
@@ -105,11 +97,11 @@ impl Worlds {
         // It may run when the attempt is over and its keys are of no use, and they are not for the disk.
         let past = of_past_attempt(&assignment.rollout_id, &assignment.attempt_id, &assignment.task);
         let teardown = command(Hook::Teardown, &self.teardown, with_own(past))?;
-        let container = self.sandbox.as_ref().and_then(|sandbox| sandbox.removal(&name(assignment)));
-        let entry = Entry { container, teardown, timeout: self.hook_timeout };
+        let container = self.common.sandbox.as_ref().and_then(|sandbox| sandbox.removal(&name(assignment)));
+        let entry = Entry { container, teardown, timeout: self.common.options.hook_timeout };
         let (directory, name) = (self.directory.clone(), name(assignment));
         let harbor = HarborTask::of(&assignment.task);
-        let has_door = self.sandbox.as_ref().is_some_and(Wrapper::has_door);
+        let has_door = self.common.sandbox.as_ref().is_some_and(Wrapper::has_door);
         let made = on_disk(path, move || {
             let home = Home::make(&directory, &name, &entry)?;
             Ok((home, name, entry))
@@ -117,23 +109,29 @@ impl Worlds {
         let (home, name, entry) = made.await?;
         let door = has_door.then(|| Door::open(home.path(), server, assignment)).transpose();
         let door = door.map_err(WorldFault::disk(home.path()))?;
-        Ok(World::new(Arc::clone(self), Made { home, name, entry, harbor, door }, places, own, [setup, snapshot]))
+        Ok(World::new(
+            Arc::clone(&self.common),
+            Made { home, name, entry, harbor, door },
+            places,
+            own,
+            [setup, snapshot],
+        ))
     }
 
     /// Whether the tests of Harbor's tasks are the grader.
     pub(crate) fn have_tests(&self) -> bool {
-        self.harbor_tests
+        self.common.options.harbor_tests
     }
 
     /// The origin that the server has for agents, if it is another than for this process.
     pub(crate) fn origin_inside(&self) -> Option<String> {
-        self.sandbox.as_ref()?.origin_inside()
+        self.common.sandbox.as_ref()?.origin_inside()
     }
 
     /// Where arguments say that things are.
     fn places(&self, home: &Path) -> Places {
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        Places { project: text(&self.project), world: Some(text(&home.join("files"))) }
+        Places { project: text(&self.project), world: Some(text(&home.join(FILES))) }
     }
 
     /// Takes away the worlds that runners have left that are not there any more. What cannot be taken away is logged, and
@@ -163,41 +161,6 @@ impl Worlds {
         Ok(())
     }
 }
-
-/// Takes a world away and gives what is kept of its teardown. If that fails, or something cannot be removed, what says how
-/// it is done stays for the next runner.
-pub(super) async fn take_away(home: Home, entry: Option<Entry>) -> Option<serde_json::Value> {
-    let path = home.path().to_owned();
-    let mut log = None;
-    let mut whole = home.path().to_owned();
-    if let Some(container) = entry.as_ref().and_then(|entry| entry.container.as_ref()) {
-        container.remove().await;
-    }
-    if let Some(Entry { teardown: Some(mut teardown), timeout, .. }) = entry {
-        // A runner that died in the setup had not yet written what the setup handed on.
-        if let Ok(handed_on) = variables::handed_on(&path.join(VARIABLES)) {
-            teardown.environment.extend(handed_on.into_iter().map(|(name, value)| (name, Some(value))));
-        }
-        let (kept, outcome) = teardown.run(Hook::Teardown, timeout).await;
-        log = Some(kept);
-        if let Err(fault) = outcome {
-            let world = path.display();
-            tracing::warn!(%world, %fault, "a world is not taken away whole; the next runner tries again");
-            whole = home.files();
-        }
-    }
-    let removed = on_disk(path, move || remove_all(&whole)).await;
-    if let Err(fault) = removed {
-        tracing::warn!(%fault, "a world's directory stays");
-    }
-    log
-}
-
-/// The home directory of a sandboxed agent, in its world's home.
-pub(super) const AGENTS_HOME: &str = "home";
-
-/// The file in a world's home to which its setup writes variables.
-pub(super) const VARIABLES: &str = "variables";
 
 /// What the programs of an attempt find of its world in their environment.
 fn own_variables(places: &Places, home: &Path, assignment: &Assignment) -> Vec<(String, String)> {
@@ -231,13 +194,4 @@ fn make_private(directory: &Path) -> io::Result<()> {
             Err(io::Error::other("it must be a directory of this user's that nobody else can write to (chmod 700)"))
         }
     }
-}
-
-/// Does on a thread of its own what waits for the disk.
-pub(super) async fn on_disk<T: Send + 'static>(
-    path: PathBuf,
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, WorldFault> {
-    let done = spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    done.map_err(WorldFault::disk(path))
 }

@@ -11,8 +11,8 @@ use super::file::RowReader;
 use super::rendering::{RenderRefusal, Rendering};
 use super::sequences::{ComparedExample, Unusable};
 
-/// The keys of a row.
-const KEYS: [&str; 10] = [
+/// The keys that a row of comparisons may have.
+pub const COMPARISON_KEYS: [&str; 10] = [
     "prompt",
     "messages",
     "chosen",
@@ -160,7 +160,7 @@ impl ComparisonReader {
 impl Comparison {
     pub(super) fn read(json: &[u8], takes_single_answers: bool) -> Result<Self, String> {
         let mut row: Row = read_row(json)?;
-        check_columns(&row.other, &KEYS)?;
+        check_columns(&row.other, &COMPARISON_KEYS)?;
         if let Some(Compared { prompt_conversation, first, second }) = row.comparison.take() {
             if row.prompt.is_some() || row.messages.is_some() || row.first.is_some() || row.second.is_some() {
                 return Err("has a `comparison`, and beside it what belongs into it".to_owned());

@@ -14,6 +14,7 @@ mod sequences;
 mod soft_targets;
 mod split_data;
 
+pub use self::comparison::COMPARISON_KEYS;
 pub(crate) use self::comparison::ComparisonReader;
 pub(crate) use self::file::{ConversationFile, RowFile};
 pub use self::lines::RowUnit;

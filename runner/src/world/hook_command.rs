@@ -1,0 +1,74 @@
+//! The commands of a world, and what is kept of how each went.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::fault::WorldFault;
+use super::hook::Hook;
+use crate::launch::Launcher;
+use crate::order::Order;
+use crate::process::end::ended_how;
+use crate::process::run::{self, Finished};
+
+/// Bytes that are kept of what a command printed.
+const KEPT_OUTPUT: usize = 2 << 10;
+
+/// A command with all that it takes to run it, now or when its runner has died.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HookCommand {
+    /// An absolute path.
+    pub program: PathBuf,
+    /// Its arguments, filled in.
+    pub arguments: Vec<String>,
+    /// Its variables beside the runner's own; none removes one.
+    pub environment: Vec<(String, Option<String>)>,
+    /// Where it runs; where the runner does if `None`.
+    pub directory: Option<PathBuf>,
+}
+
+impl HookCommand {
+    fn order(&self) -> Order {
+        let variable = |(name, value): &(String, Option<String>)| (name.into(), value.as_ref().map(Into::into));
+        Order {
+            program: self.program.clone(),
+            arguments: self.arguments.iter().map(Into::into).collect(),
+            environment: self.environment.iter().map(variable).collect(),
+            directory: self.directory.clone(),
+        }
+    }
+
+    /// Runs it, for at most `timeout`, and gives what is kept of it. What it leaves in its process group is killed.
+    ///
+    /// # Errors
+    /// With what is kept, if it cannot be run, fails or takes too long.
+    pub(crate) async fn run(&self, hook: Hook, timeout: Duration) -> (Value, Result<(), WorldFault>) {
+        let started = Instant::now();
+        let ended = run::run(&Launcher::Direct, &self.order(), b"", started + timeout).await;
+        let failed = |how: String, errors: &[u8]| WorldFault::Hook { hook, how, errors: lossy(errors) };
+        let log = |code: Option<i32>, output: &[u8], errors: &[u8]| {
+            json!({
+                "hook": hook.to_string(), "seconds": started.elapsed().as_secs_f64(), "exit_status": code,
+                "stdout_tail": lossy(&output[output.len().saturating_sub(KEPT_OUTPUT)..]), "stderr_tail": lossy(errors),
+            })
+        };
+        match ended {
+            Err(error) => (log(None, b"", error.to_string().as_bytes()), Err(failed(error.to_string(), b""))),
+            Ok(Finished { status, timed_out, output, errors }) => {
+                let outcome = match timed_out {
+                    true => Err(failed(format!("still ran after {timeout:?}"), &errors)),
+                    false if status.success() => Ok(()),
+                    false => Err(failed(ended_how(status), &errors)),
+                };
+                (log(status.code(), &output, &errors), outcome)
+            }
+        }
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

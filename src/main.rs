@@ -4,12 +4,14 @@
 #![allow(clippy::print_stderr)]
 #![allow(unreachable_pub, reason = "nothing of a program is reached from elsewhere")]
 
+mod ask;
 mod chat;
 mod cli;
 mod config;
 mod doctor;
 mod enqueue;
 mod evaluation;
+mod mcp;
 mod models;
 mod query;
 mod regrade;
@@ -18,6 +20,7 @@ mod rescore;
 mod run;
 mod runs;
 mod serve;
+mod skills;
 mod sweep;
 mod template;
 mod trackers;
@@ -103,6 +106,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Serve(arguments) => serve::command::serve(arguments).await,
         Command::Train(arguments) if arguments.dry_run => runs::dry_run(arguments).await,
         Command::Train(arguments) => train::train(arguments).await,
+        Command::Ask(arguments) => ask::ask(arguments).await,
         Command::Chat(arguments) => chat::chat(arguments).await,
         Command::Sweep(arguments) => sweep::sweep(arguments).await,
         Command::Eval(arguments) => evaluation::eval(arguments).await,
@@ -124,8 +128,10 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Runs(arguments) => runs::runs(arguments).await,
         Command::Watch(arguments) => watch::watch(arguments).await,
         Command::Doctor(arguments) => doctor::doctor(&arguments).await,
+        Command::Mcp(arguments) => mcp::mcp(arguments).await,
         Command::Model(arguments) => models::command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),
+        Command::Skills(arguments) => skills::skills(&arguments),
         Command::Stats(arguments) => query::stats(arguments).await,
         Command::Sql(arguments) => query::sql(arguments).await,
         Command::Export(arguments) => transfer::export(arguments).await,

@@ -30,6 +30,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         admin_key: admin_key.map(|key| key.expose().to_owned()),
         parallel: config.parallel,
         agent_url: config.url.clone(),
+        grade_in_sandbox: config.shown_to_grader(directory.as_deref()),
         warm: config.warm,
         supervisor: own_program(SUPERVISE_AGENT)?,
         timeout: seconds("--timeout", config.timeout_seconds)?,

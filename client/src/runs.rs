@@ -68,6 +68,11 @@ impl Server {
         self.tell(&self.run_route(run_id, &["rewind"]), &json!({ "to_step": to_step })).await
     }
 
+    /// Has a run wait once it has made so many updates, or go on to so many; with `None` it waits no more.
+    pub async fn allow_steps(&self, run_id: &str, steps: Option<u64>) -> Result<(), ServerError> {
+        self.tell(&self.run_route(run_id, &["allowed-steps"]), &json!({ "steps": steps })).await
+    }
+
     /// The steps of a run, in order.
     pub async fn steps(&self, run_id: &str) -> Result<Vec<Step>, ServerError> {
         let url = self.run_route(run_id, &["steps"]);

@@ -76,6 +76,10 @@ impl Workshop {
         let agent = Agent::new(options, &launcher)?;
         let directory = &options.working_directory;
         let grader = options.grade.as_deref().map(|grade| Grader::find(grade, directory.clone())).transpose()?;
+        let grader = match (grader, &options.grade_in_sandbox) {
+            (Some(grader), Some(readable)) => Some(grader.in_sandbox(readable.clone())?),
+            (grader, _) => grader,
+        };
         let places = Places::of_project(directory.as_deref()).map_err(RunnerError::CurrentDirectory)?;
         let worlds = options.worlds.as_ref().map(|worlds| Worlds::new(worlds, PathBuf::from(&places.project)));
         if worlds.is_some() && (options.warm || options.agent_url.is_some()) {

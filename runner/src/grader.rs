@@ -1,7 +1,7 @@
 //! Grades what an agent printed, while its attempt runs or at any time after.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,6 +16,7 @@ use crate::process::end::ended_how;
 use crate::process::run;
 use crate::program::Program;
 use crate::reward::{Reward, on_last_line};
+use crate::sandbox::GraderSandbox;
 
 /// A program that finds an agent's output on its standard input and prints the reward. It is its user's own, and runs
 /// without a supervisor.
@@ -25,6 +26,7 @@ pub struct Grader {
     directory: Option<PathBuf>,
     /// Where things are for an attempt that has no world.
     places: Places,
+    sandbox: Option<GraderSandbox>,
 }
 
 /// An attempt that is over.
@@ -60,7 +62,17 @@ impl Grader {
         let program = Program::find(command, "grader", directory.as_deref())?;
         check_arguments(&program.arguments, [])?;
         let places = Places::of_project(directory.as_deref()).map_err(RunnerError::CurrentDirectory)?;
-        Ok(Self { program, directory, places })
+        Ok(Self { program, directory, places, sandbox: None })
+    }
+
+    /// Has it run in a sandbox: it reads this machine's programs, the directory that it runs in and `readable`, writes to
+    /// the attempt's world if there is one, and reaches no network.
+    ///
+    /// # Errors
+    /// If there is no bubblewrap.
+    pub fn in_sandbox(mut self, readable: Vec<PathBuf>) -> Result<Self, RunnerError> {
+        self.sandbox = Some(GraderSandbox::find(readable)?);
+        Ok(self)
     }
 
     /// What servers are told of who grades: the program's bare name.
@@ -91,6 +103,10 @@ impl Grader {
     ) -> Result<Vec<u8>, GradeFault> {
         let failed = |why: String| GradeFault::Failed(format!("grader {why}"));
         let order = order(&self.program, task, places, variables, self.directory.clone()).map_err(failed)?;
+        let order = match &self.sandbox {
+            Some(sandbox) => sandbox.around(order, Path::new(&self.places.project)),
+            None => order,
+        };
         let graded = run::run(&Launcher::Direct, &order, output, deadline).await;
         let graded = graded.map_err(|error| failed(error.to_string()))?;
         if graded.timed_out {
@@ -151,5 +167,39 @@ mod tests {
         assert!(grade("echo 1", long).await.unwrap_err().contains("is not a JSON object"));
         assert!(grade("echo {task.no}", long).await.unwrap_err().contains("`no`"));
         assert_eq!(grade("sleep 600", Duration::ZERO).await.unwrap_err(), "grader still ran after its time");
+    }
+
+    #[tokio::test]
+    async fn a_grader_in_a_sandbox_reads_what_it_is_shown_and_neither_writes_nor_calls() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let directories = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let [project, shown, hidden] = directories.each_ref().map(|directory| directory.path().canonicalize().unwrap());
+        for directory in [&project, &shown, &hidden] {
+            std::fs::write(directory.join("file"), "x").unwrap();
+        }
+        let script = format!(
+            "cat > /dev/null; cat file {shown}/file > /dev/null && echo 'read' >&2
+             cat {hidden}/file 2> /dev/null && echo 'hidden' >&2
+             touch {project}/new {shown}/new 2> /dev/null && echo 'written' >&2
+             bash -c 'exec 3<> /dev/tcp/127.0.0.1/{port}' 2> /dev/null && echo 'called' >&2
+             test -z \"$CARGO_MANIFEST_DIR\" || echo 'environment' >&2
+             test \"$FULGURITE_ROLLOUT_ID\" = ro-1 && echo 'variables' >&2
+             exit 9",
+            shown = shown.display(),
+            hidden = hidden.display(),
+            project = project.display(),
+        );
+        let command = ["/bin/sh".to_owned(), "-c".to_owned(), script];
+        let task = json!(1);
+        let attempt = GradedAttempt { rollout_id: "ro-1", attempt_id: "at-1", task: &task, output: b"" };
+        let said =
+            async |grader: Grader| grader.grade(&attempt, Duration::from_secs(600)).await.unwrap_err().to_string();
+        let open = said(Grader::find(&command, Some(project.clone())).unwrap()).await;
+        assert!(open.contains("read\nhidden\nwritten\ncalled\n"), "{open}");
+        std::fs::remove_file(project.join("new")).unwrap();
+        let grader = Grader::find(&command, Some(project)).unwrap().in_sandbox(vec![shown.clone()]).unwrap();
+        let kept = said(grader).await;
+        assert!(kept.ends_with("read\nvariables"), "{kept}");
     }
 }

@@ -29,6 +29,8 @@ pub struct RunnerOptions {
     pub warm: bool,
     /// The grader, written like `command`: it finds the agent's output on its stdin and prints the reward.
     pub grade: Option<Vec<String>>,
+    /// The grader runs in a sandbox, in which it is shown these files, too.
+    pub grade_in_sandbox: Option<Vec<PathBuf>>,
     /// The words of a command that runs [`supervise`](crate::supervise). Agents are started by it, so that nothing of them is
     /// left. Without one they are, as graders always are, this process's own children: what leaves their process group, or
     /// outlives a runner that is killed, stays.
@@ -72,6 +74,7 @@ impl RunnerOptions {
             agent_url: None,
             warm: false,
             grade: None,
+            grade_in_sandbox: None,
             supervisor: Vec::new(),
             timeout: Duration::from_secs(600),
             heartbeat_interval: Duration::from_secs(5),

@@ -15,6 +15,12 @@ pub struct ChatArguments {
     /// Model directory or GGUF file; checkpoint, or run, whose last checkpoint is meant; or the URL of a server
     #[arg(value_name = "MODEL|CHECKPOINT|RUN|URL")]
     pub target: String,
+    /// Of a run: the model as it was before training
+    #[arg(long)]
+    pub before: bool,
+    /// Say this, print the reply and leave; each of several in a conversation of its own
+    #[arg(long = "prompt", value_name = "TEXT")]
+    pub prompts: Vec<String>,
     /// Which model of the server, where it has several
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,

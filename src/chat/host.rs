@@ -22,6 +22,7 @@ use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
 use crate::serve::server::{Listening, RunningServer};
 use crate::train;
+use crate::train::reporters::SilentReporter;
 
 /// What a model is called that has no config.
 const NAME: &str = "model";
@@ -55,6 +56,10 @@ impl Host {
         if target.starts_with("http://") || target.starts_with("https://") {
             return Self::elsewhere(arguments, client).await;
         }
+        if arguments.before && run_of(Path::new(target)).is_none() && run_of(&Path::new("runs").join(target)).is_none()
+        {
+            bail!("--before is of a run, and {target} is none");
+        }
         if arguments.model.is_some() || arguments.api_key_env.is_some() {
             bail!("--model and --api-key-env are of a server, and {target} is no URL");
         }
@@ -62,7 +67,7 @@ impl Host {
         let run = Path::new("runs").join(target);
         match [path, run.as_path()].into_iter().find(|path| path.exists()) {
             Some(path) => match run_of(path) {
-                Some(run) => Self::of_run(path, &run).await,
+                Some(run) => Self::of_run(path, &run, arguments.before).await,
                 None => Self::of_model(path).await,
             },
             None => {
@@ -87,13 +92,18 @@ impl Host {
     }
 
     /// A checkpoint of a run, or the last one.
-    async fn of_run(path: &Path, run: &Path) -> Result<Self> {
+    async fn of_run(path: &Path, run: &Path, before: bool) -> Result<Self> {
         let loaded = train::config_of_run(run)?;
+        let directory = tempfile::tempdir().context("cannot create a directory for what is said")?;
+        if before {
+            let weights = EvaluatedWeights::of_run_before_training(&loaded, &mut SilentReporter).await?;
+            let OpenWeights { served, _learner, .. } = weights.open(&loaded, directory.path()).await?;
+            return Self::start(loaded, served, _learner, directory, (weights.entry.name, weights.description)).await;
+        }
         if train::is_run(path) && checkpoints(path).is_empty() {
             bail!("{} has no checkpoint yet: name the directory of its model, or wait for its first", path.display());
         }
         let weights = EvaluatedWeights::of_checkpoint(&loaded, path)?;
-        let directory = tempfile::tempdir().context("cannot create a directory for what is said")?;
         let OpenWeights { served, _learner, .. } = weights.open(&loaded, directory.path()).await?;
         let (model, description) = (weights.entry.name.clone(), weights.description.clone());
         Self::start(loaded, served, _learner, directory, (model, description)).await

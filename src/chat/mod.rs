@@ -26,7 +26,8 @@ pub async fn chat(arguments: ChatArguments) -> Result<()> {
         host = Host::open(&arguments, &client) => host?,
         () = interruptions.next() => return Ok(()),
     };
-    let person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !arguments.json;
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let person = terminal && arguments.prompts.is_empty() && !arguments.json;
     let mut talk = Talk {
         client,
         host,
@@ -41,6 +42,11 @@ pub async fn chat(arguments: ChatArguments) -> Result<()> {
     if person {
         let paint = Paint::for_stdout();
         output::line(paint.dim(&format!("{}; /reset, /tokens, /quit", talk.host.description)));
+    }
+    if !arguments.prompts.is_empty() {
+        let asked = talk.ask_each(&arguments.prompts, &mut interruptions).await;
+        talk.host.close().await?;
+        return asked;
     }
     let mut lines = lines();
     let outcome = loop {
@@ -104,6 +110,15 @@ impl Talk {
             said => self.say(said, interruptions).await?,
         }
         Ok(Next::GoOn)
+    }
+
+    /// Asks one after another, each in a conversation of its own.
+    async fn ask_each(&mut self, prompts: &[String], interruptions: &mut Interruptions) -> Result<()> {
+        for prompt in prompts {
+            self.messages.clear();
+            self.say(prompt, interruptions).await?;
+        }
+        Ok(())
     }
 
     /// Has the model answer; what it said so far counts if it is cut short.

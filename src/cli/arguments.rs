@@ -3,11 +3,13 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
+use crate::ask::AskArguments;
 use crate::chat::arguments::{CHAT_COMMANDS, ChatArguments};
 use crate::config::overrides::Override;
 use crate::doctor::arguments::DoctorArguments;
 use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
+use crate::mcp::McpArguments;
 use crate::models::arguments::{Elements, ModelExportArguments, ModelRollbackArguments};
 use crate::models::fetch::ModelFetchArguments;
 use crate::query::arguments::{
@@ -18,6 +20,7 @@ use crate::query::arguments::{
 use crate::regrade::arguments::RegradeArguments;
 use crate::rescore::arguments::RescoreArguments;
 use crate::runs::arguments::RunsArguments;
+use crate::skills::SkillsArguments;
 use crate::sweep::arguments::{SWEEP_EXIT_CODES, SweepArguments};
 use crate::watch::arguments::WatchArguments;
 
@@ -96,6 +99,8 @@ pub enum Command {
     /// Talk to a model, a checkpoint or a run, here or at a server
     #[command(after_help = CHAT_COMMANDS)]
     Chat(ChatArguments),
+    /// Ask a model one question, as an agent of one call: [runner] command = ["fulgurite", "ask"], warm = true
+    Ask(AskArguments),
     /// Run an unmodified agent once for each rollout on the queue
     Run(RunArguments),
     /// Put tasks on a server's queue, for its runners
@@ -130,8 +135,12 @@ pub enum Command {
     Doctor(DoctorArguments),
     /// Look at what a model is given and at what it said, token by token
     Template(TemplateArguments),
+    /// Serve the tools by which a coding agent trains models, over the Model Context Protocol
+    Mcp(McpArguments),
     /// Fetch a model, look at one, or make another of it
     Model(ModelArguments),
+    /// Teach a coding agent how to do research with this program
+    Skills(SkillsArguments),
     /// Count what a store holds
     Stats(StatsArguments),
     /// Run one SQL query on a store, which cannot be changed by it
@@ -212,13 +221,18 @@ pub struct TrainArguments {
     /// Updates at most, in place of the config's
     #[arg(id = "trainer.max_steps", long = "max-steps", value_name = "N", env = "FULGURITE_MAX_STEPS")]
     pub max_steps: Option<u64>,
+    /// Updates that the run may make before it waits for leave to make more, which the record of its server, or
+    /// --allowed-steps of a resumption, gives; what it has learnt until then is in a checkpoint
+    #[arg(long, value_name = "N")]
+    pub allowed_steps: Option<u64>,
     /// Make one update on one group, of which nothing is kept, and say what the whole run would take
     #[arg(long, conflicts_with_all = ["server", "resume", "run_directory", "ready_file"])]
     pub dry_run: bool,
     /// Write {"url": ..., "pid": ...} here once the server answers
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Be interrupted when standard input is closed: whoever started it may have died
+    /// Take {"allowed_steps": N} on lines of standard input, and be interrupted when that is closed: whoever started it may
+    /// have died
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
     /// Print JSON, one object a line: one for each step and each warning, and a summary at the end

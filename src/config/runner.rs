@@ -24,6 +24,9 @@ pub struct RunnerConfig {
     pub warm: bool,
     /// The grader; none if the agent prints or posts its own reward.
     pub grade: Vec<String>,
+    /// The grader runs in a sandbox of its own (bubblewrap): no network, and it reads nothing but this machine's programs, the
+    /// directory that it runs in and what `sandbox.read` lists.
+    pub grade_in_sandbox: bool,
     /// Agents at a time.
     pub parallel: usize,
     /// Seconds for agent and grader together.
@@ -65,6 +68,7 @@ impl Default for RunnerConfig {
             url: None,
             warm: false,
             grade: Vec::new(),
+            grade_in_sandbox: false,
             parallel: 8,
             timeout_seconds: 600.0,
             max_attempts: 3,
@@ -128,6 +132,12 @@ impl RunnerConfig {
         seconds("[runner] hook_timeout_seconds", self.hook_timeout_seconds)
     }
 
+    /// What its grader is shown in a sandbox, if it runs in one; relative paths start from `directory`.
+    pub fn shown_to_grader(&self, directory: Option<&Path>) -> Option<Vec<PathBuf>> {
+        let project = std::path::absolute(directory.unwrap_or(Path::new("."))).unwrap_or_default();
+        self.grade_in_sandbox.then(|| self.sandbox.readable(&project.display().to_string()))
+    }
+
     /// How long an attempt may take, in seconds, with its world made and looked at.
     pub fn whole_seconds(&self) -> f64 {
         // Setup, a snapshot before and one after, and the teardown.
@@ -168,6 +178,9 @@ impl RunnerConfig {
             bail!(
                 "[runner] harbor_tests: Harbor's files are at /app, where sandbox = {{ kind = \"bubblewrap\" }} puts them"
             );
+        }
+        if self.grade_in_sandbox && self.grade.is_empty() {
+            bail!("[runner] grade_in_sandbox: there is no `grade` to be kept in one");
         }
         match (&self.reward_file, &self.reward_key) {
             (Some(path), _)

@@ -68,9 +68,19 @@ impl EvaluatedWeights {
             let description = format!("{} at {place} ({})", entry.name, entry.backend.name());
             return Ok(Self { entry, identity, description, step: 0, path, checkpoint: None });
         }
+        Self::before_training(loaded, entry, reporter).await
+    }
+
+    /// Those of an embedded model of the config, as they are before anything is learnt.
+    async fn before_training(loaded: &LoadedConfig, entry: ModelEntry, reporter: &mut dyn Reporter) -> Result<Self> {
         let path = train::model_or_base(loaded, &entry, reporter).await?;
         let (identity, description) = (weights_digest(&path)?, path.display().to_string());
         Ok(Self { entry, identity, description, step: 0, path, checkpoint: None })
+    }
+
+    /// Those that a run began with.
+    pub async fn of_run_before_training(loaded: &LoadedConfig, reporter: &mut dyn Reporter) -> Result<Self> {
+        Self::before_training(loaded, entry(loaded, None)?, reporter).await
     }
 
     /// Those of a checkpoint, or of the last one of a run, on top of the config's model.

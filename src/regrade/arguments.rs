@@ -21,6 +21,9 @@ pub struct RegradeArguments {
     /// run's [runner] grade, as its files are now
     #[arg(long, value_name = "COMMAND", required_unless_present = "run")]
     pub grade: Option<String>,
+    /// Have the grader run in this directory, in a sandbox: it reads that and this machine's programs, and reaches no network
+    #[arg(long, value_name = "DIR", requires = "grade")]
+    pub in_sandbox: Option<PathBuf>,
     /// Give the new rewards, in place of those that are recorded; else they are only shown
     #[arg(long)]
     pub apply: bool,

@@ -39,6 +39,8 @@ struct Task {
     grade: Vec<String>,
     /// Where the grader runs; here if `None`.
     directory: Option<PathBuf>,
+    /// What it is shown in its sandbox, if it runs in one.
+    in_sandbox: Option<Vec<PathBuf>>,
 }
 
 /// Grades recorded rollouts again, and gives the new rewards if that is wanted.
@@ -47,8 +49,16 @@ pub async fn regrade(arguments: RegradeArguments) -> Result<()> {
     if arguments.parallel == 0 {
         bail!("--parallel must be at least 1");
     }
-    let Task { store_url, run_id, grade, directory } = task(&arguments)?;
+    let mut task = task(&arguments)?;
+    if let Some(directory) = &arguments.in_sandbox {
+        (task.directory, task.in_sandbox) = (Some(directory.clone()), Some(Vec::new()));
+    }
+    let Task { store_url, run_id, grade, directory, in_sandbox } = task;
     let grader = Grader::find(&grade, directory)?;
+    let grader = match in_sandbox {
+        Some(readable) => grader.in_sandbox(readable)?,
+        None => grader,
+    };
     let _store_lock = match arguments.apply {
         true => ExclusiveLock::of_store(&store_url, "fulgurite regrade --apply")?,
         false => None,
@@ -105,7 +115,7 @@ fn task(arguments: &RegradeArguments) -> Result<Task> {
     let Some(run) = &arguments.run else {
         let store_url = arguments.store.clone().context("a RUN or --store says whose rollouts are graded")?;
         let grade = grade.context("--grade is missing: the store of no run names no grader")?;
-        return Ok(Task { store_url, run_id: None, grade, directory: None });
+        return Ok(Task { store_url, run_id: None, grade, directory: None, in_sandbox: None });
     };
     let run = registry::directory(run)?;
     let loaded = train::config_of_run(&run)?;
@@ -122,7 +132,8 @@ fn task(arguments: &RegradeArguments) -> Result<Task> {
     let grade = grade.or_else(own).with_context(|| {
         format!("{} was trained without [runner] grade: say by --grade what is to grade it", run.display())
     })?;
-    Ok(Task { store_url: run_store_url(&loaded, &run), run_id, grade, directory })
+    let in_sandbox = directory.as_deref().and_then(|directory| runner.shown_to_grader(Some(directory)));
+    Ok(Task { store_url: run_store_url(&loaded, &run), run_id, grade, directory, in_sandbox })
 }
 
 async fn grade_one<'r>(

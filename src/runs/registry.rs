@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     fn run(config: Value) -> Run {
-        Run { run_id: "r".into(), name: "r".into(), config, seed: 7, start_time: 0.0 }
+        Run { run_id: "r".into(), name: "r".into(), config, seed: 7, start_time: 0.0, allowed_steps: None }
     }
 
     fn step(number: u64, weights_version: u64, metrics: Value) -> Step {

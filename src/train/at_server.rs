@@ -78,12 +78,13 @@ struct Daemon {
 
 impl Daemon {
     async fn start(prepared: Prepared, server: Server, admin: Option<AdminKey>) -> Result<Self> {
-        let Prepared { loaded, arguments, reporter, model, model_directory, tasks, started } = prepared;
+        let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
         let remote = RemoteRecord::new(server.clone());
         let record: Arc<dyn Record> = Arc::new(remote.clone());
         let directory = open_run_directory(&loaded, &arguments).await?;
         let lock = ExclusiveLock::of_run(&directory)?;
         let run_id = begin_run(record.as_ref(), &loaded, &directory, arguments.resume).await?;
+        orders.follow(&record, &run_id).await?;
         let mut reporter = tracked(reporter, &loaded, &directory);
         let archive = run_archive(&loaded, &directory, &run_id).await?;
         let api_key = match admin {

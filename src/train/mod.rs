@@ -2,10 +2,10 @@
 
 mod at_server;
 mod checks;
+mod data;
 pub mod exclusive_lock;
+mod orders;
 mod pairwise_judge;
-mod parquet_conversations;
-mod recorded_rollouts;
 mod reference;
 pub mod reporters;
 pub mod run_directory;
@@ -32,6 +32,7 @@ use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
 pub use self::checks::{check_commands, check_config};
+use self::orders::Orders;
 use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
 use self::run_directory::begin_run;
@@ -70,6 +71,7 @@ const INTERRUPTED: &str = "interrupted; --resume goes on from the last checkpoin
 struct Prepared {
     loaded: LoadedConfig,
     arguments: TrainArguments,
+    orders: Orders,
     reporter: Box<dyn Reporter>,
     model: ModelEntry,
     /// Where the model is.
@@ -80,12 +82,10 @@ struct Prepared {
 
 /// Makes what is missing, then trains.
 pub async fn train(arguments: TrainArguments) -> Result<()> {
-    if arguments.until_stdin_closes {
-        end_with_stdin();
-    }
+    let orders = Orders::of(&arguments);
     let metrics = MetricsPage::install()?;
     let server = arguments.server.clone();
-    let prepared = Prepared::new(arguments, &metrics).await?;
+    let prepared = Prepared::new(arguments, orders, &metrics).await?;
     if prepared.loaded.config.trainer.objective.learns_from_data() {
         return sft::train(prepared).await;
     }
@@ -108,7 +108,8 @@ pub struct PlannedRun {
 /// Makes one update on one group of a run, in a directory of its own and without a word; gives what was planned.
 pub async fn train_one_group(arguments: TrainArguments, run_directory: PathBuf) -> Result<PlannedRun> {
     let metrics = MetricsPage::install()?;
-    let mut prepared = Prepared::new(arguments, &metrics).await?;
+    let orders = Orders::of(&arguments);
+    let mut prepared = Prepared::new(arguments, orders, &metrics).await?;
     let tasks = &mut prepared.tasks;
     let planned =
         PlannedRun { config: prepared.loaded.config.clone(), held_out: tasks.held_out.len(), last: tasks.last.len() };
@@ -127,20 +128,8 @@ pub async fn train_one_group(arguments: TrainArguments, run_directory: PathBuf) 
     Ok(planned)
 }
 
-/// Interrupts this process once its standard input closes, as Ctrl-C does.
-fn end_with_stdin() {
-    std::thread::spawn(|| {
-        // An error is an end as well.
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        let own = rustix::process::getpid();
-        if let Err(error) = rustix::process::kill_process(own, rustix::process::Signal::TERM) {
-            tracing::warn!(%error, "standard input is closed, but this process cannot be interrupted");
-        }
-    });
-}
-
 impl Prepared {
-    async fn new(arguments: TrainArguments, metrics: &MetricsPage) -> Result<Self> {
+    async fn new(arguments: TrainArguments, orders: Orders, metrics: &MetricsPage) -> Result<Self> {
         let started = Instant::now();
         let mut loaded = LoadedConfig::read_with(Some(&arguments.config), &arguments.overrides)?;
         override_by_flags(&mut loaded.config, &arguments);
@@ -159,7 +148,7 @@ impl Prepared {
         let tasks = load_tasks(&loaded).with_context(file)?;
         check_commands(&loaded, &arguments.agent, &[&tasks.train, &tasks.held_out, &tasks.last]).with_context(file)?;
         let model_directory = model_or_base(&loaded, &model, reporter.as_mut()).await?;
-        Ok(Self { loaded, arguments, reporter, model, model_directory, tasks, started })
+        Ok(Self { loaded, arguments, orders, reporter, model, model_directory, tasks, started })
     }
 }
 
@@ -191,7 +180,7 @@ pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: 
 
 /// Trains in one process with the server that agents talk to.
 async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Result<()> {
-    let Prepared { loaded, arguments, reporter, model, model_directory, tasks, started } = prepared;
+    let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
     let admin = admin_key::of_server(&loaded)?;
     let run_directory = open_run_directory(&loaded, &arguments).await?;
     let _run_lock = ExclusiveLock::of_run(&run_directory)?;
@@ -223,6 +212,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
         write_ready_file(path, &server.url)?;
     }
     let record: Arc<dyn Record> = Arc::new(store.clone());
+    orders.follow(&record, &run_id).await?;
     let runner =
         Runner::start(&loaded, &server.url, admin.clone(), &run_id, &run_directory, &record, reporter.as_mut()).await?;
     let api_key = match admin {

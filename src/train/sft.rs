@@ -12,8 +12,8 @@ use fulgurite_trainer::{
     Sft, SftData, Validation,
 };
 
-use super::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
-use super::recorded_rollouts;
+use super::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
+use super::data::recorded_rollouts;
 use super::reference::ReferenceModel;
 use super::teachers::OpenTeachers;
 use super::uploaded_runs::{open_run_directory, run_archive};
@@ -78,7 +78,7 @@ pub fn check_model(loaded: &LoadedConfig, model: &ModelEntry) -> Result<()> {
 
 /// Trains in this process.
 pub(super) async fn train(prepared: Prepared) -> Result<()> {
-    let Prepared { loaded, arguments, reporter, model, model_directory, started, .. } = prepared;
+    let Prepared { loaded, arguments, orders, reporter, model, model_directory, started, .. } = prepared;
     if !arguments.agent.is_empty() {
         bail!("{} runs no agent: leave out what stands after --", objective(&loaded));
     }
@@ -96,6 +96,7 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     let reporter = tracked(reporter, &loaded, &run_directory);
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
+    orders.follow(&record, &run_id).await?;
     let source = loaded.config.trainer.source.clone().context("[trainer] source is missing")?;
     let validation = validation_file(&source);
     let validation = validation.map(|path| file(&loaded, path, &run_directory, "validation.jsonl")).transpose()?;

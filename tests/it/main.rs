@@ -13,6 +13,7 @@ mod attacks;
 mod commands;
 mod common;
 mod looking;
+mod mcp;
 mod partners;
 mod serving;
 mod training;

@@ -30,6 +30,11 @@ pub enum TrainEvent {
         /// Updates at most.
         max_steps: u64,
     },
+    /// The run has made as many updates as it may, and waits for leave to make more.
+    Waiting {
+        /// Updates made.
+        step: u64,
+    },
     /// A checkpoint that a resumed run should go on from is damaged or gone, and the one before it is tried.
     CheckpointPassedOver {
         /// Where it is, as seen from the run's directory.

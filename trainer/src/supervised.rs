@@ -142,6 +142,7 @@ impl Reporter for StepReporter<'_> {
             TrainEvent::SupervisedStep { .. }
             | TrainEvent::RunStarted { .. }
             | TrainEvent::RunnersAwaited { .. }
+            | TrainEvent::Waiting { .. }
             | TrainEvent::AgentsAwaited { .. }
             | TrainEvent::Rollouts { .. }
             | TrainEvent::Learning { .. }

@@ -29,6 +29,9 @@ pub struct Run {
     pub seed: u64,
     /// When it was begun.
     pub start_time: f64,
+    /// Updates that it may make before it waits for leave to make more; without it, as many as its config says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_steps: Option<u64>,
 }
 
 /// What became of sampled tokens in a run.

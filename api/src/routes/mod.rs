@@ -65,6 +65,7 @@ fn run_routes() -> Router<Store> {
         .route("/{run_id}/unaccounted", get(runs::unaccounted))
         .route("/{run_id}/uses", post(runs::record_uses))
         .route("/{run_id}/rewind", post(runs::rewind))
+        .route("/{run_id}/allowed-steps", post(runs::allow_steps))
 }
 
 /// OpenTelemetry's other signals.

@@ -164,6 +164,26 @@ pub(super) async fn record_uses(
 }
 
 #[derive(Deserialize)]
+struct AllowedStepsRequest {
+    steps: Option<u64>,
+}
+
+impl Shaped for AllowedStepsRequest {
+    const SHAPE: Shape = Shape::Closed(&[Field::required_or_null("steps", Shape::Integer(0))]);
+}
+
+/// `POST /v1/fulgurite/runs/{run_id}/allowed-steps`
+pub(super) async fn allow_steps(
+    State(store): State<Store>,
+    Path(run_id): Path<String>,
+    body: Body,
+) -> Result<StatusCode, RestError> {
+    let AllowedStepsRequest { steps } = body.parse()?;
+    store.allow_steps(&run_id, steps).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize)]
 struct RewindRequest {
     to_step: u64,
 }

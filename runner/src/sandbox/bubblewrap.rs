@@ -8,7 +8,7 @@ use super::options::SandboxNetwork;
 
 /// What programs of this machine need, as far as it is there: they, their libraries, and what tells them of certificates, names
 /// and time. Nothing of it is a secret.
-const SYSTEM: [&str; 17] = [
+pub(super) const SYSTEM: [&str; 17] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -28,19 +28,20 @@ const SYSTEM: [&str; 17] = [
     "/etc/localtime",
 ];
 
+/// What nothing in a sandbox shares with what is outside, and what it has of its own.
+pub(super) const ISOLATED: [&str; 9] =
+    ["--unshare-all", "--die-with-parent", "--new-session", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"];
+
 /// The arguments of `bwrap` around `program`, which is shown if nothing that is shown holds it.
 pub(super) fn arguments(invocation: &Invocation<'_>, program: &Path) -> Vec<OsString> {
     let Invocation { options, inside, readable, forwarder, words, .. } = invocation;
     let mut arguments: Vec<OsString> = Vec::new();
     let mut add = |words: &[&Path]| arguments.extend(words.iter().map(|word| word.as_os_str().to_owned()));
     let flag = Path::new;
-    for alone in ["--unshare-all", "--die-with-parent", "--new-session"] {
-        add(&[flag(alone)]);
-    }
+    add(&ISOLATED.map(flag));
     if options.network == SandboxNetwork::Host {
         add(&[flag("--share-net")]);
     }
-    add(&[flag("--proc"), flag("/proc"), flag("--dev"), flag("/dev"), flag("--tmpfs"), flag("/tmp")]);
     for path in SYSTEM.map(Path::new) {
         add(&[flag("--ro-bind-try"), path, path]);
     }

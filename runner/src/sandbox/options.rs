@@ -62,7 +62,7 @@ impl SandboxOptions {
     }
 
     /// Where `read` is, with the project's directory filled in.
-    pub(crate) fn readable(&self, project: &str) -> Vec<PathBuf> {
+    pub fn readable(&self, project: &str) -> Vec<PathBuf> {
         self.read.iter().map(|path| PathBuf::from(path.replace("{project}", project))).collect()
     }
 }

@@ -16,7 +16,7 @@ use crate::program::Program;
 /// The port of the loopback that stands for the server.
 const PORT: u16 = 4747;
 /// Variables that every agent keeps of the runner's.
-const KEPT: [&str; 4] = ["PATH", "LANG", "LC_ALL", "TERM"];
+pub(super) const KEPT: [&str; 4] = ["PATH", "LANG", "LC_ALL", "TERM"];
 
 /// What starts sandboxes: found once, for all attempts.
 #[derive(Debug)]

@@ -48,6 +48,7 @@ impl Reporter for JsonReporter {
             TrainEvent::CheckpointNotUploaded { directory, message } => {
                 output::line(json!({ "event": "checkpoint_not_uploaded", "checkpoint": directory, "reason": message }));
             }
+            TrainEvent::Waiting { step } => output::line(json!({ "event": "waiting", "step": step })),
             TrainEvent::AgentsAwaited { url } => output::line(json!({ "event": "agents_awaited", "url": url })),
             TrainEvent::RunnersAwaited { url } => output::line(json!({ "event": "runners_awaited", "url": url })),
             TrainEvent::OddRewards { phase, step, findings } => {
@@ -212,6 +213,9 @@ impl Reporter for TableReporter {
             }
             TrainEvent::CheckpointNotUploaded { directory, message } => {
                 self.line(&format!("warning: {directory} is not uploaded: {message}"));
+            }
+            TrainEvent::Waiting { step } => {
+                self.line(&format!("waiting after {step} updates, which is as many as the run may make"));
             }
             TrainEvent::AgentsAwaited { url } => {
                 self.line(&format!("harvesting: agents that call {url} and are rewarded there are learnt from"));

@@ -38,6 +38,7 @@ static SQLITE: LazyLock<Migrator> = LazyLock::new(|| {
             "0011_checksums",
             "0012_leases",
             "0013_teacher_logprobs",
+            "0014_allowed_steps",
         ]
     )
 });
@@ -58,6 +59,7 @@ static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| {
             "0011_checksums",
             "0012_leases",
             "0013_teacher_logprobs",
+            "0014_allowed_steps",
         ]
     )
 });

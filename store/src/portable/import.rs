@@ -62,7 +62,7 @@ async fn import(write: &mut Write, record: ArchiveRecord) -> Result<bool> {
 
 async fn import_run(connection: &mut AnyConnection, run: Run) -> Result<bool> {
     let inserted = sqlx::query(
-        "INSERT INTO runs (run_id, name, config, seed, start_time) VALUES ($1, $2, $3, $4, $5)
+        "INSERT INTO runs (run_id, name, config, seed, start_time, allowed_steps) VALUES ($1, $2, $3, $4, $5, $6)
          ON CONFLICT (run_id) DO NOTHING",
     )
     .bind(plain("run_id", &run.run_id)?)
@@ -70,6 +70,7 @@ async fn import_run(connection: &mut AnyConnection, run: Run) -> Result<bool> {
     .bind(to_json("config", &run.config)?)
     .bind(run.seed.cast_signed())
     .bind(run.start_time)
+    .bind(run.allowed_steps.map(|steps| to_integer("allowed_steps", steps)).transpose()?)
     .execute(connection)
     .await?;
     Ok(inserted.rows_affected() > 0)

@@ -60,6 +60,24 @@ impl Store {
         rows.iter().map(run_from_row).collect()
     }
 
+    /// Has a run wait once it has made so many updates, or go on to so many; with `None` it waits no more.
+    pub async fn allow_steps(&self, run_id: &str, steps: Option<u64>) -> Result<()> {
+        let run_id = run_id.to_owned();
+        self.write(move |write| {
+            Box::pin(async move {
+                require_run(write.connection(), &run_id).await?;
+                let steps = steps.map(|steps| to_integer("steps", steps)).transpose()?;
+                sqlx::query("UPDATE runs SET allowed_steps = $2 WHERE run_id = $1")
+                    .bind(run_id)
+                    .bind(steps)
+                    .execute(write.connection())
+                    .await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
     /// Records a step in one transaction: its metrics, what became of the tokens that it consumed,
     /// what teachers made of them, and its checkpoint.
     /// What the run recorded earlier of the same generations is replaced.
@@ -319,6 +337,7 @@ pub(crate) fn run_from_row(row: &AnyRow) -> Result<Run> {
         config: json(row, "config")?,
         seed: column::<i64>(row, "seed")?.cast_unsigned(),
         start_time: column(row, "start_time")?,
+        allowed_steps: column::<Option<i64>>(row, "allowed_steps")?.map(i64::cast_unsigned),
     })
 }
 
@@ -387,6 +406,20 @@ mod tests {
 
     fn ledger(rows: &[LedgerRow]) -> Vec<(&str, u64, u64)> {
         rows.iter().map(|row| (row.cause.as_str(), row.generations, row.tokens)).collect()
+    }
+
+    #[tokio::test]
+    async fn a_run_may_make_as_many_steps_as_it_was_told_last() {
+        let store = store_with_run().await;
+        let allowed = async || store.run("run").await.unwrap().unwrap().allowed_steps;
+        assert_eq!(allowed().await, None);
+        for steps in [Some(0), Some(7), Some(3), None] {
+            store.allow_steps("run", steps).await.unwrap();
+            assert_eq!(allowed().await, steps);
+        }
+        assert!(matches!(store.allow_steps("other", None).await, Err(StoreError::NotFound { .. })));
+        assert!(matches!(store.allow_steps("run", Some(u64::MAX)).await, Err(StoreError::Invalid { .. })));
+        assert_eq!(allowed().await, None);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ pub mod project;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use fulgurite_engine::ModelConfig;
@@ -100,6 +100,11 @@ impl Process {
     /// What it prints, if that is piped here and was not taken before.
     pub fn stdout(&mut self) -> ChildStdout {
         self.0.stdout.take().unwrap()
+    }
+
+    /// What it reads, if that is piped here and was not taken before.
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.0.stdin.take().unwrap()
     }
 
     /// `kill -9`, waited for.

@@ -75,6 +75,10 @@ impl Record for Store {
         Ok(self.rewind_run(run_id, to_step).await?)
     }
 
+    async fn allow_steps(&self, run_id: &str, steps: Option<u64>) -> Result<(), RecordError> {
+        Ok(self.allow_steps(run_id, steps).await?)
+    }
+
     async fn steps(&self, run_id: &str) -> Result<Vec<Step>, RecordError> {
         Ok(self.steps(run_id).await?)
     }

@@ -52,6 +52,9 @@ pub trait Record: Send + Sync + 'static {
     /// Takes a run back to the end of `to_step`.
     async fn rewind_run(&self, run_id: &str, to_step: u64) -> Result<(), RecordError>;
 
+    /// Has a run wait once it has made so many updates, or go on to so many; with `None` it waits no more.
+    async fn allow_steps(&self, run_id: &str, steps: Option<u64>) -> Result<(), RecordError>;
+
     /// The steps of a run, in order.
     async fn steps(&self, run_id: &str) -> Result<Vec<Step>, RecordError>;
 

@@ -87,6 +87,10 @@ impl Record for RemoteRecord {
         Ok(self.server.rewind_run(run_id, to_step).await?)
     }
 
+    async fn allow_steps(&self, run_id: &str, steps: Option<u64>) -> Result<(), RecordError> {
+        Ok(self.server.allow_steps(run_id, steps).await?)
+    }
+
     async fn steps(&self, run_id: &str) -> Result<Vec<Step>, RecordError> {
         Ok(self.server.steps(run_id).await?)
     }

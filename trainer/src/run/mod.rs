@@ -1,5 +1,6 @@
 //! A run, whatever it learns from: steps, checkpoints, publication, the account of every token, metrics, the stop rule.
 
+mod allowed_steps;
 mod checkpoint_rules;
 mod checkpoints;
 mod digests;

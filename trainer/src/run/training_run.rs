@@ -98,6 +98,7 @@ impl<Data> TrainingRun<Data> {
         let mut progress =
             Progress { step, position, metrics_file, behind, held_out, sampled_since_checkpoint, last_checkpoint };
         let end = loop {
+            self.wait_for_leave(progress.step, reporter).await?;
             let mut evaluation = self.evaluate_if_due(progress.step, reporter).await?;
             if let Some(evaluation) = &mut evaluation {
                 self.publish_if_not_worse(&mut progress, evaluation, reporter).await?;
@@ -271,7 +272,8 @@ impl<Data> TrainingRun<Data> {
         progress.sampled_since_checkpoint += uses.iter().map(|used| used.tokens).sum::<u64>();
         let seconds = progress.last_checkpoint.elapsed().as_secs_f64();
         let since = SinceCheckpoint { tokens: progress.sampled_since_checkpoint, seconds };
-        let is_due = self.checkpointing.triggers.are_met(progress.step, since);
+        let is_due =
+            self.checkpointing.triggers.are_met(progress.step, since) || !self.may_go_on(progress.step).await?;
         set(&mut metrics, "time/total", total);
         let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
         if let Some(checkpoint) = &checkpoint {

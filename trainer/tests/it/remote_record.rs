@@ -101,6 +101,9 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
     assert_eq!(remote.run("run/1").await.unwrap(), None);
     let run = remote.create_run(new).await.unwrap();
     assert_eq!(remote.run("run/1").await.unwrap(), Some(run));
+    remote.allow_steps("run/1", Some(3)).await.unwrap();
+    assert_eq!(store.run("run/1").await.unwrap().unwrap().allowed_steps, Some(3));
+    remote.allow_steps("run/1", None).await.unwrap();
 
     let rollouts = vec![NewRollout { input: json!({ "q": 1 }), ..NewRollout::default() }; 2];
     let enqueued = remote.enqueue_rollouts(rollouts).await.unwrap();

@@ -1,0 +1,95 @@
+//! What a tool answers when it cannot do what it is asked.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a tool did not do what it was asked. The agent reads it: each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The arguments are not those of the tool.
+    #[error("arguments of {tool}: {why}")]
+    Arguments {
+        /// The tool.
+        tool: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// Another call is at work.
+    #[error(
+        "busy: another call is at work, and this one has waited {seconds} s for it; call again, or look with run_status"
+    )]
+    Busy {
+        /// How long it waited.
+        seconds: u64,
+    },
+    /// There is no such thing.
+    #[error("there is no {kind} {name:?}; {}", those(.known))]
+    Unknown {
+        /// `run`, `model`, `grader`, `checkpoint`, `tool`, `prompt`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// It is there already.
+    #[error("there is a {kind} {name:?} already: take another name")]
+    Exists {
+        /// `run`, `model`, `checkpoint`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// It must not be done, or cannot be as things stand.
+    #[error("{0}")]
+    Refused(String),
+    /// What the user allowed is used up.
+    #[error("the user's limit is reached: {spent} {what} of {limit}; nothing more is spent until the user raises it")]
+    Limit {
+        /// Of what.
+        what: &'static str,
+        /// What all runs have taken.
+        spent: String,
+        /// What they may.
+        limit: String,
+    },
+    /// A file that a run was begun with is not what it was.
+    #[error(
+        "{} has been changed since run {run:?} began, so that its rewards and scores would mean something else: begin a new \
+         run with it, or put it back", path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// The run.
+        run: String,
+    },
+    /// One of the program's own commands failed.
+    #[error("`fulgurite {command}` failed: {said}")]
+    Command {
+        /// Its first words.
+        command: String,
+        /// What it said last.
+        said: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl ToolError {
+    /// Of a file, for `map_err`.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        |source| Self::File { path, source }
+    }
+}
+
+fn those(names: &[String]) -> String {
+    if names.is_empty() { "there are none yet".to_owned() } else { format!("there are {}", names.join(", ")) }
+}

@@ -1,0 +1,22 @@
+//! The tools by which a coding agent trains a model, over the Model Context Protocol.
+//!
+//! A run is a child `fulgurite train` that makes as many updates as it was allowed, keeps what it has learnt in a checkpoint and
+//! waits. It ends with this process, however that ends, and the next one goes on from there. What is looked at is what the
+//! program's other commands say.
+
+mod error;
+mod options;
+mod program;
+mod progress;
+mod prompts;
+mod server;
+mod session;
+mod tools;
+mod training;
+mod transport;
+mod workspace;
+
+pub use error::ToolError;
+pub use options::{Autocheckpoint, Limits, Options, ToolSet};
+pub use server::TrainingTools;
+pub use transport::{http_routes, serve_standard_streams};

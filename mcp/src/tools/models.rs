@@ -1,0 +1,147 @@
+//! Models and data that are there, and how others get here.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::ToolError;
+use crate::program::words;
+use crate::progress::Progress;
+use crate::session::Session;
+use crate::workspace::check_name;
+
+/// Characters of a row that are shown.
+const ROW: usize = 600;
+/// Rows that are read.
+const ROWS: u64 = 1_000_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListModels {}
+
+pub(super) async fn list(session: &Session, _: ListModels, _: &Progress) -> Result<String, ToolError> {
+    let names = session.workspace.names("models");
+    if names.is_empty() {
+        return Ok(
+            "No models yet. fetch_model brings one: source \"hf:HuggingFaceTB/SmolLM2-135M-Instruct\", or a model \
+                   directory or GGUF file of the project."
+                .to_owned(),
+        );
+    }
+    let lines = names.iter().map(|name| describe(name, &session.workspace.model(name)));
+    Ok(format!("{}\nNext: start_run with one of them, or fetch_model.", lines.collect::<Vec<_>>().join("\n")))
+}
+
+fn describe(name: &str, path: &Path) -> String {
+    let config = fs::read_to_string(path.join("config.json")).unwrap_or_default();
+    let config: Value = serde_json::from_str(&config).unwrap_or_default();
+    let kind = config["architectures"][0].as_str().unwrap_or("model");
+    let number = |key: &str| config[key].as_u64().map_or("?".to_owned(), |number| number.to_string());
+    let files = fs::read_dir(path).into_iter().flatten().flatten();
+    let bytes: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+    format!(
+        "{name}: {kind}, {} layers, hidden size {}, {:.1} MB",
+        number("num_hidden_layers"),
+        number("hidden_size"),
+        bytes as f64 / 1e6
+    )
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FetchModel {
+    /// hf:OWNER/NAME of Hugging Face's hub, or the path of a model directory or GGUF file of the project.
+    source: String,
+    /// What it is called here.
+    name: String,
+}
+
+pub(super) async fn fetch(session: &Session, arguments: FetchModel, _: &Progress) -> Result<String, ToolError> {
+    let FetchModel { source, name } = arguments;
+    check_name(&name).map_err(|why| ToolError::Arguments { tool: "fetch_model", why })?;
+    let _turn = session.turn().await?;
+    let path = session.workspace.model(&name);
+    if path.exists() {
+        return Err(ToolError::Exists { kind: "model", name });
+    }
+    let command = match source.starts_with("hf:") {
+        true => words([&"model", &"fetch", &source, &path]),
+        false => words([&"model", &"convert", &session.workspace.file(&source)?, &path]),
+    };
+    session.program.run(&command).await?;
+    Ok(format!("{}\nNext: start_run(model = {name:?}, ...).", describe(&name, &path)))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LookAtData {
+    /// A JSON lines file of the project.
+    path: String,
+    /// Rows that are shown; 3 unless told otherwise, 20 at most.
+    rows: Option<usize>,
+}
+
+pub(super) async fn look_at_data(session: &Session, arguments: LookAtData, _: &Progress) -> Result<String, ToolError> {
+    let path = session.workspace.file(&arguments.path)?;
+    let shown = arguments.rows.unwrap_or(3).min(20);
+    let looked = tokio::task::spawn_blocking(move || look(&path, shown)).await;
+    looked.unwrap_or_else(|error| Err(ToolError::Refused(format!("the file could not be looked at: {error}"))))
+}
+
+fn look(path: &Path, shown: usize) -> Result<String, ToolError> {
+    let file = File::open(path).map_err(ToolError::file(path))?;
+    let (mut rows, mut bytes, mut longest) = (0u64, 0u64, 0usize);
+    let mut fields: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut first, mut wrong) = (Vec::new(), Vec::new());
+    for line in BufReader::new(file).lines().take(ROWS as usize) {
+        let line = line.map_err(ToolError::file(path))?;
+        rows += 1;
+        bytes += line.len() as u64;
+        longest = longest.max(line.len());
+        match serde_json::from_str::<Value>(&line) {
+            Ok(Value::Object(row)) => row.keys().for_each(|key| *fields.entry(key.clone()).or_default() += 1),
+            Ok(_) => *fields.entry("(no object)".to_owned()).or_default() += 1,
+            Err(error) if wrong.len() < 3 => wrong.push(format!("line {rows} is no JSON: {error}")),
+            Err(_) => {}
+        }
+        if first.len() < shown {
+            first.push(cut(&line, ROW));
+        }
+    }
+    let fields = fields.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ");
+    let mean = if rows == 0 { 0 } else { bytes / rows };
+    let end = if rows == ROWS { " and more, which were not read" } else { "" };
+    let mut lines = vec![format!("{rows} rows{end}; fields: {fields}; {mean} characters a row, {longest} at most")];
+    lines.extend(wrong);
+    lines.extend(first);
+    Ok(lines.join("\n"))
+}
+
+/// The beginning of a text, in one line.
+pub(super) fn cut(text: &str, length: usize) -> String {
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(length).collect();
+    if text.chars().count() > length { plain + "..." } else { plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_looked_at_with_what_is_wrong_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data.jsonl");
+        fs::write(&path, "{\"a\":1}\n{\"a\":2,\"b\":3}\n{oops\n7\n").unwrap();
+        let said = look(&path, 2).unwrap();
+        assert!(
+            said.starts_with("4 rows; fields: (no object) (1), a (2), b (1); 7 characters a row, 13 at most\n"),
+            "{said}"
+        );
+        assert!(said.contains("line 3 is no JSON") && said.ends_with("{\"a\":1}\n{\"a\":2,\"b\":3}"), "{said}");
+    }
+}

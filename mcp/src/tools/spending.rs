@@ -1,0 +1,79 @@
+//! What all runs together have taken, held against what the user allows.
+
+use serde_json::Value;
+
+use crate::error::ToolError;
+use crate::options::Limits;
+use crate::program::words;
+use crate::session::Session;
+
+/// What all runs together have taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Spent {
+    tokens: u64,
+    seconds: f64,
+    money: f64,
+}
+
+/// # Errors
+/// If one of the user's limits is reached.
+pub(super) async fn check(session: &Session) -> Result<(), ToolError> {
+    let limits = session.options.limits;
+    if limits == Limits::default() {
+        return Ok(());
+    }
+    let mut spent = Spent::default();
+    for directory in [session.workspace.runs(), session.workspace.evaluations()] {
+        if !directory.is_dir() {
+            continue;
+        }
+        let mut command = words([&"runs", &directory, &"--json"]);
+        if let Some(prices) = &session.options.prices {
+            command.extend(words([&"--prices", prices]));
+        }
+        session.program.lines(&command).await?.iter().for_each(|run| spent.add(run));
+    }
+    spent.within(limits)
+}
+
+impl Spent {
+    fn add(&mut self, run: &Value) {
+        self.tokens += run["tokens"]["sampled"].as_u64().unwrap_or(0);
+        self.seconds += run["wall_seconds"].as_f64().unwrap_or(0.0);
+        self.money += run["cost"]["total"].as_f64().unwrap_or(0.0);
+    }
+
+    fn within(self, limits: Limits) -> Result<(), ToolError> {
+        let reached = |what, spent: String, limit: String| Err(ToolError::Limit { what, spent, limit });
+        if let Some(limit) = limits.tokens.filter(|limit| self.tokens >= *limit) {
+            return reached("sampled tokens", self.tokens.to_string(), limit.to_string());
+        }
+        if let Some(limit) = limits.seconds.filter(|limit| self.seconds >= *limit) {
+            return reached("seconds", format!("{:.1}", self.seconds), limit.to_string());
+        }
+        if let Some(limit) = limits.money.filter(|limit| self.money >= *limit) {
+            return reached("of money", format!("{:.6}", self.money), limit.to_string());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_all_runs_took_counts_together() {
+        let mut spent = Spent::default();
+        for tokens in [60, 40] {
+            spent.add(&json!({ "tokens": { "sampled": tokens }, "wall_seconds": 1.5, "cost": { "total": 0.25 } }));
+        }
+        let of = |tokens, seconds, money| spent.within(Limits { tokens, seconds, money });
+        assert!(of(None, None, None).is_ok() && of(Some(101), Some(3.1), Some(0.51)).is_ok());
+        let said = of(Some(100), None, None).unwrap_err().to_string();
+        assert!(said.starts_with("the user's limit is reached: 100 sampled tokens of 100"), "{said}");
+        assert!(of(None, Some(3.0), None).is_err() && of(None, None, Some(0.5)).is_err());
+    }
+}

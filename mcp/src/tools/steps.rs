@@ -1,0 +1,217 @@
+//! Updates: so many more, waited for, and told of.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::runs::{signal, table};
+use super::spending;
+use super::start::{at_work, server_of};
+use crate::error::ToolError;
+use crate::progress::Progress;
+use crate::session::Session;
+use crate::training::{Beginning, Ended, Training};
+use crate::workspace::{HELD_OUT_REWARD, REWARD, RunHome, RunRecord, write_whole};
+
+/// Seconds that a call waits where nothing is said: hosts give a tool a minute.
+const WAIT: f64 = 45.0;
+/// Updates of one call.
+const STEPS: u64 = 10_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrainSteps {
+    /// The run.
+    pub(super) run: String,
+    /// Updates that are made; 0 only waits for those that were asked for before.
+    pub(super) steps: u64,
+    /// Seconds to wait for them; 45 unless told otherwise, -1 for as long as it takes. The run goes on all the same.
+    pub(super) wait_seconds: Option<f64>,
+}
+
+/// How long a call waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait(Option<Instant>);
+
+impl Wait {
+    pub(super) fn of(seconds: Option<f64>) -> Self {
+        let seconds = seconds.unwrap_or(WAIT);
+        let end = (seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).ok()).flatten();
+        Self(end.map(|wait| Instant::now() + wait))
+    }
+
+    fn left(self) -> Option<Duration> {
+        let long = Duration::from_secs(1);
+        let Some(end) = self.0 else { return Some(long) };
+        let left = end.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left.min(long))
+    }
+}
+
+pub(super) async fn train(session: &Session, arguments: TrainSteps, progress: &Progress) -> Result<String, ToolError> {
+    let TrainSteps { run, steps, wait_seconds } = arguments;
+    if steps > STEPS {
+        let why = format!("{steps} steps in a call, and {STEPS} are the most");
+        return Err(ToolError::Arguments { tool: "train_steps", why });
+    }
+    let mut trainings = session.turn().await?;
+    let home = session.workspace.run(&run)?;
+    let mut record = home.record()?;
+    if record.finished {
+        return Err(ToolError::Refused(format!(
+            "run {run:?} is finished, and its final tasks are scored: load_checkpoint begins another run from it"
+        )));
+    }
+    record.guarded.check(&run)?;
+    spending::check(session).await?;
+    if let Some(other) = trainings.other_at_work(&home) {
+        return Err(at_work(&other));
+    }
+    let before = home.metrics().updates();
+    let target = match trainings.of(&home) {
+        Some(training) if steps > 0 => training.allowed().max(before) + steps,
+        Some(training) => training.allowed(),
+        None => before + steps,
+    };
+    let training = match trainings.of(&home).is_some() {
+        true => trainings.of(&home),
+        false => {
+            let server = server_of(session, &record);
+            Some(trainings.begin(&session.program, server, &home, &record, Beginning::Allowed(target)).await?)
+        }
+    };
+    let Some(training) = training else { return Err(ToolError::Refused(format!("run {run:?} has just ended"))) };
+    if target > training.allowed() {
+        training.allow(target).await?;
+    }
+    let pause = PauseUnlessDone { training: Some(training) };
+    let ended = pause.wait(session, &home, target, Wait::of(wait_seconds), progress).await?;
+    record.guarded.check(&run)?;
+    let metrics = home.metrics();
+    let made = metrics.updates();
+    if matches!(ended, Some(Ended::Over)) {
+        record.finished = true;
+        home.write(&record)?;
+    }
+    let named = autocheckpoint(session, &home, &mut record)?;
+    let rows = metrics.after(before);
+    let mut lines = vec![match &ended {
+        None => format!("Run {run:?} goes on: {made} of {target} updates are made."),
+        Some(Ended::Waiting) => {
+            format!("Run {run:?} has made {made} updates ({} in this call) and waits.", made - before.min(made))
+        }
+        Some(Ended::Over) => {
+            format!("Run {run:?} is over after {made} updates: its stop rule or its last step is reached.")
+        }
+    }];
+    lines.push(table(rows));
+    lines.extend(signal(session, &home, rows).await);
+    lines.extend(named);
+    lines.push(next(&run, &ended));
+    Ok(lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n"))
+}
+
+fn next(run: &str, ended: &Option<Ended>) -> String {
+    match ended {
+        None => {
+            format!("Next: train_steps(run = {run:?}, steps = 0) goes on waiting; run_status looks without waiting.")
+        }
+        Some(Ended::Waiting) => format!(
+            "Next: show_rollouts(run = {run:?}) and read them; train_steps for more; evaluate for a held-out score now; finish when \
+             it is good."
+        ),
+        Some(Ended::Over) => format!("Next: export_weights(run = {run:?}, ...), compare, report."),
+    }
+}
+
+/// A call that the host cancels has the run wait at the end of the step that it is at.
+struct PauseUnlessDone<'t> {
+    training: Option<&'t mut Training>,
+}
+
+impl PauseUnlessDone<'_> {
+    async fn wait(
+        mut self,
+        session: &Session,
+        home: &RunHome,
+        target: u64,
+        wait: Wait,
+        progress: &Progress,
+    ) -> Result<Option<Ended>, ToolError> {
+        let Some(training) = self.training.as_deref_mut() else { return Ok(None) };
+        let ended = wait_for(session, training, home, target, wait, progress).await;
+        self.training = None;
+        ended
+    }
+}
+
+impl Drop for PauseUnlessDone<'_> {
+    fn drop(&mut self) {
+        if let Some(training) = self.training.take() {
+            training.hold();
+        }
+    }
+}
+
+/// Waits until so many updates are made, the run is over, or time is up (`None`); tells how far it has come.
+pub(super) async fn wait_for(
+    session: &Session,
+    training: &mut Training,
+    home: &RunHome,
+    target: u64,
+    wait: Wait,
+    progress: &Progress,
+) -> Result<Option<Ended>, ToolError> {
+    while let Some(patience) = wait.left() {
+        match training.next(patience).await? {
+            None => {}
+            Some(Err(ended)) => return Ok(Some(ended)),
+            Some(Ok(event)) if event["event"] == "step" => {
+                let done = event["step"].as_u64().map_or(0, |step| step + 1);
+                let said = said(&event);
+                note(home, &format!("{done} of {target} updates are made; {said}"))?;
+                progress.tell(done, target, said).await;
+                if let Err(limit) = spending::check(session).await {
+                    training.allow(done).await?;
+                    return Err(limit);
+                }
+            }
+            Some(Ok(event)) => {
+                if let Some(name) = event["event"].as_str() {
+                    note(home, name)?;
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A step in a few words.
+fn said(metrics: &Value) -> String {
+    let number = |name: &str, key: &str| metrics[key].as_f64().map(|value| format!("{name} {value:.3}"));
+    let said = [number("reward", REWARD), number("held-out", HELD_OUT_REWARD), number("nll", "train_mean_nll")];
+    said.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Writes how a run stands, for whoever looks.
+fn note(home: &RunHome, text: &str) -> Result<(), ToolError> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    write_whole(&home.progress(), &format!("{seconds} {text}\n"))
+}
+
+/// Names the newest checkpoint, if the last step earned enough, and more than any before that was named so.
+fn autocheckpoint(session: &Session, home: &RunHome, record: &mut RunRecord) -> Result<Option<String>, ToolError> {
+    let rule = session.options.autocheckpoint;
+    let Some(step) = home.checkpoints().last().copied().filter(|step| *step >= rule.updates) else { return Ok(None) };
+    let reward = home.metrics().of(REWARD).iter().rev().find(|(made, _)| made + 1 == step).map(|(_, reward)| *reward);
+    let best = record.best_reward.unwrap_or(f64::NEG_INFINITY);
+    let Some(reward) = reward.filter(|reward| *reward >= rule.reward && *reward > best) else { return Ok(None) };
+    let name = format!("auto-{step}");
+    record.checkpoints.insert(name.clone(), step);
+    record.best_reward = Some(reward);
+    home.write(record)?;
+    Ok(Some(format!("Checkpoint {name:?} is kept: reward {reward:.3}.")))
+}

@@ -1,0 +1,230 @@
+//! A run's trainer: started, told how far it may go, waited for, and let go of.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStdin};
+use tokio::time::timeout;
+
+use super::events::Events;
+use crate::error::ToolError;
+use crate::program::{Program, last_part};
+use crate::workspace::{RunHome, RunRecord};
+
+/// How often a trainer is looked at.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// For what a trainer that is to end has begun: a step of a large model, the worlds of its attempts.
+const LAST_WORDS: Duration = Duration::from_secs(120);
+
+/// What is trained at the moment: one run at most, for each takes the memory of its model.
+#[derive(Default)]
+pub(crate) struct Trainings {
+    current: Option<Training>,
+}
+
+/// How a trainer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// It may make so many updates in all.
+    Allowed(u64),
+    /// It makes no update beyond these, scores what is left to score, and ends.
+    Last(u64),
+}
+
+/// A trainer.
+pub(crate) struct Training {
+    home: RunHome,
+    child: Child,
+    orders: Option<ChildStdin>,
+    events: Events,
+    /// Events that nobody has taken yet.
+    untaken: VecDeque<Value>,
+    /// Updates that it may make.
+    allowed: u64,
+    /// Updates after which it waits, if it does.
+    waits_after: Option<u64>,
+    ended: Option<ExitStatus>,
+}
+
+/// What became of a trainer.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It waits: it has made as many updates as it may.
+    Waiting,
+    /// The run is over, by its stop rule or its limit.
+    Over,
+}
+
+impl Trainings {
+    /// The trainer of a run, if there is one that goes on or waits.
+    pub(crate) fn of(&mut self, home: &RunHome) -> Option<&mut Training> {
+        let training = self.current.as_mut().filter(|training| training.home == *home)?;
+        training.is_alive().then_some(training)
+    }
+
+    /// The name of a run other than this one that is being trained right now.
+    pub(crate) fn other_at_work(&mut self, home: &RunHome) -> Option<String> {
+        let training = self.current.as_mut().filter(|training| training.home != *home)?;
+        (training.is_alive() && !training.waits()).then(|| training.home.name())
+    }
+
+    /// Lets go of whatever is trained and starts this run's trainer.
+    pub(crate) async fn begin(
+        &mut self,
+        program: &Program,
+        server: Option<&str>,
+        home: &RunHome,
+        record: &RunRecord,
+        beginning: Beginning,
+    ) -> Result<&mut Training, ToolError> {
+        self.end().await;
+        let training = Training::start(program, server, home, record, beginning)?;
+        Ok(self.current.insert(training))
+    }
+
+    /// Has what is trained end: it keeps what is in its last checkpoint.
+    pub(crate) async fn end(&mut self) {
+        if let Some(training) = self.current.take() {
+            training.end().await;
+        }
+    }
+}
+
+impl Training {
+    fn start(
+        program: &Program,
+        server: Option<&str>,
+        home: &RunHome,
+        record: &RunRecord,
+        beginning: Beginning,
+    ) -> Result<Self, ToolError> {
+        let mut words: Vec<OsString> = vec!["train".into(), record.config.clone().into(), "--json".into()];
+        words.extend(["--run-directory".into(), home.path().into(), "--until-stdin-closes".into()]);
+        words.extend(record.settings.iter().flat_map(|setting| ["--set".into(), setting.into()]));
+        words.extend(server.iter().flat_map(|url| ["--server".into(), url.into()]));
+        if home.is_begun() {
+            words.push("--resume".into());
+        }
+        let (flag, steps) = match beginning {
+            Beginning::Allowed(steps) => ("--allowed-steps", steps),
+            Beginning::Last(steps) => ("--max-steps", steps),
+        };
+        words.extend([flag.into(), steps.to_string().into()]);
+        let events = Events::after_now(&home.events());
+        let mut command = program.command();
+        command.args(words).stdin(Stdio::piped()).kill_on_drop(false);
+        command.stdout(appended(&home.events())?).stderr(appended(&home.log())?);
+        let failed =
+            |error: std::io::Error| ToolError::Command { command: "train".to_owned(), said: error.to_string() };
+        let mut child = command.spawn().map_err(failed)?;
+        let orders = child.stdin.take();
+        let untaken = VecDeque::new();
+        Ok(Self { home: home.clone(), child, orders, events, untaken, allowed: steps, waits_after: None, ended: None })
+    }
+
+    /// Whether it waits for leave to go on.
+    pub(crate) fn waits(&mut self) -> bool {
+        self.look();
+        self.waits_after.is_some_and(|waits| waits >= self.allowed)
+    }
+
+    /// Updates that it may make.
+    pub(crate) fn allowed(&self) -> u64 {
+        self.allowed
+    }
+
+    /// Has it go on to so many updates, or wait at the end of the step that it is at.
+    pub(crate) async fn allow(&mut self, steps: u64) -> Result<(), ToolError> {
+        let Some(orders) = &mut self.orders else { return Ok(()) };
+        let order = format!("{}\n", json!({ "allowed_steps": steps }));
+        let told = async {
+            orders.write_all(order.as_bytes()).await?;
+            orders.flush().await
+        };
+        told.await.map_err(|error| ToolError::Command { command: "train".to_owned(), said: error.to_string() })?;
+        self.allowed = steps;
+        if self.waits_after.is_some_and(|waits| waits < steps) {
+            self.waits_after = None;
+        }
+        Ok(())
+    }
+
+    /// Has it wait at the end of the step that it is at, if that can be told at once.
+    pub(crate) fn hold(&mut self) {
+        let Some(orders) = &mut self.orders else { return };
+        let order = format!("{}\n", json!({ "allowed_steps": 0 }));
+        let mut told = std::pin::pin!(orders.write_all(order.as_bytes()));
+        // A pipe takes so little without waiting; a trainer that takes nothing in has ended.
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        if told.as_mut().poll(&mut context).is_ready() {
+            self.allowed = 0;
+        }
+    }
+
+    /// The next event that it printed, or what it has come to; `None` if neither is there within `patience`.
+    pub(crate) async fn next(&mut self, patience: Duration) -> Result<Option<Result<Value, Ended>>, ToolError> {
+        let until = tokio::time::Instant::now() + patience;
+        loop {
+            self.look();
+            if let Some(event) = self.untaken.pop_front() {
+                return Ok(Some(Ok(event)));
+            }
+            match self.ended {
+                Some(status) if status.success() => return Ok(Some(Err(Ended::Over))),
+                Some(status) => return Err(self.failed(status)),
+                None if self.waits_after.is_some_and(|waits| waits >= self.allowed) => {
+                    return Ok(Some(Err(Ended::Waiting)));
+                }
+                None if tokio::time::Instant::now() >= until => return Ok(None),
+                None => tokio::time::sleep(INTERVAL).await,
+            }
+        }
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.look();
+        self.ended.is_none()
+    }
+
+    /// Takes in what has happened. Whether it has ended is asked first, so that all is read of one that has.
+    fn look(&mut self) {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
+        }
+        for event in self.events.next() {
+            match event["event"] == "waiting" {
+                true => self.waits_after = event["step"].as_u64(),
+                false => self.untaken.push_back(event),
+            }
+        }
+    }
+
+    fn failed(&self, status: ExitStatus) -> ToolError {
+        let log = std::fs::read_to_string(self.home.log()).unwrap_or_default();
+        let said = match last_part(&log) {
+            said if said.is_empty() => status.to_string(),
+            said => said,
+        };
+        ToolError::Command { command: "train".to_owned(), said }
+    }
+
+    /// Closing its input tells it to end.
+    async fn end(mut self) {
+        drop(self.orders.take());
+        if timeout(LAST_WORDS, self.child.wait()).await.is_err() {
+            tracing::warn!(run = self.home.name(), "the trainer does not end and is killed");
+            // It goes on from its last checkpoint.
+            let _ = self.child.kill().await;
+        }
+    }
+}
+
+fn appended(path: &Path) -> Result<File, ToolError> {
+    OpenOptions::new().create(true).append(true).open(path).map_err(ToolError::file(path))
+}

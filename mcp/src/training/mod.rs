@@ -1,0 +1,6 @@
+//! Runs as child processes.
+
+mod child;
+mod events;
+
+pub(crate) use child::{Beginning, Ended, Training, Trainings};

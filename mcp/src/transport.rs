@@ -1,0 +1,85 @@
+//! Over which wires hosts reach the tools.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::Router;
+use rmcp::ServiceExt;
+use rmcp::transport::stdio;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::server::TrainingTools;
+
+/// Bytes of a message, which is a line.
+const LINE: usize = 16 << 20;
+
+/// Serves the host that has started this process, over standard input and output, until it goes away.
+///
+/// # Errors
+/// If what it says is not the protocol.
+pub async fn serve_standard_streams(tools: &TrainingTools) -> std::io::Result<()> {
+    let (input, output) = stdio();
+    let served = tools.clone().serve((Bounded { input, line: 0 }, output)).await;
+    let ended = match served {
+        Ok(running) => running.waiting().await.map(drop).map_err(std::io::Error::other),
+        Err(error) => Err(std::io::Error::other(error)),
+    };
+    tools.close().await;
+    ended
+}
+
+/// The same below `/mcp`, as streamable HTTP. Who may call is up to who serves it.
+pub fn http_routes(tools: &TrainingTools) -> Router {
+    let tools = tools.clone();
+    // Hosts and origins are looked at by the server that it is part of.
+    let config = StreamableHttpServerConfig::default().disable_allowed_hosts();
+    let service = StreamableHttpService::new(move || Ok(tools.clone()), LocalSessionManager::default().into(), config);
+    Router::new().route_service("/mcp", service)
+}
+
+/// Input that ends, with an error, where a line is too long to be kept.
+struct Bounded<Input> {
+    input: Input,
+    /// Bytes since the last end of a line.
+    line: usize,
+}
+
+impl<Input: AsyncRead + Unpin> AsyncRead for Bounded<Input> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.input).poll_read(context, buffer))?;
+        let read = &buffer.filled()[before..];
+        self.line = match read.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => read.len() - end - 1,
+            None => self.line + read.len(),
+        };
+        match self.line > LINE {
+            true => Poll::Ready(Err(std::io::Error::other(format!("a message has more than {LINE} bytes")))),
+            false => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_without_an_end_is_not_kept_for_ever() {
+        let read = async |text: &[u8]| {
+            let mut all = Vec::new();
+            Bounded { input: text, line: 0 }.read_to_end(&mut all).await.map(|_| all.len())
+        };
+        let lines = [vec![b'x'; LINE], vec![b'\n'], vec![b'x'; LINE]].concat();
+        assert_eq!(read(&lines).await.unwrap(), lines.len());
+        assert!(read(&vec![b'x'; LINE + 1]).await.unwrap_err().to_string().contains("more than"));
+    }
+}

@@ -1,0 +1,147 @@
+//! The directories of the tools, and which files an agent may name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::run_record::RunHome;
+use crate::error::ToolError;
+
+/// Characters of a name.
+const NAME_LENGTH: usize = 64;
+
+/// Where everything is.
+#[derive(Clone, Debug)]
+pub(crate) struct Workspace {
+    root: PathBuf,
+    project: PathBuf,
+}
+
+impl Workspace {
+    /// Makes what is missing.
+    pub(crate) fn open(root: &Path, project: &Path) -> Result<Self, ToolError> {
+        for directory in ["models", "graders", "runs"] {
+            let path = root.join(directory);
+            fs::create_dir_all(&path).map_err(ToolError::file(&path))?;
+        }
+        let real = |path: &Path| fs::canonicalize(path).map_err(ToolError::file(path));
+        Ok(Self { root: real(root)?, project: real(project)? })
+    }
+
+    /// Where scores of weights are kept.
+    pub(crate) fn evaluations(&self) -> PathBuf {
+        self.root.join("evaluations")
+    }
+
+    /// Where weights for other programs are.
+    pub(crate) fn exports(&self) -> Result<PathBuf, ToolError> {
+        let path = self.root.join("exports");
+        fs::create_dir_all(&path).map_err(ToolError::file(&path))?;
+        Ok(path)
+    }
+
+    /// Where runs are.
+    pub(crate) fn runs(&self) -> PathBuf {
+        self.root.join("runs")
+    }
+
+    /// Where a model is, or would be.
+    pub(crate) fn model(&self, name: &str) -> PathBuf {
+        self.root.join("models").join(name)
+    }
+
+    /// Where a grader is, or would be.
+    pub(crate) fn grader(&self, name: &str) -> PathBuf {
+        self.root.join("graders").join(name)
+    }
+
+    /// The names of what is in one of the directories, sorted.
+    pub(crate) fn names(&self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join(directory)).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.retain(|name| !name.starts_with('.'));
+        names.sort();
+        names
+    }
+
+    /// Where a run is, or would be.
+    pub(crate) fn home(&self, name: &str) -> RunHome {
+        RunHome::new(self.runs().join(name))
+    }
+
+    /// Where a run is that is there.
+    pub(crate) fn run(&self, name: &str) -> Result<RunHome, ToolError> {
+        let home = self.home(name);
+        let is_there = check_name(name).is_ok() && home.record_file().is_file();
+        let known = || self.names("runs");
+        is_there.then_some(home).ok_or_else(|| ToolError::Unknown {
+            kind: "run",
+            name: name.to_owned(),
+            known: known(),
+        })
+    }
+
+    /// A file or directory that the agent names: of its project, or of the tools.
+    pub(crate) fn file(&self, named: &str) -> Result<PathBuf, ToolError> {
+        let path = self.project.join(named);
+        let real = fs::canonicalize(&path).map_err(ToolError::file(&path))?;
+        if [&self.project, &self.root].iter().any(|root| real.starts_with(root)) {
+            return Ok(real);
+        }
+        let places = format!("{} and {}", self.project.display(), self.root.display());
+        Err(ToolError::Refused(format!("{} is not looked at: files are those of {places}", real.display())))
+    }
+
+    /// A path as the agent would name it.
+    pub(crate) fn shown(&self, path: &Path) -> String {
+        path.strip_prefix(&self.project).unwrap_or(path).display().to_string()
+    }
+}
+
+/// A name is a file's: letters, digits, and `.`, `_`, `-` not at its beginning.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    match letters && name.len() <= NAME_LENGTH && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric()) {
+        true => Ok(()),
+        false => Err(format!(
+            "{name:?} is no name: it must have letters, digits, `.`, `_` and `-` alone, {NAME_LENGTH} at most, and begin with a \
+             letter or a digit"
+        )),
+    }
+}
+
+/// Writes a file that is whole or not there.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), ToolError> {
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path)).map_err(ToolError::file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_in_its_directory() {
+        assert!(check_name("a-1.b_c").is_ok());
+        for name in ["", ".", "..", ".a", "-a", "a/b", "a b", "\u{e9}", &"a".repeat(65)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_file_outside_of_the_project_is_looked_at() {
+        let home = tempfile::tempdir().unwrap();
+        let (project, outside) = (home.path().join("project"), home.path().join("outside"));
+        for directory in [&project, &outside] {
+            fs::create_dir(directory).unwrap();
+            fs::write(directory.join("file"), "").unwrap();
+        }
+        std::os::unix::fs::symlink(&outside, project.join("link")).unwrap();
+        let workspace = Workspace::open(&home.path().join("tools"), &project).unwrap();
+        assert!(workspace.file("file").is_ok() && workspace.file("../tools/models").is_ok());
+        for named in ["../outside/file", "link/file", "/etc/passwd"] {
+            let refused = workspace.file(named).unwrap_err().to_string();
+            assert!(refused.contains("is not looked at"), "{refused}");
+        }
+        assert!(workspace.file("none").unwrap_err().to_string().contains("No such file"));
+    }
+}

@@ -1,0 +1,11 @@
+//! Where models, graders and runs are, and what is known of them.
+
+mod guard;
+mod layout;
+mod metrics;
+mod run_record;
+
+pub(crate) use guard::Guarded;
+pub(crate) use layout::{Workspace, check_name, write_whole};
+pub(crate) use metrics::{HELD_OUT_REWARD, REWARD};
+pub(crate) use run_record::{RunHome, RunRecord};

@@ -1,0 +1,89 @@
+//! What the user allows, and what hosts send that is wrong.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::host::Host;
+use super::{project, run, short};
+
+#[test]
+fn nothing_is_spent_beyond_what_the_user_allows() {
+    let project = project();
+    let mut host = Host::start(project.directory.path(), &["--max-tokens", "150"]);
+    host.done("write_grader", short());
+    host.done("start_run", run("one", "short"));
+    let said = host.refused("train_steps", json!({ "run": "one", "steps": 1000, "wait_seconds": -1 }));
+    assert!(said.starts_with("the user's limit is reached: ") && said.contains(" sampled tokens of 150"), "{said}");
+    for (tool, arguments) in [
+        ("train_steps", json!({ "run": "one", "steps": 1 })),
+        ("evaluate", json!({ "run": "one" })),
+        ("sample", json!({ "run": "one", "checkpoint": "before", "prompts": ["x"] })),
+        ("start_run", run("two", "short")),
+    ] {
+        assert!(host.refused(tool, arguments).contains("sampled tokens of 150"), "{tool}");
+    }
+    host.close();
+    // The user raises it.
+    let mut host = Host::start(project.directory.path(), &["--max-tokens", "100000"]);
+    host.done("train_steps", json!({ "run": "one", "steps": 1, "wait_seconds": -1 }));
+    host.close();
+}
+
+#[test]
+fn a_config_is_the_users_word_and_settings_name_no_commands() {
+    let project = project();
+    let mut host = Host::start(project.directory.path(), &[]);
+    let said = host.refused("start_run", json!({ "name": "one", "config": "t.toml" }));
+    assert!(said.contains("is not among the configs that the user has named"), "{said}");
+    host.done("write_grader", short());
+    let mut sly = run("sly", "short");
+    sly["settings"] = json!({ "runner.command": ["sh", "-c", "touch stolen"] });
+    let said = host.refused("start_run", sly);
+    assert!(said.contains("settings: runner.command cannot be set"), "{said}");
+    host.close();
+    let mut host = Host::start(project.directory.path(), &["--config", "t.toml"]);
+    let settings = json!({ "name": "one", "config": "t.toml", "settings": { "trainer.group_size": 2 } });
+    host.done("start_run", settings);
+    let trained = host.done("train_steps", json!({ "run": "one", "steps": 1, "wait_seconds": -1 }));
+    assert!(trained.starts_with("Run \"one\" has made 1 updates"), "{trained}");
+    let kept = fs::read_to_string(project.path("fulgurite/runs/one/config.json")).unwrap();
+    assert!(kept.contains("\"group_size\": 2"), "{kept}");
+    // Nor does it change while the run goes on.
+    project.change_config("learning_rate = 1e-3", "learning_rate = 1e-2");
+    let said = host.refused("train_steps", json!({ "run": "one", "steps": 1 }));
+    assert!(said.contains("t.toml has been changed since run \"one\" began"), "{said}");
+    host.close();
+}
+
+#[test]
+fn what_is_malformed_is_a_clear_error_and_the_session_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut host = Host::start(directory.path(), &[]);
+    for (tool, arguments, why) in [
+        ("train_steps", json!({ "run": "none", "steps": 1 }), "there is no run \"none\"; there are none yet"),
+        ("train_steps", json!({ "run": "../../etc", "steps": 1 }), "there is no run"),
+        ("train_steps", json!({ "run": "none", "steps": -1 }), "arguments of train_steps: invalid value"),
+        ("train_steps", json!({ "run": "none" }), "missing field `steps`"),
+        ("train_steps", json!({ "run": "none", "steps": 1, "more": 1 }), "unknown field `more`"),
+        ("look_at_data", json!({ "path": "/etc/passwd" }), "is not looked at"),
+        ("look_at_data", json!({ "path": "none.jsonl" }), "No such file"),
+        ("fetch_model", json!({ "source": "/etc", "name": "m" }), "is not looked at"),
+        ("sample", json!({ "prompts": ["x"] }), "name either a `run`"),
+        ("start_run", json!({ "name": "x", "objective": "sft" }), "`model` is missing"),
+        ("finish", json!({ "run": "none" }), "there is no run"),
+        ("no_tool", json!({}), "there is no tool \"no_tool\"; there are list_models"),
+    ] {
+        let said = host.refused(tool, arguments);
+        assert!(said.contains(why), "{tool}: {said}");
+    }
+    let rows = vec!["x".repeat(1000); 9000];
+    let said = host.refused("start_run", json!({ "name": "x", "tasks": rows }));
+    assert!(said.contains("write data to a file, and name that"), "{said}");
+    let unknown = host.request("no/method", &json!({}));
+    assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
+    host.write(&json!("not a message"));
+    assert!(host.done("list_runs", json!({})).starts_with("No runs yet."));
+    assert!(fs::read_dir(directory.path().join("fulgurite/runs")).unwrap().next().is_none());
+    assert_eq!(host.close(), Some(0));
+}

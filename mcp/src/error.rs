@@ -40,6 +40,14 @@ pub enum ToolError {
         /// Its name.
         name: String,
     },
+    /// A run is at work, and the call needs it at rest.
+    #[error(
+        "run {run:?} is being trained right now, and one is at a time: wait with train_steps(run = {run:?}, steps = 0)"
+    )]
+    AtWork {
+        /// The run.
+        run: String,
+    },
     /// It must not be done, or cannot be as things stand.
     #[error("{0}")]
     Refused(String),

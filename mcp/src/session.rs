@@ -6,7 +6,7 @@ use crate::error::ToolError;
 use crate::options::Options;
 use crate::program::Program;
 use crate::training::Trainings;
-use crate::workspace::Workspace;
+use crate::workspace::{RunRecord, Workspace};
 
 /// What tools work on.
 pub(crate) struct Session {
@@ -33,6 +33,11 @@ impl Session {
                 turn.map_err(|_| ToolError::Busy { seconds: patience.as_secs() })
             }
         }
+    }
+
+    /// The server of a run: those that learn from data need none.
+    pub(crate) fn server_of(&self, record: &RunRecord) -> Option<&str> {
+        self.options.server.as_deref().filter(|_| !record.learns_from_data())
     }
 
     /// Has everything that is trained end, its checkpoints kept.

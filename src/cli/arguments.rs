@@ -9,7 +9,7 @@ use crate::config::overrides::Override;
 use crate::doctor::arguments::DoctorArguments;
 use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
-use crate::mcp::McpArguments;
+use crate::mcp::arguments::McpArguments;
 use crate::models::arguments::{Elements, ModelExportArguments, ModelRollbackArguments};
 use crate::models::fetch::ModelFetchArguments;
 use crate::query::arguments::{

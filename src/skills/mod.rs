@@ -48,7 +48,8 @@ pub fn skills(arguments: &SkillsArguments) -> Result<()> {
         Some(directory) => vec![directory.clone()],
         None => [(*claude || both, ".claude/skills"), (*agents || both, ".agents/skills")]
             .into_iter()
-            .filter_map(|(is_meant, place)| is_meant.then(|| PathBuf::from(place)))
+            .filter(|(is_meant, _)| *is_meant)
+            .map(|(_, place)| PathBuf::from(place))
             .collect(),
     };
     for (place, (name, text)) in places.iter().flat_map(|place| SKILLS.map(|skill| (place, skill))) {

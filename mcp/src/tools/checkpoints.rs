@@ -7,8 +7,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::start::{at_work, server_of};
-use super::steps::{Wait, wait_for};
+use super::waiting::{Wait, wait_for};
 use crate::error::ToolError;
 use crate::program::words;
 use crate::progress::Progress;
@@ -70,7 +69,7 @@ pub(super) async fn save(session: &Session, arguments: SaveCheckpoint, _: &Progr
     if let Some(training) = trainings.of(&home)
         && !training.waits()
     {
-        return Err(at_work(&run));
+        return Err(ToolError::AtWork { run });
     }
     if record.checkpoints.contains_key(&name) {
         return Err(ToolError::Exists { kind: "checkpoint", name });
@@ -108,7 +107,7 @@ pub(super) async fn loaded(
     if let Some(training) = trainings.of(&home)
         && !training.waits()
     {
-        return Err(at_work(run));
+        return Err(ToolError::AtWork { run: run.to_owned() });
     }
     let step = home.chosen(&record, Some(checkpoint))?;
     let new_home = session.workspace.home(new_run);
@@ -131,7 +130,7 @@ pub(super) async fn loaded(
     let (checkpoints, best_reward) = (BTreeMap::new(), None);
     let new_record = RunRecord { name: new_run.clone(), settings, checkpoints, best_reward, finished: false, ..record };
     new_home.write(&new_record)?;
-    let server = server_of(session, &new_record);
+    let server = session.server_of(&new_record);
     let training = trainings.begin(&session.program, server, &new_home, &new_record, Beginning::Allowed(0)).await?;
     wait_for(session, training, &new_home, 0, Wait::of(None), progress).await?;
     Ok(format!(

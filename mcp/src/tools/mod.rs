@@ -10,6 +10,7 @@ mod spending;
 mod start;
 mod steps;
 mod tinkerer;
+mod waiting;
 
 use std::future::Future;
 use std::pin::Pin;

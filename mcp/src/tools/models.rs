@@ -13,7 +13,7 @@ use crate::error::ToolError;
 use crate::program::words;
 use crate::progress::Progress;
 use crate::session::Session;
-use crate::workspace::check_name;
+use crate::workspace::{Workspace, check_name};
 
 /// Characters of a row that are shown.
 const ROW: usize = 600;
@@ -25,16 +25,20 @@ const ROWS: u64 = 1_000_000;
 pub(super) struct ListModels {}
 
 pub(super) async fn list(session: &Session, _: ListModels, _: &Progress) -> Result<String, ToolError> {
-    let names = session.workspace.names("models");
+    let workspace = session.workspace.clone();
+    let listed = tokio::task::spawn_blocking(move || listed(&workspace)).await;
+    listed.map_err(|error| ToolError::Refused(format!("the models could not be looked at: {error}")))
+}
+
+fn listed(workspace: &Workspace) -> String {
+    let names = workspace.names("models");
     if names.is_empty() {
-        return Ok(
-            "No models yet. fetch_model brings one: source \"hf:HuggingFaceTB/SmolLM2-135M-Instruct\", or a model \
+        return "No models yet. fetch_model brings one: source \"hf:HuggingFaceTB/SmolLM2-135M-Instruct\", or a model \
                    directory or GGUF file of the project."
-                .to_owned(),
-        );
+            .to_owned();
     }
-    let lines = names.iter().map(|name| describe(name, &session.workspace.model(name)));
-    Ok(format!("{}\nNext: start_run with one of them, or fetch_model.", lines.collect::<Vec<_>>().join("\n")))
+    let lines = names.iter().map(|name| describe(name, &workspace.model(name)));
+    format!("{}\nNext: start_run with one of them, or fetch_model.", lines.collect::<Vec<_>>().join("\n"))
 }
 
 fn describe(name: &str, path: &Path) -> String {
@@ -114,7 +118,7 @@ fn look(path: &Path, shown: usize) -> Result<String, ToolError> {
         }
     }
     let fields = fields.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ");
-    let mean = if rows == 0 { 0 } else { bytes / rows };
+    let mean = bytes.checked_div(rows).unwrap_or(0);
     let end = if rows == ROWS { " and more, which were not read" } else { "" };
     let mut lines = vec![format!("{rows} rows{end}; fields: {fields}; {mean} characters a row, {longest} at most")];
     lines.extend(wrong);

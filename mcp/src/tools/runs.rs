@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::looking::{Order, rollouts, transcript};
 use super::models::cut;
-use super::start::{at_work, server_of};
 use crate::error::ToolError;
 use crate::program::words;
 use crate::progress::Progress;
@@ -133,7 +132,7 @@ pub(super) async fn status(session: &Session, arguments: RunName, _: &Progress) 
     if !named.is_empty() {
         lines.push(format!("named checkpoints: {}", named.join(", ")));
     }
-    if server_of(session, &record).is_none() {
+    if session.server_of(&record).is_none() {
         lines.push(findings(session, &home).await?);
     }
     let next = if record.finished {
@@ -147,7 +146,7 @@ pub(super) async fn status(session: &Session, arguments: RunName, _: &Progress) 
 
 /// What is told of a run; of one whose record is a server's, what its directory says.
 async fn shown(session: &Session, record: &RunRecord, home: &RunHome) -> Result<String, ToolError> {
-    match server_of(session, record) {
+    match session.server_of(record) {
         None => session.program.run(&words([&"runs", &"show", &home.path()])).await,
         Some(url) => {
             let metrics = home.metrics();
@@ -222,18 +221,18 @@ pub(super) async fn finished(
     }
     record.guarded.check(run)?;
     if let Some(other) = trainings.other_at_work(&home) {
-        return Err(at_work(&other));
+        return Err(ToolError::AtWork { run: other });
     }
     if let Some(training) = trainings.of(&home)
         && !training.waits()
     {
-        return Err(at_work(run));
+        return Err(ToolError::AtWork { run: run.to_owned() });
     }
     let updates = home.metrics().updates();
     if updates == 0 {
         return Err(ToolError::Refused(format!("run {run:?} has made no update: there is nothing to score")));
     }
-    let server = server_of(session, &record);
+    let server = session.server_of(&record);
     let training = trainings.begin(&session.program, server, &home, &record, Beginning::Last(updates)).await?;
     loop {
         match training.next(Duration::from_secs(1)).await? {

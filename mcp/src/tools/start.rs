@@ -9,12 +9,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::graders;
-use super::steps::{Wait, wait_for};
+use super::waiting::{Wait, wait_for};
 use crate::error::ToolError;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::training::Beginning;
-use crate::workspace::{Guarded, RunHome, RunRecord, check_name, write_whole};
+use crate::workspace::{Guarded, RunHome, RunRecord, check_name, learns_from_data, write_whole};
 
 /// Rows that may be written into a call; more are a file's.
 const ROWS: usize = 20_000;
@@ -79,14 +79,14 @@ pub(super) async fn start(session: &Session, arguments: StartRun, progress: &Pro
         return Err(ToolError::Exists { kind: "run", name: arguments.name });
     }
     if let Some(run) = trainings.other_at_work(&home) {
-        return Err(at_work(&run));
+        return Err(ToolError::AtWork { run });
     }
     let record = match prepare(session, &home, &arguments) {
         Ok(record) => record,
         Err(error) => return Err(undone(&home, error)),
     };
     home.write(&record)?;
-    let server = server_of(session, &record);
+    let server = session.server_of(&record);
     let begun = trainings.begin(&session.program, server, &home, &record, Beginning::Allowed(0)).await;
     let waited = match begun {
         Ok(training) => wait_for(session, training, &home, 0, Wait::of(arguments.wait_seconds), progress).await,
@@ -111,17 +111,6 @@ pub(super) async fn start(session: &Session, arguments: StartRun, progress: &Pro
     }
 }
 
-/// The server of a run: those that learn from data need none.
-pub(super) fn server_of<'s>(session: &'s Session, record: &RunRecord) -> Option<&'s str> {
-    session.options.server.as_deref().filter(|_| !learns_from_data(&record.objective))
-}
-
-pub(super) fn at_work(run: &str) -> ToolError {
-    ToolError::Refused(format!(
-        "run {run:?} is being trained right now, and one is at a time: wait with train_steps(run = {run:?}, steps = 0)"
-    ))
-}
-
 /// A run that could not begin leaves nothing behind.
 fn undone(home: &RunHome, error: ToolError) -> ToolError {
     match fs::remove_dir_all(home.path()) {
@@ -131,10 +120,6 @@ fn undone(home: &RunHome, error: ToolError) -> ToolError {
         _ => {}
     }
     error
-}
-
-fn learns_from_data(objective: &str) -> bool {
-    !matches!(objective, "grpo" | "on_policy_distillation")
 }
 
 /// Writes what the run is begun with.

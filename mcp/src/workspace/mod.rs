@@ -1,11 +1,13 @@
 //! Where models, graders and runs are, and what is known of them.
 
+mod files;
 mod guard;
 mod layout;
 mod metrics;
 mod run_record;
 
+pub(crate) use files::{check_name, write_whole};
 pub(crate) use guard::Guarded;
-pub(crate) use layout::{Workspace, check_name, write_whole};
+pub(crate) use layout::Workspace;
 pub(crate) use metrics::{HELD_OUT_REWARD, REWARD};
-pub(crate) use run_record::{RunHome, RunRecord};
+pub(crate) use run_record::{RunHome, RunRecord, learns_from_data};

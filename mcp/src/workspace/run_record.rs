@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::files::write_whole;
 use super::guard::Guarded;
-use super::layout::write_whole;
+
 use super::metrics::Metrics;
 use crate::error::ToolError;
 
@@ -35,6 +36,18 @@ pub(crate) struct RunRecord {
     pub(crate) best_reward: Option<f64>,
     /// Whether it is over.
     pub(crate) finished: bool,
+}
+
+impl RunRecord {
+    /// Whether it learns from data that are there, so that nobody samples for it.
+    pub(crate) fn learns_from_data(&self) -> bool {
+        learns_from_data(&self.objective)
+    }
+}
+
+/// Whether an objective learns from data that are there.
+pub(crate) fn learns_from_data(objective: &str) -> bool {
+    !matches!(objective, "grpo" | "on_policy_distillation")
 }
 
 impl RunHome {

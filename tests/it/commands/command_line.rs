@@ -23,6 +23,8 @@ fn help_says_what_there_is() {
       rescore      Score the tokens that a run has sampled under other weights: what was learnt, token
                    by token
       chat         Talk to a model, a checkpoint or a run, here or at a server
+      ask          Ask a model one question, as an agent of one call: [runner] command = ["fulgurite",
+                   "ask"], warm = true
       run          Run an unmodified agent once for each rollout on the queue
       enqueue      Put tasks on a server's queue, for its runners
       rollouts     List the rollouts of a store, newest last
@@ -43,7 +45,10 @@ fn help_says_what_there_is() {
                    reply
       doctor       Say what is amiss with a run, and what to do
       template     Look at what a model is given and at what it said, token by token
+      mcp          Serve the tools by which a coding agent trains models, over the Model Context
+                   Protocol
       model        Fetch a model, look at one, or make another of it
+      skills       Teach a coding agent how to do research with this program
       stats        Count what a store holds
       sql          Run one SQL query on a store, which cannot be changed by it
       export       Write a store, or a part of it, to a file

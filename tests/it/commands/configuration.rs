@@ -174,6 +174,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     runner.url = null  # default
     runner.warm = false  # default
     runner.grade = []  # default
+    runner.grade_in_sandbox = false  # default
     runner.parallel = 8  # default
     runner.timeout_seconds = 600.0  # default
     runner.max_attempts = 3  # default

@@ -48,20 +48,22 @@ fn an_agent_trains_a_model_with_nothing_but_tools() {
     host.done("write_grader", short());
     let mut second = run("second", "short");
     second["final_tasks"] = tasks(50..52);
+    second["settings"] =
+        json!({ "trainer.group_size": 8, "trainer.groups_per_batch": 4, "trainer.learning_rate": 0.03 });
     host.done("start_run", second);
-    let trained = host.done("train_steps", json!({ "run": "second", "steps": 12, "wait_seconds": -1 }));
-    assert!(trained.starts_with("Run \"second\" has made 12 updates (12 in this call) and waits."), "{trained}");
-    assert!(trained.contains("    11  ") && trained.contains("Next: show_rollouts"), "{trained}");
+    let trained = host.done("train_steps", json!({ "run": "second", "steps": 10, "wait_seconds": -1 }));
+    assert!(trained.starts_with("Run \"second\" has made 10 updates (10 in this call) and waits."), "{trained}");
+    assert!(trained.contains("     9  ") && trained.contains("Next: show_rollouts"), "{trained}");
     let told: Vec<f64> = host.notified.iter().filter_map(|told| told["params"]["progress"].as_f64()).collect();
-    assert!(told.is_sorted() || told.len() > 12, "{told:?}");
-    assert!(host.notified.iter().any(|told| told["params"]["total"] == 12.0), "{:?}", host.notified);
+    assert!(told.is_sorted() || told.len() > 10, "{told:?}");
+    assert!(host.notified.iter().any(|told| told["params"]["total"] == 10.0), "{:?}", host.notified);
     let before = host.done("evaluate", json!({ "run": "second", "checkpoint": "before", "samples": 2 }));
     let after = host.done("evaluate", json!({ "run": "second", "samples": 2 }));
     let reward = |text: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with(" all")).unwrap();
         line.split_whitespace().find(|word| word.starts_with(['+', '-'])).unwrap().parse().unwrap()
     };
-    assert!(reward(&after) > reward(&before) + 0.2, "{before}\n{after}");
+    assert!(reward(&after) > reward(&before) + 0.5, "{before}\n{after}");
     let best = host.done("show_rollouts", json!({ "run": "second", "order": "best", "number": 2 }));
     let worst = host.done("show_rollouts", json!({ "run": "second", "order": "worst", "number": 1 }));
     let earned = |text: &str| text.split_whitespace().next().unwrap().parse::<f64>().unwrap();
@@ -72,7 +74,7 @@ fn an_agent_trains_a_model_with_nothing_but_tools() {
     let ended = host.done("finish", json!({ "run": "second" }));
     assert!(ended.contains("final tasks, scored once: +") && ended.contains("Run \"second\" is finished."), "{ended}");
     let exported = host.done("export_weights", json!({ "run": "second", "format": "merged", "name": "out" }));
-    assert!(exported.starts_with("Run \"second\" after 12 updates is in fulgurite/exports/out."), "{exported}");
+    assert!(exported.starts_with("Run \"second\" after 10 updates is in fulgurite/exports/out."), "{exported}");
     let directory = project.path("fulgurite/exports/out");
     assert!(directory.join("model.safetensors").is_file() && directory.join("tokenizer.json").is_file());
     for (tool, what) in
@@ -84,7 +86,7 @@ fn an_agent_trains_a_model_with_nothing_but_tools() {
     assert_eq!(page, "The page is fulgurite/runs/first/report.html.");
     assert!(fs::read_to_string(project.path("fulgurite/runs/first/report.html")).unwrap().contains("second"));
     let status = host.done("run_status", json!({ "run": "second" }));
-    assert!(status.contains("state                 ended") && number(&status, "updates ") == 12.0, "{status}");
+    assert!(status.contains("state                 ended") && number(&status, "updates ") == 10.0, "{status}");
     let listed = host.done("list_runs", json!({}));
     assert!(listed.contains("first") && listed.contains("second"), "{listed}");
     assert_eq!(host.close(), Some(0));

@@ -1,11 +1,13 @@
 //! `fulgurite mcp`: the tools by which a coding agent trains models.
 
-use std::path::{Path, PathBuf};
+pub mod arguments;
+
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
 use fulgurite_mcp::{Autocheckpoint, Limits, Options, ToolSet, TrainingTools, http_routes, serve_standard_streams};
 
+use self::arguments::{McpArguments, ToolSetName};
 use crate::cli::output;
 use crate::config::admin_key;
 use crate::config::declarations::Config;
@@ -13,67 +15,6 @@ use crate::config::seconds::seconds;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
 use crate::serve::server::{Interruptions, Listening, RunningServer, interrupted, write_ready_file};
-
-/// What the tools are told on the command line.
-#[derive(Debug, Args)]
-pub struct McpArguments {
-    /// Directory of models, graders and runs, which is made when it is missing; files that the agent names are this project's,
-    /// which is the working directory
-    #[arg(long, value_name = "DIR", default_value = "fulgurite")]
-    directory: PathBuf,
-    /// A config that runs may be begun with (repeatable): the commands in it run outside of a sandbox
-    #[arg(long = "config", value_name = "FILE")]
-    configs: Vec<PathBuf>,
-    /// Train beside the server at this URL, in place of a server for each run; its admin key is taken from FULGURITE_ADMIN_KEY
-    #[arg(long, value_name = "URL")]
-    server: Option<String>,
-    /// Serve them at this address, below /mcp as streamable HTTP, in place of standard input and output; with
-    /// FULGURITE_ADMIN_KEY only who has that key is answered
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
-    /// Write {"url": ..., "pid": ...} here once the server answers
-    #[arg(long, value_name = "FILE", requires = "listen")]
-    ready_file: Option<PathBuf>,
-    /// Which tools there are
-    #[arg(long, value_name = "SET", value_enum, default_value_t = ToolSetName::Own)]
-    tools: ToolSetName,
-    /// Seconds that a call waits for another to end before it is told that the session is busy; -1 for as long as it takes
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, allow_negative_numbers = true)]
-    lock_seconds: f64,
-    /// Run the agent's graders without a sandbox, with all that you may do
-    #[arg(long)]
-    unsafe_grader: bool,
-    /// Seconds that a grader may take for one answer
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    grader_seconds: f64,
-    /// Tokens that all runs of the directory together may sample
-    #[arg(long, value_name = "N")]
-    max_tokens: Option<u64>,
-    /// Seconds that the steps of all runs of the directory together may take
-    #[arg(long, value_name = "SECONDS")]
-    max_seconds: Option<f64>,
-    /// Money that all runs of the directory together may cost, by the [prices] of --prices or of their configs
-    #[arg(long, value_name = "AMOUNT")]
-    max_money: Option<f64>,
-    /// Config file whose [prices] count
-    #[arg(long, value_name = "FILE")]
-    prices: Option<PathBuf>,
-    /// Mean reward of a step from which on its checkpoint is given a name by itself
-    #[arg(long, value_name = "REWARD", default_value_t = Autocheckpoint::default().reward, allow_negative_numbers = true)]
-    autocheckpoint_reward: f64,
-    /// Updates before that
-    #[arg(long, value_name = "N", default_value_t = Autocheckpoint::default().updates)]
-    autocheckpoint_after: u64,
-}
-
-/// The sets of tools, as they are named on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ToolSetName {
-    /// All of our own
-    Own,
-    /// Eight, by the names that Tinkerer's agents know
-    Tinkerer,
-}
 
 /// Serves hosts: the one that has started this process, until that goes away, or those that call an address.
 pub async fn mcp(mut arguments: McpArguments) -> Result<()> {

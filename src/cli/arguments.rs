@@ -99,7 +99,7 @@ pub enum Command {
     /// Talk to a model, a checkpoint or a run, here or at a server
     #[command(after_help = CHAT_COMMANDS)]
     Chat(ChatArguments),
-    /// Ask a model one question, as an agent of one call: [runner] command = ["fulgurite", "ask"], warm = true
+    /// Ask a model one question: an agent of one call, warm or not
     Ask(AskArguments),
     /// Run an unmodified agent once for each rollout on the queue
     Run(RunArguments),

@@ -23,8 +23,7 @@ fn help_says_what_there_is() {
       rescore      Score the tokens that a run has sampled under other weights: what was learnt, token
                    by token
       chat         Talk to a model, a checkpoint or a run, here or at a server
-      ask          Ask a model one question, as an agent of one call: [runner] command = ["fulgurite",
-                   "ask"], warm = true
+      ask          Ask a model one question: an agent of one call, warm or not
       run          Run an unmodified agent once for each rollout on the queue
       enqueue      Put tasks on a server's queue, for its runners
       rollouts     List the rollouts of a store, newest last

@@ -258,7 +258,8 @@ fn runner(session: &Session, arguments: &StartRun, grader: &Path) -> Value {
     let mut command = vec![session.options.program.display().to_string(), "ask".to_owned()];
     command.extend(["--model".to_owned(), model_name(session, arguments)]);
     if let Some(system) = &arguments.system {
-        command.extend(["--system".to_owned(), system.clone()]);
+        // In one word, so that what begins with a dash is no flag.
+        command.push(format!("--system={system}"));
     }
     if let Some(tokens) = arguments.max_tokens {
         command.extend(["--max-tokens".to_owned(), tokens.to_string()]);

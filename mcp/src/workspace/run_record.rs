@@ -88,9 +88,9 @@ impl RunHome {
         self.0.join("setup")
     }
 
-    /// Whether its trainer has ever begun.
+    /// Whether its trainer has ever begun, if only to make its store.
     pub(crate) fn is_begun(&self) -> bool {
-        self.0.join("config.json").is_file()
+        ["config.json", "fulgurite.db"].iter().any(|file| self.0.join(file).is_file())
     }
 
     pub(crate) fn metrics(&self) -> Metrics {

@@ -215,7 +215,10 @@ impl Reporter for TableReporter {
                 self.line(&format!("warning: {directory} is not uploaded: {message}"));
             }
             TrainEvent::Waiting { step } => {
-                self.line(&format!("waiting after {step} updates, which is as many as the run may make"));
+                self.line(&format!(
+                    "waiting after {step} updates, as many as the run may make: POST .../runs/RUN/allowed-steps, or --resume \
+                     --allowed-steps N, has it go on"
+                ));
             }
             TrainEvent::AgentsAwaited { url } => {
                 self.line(&format!("harvesting: agents that call {url} and are rewarded there are learnt from"));

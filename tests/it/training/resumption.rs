@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::project::{CALL, Project, SMALL, UNEVEN, recorded_steps, saved, weights};
-use crate::common::{Ran, eventually, fulgurite, text};
+use crate::common::{Process, Ran, client, eventually, fulgurite, text, wait_until_ready};
 use serde_json::{Value, json};
 
 #[test]
@@ -295,4 +295,41 @@ fn a_resumed_run_prints_the_columns_of_one_that_was_not_disturbed() {
     // The next update comes before the next evaluation.
     project.change_config("every = 2", "every = 4");
     assert_eq!(header("run", &["--resume", "--max-steps", "3"]), whole);
+}
+
+#[test]
+fn a_run_waits_for_leave_with_a_checkpoint_of_what_it_has_learnt_and_ends_as_if_it_had_not() {
+    let project = Project::new(UNEVEN, SMALL);
+    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
+    let (run, ready, log) = (project.path("patient"), project.path("ready.json"), project.path("log"));
+    let checkpoint = |step: &str| run.join("checkpoints").join(step).join("fulgurite.sha256");
+    let start = |arguments: &[&str]| {
+        let mut command = project.command("patient");
+        command.args(arguments).arg("--ready-file").arg(&ready);
+        command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+        Process::spawn(command)
+    };
+    let mut train = start(&["--allowed-steps", "1"]);
+    let url = wait_until_ready(&mut train, &ready, &log);
+    eventually("its checkpoint", || checkpoint("000001").exists().then_some(()));
+    let allow = |url: &str, steps: Value| {
+        let body = json!({ "steps": steps });
+        client().post(format!("{url}/v1/fulgurite/runs/patient/allowed-steps")).json(&body).send().unwrap().status()
+    };
+    assert_eq!(allow(&url, json!(-1)), 422);
+    assert_eq!(allow(&url, json!(3)), 204);
+    eventually("its checkpoint", || checkpoint("000003").exists().then_some(()));
+    // Leave is kept with the record: whoever goes on with the run without more of it waits at once.
+    train.kill();
+    std::fs::remove_file(&ready).unwrap();
+    let mut train = start(&["--resume"]);
+    let url = wait_until_ready(&mut train, &ready, &log);
+    let runs: Value = client().get(format!("{url}/v1/fulgurite/runs/patient")).send().unwrap().json().unwrap();
+    assert_eq!(runs["allowed_steps"], 3);
+    assert_eq!(recorded_steps(&run), 3);
+    assert_eq!(allow(&url, Value::Null), 204);
+    assert_eq!(train.exit_code(), Some(0));
+    let summary = project.train("patient", &["--resume"]).pop().unwrap();
+    assert!(weights(&summary) == weights(&undisturbed), "{summary}");
+    project.account("patient", &summary);
 }

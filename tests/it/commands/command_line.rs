@@ -111,6 +111,9 @@ fn help_says_what_there_is() {
           --run-directory <DIR>  Directory of the run, in place of a new one below the config's [run]
                                  directory
           --max-steps <N>        Updates at most, in place of the config's [env: FULGURITE_MAX_STEPS=]
+          --allowed-steps <N>    Updates that the run may make before it waits for leave to make more,
+                                 which the record of its server, or --allowed-steps of a resumption,
+                                 gives; what it has learnt until then is in a checkpoint
           --dry-run              Make one update on one group, of which nothing is kept, and say what
                                  the whole run would take
           --ready-file <FILE>    Write {"url": ..., "pid": ...} here once the server answers

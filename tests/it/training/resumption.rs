@@ -318,7 +318,7 @@ fn a_run_waits_for_leave_with_a_checkpoint_of_what_it_has_learnt_and_ends_as_if_
     };
     assert_eq!(allow(&url, json!(-1)), 422);
     assert_eq!(allow(&url, json!(3)), 204);
-    eventually("its checkpoint", || checkpoint("000003").exists().then_some(()));
+    eventually("its checkpoint", || (checkpoint("000003").exists() && recorded_steps(&run) == 3).then_some(()));
     // Leave is kept with the record: whoever goes on with the run without more of it waits at once.
     train.kill();
     std::fs::remove_file(&ready).unwrap();

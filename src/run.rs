@@ -21,7 +21,7 @@ use crate::serve::server::interrupted;
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {
-    let RunnerSettings { config, directory, worlds } = RunnerSettings::read(&arguments)?;
+    let RunnerSettings { config, directory, worlds, judgements } = RunnerSettings::read(&arguments)?;
     let admin_key = admin_key::of_environment()?;
     if admin_key.is_some() {
         admin_key::keep_to_this_process();
@@ -35,6 +35,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         supervisor: own_program(SUPERVISE_AGENT)?,
         timeout: seconds("--timeout", config.timeout_seconds)?,
         working_directory: directory,
+        rubric: config.rubric.clone().map(|rubric| (rubric, judgements)),
         worlds: config.worlds(worlds, own_program(SANDBOX_FORWARD)?)?,
         grade: Some(config.grade).filter(|words| !words.is_empty()),
         until_idle: arguments.until_idle,
@@ -65,6 +66,9 @@ pub struct RunnerSettings {
     pub directory: Option<PathBuf>,
     /// Where worlds are made, if there are any.
     pub worlds: PathBuf,
+    /// Where what judges say is kept, for runs that are gone on with.
+    #[serde(default)]
+    pub judgements: Option<PathBuf>,
 }
 
 impl RunnerSettings {
@@ -77,6 +81,7 @@ impl RunnerSettings {
                 config: RunnerConfig { parallel: DEFAULT_PARALLEL, ..RunnerConfig::default() },
                 directory: None,
                 worlds: temporary_worlds(),
+                judgements: None,
             },
         };
         let config = &mut settings.config;
@@ -101,13 +106,13 @@ impl RunnerSettings {
         let directory = arguments.directory.clone().or(settings.directory);
         config.check_paths(directory.as_deref().unwrap_or(Path::new("")))?;
         let worlds = arguments.worlds.clone().unwrap_or(settings.worlds);
-        Ok(Self { config: settings.config, directory, worlds })
+        Ok(Self { config: settings.config, directory, worlds, judgements: settings.judgements })
     }
 
     fn of_config(loaded: &LoadedConfig) -> Self {
         let config = loaded.config.runner.clone();
         let directory = Some(loaded.resolve(config.directory.as_deref().unwrap_or(Path::new(""))));
-        Self { config, directory, worlds: temporary_worlds() }
+        Self { config, directory, worlds: temporary_worlds(), judgements: None }
     }
 
     /// How long taking all worlds away may take.

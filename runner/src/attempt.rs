@@ -12,6 +12,7 @@ use crate::process::run::{self, Finished};
 use crate::program::Program;
 use crate::remote_agent::{NoRemoteAnswer, RemoteAgent};
 use crate::reward::{NoReward, Reward, on_last_line};
+use crate::rubric::{Material, Rubric};
 use crate::running::RunningAttempts;
 use crate::verdict::{Facts, Verdict, facts, output_facts};
 use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
@@ -29,6 +30,7 @@ pub(crate) struct Workshop {
     server: Server,
     agent: Agent,
     grader: Option<Grader>,
+    rubric: Option<Rubric>,
     launcher: Launcher,
     timeout: Duration,
     heartbeat_interval: Duration,
@@ -80,6 +82,7 @@ impl Workshop {
             (Some(grader), Some(readable)) => Some(grader.in_sandbox(readable.clone())?),
             (grader, _) => grader,
         };
+        let rubric = options.rubric.as_ref().map(|(rubric, directory)| Rubric::new(rubric, directory.clone()));
         let places = Places::of_project(directory.as_deref()).map_err(RunnerError::CurrentDirectory)?;
         let worlds = options.worlds.as_ref().map(|worlds| Worlds::new(worlds, PathBuf::from(&places.project)));
         if worlds.is_some() && (options.warm || options.agent_url.is_some()) {
@@ -89,6 +92,7 @@ impl Workshop {
             server,
             agent,
             grader,
+            rubric: rubric.transpose()?,
             launcher,
             timeout: options.timeout,
             heartbeat_interval: options.heartbeat_interval,
@@ -102,7 +106,8 @@ impl Workshop {
     /// What the server is told of who grades: the program's bare name, or Harbor's tests.
     pub(crate) fn grader_name(&self) -> Option<String> {
         let has_tests = self.worlds.as_ref().is_some_and(Worlds::have_tests);
-        self.grader.as_ref().map(Grader::name).or_else(|| has_tests.then(|| "harbor".to_owned()))
+        let rubric = self.rubric.as_ref().map(Rubric::name);
+        self.grader.as_ref().map(Grader::name).or(rubric).or_else(|| has_tests.then(|| "harbor".to_owned()))
     }
 
     /// Runs one attempt to its end and reports it. One that the server gives up meanwhile is killed. Dropping the future kills
@@ -229,7 +234,7 @@ impl Workshop {
             Some(world) => world.look_again().await,
             None => Ok(()),
         };
-        let Played { output, reward, facts } = match played {
+        let Played { output, reward, mut facts } = match played {
             Ok(played) => played,
             Err(verdict) => return Ok(verdict),
         };
@@ -238,6 +243,9 @@ impl Workshop {
         }
         let graded = match (&self.grader, world.as_ref()) {
             (Some(grader), world) => Some(self.grade(grader, assignment, world, &output, deadline).await),
+            (None, world) if self.rubric.is_some() => {
+                self.judge_by_rubric(assignment, world, &output, deadline, &mut facts).await
+            }
             (None, Some(world)) if world.has_tests() => {
                 Some(world.test(self.environment(assignment, Some(world)), deadline).await)
             }
@@ -257,6 +265,25 @@ impl Workshop {
                 Ok(Verdict::failed(reason, facts))
             }
         }
+    }
+
+    /// Has the judge of the rubric, if there is one, find the reward; what it says is kept with the attempt.
+    async fn judge_by_rubric(
+        &self,
+        assignment: &Assignment,
+        world: Option<&World>,
+        output: &[u8],
+        deadline: Instant,
+        facts: &mut Facts,
+    ) -> Option<Result<Reward, GradeFault>> {
+        let rubric = self.rubric.as_ref()?;
+        let (answer, changes) = (String::from_utf8_lossy(output), world.and_then(World::changes));
+        let material = Material { task: &assignment.task, answer: &answer, changes };
+        let judged = rubric.judge(&self.server, assignment, material, deadline).await;
+        Some(judged.map(|(reward, said)| {
+            facts.extend(said);
+            reward
+        }))
     }
 
     /// Has the grader find the reward, which it prints, or writes to the world's `file`. What stood there before is the agent's

@@ -61,6 +61,12 @@ pub enum RunnerError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A judge is asked over HTTP.
+    #[error("the judge of [runner.rubric] cannot be asked: {reason}")]
+    JudgeClient {
+        /// Why not.
+        reason: String,
+    },
     /// One process for all attempts cannot live in a directory of each.
     #[error("a warm agent, or one that lives elsewhere, is one for all attempts, and cannot be given a world for each")]
     SharedWorlds,

@@ -1,6 +1,6 @@
 //! What a runner is told to do.
 
-use crate::WorldOptions;
+use crate::{RubricOptions, WorldOptions};
 use fulgurite_client::ServerOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -31,6 +31,8 @@ pub struct RunnerOptions {
     pub grade: Option<Vec<String>>,
     /// The grader runs in a sandbox, in which it is shown these files, too.
     pub grade_in_sandbox: Option<Vec<PathBuf>>,
+    /// What rewards attempts in place of a grader, and the directory in which judgements are kept, if they are to be known to later runners.
+    pub rubric: Option<(RubricOptions, Option<PathBuf>)>,
     /// The words of a command that runs [`supervise`](crate::supervise). Agents are started by it, so that nothing of them is
     /// left. Without one they are, as graders always are, this process's own children: what leaves their process group, or
     /// outlives a runner that is killed, stays.
@@ -75,6 +77,7 @@ impl RunnerOptions {
             warm: false,
             grade: None,
             grade_in_sandbox: None,
+            rubric: None,
             supervisor: Vec::new(),
             timeout: Duration::from_secs(600),
             heartbeat_interval: Duration::from_secs(5),

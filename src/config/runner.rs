@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use fulgurite_runner::{SandboxKind, SandboxOptions, WorldOptions, asks_for_world};
+use fulgurite_runner::{RubricOptions, SandboxKind, SandboxOptions, WorldOptions, asks_for_world};
 use fulgurite_types::{AttemptStatus, RolloutConfig};
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +59,8 @@ pub struct RunnerConfig {
     pub harbor_tests: bool,
     /// What keeps the agent in its world.
     pub sandbox: SandboxOptions,
+    /// In place of a grader: a model judges by criteria, and the reward is the share of them that is met.
+    pub rubric: Option<RubricOptions>,
 }
 
 impl Default for RunnerConfig {
@@ -83,6 +85,7 @@ impl Default for RunnerConfig {
             reward_key: None,
             harbor_tests: false,
             sandbox: SandboxOptions::default(),
+            rubric: None,
         }
     }
 }
@@ -178,6 +181,14 @@ impl RunnerConfig {
             bail!(
                 "[runner] harbor_tests: Harbor's files are at /app, where sandbox = {{ kind = \"bubblewrap\" }} puts them"
             );
+        }
+        if let Some(rubric) = &self.rubric {
+            rubric.check()?;
+            if !self.grade.is_empty() || self.harbor_tests || self.reward_file.is_some() {
+                bail!(
+                    "[runner.rubric] rewards attempts: leave out `grade`, `harbor_tests` and `reward_file`, or the rubric"
+                );
+            }
         }
         if self.grade_in_sandbox && self.grade.is_empty() {
             bail!("[runner] grade_in_sandbox: there is no `grade` to be kept in one");

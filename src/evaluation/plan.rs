@@ -55,6 +55,9 @@ impl Plan<'_> {
             let RunnerConfig { setup, snapshot, reward_file, reward_key, harbor_tests, .. } = &config.runner;
             all["world"] = json!([setup, snapshot, reward_file, reward_key, harbor_tests]);
         }
+        if let Some(rubric) = &config.runner.rubric {
+            all["rubric"] = json!(rubric);
+        }
         let name = format!("{}-seed-{}-eval-{}", config.run.name, config.run.seed, &digest(&all)[..8]);
         let path = self.loaded.resolve(&config.run.directory).join(name);
         std::path::absolute(path).context("the working directory is gone")

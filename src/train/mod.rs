@@ -8,7 +8,7 @@ mod orders;
 mod pairwise_judge;
 mod reference;
 pub mod reporters;
-pub mod run_directory;
+mod run_directory;
 pub mod run_files;
 mod runner_process;
 mod sft;
@@ -55,7 +55,7 @@ use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_
 use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reporters::{JsonReporter, SilentReporter, TableReporter};
-use crate::train::run_files::{STORE_FILE, WORLDS, model_path};
+use crate::train::run_files::{JUDGEMENTS, STORE_FILE, WORLDS, model_path};
 use crate::train::runner_process::{RunnerCommand, RunnerProcess};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
@@ -202,7 +202,8 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
     let listening = Listening::begin(&server_config.server, admin.clone()).await?;
-    let served = vec![ServedModel::Sampled(opened.served.clone())];
+    let policy = ServedModel::Sampled(opened.served.clone());
+    let served = [policy].into_iter().chain(rubric_judge::served(&loaded)?).collect();
     let mut server =
         RunningServer::start(&server_config, listening, store.clone(), served, Vec::new(), Router::new(), metrics)
             .await?;
@@ -289,6 +290,7 @@ impl Runner {
             settings: RunnerSettings {
                 directory: Some(loaded.resolve(loaded.config.runner.directory.as_deref().unwrap_or(Path::new("")))),
                 worlds: run_directory.join(WORLDS),
+                judgements: Some(run_directory.join(JUDGEMENTS)),
                 config: loaded.config.runner.clone(),
             },
         };
@@ -359,8 +361,9 @@ fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
 /// The models that are neither a reference nor a judge nor a teacher; where there are none, the teachers.
 pub fn trainable_models(config: &Config) -> Result<Vec<&ModelEntry>> {
     let reference = reference::entry(config)?;
-    let judge = pairwise_judge::entry(config)?;
-    let is_beside = |model: &&ModelEntry| reference.into_iter().chain(judge).any(|it| it.name == model.name);
+    let judges = pairwise_judge::entry(config)?.into_iter().chain(rubric_judge::entry(config)?);
+    let beside: Vec<&ModelEntry> = reference.into_iter().chain(judges).collect();
+    let is_beside = |model: &&ModelEntry| beside.iter().any(|it| it.name == model.name);
     let (teachers, taught): (Vec<&ModelEntry>, Vec<&ModelEntry>) = {
         let teachers = teachers::entries(config)?;
         let is_teacher = |model: &&ModelEntry| teachers.iter().any(|teacher| teacher.name == model.name);

@@ -11,6 +11,9 @@ pub const STORE_FILE: &str = "fulgurite.db";
 /// Attempts' worlds, while they play.
 pub const WORLDS: &str = "worlds";
 
+/// What judges have said of attempts.
+pub const JUDGEMENTS: &str = "judgements";
+
 /// Name of the file there that says which run it is, and how it was configured.
 pub const CONFIG_FILE: &str = "config.json";
 

@@ -98,6 +98,11 @@ impl World {
         }
     }
 
+    /// What its agent changed, once it has been looked at again.
+    pub(crate) fn changes(&self) -> Option<&Value> {
+        self.facts.get(WorldChanges::KEY)
+    }
+
     /// Whether tests of Harbor's find its reward.
     pub(crate) fn has_tests(&self) -> bool {
         self.common.options.harbor_tests

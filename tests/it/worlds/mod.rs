@@ -1,6 +1,7 @@
 //! Agents in worlds of their own, in sandboxes, and what is left when their runners are killed.
 mod harbor;
 mod hooks;
+mod rubric;
 mod sandbox;
 mod training;
 

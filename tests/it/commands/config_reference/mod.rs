@@ -36,6 +36,10 @@ held_out = [1]
 
 [runner.sandbox]
 
+[runner.rubric]
+judge = "j"
+criteria = [{ name = "c", text = "t" }]
+
 [proxy]
 auxiliary_rules = [{ name = "r" }]
 

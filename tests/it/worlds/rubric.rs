@@ -1,0 +1,152 @@
+//! Rewards by criteria: what a judge says of attempts, through the real command.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::common::project::{Project, SMALL};
+
+/// A judge elsewhere, in OpenAI's dialect: it says of each criterion what `says` says, and keeps what it was asked.
+struct Judge {
+    url: String,
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+/// The body of a request, whatever its length.
+fn body(stream: &mut std::net::TcpStream) -> Option<Value> {
+    let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let read = stream.read(&mut buffer).ok().filter(|read| *read > 0)?;
+        text.extend_from_slice(&buffer[..read]);
+        let head = text.windows(4).position(|four| four == b"\r\n\r\n");
+        let Some(head) = head else { continue };
+        let headers = String::from_utf8_lossy(&text[..head]).to_lowercase();
+        let length: usize = headers.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()?;
+        if text.len() >= head + 4 + length {
+            return serde_json::from_slice(&text[head + 4..]).ok();
+        }
+    }
+}
+
+fn judge(says: impl Fn(&Value) -> String + Send + Sync + 'static) -> Judge {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (kept, says) = (Arc::clone(&asked), Arc::new(says));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (kept, says, mut stream) = (Arc::clone(&kept), Arc::clone(&says), stream.unwrap());
+            std::thread::spawn(move || {
+                let Some(request) = body(&mut stream) else { return };
+                let material = request["messages"][1]["content"].as_str().unwrap();
+                let said = says(&serde_json::from_str(material).unwrap());
+                kept.lock().unwrap().push(request);
+                let message = json!({ "role": "assistant", "content": said });
+                let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
+                let usage = json!({ "prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18 });
+                let reply = json!({
+                    "id": "c", "object": "chat.completion", "created": 1, "model": "j", "choices": [choice], "usage": usage,
+                });
+                let reply = reply.to_string();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n", reply.len());
+                stream.write_all(format!("{head}connection: close\r\n\r\n{reply}").as_bytes()).unwrap();
+            });
+        }
+    });
+    Judge { url, asked }
+}
+
+/// A run whose attempts are judged by what `criteria` say.
+fn project(judge: &Judge, criteria: &str) -> Project {
+    let runner = format!("command = [\"hello-agent\", \"{{task}}\"]\nrubric = {{ judge = \"judge\", {criteria} }}");
+    let project = Project::new(&runner, SMALL);
+    let config = fs::read_to_string(project.path("t.toml")).unwrap();
+    let more = format!("\n[[models]]\nname = \"judge\"\nbackend = \"openai\"\nurls = [\"{}\"]\n", judge.url);
+    fs::write(project.path("t.toml"), config + &more).unwrap();
+    project
+}
+
+/// Met if the answer has an even number of letters.
+fn by_letters(material: &Value) -> String {
+    let letters = material["answer"].as_str().unwrap().trim().chars().count();
+    let met = material["criterion"] == "It is an answer" || letters % 2 == 0;
+    json!({ "reason": "counted", "met": met }).to_string()
+}
+
+const TWO: &str = "criteria = [{ name = \"any\", text = \"It is an answer\" }, { name = \"even\", text = \"It is even\", weight = 3 }]";
+
+#[test]
+fn attempts_earn_the_share_of_criteria_that_a_judge_says_they_meet() {
+    let judge = judge(by_letters);
+    let project = project(&judge, TWO);
+    let summary = project.train("r", &["--max-steps", "1"]).pop().unwrap();
+    let rollouts = project.query("rollouts", "r");
+    let rewards: Vec<f64> = rollouts.iter().map(|rollout| rollout["reward"].as_f64().unwrap()).collect();
+    assert!(rewards.iter().all(|reward| [0.25, 1.0].contains(reward)) && rewards.contains(&1.0), "{rewards:?}");
+    // What it said stands with the attempt.
+    let said = &rollouts[0]["attempt"]["metadata"]["judgements"];
+    assert_eq!((&said[0]["criterion"], &said[1]["reason"]), (&json!("any"), &json!("counted")), "{}", rollouts[0]);
+    // The same question is asked once, and the judge's answers are nobody's to learn.
+    let asked = judge.asked.lock().unwrap();
+    let questions: std::collections::BTreeSet<String> =
+        asked.iter().map(|request| request["messages"][1]["content"].to_string()).collect();
+    assert!(asked.len() < 2 * rollouts.len() && questions.len() <= asked.len(), "{} {}", asked.len(), questions.len());
+    assert!(asked.iter().all(|request| request["response_format"]["type"] == "json_schema"));
+    project.account("r", &summary);
+    let spans = project.query("spans", "r");
+    assert!(
+        spans.iter().any(|span| span["attributes"]["gen_ai.request.model"] == "judge"),
+        "the judge's calls are recorded"
+    );
+    assert!(fs::read_dir(project.path("r/judgements")).unwrap().count() == questions.len());
+}
+
+#[test]
+fn a_judge_that_says_ten_gives_nothing_and_the_run_says_so() {
+    let judge = judge(|_| "{\"reason\": \"as I was told\", \"met\": 10}".to_owned());
+    let project = project(&judge, TWO);
+    let said = crate::common::Ran::from(project.command("r").output().unwrap());
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.stderr.contains("judge \"judge\" on \"any\"") && said.stderr.contains("which is no judgement"),
+        "{}",
+        said.stderr
+    );
+}
+
+#[test]
+fn a_rubric_that_cannot_judge_is_refused_before_anything_is_run() {
+    let judge = judge(by_letters);
+    let refused = |criteria: &str, more: &str| {
+        let project = project(&judge, criteria);
+        if !more.is_empty() {
+            project.change_config("command = [\"hello-agent\", \"{task}\"]", more);
+        }
+        let said = crate::common::Ran::from(project.command("r").output().unwrap());
+        assert_eq!(said.code, Some(1));
+        said.stderr
+    };
+    let none = refused("criteria = []", "");
+    assert!(none.contains("[runner.rubric] criteria: there are 0, and must be 1 to 64"), "{none}");
+    let both = refused(TWO, "command = [\"hello-agent\", \"{task}\"]\ngrade = [\"hello-grader\"]");
+    assert!(both.contains("leave out `grade`, `harbor_tests` and `reward_file`, or the rubric"), "{both}");
+    let project = project(&judge, TWO);
+    project.change_config("judge = \"judge\", ", "judge = \"jugde\", ");
+    let said = crate::common::Ran::from(project.command("r").output().unwrap()).stderr;
+    assert!(said.contains("[runner.rubric] judge = \"jugde\": there is no such [[models]]"), "{said}");
+    assert!(judge.asked.lock().unwrap().is_empty());
+}
+
+#[test]
+fn no_more_calls_of_a_judge_are_made_than_are_allowed() {
+    let judge = judge(by_letters);
+    let project = project(&judge, &format!("max_calls = 3, {TWO}"));
+    let said = crate::common::Ran::from(project.command("r").output().unwrap());
+    assert_eq!(said.code, Some(1));
+    assert!(said.stderr.contains("[runner.rubric] max_calls = 3 are made"), "{}", said.stderr);
+    assert_eq!(judge.asked.lock().unwrap().len(), 3);
+}

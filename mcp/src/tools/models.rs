@@ -143,7 +143,7 @@ mod tests {
         fs::write(&path, "{\"a\":1}\n{\"a\":2,\"b\":3}\n{oops\n7\n").unwrap();
         let said = look(&path, 2).unwrap();
         assert!(
-            said.starts_with("4 rows; fields: (no object) (1), a (2), b (1); 7 characters a row, 13 at most\n"),
+            said.starts_with("4 rows; fields: (no object) (1), a (2), b (1); 6 characters a row, 13 at most\n"),
             "{said}"
         );
         assert!(said.contains("line 3 is no JSON") && said.ends_with("{\"a\":1}\n{\"a\":2,\"b\":3}"), "{said}");

@@ -70,9 +70,9 @@ impl Rubric {
         material: Material<'_>,
         deadline: Instant,
     ) -> Result<(Reward, Map<String, Value>), GradeFault> {
-        let criteria = stream::iter(&self.options.criteria);
-        let judged = criteria.map(|criterion| self.judge_one(server, assignment, criterion, material));
-        let all = judged.buffered(AT_ONCE).collect::<Vec<_>>();
+        let criteria = self.options.criteria.iter();
+        let asked: Vec<_> = criteria.map(|criterion| self.judge_one(server, assignment, criterion, material)).collect();
+        let all = stream::iter(asked).buffered(AT_ONCE).collect::<Vec<_>>();
         let all = timeout_at(deadline, all).await.map_err(|_| GradeFault::TimedOut)?;
         let all = all.into_iter().collect::<Result<Vec<_>, _>>().map_err(GradeFault::Failed)?;
         Ok((reward(&all)?, Map::from_iter([(JUDGEMENTS.to_owned(), said(&all))])))

@@ -195,6 +195,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     runner.sandbox.environment = []  # default
     runner.sandbox.image = null  # default
     runner.sandbox.arguments = []  # default
+    runner.rubric = null  # default
     "#);
 
     let (directory, file) = configured(

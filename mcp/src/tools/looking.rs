@@ -213,6 +213,7 @@ pub(super) async fn show_rollouts(
     if !home.is_begun() {
         return Ok(format!("Run {run:?} is beginning: it has no rollouts yet."));
     }
+    session.check_recorded_here(&home)?;
     let filter = if of == Some(Whose::HeldOut) { "mode = val" } else { "mode = train and status = succeeded" };
     let found =
         rollouts(session, &home, filter, order.unwrap_or(Order::Latest), number.unwrap_or(5).clamp(1, 20)).await?;

@@ -179,6 +179,7 @@ pub(super) async fn why_no_signal(session: &Session, arguments: RunName, _: &Pro
     if metrics.updates() == 0 {
         return Ok(format!("Run {:?} has made no update yet. Next: train_steps.", arguments.run));
     }
+    session.check_recorded_here(&home)?;
     let last = metrics.after(metrics.updates().saturating_sub(ROWS as u64));
     let found = findings(session, &home).await?;
     let constant = signal(session, &home, last).await;
@@ -195,6 +196,7 @@ pub(super) async fn report(session: &Session, arguments: Report, _: &Progress) -
     let Some(first) = homes.first() else {
         return Err(ToolError::Arguments { tool: "report", why: "`runs` names none".to_owned() });
     };
+    homes.iter().try_for_each(|home| session.check_recorded_here(home))?;
     let page = first.path().join("report.html");
     let mut command = words([&"report", &"--output", &page]);
     command.extend(homes.iter().map(|home| home.path().into()));

@@ -2,6 +2,7 @@
 mod harbor;
 mod hooks;
 mod sandbox;
+mod toy_repo;
 mod training;
 
 use std::path::Path;

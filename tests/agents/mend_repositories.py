@@ -39,7 +39,8 @@ def answer(text):
     if shell is None:
         return "A title", False
     turns = text.count("<|im_start|>assistant") - 1
-    own = next((each for each in REPOSITORIES if each.issue in text), None)
+    # Not by its issue, whose quotes some agents escape.
+    own = next((each for each in REPOSITORIES if f"The module is {each.file}." in text), None)
     said = main_agent(own, text, shell, turns) if own else sub_agent(text, shell, turns)
     return THOUGHT + said, False
 

@@ -41,7 +41,7 @@ def check(agent, rollout, generations):
     """Looks at every call of a rollout; says how many there are, in how many conversations, with how many tokens."""
     name = f"{agent}: {rollout['input']['name']}"
     assert rollout["status"] == "succeeded", f"{name}: {rollout['status']}"
-    assert rollout["reward"] == 1, f"{name}: reward {rollout['reward']}"
+    assert rollout["reward"] == 1, f"{name}: {json.dumps(rollout, indent=1)}"
     beside = [g for g in generations if (g["defect"] or "").startswith("auxiliary:")]
     answers = [g for g in generations if g not in beside]
     by_id = {g["generation_id"]: g for g in answers}

@@ -8,6 +8,7 @@ use crate::config::overrides::Override;
 use crate::doctor::arguments::DoctorArguments;
 use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
+use crate::harness::arguments::HarnessArguments;
 use crate::models::arguments::{Elements, ModelExportArguments, ModelRollbackArguments};
 use crate::models::fetch::ModelFetchArguments;
 use crate::query::arguments::{
@@ -128,6 +129,8 @@ pub enum Command {
     Watch(WatchArguments),
     /// Say what is amiss with a run, and what to do
     Doctor(DoctorArguments),
+    /// Check how an agent's own program calls a model, and what of it can be trained
+    Harness(HarnessArguments),
     /// Look at what a model is given and at what it said, token by token
     Template(TemplateArguments),
     /// Fetch a model, look at one, or make another of it

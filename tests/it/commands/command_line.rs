@@ -42,6 +42,7 @@ fn help_says_what_there_is() {
       watch        Watch a run on the terminal, while it goes on or after: curves, alarms, the last
                    reply
       doctor       Say what is amiss with a run, and what to do
+      harness      Check how an agent's own program calls a model, and what of it can be trained
       template     Look at what a model is given and at what it said, token by token
       model        Fetch a model, look at one, or make another of it
       stats        Count what a store holds

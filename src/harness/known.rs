@@ -6,8 +6,6 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use fulgurite_runner::Program;
 
-use super::arguments::HarnessCheckArguments;
-
 /// What the model is called.
 pub const MODEL: &str = "checked";
 
@@ -130,9 +128,9 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// What the command line names.
-    pub fn of(arguments: &HarnessCheckArguments) -> Result<Self> {
-        let Some(known) = arguments.name else { return Self::other(&arguments.command) };
+    /// The one of that name, or else the one that a command starts.
+    pub fn of(name: Option<Known>, command: &[String]) -> Result<Self> {
+        let Some(known) = name else { return Self::other(command) };
         let name = known.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         let program = known.program();
         if Program::find(&[program.to_owned()], "agent", None).is_err() {

@@ -33,7 +33,7 @@ pub async fn harness(arguments: HarnessArguments) -> Result<()> {
 
 /// Has an agent play every trial, and says what it did. Fails where something is amiss with one.
 async fn check(arguments: &HarnessCheckArguments) -> Result<()> {
-    let agent = Agent::of(arguments)?;
+    let agent = Agent::of(arguments.name, &arguments.command)?;
     let timeout = seconds("--timeout", arguments.timeout)?;
     let interruptions = &mut Interruptions::listen()?;
     let mut progress = Progress::new(arguments.json);

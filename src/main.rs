@@ -11,6 +11,7 @@ mod config;
 mod doctor;
 mod enqueue;
 mod evaluation;
+mod harness;
 mod mcp;
 mod models;
 mod query;
@@ -45,14 +46,17 @@ fn main() -> ExitCode {
         return ended;
     }
     let cli = Cli::read();
-    match begin_log().and_then(|()| runtime()).and_then(|runtime| runtime.block_on(dispatch(cli.command))) {
+    match begin_log(usual_log(&cli.command))
+        .and_then(|()| runtime())
+        .and_then(|runtime| runtime.block_on(dispatch(cli.command)))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
 }
 
-fn begin_log() -> anyhow::Result<()> {
-    let log = tracing_subscriber::fmt().with_env_filter(log_filter()?).with_writer(std::io::stderr);
+fn begin_log(usual: &str) -> anyhow::Result<()> {
+    let log = tracing_subscriber::fmt().with_env_filter(log_filter(usual)?).with_writer(std::io::stderr);
     log.with_ansi(cli::paint::log_has_colours()).init();
     Ok(())
 }
@@ -79,10 +83,18 @@ fn workers() -> anyhow::Result<usize> {
 /// In the environment: as many threads serve. Tokio's own name for it.
 const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
-/// What is logged: what the environment says, or else warnings.
-fn log_filter() -> anyhow::Result<EnvFilter> {
+/// What is logged of a command if the environment does not say: warnings, but not of faults that are made on purpose.
+fn usual_log(command: &Command) -> &'static str {
+    match command {
+        Command::Harness(_) => "warn,fulgurite_proxy=off",
+        _ => "warn",
+    }
+}
+
+/// What is logged: what the environment says, or else what is usual.
+fn log_filter(usual: &str) -> anyhow::Result<EnvFilter> {
     let said = FILTERS.into_iter().find_map(|name| Some((name, std::env::var_os(name)?)));
-    let Some((name, said)) = said else { return filter("warn") };
+    let Some((name, said)) = said else { return filter(usual) };
     filter(&said.to_string_lossy()).with_context(|| format!("{name} is {said:?}, which is no filter of the log"))
 }
 
@@ -128,6 +140,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Runs(arguments) => runs::runs(arguments).await,
         Command::Watch(arguments) => watch::watch(arguments).await,
         Command::Doctor(arguments) => doctor::doctor(&arguments).await,
+        Command::Harness(arguments) => harness::harness(arguments).await,
         Command::Mcp(arguments) => mcp::mcp(arguments).await,
         Command::Model(arguments) => models::command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),

@@ -131,7 +131,7 @@ fn temporary_worlds() -> PathBuf {
 }
 
 /// The command line by which this program is something else.
-fn own_program(part: &str) -> Result<Vec<OsString>> {
+pub fn own_program(part: &str) -> Result<Vec<OsString>> {
     let own = std::env::current_exe().context("this program's own file is not known")?;
     // The running program, even if its file has been replaced.
     let running = Path::new("/proc/self/exe");
@@ -141,8 +141,8 @@ fn own_program(part: &str) -> Result<Vec<OsString>> {
 
 /// The subcommands by which this program is the parent of agents, and what forwards from a sandbox. They are no part of the
 /// command line's grammar: only a runner has the sockets that they need.
-const SUPERVISE_AGENT: &str = "supervise-agent";
-const SANDBOX_FORWARD: &str = "sandbox-forward";
+pub const SUPERVISE_AGENT: &str = "supervise-agent";
+pub const SANDBOX_FORWARD: &str = "sandbox-forward";
 
 /// What this program is for a runner, if that has started it.
 pub fn part_of_runner() -> Option<ExitCode> {

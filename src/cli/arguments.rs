@@ -9,6 +9,7 @@ use crate::config::overrides::Override;
 use crate::doctor::arguments::DoctorArguments;
 use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
+use crate::harness::arguments::HarnessArguments;
 use crate::mcp::arguments::McpArguments;
 use crate::models::arguments::{Elements, ModelExportArguments, ModelRollbackArguments};
 use crate::models::fetch::ModelFetchArguments;
@@ -133,6 +134,8 @@ pub enum Command {
     Watch(WatchArguments),
     /// Say what is amiss with a run, and what to do
     Doctor(DoctorArguments),
+    /// Check how an agent's own program calls a model, and what of it can be trained
+    Harness(HarnessArguments),
     /// Look at what a model is given and at what it said, token by token
     Template(TemplateArguments),
     /// Serve the tools by which a coding agent trains models, over the Model Context Protocol

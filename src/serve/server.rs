@@ -123,7 +123,8 @@ impl RunningServer {
         more_routes: Router,
         metrics: &MetricsPage,
     ) -> Result<Self> {
-        let Listening { listener, address, admin, origins, connection_limits, patience, watchdog_interval } = listening;
+        let Listening { listener, address, admin, origins, connection_limits, patience, watchdog_interval, around } =
+            listening;
         let body_limit = config.server.body_limit_bytes;
         let proxy_options = ProxyOptions {
             body_limit,
@@ -164,6 +165,10 @@ impl RunningServer {
         let router = match config.server.access_log {
             true => router.layer(from_fn(fulgurite_proxy::log_access)),
             false => router,
+        };
+        let router = match around {
+            Some(around) => around(router),
+            None => router,
         };
         #[expect(clippy::disallowed_methods, reason = "the server holds it")]
         let task = tokio::spawn(connections::serve(listener, router, connection_limits, door.clone()));
@@ -232,6 +237,7 @@ pub struct Listening {
     connection_limits: ConnectionLimits,
     patience: Duration,
     watchdog_interval: Option<Duration>,
+    around: Option<Box<dyn FnOnce(Router) -> Router + Send>>,
 }
 
 impl Listening {
@@ -251,7 +257,14 @@ impl Listening {
         let listener = listen(&config.listen, admin.as_ref()).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let origins = WebOrigins::new(config, address)?;
-        Ok(Self { listener, address, admin, origins, connection_limits, patience, watchdog_interval })
+        let around = None;
+        Ok(Self { listener, address, admin, origins, connection_limits, patience, watchdog_interval, around })
+    }
+
+    /// Puts something around all routes, which sees every request before they do.
+    pub fn within(mut self, around: impl FnOnce(Router) -> Router + Send + 'static) -> Self {
+        self.around = Some(Box::new(around));
+        self
     }
 }
 

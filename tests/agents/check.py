@@ -2,39 +2,18 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from pathlib import Path
+
+from common import PROGRAM, TESTS, make_model, written
 
 # With the number of trajectories that its conversation makes. opencode puts what it was told of the answer that broke off
 # into its history, before the answer that it got instead.
 AGENTS = {"claude-code": 1, "codex": 1, "opencode": 2}
-HOME = Path(sys.argv[1])
-TESTS = Path(__file__).resolve().parent
-ROOT = TESTS.parent.parent
-PROGRAM = ROOT / "target/release/fulgurite"
-VECTORS = ROOT / "renderers/tests/vectors"
-
-
-def make_model(directory):
-    """Qwen3's format, with a tokenizer of a few hundred tokens."""
-    directory.mkdir()
-    shutil.copy(VECTORS / "tokenizers/qwen3/tokenizer.json", directory)
-    config = json.loads((VECTORS / "tokenizers/qwen3/tokenizer_config.json").read_text())
-    config["chat_template"] = (VECTORS / "templates/qwen3.jinja").read_text()
-    (directory / "tokenizer_config.json").write_text(json.dumps(config))
-    (directory / "config.json").write_text(json.dumps({"vocab_size": 600, "max_position_embeddings": 262144}))
-
-
-def written(file):
-    """What a program that is just starting writes into a file."""
-    while not (file.exists() and file.read_text()):
-        time.sleep(0.05)
-    return file.read_text()
+HOME = Path(sys.argv[1]).resolve()
 
 
 def check(agent, status, generations):
@@ -61,7 +40,7 @@ def main(work):
     log = (work / "log").open("w")
     host_ready, server_ready = work / "host-ready", work / "server-ready"
     store = f"sqlite://{work}/store.db"
-    started = [subprocess.Popen([sys.executable, TESTS / "host.py", work / "model", host_ready], stderr=log)]
+    started = [subprocess.Popen([sys.executable, TESTS / "host.py", work / "model", host_ready, "break_off"], stderr=log)]
     try:
         model = f"tiny=vllm:{written(host_ready)},path={work}/model"
         serve = [PROGRAM, "serve", "--listen", "127.0.0.1:0", "--store", store, "--model", model]

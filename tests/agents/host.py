@@ -1,50 +1,20 @@
-"""A vLLM server whose model is a script, of a directory's tokenizer. usage: host.py DIRECTORY READY_FILE
+"""A vLLM server whose model is a script, of a directory's tokenizer. usage: host.py DIRECTORY READY_FILE SCRIPT
 
-An agent's shell is told to write and read a file, in parallel calls too, and then the answer is `Done.`. The second answer to
-each conversation breaks off in its middle when it is first asked for. A call without tools is answered with a title.
+The script is a module of this folder: what `answer` makes of a prompt's text is said, and whether that breaks off in its middle.
 """
 
+import importlib
 import json
 import socket
 import sys
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 TOKENIZER = Tokenizer.from_file(f"{sys.argv[1]}/tokenizer.json")
+SCRIPT = importlib.import_module(sys.argv[3])
 STOP = TOKENIZER.token_to_id("<|im_end|>")
-THOUGHT = "<think>\nA file, then.\n</think>\n\n"
-# The tool of each agent's shell, and what a command is called there.
-SHELLS = {"Bash": "command", "exec_command": "cmd", "bash": "command"}
-
-broken_off = set()
-lock = threading.Lock()
-
-
-def calls(shell, *commands):
-    arguments = [{SHELLS[shell]: command, "description": "Runs a command"} for command in commands]
-    return "\n".join(
-        "<tool_call>\n" + json.dumps({"name": shell, "arguments": each}) + "\n</tool_call>" for each in arguments
-    )
-
-
-def answer(prompt):
-    """What is said, and whether it breaks off."""
-    text = TOKENIZER.decode(prompt, skip_special_tokens=False)
-    shell = next((shell for shell in SHELLS if f'"name": "{shell}"' in text), None)
-    if shell is None:
-        return "A title", False
-    results = text.count("<tool_response>")
-    if results == 0:
-        return THOUGHT + "I write it.\n" + calls(shell, "echo 'written by \"me\"' > a.txt"), False
-    if results == 1:
-        with lock:
-            breaks = shell not in broken_off
-            broken_off.add(shell)
-        return THOUGHT + calls(shell, "cat a.txt", "echo é; ls"), breaks
-    return THOUGHT + "Done.", False
 
 
 class Host(BaseHTTPRequestHandler):
@@ -69,7 +39,7 @@ class Host(BaseHTTPRequestHandler):
         if self.path != "/v1/completions":
             self.reply({"error": {"message": "there is no such route"}}, 404)
             return
-        said, breaks = answer(asked["prompt"])
+        said, breaks = SCRIPT.answer(TOKENIZER.decode(asked["prompt"], skip_special_tokens=False))
         tokens = [*TOKENIZER.encode(said, add_special_tokens=False).ids, STOP]
         limit = asked.get("max_tokens") or len(tokens)
         end = "stop" if len(tokens) <= limit else "length"

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-HOME = Path(sys.argv[1])
+HOME = Path(sys.argv[1]).resolve()
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent.parent
 PROGRAM = ROOT / "target/release/fulgurite"

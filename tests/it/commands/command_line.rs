@@ -43,6 +43,7 @@ fn help_says_what_there_is() {
       watch        Watch a run on the terminal, while it goes on or after: curves, alarms, the last
                    reply
       doctor       Say what is amiss with a run, and what to do
+      harness      Check how an agent's own program calls a model, and what of it can be trained
       template     Look at what a model is given and at what it said, token by token
       mcp          Serve the tools by which a coding agent trains models, over the Model Context
                    Protocol

@@ -4,6 +4,7 @@ mod configuration;
 mod documents;
 mod enqueue;
 mod examples;
+mod harness;
 mod licences;
 mod mistakes;
 mod model;

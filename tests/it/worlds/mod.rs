@@ -3,6 +3,7 @@ mod harbor;
 mod hooks;
 mod rubric;
 mod sandbox;
+mod toy_repo;
 mod training;
 
 use std::path::Path;

@@ -1,0 +1,144 @@
+"""Writes what the base model of the world of twelve tools is made from: python3 corpus.py --seed S --count C
+
+C lines to train on, and one for every fifty marked `"split": "validation"`. Three fifths of the lines have things to copy, for
+a model learns to copy from nothing else; the others are a turn of an episode each, of a clerk who knows how tools are called and
+is no good: see `RIGHT`. No line has a value of a held-out task. The same seed and count give the same bytes.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+
+from belt import META
+from office import small
+
+# How often the clerk does what is right, in a turn in which that is possible. An episode needs three such turns.
+RIGHT = {"tool": 0.2, "arguments": 0.6, "answer": 0.6}
+CANNOT = "I cannot do that."
+# What stands around the declarations in the prompt (`tools = "preamble"`): the tokenizer is made from what is said in the
+# corpus, and so every word of a prompt has to be said somewhere.
+PREAMBLE = """# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>
+<tool_response>
+added
+</tool_response>"""
+RESULTS = {"mail_send": "sent", "files_write": "written", "sheets_set_cell": "set", "calendar_cancel": "cancelled"}
+
+
+def declarations():
+    """The twelve tools as the belt declares them, by name."""
+    from belt import Belt
+    from office.serve import server
+    from office.servers import small as small_servers
+
+    made = {name: server(name, tools) for name, tools in small_servers().items()}
+    listed = {name: asyncio.run(each.list_tools()) for name, each in made.items()}
+    belt = Belt(made, lazily=listed)
+    return {name: declaration for name, (_, declaration) in belt._tools.items()}
+
+
+def call(name, arguments):
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+
+
+def result(text):
+    return {"role": "tool", "tool_call_id": "c", "content": text}
+
+
+class Writer:
+    def __init__(self, seed):
+        self.chance = random.Random(f"corpus {seed}")
+        self.tools = declarations()
+
+    def line(self):
+        if self.chance.random() < 0.65:
+            return self.copy()
+        return self.turn()
+
+    def copy(self):
+        kind = self.chance.random()
+        if kind < 0.01:
+            declared = self.chance.sample([*META, *self.tools.values()], 6)
+            words = PREAMBLE.format("\n".join(map(json.dumps, declared)))
+            return [{"role": "user", "content": words}, {"role": "assistant", "content": "done"}], []
+        task = self.task()
+        if kind < 0.4:
+            said = json.dumps(task.arguments)
+            return [{"role": "user", "content": f"Note: {task.prompt}"}, {"role": "assistant", "content": said}], []
+        words = small.PEOPLE + small.FILES + small.SHEETS + small.CELLS
+        items = [
+            str(self.chance.choice(small.VALUES)) if self.chance.random() < 0.6 else self.chance.choice(words)
+            for _ in range(self.chance.randint(2, 8))
+        ]
+        said = " ".join(items)
+        return [{"role": "user", "content": f"Repeat: {said}"}, {"role": "assistant", "content": said}], []
+
+    def task(self):
+        return small.Task(self.chance.randrange(small.HELD_OUT_FROM))
+
+    def is_right(self, what):
+        return self.chance.random() < RIGHT[what]
+
+    def turn(self):
+        """One turn, with all before it."""
+        task = self.task()
+        messages, tools = [{"role": "user", "content": task.prompt}], list(META)
+        cannot = call("final_answer", {"answer": CANNOT})
+        stage = self.chance.choice([1, 2, 2, 3, 3])
+        right = self.is_right("tool") if stage == 1 else self.chance.random() < 0.8
+        name = task.tool if right else self.chance.choice([name for name in self.tools if name != task.tool])
+        add = call("toolbelt_add_tool", {"name": name})
+        if stage == 1:
+            return [*messages, add if right or self.chance.random() < 0.5 else cannot], tools
+        messages += [add, result("added")]
+        tools.append(self.tools[name])
+        if not right:
+            return [*messages, cannot], tools
+        arguments = dict(task.arguments)
+        exact = self.is_right("arguments")
+        if not exact:
+            key = self.chance.choice(list(arguments))
+            arguments[key] = self.other(key, arguments[key])
+        if stage == 2:
+            return [*messages, call(name, arguments)], tools
+        found = task.value if exact else str(self.chance.choice(small.VALUES))
+        messages += [call(name, arguments), result(RESULTS.get(name, found))]
+        answer = found if task.kind.reads else "done"
+        return [*messages, call("final_answer", {"answer": answer if self.is_right("answer") else CANNOT})], tools
+
+    def other(self, key, value):
+        pools = {"to": small.PEOPLE, "path": small.FILES, "sheet": small.SHEETS, "cell": small.CELLS}
+        pool = pools.get(key, small.VALUES)
+        other = self.chance.choice([each for each in pool if str(each) != str(value)])
+        return other if key == "id" else str(other)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", required=True)
+    parser.add_argument("--count", type=int, required=True)
+    options = parser.parse_args()
+    writer = Writer(options.seed)
+    for row in range(options.count + options.count // 50):
+        messages, tools = writer.line()
+        split = "train" if row < options.count else "validation"
+        line = {"messages": messages, "tools": tools, "split": split}
+        sys.stdout.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()

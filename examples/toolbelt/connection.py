@@ -13,7 +13,7 @@ from stdio_transport import StdioTransport
 class Limits:
     """What a server may take."""
 
-    start_seconds: float = 30.0
+    start_seconds: float = 120.0
     call_seconds: float = 20.0
     greatest_line: int = 4 * 1024 * 1024  # bytes that a server may say at once
     greatest_arguments: int = 64 * 1024  # bytes

@@ -55,25 +55,26 @@ class StdioTransport:
 
     async def _read(self, process, to_client, log):
         try:
-            while line := await process.stdout.readline():
+            while line := await self._line(process):
                 message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
                 await to_client.send(SessionMessage(message))
             # Its exit status is there a moment after the end of its output.
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(process.wait(), 1)
+            await _has_left(process, 1)
             self.fault = self.fault or _how_it_ended(process, log)
-        except (ValueError, asyncio.LimitOverrunError):
-            text = "more than a line may have" if self._is_overrun(process) else "what is no JSON-RPC"
-            self.fault = f"it said {text}, and was ended"
+        except ValueError:
+            self.fault = "it said what is no JSON-RPC, and was ended"
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             return
         finally:
             to_client.close()
 
-    @staticmethod
-    def _is_overrun(process):
-        # asyncio's reader keeps what did not fit into a line.
-        return len(getattr(process.stdout, "_buffer", b"")) > 0 and b"\n" not in process.stdout._buffer
+    async def _line(self, process):
+        """The next line, or nothing at the end, or if it is too long: `fault` then says so."""
+        try:
+            return await process.stdout.readline()
+        except ValueError:
+            self.fault = f"it said more than {self.greatest_line} bytes in one line, and was ended"
+            return b""
 
     async def _write(self, process, from_client, to_client):
         try:
@@ -100,9 +101,16 @@ async def _end(process):
     """Closes its input, and kills it with all that it has started unless it leaves."""
     with contextlib.suppress(OSError):
         process.stdin.close()
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(process.wait(), 0.5)
+    await _has_left(process, 0.5)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(process.wait(), 5)
+    await _has_left(process, 5)
+    # Its output may be left open by somebody whom it has started.
+    process._transport.close()  # noqa: SLF001 - asyncio has no other way
+
+
+async def _has_left(process, seconds):
+    """Waits for its end: `process.wait()` would wait for the end of its output, too."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while process.returncode is None and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(0.01)

@@ -34,9 +34,10 @@ def main():
     parser.add_argument("--turns", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=3500.0, help="of the whole episode")
     parser.add_argument("--answer-tokens", type=int, default=1024)
+    parser.add_argument("--world", default=".", help="where its world is; where it was started, unless told otherwise")
     parser.add_argument("--call-seconds", type=float, default=20.0, help="of a tool")
     options = parser.parse_args()
-    told = json.loads(Path(".toolbelt.json").read_text())
+    told = json.loads(Path(options.world, ".toolbelt.json").read_text())
     limits = Limits(call_seconds=options.call_seconds)
     belt = Belt({name: target(server, limits) for name, server in told["servers"].items()}, limits)
     try:

@@ -4,12 +4,15 @@
 
 makes a tokenizer and a template in DIRECTORY, listens at a free port and writes its URL to READY_FILE. SCRIPT is a file of JSON:
 a list of answers, each a text or a list of calls `{"name": ..., "arguments": {...}}`; `arguments` may be a text, which is then
-written as it stands, right or wrong. The answer that is given is the one that the conversation has come to, and the last one ever after.
+written as it stands, right or wrong. An answer `{"hold": FILE, "then": ...}` waits while there is such a file, and says so by
+making FILE.reached. The answer that is given is the one that the conversation has come to, and the last one ever after.
 A script that is an object has such a list for each text that stands in the conversation.
 """
 
+import contextlib
 import json
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -56,6 +59,12 @@ def make_tokenizer(directory):
 
 def said(answer):
     """An answer of the script as the model says it."""
+    if isinstance(answer, dict):
+        hold = Path(answer["hold"])
+        Path(f"{hold}.reached").touch()
+        while hold.exists():
+            time.sleep(0.02)
+        return said(answer["then"])
     if isinstance(answer, str):
         return answer
     return "\n".join(f"<tool_call>\n{_call(call)}\n</tool_call>" for call in answer)
@@ -110,10 +119,12 @@ class Host(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        for data in (json.dumps(body), "[DONE]"):
-            event = f"data: {data}\n\n".encode()
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
-        self.wfile.write(b"0\r\n\r\n")
+        # Who asked may have been killed meanwhile.
+        with contextlib.suppress(OSError):
+            for data in (json.dumps(body), "[DONE]"):
+                event = f"data: {data}\n\n".encode()
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+            self.wfile.write(b"0\r\n\r\n")
 
 
 def completion(tokens, prompt, end):

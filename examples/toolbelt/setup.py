@@ -1,4 +1,4 @@
-"""Makes the world of an attempt: create, populate, configure. Usage: setup.py [--http SERVER,SERVER]
+"""Makes the world of an attempt: create, populate, configure. Usage: setup.py [--http SERVER,SERVER] [--servers ...]
 
 The runner has created the directory $FULGURITE_WORLD. This fills it with the task's office, and writes into `.toolbelt.json`
 there which MCP servers the agent has, and how each is reached: as a process that the agent starts, or, of those that --http
@@ -52,9 +52,10 @@ def start_http(servers, world):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--http", default="", help="servers that are reached over streamable HTTP")
+    parser.add_argument("--servers", default=",".join(SERVERS), help="the servers that there are; all unless told otherwise")
     options = parser.parse_args()
-    http = [name for name in options.http.split(",") if name]
-    if unknown := [name for name in http if name not in SERVERS]:
+    there, http = ([name for name in names.split(",") if name] for names in (options.servers, options.http))
+    if unknown := [name for name in there + http if name not in SERVERS]:
         parser.error(f"there is no server {unknown[0]}; there are {', '.join(SERVERS)}")
     root = Path(os.environ["FULGURITE_WORLD"])
     task = Task(int(json.loads(os.environ["FULGURITE_TASK"])))
@@ -62,7 +63,7 @@ def main():
     urls = start_http(http, root)
     servers = {
         name: {"url": urls[name]} if name in urls else {"command": command(name, root), "directory": str(PROJECT)}
-        for name in SERVERS
+        for name in there
     }
     (root / ".toolbelt.json").write_text(json.dumps({"prompt": task.prompt, "servers": servers}, indent=1))
 

@@ -83,7 +83,51 @@ def script(answer):
     return [*answers, [call("final_answer", answer=answer)]]
 
 
-def wait(path, process):
+class Served:
+    """The scripted model, a server of it, and rollouts of an agent there. What it has started ends with it."""
+
+    def __init__(self, program, at, answers):
+        self.program, self.at, self.started = program, at, []
+        (at / "script.json").write_text(json.dumps(answers))
+        host = self._start([sys.executable, HERE / "scripted_model.py", at / "tokenizer", at / "host", at / "script.json"])
+        model = f"clerk=vllm:{_wait(at / 'host', host)},path={at / 'tokenizer'},tools=preamble"
+        self.store = f"sqlite://{at / 'store.db'}"
+        line = [program, "serve", "--listen", "127.0.0.1:0", "--store", self.store, "--model", model, "--ready-file", at / "ready"]
+        self.url = json.loads(_wait(at / "ready", self._start(line)))["url"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in reversed(self.started):
+            process.terminate()
+            process.wait()
+
+    def _start(self, line):
+        self.started.append(subprocess.Popen(line, stdout=subprocess.DEVNULL))
+        return self.started[-1]
+
+    def enqueue(self, task, *words):
+        (self.at / "tasks.jsonl").write_text(f"{task}\n")
+        line = [self.program, "enqueue", "--server", self.url, "--file", self.at / "tasks.jsonl", *words]
+        subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
+
+    def runner(self, config, *words):
+        """The command of a runner, which leaves when there is nothing to do."""
+        line = [self.program, "run", "--server", self.url, "--config", config, "--worlds", self.at / "worlds"]
+        return [*line, "--until-idle", *words]
+
+    def queried(self, *words):
+        line = [self.program, *words, "--store", self.store, "--json"]
+        shown = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+        return [json.loads(line) for line in shown.splitlines()]
+
+    def worlds(self):
+        """The worlds that are there."""
+        return [path.name for path in (self.at / "worlds").iterdir() if path.is_dir()]
+
+
+def _wait(path, process):
     while not path.exists():
         if process.poll() is not None:
             sys.exit(f"{process.args[0]} ended with status {process.returncode}")
@@ -91,55 +135,32 @@ def wait(path, process):
     return path.read_text()
 
 
-def serve(program, at, answers):
-    """The scripted host and a server of its model: the processes, the server's URL and its store."""
-    (at / "script.json").write_text(json.dumps(answers))
-    host = subprocess.Popen([sys.executable, HERE / "scripted_model.py", at / "tokenizer", at / "host", at / "script.json"])
-    model = f"clerk=vllm:{wait(at / 'host', host)},path={at / 'tokenizer'},tools=preamble"
-    store = f"sqlite://{at / 'store.db'}"
-    line = [program, "serve", "--listen", "127.0.0.1:0", "--store", store, "--model", model, "--ready-file", at / "ready"]
-    server = subprocess.Popen(line, stdout=subprocess.DEVNULL)
-    return [server, host], json.loads(wait(at / "ready", server))["url"], store
-
-
-def queried(program, *words):
-    shown = subprocess.run([program, *words, "--json"], capture_output=True, text=True, check=True).stdout
-    return [json.loads(line) for line in shown.splitlines()]
+def walk(program, at, task):
+    """Plays the walk, and gives the rollout, its rewards and its turns."""
+    kind = Task(task).kind
+    answer = f"{kind.day.strftime('%A')}, {kind.days}" if kind.name == "schedule" else "done"
+    with Served(program, at, script(answer)) as served:
+        served.enqueue(task)
+        # A token of the scripted model is a byte.
+        agent = ["python3", "{project}/agent.py", "--answer-tokens", "16384"]
+        subprocess.run(served.runner(HERE / "office.toml", "--", *agent), check=True)
+        rollout = served.queried("rollouts")[0]
+        turns = served.queried("drift", rollout["rollout_id"])
+        return rollout, served.queried("rewards"), turns, served.worlds()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--fulgurite", default=str(HERE.parents[1] / "target/release/fulgurite"))
-    parser.add_argument("--task", type=int, default=1005)
+    parser.add_argument("--task", type=int, default=1001)
     options = parser.parse_args()
-    program = options.fulgurite
-    assert {server: {tool.__name__ for tool in tools} for server, tools in SERVERS.items()} == {
-        server: set(tools) for server, tools in CALLS.items()
-    }, "a tool has no call here"
-    kind = Task(options.task).kind
-    answer = f"{kind.day.strftime('%A')}, {kind.days}" if kind.name == "schedule" else "done"
     with tempfile.TemporaryDirectory() as directory:
-        at = Path(directory)
-        started, url, store = serve(program, at, script(answer))
-        try:
-            (at / "tasks.jsonl").write_text(f"{options.task}\n")
-            subprocess.run([program, "enqueue", "--server", url, "--file", at / "tasks.jsonl"], check=True, stdout=subprocess.DEVNULL)
-            line = [program, "run", "--server", url, "--config", HERE / "office.toml", "--worlds", at / "worlds", "--until-idle"]
-            # A token of the scripted model is a byte.
-            agent = ["python3", "{project}/agent.py", "--answer-tokens", "16384"]
-            subprocess.run([*line, "--", *agent], check=True)
-            rollout = queried(program, "rollouts", "--store", store)[0]
-            turns = queried(program, "drift", rollout["rollout_id"], "--store", store)
-        finally:
-            for process in started:
-                process.terminate()
-                process.wait()
-        report(rollout, turns, queried(program, "rewards", "--store", store))
-        left = [path.name for path in (at / "worlds").iterdir() if path.is_dir()]
-        print(f"worlds that are left: {len(left)}")
+        rollout, rewards, turns, left = walk(options.fulgurite, Path(directory), options.task)
+    report(rollout, rewards, turns)
+    print(f"worlds that are left: {len(left)}")
 
 
-def report(rollout, turns, rewards):
+def report(rollout, rewards, turns):
     """What the walk came to, and what the changes of tools cost in tokens that had to be read anew."""
     attempt = rollout["attempt"]["metadata"]
     print(f"{rollout['status']}, reward {rollout['reward']}; {attempt.get('reason', attempt.get('output', '').strip())}")

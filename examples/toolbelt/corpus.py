@@ -1,6 +1,6 @@
 """Writes what the base model of the world of twelve tools is made from: python3 corpus.py --seed S --count C
 
-C lines to train on, and one for every fifty marked `"split": "validation"`. Three fifths of the lines have things to copy, for
+C lines to train on, and one for every fifty marked `"split": "validation"`. Most lines have things to copy, for
 a model learns to copy from nothing else; the others are a turn of an episode each, of a clerk who knows how tools are called and
 is no good: see `RIGHT`. No line has a value of a held-out task. The same seed and count give the same bytes.
 """
@@ -15,7 +15,7 @@ from belt import META
 from office import small
 
 # How often the clerk does what is right, in a turn in which that is possible. An episode needs three such turns.
-RIGHT = {"tool": 0.2, "arguments": 0.6, "answer": 0.6}
+RIGHT = {"tool": 0.3, "arguments": 0.8, "answer": 0.75}
 CANNOT = "I cannot do that."
 # What stands around the declarations in the prompt (`tools = "preamble"`): the tokenizer is made from what is said in the
 # corpus, and so every word of a prompt has to be said somewhere.
@@ -65,7 +65,7 @@ class Writer:
         self.tools = declarations()
 
     def line(self):
-        if self.chance.random() < 0.65:
+        if self.chance.random() < 0.85:
             return self.copy()
         return self.turn()
 

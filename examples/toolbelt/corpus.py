@@ -1,15 +1,16 @@
-"""Writes what the base model of the world of twelve tools is made from: python3 corpus.py --seed S --count C
+"""Writes what the model of the world of twelve tools is made from before it learns from rewards. Two things:
 
-C lines to train on, and one for every fifty marked `"split": "validation"`. Most lines have things to copy, for
-a model learns to copy from nothing else; the others are a turn of an episode each, of a clerk who knows how tools are called and
-is no good: see `RIGHT`. No line has a value of a held-out task. The same seed and count give the same bytes.
+    python3 corpus.py copies --seed 1 --count 60000          # for [base]: short lines with things to copy, and no tool is called
+    python3 corpus.py turns --count 1600 > turns.jsonl       # for the warm-up: turns of a clerk who is no good
+
+A model learns to copy from nothing but copying. From the turns it learns how tools are called, and little else: `RIGHT` says
+how often the clerk does what is right. Nothing has a value of a held-out task. The same arguments print the same bytes.
 """
 
 import argparse
 import asyncio
 import json
 import random
-import sys
 
 from belt import META
 from office import small
@@ -64,14 +65,10 @@ class Writer:
         self.chance = random.Random(f"corpus {seed}")
         self.tools = declarations()
 
-    def line(self):
-        if self.chance.random() < 0.85:
-            return self.copy()
-        return self.turn()
-
     def copy(self):
+        """Something to say again, or what a task has to be told to a tool, in JSON."""
         kind = self.chance.random()
-        if kind < 0.01:
+        if kind < 0.003:
             declared = self.chance.sample([*META, *self.tools.values()], 6)
             words = PREAMBLE.format("\n".join(map(json.dumps, declared)))
             return [{"role": "user", "content": words}, {"role": "assistant", "content": "done"}], []
@@ -129,15 +126,19 @@ class Writer:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", required=True)
+    parser.add_argument("what", choices=["copies", "turns"])
+    parser.add_argument("--seed", default="1")
     parser.add_argument("--count", type=int, required=True)
     options = parser.parse_args()
-    writer = Writer(options.seed)
-    for row in range(options.count + options.count // 50):
-        messages, tools = writer.line()
-        split = "train" if row < options.count else "validation"
-        line = {"messages": messages, "tools": tools, "split": split}
-        sys.stdout.write(json.dumps(line) + "\n")
+    writer = Writer(f"{options.what} {options.seed}")
+    if options.what == "turns":
+        for _ in range(options.count):
+            messages, tools = writer.turn()
+            print(json.dumps({"messages": messages, "tools": tools}))
+        return
+    for row in range(options.count + options.count // 200):
+        messages, _ = writer.copy()
+        print(json.dumps({"messages": messages, "split": "train" if row < options.count else "validation"}))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def grade(task, seed, root, outcome):
         "whole": float(all(criteria.values())),
         "tools_used": len({call["tool"] for call in World(root).calls()}),
         "turns": outcome.get("turns", 0),
-        "tool_errors": outcome.get("tool_errors", 0),
+        **{name: outcome.get(name, 0) for name in ("tool_errors", "tools_changed", "tools_changed_tokens")},
         f"ended/{outcome.get('ended') or 'unknown'}": 1.0,
         **met,
     }

@@ -16,6 +16,8 @@ class Outcome:
     answer: str | None = None
     turns: int = 0
     tool_errors: int = 0
+    tools_changed: int = 0  # how often a request had other tools than the one before
+    tools_changed_tokens: int = 0  # of the prompts of those requests, which are read from their beginning again
     why: str = ""  # more words, where it did not end well
 
 
@@ -27,6 +29,7 @@ def play(client, model, belt, prompt, *, turns=50, seconds=3600.0, answer_tokens
     messages = [{"role": "user", "content": prompt}]
     outcome = Outcome()
     deadline = time.monotonic() + seconds
+    declared = belt.declarations()
     while not outcome.ended:
         if not belt.servers:
             outcome.ended = "no_servers"
@@ -36,7 +39,11 @@ def play(client, model, belt, prompt, *, turns=50, seconds=3600.0, answer_tokens
         elif time.monotonic() >= deadline:
             outcome.ended = "time_limit"
         else:
-            _turn(client, model, belt, messages, outcome, deadline, answer_tokens)
+            before, declared = declared, belt.declarations()
+            used = _turn(client, model, belt, messages, outcome, deadline, answer_tokens)
+            if declared != before:
+                outcome.tools_changed += 1
+                outcome.tools_changed_tokens += used
             if not outcome.ended and "tool_calls" not in messages[-1] and messages[-1]["role"] == "assistant":
                 if reminders == 0:
                     outcome.ended, outcome.answer = "no_tool_call", None
@@ -50,6 +57,7 @@ def play(client, model, belt, prompt, *, turns=50, seconds=3600.0, answer_tokens
 
 
 def _turn(client, model, belt, messages, outcome, deadline, answer_tokens):
+    """One request and its calls. The number of tokens of its prompt."""
     try:
         reply = client.chat.completions.create(
             model=model, messages=messages, tools=belt.declarations(), max_completion_tokens=answer_tokens,
@@ -57,11 +65,11 @@ def _turn(client, model, belt, messages, outcome, deadline, answer_tokens):
         )
     except openai.APITimeoutError:
         outcome.ended = "time_limit"
-        return
+        return 0
     except openai.BadRequestError as error:
         # No further try is any use: the context is full, or the budget of the attempt is spent.
         outcome.ended, outcome.why = "model_refused", str(error)[:500]
-        return
+        return 0
     outcome.turns += 1
     said = reply.choices[0].message
     message = {"role": "assistant", "content": said.content}
@@ -70,6 +78,11 @@ def _turn(client, model, belt, messages, outcome, deadline, answer_tokens):
         message["tool_calls"] = [call.model_dump(exclude_none=True) for call in calls]
     # The answer goes back as it came: so the conversation goes on token by token.
     messages.append(message)
+    _run(calls, belt, messages, outcome, deadline)
+    return reply.usage.prompt_tokens if reply.usage else 0
+
+
+def _run(calls, belt, messages, outcome, deadline):
     for call in calls:
         result = belt.call(call.function.name, call.function.arguments)
         messages.append({"role": "tool", "tool_call_id": call.id, "content": result})

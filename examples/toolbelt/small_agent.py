@@ -53,8 +53,10 @@ def run(task):
         "reward": sum(met.values()) / len(met),
         "whole": float(all(criteria.values())),
         "tool_errors": outcome.tool_errors,
+        "tools_changed": outcome.tools_changed,
+        "tools_changed_tokens": outcome.tools_changed_tokens,
         "ended_with_an_answer": float(outcome.answer is not None),
-        **{f"kind/{asked.kind.name}": sum(met.values()) / len(met)},
+        f"kind/{asked.kind.name}": sum(met.values()) / len(met),
     }
 
 

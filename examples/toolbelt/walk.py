@@ -160,11 +160,17 @@ def main():
     print(f"worlds that are left: {len(left)}")
 
 
+def components(rewards):
+    """What the grader said beside the reward."""
+    return dict(rewards[-1]["reward"]["components"]) if rewards else {}
+
+
 def report(rollout, rewards, turns):
     """What the walk came to, and what the changes of tools cost in tokens that had to be read anew."""
     attempt = rollout["attempt"]["metadata"]
     print(f"{rollout['status']}, reward {rollout['reward']}; {attempt.get('reason', attempt.get('output', '').strip())}")
-    print("criteria:", json.dumps(rewards[-1].get("components") if rewards else None))
+    for name, value in components(rewards).items():
+        print(f"  {name}: {value:g}")
     changes = attempt.get("world_changes", {})
     print("world:", *(f"{len(changes.get(what, []))} files {what}" for what in ("created", "changed", "deleted")))
     print(f"{'turn':>4} {'prompt':>7} {'kept':>7} {'anew':>7}  why")

@@ -25,7 +25,8 @@ def said(*calls, content=None):
         for place, (name, arguments) in enumerate(calls)
     ]
     message = types.SimpleNamespace(content=content, tool_calls=made or None)
-    return types.SimpleNamespace(choices=[types.SimpleNamespace(message=message)])
+    usage = types.SimpleNamespace(prompt_tokens=100)
+    return types.SimpleNamespace(choices=[types.SimpleNamespace(message=message)], usage=usage)
 
 
 class Model:
@@ -104,6 +105,7 @@ class Ends(unittest.TestCase):
         )
         outcome = self.play(model, belt)
         self.assertEqual(outcome.ended, "final_answer")
+        self.assertEqual((outcome.tools_changed, outcome.tools_changed_tokens), (1, 100))
         names = [[tool["function"]["name"] for tool in request["tools"]] for request in model.asked]
         self.assertEqual([len(each) for each in names], [5, 6, 6])
         self.assertEqual(names[1][-1], "ping")

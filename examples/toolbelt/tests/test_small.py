@@ -66,30 +66,32 @@ class SmallWorld(unittest.TestCase):
         for number in range(small.HELD_OUT_FROM, small.HELD_OUT_FROM + 100):
             self.assertIn(int(small.Task(number).value), small.HELD_OUT_VALUES)
         held_out = set(map(str, small.HELD_OUT_VALUES))
-        for line in self.corpus(1, 3000):
+        for line in self.corpus("copies", 1, 3000) + self.corpus("turns", 1, 500):
             said = json.dumps(line["messages"])
             self.assertFalse(held_out & set(re.findall(r"[0-9]+", said)), said)
 
-    def test_the_corpus_has_its_shares_and_is_the_same_for_the_same_seed(self):
-        lines = self.corpus(2, 2000)
-        turns = [line for line in lines if line["tools"]]
-        self.assertTrue(0.12 < len(turns) / len(lines) < 0.18)
-        self.assertEqual(sum(line["split"] == "validation" for line in lines), 40)
-        self.assertEqual(lines, self.corpus(2, 2000))
-        self.assertNotEqual(lines, self.corpus(3, 2000))
-        # A clerk who is no good: of the first turns less than half take the tool that is needed.
+    def test_the_clerk_of_the_warm_up_is_no_good(self):
+        turns = self.corpus("turns", 1, 1000)
         first = [line for line in turns if len(line["messages"]) == 2]
+        wanted = {"Mail": "mail_send", "Write": "files_write", "Set": "sheets_set_cell", "Cancel": "calendar_cancel"}
+        asked = [line for line in first if line["messages"][0]["content"].split()[0] in wanted]
         right = 0
-        for line in first:
+        for line in asked:
             call = line["messages"][1]["tool_calls"][0]["function"]
-            asked = line["messages"][0]["content"].split()[0]
-            wanted = {"Mail": "mail_send", "Write": "files_write", "Set": "sheets_set_cell", "Cancel": "calendar_cancel"}
-            right += json.loads(call["arguments"]).get("name") == wanted.get(asked)
-        self.assertLess(right / len(first), 0.5)
+            right += json.loads(call["arguments"]).get("name") == wanted[line["messages"][0]["content"].split()[0]]
+        self.assertTrue(0.15 < right / len(asked) < 0.45, right / len(asked))
 
-    def corpus(self, seed, count):
+    def test_the_same_seed_writes_the_same_and_no_copy_calls_a_tool(self):
+        copies = self.corpus("copies", 2, 2000)
+        self.assertEqual(copies, self.corpus("copies", 2, 2000))
+        self.assertNotEqual(copies, self.corpus("copies", 3, 2000))
+        self.assertEqual(sum(line["split"] == "validation" for line in copies), 10)
+        self.assertFalse(any("tool_call>" in line["messages"][1]["content"] for line in copies))
+
+    def corpus(self, what, seed, count):
         out = io.StringIO()
-        with mock.patch("sys.argv", ["corpus.py", "--seed", str(seed), "--count", str(count)]), redirect_stdout(out):
+        words = ["corpus.py", what, "--seed", str(seed), "--count", str(count)]
+        with mock.patch("sys.argv", words), redirect_stdout(out):
             corpus.main()
         return [json.loads(line) for line in out.getvalue().splitlines()]
 

@@ -65,9 +65,11 @@ class Stages(unittest.TestCase):
         metadata = rollout["attempt"]["metadata"]
         self.assertEqual(rollout["status"], "succeeded", metadata)
         self.assertIn('"tool_errors": 0', metadata["output"])
-        self.assertEqual(rewards[-1]["components"]["tools_used"], 60)
-        # Each server's tools are on the belt for a while: one change puts them there, and one takes them off, which leads back to
-        # what was there before.
+        told = walk.components(rewards)
+        self.assertEqual((told["tools_used"], told["tool_errors"], told["ended/final_answer"]), (60, 0, 1))
+        # Each server's tools are put onto the belt and taken off again.
+        self.assertEqual(told["tools_changed"], 18)
+        # Taking them off leads back to a branch that is there.
         reasons = [turn["reason"] for turn in turns]
         self.assertEqual(reasons.count("tools_changed"), 9)
         self.assertEqual(left, [])

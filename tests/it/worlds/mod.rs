@@ -2,6 +2,7 @@
 mod harbor;
 mod hooks;
 mod sandbox;
+mod toolbelt;
 mod training;
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 """The agent of the office of sixty tools: starts in its world, and prints how its episode ended, in a line of JSON.
 
-It finds what it is asked and which MCP servers it has in `.toolbelt.json`, and the model as any program with OpenAI's package
-does. It knows nothing of who trains it.
+It finds what it is asked and which MCP servers it has in `.toolbelt.json`, and the model as any program with OpenAI's
+package does. It knows nothing of who trains it.
 """
 
 import argparse
@@ -43,8 +43,13 @@ def main():
     try:
         belt.open()
         outcome = play(
-            openai.OpenAI(), options.model, belt, told["prompt"],
-            turns=options.turns, seconds=options.seconds, answer_tokens=options.answer_tokens,
+            openai.OpenAI(),
+            options.model,
+            belt,
+            told["prompt"],
+            turns=options.turns,
+            seconds=options.seconds,
+            answer_tokens=options.answer_tokens,
         )
     finally:
         belt.close()

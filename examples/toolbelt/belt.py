@@ -46,12 +46,10 @@ class Belt:
     """The tools of one episode."""
 
     def __init__(self, targets, limits=None, mode="auto", lazily=None):
-        """`targets`: by server's name what `mcp.Client` takes. `lazily`: by server's name its tools, as `tools/list` told
-        them before; these servers are not started until one of their tools is called."""
+        """`targets`: by server's name what `mcp.Client` takes. `lazily`: by server's name its tools, as `tools/list`
+        told them before; these servers are not started until one of their tools is called."""
         self.limits = limits or Limits()
-        self.connections = {
-            name: Connection(name, target, self.limits, mode) for name, target in targets.items()
-        }
+        self.connections = {name: Connection(name, target, self.limits, mode) for name, target in targets.items()}
         self.loop = Loop.shared()
         self.answer = None
         self.errors_in_a_row = 0

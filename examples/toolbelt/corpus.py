@@ -1,10 +1,11 @@
 """Writes what the model of the world of twelve tools is made from before it learns from rewards. Two things:
 
-    python3 corpus.py copies --seed 1 --count 60000          # for [base]: short lines with things to copy, and no tool is called
-    python3 corpus.py turns --count 1600 > turns.jsonl       # for the warm-up: turns of a clerk who is no good
+    python3 corpus.py copies --seed 1 --count 60000     # for [base]: short lines with things to copy; no tool is called
+    python3 corpus.py turns --count 1200 > turns.jsonl        # for the warm-up: turns of a clerk who is no good
 
-A model learns to copy from nothing but copying. From the turns it learns how tools are called, and little else: `RIGHT` says
-how often the clerk does what is right. Nothing has a value of a held-out task. The same arguments print the same bytes.
+A model learns to copy from nothing but copying. From the turns it learns how tools are called, and little else: `RIGHT`
+says how often the clerk does what is right. Nothing has a value of a held-out task. The same arguments print the same
+bytes.
 """
 
 import argparse
@@ -18,8 +19,8 @@ from office import small
 # How often the clerk does what is right, in a turn in which that is possible. An episode needs three such turns.
 RIGHT = {"tool": 0.3, "arguments": 0.8, "answer": 0.75}
 CANNOT = "I cannot do that."
-# What stands around the declarations in the prompt (`tools = "preamble"`): the tokenizer is made from what is said in the
-# corpus, and so every word of a prompt has to be said somewhere.
+# What stands around the declarations in the prompt (`tools = "preamble"`): the tokenizer is made from what is said in
+# the corpus, and so every word of a prompt has to be said somewhere.
 PREAMBLE = """# Tools
 
 You may call one or more functions to assist with the user query.

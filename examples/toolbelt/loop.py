@@ -25,7 +25,7 @@ REMINDER = f"Call a tool. {FINAL} ends the work."
 
 
 def play(client, model, belt, prompt, *, turns=50, seconds=3600.0, answer_tokens=512, reminders=1, errors_in_a_row=8):
-    """Plays one episode to its end. What goes wrong in a tool is told to the model; what ends the episode has a name."""
+    """Plays one episode to its end. What goes wrong in a tool is told to the model; what ends it has a name."""
     messages = [{"role": "user", "content": prompt}]
     outcome = Outcome()
     deadline = time.monotonic() + seconds
@@ -60,7 +60,10 @@ def _turn(client, model, belt, messages, outcome, deadline, answer_tokens):
     """One request and its calls. The number of tokens of its prompt."""
     try:
         reply = client.chat.completions.create(
-            model=model, messages=messages, tools=belt.declarations(), max_completion_tokens=answer_tokens,
+            model=model,
+            messages=messages,
+            tools=belt.declarations(),
+            max_completion_tokens=answer_tokens,
             timeout=max(1.0, deadline - time.monotonic()),
         )
     except openai.APITimeoutError:

@@ -1,12 +1,13 @@
-"""A host whose model reads its answers from a script: vLLM's wire, as far as Fulgurite speaks it, and a tokenizer of bytes.
+"""A host whose model reads its answers from a script: vLLM's wire, as far as Fulgurite speaks it, and a tokenizer of
+bytes.
 
     python3 scripted_model.py DIRECTORY READY_FILE SCRIPT
 
-makes a tokenizer and a template in DIRECTORY, listens at a free port and writes its URL to READY_FILE. SCRIPT is a file of JSON:
-a list of answers, each a text or a list of calls `{"name": ..., "arguments": {...}}`; `arguments` may be a text, which is then
-written as it stands, right or wrong. An answer `{"hold": FILE, "then": ...}` waits while there is such a file, and says so by
-making FILE.reached. The answer that is given is the one that the conversation has come to, and the last one ever after.
-A script that is an object has such a list for each text that stands in the conversation.
+makes a tokenizer and a template in DIRECTORY, listens at a free port and writes its URL to READY_FILE. SCRIPT is a file
+of JSON: a list of answers, each a text or a list of calls `{"name": ..., "arguments": {...}}`; `arguments` may be a
+text, which is then written as it stands, right or wrong. An answer `{"hold": FILE, "then": ...}` waits while there is
+such a file, and says so by making FILE.reached. The answer that is given is the one that the conversation has come to,
+and the last one ever after. A script that is an object has such a list for each text that stands in the conversation.
 """
 
 import contextlib
@@ -18,7 +19,8 @@ from pathlib import Path
 
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 CONTEXT = 1 << 20
@@ -37,24 +39,52 @@ def make_tokenizer(directory):
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     vocabulary = {letter: byte for byte, letter in letters().items()}
     specials = [
-        {"id": 256 + place, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+        {
+            "id": 256 + place,
+            "content": text,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
         for place, text in enumerate(SPECIALS)
     ]
     tokenizer = {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": specials, "normalizer": None,
-        "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": specials,
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
         "model": {
-            "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
-            "fuse_unk": False, "byte_fallback": False, "ignore_merges": False, "vocab": vocabulary, "merges": [],
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": vocabulary,
+            "merges": [],
         },
     }
     config = {
-        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": None, "eos_token": SPECIALS[2], "pad_token": SPECIALS[0],
-        "clean_up_tokenization_spaces": False, "chat_template": TEMPLATE,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": None,
+        "eos_token": SPECIALS[2],
+        "pad_token": SPECIALS[0],
+        "clean_up_tokenization_spaces": False,
+        "chat_template": TEMPLATE,
     }
     (directory / "tokenizer.json").write_text(json.dumps(tokenizer))
     (directory / "tokenizer_config.json").write_text(json.dumps(config))
-    (directory / "config.json").write_text(json.dumps({"vocab_size": 256 + len(SPECIALS), "max_position_embeddings": CONTEXT}))
+    (directory / "config.json").write_text(
+        json.dumps({"vocab_size": 256 + len(SPECIALS), "max_position_embeddings": CONTEXT})
+    )
 
 
 def said(answer):

@@ -1,8 +1,9 @@
 """Makes the world of an attempt: create, populate, configure. Usage: setup.py [--http SERVER,SERVER] [--servers ...]
 
-The runner has created the directory $FULGURITE_WORLD. This fills it with the task's office, and writes into `.toolbelt.json`
-there which MCP servers the agent has, and how each is reached: as a process that the agent starts, or, of those that --http
-names, at a URL. These are started here, and ended by teardown.py; they end by themselves, too, once the world is gone.
+The runner has created the directory $FULGURITE_WORLD. This fills it with the task's office, and writes into
+`.toolbelt.json` there which MCP servers the agent has, and how each is reached: as a process that the agent starts, or,
+of those that --http names, at a URL. These are started here, and ended by teardown.py; they end by themselves, too,
+once the world is gone.
 """
 
 import argparse
@@ -33,7 +34,12 @@ def start_http(servers, world):
         line = [*command(name, world), "--http", "--ready", str(ready)]
         # A session of its own: it is to outlive this program.
         process = subprocess.Popen(
-            line, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            line,
+            cwd=PROJECT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         started[name] = (process, ready)
         with open(world / ".pids", "a", encoding="utf-8") as pids:
@@ -52,7 +58,9 @@ def start_http(servers, world):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--http", default="", help="servers that are reached over streamable HTTP")
-    parser.add_argument("--servers", default=",".join(SERVERS), help="the servers that there are; all unless told otherwise")
+    parser.add_argument(
+        "--servers", default=",".join(SERVERS), help="the servers that there are; all unless told otherwise"
+    )
     options = parser.parse_args()
     there, http = ([name for name in names.split(",") if name] for names in (options.servers, options.http))
     if unknown := [name for name in there + http if name not in SERVERS]:

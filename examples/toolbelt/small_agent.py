@@ -1,7 +1,7 @@
 """The agent of the world of twelve tools: one process for all episodes (docs/warm-agents.md).
 
-Each episode has an office of its own, in a directory of its own, which is made and graded here, since a warm agent has no
-world of the runner's. Its MCP sessions are in this process: JSON-RPC over memory, and no server is started.
+Each episode has an office of its own, in a directory of its own, which is made and graded here, since a warm agent has
+no world of the runner's. Its MCP sessions are in this process: JSON-RPC over memory, and no server is started.
 """
 
 import os
@@ -43,7 +43,14 @@ def run(task):
         try:
             client = SHARED.with_options(base_url=task.base_url, api_key=task.api_key)
             outcome = play(
-                client, "clerk", belt, asked.prompt, turns=6, seconds=task.timeout_seconds - 5, answer_tokens=48, reminders=0
+                client,
+                "clerk",
+                belt,
+                asked.prompt,
+                turns=6,
+                seconds=task.timeout_seconds - 5,
+                answer_tokens=48,
+                reminders=0,
             )
         finally:
             belt.close()

@@ -1,7 +1,7 @@
 """MCP over the standard input and output of a process, with limits for a server that does not keep to the protocol.
 
-A line that is longer than the limit or is no JSON-RPC ends the connection, so that whoever waits for an answer is told at once,
-and `fault` says what the server did.
+A line that is longer than the limit or is no JSON-RPC ends the connection, so that whoever waits for an answer is told
+at once, and `fault` says what the server did.
 """
 
 import asyncio
@@ -35,8 +35,14 @@ class StdioTransport:
     async def _open(self):
         with tempfile.TemporaryFile() as log:
             process = await asyncio.create_subprocess_exec(
-                *self.command, cwd=self.cwd, env=self.environment, limit=self.greatest_line,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, start_new_session=True,
+                *self.command,
+                cwd=self.cwd,
+                env=self.environment,
+                limit=self.greatest_line,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
             )
             to_client, from_server = anyio.create_memory_object_stream(16)
             to_server, from_client = anyio.create_memory_object_stream(16)

@@ -1,7 +1,8 @@
 """Walks the office of sixty tools whole, by a scripted model: python3 walk.py [--fulgurite PROGRAM] [--task N]
 
-Every tool is listed, inspected, added, called and removed again at its server, over stdio and streamable HTTP, through the proxy, in a
-world that is made, graded and taken away. Prints the answers of all tools, the reward, and what the changes of tools cost.
+Every tool is listed, inspected, added, called and removed again at its server, over stdio and streamable HTTP, through
+the proxy, in a world that is made, graded and taken away. Prints the answers of all tools, the reward, and what the
+changes of tools cost.
 """
 
 import argparse
@@ -12,7 +13,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from office.servers import SERVERS
 from office.tasks import Task
 
 HERE = Path(__file__).resolve().parent
@@ -20,51 +20,82 @@ DAY = "2026-03-20"
 # Arguments for every tool, in an order in which each call succeeds.
 CALLS = {
     "files": {
-        "files_list": {}, "files_read": {"path": "welcome.txt"}, "files_write": {"path": "walk/a.txt", "text": "one"},
-        "files_append": {"path": "walk/a.txt", "text": "two"}, "files_copy": {"path": "walk/a.txt", "to": "walk/b.txt"},
-        "files_move": {"path": "walk/b.txt", "to": "walk/c.txt"}, "files_find": {"text": "two"}, "files_delete": {"path": "walk/c.txt"},
+        "files_list": {},
+        "files_read": {"path": "welcome.txt"},
+        "files_write": {"path": "walk/a.txt", "text": "one"},
+        "files_append": {"path": "walk/a.txt", "text": "two"},
+        "files_copy": {"path": "walk/a.txt", "to": "walk/b.txt"},
+        "files_move": {"path": "walk/b.txt", "to": "walk/c.txt"},
+        "files_find": {"text": "two"},
+        "files_delete": {"path": "walk/c.txt"},
     },
     "documents": {
-        "documents_list": {}, "documents_outline": {"name": "handbook"},
+        "documents_list": {},
+        "documents_outline": {"name": "handbook"},
         "documents_read_section": {"name": "handbook", "heading": "Hours"},
         "documents_replace_section": {"name": "handbook", "heading": "Hours", "text": "Ten to six."},
         "documents_add_section": {"name": "walk", "heading": "One", "text": "A section."},
         "documents_replace_text": {"name": "walk", "old": "section", "new": "part"},
-        "documents_count_words": {"name": "walk"}, "documents_remove_section": {"name": "walk", "heading": "One"},
+        "documents_count_words": {"name": "walk"},
+        "documents_remove_section": {"name": "walk", "heading": "One"},
     },
     "sheets": {
-        "sheets_list": {}, "sheets_columns": {"sheet": "stock"}, "sheets_read_rows": {"sheet": "stock"},
-        "sheets_read_cell": {"sheet": "stock", "cell": "A2"}, "sheets_set_cell": {"sheet": "stock", "cell": "B2", "value": "7"},
+        "sheets_list": {},
+        "sheets_columns": {"sheet": "stock"},
+        "sheets_read_rows": {"sheet": "stock"},
+        "sheets_read_cell": {"sheet": "stock", "cell": "A2"},
+        "sheets_set_cell": {"sheet": "stock", "cell": "B2", "value": "7"},
         "sheets_add_row": {"sheet": "stock", "values": ["ink", "5"]},
         "sheets_find_rows": {"sheet": "stock", "column": "item", "value": "ink"},
-        "sheets_sum": {"sheet": "stock", "column": "count"}, "sheets_delete_row": {"sheet": "stock", "row": 4},
+        "sheets_sum": {"sheet": "stock", "column": "count"},
+        "sheets_delete_row": {"sheet": "stock", "row": 4},
     },
     "mail": {
-        "mail_list": {}, "mail_read": {"id": 1}, "mail_search": {"text": "information"},
-        "mail_send": {"to": "Ada", "text": "Hello."}, "mail_reply": {"id": 1, "text": "Thanks."},
-        "mail_forward": {"id": 2, "to": "Elif"}, "mail_move": {"id": 2, "folder": "old"}, "mail_delete": {"id": 3},
+        "mail_list": {},
+        "mail_read": {"id": 1},
+        "mail_search": {"text": "information"},
+        "mail_send": {"to": "Ada", "text": "Hello."},
+        "mail_reply": {"id": 1, "text": "Thanks."},
+        "mail_forward": {"id": 2, "to": "Elif"},
+        "mail_move": {"id": 2, "folder": "old"},
+        "mail_delete": {"id": 3},
     },
     "calendar": {
-        "calendar_list": {"day": DAY}, "calendar_find": {"text": "talk"}, "calendar_read": {"id": 1},
-        "calendar_add": {"day": DAY, "time": "09:00", "title": "walk"}, "calendar_move": {"id": 1, "day": DAY, "time": "10:00"},
-        "calendar_invite": {"id": 2, "who": "Nobody"}, "calendar_cancel": {"id": 2},
+        "calendar_list": {"day": DAY},
+        "calendar_find": {"text": "talk"},
+        "calendar_read": {"id": 1},
+        "calendar_add": {"day": DAY, "time": "09:00", "title": "walk"},
+        "calendar_move": {"id": 1, "day": DAY, "time": "10:00"},
+        "calendar_invite": {"id": 2, "who": "Nobody"},
+        "calendar_cancel": {"id": 2},
     },
     "contacts": {
-        "contacts_list": {}, "contacts_find": {"text": "Ada"}, "contacts_add": {"name": "Kai", "address": "kai@office.example"},
-        "contacts_update": {"name": "Kai", "address": "k@office.example"}, "contacts_remove": {"name": "Kai"},
+        "contacts_list": {},
+        "contacts_find": {"text": "Ada"},
+        "contacts_add": {"name": "Kai", "address": "kai@office.example"},
+        "contacts_update": {"name": "Kai", "address": "k@office.example"},
+        "contacts_remove": {"name": "Kai"},
     },
     "todo": {
-        "todo_list": {}, "todo_add": {"text": "walk"}, "todo_finish": {"id": 1}, "todo_assign": {"id": 2, "who": "Ada"},
-        "todo_reschedule": {"id": 2, "due": DAY}, "todo_remove": {"id": 3},
+        "todo_list": {},
+        "todo_add": {"text": "walk"},
+        "todo_finish": {"id": 1},
+        "todo_assign": {"id": 2, "who": "Ada"},
+        "todo_reschedule": {"id": 2, "due": DAY},
+        "todo_remove": {"id": 3},
     },
     "rooms": {
-        "rooms_list": {}, "rooms_free": {"day": DAY, "time": "09:00"},
+        "rooms_list": {},
+        "rooms_free": {"day": DAY, "time": "09:00"},
         "rooms_book": {"room": "Alder", "day": DAY, "time": "09:00", "title": "walk"},
         "rooms_release": {"room": "Alder", "day": DAY, "time": "09:00"},
     },
     "reckoning": {
-        "reckoning_today": {}, "reckoning_weekday": {"day": DAY}, "reckoning_add_days": {"day": DAY, "number": 3},
-        "reckoning_days_between": {"first": DAY, "second": "2026-04-01"}, "reckoning_sum": {"numbers": [1, 2.5]},
+        "reckoning_today": {},
+        "reckoning_weekday": {"day": DAY},
+        "reckoning_add_days": {"day": DAY, "number": 3},
+        "reckoning_days_between": {"first": DAY, "second": "2026-04-01"},
+        "reckoning_sum": {"numbers": [1, 2.5]},
     },
 }
 
@@ -77,7 +108,11 @@ def script(answer):
     """The answers of the model: a server's tools are inspected and added, called, and removed again."""
     answers = [[call("toolbelt_list_tools")]]
     for tools in CALLS.values():
-        taken = [each for name in tools for each in (call("toolbelt_inspect_tool", name=name), call("toolbelt_add_tool", name=name))]
+        taken = [
+            each
+            for name in tools
+            for each in (call("toolbelt_inspect_tool", name=name), call("toolbelt_add_tool", name=name))
+        ]
         called = [{"name": name, "arguments": arguments} for name, arguments in tools.items()]
         answers += [taken, called, [call("toolbelt_remove_tool", name=name) for name in tools]]
     return [*answers, [call("final_answer", answer=answer)]]
@@ -89,10 +124,23 @@ class Served:
     def __init__(self, program, at, answers):
         self.program, self.at, self.started = program, at, []
         (at / "script.json").write_text(json.dumps(answers))
-        host = self._start([sys.executable, HERE / "scripted_model.py", at / "tokenizer", at / "host", at / "script.json"])
+        host = self._start(
+            [sys.executable, HERE / "scripted_model.py", at / "tokenizer", at / "host", at / "script.json"]
+        )
         model = f"clerk=vllm:{_wait(at / 'host', host)},path={at / 'tokenizer'},tools=preamble"
         self.store = f"sqlite://{at / 'store.db'}"
-        line = [program, "serve", "--listen", "127.0.0.1:0", "--store", self.store, "--model", model, "--ready-file", at / "ready"]
+        line = [
+            program,
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            self.store,
+            "--model",
+            model,
+            "--ready-file",
+            at / "ready",
+        ]
         self.url = json.loads(_wait(at / "ready", self._start(line)))["url"]
 
     def __enter__(self):
@@ -168,7 +216,9 @@ def components(rewards):
 def report(rollout, rewards, turns):
     """What the walk came to, and what the changes of tools cost in tokens that had to be read anew."""
     attempt = rollout["attempt"]["metadata"]
-    print(f"{rollout['status']}, reward {rollout['reward']}; {attempt.get('reason', attempt.get('output', '').strip())}")
+    print(
+        f"{rollout['status']}, reward {rollout['reward']}; {attempt.get('reason', attempt.get('output', '').strip())}"
+    )
     for name, value in components(rewards).items():
         print(f"  {name}: {value:g}")
     changes = attempt.get("world_changes", {})

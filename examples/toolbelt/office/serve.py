@@ -3,8 +3,8 @@
     python -m office.serve mail --world DIRECTORY                               # over stdio
     python -m office.serve mail --world DIRECTORY --http --ready FILE           # over streamable HTTP
 
-With --http a free port is taken unless --port says which, and the URL is written to --ready. Such a server ends by itself
-when its world is gone, whatever became of who started it.
+With --http a free port is taken unless --port says which, and the URL is written to --ready. Such a server ends by
+itself when its world is gone, whatever became of who started it.
 """
 
 import argparse

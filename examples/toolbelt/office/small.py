@@ -1,7 +1,7 @@
 """The world of twelve tools: tasks of one call, for a small model to learn.
 
-A task is its number. From `HELD_OUT_FROM` on, its value is one of `HELD_OUT_VALUES`, which occur in no other task, and so
-nowhere in what a model was made from or trained on.
+A task is its number. From `HELD_OUT_FROM` on, its value is one of `HELD_OUT_VALUES`, which occur in no other task, and
+so nowhere in what a model was made from or trained on.
 """
 
 import random
@@ -59,8 +59,8 @@ class Task:
         world.write_json("calendar.json", events)
 
     def criteria(self, world, before, answer):
-        """Whether each criterion of the rubric is met. `before` is the state in which the episode began, `answer` what was
-        answered, or None."""
+        """Whether each criterion of the rubric is met. `before` is the state in which the episode began, `answer` what
+        was answered, or None."""
         after = state(world)
         changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
         return self.kind.rubric(self, world, before, changed, answer)

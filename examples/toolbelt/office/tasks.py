@@ -1,4 +1,5 @@
-"""The tasks of the office of sixty tools. A task is its number: what is asked, its world and its rubric follow from that.
+"""The tasks of the office of sixty tools. A task is its number: what is asked, its world and its rubric follow from
+that.
 
     task = Task(17)
     task.prompt                                   # what the agent is asked
@@ -15,7 +16,14 @@ TODAY = datetime.date(2026, 3, 2)
 NAMES = ["Ada", "Bruno", "Chloe", "Dmitri", "Elif", "Farah", "Goran", "Hanna", "Igor", "Jana"]
 CITIES = ["Lyon", "Graz", "Porto", "Turku", "Brno", "Gent"]
 MEETINGS = ["budget review", "hiring round", "release plan", "supplier call", "security training", "yearly audit"]
-CHORES = ["order chairs", "renew the lease", "update the price list", "answer the auditors", "plan the offsite", "sort the archive"]
+CHORES = [
+    "order chairs",
+    "renew the lease",
+    "update the price list",
+    "answer the auditors",
+    "plan the offsite",
+    "sort the archive",
+]
 WORDS = ["obsolete", "draft", "duplicate", "expired"]
 ROOMS = {"Alder": 4, "Birch": 8, "Cedar": 12, "Dogwood": 20}
 
@@ -46,18 +54,31 @@ def filler(world, chance):
     world.write_json("office.json", {"today": TODAY.isoformat()})
     world.write_json("contacts.json", [{"name": name, "address": address(name), "job": "clerk"} for name in NAMES])
     mails = [
-        {"id": id, "from": chance.choice(NAMES), "to": "me", "subject": chance.choice(MEETINGS), "text": "For your information."}
+        {
+            "id": id,
+            "from": chance.choice(NAMES),
+            "to": "me",
+            "subject": chance.choice(MEETINGS),
+            "text": "For your information.",
+        }
         for id in range(1, 6)
     ]
     world.write_json("mail/inbox.json", mails)
     world.write_json("mail/sent.json", [])
     events = [
-        {"id": id, "day": _later(chance, 40), "time": _time(chance), "title": f"talk {id}", "who": [chance.choice(NAMES)]}
+        {
+            "id": id,
+            "day": _later(chance, 40),
+            "time": _time(chance),
+            "title": f"talk {id}",
+            "who": [chance.choice(NAMES)],
+        }
         for id in range(1, 6)
     ]
     world.write_json("calendar.json", events)
     todo = [
-        {"id": id, "text": f"file report {id}", "who": "Jana", "due": _later(chance, 30), "done": False} for id in range(1, 4)
+        {"id": id, "text": f"file report {id}", "who": "Jana", "due": _later(chance, 30), "done": False}
+        for id in range(1, 4)
     ]
     world.write_json("todo.json", todo)
     world.write_json("rooms.json", {name: {"seats": seats, "booked": {}} for name, seats in ROOMS.items()})
@@ -79,7 +100,10 @@ def _sheet(chance, city):
     """A sheet of expenses, and the sum of its amounts."""
     items = chance.sample(["travel", "hotel", "printing", "catering", "tools", "books", "software"], 5)
     amounts = [chance.randint(20, 900) for _ in items]
-    return f"expenses-{city.lower()}", [["item", "amount"], *([item, str(amount)] for item, amount in zip(items, amounts))]
+    return f"expenses-{city.lower()}", [
+        ["item", "amount"],
+        *([item, str(amount)] for item, amount in zip(items, amounts)),
+    ]
 
 
 class Total:
@@ -93,13 +117,20 @@ class Total:
         self.total = str(sum(int(row[1]) for row in self.rows[1:]))
         self.subject = f"Expenses of {self.city}"
         self.prompt = (
-            f"{self.who} asks in a mail, {self.subject!r}, for the sum of the amounts in the sheet {self.sheet}. Answer that "
+            f"{self.who} asks in a mail, {self.subject!r}, for the sum of the amounts in the sheet {self.sheet}. "
+            "Answer that "
             "mail with the sum, then move it to the folder answered. Your final answer is the sum."
         )
 
     def populate(self, world):
         world.write_rows(self.sheet, self.rows)
-        mail = {"id": 101, "from": self.who, "to": "me", "subject": self.subject, "text": f"What is the sum of {self.sheet}?"}
+        mail = {
+            "id": 101,
+            "from": self.who,
+            "to": "me",
+            "subject": self.subject,
+            "text": f"What is the sum of {self.sheet}?",
+        }
         world.write_json("mail/inbox.json", [*world.json("mail/inbox.json", []), mail])
 
     def rubric(self, before, after, answer):
@@ -126,8 +157,10 @@ class Meeting:
         self.time = _time(chance)
         self.free = chance.choice(list(ROOMS))
         self.prompt = (
-            f"Move the meeting {self.title!r} to {self.new} at {self.time}, book a room that is free then under the meeting's "
-            f"title, and mail everybody who is invited ({', '.join(self.who)}) the new day and time. Your final answer is the room."
+            f"Move the meeting {self.title!r} to {self.new} at {self.time}, book a room that is free then under "
+            "the meeting's "
+            f"title, and mail everybody who is invited ({', '.join(self.who)}) the new day and time. Your final "
+            "answer is the room."
         )
 
     def populate(self, world):
@@ -151,7 +184,8 @@ class Meeting:
             "other_events_as_they_were": moved and all(events.get(event["id"]) == event for event in others),
             "room_booked": booked,
             "all_told": set(self.who) <= told,
-            "told_day_and_time": bool(sent) and all(self.new in mail["text"] and self.time in mail["text"] for mail in sent),
+            "told_day_and_time": bool(sent)
+            and all(self.new in mail["text"] and self.time in mail["text"] for mail in sent),
             "nobody_else_told": bool(sent) and told <= set(self.who),
             "answered": booked and self.free in answer,
         }
@@ -168,13 +202,17 @@ class Figure:
         self.item, self.figure = chance.choice(self.rows[1:])
         self.document, self.chore = f"report-{self.city.lower()}", chance.choice(CHORES)
         self.prompt = (
-            f"The sheet {self.sheet} has the amount for {self.item}. Put that figure, and nothing else, into the section "
-            f"Figures of the document {self.document}. Then say that {self.chore!r} is done. Your final answer is the figure."
+            f"The sheet {self.sheet} has the amount for {self.item}. Put that figure, and nothing else, into the "
+            "section "
+            f"Figures of the document {self.document}. Then say that {self.chore!r} is done. Your final answer is "
+            "the figure."
         )
 
     def populate(self, world):
         world.write_rows(self.sheet, self.rows)
-        world.write(f"documents/{self.document}.md", "# Report\n\n## Summary\n\nAll is well.\n\n## Figures\n\nTo be done.\n")
+        world.write(
+            f"documents/{self.document}.md", "# Report\n\n## Summary\n\nAll is well.\n\n## Figures\n\nTo be done.\n"
+        )
         item = {"id": 101, "text": self.chore, "who": "me", "due": "", "done": False}
         world.write_json("todo.json", [*world.json("todo.json", []), item])
 
@@ -205,14 +243,17 @@ class Handover:
         self.new = chance.choice(["Kai", "Lena", "Milo", "Nora"])
         self.chores = chance.sample(CHORES, chance.randint(2, 4))
         self.prompt = (
-            f"{self.old} leaves. Give everything that {self.old} still has to do to {self.new}, add {self.new} with the address "
-            f"{address(self.new)} to the contacts, and remove {self.old} from them. Your final answer is how many things "
+            f"{self.old} leaves. Give everything that {self.old} still has to do to {self.new}, add {self.new} "
+            "with the address "
+            f"{address(self.new)} to the contacts, and remove {self.old} from them. Your final answer is how many "
+            "things "
             f"{self.new} was given."
         )
 
     def populate(self, world):
         items = [
-            {"id": 101 + place, "text": chore, "who": self.old, "due": "", "done": False} for place, chore in enumerate(self.chores)
+            {"id": 101 + place, "text": chore, "who": self.old, "due": "", "done": False}
+            for place, chore in enumerate(self.chores)
         ]
         done = {"id": 110, "text": "water the plants", "who": self.old, "due": "", "done": True}
         world.write_json("todo.json", [*world.json("todo.json", []), *items, done])
@@ -242,8 +283,10 @@ class Cleanup:
         names = chance.sample(["a.txt", "b.txt", "c.txt", "d.txt", "e.txt", "f.txt"], 5)
         self.doomed, self.kept = sorted(names[:2]), sorted(names[2:])
         self.prompt = (
-            f"Delete every file in the folder {self.folder} that contains the word {self.word}. Write the names of those that "
-            f"you deleted, without the folder, one a line and in the order of the alphabet, into {self.folder}/deleted.log. Your "
+            f"Delete every file in the folder {self.folder} that contains the word {self.word}. Write the names "
+            "of those that "
+            "you deleted, without the folder, one a line and in the order of the alphabet, into "
+            f"{self.folder}/deleted.log. Your "
             "final answer is how many there were."
         )
 
@@ -279,7 +322,8 @@ class Schedule:
         self.title, self.days = chance.choice(MEETINGS), chance.randint(3, 90)
         self.day = TODAY + datetime.timedelta(days=self.days)
         self.prompt = (
-            f"When is {self.title!r}? Your final answer is its weekday, a comma, and the number of days from today until then, "
+            f"When is {self.title!r}? Your final answer is its weekday, a comma, and the number of days from "
+            "today until then, "
             "like: Tuesday, 12"
         )
 

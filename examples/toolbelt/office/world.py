@@ -1,12 +1,12 @@
 """One office: a directory of plain files, in which every tool reads and writes.
 
-    office.json         who works here, and what day it is
-    files/              text files, in folders
-    documents/*.md      documents of sections that begin with `## Heading`
-    sheets/*.csv        sheets, whose first row names the columns
-    mail/*.json         a folder of mails each: inbox, sent and whatever a mail is moved to
-    calendar.json, contacts.json, todo.json, rooms.json
-    .audit.jsonl        every call that a tool was given, for who grades; no tool reads or writes hidden files
+office.json         who works here, and what day it is
+files/              text files, in folders
+documents/*.md      documents of sections that begin with `## Heading`
+sheets/*.csv        sheets, whose first row names the columns
+mail/*.json         a folder of mails each: inbox, sent and whatever a mail is moved to
+calendar.json, contacts.json, todo.json, rooms.json
+.audit.jsonl        every call that a tool was given, for who grades; no tool reads or writes hidden files
 """
 
 import contextvars
@@ -79,7 +79,9 @@ class World:
     def names(self, folder, suffix=""):
         """Names of the files below a folder, without the folder's, in order."""
         root = self.path(folder)
-        found = (path.relative_to(root) for path in root.rglob(f"*{suffix}") if path.is_file() and not path.is_symlink())
+        found = (
+            path.relative_to(root) for path in root.rglob(f"*{suffix}") if path.is_file() and not path.is_symlink()
+        )
         return sorted(str(name) for name in found if not any(part.startswith(".") for part in name.parts))
 
     def json(self, name, default):

@@ -1,7 +1,7 @@
 """MCP servers that do not behave: python hostile.py FAULT. Written without the SDK, which would not let them.
 
-Each speaks well enough to be taken at its word until its one tool, `work`, is called; those whose fault begins with `start`
-do not get that far.
+Each speaks well enough to be taken at its word until its one tool, `work`, is called; those whose fault begins with
+`start` do not get that far.
 """
 
 import json

@@ -5,6 +5,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import walk
 from belt import META_NAMES, MOST_ADDED, Belt, compact
 from office.serve import server
 from office.servers import SERVERS, SMALL, small
@@ -27,6 +28,10 @@ class OnTheBelt(unittest.TestCase):
 
     def names(self):
         return [tool["function"]["name"] for tool in self.belt.declarations()]
+
+    def test_the_walk_calls_every_tool(self):
+        tools = {server: {tool.__name__ for tool in tools} for server, tools in SERVERS.items()}
+        self.assertEqual({server: set(calls) for server, calls in walk.CALLS.items()}, tools)
 
     def test_nine_servers_have_sixty_tools_and_the_small_world_twelve(self):
         self.assertEqual((len(SERVERS), sum(map(len, SERVERS.values()))), (9, 60))
@@ -165,7 +170,11 @@ class Rubrics(unittest.TestCase):
         def made(number, seed):
             with tempfile.TemporaryDirectory() as directory:
                 Task(number).populate(World(directory), seed)
-                return {str(path.relative_to(directory)): path.read_text() for path in Path(directory).rglob("*") if path.is_file()}
+                return {
+                    str(path.relative_to(directory)): path.read_text()
+                    for path in Path(directory).rglob("*")
+                    if path.is_file()
+                }
 
         for number in range(len(KINDS)):
             self.assertEqual(made(number, "7"), made(number, "7"))

@@ -16,8 +16,6 @@ HOSTILE = str(Path(__file__).with_name("hostile.py"))
 LIMITS = Limits(greatest_line=2_000_000)
 
 
-
-
 class Faults(unittest.TestCase):
     def belt(self, fault, limits=LIMITS):
         transport = StdioTransport([sys.executable, HOSTILE, fault], greatest_line=limits.greatest_line)
@@ -40,7 +38,9 @@ class Faults(unittest.TestCase):
         self.assertEqual(told, "error: the server hostile is gone: it ended with status 3: out of paper")
         self.assertEqual(belt.call("work", '{"what": "it"}'), told)
         self.assertEqual(belt.servers, ["good"])
-        self.assertIn("(the server hostile is gone: it ended with status 3: out of paper)", belt.call("toolbelt_list_tools", ""))
+        self.assertIn(
+            "(the server hostile is gone: it ended with status 3: out of paper)", belt.call("toolbelt_list_tools", "")
+        )
 
     def test_a_server_that_is_killed_is_told_of(self):
         self.assertEqual(self.told("kill")[0], "error: the server hostile is gone: it was ended by signal 9")
@@ -48,11 +48,15 @@ class Faults(unittest.TestCase):
     def test_what_is_no_json_rpc_ends_a_server(self):
         for fault in ("garbage", "not_rpc"):
             told = self.told(fault)[0]
-            self.assertEqual(told, "error: the server hostile is gone: it said what is no JSON-RPC, and was ended", fault)
+            self.assertEqual(
+                told, "error: the server hostile is gone: it said what is no JSON-RPC, and was ended", fault
+            )
 
     def test_a_line_without_an_end_ends_a_server(self):
         told = self.told("flood")[0]
-        self.assertEqual(told, "error: the server hostile is gone: it said more than 2000000 bytes in one line, and was ended")
+        self.assertEqual(
+            told, "error: the server hostile is gone: it said more than 2000000 bytes in one line, and was ended"
+        )
 
     def test_a_server_that_hangs_is_given_up_after_two_calls(self):
         limits = dataclasses.replace(LIMITS, call_seconds=0.2)
@@ -112,7 +116,9 @@ class Faults(unittest.TestCase):
 
     def test_a_thousand_tools_are_cut_and_a_list_without_an_end_ends_its_server(self):
         self.assertEqual(self.belt("many").call("toolbelt_list_tools", "").count("work_"), LIMITS.tools_of_a_server)
-        self.assertEqual(self.belt("endless_list").connections["hostile"].fault, "ValueError: it declares more than 256 tools")
+        self.assertEqual(
+            self.belt("endless_list").connections["hostile"].fault, "ValueError: it declares more than 256 tools"
+        )
 
     def test_servers_that_do_not_start_are_told_of(self):
         self.assertEqual(self.belt("start_dies").connections["hostile"].fault, "it ended with status 1: no licence")

@@ -20,7 +20,11 @@ def said(*calls, content=None):
         types.SimpleNamespace(
             id=f"call-{place}",
             function=types.SimpleNamespace(name=name, arguments=arguments),
-            model_dump=lambda name=name, **_: {"id": "x", "type": "function", "function": {"name": name, "arguments": "{}"}},
+            model_dump=lambda name=name, **_: {
+                "id": "x",
+                "type": "function",
+                "function": {"name": name, "arguments": "{}"},
+            },
         )
         for place, (name, arguments) in enumerate(calls)
     ]
@@ -57,9 +61,15 @@ class Ends(unittest.TestCase):
         return play(model, "m", belt, "Do it.", **limits)
 
     def test_an_answer_ends_it_though_more_was_called(self):
-        model = Model(said(("toolbelt_list_tools", ""), ("final_answer", '{"answer": "42"}'), ("final_answer", '{"answer": "43"}')))
+        model = Model(
+            said(
+                ("toolbelt_list_tools", ""), ("final_answer", '{"answer": "42"}'), ("final_answer", '{"answer": "43"}')
+            )
+        )
         outcome = self.play(model)
-        self.assertEqual((outcome.ended, outcome.answer, outcome.turns, outcome.tool_errors), ("final_answer", "42", 1, 0))
+        self.assertEqual(
+            (outcome.ended, outcome.answer, outcome.turns, outcome.tool_errors), ("final_answer", "42", 1, 0)
+        )
 
     def test_fifty_turns_are_the_most(self):
         outcome = self.play(Model(said(("toolbelt_list_tools", "{}"))))
@@ -101,7 +111,9 @@ class Ends(unittest.TestCase):
         use(directory.name)
         belt = Belt({"good": server("good", [ping])}, Limits(), mode="legacy")
         model = Model(
-            said(("toolbelt_add_tool", '{"name": "ping"}')), said(("ping", "{}")), said(("final_answer", '{"answer": ""}'))
+            said(("toolbelt_add_tool", '{"name": "ping"}')),
+            said(("ping", "{}")),
+            said(("final_answer", '{"answer": ""}')),
         )
         outcome = self.play(model, belt)
         self.assertEqual(outcome.ended, "final_answer")

@@ -1,4 +1,5 @@
-"""The world of twelve tools: its tasks can be done, doing nothing earns nothing, and what is held out is seen nowhere."""
+"""The world of twelve tools: its tasks can be done, doing nothing earns nothing, and what is held out is seen
+nowhere."""
 
 import io
 import json
@@ -59,6 +60,17 @@ class SmallWorld(unittest.TestCase):
         task = small.Task(mail)
         met = self.play(mail, [(task.tool, task.arguments), ("files_write", {"path": "new", "text": "x"})], "done")
         self.assertEqual([name for name, is_met in met.items() if not is_met], ["nothing_else"])
+
+    def test_every_member_of_a_group_begins_in_one_world(self):
+        def made(number):
+            with tempfile.TemporaryDirectory() as directory:
+                world = use(directory)
+                small.Task(number).populate(world)
+                return small.state(world)
+
+        for number in range(12):
+            self.assertEqual(made(number), made(number))
+            self.assertNotEqual(made(number), made(number + 6))
 
     def test_values_that_are_held_out_are_in_no_other_task_and_nowhere_in_the_corpus(self):
         for number in range(small.HELD_OUT_FROM):

@@ -1,6 +1,8 @@
-"""The office of sixty tools by the real command: FULGURITE=target/release/fulgurite python -m unittest tests.test_stages
+"""The office of sixty tools by the real command: FULGURITE=target/release/fulgurite python -m unittest
+tests.test_stages
 
-A scripted model walks it whole; a runner is killed at every stage of an episode, and the next one leaves nothing behind.
+A scripted model walks it whole; a runner is killed at every stage of an episode, and the next one leaves nothing
+behind.
 """
 
 import os
@@ -20,7 +22,8 @@ PATIENCE = 300  # seconds, of which only a failing test takes all
 TASK = 1001
 HERE = walk.HERE
 
-# Waits at the stage that the file `stage` names until it is killed, the first time: before what it is the stage of, or behind it.
+# Waits at the stage that the file `stage` names until it is killed, the first time: before what it is the stage of, or
+# behind it.
 WRAPPER = """\
 hold() { if [ "$1" = "$(cat stage)" ] && [ ! -e here ]; then touch here; exec sleep 600; fi; }
 stage=$1; shift
@@ -83,8 +86,15 @@ class Stages(unittest.TestCase):
             {"hold": str(hold), "then": [walk.call("final_answer", answer=right(TASK))]},
         ]
         stages = [
-            "before setup", "behind setup", "before agent", "in the middle", "behind agent", "before grade", "behind grade",
-            "before teardown", "behind teardown",
+            "before setup",
+            "behind setup",
+            "before agent",
+            "in the middle",
+            "behind agent",
+            "before grade",
+            "behind grade",
+            "before teardown",
+            "behind teardown",
         ]
         with walk.Served(self.program, self.at, answers) as served:
             for stage in stages:
@@ -123,7 +133,11 @@ class Stages(unittest.TestCase):
         def command(stage, *words):
             line = ["sh", "wrapper.sh", stage, sys.executable, *map(str, words)]
             if stage == "agent":
-                line = ["sh", "-c", f"world=$PWD; cd {shlex.quote(str(self.at))} && exec {shlex.join(line)} --world $world"]
+                line = [
+                    "sh",
+                    "-c",
+                    f"world=$PWD; cd {shlex.quote(str(self.at))} && exec {shlex.join(line)} --world $world",
+                ]
             return "[" + ", ".join(map(quoted, line)) + "]"
 
         servers = ("--servers", "calendar,mail", "--http", "mail")

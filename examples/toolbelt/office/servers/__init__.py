@@ -1,4 +1,5 @@
-"""The nine servers, and which tools each has. A tool is a function: its name, its signature and its docstring are shown."""
+"""The nine servers, and which tools each has. A tool is a function: its name, its signature and its docstring are
+shown."""
 
 from . import calendar, contacts, documents, files, mail, reckoning, rooms, sheets, todo
 
@@ -9,8 +10,18 @@ SERVERS = {
 """Tools by server, in the order in which they are listed."""
 
 SMALL = [
-    "files_list", "files_read", "files_write", "sheets_read_cell", "sheets_set_cell", "sheets_sum",
-    "mail_list", "mail_read", "mail_send", "calendar_list", "calendar_add", "calendar_cancel",
+    "files_list",
+    "files_read",
+    "files_write",
+    "sheets_read_cell",
+    "sheets_set_cell",
+    "sheets_sum",
+    "mail_list",
+    "mail_read",
+    "mail_send",
+    "calendar_list",
+    "calendar_add",
+    "calendar_cancel",
 ]
 """The twelve tools of the world for learning."""
 

@@ -68,5 +68,11 @@ def calendar_invite(id: int, who: str) -> str:
 
 
 TOOLS = [
-    calendar_list, calendar_find, calendar_read, calendar_add, calendar_move, calendar_cancel, calendar_invite,
+    calendar_list,
+    calendar_find,
+    calendar_read,
+    calendar_add,
+    calendar_move,
+    calendar_cancel,
+    calendar_invite,
 ]

@@ -81,6 +81,12 @@ def documents_count_words(name: str) -> str:
 
 
 TOOLS = [
-    documents_list, documents_outline, documents_read_section, documents_replace_section, documents_add_section,
-    documents_remove_section, documents_replace_text, documents_count_words,
+    documents_list,
+    documents_outline,
+    documents_read_section,
+    documents_replace_section,
+    documents_add_section,
+    documents_remove_section,
+    documents_replace_text,
+    documents_count_words,
 ]

@@ -104,6 +104,13 @@ def sheets_sum(sheet: str, column: str) -> str:
 
 
 TOOLS = [
-    sheets_list, sheets_columns, sheets_read_rows, sheets_read_cell, sheets_set_cell, sheets_add_row, sheets_delete_row,
-    sheets_find_rows, sheets_sum,
+    sheets_list,
+    sheets_columns,
+    sheets_read_rows,
+    sheets_read_cell,
+    sheets_set_cell,
+    sheets_add_row,
+    sheets_delete_row,
+    sheets_find_rows,
+    sheets_sum,
 ]

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import threading
 
+import mcp_types
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from stdio_transport import StdioTransport
@@ -20,7 +21,7 @@ class Limits:
     greatest_result: int = 16 * 1024  # characters that are shown of a result
     greatest_schema: int = 8 * 1024  # characters
     tools_of_a_server: int = 256
-    timeouts_in_a_row: int = 2  # after so many a server is given up
+    strikes: int = 2  # calls without an answer, one after the other, after which a server is given up
 
 
 class ServerFault(Exception):
@@ -57,7 +58,7 @@ class Connection:
         self.tools = []
         self.fault = None  # why it cannot be used any more, in words
         self._client = None
-        self._timeouts = 0
+        self._strikes = 0
         self._opened = self._closing = None
         self._task = None
 
@@ -115,22 +116,27 @@ class Connection:
         try:
             result = await asyncio.wait_for(self._client.call_tool(tool, arguments), seconds)
         except asyncio.TimeoutError:
-            self._timeouts += 1
-            words = f"the server {self.name} did not answer within {seconds:g} s"
-            if self._timeouts >= self.limits.timeouts_in_a_row:
-                self.fault = f"it did not answer {self._timeouts} calls in a row"
-                self._closing.set()
-            raise ServerFault(words) from None
+            raise self._strike(f"did not answer within {seconds:g} s") from None
         except MCPError as error:
             if await self._has_ended():
                 raise ServerFault(f"the server {self.name} is gone: {self.fault}") from None
+            if error.error.code == mcp_types.CONNECTION_CLOSED:
+                raise self._strike("closed the connection") from None
             raise ServerFault(f"the server {self.name} refused the call: {_one_line(str(error))}") from None
         except Exception as error:  # noqa: BLE001 - whatever a server says, the episode goes on
             await self._has_ended()
             words = self.fault or _one_line(f"{type(error).__name__}: {error}")
             raise ServerFault(f"the server {self.name} did not keep to the protocol: {words}") from None
-        self._timeouts = 0
+        self._strikes = 0
         return _text_of(result), bool(result.is_error)
+
+    def _strike(self, what):
+        """A call without an answer. After a few of them the server is given up."""
+        self._strikes += 1
+        if self._strikes >= self.limits.strikes:
+            self.fault = f"it {what}, {self._strikes} times in a row"
+            self._closing.set()
+        return ServerFault(f"the server {self.name} {what}")
 
     async def _has_ended(self):
         """Whether the server is gone; then `fault` says why."""

@@ -64,7 +64,7 @@ class Faults(unittest.TestCase):
         self.assertEqual(told, "error: the server hostile did not answer within 0.2 s")
         self.assertEqual(belt.call("work", '{"what": "it"}'), told)
         self.assertEqual(
-            belt.call("work", '{"what": "it"}'), "error: the server hostile is gone: it did not answer 2 calls in a row"
+            belt.call("work", '{"what": "it"}'), "error: the server hostile is gone: it did not answer within 0.2 s, 2 times in a row"
         )
 
     def test_an_answer_to_nobody_is_no_answer(self):

@@ -1,9 +1,9 @@
 """Writes what the model of the world of twelve tools is made from before it learns from rewards. Two things:
 
-    python3 corpus.py copies --seed 1 --count 60000     # for [base]: short lines with things to copy; no tool is called
+    python3 corpus.py copies --seed 1 --count 40000     # for [base]: short lines, things to copy and calls to write down
     python3 corpus.py turns --count 1200 > turns.jsonl        # for the warm-up: turns of a clerk who is no good
 
-A model learns to copy from nothing but copying. From the turns it learns how tools are called, and little else: `RIGHT`
+A model learns to copy from nothing but copying. From the turns it learns when tools are called, and little else: `RIGHT`
 says how often the clerk does what is right. Nothing has a value of a held-out task. The same arguments print the same
 bytes.
 """
@@ -17,7 +17,7 @@ from belt import META
 from office import small
 
 # How often the clerk does what is right, in a turn in which that is possible. An episode needs three such turns.
-RIGHT = {"tool": 0.3, "arguments": 0.8, "answer": 0.75}
+RIGHT = {"tool": 0.4, "arguments": 0.85, "answer": 0.8}
 CANNOT = "I cannot do that."
 # What stands around the declarations in the prompt (`tools = "preamble"`): the tokenizer is made from what is said in
 # the corpus, and so every word of a prompt has to be said somewhere.
@@ -67,16 +67,14 @@ class Writer:
         self.tools = declarations()
 
     def copy(self):
-        """Something to say again, or what a task has to be told to a tool, in JSON."""
+        """Something to say again, or a call to write down."""
         kind = self.chance.random()
         if kind < 0.003:
             declared = self.chance.sample([*META, *self.tools.values()], 6)
             words = PREAMBLE.format("\n".join(map(json.dumps, declared)))
             return [{"role": "user", "content": words}, {"role": "assistant", "content": "done"}], []
-        task = self.task()
-        if kind < 0.4:
-            said = json.dumps(task.arguments)
-            return [{"role": "user", "content": f"Note: {task.prompt}"}, {"role": "assistant", "content": said}], []
+        if kind < 0.45:
+            return self.dictation(), []
         words = small.PEOPLE + small.FILES + small.SHEETS + small.CELLS
         items = [
             str(self.chance.choice(small.VALUES)) if self.chance.random() < 0.6 else self.chance.choice(words)
@@ -84,6 +82,25 @@ class Writer:
         ]
         said = " ".join(items)
         return [{"role": "user", "content": f"Repeat: {said}"}, {"role": "assistant", "content": said}], []
+
+    def dictation(self):
+        """A call that is told word for word, and how it is written."""
+        task = self.task()
+        name, arguments, asked = self.chance.choice(
+            [
+                (task.tool, task.arguments, task.prompt),
+                (task.tool, task.arguments, task.prompt),
+                ("final_answer", {"answer": task.answer}, task.answer),
+                ("final_answer", {"answer": CANNOT}, CANNOT),
+                ("toolbelt_add_tool", {"name": task.tool}, task.tool),
+                ("toolbelt_add_tool", {"name": (tool := self.chance.choice(list(self.tools)))}, tool),
+            ]
+        )
+        written = json.dumps({"name": name, "arguments": arguments})
+        return [
+            {"role": "user", "content": f"Call {name}: {asked}"},
+            {"role": "assistant", "content": f"<tool_call>\n{written}\n</tool_call>"},
+        ]
 
     def task(self):
         return small.Task(self.chance.randrange(small.HELD_OUT_FROM))
@@ -96,8 +113,8 @@ class Writer:
         task = self.task()
         messages, tools = [{"role": "user", "content": task.prompt}], list(META)
         cannot = call("final_answer", {"answer": CANNOT})
-        stage = self.chance.choice([1, 2, 2, 3, 3])
-        right = self.is_right("tool") if stage == 1 else self.chance.random() < 0.8
+        stage = self.chance.choice([1, 2, 2, 2, 3])
+        right = self.is_right("tool") if stage == 1 else self.chance.random() < 0.85
         name = task.tool if right else self.chance.choice([name for name in self.tools if name != task.tool])
         add = call("toolbelt_add_tool", {"name": name})
         if stage == 1:

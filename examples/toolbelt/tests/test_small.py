@@ -91,14 +91,14 @@ class SmallWorld(unittest.TestCase):
         for line in asked:
             call = line["messages"][1]["tool_calls"][0]["function"]
             right += json.loads(call["arguments"]).get("name") == wanted[line["messages"][0]["content"].split()[0]]
-        self.assertTrue(0.15 < right / len(asked) < 0.45, right / len(asked))
+        self.assertTrue(0.25 < right / len(asked) < 0.55, right / len(asked))
 
-    def test_the_same_seed_writes_the_same_and_no_copy_calls_a_tool(self):
+    def test_the_same_seed_writes_the_same_and_no_copy_has_tools(self):
         copies = self.corpus("copies", 2, 2000)
         self.assertEqual(copies, self.corpus("copies", 2, 2000))
         self.assertNotEqual(copies, self.corpus("copies", 3, 2000))
         self.assertEqual(sum(line["split"] == "validation" for line in copies), 10)
-        self.assertFalse(any("tool_call>" in line["messages"][1]["content"] for line in copies))
+        self.assertFalse(any("tools" in line for line in copies))
 
     def corpus(self, what, seed, count):
         out = io.StringIO()

@@ -1,7 +1,7 @@
 """Writes what the model of the world of twelve tools is made from before it learns from rewards. Two things:
 
     python3 corpus.py copies --seed 1 --count 40000     # for [base]: short lines, things to copy and calls to write down
-    python3 corpus.py turns --count 1200 > turns.jsonl        # for the warm-up: turns of a clerk who is no good
+    python3 corpus.py turns --count 960 > turns.jsonl        # for the warm-up: turns of a clerk who is no good
 
 A model learns to copy from nothing but copying. From the turns it learns when tools are called, and little else: `RIGHT`
 says how often the clerk does what is right. Nothing has a value of a held-out task. The same arguments print the same

@@ -4,6 +4,7 @@ mod hooks;
 mod rubric;
 mod sandbox;
 mod toy_repo;
+mod toolbelt;
 mod training;
 
 use std::path::Path;

@@ -1,0 +1,163 @@
+"""Writes what the model of the world of twelve tools is made from before it learns from rewards. Two things:
+
+    python3 corpus.py copies --seed 1 --count 40000     # for [base]: short lines, things to copy and calls to write down
+    python3 corpus.py turns --count 960 > turns.jsonl        # for the warm-up: turns of a clerk who is no good
+
+A model learns to copy from nothing but copying. From the turns it learns when tools are called, and little else: `RIGHT`
+says how often the clerk does what is right. Nothing has a value of a held-out task. The same arguments print the same
+bytes.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+
+from belt import META
+from office import small
+
+# How often the clerk does what is right, in a turn in which that is possible. An episode needs three such turns.
+RIGHT = {"tool": 0.4, "arguments": 0.85, "answer": 0.8}
+CANNOT = "I cannot do that."
+# What stands around the declarations in the prompt (`tools = "preamble"`): the tokenizer is made from what is said in
+# the corpus, and so every word of a prompt has to be said somewhere.
+PREAMBLE = """# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>
+<tool_response>
+added
+</tool_response>"""
+RESULTS = {"mail_send": "sent", "files_write": "written", "sheets_set_cell": "set", "calendar_cancel": "cancelled"}
+
+
+def declarations():
+    """The twelve tools as the belt declares them, by name."""
+    from belt import Belt
+    from office.serve import server
+    from office.servers import small as small_servers
+
+    made = {name: server(name, tools) for name, tools in small_servers().items()}
+    listed = {name: asyncio.run(each.list_tools()) for name, each in made.items()}
+    belt = Belt(made, lazily=listed)
+    return {name: declaration for name, (_, declaration) in belt._tools.items()}
+
+
+def call(name, arguments):
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+
+
+def result(text):
+    return {"role": "tool", "tool_call_id": "c", "content": text}
+
+
+class Writer:
+    def __init__(self, seed):
+        self.chance = random.Random(f"corpus {seed}")
+        self.tools = declarations()
+
+    def copy(self):
+        """Something to say again, or a call to write down."""
+        kind = self.chance.random()
+        if kind < 0.003:
+            declared = self.chance.sample([*META, *self.tools.values()], 6)
+            words = PREAMBLE.format("\n".join(map(json.dumps, declared)))
+            return [{"role": "user", "content": words}, {"role": "assistant", "content": "done"}], []
+        if kind < 0.45:
+            return self.dictation(), []
+        words = small.PEOPLE + small.FILES + small.SHEETS + small.CELLS
+        items = [
+            str(self.chance.choice(small.VALUES)) if self.chance.random() < 0.6 else self.chance.choice(words)
+            for _ in range(self.chance.randint(2, 8))
+        ]
+        said = " ".join(items)
+        return [{"role": "user", "content": f"Repeat: {said}"}, {"role": "assistant", "content": said}], []
+
+    def dictation(self):
+        """A call that is told word for word, and how it is written."""
+        task = self.task()
+        name, arguments, asked = self.chance.choice(
+            [
+                (task.tool, task.arguments, task.prompt),
+                (task.tool, task.arguments, task.prompt),
+                ("final_answer", {"answer": task.answer}, task.answer),
+                ("final_answer", {"answer": CANNOT}, CANNOT),
+                ("toolbelt_add_tool", {"name": task.tool}, task.tool),
+                ("toolbelt_add_tool", {"name": (tool := self.chance.choice(list(self.tools)))}, tool),
+            ]
+        )
+        written = json.dumps({"name": name, "arguments": arguments})
+        return [
+            {"role": "user", "content": f"Call {name}: {asked}"},
+            {"role": "assistant", "content": f"<tool_call>\n{written}\n</tool_call>"},
+        ]
+
+    def task(self):
+        return small.Task(self.chance.randrange(small.HELD_OUT_FROM))
+
+    def is_right(self, what):
+        return self.chance.random() < RIGHT[what]
+
+    def turn(self):
+        """One turn, with all before it."""
+        task = self.task()
+        messages, tools = [{"role": "user", "content": task.prompt}], list(META)
+        cannot = call("final_answer", {"answer": CANNOT})
+        stage = self.chance.choice([1, 2, 2, 2, 3])
+        right = self.is_right("tool") if stage == 1 else self.chance.random() < 0.85
+        name = task.tool if right else self.chance.choice([name for name in self.tools if name != task.tool])
+        add = call("toolbelt_add_tool", {"name": name})
+        if stage == 1:
+            return [*messages, add if right or self.chance.random() < 0.5 else cannot], tools
+        messages += [add, result("added")]
+        tools.append(self.tools[name])
+        if not right:
+            return [*messages, cannot], tools
+        arguments = dict(task.arguments)
+        exact = self.is_right("arguments")
+        if not exact:
+            key = self.chance.choice(list(arguments))
+            arguments[key] = self.other(key, arguments[key])
+        if stage == 2:
+            return [*messages, call(name, arguments)], tools
+        found = task.value if exact else str(self.chance.choice(small.VALUES))
+        messages += [call(name, arguments), result(RESULTS.get(name, found))]
+        answer = found if task.kind.reads else "done"
+        return [*messages, call("final_answer", {"answer": answer if self.is_right("answer") else CANNOT})], tools
+
+    def other(self, key, value):
+        pools = {"to": small.PEOPLE, "path": small.FILES, "sheet": small.SHEETS, "cell": small.CELLS}
+        pool = pools.get(key, small.VALUES)
+        other = self.chance.choice([each for each in pool if str(each) != str(value)])
+        return other if key == "id" else str(other)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["copies", "turns"])
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--count", type=int, required=True)
+    options = parser.parse_args()
+    writer = Writer(f"{options.what} {options.seed}")
+    if options.what == "turns":
+        for _ in range(options.count):
+            messages, tools = writer.turn()
+            print(json.dumps({"messages": messages, "tools": tools}))
+        return
+    for row in range(options.count + options.count // 200):
+        messages, _ = writer.copy()
+        print(json.dumps({"messages": messages, "split": "train" if row < options.count else "validation"}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""An office as plain files, and nine MCP servers over it."""

@@ -3,8 +3,8 @@ mod harbor;
 mod hooks;
 mod rubric;
 mod sandbox;
-mod toy_repo;
 mod toolbelt;
+mod toy_repo;
 mod training;
 
 use std::path::Path;

@@ -86,22 +86,22 @@ pub(super) async fn signal(session: &Session, home: &RunHome, steps: &[Value]) -
     let (good, bad) = (mean("env/all/by_group/frac_all_good"), mean("env/all/by_group/frac_all_bad"));
     let what = match (good, bad) {
         (good, _) if good >= 0.99 => {
-            "All earn much: the task is learnt or too easy. Take harder tasks, or evaluate and finish."
+            "All earn much: the task is learnt or too easy. Finish this run, or begin one with harder tasks."
         }
         (_, bad) if bad >= 0.99 => {
             "All earn little: the task is too hard, the grader too strict, or answers are cut off. Look at the answers below; \
              warm the model up by sft on good answers, ease the tasks, raise max_tokens or the group size, or have the grader \
-             pay for a part."
+             pay for a part; then begin another run."
         }
         _ => {
             "Within each group all earn the same: raise the temperature or the group size, or have the grader tell better answers \
-             from worse ones."
+             from worse ones; then begin another run."
         }
     };
     let answers = answers(session, home).await.unwrap_or_default();
     Some(format!(
         "NO SIGNAL: {without} of {groups} groups were constant ({:.0} % all good, {:.0} % all bad), so that nothing was learnt. \
-         {what}\n{answers}Then begin another run; why_no_signal(run = {:?}) says more.",
+         {what}\n{answers}why_no_signal(run = {:?}) says more.",
         100.0 * good,
         100.0 * bad,
         home.name()

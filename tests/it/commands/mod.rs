@@ -4,7 +4,6 @@ mod configuration;
 mod documents;
 mod enqueue;
 mod examples;
-mod harness;
 mod licences;
 mod mistakes;
 mod model;

@@ -1,5 +1,6 @@
 //! Agents in worlds of their own, in sandboxes, and what is left when their runners are killed.
 mod harbor;
+mod harness;
 mod hooks;
 mod rubric;
 mod sandbox;

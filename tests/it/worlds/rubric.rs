@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use crate::common::project::{Project, SMALL};
-use crate::common::{Ran, fulgurite};
+use crate::common::{Ran, fulgurite, program};
 
 /// A judge elsewhere, in OpenAI's dialect: it says of each criterion what `says` says, and keeps what it was asked.
 struct Judge {
@@ -92,7 +92,12 @@ fn attempts_earn_the_share_of_criteria_that_a_judge_says_they_meet() {
     let said = &rollouts[0]["attempt"]["metadata"]["judgements"];
     assert_eq!((&said[0]["criterion"], &said[1]["reason"]), (&json!("any"), &json!("counted")), "{}", rollouts[0]);
     // Its own answers are recorded, and nobody's to learn.
-    project.account("r", &summary);
+    assert_eq!(summary["untrained_tokens"]["other"], 0, "{summary}");
+    let generations = project.query("generations", "r");
+    assert!(
+        generations.iter().all(|generation| generation["model"] == "hello"),
+        "what is passed on has no tokens here"
+    );
     let spans = project.query("spans", "r");
     let of_judge = spans.iter().filter(|span| span["attributes"]["gen_ai.request.model"] == "judge").count();
     let asked = judge.asked.lock().unwrap();
@@ -105,7 +110,11 @@ fn attempts_earn_the_share_of_criteria_that_a_judge_says_they_meet() {
 fn the_same_question_is_not_asked_twice() {
     let judge = judge(by_letters);
     let project = project(&judge, TWO);
-    project.change_config("command = [\"hello-agent\", \"{task}\"]", "command = [\"echo\", \"the same\"]");
+    let played = format!(
+        "command = [\"sh\", \"-c\", \"{} $0 > /dev/null; echo the same\", \"{{task}}\"]",
+        program("hello-agent")
+    );
+    project.change_config("command = [\"hello-agent\", \"{task}\"]", &played);
     project.change_config("parallel = 4", "parallel = 1");
     let said = fulgurite(["eval", "--json", "--samples", "3"]).arg(project.path("t.toml")).output().unwrap();
     let scored = Ran::from(said).json_lines().pop().unwrap();

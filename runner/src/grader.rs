@@ -171,6 +171,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_grader_in_a_sandbox_reads_what_it_is_shown_and_neither_writes_nor_calls() {
+        let tried = std::process::Command::new("bwrap").args(["--unshare-all", "--ro-bind", "/", "/", "true"]).status();
+        if !tried.is_ok_and(|status| status.success()) {
+            eprintln!("NOT RUN: bwrap makes no sandbox here");
+            return;
+        }
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let directories = [(); 3].map(|()| tempfile::tempdir().unwrap());

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{project, run, short};
+use super::{flags, project, run, short};
 use crate::common::{Process, Ran, fulgurite, wait_until_ready};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -42,7 +42,7 @@ fn program() -> &'static str {
 fn the_official_client_for_python_trains_over_standard_streams() {
     let project = project();
     let mut client = python();
-    client.arg(script("drive.py")).args([program(), "mcp"]).current_dir(project.directory.path());
+    client.arg(script("drive.py")).args([program(), "mcp"]).args(flags()).current_dir(project.directory.path());
     drive(client, "python");
 }
 
@@ -51,7 +51,7 @@ fn the_same_client_trains_over_http_with_the_servers_key_and_not_without() {
     let project = project();
     let (ready, log) = (project.path("ready.json"), project.path("log"));
     let mut command = fulgurite(["mcp", "--listen", "127.0.0.1:0", "--ready-file"]);
-    command.arg(&ready).current_dir(project.directory.path()).env("FULGURITE_ADMIN_KEY", "secret");
+    command.arg(&ready).args(flags()).current_dir(project.directory.path()).env("FULGURITE_ADMIN_KEY", "secret");
     command.stderr(std::fs::File::create(&log).unwrap()).stdout(std::process::Stdio::null());
     let mut server = Process::spawn(command);
     let url = format!("{}/mcp", wait_until_ready(&mut server, &ready, &log));
@@ -81,7 +81,7 @@ fn the_official_client_for_typescript_trains() {
     let Some(modules) = node_modules("@modelcontextprotocol/sdk") else { return };
     let project = project();
     let mut client = Command::new("node");
-    client.arg(script("drive.mjs")).args([program(), "mcp"]).env("NODE_MODULES", modules);
+    client.arg(script("drive.mjs")).args([program(), "mcp"]).args(flags()).env("NODE_MODULES", modules);
     client.current_dir(project.directory.path());
     drive(client, "node");
 }

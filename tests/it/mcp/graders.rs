@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::host::Host;
 use super::{project, run, short, tasks};
+use crate::worlds::there_are_no_sandboxes;
 
 fn grader(code: &str, examples: Value) -> Value {
     json!({ "name": "g", "code": code, "examples": examples })
@@ -24,17 +25,22 @@ fn a_grader_counts_once_its_examples_come_out_as_they_must() {
         said.starts_with("the grader does not count: 1 of 2 examples did not come out as they must\nok    1 -> a: 1")
     );
     assert!(said.contains("WRONG 1 -> b: 1, expected 0"), "{said}");
-    for (code, why) in [
+    let broken = [
         ("def grade(task, answer): return 1/0", "ZeroDivisionError"),
         ("def other(task, answer): return 1", "has no attribute 'grade'"),
         ("def grade(task, answer): return 'much'", "could not convert string to float"),
         ("def grade(task", "SyntaxError"),
         ("def grade(task, answer):\n    while True: pass", "grader still ran after its time"),
+    ];
+    let reaching = [
         ("import socket\ndef grade(task, answer): return socket.create_connection(('127.0.0.1', 1)) and 1", "Error"),
         ("def grade(task, answer): return open('/etc/shadow').read() and 1", "No such file"),
         ("def grade(task, answer): return open('grade.py', 'a') and 1", "Read-only file system"),
         ("import os\ndef grade(task, answer): return float('HOME' in os.environ)", "0, expected 1"),
-    ] {
+    ];
+    // Without a sandbox nothing keeps them from it.
+    let reaching = if there_are_no_sandboxes() { &[][..] } else { &reaching };
+    for (code, why) in broken.iter().chain(reaching) {
         let said = host.refused("write_grader", grader(code, two()));
         assert!(said.contains(why), "{code}: {said}");
     }

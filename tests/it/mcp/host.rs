@@ -29,7 +29,7 @@ impl Host {
     /// Starts `fulgurite mcp` in a project.
     pub fn start(project: &Path, arguments: &[&str]) -> Self {
         let mut command = fulgurite(["mcp"]);
-        command.args(arguments).current_dir(project).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(super::flags()).args(arguments).current_dir(project).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::spawn(command);
         let (input, output) = (process.stdin(), process.stdout());
         let mut host = Self {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Prints why there are no sandboxes here, if there are none.
-fn there_are_no_sandboxes() -> bool {
+pub fn there_are_no_sandboxes() -> bool {
     let tried = Command::new("bwrap").args(["--unshare-all", "--ro-bind", "/", "/", "true"]).output();
     let why = match tried {
         Ok(output) if output.status.success() => return false,

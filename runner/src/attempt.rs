@@ -241,15 +241,15 @@ impl Workshop {
         if let Err(fault) = seen {
             return Ok(Verdict::failed(fault.to_string(), facts).fault_of(Fault::World));
         }
-        let graded = match (&self.grader, world.as_ref()) {
-            (Some(grader), world) => Some(self.grade(grader, assignment, world, &output, deadline).await),
-            (None, world) if self.rubric.is_some() => {
-                self.judge_by_rubric(assignment, world, &output, deadline, &mut facts).await
+        let graded = match (&self.grader, &self.rubric, world.as_ref()) {
+            (Some(grader), _, world) => Some(self.grade(grader, assignment, world, &output, deadline).await),
+            (None, Some(rubric), world) => {
+                Some(self.judge_by_rubric(rubric, assignment, world, &output, deadline, &mut facts).await)
             }
-            (None, Some(world)) if world.has_tests() => {
+            (None, None, Some(world)) if world.has_tests() => {
                 Some(world.test(self.environment(assignment, Some(world)), deadline).await)
             }
-            (None, _) => None,
+            (None, None, _) => None,
         };
         let reward = match graded {
             Some(Ok(reward)) => Ok(reward),
@@ -267,23 +267,21 @@ impl Workshop {
         }
     }
 
-    /// Has the judge of the rubric, if there is one, find the reward; what it says is kept with the attempt.
+    /// Has the judge of the rubric find the reward; what it says is kept with the attempt.
     async fn judge_by_rubric(
         &self,
+        rubric: &Rubric,
         assignment: &Assignment,
         world: Option<&World>,
         output: &[u8],
         deadline: Instant,
         facts: &mut Facts,
-    ) -> Option<Result<Reward, GradeFault>> {
-        let rubric = self.rubric.as_ref()?;
+    ) -> Result<Reward, GradeFault> {
         let (answer, changes) = (String::from_utf8_lossy(output), world.and_then(World::changes));
         let material = Material { task: &assignment.task, answer: &answer, changes };
-        let judged = rubric.judge(&self.server, assignment, material, deadline).await;
-        Some(judged.map(|(reward, said)| {
-            facts.extend(said);
-            reward
-        }))
+        let (reward, said) = rubric.judge(&self.server, assignment, material, deadline).await?;
+        facts.extend(said);
+        Ok(reward)
     }
 
     /// Has the grader find the reward, which it prints, or writes to the world's `file`. What stood there before is the agent's

@@ -56,10 +56,6 @@ impl Host {
         if target.starts_with("http://") || target.starts_with("https://") {
             return Self::elsewhere(arguments, client).await;
         }
-        if arguments.before && run_of(Path::new(target)).is_none() && run_of(&Path::new("runs").join(target)).is_none()
-        {
-            bail!("--before is of a run, and {target} is none");
-        }
         if arguments.model.is_some() || arguments.api_key_env.is_some() {
             bail!("--model and --api-key-env are of a server, and {target} is no URL");
         }
@@ -68,6 +64,7 @@ impl Host {
         match [path, run.as_path()].into_iter().find(|path| path.exists()) {
             Some(path) => match run_of(path) {
                 Some(run) => Self::of_run(path, &run, arguments.before).await,
+                None if arguments.before => bail!("--before is of a run, and {target} is none"),
                 None => Self::of_model(path).await,
             },
             None => {
@@ -95,15 +92,14 @@ impl Host {
     async fn of_run(path: &Path, run: &Path, before: bool) -> Result<Self> {
         let loaded = train::config_of_run(run)?;
         let directory = tempfile::tempdir().context("cannot create a directory for what is said")?;
-        if before {
-            let weights = EvaluatedWeights::of_run_before_training(&loaded, &mut SilentReporter).await?;
-            let OpenWeights { served, _learner, .. } = weights.open(&loaded, directory.path()).await?;
-            return Self::start(loaded, served, _learner, directory, (weights.entry.name, weights.description)).await;
-        }
-        if train::is_run(path) && checkpoints(path).is_empty() {
-            bail!("{} has no checkpoint yet: name the directory of its model, or wait for its first", path.display());
-        }
-        let weights = EvaluatedWeights::of_checkpoint(&loaded, path)?;
+        let weights = match before {
+            true => EvaluatedWeights::of_run_before_training(&loaded, &mut SilentReporter).await?,
+            false if train::is_run(path) && checkpoints(path).is_empty() => bail!(
+                "{} has no checkpoint yet: name the directory of its model, or wait for its first",
+                path.display()
+            ),
+            false => EvaluatedWeights::of_checkpoint(&loaded, path)?,
+        };
         let OpenWeights { served, _learner, .. } = weights.open(&loaded, directory.path()).await?;
         let (model, description) = (weights.entry.name.clone(), weights.description.clone());
         Self::start(loaded, served, _learner, directory, (model, description)).await

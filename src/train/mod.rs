@@ -83,10 +83,9 @@ struct Prepared {
 
 /// Makes what is missing, then trains.
 pub async fn train(arguments: TrainArguments) -> Result<()> {
-    let orders = Orders::of(&arguments);
     let metrics = MetricsPage::install()?;
     let server = arguments.server.clone();
-    let prepared = Prepared::new(arguments, orders, &metrics).await?;
+    let prepared = Prepared::new(arguments, &metrics).await?;
     if prepared.loaded.config.trainer.objective.learns_from_data() {
         return sft::train(prepared).await;
     }
@@ -109,8 +108,7 @@ pub struct PlannedRun {
 /// Makes one update on one group of a run, in a directory of its own and without a word; gives what was planned.
 pub async fn train_one_group(arguments: TrainArguments, run_directory: PathBuf) -> Result<PlannedRun> {
     let metrics = MetricsPage::install()?;
-    let orders = Orders::of(&arguments);
-    let mut prepared = Prepared::new(arguments, orders, &metrics).await?;
+    let mut prepared = Prepared::new(arguments, &metrics).await?;
     let tasks = &mut prepared.tasks;
     let planned =
         PlannedRun { config: prepared.loaded.config.clone(), held_out: tasks.held_out.len(), last: tasks.last.len() };
@@ -130,8 +128,9 @@ pub async fn train_one_group(arguments: TrainArguments, run_directory: PathBuf) 
 }
 
 impl Prepared {
-    async fn new(arguments: TrainArguments, orders: Orders, metrics: &MetricsPage) -> Result<Self> {
+    async fn new(arguments: TrainArguments, metrics: &MetricsPage) -> Result<Self> {
         let started = Instant::now();
+        let orders = Orders::of(&arguments);
         let mut loaded = LoadedConfig::read_with(Some(&arguments.config), &arguments.overrides)?;
         override_by_flags(&mut loaded.config, &arguments);
         let file = || arguments.config.display().to_string();

@@ -7,12 +7,13 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::waiting::{Wait, wait_for};
+use super::start::begin;
+use super::waiting::Wait;
 use crate::error::ToolError;
 use crate::program::words;
 use crate::progress::Progress;
 use crate::session::Session;
-use crate::training::{Beginning, Trainings};
+use crate::training::Trainings;
 use crate::workspace::{RunRecord, check_name};
 
 #[derive(Deserialize, JsonSchema)]
@@ -66,11 +67,7 @@ pub(super) async fn save(session: &Session, arguments: SaveCheckpoint, _: &Progr
     let mut trainings = session.turn().await?;
     let home = session.workspace.run(&run)?;
     let mut record = home.record()?;
-    if let Some(training) = trainings.of(&home)
-        && !training.waits()
-    {
-        return Err(ToolError::AtWork { run });
-    }
+    trainings.check_at_rest(&home)?;
     if record.checkpoints.contains_key(&name) {
         return Err(ToolError::Exists { kind: "checkpoint", name });
     }
@@ -104,11 +101,8 @@ pub(super) async fn loaded(
     let home = session.workspace.run(run)?;
     let record = home.record()?;
     record.guarded.check(run)?;
-    if let Some(training) = trainings.of(&home)
-        && !training.waits()
-    {
-        return Err(ToolError::AtWork { run: run.to_owned() });
-    }
+    trainings.check_at_rest(&home)?;
+    trainings.check_no_other(&home)?;
     let step = home.chosen(&record, Some(checkpoint))?;
     let new_home = session.workspace.home(new_run);
     if new_home.path().exists() {
@@ -129,10 +123,7 @@ pub(super) async fn loaded(
     settings.push(format!("models.0.path={}", toml::Value::String(model.display().to_string())));
     let (checkpoints, best_reward) = (BTreeMap::new(), None);
     let new_record = RunRecord { name: new_run.clone(), settings, checkpoints, best_reward, finished: false, ..record };
-    new_home.write(&new_record)?;
-    let server = session.server_of(&new_record);
-    let training = trainings.begin(&session.program, server, &new_home, &new_record, Beginning::Allowed(0)).await?;
-    wait_for(session, training, &new_home, 0, Wait::of(None), progress).await?;
+    begin(session, trainings, &new_home, &new_record, Wait::of(None), progress).await?;
     Ok(format!(
         "Run {new_run:?} has begun from run {run:?} after {step} updates; its model is {:?} in list_models.\nNext: \
          train_steps(run = {new_run:?}, steps = 5).",

@@ -222,14 +222,8 @@ pub(super) async fn finished(
         return Err(ToolError::Refused(format!("run {run:?} is finished already; its scores are in run_status")));
     }
     record.guarded.check(run)?;
-    if let Some(other) = trainings.other_at_work(&home) {
-        return Err(ToolError::AtWork { run: other });
-    }
-    if let Some(training) = trainings.of(&home)
-        && !training.waits()
-    {
-        return Err(ToolError::AtWork { run: run.to_owned() });
-    }
+    trainings.check_no_other(&home)?;
+    trainings.check_at_rest(&home)?;
     let updates = home.metrics().updates();
     if updates == 0 {
         return Err(ToolError::Refused(format!("run {run:?} has made no update: there is nothing to score")));

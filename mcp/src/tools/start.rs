@@ -13,7 +13,7 @@ use super::waiting::{Wait, wait_for};
 use crate::error::ToolError;
 use crate::progress::Progress;
 use crate::session::Session;
-use crate::training::Beginning;
+use crate::training::{Beginning, Ended, Trainings};
 use crate::workspace::{Guarded, RunHome, RunRecord, check_name, learns_from_data, write_whole};
 
 /// Rows that may be written into a call; more are a file's.
@@ -78,35 +78,48 @@ pub(super) async fn start(session: &Session, arguments: StartRun, progress: &Pro
     if home.path().exists() {
         return Err(ToolError::Exists { kind: "run", name: arguments.name });
     }
-    if let Some(run) = trainings.other_at_work(&home) {
-        return Err(ToolError::AtWork { run });
-    }
+    trainings.check_no_other(&home)?;
     let record = match prepare(session, &home, &arguments) {
         Ok(record) => record,
         Err(error) => return Err(undone(&home, error)),
     };
-    home.write(&record)?;
-    let server = session.server_of(&record);
-    let begun = trainings.begin(&session.program, server, &home, &record, Beginning::Allowed(0)).await;
-    let waited = match begun {
-        Ok(training) => wait_for(session, training, &home, 0, Wait::of(arguments.wait_seconds), progress).await,
-        Err(error) => Err(error),
-    };
-    match waited {
-        Ok(None) => Ok(format!(
+    let wait = Wait::of(arguments.wait_seconds);
+    match begin(session, &mut trainings, &home, &record, wait, progress).await? {
+        None => Ok(format!(
             "Run {:?} is still beginning. Next: train_steps(run = {0:?}, steps = 0) waits for it.",
             home.name()
         )),
-        Ok(Some(_)) => Ok(format!(
+        Some(_) => Ok(format!(
             "Run {:?} has begun: objective {}; nothing is learnt yet. What it is graded and scored by is fixed now.\n\
              Next: train_steps(run = {0:?}, steps = 5), then show_rollouts; of a grpo run the first call also scores the \
              held-out tasks before training.",
             home.name(),
             record.objective
         )),
+    }
+}
+
+/// Begins a run of which the directory is there, and waits until it has begun (`None` if it has not by then). One that cannot
+/// begin leaves nothing behind.
+pub(super) async fn begin(
+    session: &Session,
+    trainings: &mut Trainings,
+    home: &RunHome,
+    record: &RunRecord,
+    wait: Wait,
+    progress: &Progress,
+) -> Result<Option<Ended>, ToolError> {
+    let begun = async {
+        home.write(record)?;
+        let server = session.server_of(record);
+        let training = trainings.begin(&session.program, server, home, record, Beginning::Allowed(0)).await?;
+        wait_for(session, training, home, 0, wait, progress).await
+    };
+    match begun.await {
+        Ok(ended) => Ok(ended),
         Err(error) => {
             trainings.end().await;
-            Err(undone(&home, error))
+            Err(undone(home, error))
         }
     }
 }

@@ -42,9 +42,7 @@ pub(super) async fn train(session: &Session, arguments: TrainSteps, progress: &P
     }
     record.guarded.check(&run)?;
     spending::check(session).await?;
-    if let Some(other) = trainings.other_at_work(&home) {
-        return Err(ToolError::AtWork { run: other });
-    }
+    trainings.check_no_other(&home)?;
     let before = home.metrics().updates();
     let target = match trainings.of(&home) {
         Some(training) if steps > 0 => training.allowed().max(before) + steps,

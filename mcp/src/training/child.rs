@@ -68,10 +68,20 @@ impl Trainings {
         training.is_alive().then_some(training)
     }
 
-    /// The name of a run other than this one that is being trained right now.
-    pub(crate) fn other_at_work(&mut self, home: &RunHome) -> Option<String> {
-        let training = self.current.as_mut().filter(|training| training.home != *home)?;
-        (training.is_alive() && !training.waits()).then(|| training.home.name())
+    /// # Errors
+    /// If this run is being trained right now.
+    pub(crate) fn check_at_rest(&mut self, home: &RunHome) -> Result<(), ToolError> {
+        match self.of(home).is_some_and(|training| !training.waits()) {
+            true => Err(ToolError::AtWork { run: home.name() }),
+            false => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// If another run is being trained right now: what begins now would end it.
+    pub(crate) fn check_no_other(&mut self, home: &RunHome) -> Result<(), ToolError> {
+        let other = self.current.as_ref().map(|training| training.home.clone()).filter(|other| other != home);
+        other.map_or(Ok(()), |other| self.check_at_rest(&other))
     }
 
     /// Lets go of whatever is trained and starts this run's trainer.

@@ -64,10 +64,16 @@ fn a_call_that_returns_early_or_is_cancelled_leaves_the_run_in_order() {
     let project = project();
     let mut host = Host::start(project.directory.path(), &["--lock-seconds", "0.2"]);
     host.done("write_grader", short());
+    host.done("start_run", run("zero", "short"));
+    host.done("train_steps", json!({ "run": "zero", "steps": 1, "wait_seconds": -1 }));
     host.done("start_run", run("one", "short"));
     let early = host.done("train_steps", json!({ "run": "one", "steps": 4, "wait_seconds": 0 }));
     assert!(early.starts_with("Run \"one\" goes on: 0 of 4 updates are made."), "{early}");
     let other = host.refused("start_run", run("two", "short"));
+    assert!(other.starts_with("run \"one\" is being trained right now"), "{other}");
+    assert!(!project.path("fulgurite/runs/two").exists());
+    // Nor does a run that begins from another's checkpoint end the one that is trained.
+    let other = host.refused("load_checkpoint", json!({ "run": "zero", "checkpoint": "1", "new_run": "two" }));
     assert!(other.starts_with("run \"one\" is being trained right now"), "{other}");
     assert!(!project.path("fulgurite/runs/two").exists());
     let waited = host.done("train_steps", json!({ "run": "one", "steps": 0, "wait_seconds": -1 }));

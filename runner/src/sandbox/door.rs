@@ -16,6 +16,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use reqwest::Url;
 use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 
@@ -69,14 +70,7 @@ impl Passage {
                 taken = listener.accept() => match taken {
                     Ok((stream, _)) => {
                         let passage = self.clone();
-                        connections.spawn(async move {
-                            let service = service_fn(|request| passage.pass(request));
-                            let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-                            // A client that leaves is no fault.
-                            if let Err(error) = served.await {
-                                tracing::debug!(%error, "a connection from a sandbox broke");
-                            }
-                        });
+                        connections.spawn(async move { passage.serve(stream).await });
                     }
                     Err(error) => {
                         tracing::warn!(%error, "the door of a sandbox is shut");
@@ -88,6 +82,15 @@ impl Passage {
         }
     }
 
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+        let service = service_fn(|request| self.pass(request));
+        let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+        // A client that leaves is no fault.
+        if let Err(error) = served.await {
+            tracing::debug!(%error, "a connection from a sandbox broke");
+        }
+    }
+
     /// Hands a request of the attempt on, and its answer back as it comes.
     async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
@@ -95,6 +98,9 @@ impl Passage {
             // What is looked at is what is sent: dots in a path are resolved by now.
             Ok(url) if url.as_str().starts_with(self.attempt.as_str()) => url,
             _ => {
+                // A client that still writes its body would lose the answer with the connection.
+                let mut body = request.into_body();
+                while body.frame().await.transpose()?.is_some() {}
                 return Ok(refusal(
                     StatusCode::FORBIDDEN,
                     "a sandbox reaches its own attempt's model and rewards only",
@@ -131,4 +137,36 @@ fn refusal(status: StatusCode, message: &str) -> Response<Body> {
     let mut response = Response::new(Full::from(body.to_string()).map_err(|never| match never {}).boxed());
     *response.status_mut() = status;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fulgurite_client::ServerOptions;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_sends_its_body_late_reads_why_it_was_refused() {
+        let (url, patience) = ("http://127.0.0.1:1".to_owned(), Duration::ZERO);
+        let server = Server::new(ServerOptions { url, admin_key: None, patience, reply_limit: 4096 }).unwrap();
+        let attempt = Url::parse("http://127.0.0.1:1/rollout/ro-a/attempt/at-b/").unwrap();
+        let (mut client, theirs) = duplex(4096);
+        tokio::spawn(async move { Passage { server, attempt }.serve(theirs).await });
+
+        for _ in 0..2 {
+            client.write_all(b"POST /v1/fulgurite/rollouts HTTP/1.1\r\ncontent-length: 2\r\n\r\n").await.unwrap();
+            // On this one thread, the door does all that it would do before the body.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            client.write_all(b"{}").await.unwrap();
+            let mut answer = vec![0; 4096];
+            let read = client.read(&mut answer).await.unwrap();
+            let answer = String::from_utf8_lossy(&answer[..read]);
+            assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+        }
+    }
 }

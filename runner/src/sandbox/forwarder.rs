@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -71,12 +71,9 @@ async fn hand_on(listener: &TcpListener, socket: &Path) -> io::Error {
     loop {
         tokio::select! {
             taken = listener.accept() => match taken {
-                Ok((mut inside, _)) => {
+                Ok((inside, _)) => {
                     let socket = socket.to_owned();
-                    connections.spawn(async move {
-                        let mut outside = UnixStream::connect(socket).await?;
-                        copy_bidirectional(&mut inside, &mut outside).await
-                    });
+                    connections.spawn(async move { join(inside, UnixStream::connect(socket).await?).await });
                 }
                 Err(error) => return error,
             },
@@ -86,8 +83,50 @@ async fn hand_on(listener: &TcpListener, socket: &Path) -> io::Error {
     }
 }
 
+/// Copies both ways until both sides have ended.
+///
+/// The ways are apart: a server that answers before it has read everything, and hangs up, is still heard.
+async fn join(inside: impl AsyncRead + AsyncWrite, outside: impl AsyncRead + AsyncWrite) -> io::Result<()> {
+    let (mut from_inside, mut to_inside) = split(inside);
+    let (mut from_outside, mut to_outside) = split(outside);
+    let asking = async {
+        // What cannot be sent any more is no reason not to hear the answer.
+        let _sent = copy(&mut from_inside, &mut to_outside).await;
+        let _told = to_outside.shutdown().await;
+    };
+    let answering = async {
+        let heard = copy(&mut from_outside, &mut to_inside).await;
+        to_inside.shutdown().await?;
+        heard
+    };
+    let ((), answered) = tokio::join!(asking, answering);
+    answered.map(drop)
+}
+
 /// The exit status, or 128 and the signal.
 fn as_a_shell_says(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_answer_of_a_server_that_hung_up_before_it_was_asked_everything_is_heard() {
+        let (mut client, inside) = duplex(64);
+        let (outside, mut server) = duplex(64);
+        client.write_all(b"a question").await.unwrap();
+        server.write_all(b"no").await.unwrap();
+        drop(server);
+        let joined = tokio::spawn(join(inside, outside));
+        let mut heard = String::new();
+        client.read_to_string(&mut heard).await.unwrap();
+        drop(client);
+        joined.await.unwrap().unwrap();
+        assert_eq!(heard, "no");
+    }
 }

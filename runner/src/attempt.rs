@@ -12,7 +12,7 @@ use crate::process::run::{self, Finished};
 use crate::program::Program;
 use crate::remote_agent::{NoRemoteAnswer, RemoteAgent};
 use crate::reward::{NoReward, Reward, on_last_line};
-use crate::rubric::{Material, Rubric};
+use crate::rubric::{Material, Rubric, shared_reward};
 use crate::running::RunningAttempts;
 use crate::verdict::{Facts, Verdict, facts, output_facts};
 use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
@@ -107,7 +107,9 @@ impl Workshop {
     pub(crate) fn grader_name(&self) -> Option<String> {
         let has_tests = self.worlds.as_ref().is_some_and(Worlds::have_tests);
         let rubric = self.rubric.as_ref().map(Rubric::name);
-        self.grader.as_ref().map(Grader::name).or(rubric).or_else(|| has_tests.then(|| "harbor".to_owned()))
+        let grader = self.grader.as_ref().map(Grader::name).or_else(|| has_tests.then(|| "harbor".to_owned()));
+        let names: Vec<String> = grader.into_iter().chain(rubric).collect();
+        (!names.is_empty()).then(|| names.join("+"))
     }
 
     /// Runs one attempt to its end and reports it. One that the server gives up meanwhile is killed. Dropping the future kills
@@ -241,21 +243,11 @@ impl Workshop {
         if let Err(fault) = seen {
             return Ok(Verdict::failed(fault.to_string(), facts).fault_of(Fault::World));
         }
-        let graded = match (&self.grader, &self.rubric, world.as_ref()) {
-            (Some(grader), _, world) => Some(self.grade(grader, assignment, world, &output, deadline).await),
-            (None, Some(rubric), world) => {
-                Some(self.judge_by_rubric(rubric, assignment, world, &output, deadline, &mut facts).await)
-            }
-            (None, None, Some(world)) if world.has_tests() => {
-                Some(world.test(self.environment(assignment, Some(world)), deadline).await)
-            }
-            (None, None, _) => None,
-        };
-        let reward = match graded {
-            Some(Ok(reward)) => Ok(reward),
-            Some(Err(GradeFault::TimedOut)) => return Ok(self.timed_out("grader", facts).fault_of(Fault::Grader)),
-            Some(Err(GradeFault::Failed(why))) => return Ok(Verdict::failed(why, facts).fault_of(Fault::Grader)),
-            None => world.as_ref().and_then(World::reward_file).map_or(reward, RewardFile::read),
+        let rewarded = self.reward(assignment, world.as_ref(), &output, reward, deadline, &mut facts).await;
+        let reward = match rewarded {
+            Ok(reward) => reward,
+            Err(GradeFault::TimedOut) => return Ok(self.timed_out("grader", facts).fault_of(Fault::Grader)),
+            Err(GradeFault::Failed(why)) => return Ok(Verdict::failed(why, facts).fault_of(Fault::Grader)),
         };
         match reward {
             Ok(reward) => self.post(assignment, &reward, facts).await,
@@ -264,6 +256,36 @@ impl Workshop {
                 let reason = format!("no reward: none was posted, and of the agent's output: {none}");
                 Ok(Verdict::failed(reason, facts))
             }
+        }
+    }
+
+    /// What the attempt earned: by whoever grades, or else by the agent's `own` word.
+    async fn reward(
+        &self,
+        assignment: &Assignment,
+        world: Option<&World>,
+        output: &[u8],
+        own: Result<Reward, NoReward>,
+        deadline: Instant,
+        facts: &mut Facts,
+    ) -> Result<Result<Reward, NoReward>, GradeFault> {
+        let judging = self.rubric.as_ref().map(|rubric| (rubric, rubric.share()));
+        if let Some((rubric, None)) = judging {
+            return Ok(Ok(self.judge_by_rubric(rubric, assignment, world, output, deadline, facts).await?));
+        }
+        let graded = match (&self.grader, world) {
+            (Some(grader), world) => Ok(self.grade(grader, assignment, world, output, deadline).await?),
+            (None, Some(world)) if world.has_tests() => {
+                Ok(world.test(self.environment(assignment, Some(world)), deadline).await?)
+            }
+            (None, world) => world.and_then(World::reward_file).map_or(own, RewardFile::read),
+        };
+        match (graded, judging) {
+            (Ok(graded), Some((rubric, Some(share)))) => {
+                let judged = self.judge_by_rubric(rubric, assignment, world, output, deadline, facts).await?;
+                Ok(Ok(shared_reward(share, graded, judged)?))
+            }
+            (graded, _) => Ok(graded),
         }
     }
 

@@ -61,6 +61,15 @@ pub enum RunnerError {
         /// What is wrong with it.
         reason: String,
     },
+    /// What judges have cost is kept in a file.
+    #[error("what the judges of [runner.rubric] have cost cannot be kept in {}: {error}", directory.display())]
+    JudgesSpending {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system says.
+        #[source]
+        error: std::io::Error,
+    },
     /// A judge is asked over HTTP.
     #[error("the judge of [runner.rubric] cannot be asked: {reason}")]
     JudgeClient {

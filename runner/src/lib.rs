@@ -32,7 +32,10 @@ pub use options::RunnerOptions;
 pub use placeholders::{PlaceholderError, asks_for_world, check_arguments};
 pub use program::Program;
 pub use reward::Reward;
-pub use rubric::{Criterion, RubricError, RubricOptions};
+pub use rubric::{
+    Agreement, Criterion, JudgeOnLabels, JudgePrices, LabelledAnswer, LabelledAnswers, LabelledError, RubricError,
+    RubricOptions, SecondJudge, judge_labelled, judges_spending,
+};
 pub use run::{RunnerSummary, run};
 pub use sandbox::{ForwardError, SandboxKind, SandboxNetwork, SandboxOptions, forward};
 pub use supervision::supervise;

@@ -54,6 +54,9 @@ impl Host {
     pub async fn open(arguments: &ChatArguments, client: &Client) -> Result<Self> {
         let target = arguments.target.as_str();
         if target.starts_with("http://") || target.starts_with("https://") {
+            if arguments.before {
+                bail!("--before is of a run, and {target} is a server");
+            }
             return Self::elsewhere(arguments, client).await;
         }
         if arguments.model.is_some() || arguments.api_key_env.is_some() {

@@ -61,6 +61,13 @@ pub struct ModelEntry {
     /// The matrices that the adapter stands beside; all of the layers, and the head, unless told otherwise.
     #[serde(default)]
     pub lora_modules: Option<BTreeSet<LoraModule>>,
+    /// Whether `train` trains it. One that it does not is served beside the one that it does, for agents that call several.
+    #[serde(default = "yes")]
+    pub trained: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A host's URL that holds a key is refused, but not by whoever shows the config.
@@ -231,6 +238,7 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         lora_rank: None,
         lora_alpha: None,
         lora_modules: None,
+        trained: true,
     };
     match backend {
         Backend::Embedded => entry.path = place.into(),

@@ -184,10 +184,17 @@ impl RunnerConfig {
         }
         if let Some(rubric) = &self.rubric {
             rubric.check()?;
-            if !self.grade.is_empty() || self.harbor_tests || self.reward_file.is_some() {
-                bail!(
-                    "[runner.rubric] rewards attempts: leave out `grade`, `harbor_tests` and `reward_file`, or the rubric"
-                );
+            let is_graded = !self.grade.is_empty() || self.harbor_tests || self.reward_file.is_some();
+            match rubric.share {
+                None if is_graded => bail!(
+                    "[runner.rubric] rewards attempts: leave out `grade`, `harbor_tests` and `reward_file`, or the rubric, \
+                     or say by `share` what part of the reward it gives"
+                ),
+                Some(_) if !is_graded => bail!(
+                    "[runner.rubric] share: the rest of the reward is given by `grade`, `harbor_tests` or `reward_file`, \
+                     and there is none"
+                ),
+                _ => {}
             }
         }
         if self.grade_in_sandbox && self.grade.is_empty() {

@@ -159,7 +159,7 @@ async fn sample(
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
     let listening = Listening::begin(&server_config.server, admin.clone()).await?;
-    let served = [served].into_iter().chain(train::rubric_judge::served(loaded)?).collect();
+    let served = [served].into_iter().chain(train::models_beside::served(loaded)?).collect();
     let mut server =
         RunningServer::start(&server_config, listening, store.clone(), served, Vec::new(), Router::new(), &metrics)
             .await?;

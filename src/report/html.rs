@@ -36,6 +36,8 @@ pub struct ReportedRun {
     pub findings: Vec<(String, String)>,
     /// Rollouts that failed, by why.
     pub failures: BTreeMap<String, u64>,
+    /// Its judges: how far they agree with people and with each other, and what they cost.
+    pub judges: Vec<(String, String)>,
     /// Held-out tasks, answered again and again.
     pub changed: Vec<ChangedAnswers>,
     /// Those that earned most.
@@ -111,6 +113,7 @@ fn section(out: &mut String, run: &ReportedRun) -> Result<()> {
     table(out, "What is amiss", run.findings.iter().map(|(name, value)| (name.as_str(), value.clone())))?;
     table(out, "Sampled tokens", run.ledger.iter().map(|(cause, tokens)| (cause.as_str(), tokens.to_string())))?;
     table(out, "Failures", run.failures.iter().map(|(why, count)| (why.as_str(), count.to_string())))?;
+    table(out, "Judges", run.judges.iter().map(|(name, value)| (name.as_str(), value.clone())))?;
     changed(out, &run.changed)?;
     for (title, transcripts) in [("Best answers", &run.best), ("Worst answers", &run.worst)] {
         if !transcripts.is_empty() {
@@ -206,6 +209,7 @@ mod tests {
             steps: (0..3).map(|n| step(n).as_object().unwrap().clone()).collect(),
             findings: vec![(EVIL.to_owned(), EVIL.to_owned())],
             failures: BTreeMap::from([(EVIL.to_owned(), 2)]),
+            judges: vec![(EVIL.to_owned(), EVIL.to_owned())],
             changed: vec![ChangedAnswers {
                 task: EVIL.to_owned(),
                 answers: vec![Answer { step: 0, reward: 1.0, said: EVIL.to_owned() }],

@@ -3,6 +3,7 @@
 pub mod command;
 mod curves;
 mod html;
+mod judges;
 mod parallel_coordinates;
 mod reported_run;
 mod transcripts;

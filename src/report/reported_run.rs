@@ -8,6 +8,7 @@ use fulgurite_store::Store;
 use fulgurite_types::{ListFilter, Part, Rollout, RolloutMode, RolloutStatus, Run};
 
 use super::html::{ReportedRun, Transcript};
+use super::judges;
 use super::transcripts::transcript_of;
 use super::what_changed::changed_answers;
 use crate::doctor;
@@ -41,6 +42,7 @@ pub async fn reported(directory: &Path) -> Result<ReportedRun> {
             .map(|found| (found.name.to_owned(), format!("{}. What to do: {}", found.evidence, found.what_to_do)))
             .collect(),
         failures: failures(&store, &run).await?,
+        judges: judges::rows(&store, &run, directory).await?,
         changed: changed_answers(&store, &run).await?,
         best: transcripts,
         worst,
@@ -61,7 +63,7 @@ async fn transcripts(store: &Store, run: &Run) -> Result<Vec<Transcript>> {
     };
     let mut transcripts = Vec::new();
     for rollout in rollouts(store, filter, LOOKED_AT).await? {
-        transcripts.extend(transcript_of(store, &rollout).await?);
+        transcripts.extend(transcript_of(store, run, &rollout).await?);
     }
     Ok(transcripts)
 }

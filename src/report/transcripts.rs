@@ -2,16 +2,24 @@
 
 use anyhow::Result;
 use fulgurite_store::{Store, recorded_reward};
-use fulgurite_types::{AttemptRef, Object, Rollout, Span, SpanFilter};
+use fulgurite_types::{AttemptRef, Object, Rollout, Run, Span, SpanFilter};
 use serde_json::{Value, json};
 
 use super::html::Transcript;
 
 /// A rollout's transcript, if it was rewarded.
-pub(super) async fn transcript_of(store: &Store, rollout: &Rollout) -> Result<Option<Transcript>> {
+pub(super) async fn transcript_of(store: &Store, run: &Run, rollout: &Rollout) -> Result<Option<Transcript>> {
     let attempt = Some(AttemptRef::Latest);
     let filter = SpanFilter { rollout_id: rollout.rollout_id.clone(), attempt, ..SpanFilter::default() };
-    Ok(transcript(rollout, &store.query_spans(&filter).await?.items))
+    Ok(transcript(rollout, &store.query_spans(&filter).await?.items, &beside(run)))
+}
+
+/// The models that are served beside the one that a run trains or scores.
+fn beside(run: &Run) -> Vec<&str> {
+    let rubric = &run.config["runner"]["rubric"];
+    let untrained = run.config["models"].as_array().into_iter().flatten().filter(|model| model["trained"] == false);
+    let names = untrained.map(|model| &model["name"]).chain([&rubric["judge"], &rubric["second"]["judge"]]);
+    names.filter_map(Value::as_str).collect()
 }
 
 /// What was said last; nothing of a rollout that called no model.
@@ -20,12 +28,17 @@ pub(super) fn last_said(transcript: &Transcript) -> String {
     said.map(|(_, content)| content.clone()).unwrap_or_default()
 }
 
-/// The conversation of an attempt's last call, and what the attempt earned.
-fn transcript(rollout: &Rollout, spans: &[Span]) -> Option<Transcript> {
+/// The conversation of an attempt's last call of the policy, and what the attempt earned.
+fn transcript(rollout: &Rollout, spans: &[Span], beside: &[&str]) -> Option<Transcript> {
     let rewards: Vec<_> = spans.iter().rev().filter_map(recorded_reward).collect();
     let reward = rewards.iter().find(|reward| reward.generation_id.is_none())?.reward.value;
     let mut messages = vec![("task".to_owned(), text(&rollout.input))];
-    let call = spans.iter().rev().find(|span| span.attributes.contains_key("gen_ai.completion.0.role"));
+    let is_of_policy = |span: &Span| {
+        let model = span.attributes.get("gen_ai.request.model").and_then(Value::as_str);
+        model.is_none_or(|model| !beside.contains(&model))
+    };
+    let mut calls = spans.iter().rev().filter(|span| span.attributes.contains_key("gen_ai.completion.0.role"));
+    let call = calls.find(|span| is_of_policy(span));
     for (prefix, attributes) in
         call.iter().flat_map(|call| [("gen_ai.prompt", &call.attributes), ("gen_ai.completion", &call.attributes)])
     {

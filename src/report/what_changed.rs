@@ -39,7 +39,7 @@ pub async fn changed_answers(store: &Store, run: &Run) -> Result<Vec<ChangedAnsw
         let (mut task, mut answers) = (None, Vec::new());
         for step in &steps {
             let Some(rollout) = scored.get(step).and_then(|groups| groups.get(&group)) else { continue };
-            let Some(transcript) = transcript_of(store, rollout).await? else { continue };
+            let Some(transcript) = transcript_of(store, run, rollout).await? else { continue };
             task.get_or_insert_with(|| text(&rollout.input));
             answers.push(Answer { step: *step, reward: transcript.reward, said: last_said(&transcript) });
         }

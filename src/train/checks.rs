@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_runner::{Program, check_arguments};
+use fulgurite_runner::{LabelledAnswer, Program, RubricOptions, check_arguments};
 use serde_json::Value;
 
 use crate::config::declarations::{LoadedConfig, RunConfig, Shape};
@@ -15,6 +15,9 @@ pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
     config.trainer.check()?;
     check_run(&config.run)?;
     config.runner.check()?;
+    if let Some(RubricOptions { criteria, labelled: Some(labelled), .. }) = &config.runner.rubric {
+        LabelledAnswer::read(&loaded.resolve(&labelled.file), criteria)?;
+    }
     if let Some(base) = &config.base {
         base.training.check()?;
         check_shape(&base.shape)?;

@@ -4,11 +4,11 @@ mod at_server;
 mod checks;
 mod data;
 pub mod exclusive_lock;
+pub mod models_beside;
 mod orders;
 mod pairwise_judge;
 mod reference;
 pub mod reporters;
-pub mod rubric_judge;
 pub mod run_directory;
 pub mod run_files;
 mod runner_process;
@@ -27,7 +27,7 @@ use fulgurite_proxy::ServedModel;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
-    Decode, Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
+    Decode, Grpo, PolicyEndpoint, Record, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
 };
 use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
@@ -203,7 +203,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     }
     let listening = Listening::begin(&server_config.server, admin.clone()).await?;
     let policy = ServedModel::Sampled(opened.served.clone());
-    let served = [policy].into_iter().chain(rubric_judge::served(&loaded)?).collect();
+    let served = [policy].into_iter().chain(models_beside::served(&loaded)?).collect();
     let mut server =
         RunningServer::start(&server_config, listening, store.clone(), served, Vec::new(), Router::new(), metrics)
             .await?;
@@ -214,8 +214,10 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     }
     let record: Arc<dyn Record> = Arc::new(store.clone());
     orders.follow(&record, &run_id).await?;
-    let runner =
-        Runner::start(&loaded, &server.url, admin.clone(), &run_id, &run_directory, &record, reporter.as_mut()).await?;
+    let runner = tokio::select! {
+        runner = Runner::start(&loaded, &server.url, admin.clone(), &run_id, &run_directory, &record, reporter.as_mut()) => runner?,
+        () = interruptions.next() => bail!(INTERRUPTED),
+    };
     let api_key = match admin {
         // Stored with the resources: it opens model calls, and nothing else.
         Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
@@ -261,7 +263,8 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Starts the runner that the config tells of, once what an earlier one held is given back.
+    /// Starts the runner that the config tells of, once what an earlier one held is given back, and once the judges of its
+    /// rubric are found to agree with people, if that is asked.
     pub async fn start(
         loaded: &LoadedConfig,
         server: &str,
@@ -270,7 +273,7 @@ impl Runner {
         run_directory: &Path,
         record: &Arc<dyn Record>,
         reporter: &mut dyn Reporter,
-    ) -> Result<Self, RecordError> {
+    ) -> Result<Self> {
         if !loaded.config.runner.runs_agents() {
             let url = server.to_owned();
             reporter.report(match loaded.config.trainer.harvest {
@@ -280,6 +283,7 @@ impl Runner {
             // Nobody can say that no runner is left: another may come at any time.
             return Ok(Self { process: None, given_up: watch::channel(None).1 });
         }
+        models_beside::hold_against_labels(loaded, server, admin_key.as_ref(), run_directory, reporter).await?;
         let worker_id = format!("runner-{run_id}");
         record.release_worker(&worker_id).await?;
         let command = RunnerCommand {
@@ -354,15 +358,19 @@ fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
             )
         }
         [model] => Ok((*model).clone()),
-        models => bail!("training needs exactly one [[models]], and there are {}", models.len()),
+        [] => bail!("training needs exactly one [[models]], and there are 0"),
+        models => bail!(
+            "training needs exactly one [[models]], and there are {}; those with trained = false are served beside it",
+            models.len()
+        ),
     }
 }
 
-/// The models that are neither a reference nor a judge nor a teacher; where there are none, the teachers.
+/// The models that are neither a reference nor a judge nor a teacher nor served beside; where there are none, the teachers.
 pub fn trainable_models(config: &Config) -> Result<Vec<&ModelEntry>> {
     let reference = reference::entry(config)?;
-    let judges = pairwise_judge::entry(config)?.into_iter().chain(rubric_judge::entry(config)?);
-    let beside: Vec<&ModelEntry> = reference.into_iter().chain(judges).collect();
+    let judge = pairwise_judge::entry(config)?;
+    let beside: Vec<&ModelEntry> = reference.into_iter().chain(judge).chain(models_beside::entries(config)?).collect();
     let is_beside = |model: &&ModelEntry| beside.iter().any(|it| it.name == model.name);
     let (teachers, taught): (Vec<&ModelEntry>, Vec<&ModelEntry>) = {
         let teachers = teachers::entries(config)?;

@@ -14,6 +14,9 @@ pub const WORLDS: &str = "worlds";
 /// What judges have said of attempts.
 pub const JUDGEMENTS: &str = "judgements";
 
+/// Name of the file there that says how far judges agree with people.
+pub const JUDGES_ON_LABELS: &str = "judges_on_labels.json";
+
 /// Name of the file there that says which run it is, and how it was configured.
 pub const CONFIG_FILE: &str = "config.json";
 

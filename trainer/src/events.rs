@@ -59,6 +59,19 @@ pub enum TrainEvent {
         /// Where the server is.
         url: String,
     },
+    /// A judge of rewards was held against what people say, before anything is run.
+    JudgeOnLabels {
+        /// Its name.
+        judge: String,
+        /// What it judged.
+        criterion: String,
+        /// Answers that people have judged too.
+        labels: u64,
+        /// The share of them on which it agrees with people.
+        share: f64,
+        /// Cohen's kappa of the two, where there is one.
+        kappa: Option<f64>,
+    },
     /// Rollouts are being run, or harvested.
     Rollouts {
         /// `train`, `held_out`, `final` or `harvest`.

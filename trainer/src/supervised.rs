@@ -144,6 +144,7 @@ impl Reporter for StepReporter<'_> {
             | TrainEvent::RunnersAwaited { .. }
             | TrainEvent::Waiting { .. }
             | TrainEvent::AgentsAwaited { .. }
+            | TrainEvent::JudgeOnLabels { .. }
             | TrainEvent::Rollouts { .. }
             | TrainEvent::Learning { .. }
             | TrainEvent::Sampled { .. }

@@ -33,14 +33,16 @@ struct State<E> {
     delivered: bool,
     /// No more listeners may join.
     closed: bool,
+    /// An answer has failed: who comes now asks for another.
+    failed: bool,
 }
 
 impl<E: Clone> Flight<E> {
     /// A flight with one listener.
     pub(crate) fn new() -> (Arc<Self>, Listener<E>) {
         let (history, waiting) = (Vec::new(), Vec::new());
-        let (has_ended, delivered, closed) = (false, false, false);
-        let state = State { history, has_ended, waiting, listening: 1, delivered, closed };
+        let state =
+            State { history, has_ended: false, waiting, listening: 1, delivered: false, closed: false, failed: false };
         let flight = Arc::new(Self { state: Mutex::new(state), changed: Notify::new() });
         let listener = Listener { received: 0, flight: Arc::clone(&flight) };
         (flight, listener)
@@ -51,10 +53,10 @@ impl<E: Clone> Flight<E> {
         self.change(|state| state.history.push(event));
     }
 
-    /// Listens from the first word on; `None` once the flight is closed.
+    /// Listens from the first word on; `None` once the flight is closed or has failed.
     pub(crate) fn listen(self: &Arc<Self>) -> Option<Listener<E>> {
         let mut state = self.state();
-        if state.closed {
+        if state.closed || state.failed {
             return None;
         }
         state.listening += 1;
@@ -65,7 +67,10 @@ impl<E: Clone> Flight<E> {
 impl Flight {
     /// Publishes an event of one of the answers.
     pub(crate) fn publish_event(&self, choice: usize, event: CallEvent) {
-        self.publish(ChoiceEvent { choice, event });
+        self.change(|state| {
+            state.failed |= matches!(event, CallEvent::Failed(_));
+            state.history.push(ChoiceEvent { choice, event });
+        });
     }
 }
 
@@ -192,7 +197,15 @@ mod tests {
     use crate::error::ProxyError;
 
     fn word() -> CallEvent {
-        CallEvent::Failed(Arc::new(ProxyError::MethodNotAllowed { method: "PUT".into() }))
+        CallEvent::Tokens(Vec::new().into())
+    }
+
+    #[test]
+    fn who_tries_again_does_not_hear_of_the_failure_again() {
+        let (flight, mut first) = Flight::new();
+        flight.publish_event(0, CallEvent::Failed(Arc::new(ProxyError::MethodNotAllowed { method: "PUT".into() })));
+        assert!(flight.listen().is_none(), "the call is not over, but has no answer to be had");
+        assert_eq!(received(&mut first), [0]);
     }
 
     fn received(listener: &mut Listener) -> Vec<usize> {

@@ -2,19 +2,20 @@
 //! by the judge's name, and never trained.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fulgurite_client::{Assignment, Server};
 use futures::StreamExt;
 use futures::stream;
-use reqwest::Client;
+use reqwest::{Client, Url};
 use serde_json::{Map, Number, Value, json};
 use tokio::time::{Instant, timeout_at};
 
+use super::agreement::Agreement;
 use super::known_judgements::{KnownJudgements, digest};
-use super::options::{Criterion, RubricOptions};
+use super::options::{Criterion, JUDGES_AGREE, RubricOptions};
 use super::question::{Judgement, Material, judgement, request};
+use super::spending::{Allowed, Spending};
 use crate::RunnerError;
 use crate::grader::GradeFault;
 use crate::reward::Reward;
@@ -28,14 +29,22 @@ const TRAINABLE: &str = "x-fulgurite-trainable";
 /// The field of an attempt's metadata that holds what its judge said.
 const JUDGEMENTS: &str = "judgements";
 
-/// A rubric and its judge.
+/// A rubric and its judges.
 #[derive(Debug)]
 pub(crate) struct Rubric {
     options: RubricOptions,
     client: Client,
     known: KnownJudgements,
-    /// Model calls made.
-    calls: AtomicU64,
+    spending: Spending,
+}
+
+/// Where judges are asked.
+#[derive(Clone, Debug)]
+pub(super) struct JudgesDoor {
+    /// Of chat completions.
+    pub(super) url: Url,
+    /// The bearer token, if one is asked for.
+    pub(super) key: Option<String>,
 }
 
 /// A criterion that has been judged.
@@ -43,18 +52,21 @@ struct Judged<'r> {
     criterion: &'r Criterion,
     judgement: Judgement,
     is_known: bool,
+    /// What the second judge said, if it was asked, or why it said nothing.
+    second: Option<Result<Judgement, String>>,
 }
 
 impl Rubric {
-    /// Judgements are kept in `directory`, if there is one.
+    /// Judgements, and what they cost, are kept in `directory`, if there is one.
     ///
     /// # Errors
-    /// If there can be no HTTP client.
+    /// If there can be no HTTP client, or what was spent cannot be read.
     pub(crate) fn new(options: &RubricOptions, directory: Option<PathBuf>) -> Result<Self, RunnerError> {
         let client = Client::builder().connect_timeout(CONNECTING).build();
         let client = client.map_err(|error| RunnerError::JudgeClient { reason: error.to_string() })?;
-        let known = KnownJudgements::new(directory);
-        Ok(Self { options: options.clone(), client, known, calls: AtomicU64::new(0) })
+        let spending = Spending::new(options, directory.as_deref())
+            .map_err(|error| RunnerError::JudgesSpending { directory: directory.clone().unwrap_or_default(), error })?;
+        Ok(Self { options: options.clone(), client, known: KnownJudgements::new(directory), spending })
     }
 
     /// Who rewards, as the server is told.
@@ -62,7 +74,12 @@ impl Rubric {
         format!("rubric:{}", self.options.judge)
     }
 
-    /// What an attempt earns, and what the judge said, for its metadata.
+    /// The rubric's part of the reward, where a grader gives the rest.
+    pub(crate) fn share(&self) -> Option<f64> {
+        self.options.share
+    }
+
+    /// What an attempt earns, beside what it earned otherwise, and what the judges said, for its metadata.
     pub(crate) async fn judge(
         &self,
         server: &Server,
@@ -70,44 +87,77 @@ impl Rubric {
         material: Material<'_>,
         deadline: Instant,
     ) -> Result<(Reward, Map<String, Value>), GradeFault> {
+        let url = server.attempt_url(assignment, &["v1", "chat", "completions"]);
+        let door = JudgesDoor { url, key: Some(assignment.agent_key().to_owned()) };
         let criteria = self.options.criteria.iter();
-        let asked: Vec<_> = criteria.map(|criterion| self.judge_one(server, assignment, criterion, material)).collect();
+        let asked: Vec<_> = criteria.map(|criterion| self.judge_one(&door, criterion, material)).collect();
         let all = stream::iter(asked).buffered(AT_ONCE).collect::<Vec<_>>();
         let all = timeout_at(deadline, all).await.map_err(|_| GradeFault::TimedOut)?;
         let all = all.into_iter().collect::<Result<Vec<_>, _>>().map_err(GradeFault::Failed)?;
         Ok((reward(&all)?, Map::from_iter([(JUDGEMENTS.to_owned(), said(&all))])))
     }
 
+    /// What the first judge says, and the second where it is asked; of the second nothing depends, so that its failure is none.
     async fn judge_one<'r>(
         &'r self,
-        server: &Server,
-        assignment: &Assignment,
+        door: &JudgesDoor,
         criterion: &'r Criterion,
         material: Material<'_>,
     ) -> Result<Judged<'r>, String> {
-        let request = request(&self.options, criterion, material);
+        let first = request(&self.options, &self.options.judge, criterion, material);
+        let second = self.options.second.as_ref().filter(|second| is_within(&digest(&first), second.share));
+        let second = async {
+            let judge = &second?.judge;
+            let asked = self.ask(door, judge, criterion, request(&self.options, judge, criterion, material)).await;
+            Some(asked.map(|(judgement, _)| judgement))
+        };
+        let (first, second) = futures::join!(self.ask(door, &self.options.judge, criterion, first), second);
+        let (judgement, is_known) = first?;
+        Ok(Judged { criterion, judgement, is_known, second })
+    }
+
+    /// A judge's judgement, and whether it was known.
+    pub(super) async fn ask(
+        &self,
+        door: &JudgesDoor,
+        judge: &str,
+        criterion: &Criterion,
+        request: Value,
+    ) -> Result<(Judgement, bool), String> {
         let digest = digest(&request);
         if let Some(judgement) = self.known.get(&digest) {
-            return Ok(Judged { criterion, judgement, is_known: true });
+            return Ok((judgement, true));
         }
-        let failed = |why: String| format!("judge {:?} on {:?}: {why}", self.options.judge, criterion.name);
-        let made = self.calls.fetch_add(1, Ordering::Relaxed);
-        if let Some(limit) = self.options.max_calls.filter(|limit| made >= *limit) {
-            return Err(failed(format!("[runner.rubric] max_calls = {limit} are made")));
-        }
-        let url = server.attempt_url(assignment, &["v1", "chat", "completions"]);
-        let call = self.client.post(url).bearer_auth(assignment.agent_key()).header(TRAINABLE, "false").json(&request);
-        let reply = call.send().await.map_err(|error| failed(format!("the server cannot be reached: {error}")))?;
-        let status = reply.status();
-        let text = reply.text().await.map_err(|error| failed(format!("its answer broke off: {error}")))?;
-        if !status.is_success() {
-            return Err(failed(format!("{status}: {}", text.chars().take(300).collect::<String>())));
-        }
-        let reply: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+        let failed = |why: String| format!("judge {judge:?} on {:?}: {why}", criterion.name);
+        let (bytes, prices) = (request.to_string().len(), self.options.prices_of(judge));
+        let allowed = self.spending.allow(bytes, self.options.max_tokens, prices).map_err(failed)?;
+        let reply = self.call(door, &request, allowed).await.map_err(failed)?;
         let judgement = judgement(&reply).map_err(failed)?;
         self.known.keep(digest, &judgement);
-        Ok(Judged { criterion, judgement, is_known: false })
+        Ok((judgement, false))
     }
+
+    /// The reply to a call; the error says why there is none.
+    async fn call(&self, door: &JudgesDoor, request: &Value, allowed: Allowed) -> Result<Value, String> {
+        let call = self.client.post(door.url.clone()).header(TRAINABLE, "false").json(request);
+        let call = door.key.iter().fold(call, |call, key| call.bearer_auth(key));
+        let reply = call.send().await.map_err(|error| format!("the server cannot be reached: {error}"))?;
+        let status = reply.status();
+        let text = reply.text().await.map_err(|error| format!("its answer broke off: {error}"))?;
+        if !status.is_success() {
+            self.spending.refund(allowed);
+            return Err(format!("{status}: {}", text.chars().take(300).collect::<String>()));
+        }
+        let reply: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        self.spending.settle(allowed, &reply["usage"]);
+        Ok(reply)
+    }
+}
+
+/// Whether a question is among the share that is chosen, by its digest, so that it always is or never.
+fn is_within(digest: &str, share: f64) -> bool {
+    let place = digest.get(..8).and_then(|start| u32::from_str_radix(start, 16).ok()).unwrap_or(u32::MAX);
+    f64::from(place) < share * (f64::from(u32::MAX) + 1.0)
 }
 
 /// The share of criteria that are met, by their weights, with each of them beside it.
@@ -115,13 +165,38 @@ fn reward(judged: &[Judged<'_>]) -> Result<Reward, GradeFault> {
     let all: f64 = judged.iter().map(|one| one.criterion.weight).sum();
     let met: f64 = judged.iter().filter(|one| one.judgement.met).map(|one| one.criterion.weight).sum();
     let share = Number::from_f64(met / all).ok_or_else(|| GradeFault::Failed("the weights have no sum".to_owned()))?;
-    let component = |one: &Judged<'_>| (one.criterion.name.clone(), json!(u8::from(one.judgement.met)));
-    Ok(Reward::new(share, judged.iter().map(component).collect()))
+    let mut components: Map<String, Value> =
+        judged.iter().map(|one| (one.criterion.name.clone(), json!(u8::from(one.judgement.met)))).collect();
+    if let Some(share) = agreement(judged).share() {
+        components.insert(JUDGES_AGREE.to_owned(), json!(share));
+    }
+    Ok(Reward::new(share, components))
 }
 
-/// What the judge said, for people.
+/// How far the judges agree on an attempt.
+fn agreement(judged: &[Judged<'_>]) -> Agreement {
+    let mut all = Agreement::default();
+    for one in judged {
+        if let Some(Ok(second)) = &one.second {
+            all += Agreement::of(one.judgement.met, second.met);
+        }
+    }
+    all
+}
+
+/// What the judges said, for people.
 fn said(judged: &[Judged<'_>]) -> Value {
-    let one = |Judged { criterion, judgement: Judgement { reason, met }, is_known }: &Judged<'_>| json!({ "criterion": criterion.name, "met": met, "reason": reason, "known_before": is_known });
+    let one = |one: &Judged<'_>| {
+        let Judgement { reason, met } = &one.judgement;
+        let mut said =
+            json!({ "criterion": one.criterion.name, "met": met, "reason": reason, "known_before": one.is_known });
+        match &one.second {
+            None => {}
+            Some(Ok(second)) => said["second"] = json!({ "met": second.met, "reason": second.reason }),
+            Some(Err(why)) => said["second"] = json!({ "failed": why }),
+        }
+        said
+    };
     judged.iter().map(one).collect()
 }
 
@@ -143,10 +218,25 @@ mod tests {
                 criterion,
                 judgement: Judgement { reason: "r".to_owned(), met },
                 is_known: false,
+                second: (criterion.name != "c").then(|| {
+                    let met = criterion.name == "a";
+                    Ok(Judgement { reason: "s".to_owned(), met })
+                }),
             })
             .collect();
         let reward = json!(reward(&judged).unwrap());
-        assert_eq!((&reward["value"], &reward["components"]), (&json!(0.75), &json!({ "a": 1, "b": 1, "c": 0 })));
+        assert_eq!(
+            (&reward["value"], &reward["components"]),
+            (&json!(0.75), &json!({ "a": 1, "b": 1, "c": 0, "judges_agree": 0.5 }))
+        );
+        assert_eq!(said(&judged)[1]["second"], json!({ "met": false, "reason": "s" }));
         assert_eq!(said(&judged)[2], json!({ "criterion": "c", "met": false, "reason": "r", "known_before": false }));
+    }
+    #[test]
+    fn a_share_of_questions_is_asked_twice_and_the_same_ones_always() {
+        let digests: Vec<String> = (0..1000).map(|n| digest(&json!(n))).collect();
+        let chosen = |share: f64| digests.iter().filter(|digest| is_within(digest, share)).count();
+        assert_eq!(chosen(1.0), 1000);
+        assert!((200..300).contains(&chosen(0.25)), "{}", chosen(0.25));
     }
 }

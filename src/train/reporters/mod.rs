@@ -51,6 +51,10 @@ impl Reporter for JsonReporter {
             TrainEvent::Waiting { step } => output::line(json!({ "event": "waiting", "step": step })),
             TrainEvent::AgentsAwaited { url } => output::line(json!({ "event": "agents_awaited", "url": url })),
             TrainEvent::RunnersAwaited { url } => output::line(json!({ "event": "runners_awaited", "url": url })),
+            TrainEvent::JudgeOnLabels { judge, criterion, labels, share, kappa } => output::line(json!({
+                "event": "judge_on_labels", "judge": judge, "criterion": criterion, "labels": labels, "share": share,
+                "kappa": kappa,
+            })),
             TrainEvent::OddRewards { phase, step, findings } => {
                 for RewardFinding { rollout_id, reward, oddity } in findings {
                     let values = match &oddity {
@@ -227,6 +231,10 @@ impl Reporter for TableReporter {
                 self.line(&format!("no [runner] command: rollouts wait at {url} for runners that you start, with"));
                 self.line(&format!("  fulgurite run --server {url} -- AGENT"));
                 self.line("or as Agent-lightning's runners with that address as their store");
+            }
+            TrainEvent::JudgeOnLabels { judge, criterion, labels, share, kappa } => {
+                let kappa = kappa.map_or(String::new(), |kappa| format!(", kappa {kappa:.2}"));
+                self.line(&format!("judge {judge} on {criterion}: agrees with {share:.2} of {labels} labels{kappa}"));
             }
             TrainEvent::Rollouts { phase, step, done, total } => {
                 // A bar of something else would show its numbers for a moment.

@@ -234,6 +234,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.lora_rank = null  # default
     models.0.lora_alpha = null  # default
     models.0.lora_modules = null  # default
+    models.0.trained = true  # default
     "#);
 }
 
@@ -309,7 +310,7 @@ fn training_that_cannot_start_says_what_is_missing() {
     ");
     insta::assert_snapshot!(fail(&[MODEL, MODEL, TASKS].concat()), @r"
     error: [directory]/config.toml
-      caused by: training needs exactly one [[models]], and there are 2
+      caused by: training needs exactly one [[models]], and there are 2; those with trained = false are served beside it
     ");
     insta::assert_snapshot!(fail(MODEL), @r"
     error: [directory]/config.toml

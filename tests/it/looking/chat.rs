@@ -123,6 +123,8 @@ fn a_person_is_asked_line_by_line_and_leaves_by_a_word() {
 fn what_cannot_be_talked_to_is_told_with_what_can() {
     let nothing = run(["chat", "nowhere"]).failure(Path::new("/no"));
     insta::assert_snapshot!(nothing, @"error: nowhere is no model directory, checkpoint or run, and there is no run of that name in runs/");
+    let before = run(["chat", "http://127.0.0.1:1", "--before"]).failure(Path::new("/no"));
+    assert!(before.contains("--before is of a run, and http://127.0.0.1:1 is a server"), "{before}");
     let named = run(["chat", "nowhere", "--model", "x"]).failure(Path::new("/no"));
     insta::assert_snapshot!(named, @"error: --model and --api-key-env are of a server, and nowhere is no URL");
     let directory = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 mod harbor;
 mod harness;
 mod hooks;
+mod models_beside;
 mod rubric;
 mod sandbox;
 mod toolbelt;

@@ -11,8 +11,8 @@ use crate::common::project::{Project, SMALL};
 use crate::common::{Ran, fulgurite, program};
 
 /// A judge elsewhere, in OpenAI's dialect: it says of each criterion what `says` says, and keeps what it was asked.
-struct Judge {
-    url: String,
+pub(super) struct Judge {
+    pub(super) url: String,
     asked: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -32,7 +32,7 @@ fn body(stream: &mut std::net::TcpStream) -> Option<Value> {
     }
 }
 
-fn judge(says: impl Fn(&Value) -> String + Send + Sync + 'static) -> Judge {
+pub(super) fn judge(says: impl Fn(&Value) -> String + Send + Sync + 'static) -> Judge {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -42,8 +42,8 @@ fn judge(says: impl Fn(&Value) -> String + Send + Sync + 'static) -> Judge {
             let (kept, says, mut stream) = (Arc::clone(&kept), Arc::clone(&says), stream.unwrap());
             std::thread::spawn(move || {
                 let Some(request) = body(&mut stream) else { return };
-                let material = request["messages"][1]["content"].as_str().unwrap();
-                let said = says(&serde_json::from_str(material).unwrap());
+                let last = request["messages"].as_array().unwrap().last().unwrap();
+                let said = says(&serde_json::from_str(last["content"].as_str().unwrap()).unwrap());
                 kept.lock().unwrap().push(request);
                 let message = json!({ "role": "assistant", "content": said });
                 let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
@@ -100,7 +100,8 @@ fn attempts_earn_the_share_of_criteria_that_a_judge_says_they_meet() {
     assert_eq!(summary["sampled_tokens"], sampled, "what the judge said is in no account of the policy's");
     let asked = judge.asked.lock().unwrap();
     assert_eq!(of_judge, asked.len());
-    assert_eq!(fs::read_dir(project.path("r/judgements")).unwrap().count(), asked.len());
+    // Each is kept, beside the account of calls.
+    assert_eq!(fs::read_dir(project.path("r/judgements")).unwrap().count(), asked.len() + 1);
     assert!(asked.iter().all(|request| request["response_format"]["type"] == "json_schema"));
 }
 
@@ -150,6 +151,10 @@ fn a_rubric_that_cannot_judge_is_refused_before_anything_is_run() {
     assert!(none.contains("[runner.rubric] criteria: there are 0, and must be 1 to 64"), "{none}");
     let both = refused(TWO, "command = [\"hello-agent\", \"{task}\"]\ngrade = [\"hello-grader\"]");
     assert!(both.contains("leave out `grade`, `harbor_tests` and `reward_file`, or the rubric"), "{both}");
+    let alone = refused(&format!("share = 0.5, {TWO}"), "");
+    assert!(alone.contains("the rest of the reward is given by `grade`"), "{alone}");
+    let unknown = refused(&format!("labelled = {{ file = \"nowhere.jsonl\" }}, {TWO}"), "");
+    assert!(unknown.contains("[runner.rubric.labelled]") && unknown.contains("nowhere.jsonl"), "{unknown}");
     let project = project(&judge, TWO);
     project.change_config("judge = \"judge\", ", "judge = \"jugde\", ");
     let said = Ran::from(project.command("r").output().unwrap()).stderr;
@@ -165,4 +170,99 @@ fn no_more_calls_of_a_judge_are_made_than_are_allowed() {
     assert_eq!(said.code, Some(1));
     assert!(said.stderr.contains("[runner.rubric] max_calls = 3 are made"), "{}", said.stderr);
     assert_eq!(judge.asked.lock().unwrap().len(), 3);
+}
+
+#[test]
+fn no_more_money_is_spent_on_a_judge_than_is_allowed_whoever_goes_on() {
+    let judge = judge(by_letters);
+    // A call may cost some thousand bytes of prompt, and does cost nine tokens and nine.
+    let limit = "max_cost = 0.01, max_tokens = 10, prices = { prefilled = 2.0, sampled = 100.0 }";
+    let project = project(&judge, &format!("{limit}, {TWO}"));
+    project.change_config("parallel = 4", "parallel = 1");
+    let said = Ran::from(project.command("r").output().unwrap());
+    assert_eq!(said.code, Some(1));
+    assert!(said.stderr.contains("[runner.rubric] max_cost = 0.01: "), "{}", said.stderr);
+    let asked = judge.asked.lock().unwrap().len();
+    assert!(asked > 2, "{asked}");
+    let again = Ran::from(project.command("r").arg("--resume").output().unwrap());
+    assert!(again.stderr.contains("[runner.rubric] max_cost = 0.01: "), "{}", again.stderr);
+    let calls = fs::read_to_string(project.path("r/judgements/calls.jsonl")).unwrap();
+    let lines: Vec<Value> = calls.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let spent: f64 = lines.iter().map(|line| line["cost"].as_f64().unwrap()).sum();
+    assert!(spent <= 0.01, "{spent}");
+    let made: u64 = lines.iter().map(|line| line["calls"].as_u64().unwrap()).sum();
+    assert_eq!(made as usize, judge.asked.lock().unwrap().len());
+}
+
+#[test]
+fn a_report_tells_how_far_judges_agree_with_people_and_with_each_other() {
+    let first = judge(by_letters);
+    let second = judge(|_| json!({ "reason": "always", "met": true }).to_string());
+    let more = "labelled = { file = \"labelled.jsonl\", at_least = 0.6 }, second = { judge = \"other\" }";
+    let project = project(&first, &format!("{more}, {TWO}"));
+    let config = fs::read_to_string(project.path("t.toml")).unwrap();
+    let other = format!("\n[[models]]\nname = \"other\"\nbackend = \"openai\"\nurls = [\"{}\"]\n", second.url);
+    fs::write(project.path("t.toml"), config + &other).unwrap();
+    let label = |answer: &str, even: bool| json!({ "task": 1, "answer": answer, "met": { "even": even } }).to_string();
+    let labels = [label("ab", true), label("abc", false), label("abcd", false)];
+    fs::write(project.path("labelled.jsonl"), labels.join("\n")).unwrap();
+
+    let events = project.train("r", &["--max-steps", "1"]);
+    let held: Vec<&Value> = events.iter().filter(|event| event["event"] == "judge_on_labels").collect();
+    let shares: Vec<(&str, f64)> =
+        held.iter().map(|event| (event["judge"].as_str().unwrap(), event["share"].as_f64().unwrap())).collect();
+    assert_eq!(shares, [("judge", 2.0 / 3.0), ("other", 1.0 / 3.0)]);
+    let mut rollouts = project.query("rollouts", "r");
+    // What judges say of labelled answers belongs to no attempt of the run.
+    rollouts.retain(|rollout| rollout["reward"].is_number());
+    let judged = &rollouts[0]["attempt"]["metadata"]["judgements"];
+    assert_eq!(judged[1]["second"]["met"], true, "{judged}");
+    // The second earns nobody anything.
+    let rewards: Vec<f64> = rollouts.iter().map(|rollout| rollout["reward"].as_f64().unwrap()).collect();
+    assert!(rewards.contains(&0.25), "{rewards:?}");
+    let odd = rewards.iter().filter(|reward| **reward == 0.25).count();
+    let output = fulgurite(["report"]).arg(project.path("r")).output().unwrap();
+    let page = Ran::from(output).stdout;
+    let all = rewards.len();
+    for row in [
+        "<td>judge on even</td><td>agree on 0.667 of 3 labels, kappa 0.40; yes where people say no: 1, no where they say yes: 0</td>".to_owned(),
+        "<td>other on even</td><td>agree on 0.333 of 3 labels, kappa 0.00; yes where people say no: 2, no where they say yes: 0</td>".to_owned(),
+        format!("<td>judge and other on any</td><td>agree on 1.000 of {all} answers</td>"),
+        format!("<td>judge and other on even</td><td>agree on {:.3} of {all} answers", 1.0 - odd as f64 / all as f64),
+    ] {
+        assert!(page.contains(&row), "{row}: {page}");
+    }
+    // What the policy said stands there, and not what its judges did.
+    assert!(!page.contains("counted") && page.contains("Best answers"), "{page}");
+
+    project.change_config("at_least = 0.6", "at_least = 0.7");
+    let refused = Ran::from(project.command("s").output().unwrap());
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.stderr.contains("at_least = 0.7: the judge \"judge\" agrees with 0.667 of 3 labels"),
+        "{}",
+        refused.stderr
+    );
+    let ran = project.query("rollouts", "s").iter().filter(|rollout| rollout["reward"].is_number()).count();
+    assert_eq!(ran, 0, "nothing was run");
+}
+
+#[test]
+fn a_judge_gives_its_share_beside_a_grader() {
+    let judge = judge(by_letters);
+    let project = project(&judge, &format!("share = 0.5, {TWO}"));
+    project.change_config(
+        "command = [\"hello-agent\", \"{task}\"]",
+        "command = [\"hello-agent\", \"{task}\"]\ngrade = [\"sh\", \"-c\", \"echo '{\\\"reward\\\": 2, \\\"of_code\\\": 1}'\"]",
+    );
+    let said = fulgurite(["eval", "--json", "--samples", "3"]).arg(project.path("t.toml")).output().unwrap();
+    let scored = Ran::from(said).json_lines().pop().unwrap();
+    let components = &scored["components"];
+    assert_eq!(
+        (&components["graded"]["value"], &components["of_code"]["value"]),
+        (&json!(2.0), &json!(1.0)),
+        "{scored}"
+    );
+    let judged = components["judged"]["value"].as_f64().unwrap();
+    assert_eq!(scored["reward"]["value"], json!(1.0 + 0.5 * judged), "{scored}");
 }

@@ -39,6 +39,8 @@ held_out = [1]
 [runner.rubric]
 judge = "j"
 criteria = [{ name = "c", text = "t" }]
+second = { judge = "k" }
+labelled = { file = "f" }
 
 [proxy]
 auxiliary_rules = [{ name = "r" }]

@@ -1,0 +1,97 @@
+//! Models that are served beside the policy: those that agents call and nobody trains, and the judges of `[runner.rubric]`,
+//! which are held against what people have judged before anything is run.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fulgurite_proxy::ServedModel;
+use fulgurite_runner::{Agreement, JudgeOnLabels, LabelledAnswer, LabelledAnswers, RubricOptions, judge_labelled};
+use fulgurite_store::AdminKey;
+use fulgurite_trainer::{Reporter, TrainEvent};
+use serde_json::json;
+
+use crate::config::declarations::{Config, LoadedConfig};
+use crate::config::models::ModelEntry;
+use crate::models::open::OpenModel;
+use crate::train::run_directory::write_whole;
+use crate::train::run_files::{JUDGEMENTS, JUDGES_ON_LABELS, model_path};
+
+/// Those of `[[models]]`.
+///
+/// # Errors
+/// If a judge is none of them, or if no model is left to be trained, whose tokens would then be its own judge's.
+pub fn entries(config: &Config) -> Result<Vec<&ModelEntry>> {
+    let judges: Vec<(&str, &str)> = config.runner.rubric.iter().flat_map(RubricOptions::judges).collect();
+    if let Some((key, name)) = judges.iter().find(|(_, name)| config.models.iter().all(|model| model.name != *name)) {
+        bail!("{key} = {name:?}: there is no such [[models]]");
+    }
+    let is_judge = |model: &ModelEntry| judges.iter().any(|(_, name)| model.name == *name);
+    let beside: Vec<&ModelEntry> = config.models.iter().filter(|model| !model.trained || is_judge(model)).collect();
+    if !beside.is_empty() && beside.len() == config.models.len() {
+        let names: Vec<&str> = beside.iter().map(|model| model.name.as_str()).collect();
+        bail!(
+            "[[models]] {}: judges, and models with trained = false, are served beside the one that is trained, and there is none",
+            names.join(", ")
+        );
+    }
+    Ok(beside)
+}
+
+/// The same, as agents and the runner call them.
+///
+/// # Errors
+/// As [`entries`], and if one cannot be opened.
+pub fn served(loaded: &LoadedConfig) -> Result<Vec<ServedModel>> {
+    let open = |entry: &ModelEntry| {
+        let entry = ModelEntry { path: model_path(loaded, entry), ..entry.clone() };
+        let opened = OpenModel::open(&entry, &loaded.directory, &loaded.config);
+        Ok(opened.with_context(|| format!("[[models]] {:?}", entry.name))?.served)
+    };
+    entries(&loaded.config)?.into_iter().map(open).collect()
+}
+
+/// Has the judges of a run judge what people have judged, if the config names such answers; tells how far they agree, and
+/// keeps that in the run's directory.
+///
+/// # Errors
+/// If they cannot, or if the first judge agrees with people less often than it must.
+pub async fn hold_against_labels(
+    loaded: &LoadedConfig,
+    server: &str,
+    admin_key: Option<&AdminKey>,
+    run_directory: &Path,
+    reporter: &mut dyn Reporter,
+) -> Result<()> {
+    let Some(rubric) = &loaded.config.runner.rubric else { return Ok(()) };
+    let Some(LabelledAnswers { file, at_least }) = &rubric.labelled else { return Ok(()) };
+    let answers = LabelledAnswer::read(&loaded.resolve(file), &rubric.criteria)?;
+    let url = format!("{server}/v1/chat/completions").parse().context("the server's URL")?;
+    let key = admin_key.map(|key| key.expose().to_owned());
+    let judged = judge_labelled(rubric, Some(run_directory.join(JUDGEMENTS)), url, key, &answers).await?;
+    write_whole(&run_directory.join(JUDGES_ON_LABELS), &format!("{:#}\n", json!(judged)))?;
+    for JudgeOnLabels { judge, criterion, agreement } in &judged {
+        reporter.report(TrainEvent::JudgeOnLabels {
+            judge: judge.clone(),
+            criterion: criterion.clone(),
+            labels: agreement.count(),
+            share: agreement.share().unwrap_or_default(),
+            kappa: agreement.kappa(),
+        });
+    }
+    check(rubric, *at_least, &judged)
+}
+
+/// Whether the judge that rewards agrees with people as often as it must.
+fn check(rubric: &RubricOptions, at_least: Option<f64>, judged: &[JudgeOnLabels]) -> Result<()> {
+    let mut all = Agreement::default();
+    judged.iter().filter(|one| one.judge == rubric.judge).for_each(|one| all += one.agreement);
+    match (at_least, all.share()) {
+        (Some(at_least), Some(share)) if share < at_least => bail!(
+            "[runner.rubric.labelled] at_least = {at_least}: the judge {:?} agrees with {share:.3} of {} labels; another judge, or \
+             clearer criteria, may do better",
+            rubric.judge,
+            all.count()
+        ),
+        _ => Ok(()),
+    }
+}

@@ -28,6 +28,7 @@ mod trackers;
 mod train;
 mod transfer;
 mod watch;
+mod worker_key;
 
 use std::process::ExitCode;
 
@@ -125,6 +126,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Regrade(arguments) => regrade::regrade(arguments).await,
         Command::Rescore(arguments) => rescore::rescore(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
+        Command::WorkerKey(arguments) => worker_key::worker_key(arguments).await,
         Command::Enqueue(arguments) => enqueue::enqueue(arguments).await,
         Command::Rollouts(arguments) => query::rollouts(arguments).await,
         Command::Attempts(arguments) => query::attempts(arguments).await,

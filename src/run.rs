@@ -10,6 +10,7 @@ use fulgurite_runner::{RunnerOptions, RunnerSummary, forward, supervise};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
+use uuid::Uuid;
 
 use crate::cli::arguments::RunArguments;
 use crate::cli::output;
@@ -18,16 +19,17 @@ use crate::config::declarations::LoadedConfig;
 use crate::config::runner::RunnerConfig;
 use crate::config::seconds::seconds;
 use crate::serve::server::interrupted;
+use crate::worker_key;
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {
     let RunnerSettings { config, directory, worlds, judgements } = RunnerSettings::read(&arguments)?;
-    let admin_key = admin_key::of_environment()?;
-    if admin_key.is_some() {
+    let Identity { key, worker_id } = Identity::of(&arguments).await?;
+    if key.is_some() {
         admin_key::keep_to_this_process();
     }
     let mut options = RunnerOptions {
-        admin_key: admin_key.map(|key| key.expose().to_owned()),
+        admin_key: key,
         parallel: config.parallel,
         agent_url: config.url.clone(),
         grade_in_sandbox: config.shown_to_grader(directory.as_deref()),
@@ -41,7 +43,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         until_idle: arguments.until_idle,
         ..RunnerOptions::new(arguments.server.trim_end_matches('/'), config.command)
     };
-    if let Some(worker_id) = arguments.worker_id {
+    if let Some(worker_id) = worker_id {
         options.worker_id = worker_id;
     }
     let until_stdin_closes = arguments.until_stdin_closes;
@@ -55,6 +57,26 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let summary = fulgurite_runner::run(options, shutdown).await.context("the runner stopped")?;
     announce(&summary, arguments.json);
     Ok(())
+}
+
+/// How a runner shows itself to the server.
+struct Identity {
+    key: Option<String>,
+    /// None if any name will do.
+    worker_id: Option<String>,
+}
+
+impl Identity {
+    async fn of(arguments: &RunArguments) -> Result<Self> {
+        let worker_id = arguments.worker_id.clone();
+        if !arguments.attach {
+            let key = admin_key::of_environment()?.map(|key| key.expose().to_owned());
+            return Ok(Self { key, worker_id });
+        }
+        let (name, key) = worker_key::of_environment(&arguments.server).await?;
+        let worker_id = worker_id.unwrap_or_else(|| format!("{name}-{}", Uuid::now_v7()));
+        Ok(Self { key: Some(key), worker_id: Some(worker_id) })
+    }
 }
 
 /// What a runner does, and where.

@@ -6,7 +6,7 @@ use fulgurite_types::{AttemptStatus, AttemptedRollout, Rollout};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, Url};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{Server, ServerError};
@@ -75,17 +75,6 @@ pub struct Dequeued {
     /// An earlier try of the same request may have got through: the server may hold attempts to be this runner's of which it
     /// has never heard.
     pub reply_lost: bool,
-}
-
-/// The parts of the server's spans that a runner needs.
-#[derive(Deserialize)]
-struct Spans {
-    items: Vec<Span>,
-}
-
-#[derive(Deserialize)]
-struct Span {
-    attributes: Map<String, Value>,
 }
 
 impl Assignment {
@@ -185,15 +174,11 @@ impl Server {
 
     /// Whether somebody, the agent itself for one, has posted a reward for the attempt.
     pub async fn has_reward(&self, assignment: &Assignment) -> Result<bool, ServerError> {
-        let mut url = self.route(&["v1", "agl", "spans"]);
-        url.query_pairs_mut()
-            .append_pair("rollout_id", &assignment.rollout_id)
-            .append_pair("attempt_id", &assignment.attempt_id)
-            .append_pair("name", "agentlightning.annotation");
-        let request = self.request(Method::GET, &url).timeout(REQUEST_TIMEOUT);
-        let spans: Spans = self.send(&url, request).await?.read(&url)?;
-        let is_reward = |name: &String| name.starts_with("agentlightning.reward") || name == "reward";
-        Ok(spans.items.iter().any(|span| span.attributes.keys().any(is_reward)))
+        let url = self.attempt_url(assignment, &["reward"]);
+        let key = assignment.key.as_deref().or(self.admin_key());
+        let request = self.request_with_key(Method::GET, &url, key).timeout(REQUEST_TIMEOUT);
+        let rewards: Vec<Value> = self.send(&url, request).await?.read(&url)?;
+        Ok(!rewards.is_empty())
     }
 
     /// The URL of one of the attempt's own routes: those that the agent is given.

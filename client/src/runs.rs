@@ -17,6 +17,11 @@ struct IssuedKey {
     key: String,
 }
 
+#[derive(Deserialize)]
+struct WorkerName {
+    name: Option<String>,
+}
+
 /// What is written carries ids of its own, so that a request whose answer was lost is sent again and counts once.
 impl Server {
     /// A key with which agents may call models there, and nothing else.
@@ -24,6 +29,20 @@ impl Server {
         let url = self.route(&["v1", "fulgurite", "keys", "model-calls"]);
         let issued: IssuedKey = self.post(&url, &json!({ "seconds": KEY_SECONDS })).await?;
         Ok(issued.key)
+    }
+
+    /// A key with which runners of a name may take rollouts there, and speak for those that they took.
+    pub async fn worker_key(&self, name: &str, seconds: u64) -> Result<String, ServerError> {
+        let url = self.route(&["v1", "fulgurite", "keys", "worker"]);
+        let issued: IssuedKey = self.post(&url, &json!({ "name": name, "seconds": seconds })).await?;
+        Ok(issued.key)
+    }
+
+    /// The name of the workers whose key this client has, if it has a worker's.
+    pub async fn worker_name(&self) -> Result<Option<String>, ServerError> {
+        let url = self.route(&["v1", "fulgurite", "worker"]);
+        let worker: WorkerName = self.get(&url).await?;
+        Ok(worker.name)
     }
 
     /// Begins a run.

@@ -7,7 +7,7 @@ use serde_json::Value;
 pub(crate) type Variables = Vec<(String, Option<String>)>;
 
 /// The variables of the runner's environment that agents must not see: they open more than an attempt's own door.
-pub(crate) const KEPT_BACK: [&str; 2] = ["FULGURITE_ADMIN_KEY", "FULGURITE_STORE"];
+pub(crate) const KEPT_BACK: [&str; 3] = ["FULGURITE_ADMIN_KEY", "FULGURITE_STORE", "FULGURITE_WORKER_KEY"];
 
 /// The variables that belong to one attempt: a warm agent, which has many, finds none of them, lest it take another's door
 /// for its own.

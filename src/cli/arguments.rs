@@ -24,6 +24,7 @@ use crate::runs::arguments::RunsArguments;
 use crate::skills::SkillsArguments;
 use crate::sweep::arguments::{SWEEP_EXIT_CODES, SweepArguments};
 use crate::watch::arguments::WatchArguments;
+use crate::worker_key::WorkerKeyArguments;
 
 /// Train any agent by reinforcement learning, unchanged: point its base URL here.
 #[derive(Debug, Parser)]
@@ -106,6 +107,8 @@ pub enum Command {
     Run(RunArguments),
     /// Put tasks on a server's queue, for its runners
     Enqueue(EnqueueArguments),
+    /// Print a key for runners elsewhere (`run --attach`) that are not trusted with the admin key
+    WorkerKey(WorkerKeyArguments),
     /// List the rollouts of a store, newest last
     Rollouts(RolloutsArguments),
     /// List attempts at rollouts
@@ -252,6 +255,9 @@ pub struct RunArguments {
     /// Server whose queue is worked off; its admin key, if it has one, is taken from FULGURITE_ADMIN_KEY
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4747", env = "FULGURITE_SERVER")]
     pub server: String,
+    /// With a worker's key (FULGURITE_WORKER_KEY) in place of the admin key, as from within a sandbox that can only call out
+    #[arg(long)]
+    pub attach: bool,
     /// Name of this runner in the store; a new one of the same name takes over what the old one held
     #[arg(long, value_name = "ID")]
     pub worker_id: Option<String>,

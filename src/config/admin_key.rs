@@ -8,9 +8,16 @@ use crate::config::declarations::{LoadedConfig, ServerConfig};
 /// The variable that holds the admin key, of a server that is told of no other place, and of whoever asks one.
 pub const VARIABLE: &str = "FULGURITE_ADMIN_KEY";
 
+/// The variable that holds a worker's key.
+pub const WORKERS_VARIABLE: &str = "FULGURITE_WORKER_KEY";
+
 /// The variables that no program may see which a server starts: its admin key may be in them, or its database's password.
 pub fn variables(server: &ServerConfig) -> Vec<String> {
-    [VARIABLE.to_owned(), "FULGURITE_STORE".to_owned()].into_iter().chain(server.admin_key_env.clone()).collect()
+    [VARIABLE, "FULGURITE_STORE", WORKERS_VARIABLE]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(server.admin_key_env.clone())
+        .collect()
 }
 
 /// Keeps other processes of the same user, such as agents, from reading this one's memory and the environment that it was

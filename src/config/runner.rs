@@ -177,9 +177,10 @@ impl RunnerConfig {
                 "[runner] harbor_tests: the tests of Harbor's tasks are the grader; leave out `grade` and `reward_file`"
             );
         }
-        if self.harbor_tests && self.sandbox.kind != SandboxKind::Bubblewrap {
+        if self.harbor_tests && self.sandbox.kind == SandboxKind::None {
             bail!(
-                "[runner] harbor_tests: Harbor's files are at /app, where sandbox = {{ kind = \"bubblewrap\" }} puts them"
+                "[runner] harbor_tests: Harbor's files are at /app, where sandbox = {{ kind = \"bubblewrap\" }}, \"docker\" or \
+                 \"podman\" puts them"
             );
         }
         if let Some(rubric) = &self.rubric {

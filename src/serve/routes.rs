@@ -11,6 +11,7 @@ use fulgurite_tinker::server::SIGNED_LINK;
 pub fn all_routes(proxy: Proxy, store: Store, serving: &Serving, overdue: Overdue) -> (Router, RouteNeeds) {
     let mut needs = RouteNeeds::default();
     needs.note(SIGNED_LINK, Need::Nothing);
+    needs.note("/v1/agl/queues/rollouts/dequeue", Need::Worker);
     let routes = fulgurite_proxy::routes(proxy, &mut needs)
         .merge(fulgurite_api::routes(store.clone(), serving, &mut needs))
         .merge(crate::doctor::routes::routes(store.clone()))
@@ -69,6 +70,11 @@ mod tests {
         }
         let gateway = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1/{*endpoint}";
         add(gateway, Need::ModelCalls, Need::ModelCalls);
+        add("/v1/agl/queues/rollouts/dequeue", Need::Worker, Need::Worker);
+        let report = "rollouts/{rollout_id}/attempts/{attempt_id}/report";
+        for path in ["workers/{worker_id}/release", report, "attempts/heartbeat", "worker"] {
+            add(&format!("/v1/fulgurite/{path}"), Need::Worker, Need::Worker);
+        }
         for path in ["/rollout/{rollout_id}", attempt, "/rollout/{rollout_id}/generation/{generation_id}"] {
             add(&format!("{path}/reward"), Need::Rollout, Need::Rollout);
         }

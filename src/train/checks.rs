@@ -51,10 +51,11 @@ pub fn check_commands(loaded: &LoadedConfig, agent: &[String], tasks: &[&Vec<Val
 fn check_harbor(runner: &RunnerConfig, tasks: &[&Vec<Value>]) -> Result<()> {
     for harbor in tasks.iter().copied().flatten().filter_map(|task| task.get("harbor")) {
         let name = harbor["name"].as_str().unwrap_or_default();
-        if let Some(image) = harbor["image"].as_str() {
+        if let Some(image) = harbor["image"].as_str().filter(|_| !runner.sandbox.has_own_programs()) {
             bail!(
-                "Harbor's task {name:?} runs in an image ({image}), which is not made here: where this machine's programs are \
-                 enough, take its Dockerfile (environment.docker_image) away, or leave the task out"
+                "Harbor's task {name:?} runs in an image ({image}), which needs [runner] sandbox = {{ kind = \"docker\" }} or \
+                 \"podman\": where this machine's programs are enough, take its Dockerfile (environment.docker_image) away, or \
+                 leave the task out"
             );
         }
         if runner.grade.is_empty() && !runner.harbor_tests {

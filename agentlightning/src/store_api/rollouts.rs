@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use fulgurite_api::conventions::attempt_update::attempt_update;
 use fulgurite_api::conventions::error::RestError;
-use fulgurite_api::conventions::input::{Body, Paging, Path, field, parameters, seconds, value_field};
+use fulgurite_api::conventions::input::{Body, Holder, Paging, Path, field, parameters, seconds, value_field};
 use fulgurite_api::conventions::lists;
 use fulgurite_api::conventions::serving::{Created, Reply};
 use fulgurite_api::conventions::shape::{Field, Shape, Shaped};
@@ -130,9 +130,11 @@ fn append_keys(headers: &mut HeaderMap, name: HeaderName, keys: &[String]) {
 
 pub(super) async fn dequeue(
     State(store): State<Store>,
+    holder: Holder,
     body: Body,
 ) -> Result<(HeaderMap, Json<Vec<AttemptedRollout>>), RestError> {
     let request: DequeueRequest = body.or_empty().parse()?;
+    holder.check_worker(request.worker_id.as_deref())?;
     let wait = request.wait_seconds.map_or(Ok(Duration::ZERO), |wait| seconds("wait_seconds", wait))?;
     let limit = usize::try_from(request.limit).unwrap_or(0);
     let (worker_id, grader) = (request.worker_id.as_deref(), request.grader.as_deref());

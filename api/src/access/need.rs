@@ -9,6 +9,8 @@ pub enum Need {
     ModelCalls,
     /// The rollout's own key.
     Rollout,
+    /// A worker's key.
+    Worker,
     /// The admin key.
     Admin,
 }
@@ -17,7 +19,10 @@ impl Need {
     /// Refuses a key that does not open a route, for the rollout that the path names.
     pub fn is_met_by(self, holder: &KeyHolder, rollout_id: Option<&str>) -> Result<(), KeyRefused> {
         match (self, holder) {
-            (Need::Nothing, _) | (_, KeyHolder::Admin) | (Need::ModelCalls, KeyHolder::ModelCalls) => Ok(()),
+            (Need::Nothing, _)
+            | (_, KeyHolder::Admin)
+            | (Need::ModelCalls, KeyHolder::ModelCalls)
+            | (Need::Worker, KeyHolder::Worker { .. }) => Ok(()),
             (Need::ModelCalls | Need::Rollout, KeyHolder::Attempt { rollout_id: of, .. })
             | (Need::Rollout, KeyHolder::Grader { rollout_id: of, .. }) => match rollout_id {
                 Some(requested) if requested != of => {
@@ -25,9 +30,10 @@ impl Need {
                 }
                 _ => Ok(()),
             },
-            (Need::ModelCalls | Need::Admin, KeyHolder::Grader { .. }) => Err(KeyRefused::AdminOnly { of: "a grader" }),
-            (Need::Admin, KeyHolder::Attempt { .. }) => Err(KeyRefused::AdminOnly { of: "a rollout" }),
-            (Need::Rollout | Need::Admin, KeyHolder::ModelCalls) => Err(KeyRefused::AdminOnly { of: "model calls" }),
+            (_, KeyHolder::Grader { .. }) => Err(KeyRefused::AdminOnly { of: "a grader" }),
+            (_, KeyHolder::Attempt { .. }) => Err(KeyRefused::AdminOnly { of: "a rollout" }),
+            (_, KeyHolder::ModelCalls) => Err(KeyRefused::AdminOnly { of: "model calls" }),
+            (_, KeyHolder::Worker { .. }) => Err(KeyRefused::AdminOnly { of: "a worker" }),
         }
     }
 }
@@ -60,6 +66,20 @@ mod tests {
             (Need::ModelCalls, grader("r"), Some("r"), Err(KeyRefused::AdminOnly { of: "a grader" })),
             (Need::Admin, grader("r"), None, Err(KeyRefused::AdminOnly { of: "a grader" })),
             (Need::ModelCalls, KeyHolder::ModelCalls, Some("s"), Ok(())),
+            (Need::Worker, KeyHolder::Worker { name: "w".into() }, None, Ok(())),
+            (Need::Worker, of("r"), Some("r"), Err(KeyRefused::AdminOnly { of: "a rollout" })),
+            (
+                Need::ModelCalls,
+                KeyHolder::Worker { name: "w".into() },
+                Some("s"),
+                Err(KeyRefused::AdminOnly { of: "a worker" }),
+            ),
+            (
+                Need::Rollout,
+                KeyHolder::Worker { name: "w".into() },
+                Some("s"),
+                Err(KeyRefused::AdminOnly { of: "a worker" }),
+            ),
             (Need::Rollout, KeyHolder::ModelCalls, Some("s"), Err(KeyRefused::AdminOnly { of: "model calls" })),
         ] {
             assert_eq!(need.is_met_by(&holder, rollout_id), expected, "{need:?} {holder:?} {rollout_id:?}");

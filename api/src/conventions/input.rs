@@ -52,6 +52,36 @@ pub fn sender(extensions: &Extensions) -> Sender {
     Sender::Client(extensions.get::<KeyHolder>().cloned())
 }
 
+/// Who bears the request's key, if it came with one that opens anything.
+pub struct Holder(Option<KeyHolder>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Holder {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get().cloned()))
+    }
+}
+
+impl Holder {
+    /// Refuses a worker's key that is of other workers than this one.
+    ///
+    /// # Errors
+    /// 403 if it is.
+    pub fn check_worker(&self, worker_id: Option<&str>) -> Result<(), RestError> {
+        let checked = self.0.as_ref().map_or(Ok(()), |holder| holder.check_worker(worker_id));
+        checked.map_err(|refused| RestError::Refused(refused.into()))
+    }
+
+    /// The worker whose key it is.
+    pub fn worker(&self) -> Option<&str> {
+        match &self.0 {
+            Some(KeyHolder::Worker { name }) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// How a request may be the repetition of an earlier one: by its `Idempotency-Key`, or as client libraries count their
 /// tries.
 pub struct Repeats(pub Repeat);

@@ -48,7 +48,9 @@ impl Refused {
         match self {
             // 401 if nothing is known of whoever asks, 403 if it is known and not enough.
             Self::Key(KeyRefused::Unknown | KeyRefused::Expired { .. }) => StatusCode::UNAUTHORIZED,
-            Self::Key(KeyRefused::OtherRollout { .. } | KeyRefused::AdminOnly { .. }) => StatusCode::FORBIDDEN,
+            Self::Key(
+                KeyRefused::OtherRollout { .. } | KeyRefused::OtherWorker { .. } | KeyRefused::AdminOnly { .. },
+            ) => StatusCode::FORBIDDEN,
             Self::ForeignHost { .. } | Self::ForeignOrigin { .. } => StatusCode::FORBIDDEN,
             Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
             Self::PathNotText { .. } => StatusCode::BAD_REQUEST,

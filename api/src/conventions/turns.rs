@@ -85,6 +85,7 @@ fn owner(holder: Option<&KeyHolder>) -> String {
         Some(KeyHolder::Attempt { rollout_id, attempt_id } | KeyHolder::Grader { rollout_id, attempt_id }) => {
             format!("{rollout_id}/{attempt_id}")
         }
+        Some(KeyHolder::Worker { name }) => name.clone(),
     }
 }
 

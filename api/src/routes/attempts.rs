@@ -7,7 +7,8 @@ use fulgurite_types::{Attempt, DriftReport};
 use serde::Deserialize;
 
 use crate::conventions::attempt_update::attempt_update;
-use crate::conventions::input::{Body, Path};
+use crate::conventions::error::RestError;
+use crate::conventions::input::{Body, Holder, Path};
 use crate::conventions::serving::Reply;
 use crate::conventions::shape::{Field, Shape, Shaped};
 
@@ -15,8 +16,10 @@ use crate::conventions::shape::{Field, Shape, Shaped};
 pub(super) async fn report_attempt(
     State(store): State<Store>,
     Path((rollout_id, attempt_id)): Path<(String, String)>,
+    holder: Holder,
     body: Body,
 ) -> Reply<Attempt> {
+    check_attempt(&store, &holder, &rollout_id, &attempt_id).await?;
     Ok(Json(store.report_attempt(&rollout_id, &attempt_id, attempt_update(body)?).await?))
 }
 
@@ -41,14 +44,32 @@ impl Shaped for HeartbeatRequest {
     )]);
 }
 
-pub(super) async fn heartbeat(State(store): State<Store>, body: Body) -> Reply<Vec<Attempt>> {
+/// Refuses a worker's key for an attempt that its workers did not take.
+async fn check_attempt(store: &Store, holder: &Holder, rollout_id: &str, attempt_id: &str) -> Result<(), RestError> {
+    if holder.worker().is_none() {
+        return Ok(());
+    }
+    let attempt = store.get_attempt(rollout_id, attempt_id).await?;
+    // One that is not there is told as one of others.
+    holder.check_worker(attempt.and_then(|attempt| attempt.worker_id).as_deref())
+}
+
+pub(super) async fn heartbeat(State(store): State<Store>, holder: Holder, body: Body) -> Reply<Vec<Attempt>> {
     let request: HeartbeatRequest = body.parse()?;
+    for AttemptName { rollout_id, attempt_id } in &request.attempts {
+        check_attempt(&store, &holder, rollout_id, attempt_id).await?;
+    }
     let names = request.attempts.into_iter().map(|name| (name.rollout_id, name.attempt_id)).collect();
     Ok(Json(store.heartbeat_attempts(names).await?))
 }
 
 /// `POST /v1/fulgurite/workers/{worker_id}/release`
-pub(super) async fn release(State(store): State<Store>, Path(worker_id): Path<String>) -> Reply<Vec<Attempt>> {
+pub(super) async fn release(
+    State(store): State<Store>,
+    Path(worker_id): Path<String>,
+    holder: Holder,
+) -> Reply<Vec<Attempt>> {
+    holder.check_worker(Some(&worker_id))?;
     Ok(Json(store.release_worker(&worker_id).await?))
 }
 

@@ -22,18 +22,26 @@ use crate::conventions::error::RestError;
 use crate::conventions::refused::Refused;
 use crate::conventions::serving::Serving;
 
+/// Where a runner says how an attempt ended.
+const REPORT: &str = "/rollouts/{rollout_id}/attempts/{attempt_id}/report";
+
 /// Our own routes over the store. What each needs of a key is noted in `needs`.
 pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router {
     let body_limit = serving.body_limit;
+    for route in ["/workers/{worker_id}/release", REPORT, "/attempts/heartbeat", "/worker"] {
+        needs.note(&format!("/v1/fulgurite{route}"), Need::Worker);
+    }
     let own = Router::new()
         .route("/workers/{worker_id}/release", post(attempts::release))
-        .route("/rollouts/{rollout_id}/attempts/{attempt_id}/report", post(attempts::report_attempt))
+        .route(REPORT, post(attempts::report_attempt))
         .route("/rollouts/{rollout_id}/attempts/{attempt_id}/rewards", get(rewards::list))
         .route("/attempts/heartbeat", post(attempts::heartbeat))
         .route("/generations", get(generations::list))
         .route("/rollouts/records", post(records::read))
         .route("/rewarded-attempts", get(rewards::list_attempts))
         .route("/keys/model-calls", post(keys::issue))
+        .route("/keys/worker", post(keys::issue_to_worker))
+        .route("/worker", get(keys::worker))
         .nest("/runs", run_routes());
     let routes = Router::new()
         .nest("/v1/fulgurite", own)
@@ -45,7 +53,7 @@ pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router
         .route(needs.note("/rollout/{rollout_id}/reward", Need::Rollout), post(rewards::add))
         .route(
             needs.note("/rollout/{rollout_id}/attempt/{attempt_id}/reward", Need::Rollout),
-            post(rewards::add_to_attempt),
+            get(rewards::list).post(rewards::add_to_attempt),
         )
         .route(
             needs.note("/rollout/{rollout_id}/generation/{generation_id}/reward", Need::Rollout),

@@ -178,7 +178,9 @@ define_errors! {
         #[error(transparent)]
         Refused(refused: #[from] Refused) => ErrorDetails::new(refused.status(), match refused {
             Refused::Key(KeyRefused::Unknown | KeyRefused::Expired { .. }) => "invalid_api_key",
-            Refused::Key(KeyRefused::OtherRollout { .. } | KeyRefused::AdminOnly { .. }) => "insufficient_permissions",
+            Refused::Key(
+                KeyRefused::OtherRollout { .. } | KeyRefused::OtherWorker { .. } | KeyRefused::AdminOnly { .. },
+            ) => "insufficient_permissions",
             Refused::ForeignHost { .. } => "foreign_host",
             Refused::ForeignOrigin { .. } => "foreign_origin",
             Refused::ShuttingDown => "shutting_down",

@@ -79,7 +79,7 @@ pub(super) fn arguments(invocation: &Invocation<'_>) -> Vec<OsString> {
         words.split_first().map_or((OsString::new(), &[][..]), |(first, others)| (first.clone(), others));
     arguments.extend(["--entrypoint".into(), first]);
     arguments.extend(options.arguments.iter().map(OsString::from));
-    arguments.push(options.image.clone().unwrap_or_default().into());
+    arguments.push(inside.image.or(options.image.as_deref()).unwrap_or_default().into());
     arguments.extend(others.iter().cloned());
     arguments
 }

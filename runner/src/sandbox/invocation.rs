@@ -21,6 +21,8 @@ pub(crate) struct Inside<'i> {
     pub mounts: &'i [Mount],
     /// The agent's home directory.
     pub home: &'i Path,
+    /// The image that it is made of, in place of the options'.
+    pub image: Option<&'i str>,
     /// The door's socket, if there is a door.
     pub socket: Option<&'i Path>,
     /// What `{project}` stands for.

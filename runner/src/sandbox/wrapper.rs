@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::bubblewrap;
 use super::container::{self, Container};
+use super::images::{self, Image, Images};
 use super::invocation::{INSIDE, Inside, Invocation};
 use super::options::{SandboxKind, SandboxNetwork, SandboxOptions};
 use crate::RunnerError;
@@ -26,25 +27,31 @@ pub(crate) struct Wrapper {
     program: PathBuf,
     /// The runner's own program, which is the forwarder.
     forwarder: Vec<OsString>,
+    images: Images,
 }
 
 impl Wrapper {
-    /// Finds what makes sandboxes. `forwarder` are the words of a command that runs [`forward`](super::forward).
+    /// Finds what makes sandboxes. `forwarder` are the words of a command that runs [`forward`](super::forward). Containers
+    /// need an image, unless tasks `bring_images`.
     ///
     /// # Errors
     /// If there is no such program, or nothing that forwards.
-    pub(crate) fn new(options: &SandboxOptions, forwarder: &[OsString]) -> Result<Option<Self>, RunnerError> {
+    pub(crate) fn new(
+        options: &SandboxOptions,
+        forwarder: &[OsString],
+        bring_images: bool,
+    ) -> Result<Option<Self>, RunnerError> {
         let program = match options.kind {
             SandboxKind::None => return Ok(None),
             SandboxKind::Bubblewrap => "bwrap",
             SandboxKind::Docker => "docker",
             SandboxKind::Podman => "podman",
         };
-        if options.has_own_programs() && options.image.is_none() {
+        if options.has_own_programs() && options.image.is_none() && !bring_images {
             return Err(RunnerError::SandboxImage);
         }
         let program = Program::find(&[program.to_owned()], "sandbox", None)?.path;
-        Ok(Some(Self { options: options.clone(), program, forwarder: forwarder.to_vec() }))
+        Ok(Some(Self { options: options.clone(), program, forwarder: forwarder.to_vec(), images: Images::default() }))
     }
 
     /// Whether calls go through the door.
@@ -103,6 +110,24 @@ impl Wrapper {
             arguments,
             environment: self.environment(&given, &kept, inside.home),
             directory: None,
+        }
+    }
+
+    /// Fills a task's world with the files of the image that it runs in, and gives that image; nothing where there are no
+    /// containers.
+    ///
+    /// # Errors
+    /// Why there is no such image, or why its files are not to be had.
+    pub(crate) async fn fill(&self, wanted: Option<&str>, world: &str, files: &Path) -> Result<Option<Image>, String> {
+        match wanted {
+            _ if !self.options.has_own_programs() => Ok(None),
+            None if self.options.image.is_some() => Ok(None),
+            None => Err("it has none, and [runner.sandbox] image names none for such tasks".to_owned()),
+            Some(wanted) => {
+                let image = self.images.image(&self.program, wanted).await?;
+                images::copy_files(&self.program, &image, &container::name(world), files).await?;
+                Ok(Some(image))
+            }
         }
     }
 

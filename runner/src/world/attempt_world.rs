@@ -26,7 +26,7 @@ use crate::placeholders::Places;
 use crate::process::run;
 use crate::program::Program;
 use crate::reward::Reward;
-use crate::sandbox::{Door, Inside, Mount, Wrapper};
+use crate::sandbox::{Door, Image, Inside, Mount, Wrapper};
 
 /// The world of one attempt. One that is dropped without being taken away is taken away by the next runner, or by this one
 /// when it leaves.
@@ -42,6 +42,8 @@ pub(crate) struct World {
     setup: Option<HookCommand>,
     snapshot: Option<HookCommand>,
     before: Snapshot,
+    /// The image that it runs in, if its task brings one.
+    image: Option<Image>,
     /// What is kept of each command, in the order in which they ran.
     logs: Vec<Value>,
     /// What else is known of it.
@@ -72,8 +74,9 @@ impl World {
         [setup, snapshot]: [Option<HookCommand>; 2],
     ) -> Self {
         let (before, logs, facts) = (Snapshot::default(), Vec::new(), Map::new());
+        let image = None;
         let (files, agents_home) = (made.home.files(), made.home.path().join(AGENTS_HOME));
-        Self { common, files, agents_home, made, places, variables, setup, snapshot, before, logs, facts }
+        Self { common, files, agents_home, made, places, variables, setup, snapshot, before, image, logs, facts }
     }
 
     /// What starts its agent for the task, in its sandbox if there are sandboxes; the error says why it cannot be started.
@@ -91,10 +94,11 @@ impl World {
     /// Where its agent finds it.
     fn world_inside(&self) -> &Path {
         let said = self.common.sandbox.as_ref().and_then(Wrapper::world);
-        match (said, &self.made.harbor) {
-            (Some(said), _) => said,
-            (None, Some(_)) => Path::new(harbor::WORLD),
-            (None, None) => &self.files,
+        match (said, &self.image, &self.made.harbor) {
+            (Some(said), ..) => said,
+            (None, Some(image), _) => &image.files,
+            (None, None, Some(_)) => Path::new(harbor::WORLD),
+            (None, None, None) => &self.files,
         }
     }
 
@@ -147,6 +151,7 @@ impl World {
             world_inside: self.world_inside(),
             mounts,
             home: &self.agents_home,
+            image: self.image.as_ref().map(|image| image.name.as_str()),
             socket: self.made.door.as_ref().map(Door::path),
             project: &self.places.project,
         }
@@ -177,8 +182,11 @@ impl World {
             std::fs::create_dir(&self.agents_home).map_err(WorldFault::disk(&self.agents_home))?;
         }
         if let Some(harbor) = self.made.harbor.clone() {
+            self.image = self.fill_from_image(&harbor).await?;
             let files = self.files.clone();
-            on_disk(files.clone(), move || harbor.fill(&files)).await?;
+            if self.image.is_none() {
+                on_disk(files.clone(), move || harbor.fill(&files)).await?;
+            }
         }
         if let Some(setup) = self.setup.take() {
             self.run(Hook::Setup, &setup).await?;
@@ -192,6 +200,13 @@ impl World {
         self.before = self.look("before").await?;
         self.facts.insert(Attempt::WORLD_DIGEST.to_owned(), json!(self.before.digest()));
         Ok(())
+    }
+
+    /// Fills it with the files of the image that the task brings, if that can be and it does.
+    async fn fill_from_image(&self, task: &HarborTask) -> Result<Option<Image>, WorldFault> {
+        let Some(sandbox) = &self.common.sandbox else { return Ok(None) };
+        let filled = sandbox.fill(task.image(), &self.made.name, &self.files).await;
+        filled.map_err(|why| WorldFault::Image { image: task.image().unwrap_or("of a container").to_owned(), why })
     }
 
     /// Looks at what is there after the agent, keeps what has changed, and hands it to who grades.

@@ -18,6 +18,14 @@ pub(crate) enum WorldFault {
         /// What the system says.
         error: io::Error,
     },
+    /// The image of a task, or its files, cannot be had.
+    #[error("the task's image {image}: {why}")]
+    Image {
+        /// Its name, or the path of its Dockerfile.
+        image: String,
+        /// What happened.
+        why: String,
+    },
     /// A command failed.
     #[error("{hook} {how}{}", of_errors(errors))]
     Hook {

@@ -20,6 +20,9 @@ pub(crate) const LOGS: &str = "/logs";
 pub(crate) struct HarborTask {
     /// The task's directory.
     directory: PathBuf,
+    /// What it is to run in: the path of a Dockerfile, or the name of an image.
+    #[serde(default)]
+    image: Option<String>,
 }
 
 impl HarborTask {
@@ -31,6 +34,11 @@ impl HarborTask {
     /// The directory with `test.sh`.
     pub(crate) fn tests(&self) -> PathBuf {
         self.directory.join("tests")
+    }
+
+    /// The image that it is to run in, if it is to.
+    pub(crate) fn image(&self) -> Option<&str> {
+        self.image.as_deref()
     }
 
     /// Copies the environment's files into a world.

@@ -61,7 +61,7 @@ impl Worlds {
             snapshot,
             teardown,
             common: Arc::new(Common {
-                sandbox: Wrapper::new(&options.sandbox, &options.forwarder)?,
+                sandbox: Wrapper::new(&options.sandbox, &options.forwarder, options.harbor_tests)?,
                 options: options.clone(),
             }),
         })

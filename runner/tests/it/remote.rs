@@ -63,7 +63,7 @@ async fn an_answer_is_the_reward_or_what_is_graded() {
 #[tokio::test]
 async fn an_agent_that_has_begun_posts_its_reward_when_it_has_played() {
     let (rewards, end) = play(&agents().await, json!({"status": 202, "answer": ""}), |server, options| {
-        server.record().annotations = vec![json!({"agentlightning.reward.0.value": 1.0})];
+        server.record().posted_rewards = vec![json!({"value": 1.0})];
         options
     })
     .await;

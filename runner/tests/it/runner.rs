@@ -28,9 +28,9 @@ async fn run_until_idle(options: RunnerOptions) -> RunnerSummary {
 }
 
 /// Runs `agent` on one task and returns the rewards that were posted, and the one update that ended the attempt.
-async fn play(agent: &str, grade: Option<&str>, annotations: Vec<Value>) -> (Vec<Value>, Value) {
+async fn play(agent: &str, grade: Option<&str>, posted: Vec<Value>) -> (Vec<Value>, Value) {
     let server = Scripted::start([json!({"n": 17})]).await;
-    server.record().annotations = annotations;
+    server.record().posted_rewards = posted;
     run_until_idle(RunnerOptions { grade: grade.map(shell), ..options(&server, agent) }).await;
     let record = server.record();
     assert_eq!(record.endings.len(), 1, "{:?}", record.endings);
@@ -54,7 +54,7 @@ async fn the_agents_last_line_is_its_reward() {
 
 #[tokio::test]
 async fn the_grader_comes_before_the_agents_own_line_and_a_posted_reward() {
-    let posted = vec![json!({"agentlightning.reward.0.value": 0.1})];
+    let posted = vec![json!({"value": 0.1})];
     let grader = r#"read said; echo "grading $said of $FULGURITE_TASK" >&2; echo '{"reward": 0.9}'"#;
     let (rewards, ending) = play(r#"echo '{"reward": 0.5}'"#, Some(grader), posted).await;
     assert_eq!(rewards, [reward(0.9)]);
@@ -98,16 +98,14 @@ async fn a_reward_comes_with_its_givers_key_and_the_same_idempotency_key_each_ti
 
 #[tokio::test]
 async fn a_posted_reward_is_enough() {
-    for annotation in [json!({"agentlightning.reward.0.value": 1.0}), json!({"reward": 1.0})] {
-        let (rewards, ending) = play("echo bye", None, vec![annotation]).await;
-        assert!(rewards.is_empty());
-        assert_eq!(ending["status"], "succeeded");
-    }
+    let (rewards, ending) = play("echo bye", None, vec![json!({"value": 1.0})]).await;
+    assert!(rewards.is_empty());
+    assert_eq!(ending["status"], "succeeded");
 }
 
 #[tokio::test]
 async fn without_a_reward_the_attempt_fails() {
-    let (rewards, ending) = play("echo bye", None, vec![json!({"agentlightning.tag.0": "x"})]).await;
+    let (rewards, ending) = play("echo bye", None, Vec::new()).await;
     assert!(rewards.is_empty());
     assert_eq!(ending["status"], "failed");
     let reason = ending["metadata"]["reason"].as_str().unwrap();

@@ -21,6 +21,29 @@ pub enum KeyHolder {
     },
     /// An agent whose calls name their rollout themselves: model calls of any rollout, and nothing else.
     ModelCalls,
+    /// A runner that cannot be trusted with more: it takes rollouts off the queue, and speaks for attempts that it took.
+    Worker {
+        /// What its name is, or begins with before a hyphen.
+        name: String,
+    },
+}
+
+impl KeyHolder {
+    /// Refuses a key that is of other workers than this one. Keys that are of no worker are not asked.
+    ///
+    /// # Errors
+    /// If it is of another.
+    pub fn check_worker(&self, worker_id: Option<&str>) -> Result<(), KeyRefused> {
+        let KeyHolder::Worker { name } = self else { return Ok(()) };
+        let is_own =
+            |id: &str| id.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        match worker_id.is_some_and(is_own) {
+            true => Ok(()),
+            false => {
+                Err(KeyRefused::OtherWorker { of: name.clone(), requested: worker_id.unwrap_or_default().to_owned() })
+            }
+        }
+    }
 }
 
 /// Why a key does not open what it was sent to.
@@ -43,10 +66,34 @@ pub enum KeyRefused {
         /// The rollout that was requested.
         requested: String,
     },
+    /// It is of another worker.
+    #[error("the API key is of the workers `{of}` and `{of}-...`, and opens nothing of `{requested}`")]
+    OtherWorker {
+        /// The workers that it is of.
+        of: String,
+        /// The worker that was named.
+        requested: String,
+    },
     /// It opens model calls, and rewards at most.
     #[error("the API key of {of} does not open this: the admin key does")]
     AdminOnly {
         /// Whose key it is.
         of: &'static str,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workers_key_is_of_the_workers_that_have_its_name() {
+        let holder = KeyHolder::Worker { name: "box".to_owned() };
+        for (worker_id, is_own) in
+            [(Some("box"), true), (Some("box-1"), true), (Some("boxes"), false), (Some("bo"), false), (None, false)]
+        {
+            assert_eq!(holder.check_worker(worker_id).is_ok(), is_own, "{worker_id:?}");
+        }
+        assert_eq!(KeyHolder::Admin.check_worker(Some("anybody")), Ok(()));
+    }
 }

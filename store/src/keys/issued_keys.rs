@@ -45,6 +45,7 @@ enum Opens {
     Attempt { rollout_id: String, attempt_id: String },
     Grader { rollout_id: String, attempt_id: String },
     ModelCalls,
+    Worker { name: String },
 }
 
 impl IssuedKeys {
@@ -70,6 +71,11 @@ impl IssuedKeys {
         self.key(Opens::ModelCalls, now() as u64 + seconds)
     }
 
+    /// A key for runners of this name, from now on for `seconds`.
+    pub fn worker_key(&self, name: &str, seconds: u64) -> String {
+        self.key(Opens::Worker { name: name.to_owned() }, now() as u64 + seconds)
+    }
+
     fn key(&self, opens: Opens, expires: u64) -> String {
         // Texts and numbers can always be written.
         let claims = serde_json::to_vec(&Claims { opens, expires }).unwrap_or_default();
@@ -88,6 +94,7 @@ impl IssuedKeys {
             Opens::Attempt { rollout_id, attempt_id } => KeyHolder::Attempt { rollout_id, attempt_id },
             Opens::Grader { rollout_id, attempt_id } => KeyHolder::Grader { rollout_id, attempt_id },
             Opens::ModelCalls => KeyHolder::ModelCalls,
+            Opens::Worker { name } => KeyHolder::Worker { name },
         })
     }
 

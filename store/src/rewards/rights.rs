@@ -36,7 +36,7 @@ impl Sender {
             Self::Server | Self::Client(Some(KeyHolder::Admin)) => RewardGiver::Admin,
             Self::Client(Some(KeyHolder::Grader { .. })) => RewardGiver::Grader,
             Self::Client(Some(KeyHolder::Attempt { .. })) => RewardGiver::Agent,
-            Self::Client(Some(KeyHolder::ModelCalls) | None) => RewardGiver::Unknown,
+            Self::Client(Some(KeyHolder::ModelCalls | KeyHolder::Worker { .. }) | None) => RewardGiver::Unknown,
         }
     }
 

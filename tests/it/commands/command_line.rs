@@ -26,6 +26,8 @@ fn help_says_what_there_is() {
       ask          Ask a model one question: an agent of one call, warm or not
       run          Run an unmodified agent once for each rollout on the queue
       enqueue      Put tasks on a server's queue, for its runners
+      worker-key   Print a key for runners elsewhere (`run --attach`) that are not trusted with the
+                   admin key
       rollouts     List the rollouts of a store, newest last
       attempts     List attempts at rollouts
       spans        List spans
@@ -140,6 +142,8 @@ fn help_says_what_there_is() {
           --server <URL>        Server whose queue is worked off; its admin key, if it has one, is taken
                                 from FULGURITE_ADMIN_KEY [env: FULGURITE_SERVER=] [default:
                                 http://127.0.0.1:4747]
+          --attach              With a worker's key (FULGURITE_WORKER_KEY) in place of the admin key, as
+                                from within a sandbox that can only call out
           --worker-id <ID>      Name of this runner in the store; a new one of the same name takes over
                                 what the old one held
           --config <FILE>       Config whose [runner] says what is run and in what worlds; what is given

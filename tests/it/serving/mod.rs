@@ -1,3 +1,4 @@
+mod attach;
 mod constrained_answers;
 mod drain;
 mod full_disk;

@@ -79,3 +79,103 @@ fn tasks_that_cannot_be_run_here_are_refused_by_name_before_the_run() {
     let said = refused("harbor_tests = true\nsandbox = { kind = \"bubblewrap\" }");
     assert!(said.contains("runs in an image ([directory]/tasks/a/environment/Dockerfile)"), "{said}");
 }
+
+/// A task in an image, whose agent says where it is and mends what is there.
+fn imaged(at: &Path, kind: &str, image: &str) {
+    task(at, "a", "cp /work/src/number /logs/verifier/reward.txt");
+    write(at, "tasks/a/environment/Dockerfile", &format!("FROM {image}\nWORKDIR /work\nCOPY src/ src/\n"));
+    let agent = "test -e /tests && exit 3; test $PWD = /work && test {world} = /work && echo $(($(cat src/number) + 1)) > src/number";
+    let config = format!(
+        "[runner]\ncommand = [\"sh\", \"-c\", {agent:?}]\nharbor_tests = true\nsandbox = {{ kind = \"{kind}\" }}\n"
+    );
+    write(at, "c.toml", &config);
+}
+
+fn play(at: &Path, server: &Server, path: &str) {
+    let queued =
+        fulgurite(["enqueue", "--server", &server.url, "--samples", "2", "--harbor"]).arg(at.join("tasks")).output();
+    assert!(queued.unwrap().status.success());
+    let mut command = fulgurite(["run", "--server", &server.url, "--until-idle", "--parallel", "1"]);
+    command.arg("--config").arg(at.join("c.toml")).arg("--worlds").arg(at.join("worlds"));
+    assert!(command.env("PATH", path).stdout(Stdio::null()).status().unwrap().success());
+}
+
+/// Stands for Docker's command: says how it was called, has an image with one file, and plays the agent and the tests.
+const DOCKER: &str = r#"#!/bin/sh
+cd "$(dirname "$0")"
+echo "$*" | sed 's/ --volume.*fulgurite-task/ ... fulgurite-task/' >> calls
+case "$1" in
+    image) echo /work ;;
+    cp) mkdir "$3/src" && echo 2 > "$3/src/number" ;;
+    run)
+        while [ $# -gt 0 ]; do
+            case "$1" in *:/work:rw) world="${1%:/work:rw}" ;; *:/logs:rw) logs="${1%:/logs:rw}" ;; esac
+            shift
+        done
+        if [ -n "$logs" ]; then cp "$world/src/number" "$logs/verifier/reward.txt"; else echo 3 > "$world/src/number"; fi ;;
+esac
+"#;
+
+#[test]
+fn a_task_with_a_dockerfile_is_played_in_its_image_where_there_are_containers() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(at, [""; 0]);
+    write(at, "docker", DOCKER);
+    assert!(std::process::Command::new("chmod").arg("+x").arg(at.join("docker")).status().unwrap().success());
+    imaged(at, "docker", "scratch");
+    play(at, &server, &format!("{}:{}", at.display(), std::env::var("PATH").unwrap()));
+    let attempts = server.query("attempts");
+    let rewards: Vec<Value> = server.query("rollouts").iter().map(|rollout| rollout["reward"].clone()).collect();
+    assert_eq!(rewards, [json!(3.0), json!(3.0)], "{attempts:?}");
+    assert_eq!(attempts[0]["metadata"]["world_changes"]["changed"][0]["path"], "src/number");
+    let calls = std::fs::read_to_string(at.join("calls")).unwrap();
+    let mut calls = calls.replace(at.to_str().unwrap(), "[directory]");
+    for (attempt, name) in attempts.iter().zip(["[first]", "[second]"]) {
+        let world = format!("{}.{}", attempt["rollout_id"].as_str().unwrap(), attempt["attempt_id"].as_str().unwrap());
+        calls = calls.replace(&world, name);
+    }
+    let tag = calls.split("--tag ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    let user = format!("{}:{}", rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let short: Vec<String> =
+        calls.replace(&tag, "[image]").replace(&user, "[user]").lines().map(str::to_owned).collect();
+    insta::assert_snapshot!(short.join("\n"), @r"
+    build --tag [image] --file [directory]/tasks/a/environment/Dockerfile [directory]/tasks/a/environment
+    image inspect --format {{.Config.WorkingDir}} [image]
+    create --name fulgurite-[first] [image] true
+    cp fulgurite-[first]:/work/. [directory]/worlds/[first]/files
+    rm --force fulgurite-[first]
+    run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 sh -c test -e /tests && exit 3; test $PWD = /work && test /work = /work && echo $(($(cat src/number) + 1)) > src/number
+    run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash /tests/test.sh
+    rm --force fulgurite-[first]
+    create --name fulgurite-[second] [image] true
+    cp fulgurite-[second]:/work/. [directory]/worlds/[second]/files
+    rm --force fulgurite-[second]
+    run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 sh -c test -e /tests && exit 3; test $PWD = /work && test /work = /work && echo $(($(cat src/number) + 1)) > src/number
+    run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash /tests/test.sh
+    rm --force fulgurite-[second]
+    ");
+
+    // Where there is no such image, the attempt fails by the world's fault, and says what the program said.
+    write(at, "docker", "#!/bin/sh\necho 'no space left on device' >&2; exit 1\n");
+    play(at, &server, &format!("{}:{}", at.display(), std::env::var("PATH").unwrap()));
+    let last = &server.query("attempts")[3]["metadata"];
+    let reason = last["reason"].as_str().unwrap();
+    assert!(reason.contains("environment/Dockerfile: no space left on device"), "{reason}");
+    assert_eq!(last["fault"], "world");
+}
+
+#[test]
+fn a_task_with_a_dockerfile_is_played_by_a_real_engine() {
+    let (Ok(kind), Ok(image)) = (std::env::var("SANDBOX_KIND"), std::env::var("SANDBOX_IMAGE")) else {
+        eprintln!("NOT RUN: SANDBOX_KIND and SANDBOX_IMAGE name no engine of containers");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(at, [""; 0]);
+    imaged(at, &kind, &image);
+    play(at, &server, &std::env::var("PATH").unwrap());
+    let rewards: Vec<Value> = server.query("rollouts").iter().map(|rollout| rollout["reward"].clone()).collect();
+    assert_eq!(rewards, [json!(3.0), json!(3.0)], "{:?}", server.query("attempts"));
+}

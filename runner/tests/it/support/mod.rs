@@ -40,8 +40,8 @@ pub struct Record {
     pub releases: Vec<String>,
     /// The `Authorization` header of every release.
     pub authorizations: Vec<String>,
-    /// Attributes of the annotation spans that every attempt has.
-    pub annotations: Vec<Value>,
+    /// The rewards that every attempt has, which others have posted.
+    pub posted_rewards: Vec<Value>,
     /// This many requests are answered 503 first.
     pub outages: usize,
     /// This many dequeues take tasks off the queue and then answer 502.
@@ -78,8 +78,7 @@ impl Scripted {
             .route("/v1/agl/queues/rollouts/dequeue", post(dequeue))
             .route("/v1/fulgurite/rollouts/{rollout}/attempts/{attempt}/report", post(report))
             .route("/v1/fulgurite/attempts/heartbeat", post(heartbeat))
-            .route("/v1/agl/spans", get(spans))
-            .route("/rollout/{rollout}/attempt/{attempt}/reward", post(reward))
+            .route("/rollout/{rollout}/attempt/{attempt}/reward", get(rewards).post(reward))
             .route("/v1/fulgurite/workers/{worker}/release", post(release))
             .with_state(Arc::clone(&record));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -182,10 +181,8 @@ async fn heartbeat(State(shared): State<Shared>, Json(body): Json<Value>) -> Res
     Json(known).into_response()
 }
 
-async fn spans(State(shared): State<Shared>) -> Json<Value> {
-    let record = lock(&shared);
-    let span = |attributes: &Value| json!({"name": "agentlightning.annotation", "attributes": attributes});
-    Json(json!({"items": record.annotations.iter().map(span).collect::<Vec<_>>()}))
+async fn rewards(State(shared): State<Shared>) -> Json<Vec<Value>> {
+    Json(lock(&shared).posted_rewards.clone())
 }
 
 async fn reward(

@@ -1,0 +1,64 @@
+//! `fulgurite worker-key`: a key for runners that cannot be trusted with the admin key.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use fulgurite_client::{Server, ServerOptions};
+
+use crate::cli::output;
+use crate::config::admin_key::{self, WORKERS_VARIABLE};
+
+/// Bytes of the server's answer.
+const REPLY_LIMIT: usize = 1 << 20;
+const SECONDS_OF_AN_HOUR: f64 = 3600.0;
+
+/// `fulgurite worker-key`.
+#[derive(Debug, Args)]
+pub struct WorkerKeyArguments {
+    /// What the runners are called: `NAME`, or `NAME-` and more
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Server that issues the key; its admin key is taken from FULGURITE_ADMIN_KEY
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4747", env = "FULGURITE_SERVER")]
+    pub server: String,
+    /// Hours that it opens anything
+    #[arg(long, value_name = "N", default_value_t = 24.0)]
+    pub hours: f64,
+}
+
+/// Prints a key.
+pub async fn worker_key(arguments: WorkerKeyArguments) -> Result<()> {
+    let seconds = arguments.hours * SECONDS_OF_AN_HOUR;
+    let Ok(lifetime) = Duration::try_from_secs_f64(seconds) else { bail!("--hours must be a number above 0") };
+    if lifetime.as_secs() == 0 {
+        bail!("--hours must be a second at least");
+    }
+    let Some(key) = admin_key::of_environment()? else {
+        bail!("only the admin key issues keys: set {} to the server's", admin_key::VARIABLE)
+    };
+    let server = server(&arguments.server, key.expose())?;
+    output::line(server.worker_key(&arguments.name, lifetime.as_secs()).await?);
+    Ok(())
+}
+
+/// The name of the workers whose key is in the environment, and the key.
+pub async fn of_environment(url: &str) -> Result<(String, String)> {
+    let key = std::env::var(WORKERS_VARIABLE).ok().filter(|key| !key.is_empty());
+    let key = key.with_context(|| {
+        format!("--attach needs a worker's key in {WORKERS_VARIABLE}; `fulgurite worker-key NAME` prints one")
+    })?;
+    let found = server(url, &key)?.worker_name().await;
+    let found = found.with_context(|| format!("--attach: the key in {WORKERS_VARIABLE}"))?;
+    let name = found.with_context(|| format!("--attach: the key in {WORKERS_VARIABLE} is no worker's"))?;
+    Ok((name, key))
+}
+
+fn server(url: &str, key: &str) -> Result<Server> {
+    Ok(Server::new(ServerOptions {
+        url: url.trim_end_matches('/').to_owned(),
+        admin_key: Some(key.to_owned()),
+        patience: Duration::ZERO,
+        reply_limit: REPLY_LIMIT,
+    })?)
+}

@@ -8,7 +8,7 @@ use crate::kernels::{
 use crate::model::policy::Policy;
 use crate::model::projection::Projection;
 use crate::model::weights::Model;
-use crate::passes::forward::{Activations, LayerActivations, Projected};
+use crate::passes::forward::{AT_ONCE, Activations, LayerActivations, Projected};
 use crate::passes::packed_rows::{PackedRows, Segment};
 use crate::threads::{cut, share};
 
@@ -209,33 +209,39 @@ fn attention_backward(
 /// From the gradient of `attended` to those of `rotated` and of the values.
 fn segments_backward(model: &Model, rows: &PackedRows, layer: &LayerActivations, scratch: &mut BackwardScratch) {
     let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
-    let BackwardScratch { segments, attended, rotated, query_key_value, .. } = scratch;
+    let BackwardScratch { segments: scratches, attended, rotated, query_key_value, .. } = scratch;
     rotated.clear();
     rotated.resize(layer.rotated.len(), 0.0);
     query_key_value.clear();
     query_key_value.resize(layer.query_key_value.len(), 0.0);
-    segments.resize_with(rows.segments.len(), SegmentScratch::default);
-    let (mut keys, mut own_rotated, mut own_gradient) = (&layer.keys[..], &mut rotated[..], &mut query_key_value[..]);
-    let parts = rows.segments.iter().zip(&mut *segments).map(|(segment, scratch)| {
-        let blocks = if segment.is_first() { shape.blocks(segment.rows.len()) } else { 0 };
-        let (own_keys, later) = keys.split_at(blocks * shape.key_block());
+    let (firsts, laters): (Vec<&Segment>, Vec<&Segment>) = rows.segments.iter().partition(|segment| segment.is_first());
+    scratches.resize_with(firsts.len().max(laters.len().min(AT_ONCE)), SegmentScratch::default);
+
+    let (mut keys, mut row) = (&layer.keys[..], 0);
+    let (mut rotated_after, mut gradient_after) = (&mut rotated[..], &mut query_key_value[..]);
+    let parts = firsts.into_iter().zip(&mut *scratches).map(|(segment, scratch)| {
+        let (own_keys, later) = keys.split_at(shape.blocks(segment.rows.len()) * shape.key_block());
         keys = later;
-        let rotated = cut(&mut own_rotated, segment.rows.len() * (query + key));
-        let gradient = cut(&mut own_gradient, segment.rows.len() * (query + 2 * key));
-        SegmentBackward { segment, keys: own_keys, scratch, rotated, gradient }
+        cut(&mut rotated_after, (segment.rows.start - row) * (query + key));
+        cut(&mut gradient_after, (segment.rows.start - row) * (query + 2 * key));
+        row = segment.rows.end;
+        let rotated = cut(&mut rotated_after, segment.rows.len() * (query + key));
+        let gradient = cut(&mut gradient_after, segment.rows.len() * (query + 2 * key));
+        FirstBackward { segment, keys: own_keys, scratch, rotated, gradient }
     });
-    share(parts.collect(), |part| match part.segment.is_first() {
-        true => part.run_first(model, layer, attended),
-        false => part.run_later(model, layer, attended),
-    });
-    // One after another, so that the order of the sums does not depend on the threads.
-    for (segment, scratch) in rows.segments.iter().zip(segments).filter(|(segment, _)| !segment.is_first()) {
-        scratch.gathered.add_to_rows(model, segment, rotated, query_key_value);
+    share(parts.collect(), |part| part.run(model, layer, attended));
+    for some in laters.chunks(AT_ONCE) {
+        let parts = some.iter().copied().zip(&mut *scratches);
+        share(parts.collect(), |(segment, scratch)| scratch.run_later(model, segment, layer, attended));
+        // One after another, so that the order of the sums does not depend on the threads.
+        for (segment, scratch) in some.iter().zip(&*scratches) {
+            scratch.gathered.add_to_rows(model, segment, rotated, query_key_value);
+        }
     }
 }
 
-/// One segment's part of the backward pass of attention.
-struct SegmentBackward<'a> {
+/// The backward pass of attention within a segment that begins sequences, into its rows.
+struct FirstBackward<'a> {
     segment: &'a Segment,
     keys: &'a [f32],
     scratch: &'a mut SegmentScratch,
@@ -244,9 +250,8 @@ struct SegmentBackward<'a> {
     gradient: &'a mut [f32],
 }
 
-impl SegmentBackward<'_> {
-    /// Of a segment that begins sequences, into its rows.
-    fn run_first(self, model: &Model, layer: &LayerActivations, attended_gradient: &[f32]) {
+impl FirstBackward<'_> {
+    fn run(self, model: &Model, layer: &LayerActivations, attended_gradient: &[f32]) {
         let Self { segment, keys, scratch, rotated, gradient } = self;
         let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
         let (rotated_width, stride) = (query + key, query + 2 * key);
@@ -261,14 +266,16 @@ impl SegmentBackward<'_> {
         };
         attend_backward(shape, forward, &mut scratch.attention, rotated, &mut gradient[query + key..], stride);
     }
+}
 
-    /// Of a segment that others come before, into memory of its own: several add to the rows that they share.
-    fn run_later(self, model: &Model, layer: &LayerActivations, attended_gradient: &[f32]) {
-        let Self { segment, scratch, .. } = self;
+impl SegmentScratch {
+    /// The backward pass of a segment that others come before, into memory of its own: several add to the rows that they
+    /// share.
+    fn run_later(&mut self, model: &Model, segment: &Segment, layer: &LayerActivations, attended_gradient: &[f32]) {
         let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
         let rotated_width = query + key;
-        scratch.gather_values(model, segment, layer);
-        let SegmentScratch { attention, values, gathered } = scratch;
+        self.gather_values(model, segment, layer);
+        let Self { attention, values, gathered } = self;
         let projected = Projected { rotated: &layer.rotated, query_key_value: &layer.query_key_value };
         projected.gather_keys(model, segment, &mut gathered.keys);
         gathered.rotated.clear();
@@ -288,9 +295,7 @@ impl SegmentBackward<'_> {
         let forward = AttentionForward { rotated, keys, values, attended_gradient, first: segment.start() };
         attend_backward(shape, forward, attention, rotated_gradient, value_gradient, key);
     }
-}
 
-impl SegmentScratch {
     /// The values of all positions up to a segment's end, in blocks.
     fn gather_values(&mut self, model: &Model, segment: &Segment, layer: &LayerActivations) {
         let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());

@@ -42,19 +42,23 @@ pub(crate) struct Activations {
     scratch: LayerScratch,
 }
 
+/// Segments that others come before whose keys and values are brought together at a time: each takes memory of its whole
+/// length.
+pub(crate) const AT_ONCE: usize = 16;
+
 /// Memory of one layer's forward pass that the backward pass does not need.
 #[derive(Clone, Debug, Default)]
 struct LayerScratch {
     adapter: AdapterScratch,
-    /// Of each segment that others come before.
+    /// Of as many segments as are attended to at once.
     gathered: Vec<Gathered>,
 }
 
 /// Keys and values of all positions up to a segment's end, which stand apart where several sequences share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gathered {
+struct Gathered {
     /// In blocks.
-    pub(crate) keys: Vec<f32>,
+    keys: Vec<f32>,
     /// `[positions, key_width]`
     values: Vec<f32>,
 }
@@ -178,19 +182,27 @@ fn attend_segments(model: &Model, rows: &PackedRows, layer: &mut LayerActivation
     let (shape, query) = (model.attention, model.config.query_width());
     let LayerActivations { rotated, query_key_value, keys, attended, .. } = layer;
     let (mut keys, mut attended) = (&mut keys[..], &mut attended[..]);
-    gathered.resize_with(rows.segments.len(), Gathered::default);
-    let parts = rows.segments.iter().zip(gathered).map(|(segment, gathered)| {
-        let blocks = if segment.is_first() { shape.blocks(segment.rows.len()) } else { 0 };
-        let own_keys = cut(&mut keys, blocks * shape.key_block());
-        (segment, own_keys, gathered, cut(&mut attended, segment.rows.len() * query))
-    });
     let layer = Projected { rotated, query_key_value };
-    share(parts.collect(), |(segment, keys, gathered, attended): (&Segment, &mut [f32], &mut Gathered, &mut [f32])| {
+    let (mut firsts, mut laters) = (Vec::new(), Vec::new());
+    for segment in &rows.segments {
+        let attended = cut(&mut attended, segment.rows.len() * query);
         match segment.is_first() {
-            true => layer.attend_first(model, segment, keys, attended),
-            false => layer.attend_later(model, segment, gathered, attended),
+            true => {
+                let own_keys = cut(&mut keys, shape.blocks(segment.rows.len()) * shape.key_block());
+                firsts.push((segment, own_keys, attended));
+            }
+            false => laters.push((segment, attended)),
         }
-    });
+    }
+    share(firsts, |(segment, keys, attended)| layer.attend_first(model, segment, keys, attended));
+    gathered.resize_with(laters.len().min(AT_ONCE), Gathered::default);
+    let mut laters = laters.into_iter();
+    while laters.len() > 0 {
+        let some = laters.by_ref().take(AT_ONCE).zip(&mut *gathered);
+        share(some.collect(), |((segment, attended), gathered): ((&Segment, &mut [f32]), &mut Gathered)| {
+            layer.attend_later(model, segment, gathered, attended);
+        });
+    }
 }
 
 /// Rows of a layer as its attention reads them.

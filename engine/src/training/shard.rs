@@ -199,15 +199,17 @@ impl Shard {
     }
 }
 
-/// Cuts examples into runs of at most [`ROWS`] positions that have to be computed, or one example.
+/// Cuts examples into runs of at most [`ROWS`] positions that have to be computed, or of one example and half as many behind it,
+/// so that a long beginning is shared too.
 fn batches<'a, 'b>(mut examples: &'b [Example<'a>]) -> impl Iterator<Item = &'b [Example<'a>]> {
     std::iter::from_fn(move || {
         let (mut positions, mut before) = (0, None);
+        let limit = ROWS.max(examples.first().map_or(0, Example::positions) + ROWS / 2);
         let fitting = examples.iter().take_while(|example| {
             positions += example.positions_behind(before.replace(*example));
-            positions <= ROWS
+            positions <= limit
         });
-        let count = fitting.count().max(1).min(examples.len());
+        let count = fitting.count();
         let (batch, later) = examples.split_at(count);
         examples = later;
         (!batch.is_empty()).then_some(batch)

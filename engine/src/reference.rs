@@ -142,7 +142,7 @@ mod tests {
 
     fn examples<'a>(data: &'a [Datum], loss: impl Fn(usize) -> TokenLoss) -> Vec<Example<'a>> {
         let losses = |datum: &Datum| (0..datum.target_tokens.len()).map(&loss).collect();
-        data.iter().enumerate().map(|(index, datum)| Example { index, datum, losses: losses(datum) }).collect()
+        data.iter().enumerate().map(|(index, datum)| Example::new(index, datum, losses(datum))).collect()
     }
 
     #[test]
@@ -271,6 +271,48 @@ mod tests {
             (scored, shard.gradient)
         };
         assert!(run(0) == run(u64::MAX));
+    }
+
+    /// What a group's sequences begin with, and how each goes on: one twice, one that is the beginning of another.
+    const PROMPT: [u32; 18] = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3];
+    const ANSWERS: [&[u32]; 6] =
+        [&[8, 4, 6], &[8, 4, 2, 6, 4, 3, 3, 8, 3, 2, 7, 9, 5, 0, 2], &[8, 4, 6], &[8], &[30], &[8, 4, 6, 26]];
+
+    #[test]
+    fn what_sequences_share_changes_no_logprob_and_no_gradient() {
+        let vectors = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+        let config = ModelConfig::read(&vectors.join("qwen3-linear/config.json")).unwrap();
+        let adapter = Some(Arc::new(read_adapter(&vectors.join("qwen3-linear-lora"), &config).unwrap()));
+        let weights = Arc::new(read_model(&vectors.join("qwen3-linear"), &Arc::new(Model::new(config))).unwrap());
+        let others = SEQUENCES.iter().map(|sequence| sequence.to_vec());
+        let more = (0..30).map(|token| [&PROMPT[..], &[token, 35, token, 1]].concat());
+        let sequences = ANSWERS.iter().map(|answer| [&PROMPT[..], answer].concat()).chain(others).chain(more);
+        let data: Vec<Datum> = sequences.map(|sequence| datum(&sequence)).collect();
+        let loss = |index| match index % 5 {
+            4 => TokenLoss::Nothing,
+            place => TokenLoss::CrossEntropy { weight: 0.5 - 0.25 * place as f32 },
+        };
+        for policy in [model(tiny_config()), Policy { weights, adapter }] {
+            for memory in [0, u64::MAX] {
+                let mut together = Shard::new(memory);
+                let scored = together.score_backward(&policy, &examples(&data, loss), ReportedLogprobs::All);
+                let mut sums = vec![0.0_f64; policy.trained_count()];
+                for (index, scored) in scored.iter().enumerate() {
+                    let mut alone = Shard::new(memory);
+                    let example = &examples(&data, loss)[index..=index];
+                    assert_eq!(alone.score_backward(&policy, example, ReportedLogprobs::All), [scored.clone()]);
+                    sums.iter_mut().zip(&alone.gradient).for_each(|(sum, value)| *sum += f64::from(*value));
+                }
+                for tensor in policy.trained_tensors() {
+                    let sums = &sums[tensor.place.clone()];
+                    let squares = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
+                    let found = together.gradient[tensor.place.clone()].iter().map(|found| f64::from(*found));
+                    let error = squares(&mut found.zip(sums).map(|(found, sum)| found - sum));
+                    let whole = squares(&mut sums.iter().copied());
+                    assert!(error < 1e-6 * whole, "{}: {error} of {whole} apart", tensor.name);
+                }
+            }
+        }
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub struct EngineArguments {
     /// Tokens of a training step; 0 trains nothing
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub train_tokens: usize,
+    /// Members of a group that answer a prompt of 112 tokens with 16 each, and are trained; 0 trains none
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub group_size: usize,
     /// Turns of each side
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub turns: usize,

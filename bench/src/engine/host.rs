@@ -52,7 +52,7 @@ impl Host {
                 let options = EngineOptions { threads, prefix_cache_bytes: 0, ..EngineOptions::default() };
                 self.sampler = Some(Engine::with_initial_weights(nowhere, &config, SEED, options)?);
             }
-            Work::Train { .. } if self.learner.is_none() => {
+            Work::Train { .. } | Work::Group { .. } if self.learner.is_none() => {
                 self.learner = Some(EmbeddedLearner::with_initial_weights(nowhere, &config, SEED, threads)?);
             }
             _ => {}
@@ -62,7 +62,8 @@ impl Host {
             self.pieces += 1;
             match work {
                 Work::Sample { batch, prompt, new } => self.sample(batch, prompt, new).await?,
-                Work::Train { sequences, length } => self.train(sequences, length).await?,
+                Work::Train { sequences, length } => self.train(sequences, 0, length).await?,
+                Work::Group { members, prompt, answer } => self.train(members, prompt, answer).await?,
                 Work::Multiply { .. } => multiply.iter_mut().for_each(|multiply| multiply()),
             }
             amount += work.amount();
@@ -109,15 +110,16 @@ impl Host {
         Ok(())
     }
 
-    /// One step: gradients of the summed cross entropy, clipped, and AdamW.
-    async fn train(&self, sequences: usize, length: usize) -> Result<()> {
+    /// One step over sequences that have their first `common` positions in common and train the other `length`: gradients of
+    /// the summed cross entropy, clipped, and AdamW.
+    async fn train(&self, sequences: usize, common: usize, length: usize) -> Result<()> {
         let learner = self.learner.as_ref().context("nothing to train")?;
         let datum = |row| {
-            let tokens = self.tokens(row, length + 1);
+            let tokens = [self.tokens(sequences, common), self.tokens(row, length + 1)].concat();
             Datum {
-                model_input: vec![Chunk::Tokens(tokens[..length].to_vec())],
+                model_input: vec![Chunk::Tokens(tokens[..common + length].to_vec())],
                 target_tokens: tokens[1..].to_vec(),
-                loss_inputs: LossInputs::Supervised { weights: vec![1.0; length] },
+                loss_inputs: LossInputs::Supervised { weights: [vec![0.0; common], vec![1.0; length]].concat() },
             }
         };
         let data: Arc<[Datum]> = (0..sequences).map(datum).collect();

@@ -24,6 +24,9 @@ const PEAK_SIZE: usize = 2048;
 const PROMPT: usize = 16;
 /// Positions of a sequence that is trained on.
 const LENGTH: usize = 256;
+/// Positions of a group's prompt, and of each answer to it.
+const GROUPS_PROMPT: usize = 112;
+const GROUPS_ANSWER: usize = 16;
 /// Parameters from which on one process at a time holds what training takes.
 const ALONE: usize = 200_000_000;
 
@@ -76,10 +79,12 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Sampling in each batch, then training; what was not asked for is left out.
     fn works(&self) -> Vec<Work> {
-        let EngineArguments { batches, new_tokens, train_tokens, .. } = self.arguments;
+        let EngineArguments { batches, new_tokens, train_tokens, group_size, .. } = self.arguments;
         let sample = |&batch: &usize| Work::Sample { batch, prompt: PROMPT, new: *new_tokens };
         let train = Work::Train { sequences: train_tokens.div_ceil(LENGTH), length: LENGTH };
-        batches.iter().filter(|&&batch| batch > 0).map(sample).chain((*train_tokens > 0).then_some(train)).collect()
+        let group = Work::Group { members: *group_size, prompt: GROUPS_PROMPT, answer: GROUPS_ANSWER };
+        let train = [(*train_tokens > 0).then_some(train), (*group_size > 0).then_some(group)];
+        batches.iter().filter(|&&batch| batch > 0).map(sample).chain(train.into_iter().flatten()).collect()
     }
 
     /// Floating-point operations in a second of processor time, of whoever is faster.
@@ -102,7 +107,8 @@ impl Bench<'_> {
     /// The median turn of each side. Turns alternate, so that a noisy moment hits both.
     fn measure(&self, shape: Shape, work: Work) -> Result<Vec<Measured>> {
         let EngineArguments { turns, seconds, threads, .. } = *self.arguments;
-        let large = shape.config().parameter_count() >= ALONE && matches!(work, Work::Train { .. });
+        let trains = matches!(work, Work::Train { .. } | Work::Group { .. });
+        let large = shape.config().parameter_count() >= ALONE && trains;
         let mut hosts: Vec<Option<Host>> = self.sides.iter().map(|_| None).collect();
         let mut measured: Vec<Vec<Turn>> = vec![Vec::new(); self.sides.len()];
         for _ in 0..turns {
@@ -160,7 +166,14 @@ struct Row {
 impl Row {
     /// How much of what the machine multiplies at best in the same processor time goes into products with the weights.
     fn share_of_peak(&self, peak: f64) -> f64 {
-        let passes = if matches!(self.work, Work::Train { .. }) { 3.0 } else { 1.0 };
+        let passes = match self.work {
+            Work::Train { .. } => 3.0,
+            // The prompt is computed once.
+            Work::Group { members, prompt, answer } => {
+                3.0 * (prompt + members * answer) as f64 / (members * answer) as f64
+            }
+            _ => 1.0,
+        };
         // A tied embedding is the head's matrix.
         2.0 * passes * self.shape.config().parameter_count() as f64 * self.measured[0].per_cpu_second / peak
     }
@@ -169,6 +182,7 @@ impl Row {
         match self.work {
             Work::Sample { batch, .. } => format!("sample {batch}"),
             Work::Train { sequences, length } => format!("train {sequences} x {length}"),
+            Work::Group { members, prompt, answer } => format!("group {members} x ({prompt} + {answer})"),
             Work::Multiply { size } => format!("multiply {size}"),
         }
     }

@@ -14,6 +14,9 @@ pub enum Shape {
     /// 29,369,856 parameters, 8,192 tokens of vocabulary.
     #[value(name = "30m")]
     Middle,
+    /// SmolLM2-135M's.
+    #[value(name = "135m")]
+    Smol135M,
     /// Qwen3-0.6B's.
     #[value(name = "0.6b")]
     Qwen600M,
@@ -29,6 +32,7 @@ impl Shape {
             Self::Tiny => "0.3m",
             Self::Small => "6m",
             Self::Middle => "30m",
+            Self::Smol135M => "135m",
             Self::Qwen600M => "0.6b",
             Self::Qwen1700M => "1.7b",
         }
@@ -40,6 +44,7 @@ impl Shape {
             Self::Tiny => (512, 64, 256, 4, (4, 2, 16)),
             Self::Small => (4096, 256, 768, 6, (8, 4, 32)),
             Self::Middle => (8192, 512, 1536, 8, (8, 4, 64)),
+            Self::Smol135M => (49_152, 576, 1536, 30, (9, 3, 64)),
             Self::Qwen600M => (151_936, 1024, 3072, 28, (16, 8, 128)),
             Self::Qwen1700M => (151_936, 2048, 6144, 28, (16, 8, 128)),
         };

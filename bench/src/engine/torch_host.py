@@ -90,17 +90,23 @@ def sample(batch, prompt, new):
     return batch * new
 
 
-def train(sequences, length):
-    """One step: gradients of the summed cross entropy, clipped, and AdamW."""
-    tokens = torch.randint(VOCABULARY, (sequences, length + 1))
+def train(sequences, length, common=0):
+    """One step over sequences that have their first `common` positions in common and train the others: gradients of the
+    summed cross entropy, clipped, and AdamW."""
+    prompt = torch.randint(VOCABULARY, (1, common)).expand(sequences, -1)
+    tokens = torch.cat((prompt, torch.randint(VOCABULARY, (sequences, length + 1))), dim=1)
     for part in tokens.split(max(1, MOST_LOGITS // VOCABULARY // length)):
-        logits = functional.linear(model(part[:, :-1]), model.embedding)
-        functional.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten(), reduction="sum").backward()
+        logits = functional.linear(model(part[:, :-1])[:, common:], model.embedding)
+        functional.cross_entropy(logits.flatten(0, 1), part[:, common + 1 :].flatten(), reduction="sum").backward()
         del logits
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return sequences * length
+
+
+def group(members, prompt, answer):
+    return train(members, answer, prompt)
 
 
 def multiply(size):
@@ -111,7 +117,7 @@ def multiply(size):
 
 def measure(work, seconds, **request):
     """Does it once, and again until so many seconds are over."""
-    run = {"sample": sample, "train": train, "multiply": multiply}[work]
+    run = {"sample": sample, "train": train, "group": group, "multiply": multiply}[work]
     began, amount = time.perf_counter(), 0
     while amount == 0 or time.perf_counter() - began < seconds:
         amount += run(**request)

@@ -20,6 +20,15 @@ pub enum Work {
         /// Positions of each.
         length: usize,
     },
+    /// The same over the members of a group, who answer one prompt; the answers alone are trained.
+    Group {
+        /// How many.
+        members: usize,
+        /// Positions of the prompt that all of them have.
+        prompt: usize,
+        /// Positions of each answer.
+        answer: usize,
+    },
     /// A product of two square matrices.
     Multiply {
         /// Their rows.
@@ -33,6 +42,7 @@ impl Work {
         match self {
             Self::Sample { batch, new, .. } => batch * new,
             Self::Train { sequences, length } => sequences * length,
+            Self::Group { members, answer, .. } => members * answer,
             Self::Multiply { size } => 2 * size.pow(3),
         }
     }

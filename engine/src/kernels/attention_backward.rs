@@ -18,6 +18,8 @@ pub(crate) struct AttentionForward<'a> {
     pub(crate) values: &'a [f32],
     /// `[length, query_heads, head]`: gradient of what [`attend`](super::attend) gave.
     pub(crate) attended_gradient: &'a [f32],
+    /// The first position whose query counts: what those before it attend to is another's part.
+    pub(crate) first: usize,
 }
 
 /// Positions whose queries are taken together, so that what all of them add to a key's and a value's gradient is added
@@ -44,7 +46,7 @@ pub(crate) fn attend_backward(
 ) {
     let width = (shape.query_heads + shape.key_heads) * shape.head;
     let positions = forward.rotated.len() / width;
-    for first in (0..positions).step_by(QUERIES) {
+    for first in (forward.first..positions).step_by(QUERIES) {
         let queries = first..positions.min(first + QUERIES);
         let scores = queries.len() * shape.group() * shape.blocks(queries.end) * BLOCK;
         scratch.probabilities.resize(scores, 0.0);

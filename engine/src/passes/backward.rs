@@ -8,14 +8,15 @@ use crate::kernels::{
 use crate::model::policy::Policy;
 use crate::model::projection::Projection;
 use crate::model::weights::Model;
-use crate::passes::forward::{Activations, LayerActivations, PackedRows};
+use crate::passes::forward::{AT_ONCE, Activations, LayerActivations, Projected};
+use crate::passes::packed_rows::{PackedRows, Segment};
 use crate::threads::{cut, share};
 
 /// Memory of the backward pass, kept between passes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BackwardScratch {
     pub(crate) products: ProductScratch,
-    sequences: Vec<SequenceScratch>,
+    segments: Vec<SegmentScratch>,
     stream: Vec<f32>,
     normed: Vec<f32>,
     activated: Vec<f32>,
@@ -25,11 +26,24 @@ pub(crate) struct BackwardScratch {
     query_key_value: Vec<f32>,
 }
 
-/// What one sequence's attention takes.
+/// What one segment's attention takes.
 #[derive(Clone, Debug, Default)]
-struct SequenceScratch {
+struct SegmentScratch {
     attention: AttentionScratch,
     values: Vec<f32>,
+    /// Of a segment that others come before.
+    gathered: GatheredBackward,
+}
+
+/// Rows of all positions up to a segment's end, and their gradients.
+#[derive(Clone, Debug, Default)]
+struct GatheredBackward {
+    keys: Vec<f32>,
+    rotated: Vec<f32>,
+    attended_gradient: Vec<f32>,
+    rotated_gradient: Vec<f32>,
+    /// `[positions, key_width]`
+    value_gradient: Vec<f32>,
 }
 
 /// Memory for matrices packed on the way.
@@ -160,7 +174,7 @@ fn attention_backward(
     scratch.attended.resize(layer.attended.len(), 0.0);
     let BackwardScratch { products, attended, .. } = scratch;
     products.backward(policy, Projection::Output(index), &layer.attended, stream, attended, gradient);
-    sequences_backward(model, rows, layer, scratch);
+    segments_backward(model, rows, layer, scratch);
 
     let BackwardScratch { products, rotated, query_key_value, normed, .. } = scratch;
     let norms = place.query_norm.start..place.key_norm.end;
@@ -193,50 +207,116 @@ fn attention_backward(
 }
 
 /// From the gradient of `attended` to those of `rotated` and of the values.
-fn sequences_backward(model: &Model, rows: &PackedRows, layer: &LayerActivations, scratch: &mut BackwardScratch) {
+fn segments_backward(model: &Model, rows: &PackedRows, layer: &LayerActivations, scratch: &mut BackwardScratch) {
     let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
-    let BackwardScratch { sequences, attended, rotated, query_key_value, .. } = scratch;
+    let BackwardScratch { segments: scratches, attended, rotated, query_key_value, .. } = scratch;
     rotated.clear();
     rotated.resize(layer.rotated.len(), 0.0);
     query_key_value.clear();
     query_key_value.resize(layer.query_key_value.len(), 0.0);
-    sequences.resize_with(rows.sequences.len(), SequenceScratch::default);
-    let (mut keys, mut rotated, mut gradient) = (&layer.keys[..], &mut rotated[..], &mut query_key_value[..]);
-    let parts = rows.sequences.iter().zip(sequences).map(|(sequence, scratch)| {
-        let (own_keys, later) = keys.split_at(shape.blocks(sequence.len()) * shape.key_block());
+    let (firsts, laters): (Vec<&Segment>, Vec<&Segment>) = rows.segments.iter().partition(|segment| segment.is_first());
+    scratches.resize_with(firsts.len().max(laters.len().min(AT_ONCE)), SegmentScratch::default);
+
+    let (mut keys, mut row) = (&layer.keys[..], 0);
+    let (mut rotated_after, mut gradient_after) = (&mut rotated[..], &mut query_key_value[..]);
+    let parts = firsts.into_iter().zip(&mut *scratches).map(|(segment, scratch)| {
+        let (own_keys, later) = keys.split_at(shape.blocks(segment.rows.len()) * shape.key_block());
         keys = later;
-        let rotated = cut(&mut rotated, sequence.len() * (query + key));
-        let gradient = cut(&mut gradient, sequence.len() * (query + 2 * key));
-        SequenceBackward { sequence: sequence.clone(), keys: own_keys, scratch, rotated, gradient }
+        cut(&mut rotated_after, (segment.rows.start - row) * (query + key));
+        cut(&mut gradient_after, (segment.rows.start - row) * (query + 2 * key));
+        row = segment.rows.end;
+        let rotated = cut(&mut rotated_after, segment.rows.len() * (query + key));
+        let gradient = cut(&mut gradient_after, segment.rows.len() * (query + 2 * key));
+        FirstBackward { segment, keys: own_keys, scratch, rotated, gradient }
     });
     share(parts.collect(), |part| part.run(model, layer, attended));
+    for some in laters.chunks(AT_ONCE) {
+        let parts = some.iter().copied().zip(&mut *scratches);
+        share(parts.collect(), |(segment, scratch)| scratch.run_later(model, segment, layer, attended));
+        // One after another, so that the order of the sums does not depend on the threads.
+        for (segment, scratch) in some.iter().zip(&*scratches) {
+            scratch.gathered.add_to_rows(model, segment, rotated, query_key_value);
+        }
+    }
 }
 
-/// One sequence's part of the backward pass of attention.
-struct SequenceBackward<'a> {
-    sequence: Range<usize>,
+/// The backward pass of attention within a segment that begins sequences, into its rows.
+struct FirstBackward<'a> {
+    segment: &'a Segment,
     keys: &'a [f32],
-    scratch: &'a mut SequenceScratch,
-    /// Gradient of the sequence's rows of `rotated`, and of its queries, keys and values.
+    scratch: &'a mut SegmentScratch,
+    /// Gradient of the segment's rows of `rotated`, and of its queries, keys and values.
     rotated: &'a mut [f32],
     gradient: &'a mut [f32],
 }
 
-impl SequenceBackward<'_> {
+impl FirstBackward<'_> {
     fn run(self, model: &Model, layer: &LayerActivations, attended_gradient: &[f32]) {
-        let Self { sequence, keys, scratch: SequenceScratch { attention, values }, rotated, gradient } = self;
+        let Self { segment, keys, scratch, rotated, gradient } = self;
         let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
         let (rotated_width, stride) = (query + key, query + 2 * key);
-        values.resize(keys.len(), 0.0);
-        for (position, row) in sequence.clone().enumerate() {
-            store_keys(shape, &layer.query_key_value[row * stride + query + key..][..key], position, values);
-        }
+        scratch.gather_values(model, segment, layer);
+        let rows = &segment.rows;
         let forward = AttentionForward {
-            rotated: &layer.rotated[sequence.start * rotated_width..sequence.end * rotated_width],
+            rotated: &layer.rotated[rows.start * rotated_width..rows.end * rotated_width],
             keys,
-            values,
-            attended_gradient: &attended_gradient[sequence.start * query..sequence.end * query],
+            values: &scratch.values,
+            attended_gradient: &attended_gradient[rows.start * query..rows.end * query],
+            first: 0,
         };
-        attend_backward(shape, forward, attention, rotated, &mut gradient[query + key..], stride);
+        attend_backward(shape, forward, &mut scratch.attention, rotated, &mut gradient[query + key..], stride);
+    }
+}
+
+impl SegmentScratch {
+    /// The backward pass of a segment that others come before, into memory of its own: several add to the rows that they
+    /// share.
+    fn run_later(&mut self, model: &Model, segment: &Segment, layer: &LayerActivations, attended_gradient: &[f32]) {
+        let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
+        let rotated_width = query + key;
+        self.gather_values(model, segment, layer);
+        let Self { attention, values, gathered } = self;
+        let projected = Projected { rotated: &layer.rotated, query_key_value: &layer.query_key_value };
+        projected.gather_keys(model, segment, &mut gathered.keys);
+        gathered.rotated.clear();
+        for row in segment.path() {
+            gathered.rotated.extend_from_slice(&layer.rotated[row * rotated_width..][..rotated_width]);
+        }
+        let zeros = |numbers: &mut Vec<f32>, count: usize| {
+            numbers.clear();
+            numbers.resize(count, 0.0);
+        };
+        zeros(&mut gathered.attended_gradient, segment.start() * query);
+        let rows = &segment.rows;
+        gathered.attended_gradient.extend_from_slice(&attended_gradient[rows.start * query..rows.end * query]);
+        zeros(&mut gathered.rotated_gradient, segment.length() * rotated_width);
+        zeros(&mut gathered.value_gradient, segment.length() * key);
+        let GatheredBackward { keys, rotated, attended_gradient, rotated_gradient, value_gradient } = gathered;
+        let forward = AttentionForward { rotated, keys, values, attended_gradient, first: segment.start() };
+        attend_backward(shape, forward, attention, rotated_gradient, value_gradient, key);
+    }
+
+    /// The values of all positions up to a segment's end, in blocks.
+    fn gather_values(&mut self, model: &Model, segment: &Segment, layer: &LayerActivations) {
+        let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
+        self.values.resize(shape.blocks(segment.length()) * shape.key_block(), 0.0);
+        for (position, row) in segment.path().enumerate() {
+            let value = &layer.query_key_value[row * (query + 2 * key) + query + key..][..key];
+            store_keys(shape, value, position, &mut self.values);
+        }
+    }
+}
+
+impl GatheredBackward {
+    /// Adds what its segment means for each row.
+    fn add_to_rows(&self, model: &Model, segment: &Segment, rotated: &mut [f32], query_key_value: &mut [f32]) {
+        let (query, key) = (model.config.query_width(), model.config.key_width());
+        let add = |sums: &mut [f32], values: &[f32]| sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        for (position, row) in segment.path().enumerate() {
+            let from = &self.rotated_gradient[position * (query + key)..][..query + key];
+            add(&mut rotated[row * (query + key)..][..query + key], from);
+            let values = &self.value_gradient[position * key..][..key];
+            add(&mut query_key_value[row * (query + 2 * key) + query + key..][..key], values);
+        }
     }
 }

@@ -1,41 +1,11 @@
-use std::ops::Range;
-
 use crate::adapters::adapter::{AdapterRun, AdapterScratch, adapt};
 use crate::kernels::{BLOCK, Joined, Queries, add_bias, attend, norm_and_rotate, rms_norm, store_keys, swiglu};
 use crate::model::pass_sizes::SavedActivations;
 use crate::model::policy::Policy;
 use crate::model::projection::Projection;
 use crate::model::weights::Model;
+use crate::passes::packed_rows::{PackedRows, Segment};
 use crate::threads::{cut, share};
-
-/// Sequences laid one after another, without padding.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PackedRows {
-    pub(crate) tokens: Vec<u32>,
-    /// Position of each token within its sequence.
-    pub(crate) positions: Vec<usize>,
-    /// Rows of each sequence.
-    pub(crate) sequences: Vec<Range<usize>>,
-}
-
-impl PackedRows {
-    pub(crate) fn push(&mut self, tokens: impl Iterator<Item = u32>) {
-        let start = self.tokens.len();
-        self.tokens.extend(tokens);
-        self.positions.extend(0..self.tokens.len() - start);
-        self.sequences.push(start..self.tokens.len());
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.tokens.clear();
-        self.positions.clear();
-        self.sequences.clear();
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.tokens.len()
-    }
-}
 
 /// What one layer's forward pass leaves for its backward pass; every list has one row per token.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +16,7 @@ pub(crate) struct LayerActivations {
     pub(crate) query_key_value: Vec<f32>,
     pub(crate) head_inverses: Vec<f32>,
     pub(crate) rotated: Vec<f32>,
-    /// Keys in blocks, sequence after sequence.
+    /// Keys in blocks, of one segment that begins sequences after the other.
     pub(crate) keys: Vec<f32>,
     pub(crate) attended: Vec<f32>,
     pub(crate) middle: Vec<f32>,
@@ -69,7 +39,28 @@ pub(crate) struct Activations {
     pub(crate) output_inverses: Vec<f32>,
     /// What the head reads: `[tokens, hidden]`.
     pub(crate) normed_output: Vec<f32>,
+    scratch: LayerScratch,
+}
+
+/// Segments that others come before whose keys and values are brought together at a time: each takes memory of its whole
+/// length.
+pub(crate) const AT_ONCE: usize = 16;
+
+/// Memory of one layer's forward pass that the backward pass does not need.
+#[derive(Clone, Debug, Default)]
+struct LayerScratch {
     adapter: AdapterScratch,
+    /// Of as many segments as are attended to at once.
+    gathered: Vec<Gathered>,
+}
+
+/// Keys and values of all positions up to a segment's end, which stand apart where several sequences share them.
+#[derive(Clone, Debug, Default)]
+struct Gathered {
+    /// In blocks.
+    keys: Vec<f32>,
+    /// `[positions, key_width]`
+    values: Vec<f32>,
 }
 
 impl Activations {
@@ -77,7 +68,8 @@ impl Activations {
         let (config, count) = (&model.config, rows.len());
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let (query, key) = (config.query_width(), config.key_width());
-        let blocks: usize = rows.sequences.iter().map(|sequence| model.attention.blocks(sequence.len())).sum();
+        let first = rows.segments.iter().filter(|segment| segment.is_first());
+        let blocks: usize = first.map(|segment| model.attention.blocks(segment.rows.len())).sum();
         let layers = config.num_hidden_layers;
         match kept {
             // A pass with a backward pass may come again: what it needs is not given up.
@@ -114,7 +106,7 @@ pub(crate) fn forward(policy: &Policy, rows: &PackedRows, kept: SavedActivations
     let weights = &*policy.weights;
     let (model, config) = (&weights.model, &weights.model.config);
     activations.resize(model, rows, kept);
-    let Activations { layers, inputs, output, output_inverses, normed_output, adapter, .. } = activations;
+    let Activations { layers, inputs, output, output_inverses, normed_output, scratch, .. } = activations;
     weights.embed(rows.tokens.iter().copied(), output);
     for index in 0..config.num_hidden_layers {
         let layer = &mut layers[if kept == SavedActivations::Everything { index } else { 0 }];
@@ -122,7 +114,7 @@ pub(crate) fn forward(policy: &Policy, rows: &PackedRows, kept: SavedActivations
         if let Some(input) = inputs.get_mut(index) {
             input.copy_from_slice(output);
         }
-        forward_layer(policy, index, rows, layer, adapter, output);
+        forward_layer(policy, index, rows, layer, scratch, output);
     }
     let gain = &weights.vectors[model.layout.final_norm.clone()];
     rms_norm(output, gain, config.rms_norm_eps, normed_output, output_inverses);
@@ -132,13 +124,13 @@ impl Activations {
     /// What [`forward`] left of one layer, computed once more where only its input was kept. Layers are read from the
     /// last to the first.
     pub(crate) fn layer(&mut self, policy: &Policy, index: usize, rows: &PackedRows) -> &LayerActivations {
-        let Self { layers, inputs, again, adapter, .. } = self;
+        let Self { layers, inputs, again, scratch, .. } = self;
         let Some(input) = inputs.get(index) else { return &layers[index] };
         let layer = &mut layers[0];
         if index + 1 < inputs.len() {
             layer.input.copy_from_slice(input);
             again.resize(input.len(), 0.0);
-            forward_layer(policy, index, rows, layer, adapter, again);
+            forward_layer(policy, index, rows, layer, scratch, again);
         }
         layer
     }
@@ -149,9 +141,10 @@ fn forward_layer(
     index: usize,
     rows: &PackedRows,
     layer: &mut LayerActivations,
-    adapter: &mut AdapterScratch,
+    scratch: &mut LayerScratch,
     output: &mut [f32],
 ) {
+    let LayerScratch { adapter, gathered } = scratch;
     let weights = &*policy.weights;
     let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: rows.len() };
     let (model, config) = (&*weights.model, &weights.model.config);
@@ -167,7 +160,7 @@ fn forward_layer(
     let norms = weights.head_norms(index);
     let (projected, inverses) = (&layer.query_key_value, &mut layer.head_inverses);
     norm_and_rotate(projected, &rows.positions, norms, &model.rotation, &mut layer.rotated, inverses);
-    attend_sequences(model, rows, layer);
+    attend_segments(model, rows, layer, gathered);
     layer.middle.copy_from_slice(&layer.input);
     let projection = Projection::Output(index);
     weights.multiply_add(projection, &layer.attended, &mut layer.middle);
@@ -185,24 +178,80 @@ fn forward_layer(
     adapt(&[run], projection, &layer.activated, output, adapter);
 }
 
-fn attend_sequences(model: &Model, rows: &PackedRows, layer: &mut LayerActivations) {
-    let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
-    let (rotated_width, stride) = (query + key, query + 2 * key);
+fn attend_segments(model: &Model, rows: &PackedRows, layer: &mut LayerActivations, gathered: &mut Vec<Gathered>) {
+    let (shape, query) = (model.attention, model.config.query_width());
     let LayerActivations { rotated, query_key_value, keys, attended, .. } = layer;
     let (mut keys, mut attended) = (&mut keys[..], &mut attended[..]);
-    let parts = rows.sequences.iter().map(|sequence| {
-        let own_keys = cut(&mut keys, shape.blocks(sequence.len()) * shape.key_block());
-        (sequence.clone(), own_keys, cut(&mut attended, sequence.len() * query))
-    });
-    share(parts.collect(), |(sequence, keys, attended): (Range<usize>, &mut [f32], &mut [f32])| {
-        let rotated = &rotated[sequence.start * rotated_width..sequence.end * rotated_width];
+    let layer = Projected { rotated, query_key_value };
+    let (mut firsts, mut laters) = (Vec::new(), Vec::new());
+    for segment in &rows.segments {
+        let attended = cut(&mut attended, segment.rows.len() * query);
+        match segment.is_first() {
+            true => {
+                let own_keys = cut(&mut keys, shape.blocks(segment.rows.len()) * shape.key_block());
+                firsts.push((segment, own_keys, attended));
+            }
+            false => laters.push((segment, attended)),
+        }
+    }
+    share(firsts, |(segment, keys, attended)| layer.attend_first(model, segment, keys, attended));
+    gathered.resize_with(laters.len().min(AT_ONCE), Gathered::default);
+    let mut laters = laters.into_iter();
+    while laters.len() > 0 {
+        let some = laters.by_ref().take(AT_ONCE).zip(&mut *gathered);
+        share(some.collect(), |((segment, attended), gathered): ((&Segment, &mut [f32]), &mut Gathered)| {
+            layer.attend_later(model, segment, gathered, attended);
+        });
+    }
+}
+
+/// Rows of a layer as its attention reads them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Projected<'a> {
+    /// Queries and keys.
+    pub(crate) rotated: &'a [f32],
+    /// Queries, keys and values as they were projected.
+    pub(crate) query_key_value: &'a [f32],
+}
+
+impl Projected<'_> {
+    /// Of a segment that begins sequences: nothing has to be brought together.
+    fn attend_first(self, model: &Model, segment: &Segment, keys: &mut [f32], attended: &mut [f32]) {
+        let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
+        let (rotated_width, stride) = (query + key, query + 2 * key);
+        let rotated = &self.rotated[segment.rows.start * rotated_width..segment.rows.end * rotated_width];
         for (position, row) in rotated.chunks_exact(rotated_width).enumerate() {
             store_keys(shape, &row[query..], position, keys);
         }
-        let queries = Queries { rows: rotated, stride: rotated_width, positions: 0..sequence.len() };
-        let values = &query_key_value[sequence.start * stride + query + key..];
+        let queries = Queries { rows: rotated, stride: rotated_width, positions: 0..segment.rows.len() };
+        let values = &self.query_key_value[segment.rows.start * stride + query + key..];
         let keys = Joined { numbers: keys, size: shape.key_block() };
         let values = Joined { numbers: values, size: stride * BLOCK };
         attend(shape, queries, &keys, &values, stride, &mut Vec::new(), attended);
-    });
+    }
+
+    /// Of a segment that others come before. Its positions get what they would in a sequence of their own, to the bit.
+    fn attend_later(self, model: &Model, segment: &Segment, gathered: &mut Gathered, attended: &mut [f32]) {
+        let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
+        let (rotated_width, stride) = (query + key, query + 2 * key);
+        self.gather_keys(model, segment, &mut gathered.keys);
+        gathered.values.clear();
+        for row in segment.path() {
+            gathered.values.extend_from_slice(&self.query_key_value[row * stride + query + key..][..key]);
+        }
+        let own = &self.rotated[segment.rows.start * rotated_width..segment.rows.end * rotated_width];
+        let queries = Queries { rows: own, stride: rotated_width, positions: segment.start()..segment.length() };
+        let keys = Joined { numbers: &gathered.keys, size: shape.key_block() };
+        let values = Joined { numbers: &gathered.values, size: key * BLOCK };
+        attend(shape, queries, &keys, &values, key, &mut Vec::new(), attended);
+    }
+
+    /// The keys of all positions up to a segment's end, in blocks.
+    pub(crate) fn gather_keys(self, model: &Model, segment: &Segment, keys: &mut Vec<f32>) {
+        let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
+        keys.resize(shape.blocks(segment.length()) * shape.key_block(), 0.0);
+        for (position, row) in segment.path().enumerate() {
+            store_keys(shape, &self.rotated[row * (query + key) + query..][..key], position, keys);
+        }
+    }
 }

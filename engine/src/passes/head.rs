@@ -11,21 +11,28 @@ use crate::passes::loss::TokenLoss;
 pub(crate) struct Prediction {
     /// Row among the packed rows.
     pub(crate) row: usize,
+    /// Which of the packed sequences predicts: several may share the row.
+    pub(crate) sequence: usize,
     /// Place among the targets of its datum.
     pub(crate) slot: usize,
     pub(crate) target: u32,
     pub(crate) loss: TokenLoss,
     /// Filled in by the head.
     pub(crate) logprob: f32,
-    /// Of the distribution that the row predicts, in nats, at the first of the row's predictions; filled in by a pass with a
-    /// gradient.
+    /// Of the distribution that the row predicts, in nats, at the first of a sequence's predictions from it; filled in by a
+    /// pass with a gradient.
     pub(crate) entropy: f32,
 }
 
 impl Prediction {
     /// One of which nothing is known yet.
     pub(crate) fn new(row: usize, slot: usize, target: u32, loss: TokenLoss) -> Self {
-        Self { row, slot, target, loss, logprob: 0.0, entropy: 0.0 }
+        Self { row, sequence: 0, slot, target, loss, logprob: 0.0, entropy: 0.0 }
+    }
+
+    /// The same, by another sequence than the first.
+    pub(crate) fn of_sequence(self, sequence: usize) -> Self {
+        Self { sequence, ..self }
     }
 }
 
@@ -103,8 +110,10 @@ pub(crate) fn score_backward(
         }
         row_gradients.resize(chunk.len() * hidden, 0.0);
         products.backward(policy, Projection::Head, rows, logits, row_gradients, gradient);
+        // Several sequences that share a row may each predict from it.
         for (row, from) in rows_of(&chunk).zip(row_gradients.chunks_exact(hidden)) {
-            normed_gradient[row * hidden..][..hidden].copy_from_slice(from);
+            let sums = &mut normed_gradient[row * hidden..][..hidden];
+            sums.iter_mut().zip(from).for_each(|(sum, value)| *sum += value);
         }
     }
 }
@@ -126,7 +135,7 @@ fn differentiate_row(of_row: &mut [Prediction], logits: &mut [f32]) {
 
 /// Cuts predictions, row by row, into chunks of at most so many rows.
 fn row_chunks(predictions: &mut [Prediction], rows: usize) -> impl Iterator<Item = Vec<&mut [Prediction]>> {
-    let mut of_rows = predictions.chunk_by_mut(|one, other| one.row == other.row);
+    let mut of_rows = predictions.chunk_by_mut(|one, other| (one.sequence, one.row) == (other.sequence, other.row));
     std::iter::from_fn(move || {
         let chunk: Vec<_> = of_rows.by_ref().take(rows).collect();
         (!chunk.is_empty()).then_some(chunk)

@@ -2,6 +2,7 @@
 //!
 //! - [`forward`]: tokens to what the head reads.
 //! - [`backward`]: the way back, to gradients.
+//! - [`packed_rows`]: the rows.
 //! - [`head`], [`loss`]: what the head predicts, and what that costs.
 
 pub(crate) mod backward;
@@ -10,3 +11,4 @@ pub(crate) mod head;
 pub(crate) mod loss;
 #[cfg(test)]
 mod loss_vectors;
+pub(crate) mod packed_rows;

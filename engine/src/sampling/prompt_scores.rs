@@ -5,9 +5,10 @@ use rand_chacha::rand_core::SeedableRng;
 
 use crate::kernels::LogSoftmax;
 use crate::model::pass_sizes::SavedActivations;
-use crate::passes::forward::{Activations, PackedRows, forward};
+use crate::passes::forward::{Activations, forward};
 use crate::passes::head::{HeadScratch, Prediction, for_each_logits};
 use crate::passes::loss::TokenLoss;
+use crate::passes::packed_rows::PackedRows;
 use crate::sampling::choice::{choose, likeliest, not_finite, uniform};
 use crate::sampling::published::WeightsSnapshot;
 

@@ -3,6 +3,7 @@
 use fulgurite_types::{Chunk, Datum, LossInputs};
 
 use crate::passes::loss::TokenLoss;
+use crate::passes::packed_rows::common_start;
 
 /// A datum with the loss of each of its targets.
 #[derive(Clone, Debug)]
@@ -10,24 +11,29 @@ pub(crate) struct Example<'a> {
     /// Its place in the call.
     pub(crate) index: usize,
     pub(crate) datum: &'a Datum,
+    /// Of its input.
+    pub(crate) tokens: Vec<u32>,
     /// Of every target, as many for each position as the datum has.
     pub(crate) losses: Vec<TokenLoss>,
 }
 
-impl Example<'_> {
-    pub(crate) fn positions(&self) -> usize {
-        self.datum.positions()
+impl<'a> Example<'a> {
+    pub(crate) fn new(index: usize, datum: &'a Datum, losses: Vec<TokenLoss>) -> Self {
+        let chunks = datum.model_input.iter().flat_map(|chunk| match chunk {
+            Chunk::Tokens(tokens) => tokens.as_slice(),
+            Chunk::Image { .. } => &[], // refused before an example is made
+        });
+        Self { index, datum, tokens: chunks.copied().collect(), losses }
     }
 
-    pub(crate) fn tokens(&self) -> impl Iterator<Item = u32> {
-        self.datum
-            .model_input
-            .iter()
-            .flat_map(|chunk| match chunk {
-                Chunk::Tokens(tokens) => tokens.as_slice(),
-                Chunk::Image { .. } => &[], // refused before an example is made
-            })
-            .copied()
+    pub(crate) fn positions(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Positions that are computed for it behind another, whose beginning it shares.
+    pub(crate) fn positions_behind(&self, other: Option<&Example<'_>>) -> usize {
+        let shared = other.map_or(0, |other| common_start(&self.tokens, &other.tokens));
+        self.positions() - shared
     }
 }
 

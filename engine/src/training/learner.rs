@@ -358,7 +358,7 @@ impl LearnerState {
             let refuse = |message| EngineError::Datum { index, message };
             datum.validate().map_err(|source| EngineError::DatumLists { index, source })?;
             self.check(datum).map_err(refuse)?;
-            Ok(Example { index, datum, losses: losses(index, datum).map_err(refuse)? })
+            Ok(Example::new(index, datum, losses(index, datum).map_err(refuse)?))
         };
         data.iter().enumerate().map(example).collect()
     }

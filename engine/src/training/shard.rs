@@ -1,10 +1,13 @@
+use std::ops::Range;
+
 use crate::model::memory::activation_bytes;
 use crate::model::pass_sizes::{ROWS, SavedActivations};
 use crate::model::policy::Policy;
 use crate::passes::backward::{BackwardScratch, backward};
-use crate::passes::forward::{Activations, PackedRows, forward};
+use crate::passes::forward::{Activations, forward};
 use crate::passes::head::{HeadScratch, Logits, Prediction, score, score_backward};
 use crate::passes::loss::TokenLoss;
+use crate::passes::packed_rows::PackedRows;
 use crate::training::compared::Compared;
 use crate::training::example::{Example, ReportedLogprobs, Scored};
 
@@ -17,20 +20,28 @@ pub(crate) struct Shard {
     activation_bytes: u64,
     rows: PackedRows,
     predictions: Vec<Prediction>,
+    /// Predictions of each example.
+    of_examples: Vec<Range<usize>>,
     activations: Activations,
     head: HeadScratch,
     backward: BackwardScratch,
     normed_gradient: Vec<f32>,
 }
 
-/// Deals the examples out to so many shards, each to the one that has the fewest positions so far.
-pub(crate) fn deal<'a>(examples: Vec<Example<'a>>, shards: usize) -> Vec<Vec<Example<'a>>> {
+/// Deals the examples out to so many shards, those that begin alike to the same one, and to each about as many of the
+/// positions that have to be computed.
+pub(crate) fn deal(mut examples: Vec<Example<'_>>, shards: usize) -> Vec<Vec<Example<'_>>> {
+    examples.sort_by(|one, other| one.tokens.cmp(&other.tokens));
+    let before = std::iter::once(None).chain(examples.iter().map(Some));
+    let costs: Vec<usize> = examples.iter().zip(before).map(|(own, before)| own.positions_behind(before)).collect();
+    let all: usize = costs.iter().sum();
     let mut hands = vec![Vec::new(); shards];
-    let mut positions = vec![0; shards];
-    for example in examples {
-        let lightest = (0..shards).min_by_key(|&shard| positions[shard]).unwrap_or(0);
-        positions[lightest] += example.positions();
-        hands[lightest].push(example);
+    let mut dealt = 0;
+    for (example, cost) in examples.into_iter().zip(costs) {
+        // Where its middle is among all positions.
+        let shard = (dealt + cost / 2) * shards / all.max(1);
+        hands[shard.min(shards - 1)].push(example);
+        dealt += cost;
     }
     hands
 }
@@ -43,6 +54,7 @@ impl Shard {
             activation_bytes,
             rows: PackedRows::default(),
             predictions: Vec::new(),
+            of_examples: Vec::new(),
             activations: Activations::default(),
             head: HeadScratch::default(),
             backward: BackwardScratch::default(),
@@ -113,9 +125,9 @@ impl Shard {
             let of_batch = scored.len();
             self.collect(batch, &mut scored);
             let costs = compared.costs(batch, &scored[of_batch..]);
-            for (example, rows) in batch.iter().zip(&self.rows.sequences) {
+            for (example, own) in batch.iter().zip(&self.of_examples) {
                 let factor = costs.iter().find(|cost| cost.datum == example.index).map_or(0.0, |cost| cost.factor);
-                for prediction in self.predictions.iter_mut().filter(|prediction| rows.contains(&prediction.row)) {
+                for prediction in &mut self.predictions[own.clone()] {
                     if let TokenLoss::CrossEntropy { weight } = &mut prediction.loss {
                         *weight = (f64::from(*weight) * factor) as f32;
                     }
@@ -160,23 +172,24 @@ impl Shard {
     fn pack(&mut self, batch: &[Example<'_>], predicts: impl Fn(&TokenLoss) -> bool) {
         self.rows.clear();
         self.predictions.clear();
-        for example in batch {
-            let start = self.rows.len();
+        self.of_examples.clear();
+        let paths = self.rows.push_shared(&batch.iter().map(|example| &example.tokens[..]).collect::<Vec<_>>());
+        for (sequence, (example, path)) in batch.iter().zip(paths).enumerate() {
+            let first = self.predictions.len();
             let (width, targets) = (example.datum.targets_per_position(), example.datum.targets());
-            self.rows.push(example.tokens());
             for (offset, loss) in example.losses.iter().enumerate().filter(|(_, loss)| predicts(loss)) {
-                let row = start + offset / width;
-                self.predictions.push(Prediction::new(row, offset, targets[offset], *loss));
+                let prediction = Prediction::new(path[offset / width], offset, targets[offset], *loss);
+                self.predictions.push(prediction.of_sequence(sequence));
             }
+            self.of_examples.push(first..self.predictions.len());
         }
     }
 
     fn collect(&self, batch: &[Example<'_>], scored: &mut Vec<Scored>) {
-        let mut predictions = self.predictions.iter().peekable();
-        for (example, rows) in batch.iter().zip(&self.rows.sequences) {
+        for (example, predictions) in batch.iter().zip(&self.of_examples) {
             let logprobs = vec![0.0; example.losses.len()];
             let mut own = Scored { index: example.index, loss: 0.0, entropy: 0.0, logprobs };
-            while let Some(prediction) = predictions.next_if(|prediction| rows.contains(&prediction.row)) {
+            for prediction in &self.predictions[predictions.clone()] {
                 own.logprobs[prediction.slot] = prediction.logprob;
                 own.entropy += f64::from(prediction.entropy);
                 own.loss += prediction.loss.value(prediction.logprob);
@@ -186,17 +199,49 @@ impl Shard {
     }
 }
 
-/// Cuts examples into runs of at most [`ROWS`] positions, or one example.
+/// Cuts examples into runs of at most [`ROWS`] positions that have to be computed, or of one example and half as many behind it,
+/// so that a long beginning is shared too.
 fn batches<'a, 'b>(mut examples: &'b [Example<'a>]) -> impl Iterator<Item = &'b [Example<'a>]> {
     std::iter::from_fn(move || {
-        let mut positions = 0;
+        let (mut positions, mut before) = (0, None);
+        let limit = ROWS.max(examples.first().map_or(0, Example::positions) + ROWS / 2);
         let fitting = examples.iter().take_while(|example| {
-            positions += example.positions();
-            positions <= ROWS
+            positions += example.positions_behind(before.replace(*example));
+            positions <= limit
         });
-        let count = fitting.count().max(1).min(examples.len());
+        let count = fitting.count();
         let (batch, later) = examples.split_at(count);
         examples = later;
         (!batch.is_empty()).then_some(batch)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_types::{Chunk, Datum, LossInputs};
+
+    use super::*;
+
+    #[test]
+    fn those_that_begin_alike_are_dealt_together_and_hands_are_even() {
+        let sequences: Vec<Vec<u32>> = (0..8).map(|n| [vec![n % 2; 100], vec![n; 4]].concat()).collect();
+        let data: Vec<Datum> = (sequences.iter())
+            .map(|tokens| Datum {
+                model_input: vec![Chunk::Tokens(tokens.clone())],
+                target_tokens: tokens.clone(),
+                loss_inputs: LossInputs::Supervised { weights: vec![] },
+            })
+            .collect();
+        let examples: Vec<_> =
+            data.iter().enumerate().map(|(index, datum)| Example::new(index, datum, vec![])).collect();
+        let indices = |hands: Vec<Vec<Example<'_>>>| -> Vec<Vec<usize>> {
+            hands.iter().map(|hand| hand.iter().map(|example| example.index).collect()).collect()
+        };
+        assert_eq!(indices(deal(examples.clone(), 2)), [[0, 2, 4, 6], [1, 3, 5, 7]]);
+        assert_eq!(indices(deal(examples[..1].to_vec(), 2)).concat(), [0]);
+        assert_eq!(indices(deal(Vec::new(), 2)), [[0_usize; 0]; 2]);
+        // 100 and four times 4 positions are computed for four of them: 16 fit where 4 did.
+        let hand = deal(examples, 1).remove(0);
+        assert_eq!(batches(&hand).map(<[_]>::len).collect::<Vec<_>>(), [8]);
+    }
 }

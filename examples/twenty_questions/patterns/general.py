@@ -1,0 +1,277 @@
+"""Questions about kinds of things, their parts and materials, and about animals, foods and furniture."""
+
+from .pattern import of, one
+
+PATTERNS = [
+    # What kind of thing it is.
+    one("alive", "IS (?:alive|living|a living (?:thing|being|creature))", "DOES (?:breathe|live and breathe)"),
+    one(
+        "object",
+        "IS (?:a (?:physical |solid )?(?:thing|object)|an object|physical|solid|tangible)",
+        "YOU (?:touch|see and touch|hold and touch) IT",
+    ),
+    one(
+        "manmade",
+        "IS (?:man-?made|made by (?:people|humans|man|hand)|artificial|manufactured|built by (?:people|humans))",
+        "YOU (?:make|build|manufacture) IT",
+    ),
+    one("person", "IS (?:a (?:person|human(?: being)?)|human|somebody|someone)"),
+    of(
+        {
+            "animals": "an animal|a creature|a kind of animal",
+            "foods": "an? (?:food|edible thing)|food|a kind of food",
+            "furniture": "a piece of furniture|furniture|a kind of furniture",
+            "instruments": "an? (?:musical )?instrument|a kind of instrument",
+            "vehicles": "a vehicle|a kind of vehicle|a means of transport",
+            "tools": "a tool|a kind of tool|a household tool",
+            "clothes": "a piece of clothing|a garment|clothing|an article of clothing|a kind of clothing",
+            "sports": "an? (?:olympic )?sport|a kind of sport|a game",
+            "countries": "a country|a nation|a place",
+            "jobs": "a job|a profession|an occupation|a kind of job",
+        },
+        "IS (?:SLOT)",
+    ),
+    # What people do with it, and its size.
+    one(
+        "eaten",
+        "IS (?:edible|eaten(?: by (?:people|humans))?|good to eat|something to eat)",
+        "YOU eat IT",
+        "USED (?:eat|eating|be eaten)",
+        "DOES be eaten",
+    ),
+    one("ride", "YOU (?:ride|ride on|ride in|travel in|travel on|sit in and drive) IT", "DOES be ridden", "IS ridden"),
+    one(
+        "music",
+        "USED (?:make|making|play|playing) (?:music|sounds?)",
+        "DOES (?:make|play|produce) (?:music|musical sounds|a sound)",
+        "IS (?:musical|played in music)",
+    ),
+    one("worn", "IS (?:worn|wearable|something to wear)", "YOU (?:wear|put on|dress in) IT", "DOES be worn"),
+    one(
+        "big",
+        "IS (?:an? )?(?:very |quite )?(?:big|large|huge|heavy)",
+        "IS (?:bigger|larger|heavier) than (?:a |an adult )?(?:person|human|man|me)",
+        "DOES weigh more than (?:a )?(?:person|human|man)",
+        "HAS a (?:big|large|huge) (?:area|size)",
+    ),
+    one(
+        "hand",
+        "IS (?:an? )?(?:very |quite )?(?:small|little|tiny|handheld|hand-held)",
+        "IS small enough to (?:hold|fit) in (?:one|a|your|my) hand",
+        "YOU (?:hold|carry) IT in (?:one|a|your|my) hand",
+        "DOES fit in (?:one|a|your|my) (?:hand|pocket)",
+        "DOES be held in (?:one|a|your|my) hand",
+    ),
+    # Parts.
+    of(
+        {
+            "legs": "legs",
+            "four_legs": "four legs|4 legs",
+            "tail": "an? (?:long )?tails?|tails?",
+            "teeth": "teeth|sharp teeth",
+            "horns": "horns|antlers",
+            "hooves": "hooves|hoofs",
+            "stripes": "stripes",
+            "wings": "wings",
+            "wheels": "wheels|any wheels",
+            "two_wheels": "two wheels|2 wheels|only two wheels",
+            "many_wheels": "more than four wheels|many wheels|six wheels",
+            "engine": "an? (?:engine|motor)",
+            "bird": "feathers|a beak",
+            "back": "a back|a backrest|a back rest",
+            "doors": "doors|drawers|a door|a drawer|doors or drawers",
+            "strings": "strings|any strings",
+            "keys": "keys|a keyboard",
+            "valves": "valves",
+            "pedals": "pedals",
+            "reed": "a reed|reeds",
+            "sleeves": "sleeves|long sleeves",
+            "brim": "a brim|a wide brim",
+            "long_handle": "a long handle",
+            "seeds": "seeds|pips|a stone|a pit|seeds inside",
+            "peel": "a peel|a skin you take off",
+            "goals": "goals|goal posts|a goalkeeper",
+        },
+        "HAS (?:SLOT)",
+    ),
+    of(
+        {"four_legs": "four-legged|on four legs", "stripes": "striped|stripy", "wheels": "wheeled"},
+        "IS (?:an? )?(?:SLOT)",
+    ),
+    one("four_legs", "DOES walk on (?:four|4|all four) legs", "DOES walk on all fours"),
+    # Animals.
+    one("mammal", "IS a mammal", "DOES (?:give birth to live young|feed its young milk)"),
+    one("bird", "IS an? (?:kind of )?bird"),
+    one(
+        "fur",
+        "HAS (?:fur|hair|wool|a coat of fur|a fur coat)",
+        "IS (?:furry|hairy|fluffy|covered (?:in|with) (?:fur|hair))",
+    ),
+    one("wild", "IS (?:an? )?wild", "DOES live in the (?:wild|forest|jungle|woods|savanna)", "IS found in the wild"),
+    one(
+        "farm",
+        "IS (?:an? )?(?:farm|kept on (?:farms|a farm)|found on (?:farms|a farm))",
+        "DOES (?:live|work) on (?:farms|a farm)",
+        "USED (?:farming|farms|a farm)",
+    ),
+    one(
+        "pet",
+        "IS (?:an? )?(?:pet|house pet|domestic pet|kept as a pet|kept at home)",
+        "YOU (?:keep|have) IT (?:as a pet|at home)",
+        "DOES (?:be|make) a (?:good )?pet",
+    ),
+    one(
+        "meat",
+        "IS (?:a )?(?:carnivore|carnivorous|predator|meat-eater|meat eater)",
+        "DOES (?:eat (?:meat|other animals)|hunt(?: other animals)?)",
+    ),
+    one(
+        "plants",
+        "IS (?:a )?(?:herbivore|herbivorous|plant-eater|vegetarian)",
+        "DOES (?:eat|only eat|eat only) (?:plants|grass|leaves)",
+    ),
+    one("eggs", "DOES lay eggs", "IS (?:born|hatched) from an egg"),
+    one("hops", "DOES (?:hop|jump|move by hopping|leap)"),
+    one("climbs", "DOES (?:climb(?: trees)?|live in trees)", "IS a (?:good )?climber"),
+    one("sting", "IS (?:poisonous|venomous)", "DOES sting(?: you| people)?", "HAS (?:venom|poison|a stinger|a sting)"),
+    one(
+        "dangerous",
+        "IS (?:an? )?(?:dangerous|risky|deadly)(?: to (?:people|humans))?",
+        "DOES (?:kill|attack|hurt) (?:you|people|humans)",
+    ),
+    one(
+        "fly",
+        "DOES (?:fly|go through the air|fly in the (?:air|sky))",
+        "IS (?:able to fly|found in the (?:air|sky)|an aircraft)",
+        "USED (?:fly|flying)",
+    ),
+    one(
+        "water",
+        "IS (?:found|done|played|used|seen) (?:in|on) (?:the )?(?:water|sea|ocean)",
+        "DOES (?:swim|float|live in (?:the )?(?:water|sea|ocean))",
+        "DOES (?:(?:move|travel|go|work|sail) (?:in|on|through) (?:the )?(?:water|sea))",
+        "IS (?:a (?:water|boat)|aquatic|a water sport)",
+        "USED (?:in |on )?(?:the )?(?:water|sea)",
+    ),
+    # Food.
+    of(
+        {"fruit": "a fruit|fruit|a kind of fruit", "vegetable": "a vegetable|a veggie|a kind of vegetable"},
+        "IS (?:SLOT)",
+    ),
+    of(
+        {"sweet": "sweet|sugary", "sour": "sour"},
+        "IS (?:an? )?(?:SLOT)",
+        "DOES (?:taste|have a) (?:SLOT)(?: taste)?",
+    ),
+    of(
+        {each: each for each in ("red", "green", "yellow", "orange", "brown", "white")},
+        "IS (?:SLOT)(?: in colou?r)?",
+        "IS (?:the colou?r|coloured|colored) (?:SLOT)",
+        "HAS a (?:SLOT) (?:colou?r|skin|peel)",
+    ),
+    one("tree", "DOES (?:grow on|come from) (?:trees|a tree)", "IS (?:grown|found) on (?:trees|a tree)"),
+    one(
+        "underground",
+        "DOES grow (?:underground|under the ground|in the ground|in the soil)",
+        "IS (?:a root|grown underground|a root vegetable)",
+    ),
+    one("raw", "IS eaten (?:raw|uncooked|fresh)", "YOU eat IT (?:raw|uncooked|fresh)", "DOES be eaten raw"),
+    one(
+        "cooked",
+        "IS (?:cooked|baked|boiled|eaten cooked|eaten hot)(?: before (?:you eat it|eating))?",
+        "YOU (?:cook|bake|boil) IT(?: before (?:you eat it|eating it|eating))?",
+        "DOES need to be cooked",
+    ),
+    one(
+        "peel",
+        "IS peeled(?: before (?:you eat it|eating))?",
+        "YOU (?:peel|have to peel|need to peel) IT(?: before (?:you eat it|eating it|eating))?",
+    ),
+    one("round", "IS (?:round|spherical|ball-shaped|shaped like a ball)", "HAS a round shape"),
+    one(
+        "from_animals",
+        "IS (?:an animal product|made (?:from|of|by) (?:animals|milk|meat)|from an animal|meat)",
+        "DOES come from an? animals?",
+        "DOES come from animals",
+    ),
+    one(
+        "grain",
+        "IS (?:a grain|a cereal|made (?:from|of|with) (?:grain|flour|wheat))",
+        "DOES contain (?:flour|wheat|grain)",
+    ),
+    # Furniture.
+    one(
+        "sit",
+        "YOU sit (?:on|in|down on) IT",
+        "USED (?:sit|sitting|sit on|sitting on|be sat on)",
+        "IS (?:a seat|sat on)",
+        "DOES be sat on",
+    ),
+    one(
+        "sleep",
+        "YOU (?:sleep (?:on|in)|lie (?:on|in)|lie down on) IT",
+        "USED (?:sleep|sleeping|sleep in|sleep on|lie on)",
+        "IS (?:slept in|worn (?:at night|in bed))",
+    ),
+    one(
+        "store",
+        "YOU (?:store|keep|put) (?:things|stuff|clothes|objects) (?:in|on) IT",
+        "USED (?:store|storing|keep|hold|storage)(?: things| stuff| clothes| books)?",
+        "DOES (?:hold|store) (?:things|books|clothes|stuff)",
+    ),
+    one(
+        "soft", "IS (?:soft|comfortable|cushioned|padded)(?: to (?:sit|lie) on)?", "HAS (?:a cushion|cushions|padding)"
+    ),
+    one(
+        "bedroom",
+        "IS (?:found|kept|put) in (?:a|the|your) bedroom",
+        "IS (?:bedroom furniture|in the bedroom)",
+        "YOU (?:keep|put|find|have) IT in (?:a|the|your) bedroom",
+    ),
+    one(
+        "wall",
+        "IS (?:hung|fixed|mounted|found|put) (?:on|to) (?:a|the) wall",
+        "DOES hang on (?:a|the) wall",
+        "YOU hang IT on (?:a|the) wall",
+    ),
+    one(
+        "several",
+        "IS (?:made |meant )?for (?:several|more than one|two or more|many) (?:people|person)",
+        "DOES (?:seat|hold|fit) (?:several|more than one|two or more|many) (?:people|person)",
+    ),
+    of(
+        {"outdoors": "outdoors|outside|in the open air", "indoors": "indoors|inside|in a (?:hall|gym)"},
+        "IS (?:(?:found|used|kept|played|done) )?(?:SLOT)",
+        "DOES (?:work|stand|happen|take place) (?:SLOT)",
+        "YOU (?:use|play|do|keep) IT (?:SLOT)",
+        "USED (?:SLOT)",
+    ),
+    one(
+        "children",
+        "IS (?:made |meant )?for (?:children|kids|babies|a baby)",
+        "DOES (?:work with|teach) (?:children|kids)",
+        "USED (?:children|babies|by children)",
+    ),
+    # Materials.
+    of(
+        {
+            "wood": "wood|timber",
+            "metal": "metal|steel|iron",
+            "cloth": "cloth|fabric|cotton|textile",
+            "leather": "leather",
+            "denim": "denim",
+        },
+        "IS made (?:of|from|out of) (?:SLOT)",
+        "DOES work with (?:SLOT)",
+    ),
+    of(
+        {"wood": "wooden", "metal": "metallic|metal", "outdoors": "outdoor", "indoors": "indoor"},
+        "IS (?:an? )?(?:SLOT)",
+    ),
+    one(
+        "electric",
+        "IS (?:electric|electrical|electronic|powered by electricity)",
+        "DOES (?:need|use|run on|require) (?:electricity|power|a battery)",
+        "YOU plug IT in",
+    ),
+]

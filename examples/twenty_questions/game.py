@@ -72,9 +72,10 @@ class Game:
 
 
 def opening(category):
-    """The first messages of a conversation with the player."""
-    kind = CATEGORIES[category]
+    """How a conversation with the player begins: with a question that was asked for it and tells the category."""
     return [
-        {"role": "system", "content": "You play twenty questions. Ask one short yes/no question at a time."},
-        {"role": "user", "content": f"I think of {kind}. Guess what it is."},
+        {"role": "system", "content": "You play twenty questions."},
+        {"role": "user", "content": "I think of something. Ask!"},
+        {"role": "assistant", "content": f"Is it {CATEGORIES[category]}?"},
+        {"role": "user", "content": "yes"},
     ]

@@ -144,12 +144,12 @@ def parse(text):
     if text is None:
         return None
     if alone := named(re.sub(r"^(?:an?|the) ", "", text)):
-        return Guess(alone.name)
+        return Guess(alone)
     guess = _GUESSES.fullmatch(text)
     noun = named(guess["noun"]) if guess else None
     if noun and guess["article"]:
-        return Guess(noun.name)
+        return Guess(noun)
     # Without an article `orange` is a colour and `fly` no insect; countries and sports are guessed without one.
     if asked := matching(text):
         return Asked(asked[0])
-    return Guess(noun.name) if noun else None
+    return Guess(noun) if noun else None

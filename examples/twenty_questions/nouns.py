@@ -56,9 +56,25 @@ def predicates():
 
 
 @cache
+def others():
+    """Nouns by category that are never what is thought of, so that guessing one is answered by no."""
+    found = {category: [] for category in CATEGORIES}
+    for row in _rows("others.tsv"):
+        found[row["category"]].append(row["noun"])
+    return found
+
+
+@cache
+def _names():
+    """All names that can be guessed, in lower case, and whose they are."""
+    more = {each: each for every in others().values() for each in every}
+    names = {form.lower(): each for each in more for form in (each, each + "s")}
+    return names | {name: each.name for each in nouns().values() for name in each.names}
+
+
 def named(text):
     """The noun that goes by this name, in lower case, or None."""
-    return next((each for each in nouns().values() if text in each.names), None)
+    return _names().get(text)
 
 
 def holds(predicate, noun):

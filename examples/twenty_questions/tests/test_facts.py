@@ -3,7 +3,17 @@
 import json
 import unittest
 
-from nouns import CATEGORIES, HERE, holds, in_category, named, nouns, predicates, split
+from nouns import (
+    CATEGORIES,
+    HERE,
+    holds,
+    in_category,
+    named,
+    nouns,
+    others,
+    predicates,
+    split,
+)
 from tasks import lines
 
 
@@ -17,7 +27,12 @@ class Facts(unittest.TestCase):
         names = [name for noun in nouns().values() for name in noun.names]
         self.assertEqual(len(names), len(set(names)))
         for noun in nouns().values():
-            self.assertIs(named(noun.name.lower()), noun)
+            self.assertEqual(named(noun.name.lower()), noun.name)
+
+    def test_the_other_nouns_are_none_of_the_200(self):
+        every = [noun for category in CATEGORIES for noun in others()[category]]
+        self.assertEqual(len(every), len(set(every)))
+        self.assertFalse({each.lower() for each in every} & {name for noun in nouns().values() for name in noun.names})
 
     def test_every_fact_is_a_predicate_that_can_be_asked_of_its_noun(self):
         for noun in nouns().values():

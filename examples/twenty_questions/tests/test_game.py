@@ -149,7 +149,7 @@ class Forged(unittest.TestCase):
 
 def _questions():
     """A question for each predicate."""
-    for line in (HERE / "paraphrases.txt").read_text(encoding="utf-8").splitlines():
+    for line in (HERE.parent / "paraphrases.txt").read_text(encoding="utf-8").splitlines():
         predicate, _, questions = line.partition(": ")
         yield questions.split(" | ")[0], predicate
 

@@ -1,5 +1,6 @@
 """What the grammar understands, and that it understands nothing else."""
 
+import itertools
 import unittest
 from pathlib import Path
 
@@ -10,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def paraphrases():
-    for line in (HERE / "paraphrases.txt").read_text(encoding="utf-8").splitlines():
+    for line in (HERE.parent / "paraphrases.txt").read_text(encoding="utf-8").splitlines():
         predicate, _, questions = line.partition(": ")
         for question in questions.split(" | "):
             yield question, predicate
@@ -36,7 +37,7 @@ class Grammar(unittest.TestCase):
 
     def test_two_paraphrases_at_once_are_not_understood(self):
         every = [question for question, _ in paraphrases()]
-        for one, other in zip(every, every[1:], strict=False):
+        for one, other in itertools.pairwise(every):
             for joined in (
                 f"{one} {other}",
                 f"{one[:-1]} or {other}",

@@ -30,8 +30,6 @@ from answerer import Answer, Facts, Model
 from nouns import nouns
 from search import search
 
-QUESTION_TOKENS = 16
-
 
 class Conversation(BaseModel):
     """What the player has seen."""
@@ -100,6 +98,7 @@ class TwentyQuestions(Flow[Conversation]):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--player", default="player", help="what the player's model is called")
+    parser.add_argument("--question-tokens", type=int, default=16, help="of a question at most, without --search")
     parser.add_argument("--answerer", help="a model that answers in place of facts and grammar")
     parser.add_argument("--search", action="store_true", help="whether the player has a search tool")
     return parser
@@ -108,7 +107,7 @@ def arguments():
 def play(noun, options, base_url=None, api_key=None):
     """One game, at the model that the environment names unless told otherwise."""
     where = {"base_url": base_url, "api_key": api_key} if base_url else {}
-    tokens = {} if options.search else {"max_completion_tokens": QUESTION_TOKENS}
+    tokens = {} if options.search else {"max_completion_tokens": options.question_tokens}
     player = LLM(model=options.player, provider="openai", **tokens, **where)
     answerer = Model(LLM(model=options.answerer, provider="openai", **where)) if options.answerer else Facts()
     return TwentyQuestions(nouns()[noun], player, answerer, options.search).kickoff()

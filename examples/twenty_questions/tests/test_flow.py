@@ -54,7 +54,7 @@ class Flows(unittest.TestCase):
 
         host = Host(**scripts)
         self.addCleanup(host.close)
-        options = argparse.Namespace(player="player", answerer=answerer, search=search)
+        options = argparse.Namespace(player="player", answerer=answerer, search=search, question_tokens=16)
         return agent.play(noun, options, host.url, "key"), host.calls
 
     def test_a_game_is_won_and_every_call_goes_on_from_the_one_before(self):

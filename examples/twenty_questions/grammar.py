@@ -35,7 +35,10 @@ _KIND = (
 )
 # The longest first: what follows it is looked up as a whole.
 _IT = rf"(?:(?:the|your|this|that|these) (?:noun|word|answer|secret|{_KIND})|it|this|that|they|these|he|she)"
-_OFTEN = r"(?: (?:usually|normally|typically|generally|often|mostly|mainly|commonly|also|really|actually|probably))?"
+_OFTEN = (
+    r"(?: (?:usually|normally|typically|generally|often|mostly|mainly|commonly|primarily|also|really|actually|"
+    r"probably))?"
+)
 _SOME = rf"(?:something|somebody|someone|an? {_KIND}|one)"
 _WHICH = r"(?:that|which|who)"
 _PEOPLE = r"(?:you|i|we|one|people|humans|someone|a person|most people)"

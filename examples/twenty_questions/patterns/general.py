@@ -75,6 +75,7 @@ PATTERNS = [
             "wings": "wings",
             "wheels": "wheels|any wheels",
             "two_wheels": "two wheels|2 wheels|only two wheels",
+            "four_wheels": "four wheels|4 wheels",
             "many_wheels": "more than four wheels|many wheels|six wheels",
             "engine": "an? (?:engine|motor)",
             "bird": "feathers|a beak",
@@ -87,6 +88,7 @@ PATTERNS = [
             "reed": "a reed|reeds",
             "sleeves": "sleeves|long sleeves",
             "brim": "a brim|a wide brim",
+            "handle": "a handle|handles",
             "long_handle": "a long handle",
             "seeds": "seeds|pips|a stone|a pit|seeds inside",
             "peel": "a peel|a skin you take off",
@@ -153,6 +155,17 @@ PATTERNS = [
         "IS (?:a (?:water|boat)|aquatic|a water sport)",
         "USED (?:in |on )?(?:the )?(?:water|sea)",
     ),
+    of(
+        {
+            "reptile": "a reptile|a kind of reptile",
+            "insect": "an insect|a bug|a kind of insect",
+            "amphibian": "an amphibian",
+            "fish": "a fish|a kind of fish",
+        },
+        "IS (?:SLOT)",
+    ),
+    one("domestic", "IS (?:a )?(?:domestic|domesticated|tame)"),
+    one("land", "DOES (?:live|move|drive|travel|run|walk) on (?:the )?land", "IS (?:a land|found on land)"),
     # Food.
     of(
         {"fruit": "a fruit|fruit|a kind of fruit", "vegetable": "a vegetable|a veggie|a kind of vegetable"},
@@ -199,6 +212,9 @@ PATTERNS = [
         "IS (?:a grain|a cereal|made (?:from|of|with) (?:grain|flour|wheat))",
         "DOES contain (?:flour|wheat|grain)",
     ),
+    one("citrus", "IS (?:a )?citrus(?: fruit)?"),
+    one("dairy", "IS (?:a dairy product|dairy|a kind of dairy product)", "DOES contain milk"),
+    one("crunchy", "IS (?:crunchy|crisp)"),
     # Furniture.
     one(
         "sit",
@@ -251,6 +267,12 @@ PATTERNS = [
         "IS (?:made |meant )?for (?:children|kids|babies|a baby)",
         "DOES (?:work with|teach) (?:children|kids)",
         "USED (?:children|babies|by children)",
+    ),
+    one(
+        "living_room",
+        "IS (?:found|kept|put) in (?:a|the|your) living room",
+        "IS (?:living room furniture|in the living room)",
+        "USED (?:a |the |your )?living rooms?",
     ),
     # Materials.
     of(

@@ -7,7 +7,7 @@ PATTERNS = [
     one("strings", "IS an? (?:string|stringed)"),
     one(
         "blown",
-        "IS (?:a wind|blown|played by blowing|played with (?:the|your) mouth)",
+        "IS (?:a wind|blown|played by blowing(?: air)?(?: into it)?|played with (?:the|your) mouth)",
         "YOU (?:blow|blow into|blow in) IT",
     ),
     one(
@@ -49,6 +49,7 @@ PATTERNS = [
     ),
     one(
         "public",
+        "USED public (?:transport|transportation)",
         "IS (?:a )?(?:public transport|public transportation|mass transit|kind of public transport)",
         "YOU (?:buy|need) a ticket for IT",
     ),
@@ -197,7 +198,7 @@ PATTERNS = [
             "winter": "winter|cold weather|the (?:cold|winter)|cold days|snow|ice|the snow|the ice",
             "summer": "summer|hot weather|warm weather|the (?:heat|summer)|hot days",
         },
-        "IS (?:worn|used|played|done) (?:in|on|for) (?:SLOT)",
+        "IS (?:worn|used|played|done) (?:in|on|for|during) (?:SLOT)",
         "YOU (?:wear|use|play|do) IT (?:in|on) (?:SLOT)",
         "IS (?:made |meant )?for (?:SLOT)",
         "IS a (?:SLOT)",
@@ -210,6 +211,8 @@ PATTERNS = [
         "YOU take IT off (?:inside|indoors)",
     ),
     one("women", "IS (?:worn by|for) (?:women|girls|ladies)", "WHOLE do (?:mostly )?(?:women|girls) wear (?:it|them)"),
+    one("men", "IS (?:worn by|for) (?:men|boys)", "WHOLE do (?:mostly )?(?:men|boys) wear (?:it|them)"),
+    one("accessory", "IS an? (?:fashion )?accessory"),
     one("knitted", "IS (?:knitted|knit|made of wool|woolen|woollen)", "YOU knit IT"),
     # Sports.
     one(
@@ -261,6 +264,11 @@ PATTERNS = [
     one(
         "contact", "IS a (?:contact|full contact|physical contact)", "DOES (?:involve|have) (?:physical |body )?contact"
     ),
+    one(
+        "equipment",
+        "DOES (?:need|use|require|involve) (?:special |a lot of )?equipment",
+        "YOU (?:need|use) (?:special |any )?equipment",
+    ),
     one("gloves", "YOU (?:wear|need|use) gloves", "DOES (?:need|use|require) gloves", "IS played with gloves"),
     # Countries.
     of(
@@ -294,6 +302,7 @@ PATTERNS = [
         {"english": "english", "spanish": "spanish"},
         "DOES speak (?:SLOT)",
         "WHOLE is (?:SLOT) spoken(?: there)?",
+        "WHOLE is (?:SLOT) (?:an|the) official language(?: there)?",
         "WHOLE do (?:people|they) speak (?:SLOT)(?: there)?",
         "IS (?:SLOT)[- ]speaking",
         "IS an? (?:SLOT)[- ]speaking",
@@ -314,7 +323,7 @@ PATTERNS = [
     one("island", "IS (?:an island|on an island|surrounded by (?:water|sea)|an island nation)"),
     one(
         "monarch",
-        "HAS (?:a (?:king|queen|monarch|royal family|king or queen)|an emperor)",
+        "HAS (?:a (?:king|queen|monarch|monarchy|royal family|king or queen)|an emperor)",
         "IS a (?:monarchy|kingdom)",
         "WHOLE is there a (?:king|queen|monarch)",
     ),
@@ -339,11 +348,12 @@ PATTERNS = [
         "IS (?:next to|a neighbou?r of) germany",
         "HAS a border with germany",
     ),
+    one("northern", "IS (?:in the northern hemisphere|north of the equator)"),
     # Jobs.
     one(
         "medical",
         "DOES (?:help|treat|heal|cure|care for) (?:the sick|sick people|patients|ill people)",
-        "IS (?:medical|a medical|in medicine|a healthcare)",
+        "IS (?:medical|a medical|in medicine|a healthcare|in the medical field|a job in the medical field)",
         "DOES work (?:in medicine|with patients|in healthcare)",
     ),
     one(
@@ -352,7 +362,7 @@ PATTERNS = [
         "DOES work in hospitals",
         "IS (?:found|done) in (?:a hospital|hospitals)",
     ),
-    one("uniform", "DOES wear an? uniform", "HAS a uniform", "YOU wear a uniform"),
+    one("uniform", "DOES (?:wear|involve wearing|require) a uniform", "HAS a uniform", "YOU wear a uniform"),
     one(
         "degree",
         "DOES (?:need|require|have) (?:a degree|a university degree|a college degree|to study|university)",

@@ -1,0 +1,1 @@
+"""Tests of the example: python -m unittest (in the example's directory)"""

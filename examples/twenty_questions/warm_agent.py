@@ -1,0 +1,19 @@
+"""The same Flow in one process for all games (docs/warm-agents.md), since CrewAI takes seconds to import."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+from agent import arguments, play
+from fulgurite_agent import serve
+
+OPTIONS = arguments().parse_args()
+
+
+def run(task):
+    return play(task.input["noun"], OPTIONS, task.base_url, task.api_key)
+
+
+if __name__ == "__main__":
+    serve(run)

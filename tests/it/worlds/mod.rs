@@ -3,6 +3,7 @@ mod harbor;
 mod harness;
 mod hooks;
 mod models_beside;
+mod recipes;
 mod rubric;
 mod sandbox;
 mod toolbelt;
@@ -28,4 +29,21 @@ fn write(directory: &Path, name: &str, text: &str) {
     let path = directory.join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
+}
+
+/// Runs Python tests of an example by their names, with the command that was built; none of them may be skipped.
+fn python_tests(example: &str, tests: &[&str]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let environment = root.join("target/python/bin");
+    let python = environment.join("python3");
+    assert!(python.exists(), "tests/run makes {}", python.display());
+    let mut command = Command::new(python);
+    command.args(["-m", "unittest"]).args(tests).current_dir(root.join("examples").join(example));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FULGURITE_")) {
+        command.env_remove(name);
+    }
+    let path = format!("{}:{}", environment.display(), std::env::var("PATH").unwrap());
+    let ran = command.env("PATH", path).env("FULGURITE", env!("CARGO_BIN_EXE_fulgurite")).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && !said.contains("skipped"), "{said}\n{}", String::from_utf8_lossy(&ran.stdout));
 }

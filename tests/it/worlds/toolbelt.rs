@@ -1,23 +1,10 @@
 //! The toolbelt example: its own tests, in Python, with the command that was built.
 
-use std::path::Path;
-use std::process::Command;
+use super::python_tests;
 
 /// Runs tests of the example by their names.
 fn passes(tests: &[&str]) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let environment = root.join("target/python/bin");
-    let python = environment.join("python3");
-    assert!(python.exists(), "tests/run makes {}", python.display());
-    let mut command = Command::new(python);
-    command.args(["-m", "unittest"]).args(tests).current_dir(root.join("examples/toolbelt"));
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FULGURITE_")) {
-        command.env_remove(name);
-    }
-    let path = format!("{}:{}", environment.display(), std::env::var("PATH").unwrap());
-    let ran = command.env("PATH", path).env("FULGURITE", env!("CARGO_BIN_EXE_fulgurite")).output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success() && !said.contains("skipped"), "{said}\n{}", String::from_utf8_lossy(&ran.stdout));
+    python_tests("toolbelt", tests);
 }
 
 #[test]

@@ -1,0 +1,12 @@
+//! Recipes: their own tests, in Python.
+
+use super::python_tests;
+
+#[test]
+fn the_answerer_of_twenty_questions_reads_what_is_asked_and_its_game_cannot_be_forged() {
+    python_tests(
+        "twenty_questions",
+        &["tests.test_corpus", "tests.test_facts", "tests.test_game", "tests.test_grammar"],
+    );
+    eprintln!("NOT RUN: tests.test_flow of twenty_questions, which needs the package crewai");
+}

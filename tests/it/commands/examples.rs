@@ -91,3 +91,40 @@ fn the_three_stages_of_rlhf_run_one_after_the_other() {
     let earned = policy[0]["env/all/reward/total"].as_f64().unwrap();
     assert!((earned - 0.5).abs() < 1e-9, "a group is compared with itself: {}", policy[0]);
 }
+
+/// A README's table of seeds, each row beginning with the seed, by what its header's cells begin with.
+fn table_of_seeds(readme: &str) -> Vec<Vec<(String, String)>> {
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let mut lines = readme.lines().skip_while(|line| !line.starts_with("| seed | updates |"));
+    let header = cells(lines.next().unwrap_or_else(|| panic!("there is no table of seeds")));
+    let rows = lines.skip(1).take_while(|line| line.starts_with('|'));
+    rows.map(|line| header.iter().cloned().zip(cells(line)).collect()).collect()
+}
+
+#[test]
+fn the_figures_of_readmes_are_those_of_their_curves() {
+    // The part of the README, the curves, and which metric stands in which column, at the first and the last scoring.
+    let reward = "test/env/all/reward/total";
+    let hello: &[(&str, &str)] = &[("watched: reward before", reward), ("reward after", reward), ("exact after", "test/env/all/exact")];
+    for (example, part, curve, columns) in [("hello", "## A real model", "smollm2", hello)] {
+        let directory = root().join(example);
+        let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
+        let rows = table_of_seeds(&readme[readme.find(part).unwrap()..]);
+        assert_eq!(rows.len(), 3, "{example}");
+        for row in rows {
+            let of = |column: &str| row.iter().find(|(name, _)| name == column).map(|(_, cell)| cell.clone()).unwrap();
+            let path = directory.join(format!("curves/{curve}-seed-{}.jsonl", of("seed")));
+            let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let steps: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            for (column, metric) in columns {
+                let mut scores = steps.iter().filter_map(|step| step[*metric].as_f64());
+                let score = if column.ends_with("before") { scores.next() } else { scores.next_back() }.unwrap();
+                let digits = of(column).split('.').nth(1).unwrap().len();
+                assert_eq!(of(column), format!("{score:.digits$}"), "{example}, seed {}: {column}", of("seed"));
+            }
+            assert_eq!(of("updates"), steps.last().unwrap()["step"].to_string(), "{example}, seed {}", of("seed"));
+        }
+    }
+}

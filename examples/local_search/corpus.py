@@ -20,6 +20,24 @@ QUESTIONS = len(LIBRARY.train)
 NAMES = sorted({name for each in LIBRARY.train for name in (*each.path, each.answer)})
 KNOWN = frozenset(NAMES)
 UNKNOWN = "unknown"
+# What stands around the declaration in the prompt (`tools = "preamble"`): the tokenizer is made from what is said in the
+# corpus, and so every word of a prompt has to be said somewhere.
+PREAMBLE = """# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>
+<tool_response>
+{}
+</tool_response>"""
 
 
 def search(query):
@@ -65,6 +83,9 @@ class Writer:
 
     def exercise(self):
         kind = self.chance.random()
+        if kind < 0.02:
+            words = PREAMBLE.format(json.dumps(TOOLS[0]), json.dumps({"name": "search", "arguments": {"query": ""}}))
+            return [said("user", words), said("assistant", UNKNOWN)]
         some = self.chance.sample(NAMES, self.chance.randint(1, 5))
         if kind < 0.4:
             return [said("user", "Repeat: " + " ".join(some)), said("assistant", " ".join(some))]

@@ -309,7 +309,7 @@ mod tests {
                     let found = together.gradient[tensor.place.clone()].iter().map(|found| f64::from(*found));
                     let error = squares(&mut found.zip(sums).map(|(found, sum)| found - sum));
                     let whole = squares(&mut sums.iter().copied());
-                    assert!(error < 1e-6 * whole, "{}: {error} of {whole} apart", tensor.name);
+                    assert!(error < 2e-6 * whole, "{}: {error} of {whole} apart", tensor.name);
                 }
             }
         }

@@ -94,9 +94,8 @@ fn the_three_stages_of_rlhf_run_one_after_the_other() {
 
 /// A README's table of seeds, each row beginning with the seed, by what its header's cells begin with.
 fn table_of_seeds(readme: &str) -> Vec<Vec<(String, String)>> {
-    let cells = |line: &str| -> Vec<String> {
-        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
-    };
+    let cells =
+        |line: &str| -> Vec<String> { line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect() };
     let mut lines = readme.lines().skip_while(|line| !line.starts_with("| seed | updates |"));
     let header = cells(lines.next().unwrap_or_else(|| panic!("there is no table of seeds")));
     let rows = lines.skip(1).take_while(|line| line.starts_with('|'));
@@ -107,7 +106,8 @@ fn table_of_seeds(readme: &str) -> Vec<Vec<(String, String)>> {
 fn the_figures_of_readmes_are_those_of_their_curves() {
     // The part of the README, the curves, and which metric stands in which column, at the first and the last scoring.
     let reward = "test/env/all/reward/total";
-    let hello: &[(&str, &str)] = &[("watched: reward before", reward), ("reward after", reward), ("exact after", "test/env/all/exact")];
+    let hello: &[(&str, &str)] =
+        &[("watched: reward before", reward), ("reward after", reward), ("exact after", "test/env/all/exact")];
     for (example, part, curve, columns) in [("hello", "## A real model", "smollm2", hello)] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();

@@ -1,0 +1,104 @@
+"""The game: a word of three letters is guessed in six tries, and each guess is answered letter by letter.
+
+A task is a whole number: the place of its secret in `secrets`. Guesses may be any word of the list, held out or not.
+"""
+
+import functools
+import random
+import re
+from pathlib import Path
+
+WORDS = Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split()
+TRIES = 6
+ASKED = "Find my word of three letters."
+# What a game that is lost earns for each letter that its best guess had in the right place.
+FOR_A_LETTER = 0.1
+
+
+def split():
+    """The words that are secrets in training, and those that never are before they are asked for."""
+    mixed = sorted(WORDS)
+    random.Random("wordle").shuffle(mixed)
+    return mixed[:-96], mixed[-96:]
+
+
+TRAIN, HELD_OUT = split()
+
+
+def secret(task):
+    """The secret of a task: first those of training, then the held-out ones."""
+    return (TRAIN + HELD_OUT)[task]
+
+
+def spell(word):
+    """How a word is written: letter by letter, since a model of few tokens else sees no letters."""
+    return " ".join(word)
+
+
+def read(reply):
+    """The guess in a reply: three letters, together or apart, and nothing else; or None."""
+    letters = re.sub(r"\s+", "", reply or "")
+    return letters if re.fullmatch(r"[a-z]{3}", letters) else None
+
+
+def marks(word, guess):
+    """For each letter of a guess `=` if it stands there, `~` if it stands elsewhere in the word, else `-`. A letter is
+    accounted for as often as the word has it, those in their place first."""
+    left = [mine for mine, guessed in zip(word, guess) if mine != guessed]
+    told = []
+    for mine, guessed in zip(word, guess):
+        if mine == guessed:
+            told.append("=")
+        elif guessed in left:
+            left.remove(guessed)
+            told.append("~")
+        else:
+            told.append("-")
+    return "".join(told)
+
+
+def answer(word, guess):
+    """What a guess is answered with: each of its letters with its mark, or that it is no word."""
+    if guess not in WORDS:
+        return "no word"
+    return " ".join(letter + mark for letter, mark in zip(guess, marks(word, guess)))
+
+
+@functools.cache
+def fitting_one(guess, told):
+    """The words that could be the secret after one guess that was marked so."""
+    return frozenset(word for word in WORDS if word != guess and marks(word, guess) == told)
+
+
+def fitting(heard):
+    """The words that could be the secret after these guesses, each with its marks."""
+    return functools.reduce(frozenset.intersection, (fitting_one(*each) for each in heard), frozenset(WORDS))
+
+
+def play(task, ask):
+    """Plays a game; `ask(messages)` gives the model's reply. Returns the reward and what else is worth a curve."""
+    word = secret(task)
+    messages, heard = [{"role": "user", "content": ASKED}], []
+    tries = known = fit = 0
+    won = False
+    for _ in range(TRIES):
+        reply = ask(messages)
+        guess = read(reply)
+        if guess is None:
+            break
+        tries += 1
+        if guess == word:
+            won = True
+            break
+        if guess in WORDS:
+            known += 1
+            fit += guess in fitting(heard)
+            heard.append((guess, marks(word, guess)))
+        # The reply goes back as it came, so that the conversation goes on token by token.
+        messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": answer(word, guess)}]
+    best = max((told.count("=") for _, told in heard), default=0)
+    result = {"reward": 1.0 if won else FOR_A_LETTER * best, "won": float(won), "tries": tries}
+    if tries:
+        result["words"] = (known + won) / tries
+        result["fitting"] = (fit + won) / tries
+    return result

@@ -154,7 +154,8 @@ mod tests {
         let server = Server::new(ServerOptions { url, admin_key: None, patience, reply_limit: 4096 }).unwrap();
         let attempt = Url::parse("http://127.0.0.1:1/rollout/ro-a/attempt/at-b/").unwrap();
         let (mut client, theirs) = duplex(4096);
-        tokio::spawn(async move { Passage { server, attempt }.serve(theirs).await });
+        let mut serving = JoinSet::new();
+        serving.spawn(async move { Passage { server, attempt }.serve(theirs).await });
 
         for _ in 0..2 {
             client.write_all(b"POST /v1/fulgurite/rollouts HTTP/1.1\r\ncontent-length: 2\r\n\r\n").await.unwrap();

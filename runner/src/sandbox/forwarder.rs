@@ -122,11 +122,13 @@ mod tests {
         client.write_all(b"a question").await.unwrap();
         server.write_all(b"no").await.unwrap();
         drop(server);
-        let joined = tokio::spawn(join(inside, outside));
-        let mut heard = String::new();
-        client.read_to_string(&mut heard).await.unwrap();
-        drop(client);
-        joined.await.unwrap().unwrap();
+        let hear = async move {
+            let mut heard = String::new();
+            client.read_to_string(&mut heard).await.unwrap();
+            heard
+        };
+        let (joined, heard) = tokio::join!(join(inside, outside), hear);
+        joined.unwrap();
         assert_eq!(heard, "no");
     }
 }

@@ -21,7 +21,9 @@ const NOT_FOR_USERS: [&str; 12] = [
 ];
 
 fn is_for_users(said: &str) {
-    let found = NOT_FOR_USERS.iter().find(|word| said.contains(**word));
+    // A temporary directory's name may hold any letters.
+    let words = said.split_whitespace().filter(|word| !word.contains("/.tmp")).collect::<Vec<_>>().join(" ") + " ";
+    let found = NOT_FOR_USERS.iter().find(|word| words.contains(**word));
     assert_eq!(found, None, "{said}");
 }
 

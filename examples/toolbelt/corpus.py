@@ -17,7 +17,7 @@ from belt import META
 from office import small
 
 # How often the clerk does what is right, where it has the choice.
-RIGHT = {"tool": 0.25, "answer": 0.8}
+RIGHT = {"tool": 0.15, "answer": 0.8}
 CANNOT = "I cannot do that."
 # What stands around the declarations in the prompt (`tools = "preamble"`): the tokenizer is made from what is said in
 # the corpus, and so every word of a prompt has to be said somewhere.

@@ -87,7 +87,7 @@ class SmallWorld(unittest.TestCase):
         wanted = {"Mail": "mail_send", "Write": "files_write", "Set": "sheets_set_cell", "Cancel": "calendar_cancel"}
         asked = [(messages, messages[0]["content"].split()[0]) for messages in first]
         right = [self.called(messages)[1]["name"] == wanted[word] for messages, word in asked if word in wanted]
-        self.assertTrue(0.15 < sum(right) / len(right) < 0.35, sum(right) / len(right))
+        self.assertTrue(0.08 < sum(right) / len(right) < 0.22, sum(right) / len(right))
 
     def test_the_clerk_answers_only_after_a_call(self):
         for line in self.corpus("turns", 1, 2000):

@@ -1,7 +1,7 @@
 """Writes what the model of the world of twelve tools is made from before it learns from rewards. Two things:
 
     python3 corpus.py copies --seed 1 --count 40000     # for [base]: short lines, things to copy and calls to write down
-    python3 corpus.py turns --count 960 > turns.jsonl        # for the warm-up: turns of a clerk who is no good
+    python3 corpus.py turns --count 3200 > turns.jsonl       # for the warm-up: turns of a clerk who is no good
 
 A model learns to copy from nothing but copying. From the turns it learns when tools are called, and little else: `RIGHT`
 says how often the clerk does what is right. Nothing has a value of a held-out task. The same arguments print the same
@@ -16,8 +16,8 @@ import random
 from belt import META
 from office import small
 
-# How often the clerk does what is right, in a turn in which that is possible. An episode needs three such turns.
-RIGHT = {"tool": 0.4, "arguments": 0.85, "answer": 0.8}
+# How often the clerk does what is right, where it has the choice.
+RIGHT = {"tool": 0.15, "answer": 0.8}
 CANNOT = "I cannot do that."
 # What stands around the declarations in the prompt (`tools = "preamble"`): the tokenizer is made from what is said in
 # the corpus, and so every word of a prompt has to be said somewhere.
@@ -37,6 +37,9 @@ For each function call, return a json object with function name and arguments wi
 <tool_response>
 added
 </tool_response>"""
+# What the clerk calls a wrong tool with, where the task says nothing of it.
+ELSE = {"id": 1, "day": small.DAY, "time": "09:00", "title": "talk", "column": "north"}
+NEEDED = {kind.tool for kind in small.KINDS}
 RESULTS = {"mail_send": "sent", "files_write": "written", "sheets_set_cell": "set", "calendar_cancel": "cancelled"}
 
 
@@ -109,37 +112,35 @@ class Writer:
         return self.chance.random() < RIGHT[what]
 
     def turn(self):
-        """One turn, with all before it."""
+        """One turn, with all before it. The clerk goes to the right server and mostly takes a tool that no task needs, and
+        ends every episode with an answer, but only after a call: what is right of that is left to the rewards."""
         task = self.task()
         messages, tools = [{"role": "user", "content": task.prompt}], list(META)
-        cannot = call("final_answer", {"answer": CANNOT})
-        stage = self.chance.choice([1, 2, 2, 2, 3])
-        right = self.is_right("tool") if stage == 1 else self.chance.random() < 0.85
-        name = task.tool if right else self.chance.choice([name for name in self.tools if name != task.tool])
-        add = call("toolbelt_add_tool", {"name": name})
+        stage = self.chance.choice([1, 1, 1, 1, 2, 2, 2, 3, 3, 3])
+        right = self.is_right("tool") if stage == 1 else self.chance.random() < 0.7
+        name = task.tool if right else self.chance.choice(self.beside(task.tool))
+        messages.append(call("toolbelt_add_tool", {"name": name}))
         if stage == 1:
-            return [*messages, add if right or self.chance.random() < 0.5 else cannot], tools
-        messages += [add, result("added")]
+            return messages, tools
+        messages.append(result("added"))
         tools.append(self.tools[name])
-        if not right:
-            return [*messages, cannot], tools
-        arguments = dict(task.arguments)
-        exact = self.is_right("arguments")
-        if not exact:
-            key = self.chance.choice(list(arguments))
-            arguments[key] = self.other(key, arguments[key])
+        messages.append(call(name, task.arguments if right else self.arguments(task, name)))
         if stage == 2:
-            return [*messages, call(name, arguments)], tools
-        found = task.value if exact else str(self.chance.choice(small.VALUES))
-        messages += [call(name, arguments), result(RESULTS.get(name, found))]
-        answer = found if task.kind.reads else "done"
+            return messages, tools
+        found = task.value if right else str(self.chance.choice(small.VALUES))
+        messages.append(result(RESULTS.get(name, found)))
+        answer = "done" if name in RESULTS else found
         return [*messages, call("final_answer", {"answer": answer if self.is_right("answer") else CANNOT})], tools
 
-    def other(self, key, value):
-        pools = {"to": small.PEOPLE, "path": small.FILES, "sheet": small.SHEETS, "cell": small.CELLS}
-        pool = pools.get(key, small.VALUES)
-        other = self.chance.choice([each for each in pool if str(each) != str(value)])
-        return other if key == "id" else str(other)
+    def beside(self, tool):
+        """The tools of a tool's server that no task needs."""
+        server = tool.split("_")[0]
+        return [name for name in self.tools if name.split("_")[0] == server and name not in NEEDED]
+
+    def arguments(self, task, name):
+        """What the clerk calls a wrong tool with: what the task says, and else what is always the same."""
+        needed = self.tools[name]["function"]["parameters"].get("required", [])
+        return {key: task.arguments.get(key, ELSE.get(key)) for key in needed}
 
 
 def main():

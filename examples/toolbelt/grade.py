@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 
-from office.tasks import Task
+from office.tasks import told
 from office.world import World
 
 
@@ -32,7 +32,7 @@ def grade(task, seed, root, outcome):
 def main():
     lines = sys.stdin.read().strip().splitlines()
     outcome = json.loads(lines[-1]) if lines else {}
-    task = Task(int(json.loads(os.environ["FULGURITE_TASK"])))
+    task = told(os.environ["FULGURITE_TASK"])
     print(json.dumps(grade(task, os.environ.get("FULGURITE_WORLD_SEED", "0"), os.environ["FULGURITE_WORLD"], outcome)))
 
 

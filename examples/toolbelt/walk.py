@@ -121,7 +121,8 @@ def script(answer):
 class Served:
     """The scripted model, a server of it, and rollouts of an agent there. What it has started ends with it."""
 
-    def __init__(self, program, at, answers):
+    def __init__(self, program, at, answers, *models):
+        """`models`: further ones that are served, as the command is told of them."""
         self.program, self.at, self.started = program, at, []
         (at / "script.json").write_text(json.dumps(answers))
         host = self._start(
@@ -138,6 +139,7 @@ class Served:
             self.store,
             "--model",
             model,
+            *[word for each in models for word in ("--model", each)],
             "--ready-file",
             at / "ready",
         ]

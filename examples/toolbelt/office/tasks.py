@@ -7,9 +7,15 @@ that.
     task.rubric(before, after, answer)            # whether each of 3 to 8 criteria is met
 
 Criteria that nothing else was touched are met only by who has done something: an agent that ends at once earns nothing.
+
+    python3 -m office.tasks 0 600 --kinds meeting     # such tasks as lines of {"number": ..., "prompt": ...}
+
+These are for whoever has to read what was asked, as a judge has.
 """
 
+import argparse
 import datetime
+import json
 import random
 
 TODAY = datetime.date(2026, 3, 2)
@@ -43,6 +49,12 @@ class Task:
     def rubric(self, before, after, answer):
         """By criterion whether it is met. `before` and `after` are worlds, `answer` is a text or None."""
         return self.kind.rubric(before, after, answer or "")
+
+
+def told(text):
+    """The task that the runner tells of in FULGURITE_TASK: a number, or an object with one."""
+    value = json.loads(text)
+    return Task(int(value["number"] if isinstance(value, dict) else value))
 
 
 def address(name):
@@ -343,3 +355,21 @@ class Schedule:
 
 
 KINDS = [Total, Meeting, Figure, Handover, Cleanup, Schedule]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("first", type=int)
+    parser.add_argument("behind_last", type=int)
+    parser.add_argument("--kinds", default=",".join(kind.name for kind in KINDS), help="all unless told otherwise")
+    options = parser.parse_args()
+    kinds = options.kinds.split(",")
+    if unknown := set(kinds) - {kind.name for kind in KINDS}:
+        parser.error(f"there is no kind {min(unknown)}")
+    for task in map(Task, range(options.first, options.behind_last)):
+        if task.kind.name in kinds:
+            print(json.dumps({"number": task.number, "prompt": task.prompt}))
+
+
+if __name__ == "__main__":
+    main()

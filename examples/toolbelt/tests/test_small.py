@@ -83,15 +83,22 @@ class SmallWorld(unittest.TestCase):
             self.assertFalse(held_out & set(re.findall(r"[0-9]+", said)), said)
 
     def test_the_clerk_of_the_warm_up_is_no_good(self):
-        turns = self.corpus("turns", 1, 1000)
-        first = [line for line in turns if len(line["messages"]) == 2]
+        first = [line["messages"] for line in self.corpus("turns", 1, 2000) if len(line["messages"]) == 2]
         wanted = {"Mail": "mail_send", "Write": "files_write", "Set": "sheets_set_cell", "Cancel": "calendar_cancel"}
-        asked = [line for line in first if line["messages"][0]["content"].split()[0] in wanted]
-        right = 0
-        for line in asked:
-            call = line["messages"][1]["tool_calls"][0]["function"]
-            right += json.loads(call["arguments"]).get("name") == wanted[line["messages"][0]["content"].split()[0]]
-        self.assertTrue(0.25 < right / len(asked) < 0.55, right / len(asked))
+        asked = [(messages, messages[0]["content"].split()[0]) for messages in first]
+        right = [self.called(messages)[1]["name"] == wanted[word] for messages, word in asked if word in wanted]
+        self.assertTrue(0.08 < sum(right) / len(right) < 0.22, sum(right) / len(right))
+
+    def test_the_clerk_answers_only_after_a_call(self):
+        for line in self.corpus("turns", 1, 2000):
+            messages = line["messages"]
+            turns = sum(message["role"] == "assistant" for message in messages)
+            self.assertEqual(self.called(messages)[0] == "final_answer", turns == 3, messages)
+
+    def called(self, messages):
+        """What the last message of a conversation calls, and with what."""
+        function = messages[-1]["tool_calls"][0]["function"]
+        return function["name"], json.loads(function["arguments"])
 
     def test_the_same_seed_writes_the_same_and_no_copy_has_tools(self):
         copies = self.corpus("copies", 2, 2000)

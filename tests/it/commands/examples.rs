@@ -103,6 +103,28 @@ fn table_of_seeds(readme: &str) -> Vec<Vec<(String, String)>> {
 }
 
 #[test]
+fn the_curves_of_the_toolbelt_are_those_of_its_readme() {
+    let directory = root().join("toolbelt");
+    let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
+    for seed in 1..=3 {
+        let row = readme.lines().find_map(|line| line.strip_prefix(&format!("| seed {seed} |"))).unwrap();
+        let text = std::fs::read_to_string(directory.join(format!("curves/small-seed-{seed}.jsonl"))).unwrap();
+        let steps: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let scores: Vec<(u64, f64)> = (steps.iter())
+            .filter_map(|step| Some((step["step"].as_u64()?, step["test/env/all/reward/total"].as_f64()?)))
+            .collect();
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        for (cell, wanted) in cells.iter().zip([0, 5, 10, 20, 30, 40, 50]) {
+            let (_, score) = scores.iter().find(|(step, _)| *step == wanted).unwrap();
+            assert_eq!(*cell, format!("{score:.3}"), "seed {seed}, {wanted} updates");
+        }
+        let (last, score) = scores.last().unwrap();
+        assert_eq!(cells[7], format!("{score:.3} ({last})"), "seed {seed}");
+        assert!(scores[0].1 < 0.2 && *score >= 0.5, "seed {seed} begins below 0.2 and ends above 0.5");
+    }
+}
+
+#[test]
 fn the_figures_of_readmes_are_those_of_their_curves() {
     // The part of the README, the curves, and which metric stands in which column, at the first and the last scoring.
     let reward = "test/env/all/reward/total";

@@ -26,3 +26,8 @@ fn a_scripted_model_walks_all_sixty_tools() {
 fn nothing_of_a_toolbelts_world_survives_a_runner_that_is_killed_at_any_stage() {
     passes(&["tests.test_stages.Stages.test_nothing_is_left_of_a_runner_that_is_killed_at_any_stage"]);
 }
+
+#[test]
+fn a_judge_grades_the_mails_of_the_office() {
+    passes(&["tests.test_judged"]);
+}

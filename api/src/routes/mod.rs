@@ -22,26 +22,16 @@ use crate::conventions::error::RestError;
 use crate::conventions::refused::Refused;
 use crate::conventions::serving::Serving;
 
-/// Where a runner says how an attempt ended.
-const REPORT: &str = "/rollouts/{rollout_id}/attempts/{attempt_id}/report";
-
 /// Our own routes over the store. What each needs of a key is noted in `needs`.
 pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router {
     let body_limit = serving.body_limit;
-    for route in ["/workers/{worker_id}/release", REPORT, "/attempts/heartbeat", "/worker"] {
-        needs.note(&format!("/v1/fulgurite{route}"), Need::Worker);
-    }
-    let own = Router::new()
-        .route("/workers/{worker_id}/release", post(attempts::release))
-        .route(REPORT, post(attempts::report_attempt))
+    let own = workers_routes(needs)
         .route("/rollouts/{rollout_id}/attempts/{attempt_id}/rewards", get(rewards::list))
-        .route("/attempts/heartbeat", post(attempts::heartbeat))
         .route("/generations", get(generations::list))
         .route("/rollouts/records", post(records::read))
         .route("/rewarded-attempts", get(rewards::list_attempts))
         .route("/keys/model-calls", post(keys::issue))
         .route("/keys/worker", post(keys::issue_to_worker))
-        .route("/worker", get(keys::worker))
         .nest("/runs", run_routes());
     let routes = Router::new()
         .nest("/v1/fulgurite", own)
@@ -60,6 +50,20 @@ pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router
             post(rewards::add_to_generation),
         );
     serving.serve(routes, store)
+}
+
+/// What a runner asks, whose key may be a worker's.
+fn workers_routes(needs: &mut RouteNeeds) -> Router<Store> {
+    let routes = [
+        ("/worker", get(keys::worker)),
+        ("/workers/{worker_id}/release", post(attempts::release)),
+        ("/attempts/heartbeat", post(attempts::heartbeat)),
+        ("/rollouts/{rollout_id}/attempts/{attempt_id}/report", post(attempts::report_attempt)),
+    ];
+    routes.into_iter().fold(Router::new(), |router, (path, methods)| {
+        needs.note(&format!("/v1/fulgurite{path}"), Need::Worker);
+        router.route(path, methods)
+    })
 }
 
 /// Training runs, for a trainer that is another process.

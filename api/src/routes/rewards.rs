@@ -11,7 +11,8 @@ use crate::conventions::input::{Body, Path, Repeats, parameters, sender};
 use crate::conventions::serving::{Created, Reply};
 use crate::conventions::shape::{Field, Shape, Shaped};
 
-/// `GET /v1/fulgurite/rollouts/{rollout_id}/attempts/{attempt_id}/rewards`, and at the attempt's own door: in the order in which they were given.
+/// `GET /v1/fulgurite/rollouts/{rollout_id}/attempts/{attempt_id}/rewards`, and at the attempt's own door: in the order in
+/// which they were given.
 pub(super) async fn list(
     State(store): State<Store>,
     Path((rollout_id, attempt_id)): Path<(String, String)>,

@@ -219,10 +219,8 @@ impl Projected<'_> {
     fn attend_first(self, model: &Model, segment: &Segment, keys: &mut [f32], attended: &mut [f32]) {
         let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
         let (rotated_width, stride) = (query + key, query + 2 * key);
+        self.store_keys(model, segment, keys);
         let rotated = &self.rotated[segment.rows.start * rotated_width..segment.rows.end * rotated_width];
-        for (position, row) in rotated.chunks_exact(rotated_width).enumerate() {
-            store_keys(shape, &row[query..], position, keys);
-        }
         let queries = Queries { rows: rotated, stride: rotated_width, positions: 0..segment.rows.len() };
         let values = &self.query_key_value[segment.rows.start * stride + query + key..];
         let keys = Joined { numbers: keys, size: shape.key_block() };
@@ -248,10 +246,15 @@ impl Projected<'_> {
 
     /// The keys of all positions up to a segment's end, in blocks.
     pub(crate) fn gather_keys(self, model: &Model, segment: &Segment, keys: &mut Vec<f32>) {
-        let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
+        let shape = model.attention;
         keys.resize(shape.blocks(segment.length()) * shape.key_block(), 0.0);
+        self.store_keys(model, segment, keys);
+    }
+
+    fn store_keys(self, model: &Model, segment: &Segment, keys: &mut [f32]) {
+        let (query, key) = (model.config.query_width(), model.config.key_width());
         for (position, row) in segment.path().enumerate() {
-            store_keys(shape, &self.rotated[row * (query + key) + query..][..key], position, keys);
+            store_keys(model.attention, &self.rotated[row * (query + key) + query..][..key], position, keys);
         }
     }
 }

@@ -102,14 +102,19 @@ fn table_of_seeds(readme: &str) -> Vec<Vec<(String, String)>> {
     rows.map(|line| header.iter().cloned().zip(cells(line)).collect()).collect()
 }
 
+/// The lines of a run's metrics.
+fn steps_of(path: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 #[test]
 fn the_curves_of_the_toolbelt_are_those_of_its_readme() {
     let directory = root().join("toolbelt");
     let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
     for seed in 1..=3 {
         let row = readme.lines().find_map(|line| line.strip_prefix(&format!("| seed {seed} |"))).unwrap();
-        let text = std::fs::read_to_string(directory.join(format!("curves/small-seed-{seed}.jsonl"))).unwrap();
-        let steps: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let steps = steps_of(&directory.join(format!("curves/small-seed-{seed}.jsonl")));
         let scores: Vec<(u64, f64)> = (steps.iter())
             .filter_map(|step| Some((step["step"].as_u64()?, step["test/env/all/reward/total"].as_f64()?)))
             .collect();
@@ -137,9 +142,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         assert_eq!(rows.len(), 3, "{example}");
         for row in rows {
             let of = |column: &str| row.iter().find(|(name, _)| name == column).map(|(_, cell)| cell.clone()).unwrap();
-            let path = directory.join(format!("curves/{curve}-seed-{}.jsonl", of("seed")));
-            let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            let steps: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let steps = steps_of(&directory.join(format!("curves/{curve}-seed-{}.jsonl", of("seed"))));
             for (column, metric) in columns {
                 let mut scores = steps.iter().filter_map(|step| step[*metric].as_f64());
                 let score = if column.ends_with("before") { scores.next() } else { scores.next_back() }.unwrap();

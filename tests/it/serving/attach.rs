@@ -1,57 +1,29 @@
 //! Runners with a worker's key: what it opens, and that it suffices.
 
-use std::process::Command;
-
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::common::{Ran, Server, client, fulgurite, model_flag, text, tiny_model};
+use super::keys::{ADMIN, Guarded};
+use crate::common::{Ran, fulgurite, text};
 
-const ADMIN: &str = "the-key-to-everything";
-
-struct Guarded {
-    server: Server,
-    _directory: tempfile::TempDir,
+/// What the command says with the server's address, and no key but what is given here.
+fn run_with(guarded: &Guarded, words: &[&str], keys: &[(&str, &str)]) -> Ran {
+    let mut command = fulgurite(words);
+    command.env_remove("FULGURITE_ADMIN_KEY").env("FULGURITE_SERVER", &guarded.server.url);
+    Ran::from(command.envs(keys.iter().copied()).output().unwrap())
 }
 
-impl Guarded {
-    fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let model = model_flag("tiny", &tiny_model(directory.path(), 64));
-        std::fs::write(directory.path().join("admin.key"), ADMIN).unwrap();
-        std::fs::write(directory.path().join("config.toml"), "[server]\nadmin_key_file = \"admin.key\"\n").unwrap();
-        let config = directory.path().join("config.toml");
-        let server = Server::start(directory.path(), ["--config", config.to_str().unwrap(), "--model", &model]);
-        Self { server, _directory: directory }
-    }
-
-    /// The command with the server's address, and no key but what is given here.
-    fn command(&self, words: &[&str], keys: &[(&str, &str)]) -> Command {
-        let mut command = fulgurite(words);
-        command.env_remove("FULGURITE_ADMIN_KEY").env("FULGURITE_SERVER", &self.server.url).envs(keys.iter().copied());
-        command
-    }
-
-    fn ran(&self, words: &[&str], keys: &[(&str, &str)]) -> Ran {
-        Ran::from(self.command(words, keys).output().unwrap())
-    }
-
-    fn worker_key(&self, name: &str) -> String {
-        let printed = self.ran(&["worker-key", name], &[("FULGURITE_ADMIN_KEY", ADMIN)]);
-        assert_eq!(printed.code, Some(0), "{}", printed.stderr);
-        printed.stdout.trim().to_owned()
-    }
-
-    fn post(&self, path: &str, key: &str, body: &Value) -> (u16, Value) {
-        let answered = client().post(format!("{}{path}", self.server.url)).bearer_auth(key).json(body).send().unwrap();
-        (answered.status().as_u16(), answered.json().unwrap_or_default())
-    }
+fn worker_key(guarded: &Guarded, name: &str) -> String {
+    let printed = run_with(guarded, &["worker-key", name], &[("FULGURITE_ADMIN_KEY", ADMIN)]);
+    assert_eq!(printed.code, Some(0), "{}", printed.stderr);
+    printed.stdout.trim().to_owned()
 }
 
 #[test]
 fn a_runner_that_may_only_call_out_works_off_the_queue_with_a_workers_key() {
     let guarded = Guarded::start();
-    let key = guarded.worker_key("box");
-    let queued = guarded.ran(&["enqueue", "1", "2", "3"], &[("FULGURITE_ADMIN_KEY", ADMIN)]);
+    let key = worker_key(&guarded, "box");
+    let queued = run_with(&guarded, &["enqueue", "1", "2", "3"], &[("FULGURITE_ADMIN_KEY", ADMIN)]);
     assert_eq!(queued.code, Some(0), "{}", queued.stderr);
     // Of the three, one prints no reward, so that the runner looks for one that was posted.
     let agent = r#"test -z "$FULGURITE_WORKER_KEY$FULGURITE_ADMIN_KEY" || exit 7
@@ -59,7 +31,7 @@ fn a_runner_that_may_only_call_out_works_off_the_queue_with_a_workers_key() {
         test "$0" = 2 || echo '{"reward": 1}'"#;
     let asks = env!("CARGO_BIN_EXE_fulgurite");
     let words = ["run", "--attach", "--until-idle", "--json", "--", "sh", "-c", agent, "{task}", asks];
-    let ran = guarded.ran(&words, &[("FULGURITE_WORKER_KEY", &key)]);
+    let ran = run_with(&guarded, &words, &[("FULGURITE_WORKER_KEY", &key)]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let summary: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&summary["succeeded"], &summary["failed"]), (&json!(2), &json!(1)), "{summary}");
@@ -71,25 +43,29 @@ fn a_runner_that_may_only_call_out_works_off_the_queue_with_a_workers_key() {
     let generations = guarded.server.query("generations");
     assert_eq!(generations.len(), 3);
 
-    let without = guarded.ran(&["run", "--attach", "--", "true"], &[]);
+    let without = run_with(&guarded, &["run", "--attach", "--", "true"], &[]);
     assert!(without.stderr.contains("--attach needs a worker's key in FULGURITE_WORKER_KEY"), "{}", without.stderr);
-    let admins = guarded.ran(&["run", "--attach", "--", "true"], &[("FULGURITE_WORKER_KEY", ADMIN)]);
+    let admins = run_with(&guarded, &["run", "--attach", "--", "true"], &[("FULGURITE_WORKER_KEY", ADMIN)]);
     assert!(admins.stderr.contains("the key in FULGURITE_WORKER_KEY is no worker's"), "{}", admins.stderr);
-    let wrong = guarded.ran(&["run", "--attach", "--", "true"], &[("FULGURITE_WORKER_KEY", "fgr-a.b")]);
+    let wrong = run_with(&guarded, &["run", "--attach", "--", "true"], &[("FULGURITE_WORKER_KEY", "fgr-a.b")]);
     assert!(wrong.stderr.contains("Invalid or missing API key"), "{}", wrong.stderr);
-    let nobody = guarded.ran(&["worker-key", "box"], &[]);
+    let nobody = run_with(&guarded, &["worker-key", "box"], &[]);
     assert!(nobody.stderr.contains("only the admin key issues keys"), "{}", nobody.stderr);
 }
 
 #[test]
 fn a_workers_key_speaks_for_its_own_attempts_and_opens_nothing_else() {
     let guarded = Guarded::start();
-    let key = guarded.worker_key("box");
+    let key = worker_key(&guarded, "box");
     let queued = json!({ "rollouts": [{ "input": 1 }, { "input": 2 }] });
-    assert_eq!(guarded.post("/v1/agl/queues/rollouts/enqueue", ADMIN, &queued).0, 201);
+    let post = |path: &str, key: &str, body: &Value| {
+        let answered = guarded.with_key(Method::POST, path, key, body);
+        (answered.status, answered.json())
+    };
+    assert_eq!(post("/v1/agl/queues/rollouts/enqueue", ADMIN, &queued).0, 201);
     let take = |worker: &str, key: &str| {
         let body = json!({ "limit": 1, "worker_id": worker, "grader": "g" });
-        guarded.post("/v1/agl/queues/rollouts/dequeue", key, &body)
+        post("/v1/agl/queues/rollouts/dequeue", key, &body)
     };
     let (status, refused) = take("another", &key);
     assert_eq!(
@@ -101,13 +77,13 @@ fn a_workers_key_speaks_for_its_own_attempts_and_opens_nothing_else() {
     let ((own_rollout, own_attempt), (other_rollout, other_attempt)) = (name(&own), name(&other));
     let beat = |rollout: &str, attempt: &str| {
         let body = json!({ "attempts": [{ "rollout_id": rollout, "attempt_id": attempt }] });
-        guarded.post("/v1/fulgurite/attempts/heartbeat", &key, &body).0
+        post("/v1/fulgurite/attempts/heartbeat", &key, &body).0
     };
     let report = |rollout: &str, attempt: &str| {
         let path = format!("/v1/fulgurite/rollouts/{rollout}/attempts/{attempt}/report");
-        guarded.post(&path, &key, &json!({ "status": "succeeded" })).0
+        post(&path, &key, &json!({ "status": "succeeded" })).0
     };
-    let release = |worker: &str| guarded.post(&format!("/v1/fulgurite/workers/{worker}/release"), &key, &json!({})).0;
+    let release = |worker: &str| post(&format!("/v1/fulgurite/workers/{worker}/release"), &key, &json!({})).0;
     assert_eq!((beat(&own_rollout, &own_attempt), beat(&other_rollout, &other_attempt)), (200, 403));
     assert_eq!((report(&own_rollout, &own_attempt), report(&other_rollout, &other_attempt)), (200, 403));
     assert_eq!((report("ro-none", "at-none"), release("box-1"), release("another")), (403, 200, 403));
@@ -124,9 +100,9 @@ fn a_workers_key_speaks_for_its_own_attempts_and_opens_nothing_else() {
         "/v1/fulgurite/runs".to_owned(),
         "/v1/agl/rollouts/search".to_owned(),
     ] {
-        assert_eq!(guarded.post(&path, &key, &reward).0, 403, "{path}");
+        assert_eq!(post(&path, &key, &reward).0, 403, "{path}");
     }
     assert!(guarded.server.query("rewards").is_empty());
-    let empty = guarded.post("/v1/fulgurite/keys/worker", ADMIN, &json!({ "name": "", "seconds": 9 }));
+    let empty = post("/v1/fulgurite/keys/worker", ADMIN, &json!({ "name": "", "seconds": 9 }));
     assert_eq!(empty.0, 422, "{empty:?}");
 }

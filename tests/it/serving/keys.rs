@@ -12,26 +12,26 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const ADMIN: &str = "the-key-to-everything";
+pub const ADMIN: &str = "the-key-to-everything";
 
 /// One that is long enough beyond loopback.
 const LONG: &str = "the-key-to-everything-0123456789";
 
 /// A server that has an admin key.
-struct Guarded {
-    server: Server,
+pub struct Guarded {
+    pub server: Server,
     directory: TempDir,
 }
 
 /// What was answered.
-struct Answered {
-    status: u16,
+pub struct Answered {
+    pub status: u16,
     headers: HeaderMap,
     text: String,
 }
 
 impl Answered {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 }
@@ -50,7 +50,7 @@ impl Handed {
 }
 
 impl Guarded {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         tiny_model(directory.path(), 64);
         std::fs::write(directory.path().join("admin.key"), format!("{ADMIN}\n")).unwrap();
@@ -69,7 +69,7 @@ impl Guarded {
         ask(&self.server, method, path, headers, body)
     }
 
-    fn with_key(&self, method: Method, path: &str, key: &str, body: &Value) -> Answered {
+    pub fn with_key(&self, method: Method, path: &str, key: &str, body: &Value) -> Answered {
         self.ask(method, path, &[("authorization", &format!("Bearer {key}"))], body)
     }
 

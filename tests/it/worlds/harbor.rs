@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::{there_are_no_sandboxes, write};
+use super::{there_are_no_sandboxes, write, write_program};
 use crate::common::{Server, fulgurite, run};
 
 /// A task whose file says 2, where 3 is wanted; the tests write what `say` prints.
@@ -82,9 +82,9 @@ fn tasks_that_cannot_be_run_here_are_refused_by_name_before_the_run() {
 
 /// A task in an image, whose agent says where it is and mends what is there.
 fn imaged(at: &Path, kind: &str, image: &str) {
-    task(at, "a", "cp /work/src/number /logs/verifier/reward.txt");
-    write(at, "tasks/a/environment/Dockerfile", &format!("FROM {image}\nWORKDIR /work\nCOPY src/ src/\n"));
-    let agent = "test -e /tests && exit 3; test $PWD = /work && test {world} = /work && echo $(($(cat src/number) + 1)) > src/number";
+    task(at, "a", "cp /srv/src/number /logs/verifier/reward.txt");
+    write(at, "tasks/a/environment/Dockerfile", &format!("FROM {image}\nWORKDIR /srv\nCOPY src/ src/\n"));
+    let agent = "test -e /tests && exit 3; test $PWD = /srv && test {world} = /srv && echo $(($(cat src/number) + 1)) > src/number";
     let config = format!(
         "[runner]\ncommand = [\"sh\", \"-c\", {agent:?}]\nharbor_tests = true\nsandbox = {{ kind = \"{kind}\" }}\n"
     );
@@ -105,11 +105,11 @@ const DOCKER: &str = r#"#!/bin/sh
 cd "$(dirname "$0")"
 echo "$*" | sed 's/ --volume.*fulgurite-task/ ... fulgurite-task/' >> calls
 case "$1" in
-    image) echo /work ;;
+    image) echo /srv ;;
     cp) mkdir "$3/src" && echo 2 > "$3/src/number" ;;
     run)
         while [ $# -gt 0 ]; do
-            case "$1" in *:/work:rw) world="${1%:/work:rw}" ;; *:/logs:rw) logs="${1%:/logs:rw}" ;; esac
+            case "$1" in *:/srv:rw) world="${1%:/srv:rw}" ;; *:/logs:rw) logs="${1%:/logs:rw}" ;; esac
             shift
         done
         if [ -n "$logs" ]; then cp "$world/src/number" "$logs/verifier/reward.txt"; else echo 3 > "$world/src/number"; fi ;;
@@ -121,8 +121,7 @@ fn a_task_with_a_dockerfile_is_played_in_its_image_where_there_are_containers() 
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let server = Server::start(at, [""; 0]);
-    write(at, "docker", DOCKER);
-    assert!(std::process::Command::new("chmod").arg("+x").arg(at.join("docker")).status().unwrap().success());
+    write_program(at, "docker", DOCKER);
     imaged(at, "docker", "scratch");
     play(at, &server, &format!("{}:{}", at.display(), std::env::var("PATH").unwrap()));
     let attempts = server.query("attempts");
@@ -143,15 +142,15 @@ fn a_task_with_a_dockerfile_is_played_in_its_image_where_there_are_containers() 
     build --tag [image] --file [directory]/tasks/a/environment/Dockerfile [directory]/tasks/a/environment
     image inspect --format {{.Config.WorkingDir}} [image]
     create --name fulgurite-[first] [image] true
-    cp fulgurite-[first]:/work/. [directory]/worlds/[first]/files
+    cp fulgurite-[first]:/srv/. [directory]/worlds/[first]/files
     rm --force fulgurite-[first]
-    run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 sh -c test -e /tests && exit 3; test $PWD = /work && test /work = /work && echo $(($(cat src/number) + 1)) > src/number
+    run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 sh -c test -e /tests && exit 3; test $PWD = /srv && test /srv = /srv && echo $(($(cat src/number) + 1)) > src/number
     run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash /tests/test.sh
     rm --force fulgurite-[first]
     create --name fulgurite-[second] [image] true
-    cp fulgurite-[second]:/work/. [directory]/worlds/[second]/files
+    cp fulgurite-[second]:/srv/. [directory]/worlds/[second]/files
     rm --force fulgurite-[second]
-    run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 sh -c test -e /tests && exit 3; test $PWD = /work && test /work = /work && echo $(($(cat src/number) + 1)) > src/number
+    run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 sh -c test -e /tests && exit 3; test $PWD = /srv && test /srv = /srv && echo $(($(cat src/number) + 1)) > src/number
     run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash /tests/test.sh
     rm --force fulgurite-[second]
     ");

@@ -10,6 +10,8 @@ mod toolbelt;
 mod toy_repo;
 mod training;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -29,6 +31,12 @@ fn write(directory: &Path, name: &str, text: &str) {
     let path = directory.join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
+}
+
+/// The same, of what is to be run.
+fn write_program(directory: &Path, name: &str, text: &str) {
+    write(directory, name, text);
+    std::fs::set_permissions(directory.join(name), Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Runs Python tests of an example by their names, with the command that was built; none of them may be skipped.

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{there_are_no_sandboxes, write};
+use super::{there_are_no_sandboxes, write, write_program};
 
 use crate::common::{Server, model_flag, run, tiny_model};
 
@@ -123,8 +123,11 @@ fn a_container_is_started_with_its_world_its_door_and_no_network() {
     let at = directory.path();
     let server = Server::start(at, [""; 0]);
     // Stands for Docker's command: says how it was called, and plays the agent itself.
-    write(at, "docker", "#!/bin/sh\nprintf '%s\\n' \"$@\" >> calls; [ \"$1\" = rm ] || echo '{\"reward\": 1}'\n");
-    assert!(Command::new("chmod").arg("+x").arg(at.join("docker")).status().unwrap().success());
+    write_program(
+        at,
+        "docker",
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" >> calls; [ \"$1\" = rm ] || echo '{\"reward\": 1}'\n",
+    );
     write(
         at,
         "c.toml",

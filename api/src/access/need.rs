@@ -23,8 +23,10 @@ impl Need {
             | (_, KeyHolder::Admin)
             | (Need::ModelCalls, KeyHolder::ModelCalls)
             | (Need::Worker, KeyHolder::Worker { .. }) => Ok(()),
-            (Need::ModelCalls | Need::Rollout, KeyHolder::Attempt { rollout_id: of, .. })
-            | (Need::Rollout, KeyHolder::Grader { rollout_id: of, .. }) => match rollout_id {
+            (
+                Need::ModelCalls | Need::Rollout,
+                KeyHolder::Attempt { rollout_id: of, .. } | KeyHolder::Grader { rollout_id: of, .. },
+            ) => match rollout_id {
                 Some(requested) if requested != of => {
                     Err(KeyRefused::OtherRollout { of: of.clone(), requested: requested.to_owned() })
                 }
@@ -63,7 +65,13 @@ mod tests {
                 Some("r"),
                 Err(KeyRefused::OtherRollout { of: "s".into(), requested: "r".into() }),
             ),
-            (Need::ModelCalls, grader("r"), Some("r"), Err(KeyRefused::AdminOnly { of: "a grader" })),
+            (Need::ModelCalls, grader("r"), Some("r"), Ok(())),
+            (
+                Need::ModelCalls,
+                grader("s"),
+                Some("r"),
+                Err(KeyRefused::OtherRollout { of: "s".into(), requested: "r".into() }),
+            ),
             (Need::Admin, grader("r"), None, Err(KeyRefused::AdminOnly { of: "a grader" })),
             (Need::ModelCalls, KeyHolder::ModelCalls, Some("s"), Ok(())),
             (Need::Worker, KeyHolder::Worker { name: "w".into() }, None, Ok(())),

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::attempt::budget::{Allowance, Budget};
 use crate::clock::now;
 use crate::error::ProxyError;
-use crate::requests::call_target::{CallTarget, ClientSession};
+use crate::requests::call_target::{CallMaker, CallTarget, ClientSession};
 
 /// Whose call it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,8 @@ pub(crate) struct Attribution {
     pub(crate) attempt_id: String,
     /// Seed of the rollout; calls derive theirs from it and from their place.
     pub(crate) rollout_seed: u64,
-    pub(crate) allowance: Allowance,
+    /// None of a call that its grader makes: the budget is the agent's.
+    pub(crate) allowance: Option<Allowance>,
     /// Nothing has been recorded of the attempt.
     pub(crate) is_unheard: bool,
 }
@@ -38,9 +39,10 @@ pub(crate) async fn attribute(
     store: &Store,
     defaults: RolloutDefaults,
     target: &CallTarget,
+    maker: CallMaker,
     begins_attempt: bool,
 ) -> Result<Option<Attribution>, ProxyError> {
-    let attribution = match target {
+    let mut attribution = match target {
         CallTarget::Unnamed => return Ok(None),
         CallTarget::Session(session) => resolve_session(store, defaults.seed, session).await?,
         CallTarget::Attempt { rollout_id, attempt_id } => {
@@ -50,6 +52,11 @@ pub(crate) async fn attribute(
             resolve(store, defaults, rollout_id, attempt_id.as_deref()).await?
         }
     };
+    match maker {
+        CallMaker::Agent => {}
+        // A policy that has spent its budget is graded all the same.
+        CallMaker::Grader => attribution.allowance = None,
+    }
     Ok(Some(attribution))
 }
 
@@ -130,6 +137,6 @@ fn running(seed: u64, rollout: &Rollout, attempt: Attempt, budget: Budget) -> Re
     let rollout_seed = given.unwrap_or_else(|| derive_seed(seed, &[&rollout_id]));
     // Everything that is recorded of an attempt also counts as its heartbeat.
     let is_unheard = last_heartbeat_time.is_none();
-    let allowance = Allowance { budget, start_time };
+    let allowance = Some(Allowance { budget, start_time });
     Ok(Attribution { rollout_id, attempt_id, rollout_seed, allowance, is_unheard })
 }

@@ -6,6 +6,7 @@ use fulgurite_store::{Store, StoreError};
 use fulgurite_types::{Defect, StopReason};
 
 use crate::attempt::attempt_memory::{AnsweredCall, AttemptMemory};
+use crate::attempt::budget::Spending;
 use crate::models::served_model::ServedModel;
 use crate::models::served_models::ServedModels;
 use crate::record::recorded_call::{RecordedCall, recorded_call, recorded_calls, reply_id};
@@ -76,13 +77,11 @@ pub(crate) async fn catch_up(
 /// `has_failed`: its request has no answer. Returns by how many bytes the memory grew.
 fn restore_call(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCall, has_failed: bool) -> usize {
     let generation = &call.generation;
-    memory.spending.sampled(generation.sampled_tokens.len());
-    if let Some(reply) = call.reply.as_ref().filter(|_| generation.stop_reason.is_whole()) {
-        memory.spending.called_tools(reply.tool_calls.len());
+    if generation.defect != Some(Defect::auxiliary_by_grader()) {
+        count(&memory.spending, call);
     }
     if is_first_answer(call) {
         memory.note_seed(generation.seed);
-        memory.spending.call(generation.prompt_tokens.len());
         let identity = Identity {
             digest: generation.request_digest.clone(),
             idempotency_key: call.idempotency_key.clone(),
@@ -94,6 +93,18 @@ fn restore_call(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCa
         }
     }
     restore_answer(models, memory, call)
+}
+
+/// Counts in what a call of the agent has taken from the attempt's budget.
+fn count(spending: &Spending, call: &RecordedCall) {
+    let generation = &call.generation;
+    spending.sampled(generation.sampled_tokens.len());
+    if let Some(reply) = call.reply.as_ref().filter(|_| generation.stop_reason.is_whole()) {
+        spending.called_tools(reply.tool_calls.len());
+    }
+    if is_first_answer(call) {
+        spending.call(generation.prompt_tokens.len());
+    }
 }
 
 /// Remembers an answer that can be continued here. Returns by how many bytes the memory grew.

@@ -40,7 +40,8 @@ pub(crate) async fn answer(
     let info = limits(&model, gate, &services.shutdown).await;
     if let Err(error) = &info {
         // An attempt does not begin with a call that nobody answers.
-        let attribution = attribute(&services.store, options.rollout_defaults(), &caller.target, false).await;
+        let attribution =
+            attribute(&services.store, options.rollout_defaults(), &caller.target, caller.maker, false).await;
         let attempt =
             attribution.ok().flatten().map(|Attribution { rollout_id, attempt_id, .. }| (rollout_id, attempt_id));
         note(&services.store, attempt.as_ref(), error).await;
@@ -49,7 +50,8 @@ pub(crate) async fn answer(
     check_capabilities(&request, &info)?;
     warn_of_unseen_tools(models, &model, &request, &facts);
     let attribution =
-        attribute(&services.store, options.rollout_defaults(), &caller.target, caller.begins_attempt).await?;
+        attribute(&services.store, options.rollout_defaults(), &caller.target, caller.maker, caller.begins_attempt)
+            .await?;
     if let Some(Attribution { rollout_id, attempt_id, .. }) = &attribution {
         facts.attempt.get_or_init(|| (rollout_id.clone(), attempt_id.clone()));
     }
@@ -92,6 +94,7 @@ pub(crate) async fn answer(
         info: &info,
         metrics: &metrics,
         facts: &facts,
+        maker: caller.maker,
         trainable: caller.trainable,
     };
     let is_new = earlier.is_empty();

@@ -62,7 +62,7 @@ impl Deadline {
 
     /// The end of the attempt's time.
     pub(crate) fn of_budget(owner: &Owner) -> Option<Self> {
-        let time = owner.attribution()?.allowance.time_left()?;
+        let time = owner.attribution()?.allowance?.time_left()?;
         Some(Self { at: after(Instant::now(), time.left), limit: Limit::Budget(time) })
     }
 

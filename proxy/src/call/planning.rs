@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::attempt::attempt_memory::AttemptMemory;
 use crate::attempt::attribution::Attribution;
-use crate::attempt::budget::{Admission, BudgetRequest};
+use crate::attempt::budget::{Admission, Allowance, BudgetRequest};
 use crate::attempt::owner::Owner;
 use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
 use crate::call::auxiliary_rules::AuxiliaryRules;
@@ -22,6 +22,7 @@ use crate::observe::telemetry::ModelMetrics;
 use crate::record::recorded_call::{RecordedCall, generation_id};
 use crate::record::request_attributes::{place_attributes, recorded_conversation, request_attributes};
 use crate::reply::finish_reason::FinishReason;
+use crate::requests::call_target::CallMaker;
 use crate::retries::logged_requests::LoggedRequest;
 
 /// How many tokens a host may send together for an answer that is not streamed: reading ten costs little more than reading
@@ -55,6 +56,7 @@ pub(crate) struct Planner<'p> {
     pub(crate) metrics: &'p ModelMetrics,
     pub(crate) facts: &'p CallFacts,
     /// Whether the client allows the answers to be trained.
+    pub(crate) maker: CallMaker,
     pub(crate) trainable: Option<bool>,
 }
 
@@ -202,16 +204,17 @@ impl Planner<'_> {
         if is_watched { 1 } else { usize::try_from(patience).unwrap_or(usize::MAX).clamp(1, TOKENS_TOGETHER) }
     }
 
-    /// Why the answers must not be trained, if the call is an auxiliary one: by the client's header, or else by the rules.
+    /// Why the answers must not be trained, if the call is an auxiliary one: by its maker, by the client's header, or else by the rules.
     fn defect(&self) -> Option<Defect> {
-        match (self.trainable, &self.request.prompt) {
-            (Some(true), _) => None,
-            (Some(false), _) => Some(Defect::auxiliary_by_client()),
-            (None, Prompt::Messages(conversation)) => {
+        match (self.maker, self.trainable, &self.request.prompt) {
+            (CallMaker::Grader, _, _) => Some(Defect::auxiliary_by_grader()),
+            (CallMaker::Agent, Some(true), _) => None,
+            (CallMaker::Agent, Some(false), _) => Some(Defect::auxiliary_by_client()),
+            (CallMaker::Agent, None, Prompt::Messages(conversation)) => {
                 let rule = self.rules.auxiliary.recognise(&conversation.messages, &conversation.tools)?;
                 Some(Defect::auxiliary_by_rule(rule))
             }
-            (None, Prompt::Text(_) | Prompt::Tokens(_)) => None,
+            (CallMaker::Agent, None, Prompt::Text(_) | Prompt::Tokens(_)) => None,
         }
     }
 
@@ -229,21 +232,26 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// What the call takes from, if it takes from an attempt's budget.
+    fn allowance(&self) -> Option<Allowance> {
+        self.attribution.as_ref()?.allowance
+    }
+
     /// Lets a new request of an attempt take from its budget.
     fn admit(&self, prompt_tokens: usize, answer_tokens: usize) -> Result<Option<Arc<Admission>>, ProxyError> {
-        let (Some(attribution), Some(memory)) = (&self.attribution, &self.memory) else { return Ok(None) };
+        let (Some(allowance), Some(memory)) = (self.allowance(), &self.memory) else { return Ok(None) };
         let (choices, prompt_field) = (self.request.options.choices, self.request.endpoint.prompt_field);
         let budget_request = BudgetRequest { prompt_tokens, choices, answer_tokens, prompt_field };
-        Ok(Some(Arc::new(memory.spending.admit(attribution.allowance, budget_request)?)))
+        Ok(Some(Arc::new(memory.spending.admit(allowance, budget_request)?)))
     }
 
     /// Lets a request of an attempt that was broken off take what its answers may still sample.
     fn readmit(&self, earlier: &[Option<RecordedCall>], answer_tokens: usize) -> Option<Arc<Admission>> {
-        let (attribution, memory) = (self.attribution.as_ref()?, self.memory.as_ref()?);
+        let (allowance, memory) = (self.allowance()?, self.memory.as_ref()?);
         let is_whole = |call: &RecordedCall| FinishReason::recorded(&call.generation.stop_reason).is_some();
         let broken_off = earlier.iter().map(Option::as_ref).filter(|call| !call.is_some_and(is_whole));
         let more: Vec<usize> = broken_off.map(|call| answer_tokens.saturating_sub(sampled_before(call))).collect();
-        memory.spending.readmit(attribution.allowance, &more).map(Arc::new)
+        memory.spending.readmit(allowance, &more).map(Arc::new)
     }
 
     /// The seed of a new request's first answer.

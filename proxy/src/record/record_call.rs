@@ -95,7 +95,8 @@ pub(crate) async fn record(
     if let Some(admission) = &call.admission {
         admission.is_recorded();
     }
-    if let Some(memory) = &call.memory {
+    let takes_from_budget = call.owner.attribution().is_some_and(|attribution| attribution.allowance.is_some());
+    if let Some(memory) = call.memory.as_ref().filter(|_| takes_from_budget) {
         memory.spending.sampled_anew(start.before.unwrap_or_default(), sampled_tokens.len());
         // A part that is gone on with counts once it is whole.
         if has_ended {

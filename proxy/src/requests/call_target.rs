@@ -27,6 +27,27 @@ pub(crate) enum CallTarget {
     Session(ClientSession),
 }
 
+/// Who makes a call of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CallMaker {
+    /// Its agent, or who says nothing else.
+    #[default]
+    Agent,
+    /// Its grader, by the grader's key: the call judges the attempt, and is no part of what it did.
+    Grader,
+}
+
+impl CallMaker {
+    /// Reads whose key came with a request; its holder is in the extensions.
+    pub(crate) fn read(extensions: &Extensions) -> Self {
+        match extensions.get() {
+            Some(KeyHolder::Grader { .. }) => Self::Grader,
+            Some(KeyHolder::Admin | KeyHolder::Attempt { .. } | KeyHolder::ModelCalls | KeyHolder::Worker { .. })
+            | None => Self::Agent,
+        }
+    }
+}
+
 /// A session as its client counts them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClientSession {
@@ -48,9 +69,10 @@ impl CallTarget {
     /// holder is in the extensions.
     pub(crate) fn read(path: CallPath, headers: &HeaderMap, extensions: &Extensions) -> Result<Self, ProxyError> {
         let path = match (path.rollout_id, extensions.get()) {
-            (None, Some(KeyHolder::Attempt { rollout_id, attempt_id })) => {
-                return Self::by_key(rollout_id, attempt_id, headers);
-            }
+            (
+                None,
+                Some(KeyHolder::Attempt { rollout_id, attempt_id } | KeyHolder::Grader { rollout_id, attempt_id }),
+            ) => return Self::by_key(rollout_id, attempt_id, headers),
             (rollout_id, _) => CallPath { rollout_id, ..path },
         };
         let rollout_id = agreed(path.rollout_id, ROLLOUT, headers)?;
@@ -167,6 +189,8 @@ mod tests {
         assert_eq!(read_with(key(), None, &[("x-rollout-id", "k")]), attempt("k", Some("ka")));
         assert_eq!(read_with(key(), None, &[("x-attempt-id", "kb")]), attempt("k", Some("kb")));
         assert_eq!(read_with(key(), Some(("r", "a")), &[]), attempt("r", Some("a")));
+        let graders = KeyHolder::Grader { rollout_id: "k".into(), attempt_id: "ka".into() };
+        assert_eq!(read_with(Some(graders), None, &[session]), attempt("k", Some("ka")));
         let other = read_with(key(), None, &[("x-rollout-id", "r")]).unwrap_err();
         assert_eq!(other, "the API key is of the rollout `k`, and opens nothing of `r`");
         for says_nothing in [KeyHolder::Admin, KeyHolder::ModelCalls] {

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use crate::error::ProxyError;
 use crate::gateway::pause_state::InFlight;
 use crate::observe::call_facts::CallFacts;
-use crate::requests::call_target::{CallPath, CallTarget};
+use crate::requests::call_target::{CallMaker, CallPath, CallTarget};
 use crate::requests::large_requests::RequestSize;
 
 /// Header by which a client allows or forbids that the answers are trained.
@@ -15,6 +15,8 @@ const TRAINABLE: &str = "x-fulgurite-trainable";
 #[derive(Default)]
 pub(crate) struct Caller {
     pub(crate) target: CallTarget,
+    /// A grader's answers are never trained.
+    pub(crate) maker: CallMaker,
     /// Whether the attempt is made if it is not there.
     pub(crate) begins_attempt: bool,
     /// If the gateway counts it.
@@ -36,13 +38,15 @@ impl Caller {
         Self { target, ..Self::default() }.with_headers(request)
     }
 
-    /// With the headers about retries, which the libraries of OpenAI and Anthropic count, and about training.
+    /// With the key's holder, and with the headers about retries, which the libraries of OpenAI and Anthropic count, and about
+    /// training.
     pub(crate) fn with_headers(self, request: &Request) -> Result<Self, ProxyError> {
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
         let trainable = header(TRAINABLE).map(|value| {
             value.parse().map_err(|_| ProxyError::invalid(TRAINABLE, format!("{TRAINABLE} must be true or false")))
         });
         Ok(Self {
+            maker: CallMaker::read(request.extensions()),
             idempotency_key: header("idempotency-key").map(str::to_owned),
             retries: header("x-stainless-retry-count").and_then(|count| count.parse().ok()).unwrap_or_default(),
             trainable: trainable.transpose()?,

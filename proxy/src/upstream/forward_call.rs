@@ -39,8 +39,8 @@ pub(crate) async fn forward_call(
     check_dialect(model, route)?;
     let attribution = match route.is_recorded() {
         true => {
-            let Caller { target, begins_attempt, .. } = &incoming.caller;
-            attribute(&services.store, options.rollout_defaults(), target, *begins_attempt).await?
+            let Caller { target, maker, begins_attempt, .. } = &incoming.caller;
+            attribute(&services.store, options.rollout_defaults(), target, *maker, *begins_attempt).await?
         }
         false => None,
     };
@@ -73,7 +73,8 @@ pub(crate) async fn forward_call(
     let admission = match &attribution {
         Some(attribution) if route.is_generation() => {
             let memory = services.memories.of(&services.store, models, attribution).await.map_err(ProxyError::from)?;
-            Some(Admitted::of(&memory, attribution, route, &incoming.fields)?)
+            let admitted = |allowance| Admitted::of(&memory, allowance, route, &incoming.fields);
+            attribution.allowance.map(admitted).transpose()?
         }
         _ => None,
     };

@@ -5,8 +5,7 @@ use serde_json::{Map, Value};
 
 use super::route::Route;
 use crate::attempt::attempt_memory::AttemptMemory;
-use crate::attempt::attribution::Attribution;
-use crate::attempt::budget::{Admission, BudgetRequest, Spending};
+use crate::attempt::budget::{Admission, Allowance, BudgetRequest, Spending};
 use crate::attempt::owner::Owner;
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
@@ -25,7 +24,7 @@ pub(super) struct ForwardedCall {
     pub(super) fields: Map<String, Value>,
     pub(super) digest: String,
     pub(super) idempotency_key: Option<String>,
-    /// What lets it take from its attempt's budget, if it belongs to one.
+    /// What lets it take from its attempt's budget, if it takes from one.
     pub(super) admission: Option<Admitted>,
     pub(super) facts: Arc<CallFacts>,
     /// Seconds since the epoch.
@@ -45,7 +44,7 @@ impl Admitted {
     /// Lets a call take from an attempt's budget, unless that is spent.
     pub(super) fn of(
         memory: &AttemptMemory,
-        attribution: &Attribution,
+        allowance: Allowance,
         route: Route,
         fields: &Map<String, Value>,
     ) -> Result<Self, ProxyError> {
@@ -56,7 +55,7 @@ impl Admitted {
             prompt_field: route.prompt_field(),
         };
         let spending = Arc::clone(&memory.spending);
-        Ok(Self { admission: spending.admit(attribution.allowance, budget_request)?, spending })
+        Ok(Self { admission: spending.admit(allowance, budget_request)?, spending })
     }
 
     /// The call is recorded, with as many tokens as the upstream counts.

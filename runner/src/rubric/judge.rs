@@ -24,8 +24,6 @@ use crate::reward::Reward;
 const AT_ONCE: usize = 4;
 /// How long a connection to our own server may take.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// The header that keeps a call's answer from being trained.
-const TRAINABLE: &str = "x-fulgurite-trainable";
 /// The field of an attempt's metadata that holds what its judge said.
 const JUDGEMENTS: &str = "judgements";
 
@@ -43,7 +41,8 @@ pub(crate) struct Rubric {
 pub(super) struct JudgesDoor {
     /// Of chat completions.
     pub(super) url: Url,
-    /// The bearer token, if one is asked for.
+    /// The bearer token, if one is asked for: the grader's, whose calls take nothing from the agent's budget and are never
+    /// trained.
     pub(super) key: Option<String>,
 }
 
@@ -88,7 +87,10 @@ impl Rubric {
         deadline: Instant,
     ) -> Result<(Reward, Map<String, Value>), GradeFault> {
         let url = server.attempt_url(assignment, &["v1", "chat", "completions"]);
-        let door = JudgesDoor { url, key: Some(assignment.agent_key().to_owned()) };
+        // With any other key its calls would take from the agent's budget, and be trained.
+        let key = assignment.grader_key.clone();
+        let key = key.ok_or_else(|| GradeFault::Failed("the server gave no grader's key to judge with".to_owned()))?;
+        let door = JudgesDoor { url, key: Some(key) };
         let criteria = self.options.criteria.iter();
         let asked: Vec<_> = criteria.map(|criterion| self.judge_one(&door, criterion, material)).collect();
         let all = stream::iter(asked).buffered(AT_ONCE).collect::<Vec<_>>();
@@ -139,7 +141,7 @@ impl Rubric {
 
     /// The reply to a call; the error says why there is none.
     async fn call(&self, door: &JudgesDoor, request: &Value, allowed: Allowed) -> Result<Value, String> {
-        let call = self.client.post(door.url.clone()).header(TRAINABLE, "false").json(request);
+        let call = self.client.post(door.url.clone()).json(request);
         let call = door.key.iter().fold(call, |call, key| call.bearer_auth(key));
         let reply = call.send().await.map_err(|error| format!("the server cannot be reached: {error}"))?;
         let status = reply.status();
@@ -232,6 +234,7 @@ mod tests {
         assert_eq!(said(&judged)[1]["second"], json!({ "met": false, "reason": "s" }));
         assert_eq!(said(&judged)[2], json!({ "criterion": "c", "met": false, "reason": "r", "known_before": false }));
     }
+
     #[test]
     fn a_share_of_questions_is_asked_twice_and_the_same_ones_always() {
         let digests: Vec<String> = (0..1000).map(|n| digest(&json!(n))).collect();

@@ -12,7 +12,7 @@ pub enum KeyHolder {
         /// The attempt that the key was made for, and which calls that name no attempt belong to.
         attempt_id: String,
     },
-    /// The grader of an attempt: its rewards, and nothing else.
+    /// The grader of an attempt: its rewards, and model calls that judge it.
     Grader {
         /// Its rollout.
         rollout_id: String,

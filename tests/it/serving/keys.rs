@@ -51,10 +51,15 @@ impl Handed {
 
 impl Guarded {
     pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// With more in its configuration.
+    fn start_with(more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         tiny_model(directory.path(), 64);
         std::fs::write(directory.path().join("admin.key"), format!("{ADMIN}\n")).unwrap();
-        let config = "[server]\nadmin_key_file = \"admin.key\"\n";
+        let config = format!("[server]\nadmin_key_file = \"admin.key\"\n{more}");
         std::fs::write(directory.path().join("config.toml"), config).unwrap();
         Self { server: serve(directory.path()), directory }
     }
@@ -126,6 +131,47 @@ fn hand_out_two(server: &Server, admin: &str) -> [Handed; 2] {
 
 fn call() -> Value {
     json!({ "model": "tiny", "max_tokens": 2, "messages": [{ "role": "user", "content": "Say" }] })
+}
+
+/// An attempt with a grader: its path, its agent's key, and its grader's.
+fn hand_out_graded(guarded: &Guarded) -> (String, [String; 2]) {
+    guarded.admin(Method::POST, "/v1/agl/queues/rollouts/enqueue", &json!({ "rollouts": [{ "input": 1 }] }));
+    let body = json!({ "limit": 1, "grader": "judge" });
+    let dequeued = guarded.with_key(Method::POST, "/v1/agl/queues/rollouts/dequeue", ADMIN, &body);
+    let key = |name: &str| dequeued.headers[name].to_str().unwrap().to_owned();
+    let attempt = &dequeued.json()[0];
+    let path = format!("/rollout/{}/attempt/{}", text(&attempt["rollout_id"]), text(&attempt["attempt"]["attempt_id"]));
+    (path, [key("x-fulgurite-key"), key("x-fulgurite-grader-key")])
+}
+
+#[test]
+fn a_graders_calls_take_nothing_from_the_agents_budget_and_are_never_trained() {
+    let mut guarded = Guarded::start_with("[proxy.budget]\ncalls = 1\n");
+    let (path, [agent, grader]) = hand_out_graded(&guarded);
+    let path = format!("{path}/v1/chat/completions");
+    let saying = |text: &str| {
+        let mut call = call();
+        call["messages"][0]["content"] = json!(text);
+        call
+    };
+    let ask = |guarded: &Guarded, key: &str, text| guarded.with_key(Method::POST, &path, key, &saying(text));
+    assert_eq!(ask(&guarded, &grader, "Judge").status, 200);
+    // As little counts what another process of the server recorded.
+    guarded.restart();
+    assert_eq!(ask(&guarded, &agent, "Play").status, 200);
+    let refused = ask(&guarded, &agent, "Play on");
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("budget_exceeded")));
+    let headers = [("authorization", &*format!("Bearer {grader}")), ("x-fulgurite-trainable", "true")];
+    assert_eq!(guarded.ask(Method::POST, &path, &headers, &saying("Judge again")).status, 200);
+    // It names its attempt where the path does not, and no other's.
+    assert_eq!(guarded.with_key(Method::POST, "/v1/chat/completions", &grader, &call()).status, 200);
+    let (of_another, _) = hand_out_graded(&guarded);
+    let of_another = format!("{of_another}/v1/chat/completions");
+    assert_eq!(guarded.with_key(Method::POST, &of_another, &grader, &call()).status, 403);
+    let defects: Vec<Value> =
+        guarded.server.query("generations").iter().map(|generation| generation["defect"].clone()).collect();
+    let aside = json!("auxiliary:grader");
+    assert_eq!(defects, [aside.clone(), Value::Null, aside.clone(), aside]);
 }
 
 #[test]

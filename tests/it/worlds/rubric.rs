@@ -106,6 +106,17 @@ fn attempts_earn_the_share_of_criteria_that_a_judge_says_they_meet() {
 }
 
 #[test]
+fn a_policy_that_has_spent_its_budget_is_judged_all_the_same() {
+    let judge = judge(by_letters);
+    let project = project(&judge, TWO);
+    project.change_config("[tasks]", "[proxy.budget]\ncalls = 1\ntokens = 2000\n\n[tasks]");
+    let scored = Ran::from(fulgurite(["eval", "--json"]).arg(project.path("t.toml")).output().unwrap());
+    let scored = scored.json_lines().pop().unwrap();
+    assert_eq!(scored["failed"], 0, "{scored}");
+    assert_eq!(scored["components"]["any"]["value"], json!(1.0), "{scored}");
+}
+
+#[test]
 fn the_same_question_is_not_asked_twice() {
     let judge = judge(by_letters);
     let project = project(&judge, TWO);

@@ -13,7 +13,7 @@ pub enum Defect {
     Other(String),
 }
 
-/// The mark of a call beside the task: `auxiliary`, or `auxiliary:RULE` where a rule recognised it.
+/// The mark of a call beside the task: `auxiliary`, or `auxiliary:RULE` where a rule recognised it, or `auxiliary:grader`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuxiliaryMark(String);
 
@@ -23,6 +23,11 @@ impl Defect {
     /// A call that its own client says is beside the task.
     pub fn auxiliary_by_client() -> Self {
         Self::Auxiliary(AuxiliaryMark(AUXILIARY.to_owned()))
+    }
+
+    /// A call that the attempt's grader made, to judge it.
+    pub fn auxiliary_by_grader() -> Self {
+        Self::auxiliary_by_rule("grader")
     }
 
     /// A call that the rule of this name recognised.
@@ -66,6 +71,7 @@ mod tests {
             (Defect::Upstream, "upstream"),
             (Defect::NonFiniteLogprobs, "non_finite_logprobs"),
             (Defect::auxiliary_by_client(), "auxiliary"),
+            (Defect::auxiliary_by_grader(), "auxiliary:grader"),
             (rule, "auxiliary:opencode_title"),
             (Defect::Other("auxiliaries".to_owned()), "auxiliaries"),
         ] {

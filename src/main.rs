@@ -12,6 +12,7 @@ mod doctor;
 mod enqueue;
 mod evaluation;
 mod harness;
+mod init;
 mod mcp;
 mod models;
 mod query;
@@ -147,6 +148,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Model(arguments) => models::command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),
         Command::Skills(arguments) => skills::skills(&arguments),
+        Command::Init(arguments) => init::init(&arguments),
         Command::Stats(arguments) => query::stats(arguments).await,
         Command::Sql(arguments) => query::sql(arguments).await,
         Command::Export(arguments) => transfer::export(arguments).await,

@@ -10,6 +10,7 @@ use crate::doctor::arguments::DoctorArguments;
 use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
 use crate::harness::arguments::HarnessArguments;
+use crate::init::InitArguments;
 use crate::mcp::arguments::McpArguments;
 use crate::models::arguments::{Elements, ModelExportArguments, ModelRollbackArguments};
 use crate::models::fetch::ModelFetchArguments;
@@ -83,6 +84,8 @@ Exit codes:
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Write an example out, as the beginning of a project of your own
+    Init(InitArguments),
     /// Serve the proxy that agents talk to, the store's API and the models
     Serve(ServeArguments),
     /// Train a policy by the rollouts of an unmodified agent; makes what is missing first

@@ -381,6 +381,9 @@ fn summary_text(summary: &RunSummary) -> String {
     if let Some(checkpoint) = &summary.checkpoint {
         lines.push(format!("weights: {}", checkpoint.display()));
     }
+    if let Some(bytes) = summary.peak_memory_bytes {
+        lines.push(format!("peak memory of this process: {:.2} GB", bytes as f64 / 1e9));
+    }
     lines.push(String::new());
     lines.push(format!("{:<24} {:>10}", "sampled tokens", summary.sampled_tokens));
     lines.push(format!("  {:<22} {:>10}", "trained", summary.trained_tokens));

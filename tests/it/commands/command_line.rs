@@ -12,6 +12,7 @@ fn help_says_what_there_is() {
     Usage: fulgurite <COMMAND>
 
     Commands:
+      init         Write an example out, as the beginning of a project of your own
       serve        Serve the proxy that agents talk to, the store's API and the models
       train        Train a policy by the rollouts of an unmodified agent; makes what is missing first
       sweep        Train a config with several values of its keys, each with the same seeds, and compare

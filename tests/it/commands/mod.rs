@@ -4,6 +4,7 @@ mod configuration;
 mod documents;
 mod enqueue;
 mod examples;
+mod init;
 mod licences;
 mod mistakes;
 mod model;

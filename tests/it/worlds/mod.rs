@@ -12,7 +12,7 @@ mod training;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Prints why there are no sandboxes here, if there are none.
@@ -39,19 +39,29 @@ fn write_program(directory: &Path, name: &str, text: &str) {
     std::fs::set_permissions(directory.join(name), Permissions::from_mode(0o755)).unwrap();
 }
 
+/// The environment with the packages that tests need, which `tests/run` makes.
+fn python_environment() -> PathBuf {
+    let environment = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin");
+    assert!(environment.join("python3").exists(), "tests/run makes {}", environment.display());
+    environment
+}
+
+/// A command whose `python3` is of that environment.
+fn in_python(mut command: Command) -> Command {
+    let path = format!("{}:{}", python_environment().display(), std::env::var("PATH").unwrap());
+    command.env("PATH", path);
+    command
+}
+
 /// Runs Python tests of an example by their names, with the command that was built; none of them may be skipped.
 fn python_tests(example: &str, tests: &[&str]) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let environment = root.join("target/python/bin");
-    let python = environment.join("python3");
-    assert!(python.exists(), "tests/run makes {}", python.display());
-    let mut command = Command::new(python);
-    command.args(["-m", "unittest"]).args(tests).current_dir(root.join("examples").join(example));
+    let mut command = in_python(Command::new(python_environment().join("python3")));
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(example);
+    command.args(["-m", "unittest"]).args(tests).current_dir(directory);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FULGURITE_")) {
         command.env_remove(name);
     }
-    let path = format!("{}:{}", environment.display(), std::env::var("PATH").unwrap());
-    let ran = command.env("PATH", path).env("FULGURITE", env!("CARGO_BIN_EXE_fulgurite")).output().unwrap();
+    let ran = command.env("FULGURITE", env!("CARGO_BIN_EXE_fulgurite")).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && !said.contains("skipped"), "{said}\n{}", String::from_utf8_lossy(&ran.stdout));
 }

@@ -46,6 +46,8 @@ pub struct RunSummary {
     pub sampled_tokens: u64,
     /// Seconds that this process took for the run.
     pub wall_seconds: f64,
+    /// Bytes of memory that this process has had at most, where the system tells.
+    pub peak_memory_bytes: Option<u64>,
 }
 
 /// Keys that only runs have which learn from rows of data.
@@ -111,6 +113,9 @@ impl RunSummary {
         set("trained_tokens".to_owned(), json!(self.trained_tokens));
         set("untrained_tokens".to_owned(), json!(self.untrained_tokens));
         set("wall_seconds".to_owned(), json!(self.wall_seconds));
+        if let Some(bytes) = self.peak_memory_bytes {
+            set("peak_memory_bytes".to_owned(), json!(bytes));
+        }
         flat
     }
 }

@@ -452,6 +452,7 @@ impl<Data> TrainingRun<Data> {
             max_logprob_difference: greatest(GREATEST_LOGPROB_DIFFERENCE),
             untrained_tokens: BTreeMap::from([("other".to_owned(), 0)]),
             wall_seconds: started.elapsed().as_secs_f64(),
+            peak_memory_bytes: peak_memory(),
             ..RunSummary::default()
         };
         for row in self.record.token_ledger(run_id).await? {
@@ -465,6 +466,13 @@ impl<Data> TrainingRun<Data> {
         reporter.report(TrainEvent::Finished(Box::new(summary.clone())));
         Ok(summary)
     }
+}
+
+/// Bytes of memory that this process has had at most, as Linux counts them; `None` elsewhere.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
 /// The metrics of steps, oldest first.

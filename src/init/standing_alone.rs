@@ -1,0 +1,102 @@
+//! What a file of `examples/` says where it stands alone: the command is on the PATH, a shared model is made beside it, and
+//! there is no `docs/` to link to.
+
+/// Where the agent's part of the protocol for warm agents is.
+const BESIDE: &str = "sys.path.insert(0, str(Path(__file__).resolve().parent))";
+
+/// A file's text, as it is written out. `path` is below the recipe's directory.
+pub(super) fn standing_alone(name: &str, path: &str, text: &str) -> String {
+    let in_examples = format!("examples/{name}/");
+    let text = text
+        .replace("cargo build --release && ", "")
+        .replace("../../target/release/fulgurite", "fulgurite")
+        .replace("target/release/fulgurite", "fulgurite")
+        .replace("../hello/models/", "models/")
+        .replace("examples/hello/models/", "models/")
+        .replace("examples/hello/smollm2.py", "smollm2.py")
+        .replace("../hello/smollm2.py", "smollm2.py")
+        .replace("sys.path.insert(0, str(Path(__file__).resolve().parents[2] / \"python\"))", BESIDE)
+        .replace(&in_examples, "");
+    match path.ends_with(".md") {
+        true => without_links_up(&without_the_checkout(&text, name)),
+        false => text,
+    }
+}
+
+/// Leaves out the lines of commands that build the checkout, or go to the example in it.
+fn without_the_checkout(text: &str, name: &str) -> String {
+    let steps = ["cargo build --release".to_owned(), format!("cd examples/{name}")];
+    let is_step = |line: &str| line.starts_with("    ") && steps.iter().any(|step| line.trim() == step);
+    text.lines().filter(|line| !is_step(line)).map(|line| format!("{line}\n")).collect()
+}
+
+/// Links to files above the recipe, as their text and where they are.
+fn without_links_up(text: &str) -> String {
+    let mut rest = text;
+    let mut plain = String::with_capacity(text.len());
+    while let Some(at) = rest.find("](../") {
+        let (before, link) = rest.split_at(at);
+        let Some(end) = link.find(')') else { break };
+        let target = link[2..end].trim_start_matches("../");
+        match before.rfind('[').map(|open| (&before[..open], &before[open + 1..])) {
+            // A link whose text is the file's name says where it is already.
+            Some((lead, words)) if target.ends_with(words) => plain += &format!("{lead}{target} of Fulgurite"),
+            Some((lead, words)) => plain += &format!("{lead}{words} ({target} of Fulgurite)"),
+            None => plain += before,
+        }
+        rest = &link[end + 1..];
+    }
+    plain + rest
+}
+
+/// The first sentence of a README, after its title.
+pub(super) fn first_sentence(readme: &str) -> String {
+    let paragraphs = readme.split("\n\n").map(str::trim);
+    let first = paragraphs.filter(|paragraph| !paragraph.starts_with('#')).find(|paragraph| !paragraph.is_empty());
+    let words: Vec<&str> = first.unwrap_or_default().split_whitespace().collect();
+    let words = words.join(" ");
+    match words.split_once(". ") {
+        Some((sentence, _)) => format!("{sentence}."),
+        None => words,
+    }
+}
+
+/// A README's commands, up to the first that are this program's.
+pub(super) fn first_commands(readme: &str) -> String {
+    let blocks = readme.split("\n\n").filter(|block| block.lines().all(|line| line.starts_with("    ")));
+    let mut taken = Vec::new();
+    for block in blocks {
+        taken.push(block.trim_end());
+        if block.contains("fulgurite train") {
+            break;
+        }
+    }
+    taken.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_links_are_of_a_project_that_stands_alone() {
+        let readme = "# words\n\nA game of words\nand more. Then this.\n\n    cd examples/words\n    cargo build --release\n    \
+            ../../target/release/fulgurite train words.toml\n    python3 examples/hello/smollm2.py\n\n\
+            See ([docs/rewards.md](../../docs/rewards.md)) and [how](../../docs/agents.md#warm).\n";
+        let alone = standing_alone("words", "README.md", readme);
+        insta::assert_snapshot!(alone, @r"
+        # words
+
+        A game of words
+        and more. Then this.
+
+            fulgurite train words.toml
+            python3 smollm2.py
+
+        See (docs/rewards.md of Fulgurite) and how (docs/agents.md#warm of Fulgurite).
+        ");
+        assert_eq!(first_sentence(&alone), "A game of words and more.");
+        assert_eq!(first_commands(&alone), "    fulgurite train words.toml\n    python3 smollm2.py");
+        assert_eq!(standing_alone("words", "a.toml", "path = \"../hello/models/m\"\n"), "path = \"models/m\"\n");
+    }
+}

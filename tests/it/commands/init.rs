@@ -1,0 +1,136 @@
+//! Recipes that are written out: whole, of the examples as they are, and standing alone.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{fulgurite, run};
+
+const HEAD: &str = "//! The examples that are written out, file by file. `UPDATE_RECIPES=1 cargo nextest run init` writes this file.
+
+/// An example that can be written out.
+pub(super) struct Recipe {
+    pub(super) name: &'static str,
+    /// Paths below its directory, and texts.
+    pub(super) files: &'static [(&'static str, &'static str)],
+}
+
+macro_rules! recipe {
+    ($name:literal: $($file:literal)* $(; $shared:literal from $source:literal)*) => {
+        Recipe {
+            name: $name,
+            files: &[
+                $(($file, include_str!(concat!(\"../../examples/\", $name, \"/\", $file))),)*
+                $(($shared, include_str!(concat!(\"../../\", $source))),)*
+            ],
+        }
+    };
+}
+";
+
+/// The files of examples that are projects: those with a README and a config. Curves, and what a crate of ours is made of,
+/// are not written out.
+fn files() -> Option<BTreeMap<String, Vec<String>>> {
+    let listed = Command::new("git").args(["ls-files", "examples"]).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in listed.lines().filter_map(|line| line.strip_prefix("examples/")) {
+        let Some((name, path)) = path.split_once('/') else { continue };
+        if !path.starts_with("curves/") && !path.ends_with(".rs") && path != "Cargo.toml" {
+            files.entry(name.to_owned()).or_default().push(path.to_owned());
+        }
+    }
+    files.retain(|_, files| files.iter().any(|file| file == "README.md") && files.iter().any(|file| file.ends_with(".toml")));
+    (!files.is_empty()).then_some(files)
+}
+
+/// Files of the checkout that examples share, each by what an example that needs it says.
+const SHARED: [(&str, &str, &str); 2] = [
+    ("smollm2.py", "examples/hello/smollm2.py", "hello/smollm2.py"),
+    ("fulgurite_agent.py", "python/fulgurite_agent.py", "fulgurite_agent import"),
+];
+
+/// Whether some file of an example says this.
+fn says(name: &str, files: &[String], words: &str) -> bool {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
+    files.iter().any(|file| fs::read_to_string(directory.join(file)).unwrap().contains(words))
+}
+
+#[test]
+fn every_example_that_is_a_project_can_be_written_out() {
+    let Some(files) = files() else {
+        eprintln!("NOT RUN: the files of recipes are compared with those that git knows, and this is no checkout");
+        return;
+    };
+    let mut text = HEAD.to_owned();
+    writeln!(text, "\n/// By their names.\npub(super) const RECIPES: &[Recipe] = &[").unwrap();
+    for (name, files) in files {
+        writeln!(text, "    recipe!(\"{name}\":").unwrap();
+        files.iter().for_each(|file| writeln!(text, "        \"{file}\"").unwrap());
+        for (shared, source, words) in SHARED {
+            if !files.iter().any(|file| file == shared) && says(&name, &files, words) {
+                writeln!(text, "        ; \"{shared}\" from \"{source}\"").unwrap();
+            }
+        }
+        writeln!(text, "    ),").unwrap();
+    }
+    text += "];\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/init/recipes.rs");
+    if std::env::var_os("UPDATE_RECIPES").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert!(fs::read_to_string(&path).unwrap() == text, "UPDATE_RECIPES=1 cargo nextest run init writes {}", path.display());
+}
+
+#[test]
+fn what_is_written_out_stands_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let listed = run(["init"]);
+    let names: Vec<&str> = listed.stdout.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert!(names.len() >= 8, "{names:?}");
+    for name in names {
+        let written = fulgurite(["init", name]).current_dir(directory.path()).output().unwrap();
+        assert!(written.status.success(), "{name}: {written:?}");
+        let told = String::from_utf8(written.stdout).unwrap();
+        assert!(told.contains("    fulgurite "), "{name} says which command is next: {told}");
+        for entry in walkdir(&directory.path().join(name)) {
+            let text = fs::read_to_string(&entry).unwrap();
+            let is_config = entry.extension().is_some_and(|extension| extension == "toml");
+            for elsewhere in ["target/release/fulgurite", "../hello", "](../", "examples/hello", "parents[2] / \"python\""] {
+                assert!(!text.contains(elsewhere), "{}: {elsewhere}", entry.display());
+            }
+            if is_config {
+                let shown = run(["config", "show", "--json", "--config", entry.to_str().unwrap()]);
+                assert_eq!(shown.code, Some(0), "{}: {}", entry.display(), shown.stderr);
+            }
+        }
+    }
+}
+
+/// The files below a directory.
+fn walkdir(directory: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walkdir(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn a_recipe_overwrites_nothing_and_one_that_is_not_there_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let init = |words: &[&str]| {
+        let output = fulgurite(["init"]).args(words).current_dir(directory.path()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    fs::create_dir(directory.path().join("wordle")).unwrap();
+    assert_eq!(init(&["wordle"]).0, Some(0), "an empty directory is none that is overwritten");
+    assert_eq!(init(&["wordle"]), (Some(1), "error: wordle is not empty: name another directory with --output\n".into()));
+    assert_eq!(init(&["wordle", "-o", "a/b"]).0, Some(0));
+    fs::write(directory.path().join("file"), "").unwrap();
+    let (code, said) = init(&["wordle", "-o", "file"]);
+    assert_eq!((code, said.as_str()), (Some(1), "error: file is a file: name another directory with --output\n"));
+    let (code, said) = init(&["wordel"]);
+    assert!(code == Some(1) && said.contains("there is no recipe `wordel`, but ") && said.contains("wordle"), "{said}");
+    let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");
+}

@@ -13,6 +13,7 @@ mod enqueue;
 mod evaluation;
 mod harness;
 mod init;
+mod issued_keys;
 mod mcp;
 mod models;
 mod query;
@@ -29,7 +30,6 @@ mod trackers;
 mod train;
 mod transfer;
 mod watch;
-mod worker_key;
 
 use std::process::ExitCode;
 
@@ -127,7 +127,8 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Regrade(arguments) => regrade::regrade(arguments).await,
         Command::Rescore(arguments) => rescore::rescore(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
-        Command::WorkerKey(arguments) => worker_key::worker_key(arguments).await,
+        Command::WorkerKey(arguments) => issued_keys::worker_key(arguments).await,
+        Command::ReaderKey(arguments) => issued_keys::reader_key(arguments).await,
         Command::Enqueue(arguments) => enqueue::enqueue(arguments).await,
         Command::Rollouts(arguments) => query::rollouts(arguments).await,
         Command::Attempts(arguments) => query::attempts(arguments).await,

@@ -11,6 +11,7 @@ use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
 use crate::harness::arguments::HarnessArguments;
 use crate::init::InitArguments;
+use crate::issued_keys::{ReaderKeyArguments, WorkerKeyArguments};
 use crate::mcp::arguments::McpArguments;
 use crate::models::arguments::{Elements, ModelExportArguments, ModelRollbackArguments};
 use crate::models::fetch::ModelFetchArguments;
@@ -25,7 +26,6 @@ use crate::runs::arguments::RunsArguments;
 use crate::skills::SkillsArguments;
 use crate::sweep::arguments::{SWEEP_EXIT_CODES, SweepArguments};
 use crate::watch::arguments::WatchArguments;
-use crate::worker_key::WorkerKeyArguments;
 
 /// Train any agent by reinforcement learning, unchanged: point its base URL here.
 #[derive(Debug, Parser)]
@@ -112,6 +112,8 @@ pub enum Command {
     Enqueue(EnqueueArguments),
     /// Print a key for runners elsewhere (`run --attach`) that are not trusted with the admin key
     WorkerKey(WorkerKeyArguments),
+    /// Print a key that reads everything and changes nothing, for who looks at the page
+    ReaderKey(ReaderKeyArguments),
     /// List the rollouts of a store, newest last
     Rollouts(RolloutsArguments),
     /// List attempts at rollouts

@@ -29,6 +29,7 @@ fn help_says_what_there_is() {
       enqueue      Put tasks on a server's queue, for its runners
       worker-key   Print a key for runners elsewhere (`run --attach`) that are not trusted with the
                    admin key
+      reader-key   Print a key that reads everything and changes nothing, for who looks at the page
       rollouts     List the rollouts of a store, newest last
       attempts     List attempts at rollouts
       spans        List spans

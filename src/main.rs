@@ -8,6 +8,7 @@ mod ask;
 mod chat;
 mod cli;
 mod config;
+mod dashboard;
 mod doctor;
 mod enqueue;
 mod evaluation;
@@ -143,6 +144,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Report(arguments) => report::command::report(&arguments).await,
         Command::Runs(arguments) => runs::runs(arguments).await,
         Command::Watch(arguments) => watch::watch(arguments).await,
+        Command::Dashboard(arguments) => dashboard::dashboard(arguments).await,
         Command::Doctor(arguments) => doctor::doctor(&arguments).await,
         Command::Harness(arguments) => harness::harness(arguments).await,
         Command::Mcp(arguments) => mcp::mcp(arguments).await,

@@ -18,8 +18,8 @@ use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
 use crate::config::runner::RunnerConfig;
 use crate::config::seconds::seconds;
+use crate::issued_keys;
 use crate::serve::server::interrupted;
-use crate::worker_key;
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {

@@ -149,3 +149,47 @@ impl Columns {
         bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn generation(id: &str, parent: Option<&str>, prompt: &[u32], sampled: &[u32]) -> Generation {
+        let logprobs: Vec<f32> = sampled.iter().map(|token| -(*token as f32)).collect();
+        serde_json::from_value(json!({
+            "generation_id": id, "rollout_id": "r", "attempt_id": "a", "span_id": "s", "trace_id": "t", "name": "n",
+            "sequence_id": 1, "parent_id": parent, "branch_reason": null, "start_time": 0.0, "end_time": 1.0, "model": "m",
+            "prompt_tokens": prompt, "sampled_tokens": sampled, "logprobs": logprobs, "stop_reason": "stop",
+            "weights_versions": [], "sampling": {}, "seed": 1, "renderer": "x", "tokenizer": "f", "request_digest": "d",
+            "client_gone": false, "defect": null,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_a_prompt_repeats_is_sent_once() {
+        let calls = [
+            generation("1", None, &[1, 2, 3], &[4, 5]),
+            generation("2", Some("1"), &[1, 2, 3, 4, 5, 6], &[7]),
+            generation("3", None, &[9], &[]),
+        ];
+        let bytes = packed(&calls, |_| None);
+        let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+        let header: Value = serde_json::from_slice(&bytes[4..4 + length]).unwrap();
+        assert_eq!((length % 4, &header["tokens"]), (0, &json!(8)));
+        let places = ["first", "continued", "prompt", "sampled"];
+        let of = |call: usize| places.map(|place| header["calls"][call][place].as_u64().unwrap());
+        assert_eq!([of(0), of(1), of(2)], [[0, 0, 3, 2], [5, 5, 1, 1], [7, 0, 1, 0]]);
+        let words: Vec<u32> = bytes[4 + length..4 + length + 64]
+            .chunks_exact(4)
+            .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+            .collect();
+        assert_eq!(words[..8], [1, 2, 3, 4, 5, 6, 7, 9]);
+        let logprobs: Vec<f32> = words[8..].iter().map(|bits| f32::from_bits(*bits)).collect();
+        assert!(logprobs[0].is_nan() && logprobs[5].is_nan());
+        assert_eq!((logprobs[3], logprobs[6]), (-4.0, -7.0));
+        assert_eq!(bytes[4 + length + 96..], [0, 0, 0, 1, 1, 0, 1, 0]);
+    }
+}

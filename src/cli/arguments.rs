@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::ask::AskArguments;
 use crate::chat::arguments::{CHAT_COMMANDS, ChatArguments};
 use crate::config::overrides::Override;
+use crate::dashboard::DashboardArguments;
 use crate::doctor::arguments::DoctorArguments;
 use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
@@ -140,6 +141,8 @@ pub enum Command {
     Runs(RunsArguments),
     /// Watch a run on the terminal, while it goes on or after: curves, alarms, the last reply
     Watch(WatchArguments),
+    /// Show the page of a run or a store that nobody serves, in a browser
+    Dashboard(DashboardArguments),
     /// Say what is amiss with a run, and what to do
     Doctor(DoctorArguments),
     /// Check how an agent's own program calls a model, and what of it can be trained

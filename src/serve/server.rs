@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::IntoResponse;
 use fulgurite_agentlightning::Overdue;
 use fulgurite_api::{Serving, Turns, TurnsFull};
 use fulgurite_backends::{FairShare, ShareLimits};
@@ -269,6 +272,29 @@ impl Listening {
         let origins = WebOrigins::new(config, address)?;
         let around = None;
         Ok(Self { listener, address, admin, origins, connection_limits, patience, watchdog_interval, around })
+    }
+
+    /// Where, as `http://ADDRESS:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Answers what reads, and nothing else, under these routes alone, until it is dropped.
+    pub async fn serve_reads(self, routes: Router) {
+        let Self { listener, origins, connection_limits, .. } = self;
+        let origins = Arc::new(origins);
+        let only_reads = from_fn(move |request: Request, next: Next| {
+            let origins = Arc::clone(&origins);
+            async move {
+                let (parts, body) = request.into_parts();
+                match origins.check(&parts) {
+                    Err(refused) => fulgurite_api::refusal(parts.uri.path(), &parts.headers, refused),
+                    Ok(_) if !parts.method.is_safe() => StatusCode::METHOD_NOT_ALLOWED.into_response(),
+                    Ok(_) => next.run(Request::from_parts(parts, body)).await,
+                }
+            }
+        });
+        connections::serve(listener, routes.layer(only_reads), connection_limits, Door::new()).await;
     }
 
     /// Puts something around all routes, which sees every request before they do.

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::common::project::{Project, SMALL};
-use crate::common::{Server, client, fulgurite, model_flag, text, tiny_model};
+use crate::common::{Process, Server, client, fulgurite, model_flag, text, tiny_model, wait_until_ready};
 
 const ADMIN: &str = "the-key-to-everything";
 
@@ -45,17 +45,21 @@ fn seen(browser: Child) -> Value {
 fn from_the_list_of_runs_to_the_tokens_of_a_rollout() {
     let project = Project::new("command = [\"hello-agent\", \"{task}\"]\ngrade = [\"hello-grader\"]", SMALL);
     let summary = project.train("r", &["--max-steps", "2"]).pop().unwrap();
-    let store = format!("sqlite://{}", project.path("r/store.db").display());
-    let directory = tempfile::tempdir().unwrap();
-    let server =
-        Server::start_on(&store, directory.path(), ["--model", &model_flag("hello", &project.path("model-1"))]);
-    let Some(browser) = browser("run", &server.url, &[]) else { return };
+    let ready = project.path("ready.json");
+    let mut page = fulgurite(["dashboard", "--listen", "127.0.0.1:0", "--ready-file"]);
+    page.arg(&ready).arg(project.path("r")).stdout(Stdio::null());
+    let mut page = Process::spawn(page);
+    let url = wait_until_ready(&mut page, &ready, &ready);
+    let refused = client().post(format!("{url}/v1/fulgurite/runs")).json(&json!({})).send().unwrap();
+    assert_eq!(refused.status(), 405, "it only reads");
+    let Some(browser) = browser("run", &url, &[]) else { return };
     let seen = seen(browser);
     assert!(seen["charts"].as_u64().unwrap() >= 6 && seen["ledger"].as_u64().unwrap() >= 2, "{seen}");
     assert_eq!(seen["rollouts"], project.query("rollouts", "r").len(), "{summary}");
-    // The tokens are the conversation, with the template around it.
-    let (answer, tokens) = (text(&seen["answer"]), text(&seen["tokens"]).replace('↵', ""));
-    assert!(tokens.contains("Say you are") && tokens.contains(answer.trim()), "{seen}");
+    // The tokens are the conversation, with the template around it. What a model says that has hardly learnt is no text.
+    let tokens = text(&seen["tokens"]);
+    assert!(tokens.contains("<|im_start|>user↵\nLet's play a game. Say you are"), "{seen}");
+    assert!(tokens.contains("<|im_end|>↵\n<|im_start|>assistant↵\n"), "{seen}");
     assert!(seen["sampled"].as_u64().unwrap() > 0 && text(&seen["told"]).contains("of the prompt"), "{seen}");
 }
 

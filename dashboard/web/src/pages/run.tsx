@@ -1,5 +1,5 @@
 import { get, type Finding, type LedgerRow, type Step, updates } from "../api";
-import { count } from "../format";
+import { count, moment } from "../format";
 import { Shown, useLoaded } from "../loading";
 import { Chart } from "../parts/chart";
 
@@ -55,15 +55,21 @@ function Ledger({ rows }: { rows: LedgerRow[] }) {
 
 export function Run({ id }: { id: string }) {
   const path = `/v1/fulgurite/runs/${encodeURIComponent(id)}`;
+  const run = useLoaded(`run ${id}`, (signal) => get<{ name: string; seed: number; start_time: number }>(path, signal));
   const steps = useLoaded(`steps ${id}`, (signal) => get<Step[]>(`${path}/steps`, signal), 2);
   const findings = useLoaded(`findings ${id}`, (signal) => get<Finding[]>(`${path}/findings`, signal), 10);
   const ledger = useLoaded(`ledger ${id}`, (signal) => get<LedgerRow[]>(`${path}/ledger`, signal), 5);
   return (
     <main>
       <h1>{id}</h1>
-      <p>
-        <a href={`#/rollouts?run_id=${encodeURIComponent(id)}`}>Its rollouts</a>
-      </p>
+      <Shown of={run}>
+        {({ name, seed, start_time }) => (
+          <p>
+            {name}, seed {seed}, begun {moment(start_time)}:{" "}
+            <a href={`#/rollouts?run_id=${encodeURIComponent(id)}`}>its rollouts</a>
+          </p>
+        )}
+      </Shown>
       {findings.value?.map((finding) => (
         <p class="finding" key={finding.name}>
           <b>{finding.name}</b>: {finding.evidence}. What to do: {finding.what_to_do}
@@ -72,7 +78,7 @@ export function Run({ id }: { id: string }) {
       <Shown of={steps}>
         {(steps) =>
           steps.length === 0 ? (
-            <p>No update is recorded yet.</p>
+            run.value && <p>No update is recorded yet.</p>
           ) : (
             <div class="charts">
               {[...DRAWN, ...named(steps).map((key): [string, string] => [key, `Held-out ${key.slice(13)}`])].map(([key, title]) => {

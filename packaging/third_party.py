@@ -16,6 +16,7 @@ from pathlib import Path
 
 HOUSE = Path(__file__).resolve().parent.parent
 LISTING = HOUSE / "THIRD-PARTY.md"
+PAGE = HOUSE / "dashboard/web/package-lock.json"
 TARGETS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
 
 # Licences that ask for no more than to be named.
@@ -34,7 +35,7 @@ HEADING = """# What others wrote
 
 Fulgurite itself is under the MIT licence or the Apache licence 2.0, as you choose ([LICENSE-MIT](LICENSE-MIT),
 [LICENSE-APACHE](LICENSE-APACHE)). Linked into the program are these packages of others, each under its own licence. The
-list is made by `packaging/third_party.py` from `Cargo.lock`.
+list is made by `packaging/third_party.py` from `Cargo.lock`, and from `dashboard/web/package-lock.json` for the page.
 
 | package | version | licence |
 |---|---|---|
@@ -99,10 +100,17 @@ def linked(target):
     return [packages[package] for package in reached if packages[package]["source"]]
 
 
+def in_page():
+    """The packages of npm's that are in the page; what only builds it is not."""
+    packages = json.loads(PAGE.read_text())["packages"]
+    shipped = {path: package for path, package in packages.items() if path and not package.get("dev")}
+    return [{"name": path.removeprefix("node_modules/"), **package} for path, package in shipped.items()]
+
+
 def listing():
     """The text of THIRD-PARTY.md."""
     rows = set()
-    for package in (package for target in TARGETS for package in linked(target)):
+    for package in [package for target in TARGETS for package in linked(target)] + in_page():
         name, version, licence = package["name"], package["version"], package["license"] or ""
         if not allowed(licence):
             raise Refused(f"{name} {version} is under {licence or 'no licence that it names'}")

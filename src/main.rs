@@ -8,11 +8,13 @@ mod ask;
 mod chat;
 mod cli;
 mod config;
+mod dashboard;
 mod doctor;
 mod enqueue;
 mod evaluation;
 mod harness;
 mod init;
+mod issued_keys;
 mod mcp;
 mod models;
 mod query;
@@ -29,7 +31,6 @@ mod trackers;
 mod train;
 mod transfer;
 mod watch;
-mod worker_key;
 
 use std::process::ExitCode;
 
@@ -127,7 +128,8 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Regrade(arguments) => regrade::regrade(arguments).await,
         Command::Rescore(arguments) => rescore::rescore(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
-        Command::WorkerKey(arguments) => worker_key::worker_key(arguments).await,
+        Command::WorkerKey(arguments) => issued_keys::worker_key(arguments).await,
+        Command::ReaderKey(arguments) => issued_keys::reader_key(arguments).await,
         Command::Enqueue(arguments) => enqueue::enqueue(arguments).await,
         Command::Rollouts(arguments) => query::rollouts(arguments).await,
         Command::Attempts(arguments) => query::attempts(arguments).await,
@@ -142,6 +144,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Report(arguments) => report::command::report(&arguments).await,
         Command::Runs(arguments) => runs::runs(arguments).await,
         Command::Watch(arguments) => watch::watch(arguments).await,
+        Command::Dashboard(arguments) => dashboard::dashboard(arguments).await,
         Command::Doctor(arguments) => doctor::doctor(&arguments).await,
         Command::Harness(arguments) => harness::harness(arguments).await,
         Command::Mcp(arguments) => mcp::mcp(arguments).await,

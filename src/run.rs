@@ -18,8 +18,8 @@ use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
 use crate::config::runner::RunnerConfig;
 use crate::config::seconds::seconds;
+use crate::issued_keys;
 use crate::serve::server::interrupted;
-use crate::worker_key;
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {
@@ -73,7 +73,7 @@ impl Identity {
             let key = admin_key::of_environment()?.map(|key| key.expose().to_owned());
             return Ok(Self { key, worker_id });
         }
-        let (name, key) = worker_key::of_environment(&arguments.server).await?;
+        let (name, key) = issued_keys::of_environment(&arguments.server).await?;
         let worker_id = worker_id.unwrap_or_else(|| format!("{name}-{}", Uuid::now_v7()));
         Ok(Self { key: Some(key), worker_id: Some(worker_id) })
     }

@@ -38,6 +38,13 @@ impl Server {
         Ok(issued.key)
     }
 
+    /// A key that reads everything there and changes nothing.
+    pub async fn reader_key(&self, seconds: u64) -> Result<String, ServerError> {
+        let url = self.route(&["v1", "fulgurite", "keys", "reader"]);
+        let issued: IssuedKey = self.post(&url, &json!({ "seconds": seconds })).await?;
+        Ok(issued.key)
+    }
+
     /// The name of the workers whose key this client has, if it has a worker's.
     pub async fn worker_name(&self) -> Result<Option<String>, ServerError> {
         let url = self.route(&["v1", "fulgurite", "worker"]);

@@ -6,11 +6,13 @@ use clap::{Args, Parser, Subcommand};
 use crate::ask::AskArguments;
 use crate::chat::arguments::{CHAT_COMMANDS, ChatArguments};
 use crate::config::overrides::Override;
+use crate::dashboard::DashboardArguments;
 use crate::doctor::arguments::DoctorArguments;
 use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
 use crate::harness::arguments::HarnessArguments;
 use crate::init::InitArguments;
+use crate::issued_keys::{ReaderKeyArguments, WorkerKeyArguments};
 use crate::mcp::arguments::McpArguments;
 use crate::models::arguments::{Elements, ModelExportArguments, ModelRollbackArguments};
 use crate::models::fetch::ModelFetchArguments;
@@ -25,7 +27,6 @@ use crate::runs::arguments::RunsArguments;
 use crate::skills::SkillsArguments;
 use crate::sweep::arguments::{SWEEP_EXIT_CODES, SweepArguments};
 use crate::watch::arguments::WatchArguments;
-use crate::worker_key::WorkerKeyArguments;
 
 /// Train any agent by reinforcement learning, unchanged: point its base URL here.
 #[derive(Debug, Parser)]
@@ -112,6 +113,8 @@ pub enum Command {
     Enqueue(EnqueueArguments),
     /// Print a key for runners elsewhere (`run --attach`) that are not trusted with the admin key
     WorkerKey(WorkerKeyArguments),
+    /// Print a key that reads everything and changes nothing, for who looks at the page
+    ReaderKey(ReaderKeyArguments),
     /// List the rollouts of a store, newest last
     Rollouts(RolloutsArguments),
     /// List attempts at rollouts
@@ -138,6 +141,8 @@ pub enum Command {
     Runs(RunsArguments),
     /// Watch a run on the terminal, while it goes on or after: curves, alarms, the last reply
     Watch(WatchArguments),
+    /// Show the page of a run or a store that nobody serves, in a browser
+    Dashboard(DashboardArguments),
     /// Say what is amiss with a run, and what to do
     Doctor(DoctorArguments),
     /// Check how an agent's own program calls a model, and what of it can be trained

@@ -15,6 +15,7 @@ use fulgurite_store::{KeyHolder, KeyRefused, Keyring};
 use percent_encoding::percent_decode_str;
 
 use crate::serve::connections::Door;
+use crate::serve::login;
 use crate::serve::web_origins::{Page, WebOrigins};
 
 /// What a request has to pass.
@@ -73,10 +74,14 @@ async fn check_key(entrance: &Entrance, route: Option<&str>, request: Request, n
     let admitted = match (&holder, needs.of(&parts.method, route), &keyring.admin) {
         (_, Need::Nothing, _) => Ok(()),
         (Ok(holder @ (KeyHolder::Attempt { .. } | KeyHolder::Grader { .. })), need @ Need::Rollout, None) => {
-            need.is_met_by(holder, rollout_id(&mut parts).await.as_deref())
+            let method = parts.method.clone();
+            need.is_met_by(holder, &method, rollout_id(&mut parts).await.as_deref())
         }
         (_, _, None) => Ok(()),
-        (Ok(holder), need, Some(_)) => need.is_met_by(holder, rollout_id(&mut parts).await.as_deref()),
+        (Ok(holder), need, Some(_)) => {
+            let method = parts.method.clone();
+            need.is_met_by(holder, &method, rollout_id(&mut parts).await.as_deref())
+        }
         (Err(refused), ..) => Err(refused.clone()),
     };
     if let Err(refused) = admitted {
@@ -105,7 +110,7 @@ async fn rollout_id(parts: &mut Parts) -> Option<String> {
     params.iter().find(|(name, _)| *name == "rollout_id").map(|(_, id)| id.to_owned())
 }
 
-/// Who bears the keys of a request: of several, the first that opens anything counts.
+/// Who bears the keys of a request: of several, the first that opens anything counts, and then a browser's cookie.
 fn holder(keyring: &Keyring, headers: &HeaderMap) -> Result<KeyHolder, KeyRefused> {
     let mut refused = KeyRefused::Unknown;
     for key in keys(headers) {
@@ -115,7 +120,7 @@ fn holder(keyring: &Keyring, headers: &HeaderMap) -> Result<KeyHolder, KeyRefuse
             Err(_) => {}
         }
     }
-    Err(refused)
+    login::reader(keyring, headers).ok_or(refused)
 }
 
 /// The keys that a request carries: as a bearer's token, as the password of basic authentication, which is all that some

@@ -5,6 +5,7 @@ pub mod command;
 mod connections;
 mod half_closed;
 mod limited_stream;
+mod login;
 pub mod metrics_page;
 mod routes;
 pub mod server;

@@ -3,18 +3,28 @@
 use axum::Router;
 use fulgurite_agentlightning::Overdue;
 use fulgurite_api::{Need, RouteNeeds, Serving};
+use fulgurite_dashboard::Tokenizers;
 use fulgurite_proxy::Proxy;
-use fulgurite_store::Store;
+use fulgurite_store::{Keyring, Store};
 use fulgurite_tinker::server::SIGNED_LINK;
 
 /// The routes over a proxy and its store, and what these and the Tinker API's need of a key.
-pub fn all_routes(proxy: Proxy, store: Store, serving: &Serving, overdue: Overdue) -> (Router, RouteNeeds) {
+pub fn all_routes(
+    proxy: Proxy,
+    store: Store,
+    keyring: &Keyring,
+    tokenizers: Tokenizers,
+    serving: &Serving,
+    overdue: Overdue,
+) -> (Router, RouteNeeds) {
     let mut needs = RouteNeeds::default();
     needs.note(SIGNED_LINK, Need::Nothing);
     needs.note("/v1/agl/queues/rollouts/dequeue", Need::Worker);
     let routes = fulgurite_proxy::routes(proxy, &mut needs)
         .merge(fulgurite_api::routes(store.clone(), serving, &mut needs))
         .merge(crate::doctor::routes::routes(store.clone()))
+        .merge(crate::serve::login::routes(keyring.clone(), &mut needs))
+        .merge(fulgurite_dashboard::routes(store.clone(), tokenizers, serving, &mut needs))
         .merge(fulgurite_agentlightning::routes(store, serving, overdue));
     (routes, needs)
 }
@@ -47,7 +57,9 @@ mod tests {
         let attempt = "/rollout/{rollout_id}/attempt/{attempt_id}";
         let mut open = BTreeMap::new();
         let mut add = |path: &str, need: Need, head: Need| open.insert(path.to_owned(), (need, head));
-        add("/", Need::Admin, Need::Nothing);
+        for path in ["/", "/ui/{file}", "/v1/fulgurite/login", "/v1/fulgurite/logout"] {
+            add(path, Need::Nothing, Need::Nothing);
+        }
         add("/healthz", Need::Nothing, Need::Nothing);
         add("/api/v1/downloads/{expires}/{signature}/{run_id}/{kind}/{name}/{file}", Need::Nothing, Need::Nothing);
         for path in ["", "/", "/v1", "/v1/"] {
@@ -94,7 +106,10 @@ mod tests {
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let proxy = Proxy::new(store.clone(), Vec::new(), ProxyOptions::default()).unwrap();
-        let (routes, needs) = all_routes(proxy, store.clone(), &Serving::default(), Overdue::ByTimer);
+        let issued = store.issued_keys().await.unwrap().clone();
+        let keyring = Keyring { admin: Some(AdminKey::new("admin").unwrap()), issued };
+        let (routes, needs) =
+            all_routes(proxy, store.clone(), &keyring, Tokenizers::default(), &Serving::default(), Overdue::ByTimer);
         let tinker = TinkerServerOptions::new(directory.path().join("tinker"));
         let tinker = TinkerServer::start(Vec::new(), tinker).unwrap();
         let routes = routes.merge(fulgurite_tinker::server::routes(tinker));
@@ -103,10 +118,9 @@ mod tests {
         let open = open_routes();
         assert!(open.keys().all(|path| paths.contains(path)), "{paths:?}");
 
-        let issued = store.issued_keys().await.unwrap().clone();
         let entrance = Entrance {
             door: Door::new(),
-            keyring: Keyring { admin: Some(AdminKey::new("admin").unwrap()), issued },
+            keyring,
             needs,
             body_limit: 1000,
             origins: WebOrigins::new(&ServerConfig::default(), ([127, 0, 0, 1], 80).into()).unwrap(),

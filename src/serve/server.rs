@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::IntoResponse;
 use fulgurite_agentlightning::Overdue;
 use fulgurite_api::{Serving, Turns, TurnsFull};
 use fulgurite_backends::{FairShare, ShareLimits};
+use fulgurite_dashboard::Tokenizers;
 use fulgurite_engine::{EmbeddedTinkerModel, Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Budget, LargeRequestLimits, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
 use fulgurite_renderers::{RendererChoice, Tokenizer};
@@ -67,6 +71,14 @@ fn vocabulary(tokenizer: &Tokenizer) -> Vocabulary {
         Some(bytes) => TokenText::Text(bytes.to_vec()),
     };
     (0..tokenizer.vocabulary_size() as u32).map(text).collect()
+}
+
+/// The tokenizers of the models that are sampled from, by their fingerprints.
+fn tokenizers(models: &[ServedModel]) -> Tokenizers {
+    let sampled = models.iter().filter_map(ServedModel::sampled);
+    let of_model =
+        |model: &SampledModel| (model.renderer.tokenizer().fingerprint().to_owned(), Arc::clone(&model.renderer));
+    Arc::new(sampled.map(of_model).collect())
 }
 
 /// Bodies of one key, and of all, that may wait to be read for the store. What they say is not asked for again by every
@@ -147,13 +159,14 @@ impl RunningServer {
         let collector = Collector::find(&config.telemetry, |name| std::env::var(name).ok())?;
         let export =
             collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
+        let tokenizers = tokenizers(&models);
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
         proxy.restore_weights(kept_weights);
         let door = Door::new();
         let serving = Serving { body_limit, turns: Arc::new(BodyTurns::new(&config.proxy)) };
         let overdue = if watchdog_interval.is_some() { Overdue::ByTimer } else { Overdue::BeforeCalls };
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
-        let (routes, needs) = all_routes(proxy.clone(), store.clone(), &serving, overdue);
+        let (routes, needs) = all_routes(proxy.clone(), store.clone(), &keyring, tokenizers, &serving, overdue);
         let entrance = Arc::new(Entrance { door: door.clone(), keyring, needs, body_limit, origins });
         let router = routes
             .merge(metrics.routes())
@@ -259,6 +272,29 @@ impl Listening {
         let origins = WebOrigins::new(config, address)?;
         let around = None;
         Ok(Self { listener, address, admin, origins, connection_limits, patience, watchdog_interval, around })
+    }
+
+    /// Where, as `http://ADDRESS:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Answers what reads, and nothing else, under these routes alone, until it is dropped.
+    pub async fn serve_reads(self, routes: Router) {
+        let Self { listener, origins, connection_limits, .. } = self;
+        let origins = Arc::new(origins);
+        let only_reads = from_fn(move |request: Request, next: Next| {
+            let origins = Arc::clone(&origins);
+            async move {
+                let (parts, body) = request.into_parts();
+                match origins.check(&parts) {
+                    Err(refused) => fulgurite_api::refusal(parts.uri.path(), &parts.headers, refused),
+                    Ok(_) if !parts.method.is_safe() => StatusCode::METHOD_NOT_ALLOWED.into_response(),
+                    Ok(_) => next.run(Request::from_parts(parts, body)).await,
+                }
+            }
+        });
+        connections::serve(listener, routes.layer(only_reads), connection_limits, Door::new()).await;
     }
 
     /// Puts something around all routes, which sees every request before they do.

@@ -14,6 +14,7 @@ mod commands;
 mod common;
 mod looking;
 mod mcp;
+mod page;
 mod partners;
 mod serving;
 mod training;

@@ -1,3 +1,4 @@
+use axum::http::Method;
 use fulgurite_store::{KeyHolder, KeyRefused};
 
 /// What a route needs of a request's key. The admin key opens every route.
@@ -16,8 +17,8 @@ pub enum Need {
 }
 
 impl Need {
-    /// Refuses a key that does not open a route, for the rollout that the path names.
-    pub fn is_met_by(self, holder: &KeyHolder, rollout_id: Option<&str>) -> Result<(), KeyRefused> {
+    /// Refuses a key that does not open a route by this method, for the rollout that the path names.
+    pub fn is_met_by(self, holder: &KeyHolder, method: &Method, rollout_id: Option<&str>) -> Result<(), KeyRefused> {
         match (self, holder) {
             (Need::Nothing, _)
             | (_, KeyHolder::Admin)
@@ -32,6 +33,8 @@ impl Need {
                 }
                 _ => Ok(()),
             },
+            (_, KeyHolder::Reader) if method.is_safe() => Ok(()),
+            (_, KeyHolder::Reader) => Err(KeyRefused::ReadsOnly),
             (_, KeyHolder::Grader { .. }) => Err(KeyRefused::AdminOnly { of: "a grader" }),
             (_, KeyHolder::Attempt { .. }) => Err(KeyRefused::AdminOnly { of: "a rollout" }),
             (_, KeyHolder::ModelCalls) => Err(KeyRefused::AdminOnly { of: "model calls" }),
@@ -89,8 +92,15 @@ mod tests {
                 Err(KeyRefused::AdminOnly { of: "a worker" }),
             ),
             (Need::Rollout, KeyHolder::ModelCalls, Some("s"), Err(KeyRefused::AdminOnly { of: "model calls" })),
+            (Need::Admin, KeyHolder::Reader, None, Err(KeyRefused::ReadsOnly)),
+            (Need::ModelCalls, KeyHolder::Reader, None, Err(KeyRefused::ReadsOnly)),
         ] {
-            assert_eq!(need.is_met_by(&holder, rollout_id), expected, "{need:?} {holder:?} {rollout_id:?}");
+            assert_eq!(
+                need.is_met_by(&holder, &Method::POST, rollout_id),
+                expected,
+                "{need:?} {holder:?} {rollout_id:?}"
+            );
         }
+        assert_eq!(Need::Admin.is_met_by(&KeyHolder::Reader, &Method::GET, Some("r")), Ok(()));
     }
 }

@@ -49,7 +49,10 @@ impl Refused {
             // 401 if nothing is known of whoever asks, 403 if it is known and not enough.
             Self::Key(KeyRefused::Unknown | KeyRefused::Expired { .. }) => StatusCode::UNAUTHORIZED,
             Self::Key(
-                KeyRefused::OtherRollout { .. } | KeyRefused::OtherWorker { .. } | KeyRefused::AdminOnly { .. },
+                KeyRefused::OtherRollout { .. }
+                | KeyRefused::OtherWorker { .. }
+                | KeyRefused::ReadsOnly
+                | KeyRefused::AdminOnly { .. },
             ) => StatusCode::FORBIDDEN,
             Self::ForeignHost { .. } | Self::ForeignOrigin { .. } => StatusCode::FORBIDDEN,
             Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,

@@ -81,7 +81,7 @@ impl Turn {
 /// Whose bodies wait behind each other: those of one key.
 fn owner(holder: Option<&KeyHolder>) -> String {
     match holder {
-        None | Some(KeyHolder::Admin | KeyHolder::ModelCalls) => String::new(),
+        None | Some(KeyHolder::Admin | KeyHolder::ModelCalls | KeyHolder::Reader) => String::new(),
         Some(KeyHolder::Attempt { rollout_id, attempt_id } | KeyHolder::Grader { rollout_id, attempt_id }) => {
             format!("{rollout_id}/{attempt_id}")
         }

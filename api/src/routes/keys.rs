@@ -54,6 +54,13 @@ pub(super) struct KeyReply {
     key: String,
 }
 
+/// `POST /v1/fulgurite/keys/reader`: a key that reads everything and changes nothing, for so many seconds.
+pub(super) async fn issue_to_reader(State(store): State<Store>, body: Body) -> Created<KeyReply> {
+    let KeyRequest { seconds } = body.parse()?;
+    let key = store.issued_keys().await?.reader_key(seconds);
+    Ok((StatusCode::CREATED, Json(KeyReply { key })))
+}
+
 /// `POST /v1/fulgurite/keys/model-calls`: a key that opens model calls for so many seconds, and nothing else.
 pub(super) async fn issue(State(store): State<Store>, body: Body) -> Created<KeyReply> {
     let KeyRequest { seconds } = body.parse()?;

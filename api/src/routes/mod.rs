@@ -32,6 +32,7 @@ pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router
         .route("/rewarded-attempts", get(rewards::list_attempts))
         .route("/keys/model-calls", post(keys::issue))
         .route("/keys/worker", post(keys::issue_to_worker))
+        .route("/keys/reader", post(keys::issue_to_reader))
         .nest("/runs", run_routes());
     let routes = Router::new()
         .nest("/v1/fulgurite", own)

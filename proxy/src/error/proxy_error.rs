@@ -179,7 +179,10 @@ define_errors! {
         Refused(refused: #[from] Refused) => ErrorDetails::new(refused.status(), match refused {
             Refused::Key(KeyRefused::Unknown | KeyRefused::Expired { .. }) => "invalid_api_key",
             Refused::Key(
-                KeyRefused::OtherRollout { .. } | KeyRefused::OtherWorker { .. } | KeyRefused::AdminOnly { .. },
+                KeyRefused::OtherRollout { .. }
+                | KeyRefused::OtherWorker { .. }
+                | KeyRefused::ReadsOnly
+                | KeyRefused::AdminOnly { .. },
             ) => "insufficient_permissions",
             Refused::ForeignHost { .. } => "foreign_host",
             Refused::ForeignOrigin { .. } => "foreign_origin",

@@ -52,9 +52,14 @@ pub(crate) async fn call(
         Some(KeyHolder::Attempt { rollout_id, attempt_id }) => {
             (rollout_id, attempt_id) == (&path.rollout_id, &path.attempt_id)
         }
-        Some(KeyHolder::Admin | KeyHolder::Grader { .. } | KeyHolder::ModelCalls | KeyHolder::Worker { .. }) | None => {
-            true
-        }
+        Some(
+            KeyHolder::Admin
+            | KeyHolder::Grader { .. }
+            | KeyHolder::ModelCalls
+            | KeyHolder::Reader
+            | KeyHolder::Worker { .. },
+        )
+        | None => true,
     };
     let caller = Caller {
         // Its path names everything: other headers are not Agent-lightning's.

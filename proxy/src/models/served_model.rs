@@ -22,7 +22,7 @@ impl ServedModel {
     }
 
     /// The model, if it is sampled.
-    pub(crate) fn sampled(&self) -> Option<&SampledModel> {
+    pub fn sampled(&self) -> Option<&SampledModel> {
         match self {
             ServedModel::Sampled(model) => Some(model),
             ServedModel::Upstream(_) => None,

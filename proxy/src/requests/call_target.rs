@@ -42,7 +42,13 @@ impl CallMaker {
     pub(crate) fn read(extensions: &Extensions) -> Self {
         match extensions.get() {
             Some(KeyHolder::Grader { .. }) => Self::Grader,
-            Some(KeyHolder::Admin | KeyHolder::Attempt { .. } | KeyHolder::ModelCalls | KeyHolder::Worker { .. })
+            Some(
+                KeyHolder::Admin
+                | KeyHolder::Attempt { .. }
+                | KeyHolder::ModelCalls
+                | KeyHolder::Reader
+                | KeyHolder::Worker { .. },
+            )
             | None => Self::Agent,
         }
     }

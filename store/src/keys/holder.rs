@@ -21,6 +21,8 @@ pub enum KeyHolder {
     },
     /// An agent whose calls name their rollout themselves: model calls of any rollout, and nothing else.
     ModelCalls,
+    /// Somebody who looks: everything is read, and nothing is changed.
+    Reader,
     /// A runner that cannot be trusted with more: it takes rollouts off the queue, and speaks for attempts that it took.
     Worker {
         /// What its name is, or begins with before a hyphen.
@@ -74,6 +76,9 @@ pub enum KeyRefused {
         /// The worker that was named.
         requested: String,
     },
+    /// It opens what is read, and nothing that changes anything.
+    #[error("the API key of a reader changes nothing: the admin key does")]
+    ReadsOnly,
     /// It opens model calls, and rewards at most.
     #[error("the API key of {of} does not open this: the admin key does")]
     AdminOnly {

@@ -45,6 +45,7 @@ enum Opens {
     Attempt { rollout_id: String, attempt_id: String },
     Grader { rollout_id: String, attempt_id: String },
     ModelCalls,
+    Reader,
     Worker { name: String },
 }
 
@@ -71,6 +72,11 @@ impl IssuedKeys {
         self.key(Opens::ModelCalls, now() as u64 + seconds)
     }
 
+    /// A key that reads everything and changes nothing, from now on for `seconds`.
+    pub fn reader_key(&self, seconds: u64) -> String {
+        self.key(Opens::Reader, now() as u64 + seconds)
+    }
+
     /// A key for runners of this name, from now on for `seconds`.
     pub fn worker_key(&self, name: &str, seconds: u64) -> String {
         self.key(Opens::Worker { name: name.to_owned() }, now() as u64 + seconds)
@@ -94,6 +100,7 @@ impl IssuedKeys {
             Opens::Attempt { rollout_id, attempt_id } => KeyHolder::Attempt { rollout_id, attempt_id },
             Opens::Grader { rollout_id, attempt_id } => KeyHolder::Grader { rollout_id, attempt_id },
             Opens::ModelCalls => KeyHolder::ModelCalls,
+            Opens::Reader => KeyHolder::Reader,
             Opens::Worker { name } => KeyHolder::Worker { name },
         })
     }

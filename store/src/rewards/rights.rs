@@ -36,7 +36,9 @@ impl Sender {
             Self::Server | Self::Client(Some(KeyHolder::Admin)) => RewardGiver::Admin,
             Self::Client(Some(KeyHolder::Grader { .. })) => RewardGiver::Grader,
             Self::Client(Some(KeyHolder::Attempt { .. })) => RewardGiver::Agent,
-            Self::Client(Some(KeyHolder::ModelCalls | KeyHolder::Worker { .. }) | None) => RewardGiver::Unknown,
+            Self::Client(Some(KeyHolder::ModelCalls | KeyHolder::Reader | KeyHolder::Worker { .. }) | None) => {
+                RewardGiver::Unknown
+            }
         }
     }
 

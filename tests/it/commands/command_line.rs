@@ -29,6 +29,7 @@ fn help_says_what_there_is() {
       enqueue      Put tasks on a server's queue, for its runners
       worker-key   Print a key for runners elsewhere (`run --attach`) that are not trusted with the
                    admin key
+      reader-key   Print a key that reads everything and changes nothing, for who looks at the page
       rollouts     List the rollouts of a store, newest last
       attempts     List attempts at rollouts
       spans        List spans
@@ -45,6 +46,7 @@ fn help_says_what_there_is() {
       runs         List runs, show one, or compare two: scores, tokens and what they cost
       watch        Watch a run on the terminal, while it goes on or after: curves, alarms, the last
                    reply
+      dashboard    Show the page of a run or a store that nobody serves, in a browser
       doctor       Say what is amiss with a run, and what to do
       harness      Check how an agent's own program calls a model, and what of it can be trained
       template     Look at what a model is given and at what it said, token by token

@@ -8,7 +8,8 @@ use std::process::Command;
 
 use crate::common::{fulgurite, run};
 
-const HEAD: &str = "//! The examples that are written out, file by file. `UPDATE_RECIPES=1 cargo nextest run init` writes this file.
+const HEAD: &str =
+    "//! The examples that are written out, file by file. `UPDATE_RECIPES=1 cargo nextest run init` writes this file.
 
 /// An example that can be written out.
 pub(super) struct Recipe {
@@ -33,7 +34,8 @@ macro_rules! recipe {
 /// The files of examples that are projects: those with a README and a config. Curves, and what a crate of ours is made of,
 /// are not written out.
 fn files() -> Option<BTreeMap<String, Vec<String>>> {
-    let listed = Command::new("git").args(["ls-files", "examples"]).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
+    let listed =
+        Command::new("git").args(["ls-files", "examples"]).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
     let listed = String::from_utf8(listed.stdout).unwrap();
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for path in listed.lines().filter_map(|line| line.strip_prefix("examples/")) {
@@ -42,7 +44,9 @@ fn files() -> Option<BTreeMap<String, Vec<String>>> {
             files.entry(name.to_owned()).or_default().push(path.to_owned());
         }
     }
-    files.retain(|_, files| files.iter().any(|file| file == "README.md") && files.iter().any(|file| file.ends_with(".toml")));
+    files.retain(|_, files| {
+        files.iter().any(|file| file == "README.md") && files.iter().any(|file| file.ends_with(".toml"))
+    });
     (!files.is_empty()).then_some(files)
 }
 
@@ -81,7 +85,11 @@ fn every_example_that_is_a_project_can_be_written_out() {
     if std::env::var_os("UPDATE_RECIPES").is_some() {
         fs::write(&path, &text).unwrap();
     }
-    assert!(fs::read_to_string(&path).unwrap() == text, "UPDATE_RECIPES=1 cargo nextest run init writes {}", path.display());
+    assert!(
+        fs::read_to_string(&path).unwrap() == text,
+        "UPDATE_RECIPES=1 cargo nextest run init writes {}",
+        path.display()
+    );
 }
 
 #[test]
@@ -98,7 +106,9 @@ fn what_is_written_out_stands_alone() {
         for entry in walkdir(&directory.path().join(name)) {
             let text = fs::read_to_string(&entry).unwrap();
             let is_config = entry.extension().is_some_and(|extension| extension == "toml");
-            for elsewhere in ["target/release/fulgurite", "../hello", "](../", "examples/hello", "parents[2] / \"python\""] {
+            for elsewhere in
+                ["target/release/fulgurite", "../hello", "](../", "examples/hello", "parents[2] / \"python\""]
+            {
                 assert!(!text.contains(elsewhere), "{}: {elsewhere}", entry.display());
             }
             if is_config {
@@ -124,7 +134,10 @@ fn a_recipe_overwrites_nothing_and_one_that_is_not_there_is_named() {
     };
     fs::create_dir(directory.path().join("wordle")).unwrap();
     assert_eq!(init(&["wordle"]).0, Some(0), "an empty directory is none that is overwritten");
-    assert_eq!(init(&["wordle"]), (Some(1), "error: wordle is not empty: name another directory with --output\n".into()));
+    assert_eq!(
+        init(&["wordle"]),
+        (Some(1), "error: wordle is not empty: name another directory with --output\n".into())
+    );
     assert_eq!(init(&["wordle", "-o", "a/b"]).0, Some(0));
     fs::write(directory.path().join("file"), "").unwrap();
     let (code, said) = init(&["wordle", "-o", "file"]);

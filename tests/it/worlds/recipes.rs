@@ -67,7 +67,8 @@ fn walk(name: &str, config: &str) {
         fs::rename(directory.path().join("model"), &real).unwrap();
     }
     shortened(&here.join(config));
-    let mut command = in_python(fulgurite(["train", config, "--json", "--max-steps", "2", "--run-directory", "runs/r"]));
+    let mut command =
+        in_python(fulgurite(["train", config, "--json", "--max-steps", "2", "--run-directory", "runs/r"]));
     let lines = Ran::from(command.current_dir(&here).output().unwrap()).json_lines();
     let summary = lines.last().unwrap();
     assert_eq!(summary["steps"], 2, "{name}: {summary}");

@@ -1,4 +1,4 @@
-//! `fulgurite worker-key`: a key for runners that cannot be trusted with the admin key.
+//! `fulgurite worker-key` and `fulgurite reader-key`: keys for who cannot be trusted with the admin key.
 
 use std::time::Duration;
 
@@ -27,19 +27,43 @@ pub struct WorkerKeyArguments {
     pub hours: f64,
 }
 
-/// Prints a key.
+/// `fulgurite reader-key`.
+#[derive(Debug, Args)]
+pub struct ReaderKeyArguments {
+    /// Server that issues the key; its admin key is taken from FULGURITE_ADMIN_KEY
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4747", env = "FULGURITE_SERVER")]
+    pub server: String,
+    /// Hours that it opens anything
+    #[arg(long, value_name = "N", default_value_t = 24.0)]
+    pub hours: f64,
+}
+
+/// Prints a worker's key.
 pub async fn worker_key(arguments: WorkerKeyArguments) -> Result<()> {
-    let seconds = arguments.hours * SECONDS_OF_AN_HOUR;
-    let Ok(lifetime) = Duration::try_from_secs_f64(seconds) else { bail!("--hours must be a number above 0") };
+    let (server, seconds) = issuer(&arguments.server, arguments.hours)?;
+    output::line(server.worker_key(&arguments.name, seconds).await?);
+    Ok(())
+}
+
+/// Prints a reader's key.
+pub async fn reader_key(arguments: ReaderKeyArguments) -> Result<()> {
+    let (server, seconds) = issuer(&arguments.server, arguments.hours)?;
+    output::line(server.reader_key(seconds).await?);
+    Ok(())
+}
+
+/// The server, asked with the admin key of the environment, and how many seconds a key is to open anything.
+fn issuer(url: &str, hours: f64) -> Result<(Server, u64)> {
+    let Ok(lifetime) = Duration::try_from_secs_f64(hours * SECONDS_OF_AN_HOUR) else {
+        bail!("--hours must be a number above 0")
+    };
     if lifetime.as_secs() == 0 {
         bail!("--hours must be a second at least");
     }
     let Some(key) = admin_key::of_environment()? else {
         bail!("only the admin key issues keys: set {} to the server's", admin_key::VARIABLE)
     };
-    let server = server(&arguments.server, key.expose())?;
-    output::line(server.worker_key(&arguments.name, lifetime.as_secs()).await?);
-    Ok(())
+    Ok((server(url, key.expose())?, lifetime.as_secs()))
 }
 
 /// The name of the workers whose key is in the environment, and the key.

@@ -1,0 +1,143 @@
+//! One rollout as a person reads it: what was asked and answered, what was earned, in the order in which it happened.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use fulgurite_api::conventions::error::RestError;
+use fulgurite_api::conventions::serving::Reply;
+use fulgurite_store::{Store, recorded_reward};
+use fulgurite_types::{Attempt, AttemptRef, Object, Rollout, Span, SpanFilter};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Characters of one message that are sent; the rest is said to be left out.
+const MESSAGE: usize = 20_000;
+
+/// A rollout and its attempts.
+#[derive(Serialize)]
+pub(super) struct RolloutPage {
+    rollout: Rollout,
+    attempts: Vec<AttemptPage>,
+}
+
+#[derive(Serialize)]
+struct AttemptPage {
+    attempt: Attempt,
+    events: Vec<Event>,
+}
+
+/// What happened.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Event {
+    /// A model call.
+    Call {
+        generation_id: Option<Value>,
+        model: Option<Value>,
+        start_time: Option<f64>,
+        end_time: Option<f64>,
+        /// Messages of its prompt that the call before has not shown.
+        messages: Vec<Message>,
+        /// How many it has.
+        shown_before: usize,
+        answer: Vec<Message>,
+        stop: Option<Value>,
+    },
+    /// A reward.
+    Reward { value: f64, components: serde_json::Map<String, Value>, giver: Value, time: Option<f64> },
+    /// Anything else that was traced.
+    Span { name: String, start_time: Option<f64>, end_time: Option<f64>, attributes: Object },
+}
+
+#[derive(Clone, PartialEq, Serialize)]
+struct Message {
+    role: String,
+    text: String,
+    tool_calls: Vec<(String, String)>,
+    /// Characters that were left out.
+    left_out: usize,
+}
+
+/// `GET /ui/data/rollouts/{rollout_id}`.
+pub(super) async fn read(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<RolloutPage> {
+    let Some((rollout, _)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
+        return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
+    };
+    let mut attempts = Vec::new();
+    for attempt in store.attempts(&rollout_id).await.map_err(RestError::Store)? {
+        let filter = SpanFilter {
+            rollout_id: rollout_id.clone(),
+            attempt: Some(AttemptRef::Id(attempt.attempt_id.clone())),
+            ..SpanFilter::default()
+        };
+        let spans = store.query_spans(&filter).await.map_err(RestError::Store)?.items;
+        attempts.push(AttemptPage { attempt, events: events(spans) });
+    }
+    Ok(Json(RolloutPage { rollout, attempts }))
+}
+
+fn events(spans: Vec<Span>) -> Vec<Event> {
+    let mut shown: Vec<Message> = Vec::new();
+    spans.into_iter().map(|span| event(span, &mut shown)).collect()
+}
+
+/// `shown` are the messages of the call before, and its answer.
+fn event(span: Span, shown: &mut Vec<Message>) -> Event {
+    if let Some(recorded) = recorded_reward(&span) {
+        return Event::Reward {
+            value: recorded.reward.value,
+            components: super::lists::components(&recorded.reward),
+            giver: serde_json::json!(recorded.giver),
+            time: recorded.time,
+        };
+    }
+    if !span.attributes.contains_key("gen_ai.completion.0.role") {
+        let Span { name, start_time, end_time, attributes, .. } = span;
+        return Event::Span { name, start_time, end_time, attributes };
+    }
+    let attribute = |key: &str| span.attributes.get(key).cloned();
+    let messages = messages(&span.attributes, "gen_ai.prompt");
+    let answer = self::messages(&span.attributes, "gen_ai.completion");
+    let before = messages.iter().zip(shown.iter()).take_while(|(new, old)| is_same(new, old)).count();
+    *shown = messages.iter().chain(&answer).cloned().collect();
+    Event::Call {
+        generation_id: attribute("gen_ai.response.id"),
+        model: attribute("gen_ai.request.model"),
+        start_time: span.start_time,
+        end_time: span.end_time,
+        messages: messages.into_iter().skip(before).collect(),
+        shown_before: before,
+        answer,
+        stop: attribute("gen_ai.response.finish_reasons"),
+    }
+}
+
+/// Clients spell the arguments of calls in ways of their own when they send them back.
+fn is_same(one: &Message, other: &Message) -> bool {
+    let names = |message: &Message| message.tool_calls.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    one.role == other.role && one.text == other.text && names(one) == names(other)
+}
+
+fn messages(attributes: &Object, prefix: &str) -> Vec<Message> {
+    (0..).map_while(|index| message(attributes, &format!("{prefix}.{index}"))).collect()
+}
+
+fn message(attributes: &Object, prefix: &str) -> Option<Message> {
+    let field = |name: &str| attributes.get(&format!("{prefix}.{name}"));
+    let role = field("role")?.as_str()?.to_owned();
+    let whole = plain(field("content"));
+    let call = |index: usize| {
+        let name = field(&format!("tool_calls.{index}.name"))?.as_str()?.to_owned();
+        Some((name, plain(field(&format!("tool_calls.{index}.arguments")))))
+    };
+    let text: String = whole.chars().take(MESSAGE).collect();
+    let left_out = whole.chars().count() - text.chars().count();
+    Some(Message { role, text, tool_calls: (0..).map_while(call).collect(), left_out })
+}
+
+fn plain(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}

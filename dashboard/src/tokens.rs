@@ -1,0 +1,195 @@
+//! The tokens of an attempt, in columns of bytes: each once, although every prompt repeats those before it.
+//!
+//! The answer is a length in four bytes, so many bytes of JSON that say which call has which tokens, and the columns one
+//! after another, little-endian: ids (`u32`), logprobs (`f32`, NaN where nothing was sampled), where each token's text ends
+//! (`u32`), who made it (`u8`), and all texts (UTF-8). Spaces behind the JSON have the columns begin at a multiple of four.
+
+use axum::Extension;
+use axum::extract::{Path, Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use fulgurite_api::conventions::error::RestError;
+use fulgurite_renderers::Tokenizer;
+use fulgurite_store::Store;
+use fulgurite_types::{Generation, GenerationFilter};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::Tokenizers;
+
+/// Who made a token.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Maker {
+    /// The template or whoever wrote the messages.
+    Prompt = 0,
+    /// The model.
+    Sampled = 1,
+}
+
+/// Which attempt.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AttemptQuery {
+    attempt_id: Option<String>,
+}
+
+/// A call's place in the columns.
+#[derive(Serialize)]
+struct CallTokens<'g> {
+    generation_id: &'g str,
+    model: &'g str,
+    /// Its first token in the columns.
+    first: usize,
+    /// Tokens of its prompt that an earlier call's end are, and stand there.
+    continued: usize,
+    /// Further tokens of its prompt.
+    prompt: usize,
+    /// Tokens that it sampled.
+    sampled: usize,
+    /// Whose end it continues.
+    parent_id: Option<&'g str>,
+    /// Why it continues none.
+    branch_reason: Option<&'g str>,
+    stop_reason: String,
+    weights_versions: &'g [fulgurite_types::WeightsFrom],
+    defect: Option<&'g str>,
+    /// Whether the texts of its tokens are known.
+    has_text: bool,
+}
+
+/// What the answer is made of.
+#[derive(Default)]
+struct Columns {
+    ids: Vec<u32>,
+    logprobs: Vec<f32>,
+    text_ends: Vec<u32>,
+    makers: Vec<u8>,
+    text: String,
+}
+
+/// `GET /ui/data/rollouts/{rollout_id}/tokens`: of an attempt, or of the latest.
+pub(super) async fn read(
+    State(store): State<Store>,
+    Extension(tokenizers): Extension<Tokenizers>,
+    Path(rollout_id): Path<String>,
+    Query(query): Query<AttemptQuery>,
+) -> Result<Response, RestError> {
+    let Some((_, latest)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
+        return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
+    };
+    let attempt_id = query.attempt_id.or(latest.map(|attempt| attempt.attempt_id));
+    let filter = GenerationFilter { rollout_id: Some(rollout_id), attempt_id, ..GenerationFilter::default() };
+    let generations = store.generations(&filter).await.map_err(RestError::Store)?;
+    let bytes =
+        fulgurite_store::aside(|| packed(&generations, |fingerprint| Some(tokenizers.get(fingerprint)?.tokenizer())));
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+}
+
+fn packed<'t>(generations: &[Generation], tokenizer: impl Fn(&str) -> Option<&'t Tokenizer>) -> Vec<u8> {
+    let (mut columns, mut calls) = (Columns::default(), Vec::new());
+    for generation in generations {
+        let parent = generation.parent_id.as_ref();
+        let parent = parent.and_then(|id| generations.iter().find(|other| other.generation_id == *id));
+        let continued = parent.map_or(0, |parent| parent.prompt_tokens.len() + parent.sampled_tokens.len());
+        let tokenizer = tokenizer(&generation.tokenizer);
+        let first = columns.ids.len();
+        let prompt = generation.prompt_tokens.get(continued..).unwrap_or_default();
+        columns.add(prompt, None, Maker::Prompt, tokenizer);
+        columns.add(&generation.sampled_tokens, generation.logprobs.as_deref(), Maker::Sampled, tokenizer);
+        calls.push(CallTokens {
+            generation_id: &generation.generation_id,
+            model: &generation.model,
+            first,
+            continued,
+            prompt: prompt.len(),
+            sampled: generation.sampled_tokens.len(),
+            parent_id: generation.parent_id.as_deref(),
+            branch_reason: generation.branch_reason.as_ref().map(|reason| reason.as_str()),
+            stop_reason: generation.stop_reason.as_str().to_owned(),
+            weights_versions: &generation.weights_versions,
+            defect: generation.defect.as_ref().map(|defect| defect.as_str()),
+            has_text: tokenizer.is_some(),
+        });
+    }
+    columns.bytes(json!({ "calls": calls, "tokens": columns.ids.len() }).to_string())
+}
+
+impl Columns {
+    fn add(&mut self, tokens: &[u32], logprobs: Option<&[f32]>, maker: Maker, tokenizer: Option<&Tokenizer>) {
+        // A character may be in several tokens: it stands with the one that ends it.
+        let mut unfinished: Vec<u8> = Vec::new();
+        for (index, token) in tokens.iter().enumerate() {
+            self.ids.push(*token);
+            self.logprobs.push(logprobs.and_then(|logprobs| logprobs.get(index)).copied().unwrap_or(f32::NAN));
+            self.makers.push(maker as u8);
+            unfinished.extend_from_slice(tokenizer.and_then(|tokenizer| tokenizer.id_to_bytes(*token)).unwrap_or(b""));
+            let is_last = index + 1 == tokens.len();
+            let whole = match std::str::from_utf8(&unfinished) {
+                Ok(_) => unfinished.len(),
+                Err(error) if error.error_len().is_none() && !is_last => error.valid_up_to(),
+                Err(_) => unfinished.len(),
+            };
+            let rest = unfinished.split_off(whole);
+            self.text.push_str(&String::from_utf8_lossy(&std::mem::replace(&mut unfinished, rest)));
+            self.text_ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn bytes(&self, mut header: String) -> Vec<u8> {
+        header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(4) - header.len()));
+        let mut bytes = Vec::with_capacity(4 + header.len() + 13 * self.ids.len() + self.text.len());
+        bytes.extend(u32::try_from(header.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes.extend(self.ids.iter().flat_map(|id| id.to_le_bytes()));
+        bytes.extend(self.logprobs.iter().flat_map(|logprob| logprob.to_le_bytes()));
+        bytes.extend(self.text_ends.iter().flat_map(|end| end.to_le_bytes()));
+        bytes.extend(&self.makers);
+        bytes.extend(self.text.as_bytes());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn generation(id: &str, parent: Option<&str>, prompt: &[u32], sampled: &[u32]) -> Generation {
+        let logprobs: Vec<f32> = sampled.iter().map(|token| -(*token as f32)).collect();
+        serde_json::from_value(json!({
+            "generation_id": id, "rollout_id": "r", "attempt_id": "a", "span_id": "s", "trace_id": "t", "name": "n",
+            "sequence_id": 1, "parent_id": parent, "branch_reason": null, "start_time": 0.0, "end_time": 1.0, "model": "m",
+            "prompt_tokens": prompt, "sampled_tokens": sampled, "logprobs": logprobs, "stop_reason": "stop",
+            "weights_versions": [], "sampling": {}, "seed": 1, "renderer": "x", "tokenizer": "f", "request_digest": "d",
+            "client_gone": false, "defect": null,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_a_prompt_repeats_is_sent_once() {
+        let calls = [
+            generation("1", None, &[1, 2, 3], &[4, 5]),
+            generation("2", Some("1"), &[1, 2, 3, 4, 5, 6], &[7]),
+            generation("3", None, &[9], &[]),
+        ];
+        let bytes = packed(&calls, |_| None);
+        let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+        let header: Value = serde_json::from_slice(&bytes[4..4 + length]).unwrap();
+        assert_eq!((length % 4, &header["tokens"]), (0, &json!(8)));
+        let places = ["first", "continued", "prompt", "sampled"];
+        let of = |call: usize| places.map(|place| header["calls"][call][place].as_u64().unwrap());
+        assert_eq!([of(0), of(1), of(2)], [[0, 0, 3, 2], [5, 5, 1, 1], [7, 0, 1, 0]]);
+        let words: Vec<u32> = bytes[4 + length..4 + length + 64]
+            .chunks_exact(4)
+            .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+            .collect();
+        assert_eq!(words[..8], [1, 2, 3, 4, 5, 6, 7, 9]);
+        let logprobs: Vec<f32> = words[8..].iter().map(|bits| f32::from_bits(*bits)).collect();
+        assert!(logprobs[0].is_nan() && logprobs[5].is_nan());
+        assert_eq!((logprobs[3], logprobs[6]), (-4.0, -7.0));
+        assert_eq!(bytes[4 + length + 96..], [0, 0, 0, 1, 1, 0, 1, 0]);
+    }
+}

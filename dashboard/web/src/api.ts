@@ -1,0 +1,133 @@
+// What the page asks of its server. Everything is a GET; who is let in is in a cookie that no script sees.
+
+export class Failure extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+async function ask(path: string, signal?: AbortSignal): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(path, { signal: signal ?? null, credentials: "same-origin" });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Failure(0, "The server does not answer.");
+  }
+  if (!response.ok) throw new Failure(response.status, await reason(response));
+  return response;
+}
+
+async function reason(response: Response): Promise<string> {
+  const text = await response.text();
+  try {
+    const said = JSON.parse(text);
+    const detail = said.detail ?? said.error?.message;
+    if (typeof detail === "string") return detail;
+  } catch {
+    // It says nothing that can be read.
+  }
+  return `${response.status} ${response.statusText}`;
+}
+
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await ask(path, signal)).json();
+}
+
+export async function getBytes(path: string, signal?: AbortSignal): Promise<ArrayBuffer> {
+  return (await ask(path, signal)).arrayBuffer();
+}
+
+export async function login(key: string): Promise<void> {
+  const body = JSON.stringify({ key });
+  const headers = { "content-type": "application/json" };
+  const response = await fetch("/v1/fulgurite/login", { method: "POST", body, headers });
+  if (!response.ok) throw new Failure(response.status, await reason(response));
+}
+
+export interface RunRow {
+  run_id: string;
+  name: string;
+  seed: number;
+  start_time: number;
+  last_time: number | null;
+  steps: number;
+  max_steps: number | null;
+  held_out_before: number | null;
+  held_out_after: number | null;
+  reward: number | null;
+  sampled_tokens: number;
+  trained_tokens: number;
+  seconds: number;
+}
+
+export interface Step {
+  step: number;
+  time: number;
+  metrics: Record<string, number | unknown>;
+  weights_version: number;
+}
+
+/** How many updates were made before what a step says was measured. */
+export const updates = (step: Step) => (typeof step.metrics.step === "number" ? step.metrics.step : step.step - 1);
+
+export interface LedgerRow {
+  cause: string;
+  generations: number;
+  tokens: number;
+}
+
+export interface Finding {
+  name: string;
+  evidence: string;
+  what_to_do: string;
+}
+
+export interface RolloutRow {
+  rollout_id: string;
+  status: string;
+  mode: string | null;
+  step: number | null;
+  group: number | null;
+  phase: string | null;
+  start_time: number;
+  end_time: number | null;
+  attempts: number;
+  reward: number | null;
+  components: Record<string, number>;
+  input: string;
+  reason: string | null;
+}
+
+export interface Message {
+  role: string;
+  text: string;
+  tool_calls: [string, string][];
+  left_out: number;
+}
+
+export type Event =
+  | {
+      kind: "call";
+      generation_id: string | null;
+      model: string | null;
+      start_time: number | null;
+      end_time: number | null;
+      messages: Message[];
+      shown_before: number;
+      answer: Message[];
+      stop: unknown;
+    }
+  | { kind: "reward"; value: number; components: Record<string, number>; giver: string | null; time: number | null }
+  | { kind: "span"; name: string; start_time: number | null; end_time: number | null; attributes: object };
+
+export interface RolloutPage {
+  rollout: { rollout_id: string; status: string; mode: string | null; input: unknown; metadata: Record<string, unknown> | null };
+  attempts: {
+    attempt: { attempt_id: string; sequence_id: number; status: string; metadata: Record<string, unknown> | null };
+    events: Event[];
+  }[];
+}

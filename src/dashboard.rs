@@ -1,0 +1,80 @@
+//! `fulgurite dashboard`: the page over a run or a store that nobody serves, which is read and not written.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use fulgurite_api::{RouteNeeds, Serving};
+use fulgurite_dashboard::Tokenizers;
+use fulgurite_store::{Store, redact_url};
+
+use crate::cli::output;
+use crate::config::declarations::ServerConfig;
+use crate::models::gguf_cache::known_model_directory;
+use crate::runs::registry;
+use crate::serve::server::{Interruptions, Listening, write_ready_file};
+use crate::train::run_tokenizers;
+
+/// `fulgurite dashboard`.
+#[derive(Debug, Args)]
+pub struct DashboardArguments {
+    /// Directory of a run, its name below runs/, or a store: sqlite://FILE or postgres://...
+    #[arg(value_name = "RUN|STORE")]
+    pub shown: String,
+    /// Directory of a model whose tokens are to be shown with their texts (repeatable); those of a run are known
+    #[arg(long, value_name = "DIR")]
+    pub model: Vec<PathBuf>,
+    /// Address to listen on, a loopback one; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4750")]
+    pub listen: String,
+    /// Write {"url": ..., "pid": ...} here once it answers
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+}
+
+/// Shows the page until it is told to stop.
+pub async fn dashboard(arguments: DashboardArguments) -> Result<()> {
+    let DashboardArguments { shown, model, listen, ready_file } = arguments;
+    let (store, mut models) = match shown.contains("://") {
+        true => {
+            let store = Store::open_read_only(&shown).await;
+            (store.with_context(|| format!("cannot open the store {}", redact_url(&shown)))?, Vec::new())
+        }
+        false => {
+            let directory = registry::directory(Path::new(&shown))?;
+            (registry::open(&directory).await?.0, run_tokenizers(&directory))
+        }
+    };
+    for directory in &model {
+        if !directory.exists() {
+            bail!("--model {} does not exist", directory.display());
+        }
+    }
+    models.extend(model);
+    let listening = Listening::begin(&ServerConfig { listen, ..ServerConfig::default() }, None).await?;
+    let (serving, mut needs) = (Serving::default(), RouteNeeds::default());
+    let routes = fulgurite_dashboard::routes(store.clone(), tokenizers(&models), &serving, &mut needs)
+        .merge(fulgurite_api::routes(store.clone(), &serving, &mut needs))
+        .merge(crate::doctor::routes::routes(store.clone()));
+    let mut interruptions = Interruptions::listen()?;
+    let url = listening.url();
+    let server = listening.serve_reads(routes);
+    if let Some(path) = &ready_file {
+        write_ready_file(path, &url)?;
+    }
+    output::line(format!("the page is at {url}/"));
+    tokio::select! {
+        () = server => bail!("the server stopped"),
+        () = interruptions.next() => {}
+    }
+    store.close().await;
+    Ok(())
+}
+
+/// The renderers of those models that are there.
+fn tokenizers(models: &[PathBuf]) -> Tokenizers {
+    let directories = models.iter().filter_map(|path| known_model_directory(path));
+    let renderers = directories.filter_map(|path| fulgurite_renderers::open_renderer(&path, "auto").ok());
+    Arc::new(renderers.map(|renderer| (renderer.tokenizer().fingerprint().to_owned(), renderer)).collect())
+}

@@ -1,0 +1,123 @@
+//! The page, in a real browser: over what a run recorded, behind a key, with hostile answers, and when there is nothing.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::common::project::{Project, SMALL};
+use crate::common::{Process, Server, client, fulgurite, model_flag, text, tiny_model, wait_until_ready};
+
+const ADMIN: &str = "the-key-to-everything";
+
+/// A script of `tests/page` in a browser; `None` says why there is none, on a machine that has not what it takes.
+fn browser(scene: &str, url: &str, values: &[&str]) -> Option<Child> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let modules = root.join("target/node/node_modules");
+    let Some(chromium) = ["chromium", "chromium-browser"].iter().find_map(|name| on_path(name)) else {
+        eprintln!("NOT RUN: there is no chromium, which tests/run installs where it can");
+        return None;
+    };
+    assert!(modules.join("playwright-core").exists(), "tests/run puts playwright-core and axe-core into target/node");
+    let mut command = Command::new("node");
+    command.arg(root.join("tests/page/walk.mjs")).args([scene, url]).args(values);
+    command.env("NODE_MODULES", modules).env("CHROMIUM", chromium);
+    if let Ok(pictures) = std::env::var("PAGE_PICTURES") {
+        command.env("PICTURES", pictures);
+    }
+    Some(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.exists())
+}
+
+/// What a scene saw in the end.
+fn seen(browser: Child) -> Value {
+    let ended = browser.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let said = String::from_utf8(ended.stdout).unwrap();
+    serde_json::from_str(said.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn from_the_list_of_runs_to_the_tokens_of_a_rollout() {
+    let project = Project::new("command = [\"hello-agent\", \"{task}\"]\ngrade = [\"hello-grader\"]", SMALL);
+    let summary = project.train("r", &["--max-steps", "2"]).pop().unwrap();
+    let ready = project.path("ready.json");
+    let mut page = fulgurite(["dashboard", "--listen", "127.0.0.1:0", "--ready-file"]);
+    page.arg(&ready).arg(project.path("r")).stdout(Stdio::null());
+    let mut page = Process::spawn(page);
+    let url = wait_until_ready(&mut page, &ready, &ready);
+    let refused = client().post(format!("{url}/v1/fulgurite/runs")).json(&json!({})).send().unwrap();
+    assert_eq!(refused.status(), 405, "it only reads");
+    let Some(browser) = browser("run", &url, &[]) else { return };
+    let seen = seen(browser);
+    assert!(seen["charts"].as_u64().unwrap() >= 6 && seen["ledger"].as_u64().unwrap() >= 2, "{seen}");
+    assert_eq!(seen["rollouts"], project.query("rollouts", "r").len(), "{summary}");
+    // The tokens are the conversation, with the template around it. What a model says that has hardly learnt is no text.
+    let tokens = text(&seen["tokens"]);
+    assert!(tokens.contains("<|im_start|>user↵\nLet's play a game. Say you are"), "{seen}");
+    assert!(tokens.contains("<|im_end|>↵\n<|im_start|>assistant↵\n"), "{seen}");
+    assert!(seen["sampled"].as_u64().unwrap() > 0 && text(&seen["told"]).contains("of the prompt"), "{seen}");
+}
+
+#[test]
+fn a_key_is_asked_for_and_its_cookie_only_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(&[("FULGURITE_ADMIN_KEY", ADMIN)], directory.path(), [] as [&str; 0]);
+    let printed =
+        fulgurite(["reader-key", "--server", &server.url]).env("FULGURITE_ADMIN_KEY", ADMIN).output().unwrap();
+    let reader = String::from_utf8(printed.stdout).unwrap();
+    let http = client();
+    let runs = format!("{}/v1/fulgurite/runs", server.url);
+    assert_eq!(http.get(&runs).bearer_auth(reader.trim()).send().unwrap().status(), 200);
+    assert_eq!(http.post(&runs).bearer_auth(reader.trim()).send().unwrap().status(), 403);
+    let entered = http.post(format!("{}/v1/fulgurite/login", server.url)).json(&json!({ "key": reader.trim() })).send();
+    assert_eq!(entered.unwrap().json::<Value>().unwrap(), json!({ "changes": false }));
+    let Some(browser) = browser("login", &server.url, &["wrong", ADMIN]) else { return };
+    let seen = seen(browser);
+    assert_eq!(seen["refused"], "this is neither the admin key nor a reader's");
+    assert_eq!(seen["cookie"], json!({ "httpOnly": true, "sameSite": "Strict", "name": "fulgurite_reader" }));
+    assert_eq!((&seen["post"]["status"], &seen["post"]["cookie"]), (&json!(403), &json!("")), "{seen}");
+    assert!(text(&seen["post"]["text"]).contains("the API key of a reader changes nothing"), "{seen}");
+}
+
+#[test]
+fn what_an_agent_or_a_model_says_is_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 256);
+    let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
+    let script = "<script>globalThis.hacked = 1</script><img src=x onerror='globalThis.hacked = 1'>";
+    let started = server.post("/v1/agl/rollouts", &json!({ "input": script })).expect(201);
+    let (rollout, attempt) = (text(&started["rollout_id"]), text(&started["attempt"]["attempt_id"]));
+    let call = json!({ "model": "tiny", "max_tokens": 4, "messages": [{ "role": "user", "content": script }] });
+    server.post(&format!("/rollout/{rollout}/attempt/{attempt}/v1/chat/completions"), &call).expect(200);
+    let Some(browser) = browser("hostile", &server.url, &[&rollout]) else { return };
+    let seen = seen(browser);
+    assert_eq!(seen["isRun"], false, "{seen}");
+    assert_eq!(text(&seen["text"]).matches(script).count(), 2, "the task and the message: {seen}");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), [] as [&str; 0]);
+    let Some(mut browser) = browser("missing", &server.url, &[]) else { return };
+    let mut said = BufReader::new(browser.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("ready"), "{line}");
+    server.process.terminate();
+    browser.stdin.take().unwrap().write_all(b"gone\n").unwrap();
+    line.clear();
+    said.read_line(&mut line).unwrap();
+    let ended = browser.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let seen: Value = serde_json::from_str(&line).unwrap();
+    let told = seen["told"].as_array().unwrap();
+    assert!(text(&told[0]).to_lowercase().contains("run not found: none"), "{seen}");
+    assert!(text(&told[1]).contains("Rollout not found: none"), "{seen}");
+    assert!(text(&seen["gone"]).contains("The server does not answer."), "{seen}");
+}

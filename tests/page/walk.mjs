@@ -1,0 +1,143 @@
+// Looks at the page as a person does, in a real browser.
+//
+//     node tests/page/walk.mjs SCENE URL [VALUE...]     with NODE_MODULES and CHROMIUM in the environment
+//
+// Prints what it saw as one line of JSON. Pictures go to PICTURES, if that is set. It fails on an error in the console, on a
+// request that leaves the server, and on what axe-core finds.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import process from "node:process";
+
+const require = createRequire(`${process.env.NODE_MODULES}/`);
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const [scene, url, ...values] = process.argv.slice(2);
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"] });
+
+/** A page at a width, which fails where it should not have asked or said anything. */
+async function opened(width, expected = []) {
+  const context = await browser.newContext({ viewport: { width, height: 900 } });
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
+  page.on("console", (message) => {
+    const text = message.text();
+    if (message.type() === "error" && !expected.some((known) => text.includes(known))) wrong.push(`console: ${text}`);
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(url) && !request.url().startsWith("data:")) wrong.push(`left the server: ${request.url()}`);
+  });
+  return { page, context, wrong };
+}
+
+/** What everything that is shown has to keep. */
+async function checked(page, wrong, name) {
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  if (wide > 0) wrong.push(`${name} is ${wide} pixels too wide`);
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run());
+  for (const found of violations) {
+    wrong.push(`${name}: ${found.id}: ${found.help}: ${found.nodes.slice(0, 2).map((node) => node.html.slice(0, 200)).join(" | ")}`);
+  }
+  if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/${name}.png`, fullPage: true });
+}
+
+const scenes = {
+  /** From the runs to the tokens of a rollout, by clicks. */
+  async run() {
+    const seen = {};
+    for (const width of [1280, 390]) {
+      const { page, context, wrong } = await opened(width);
+      await page.goto(`${url}/`);
+      await page.click("main tbody a");
+      await page.waitForSelector(".chart canvas");
+      seen.charts = await page.locator(".chart").count();
+      seen.ledger = await page.locator(".ledger li").count();
+      await checked(page, wrong, `run-${width}`);
+      await page.click("nav a[href='#/runs']");
+      await page.waitForSelector("main tbody a");
+      await checked(page, wrong, `runs-${width}`);
+      await page.click("nav a[href='#/rollouts']");
+      await page.waitForSelector(".scrolled tbody a");
+      seen.rollouts = Number(await page.getAttribute(".scrolled table", "aria-rowcount"));
+      await checked(page, wrong, `rollouts-${width}`);
+      await page.selectOption("select >> nth=-1", "reward");
+      await page.click(".scrolled tbody a");
+      await page.waitForSelector(".message.sampled");
+      seen.answer = await page.locator(".message.sampled pre").first().innerText();
+      await checked(page, wrong, `rollout-${width}`);
+      await page.click("button:has-text('Tokens')");
+      await page.waitForSelector(".token");
+      seen.tokens = (await page.locator(".token").allInnerTexts()).join("");
+      seen.sampled = await page.locator(".token:not(.given)").count();
+      await page.focus(".tokens");
+      for (let index = 0; index < 3; index += 1) await page.keyboard.press("ArrowRight");
+      seen.told = await page.locator(".told").innerText();
+      await checked(page, wrong, `tokens-${width}`);
+      if (wrong.length) throw new Error(wrong.join("\n"));
+      await context.close();
+    }
+    return seen;
+  },
+
+  /** A key that is wrong, one that is right, and what the cookie alone may do. */
+  async login() {
+    const [wrongKey, rightKey] = values;
+    const { page, context, wrong } = await opened(1280, ["401", "403"]);
+    await page.goto(`${url}/`);
+    await page.fill("input[name=key]", wrongKey);
+    await page.click("button");
+    const refused = await page.locator("[role=alert]").innerText();
+    await checked(page, wrong, "login");
+    await page.fill("input[name=key]", rightKey);
+    await page.click("button");
+    await page.waitForSelector("h1:has-text('Runs')");
+    const [cookie] = await context.cookies();
+    const post = await page.evaluate(async () => {
+      const body = JSON.stringify({ rollouts: [{ input: 1 }] });
+      const headers = { "content-type": "application/json" };
+      const answer = await fetch("/v1/agl/queues/rollouts/enqueue", { method: "POST", body, headers });
+      return { status: answer.status, text: await answer.text(), cookie: document.cookie };
+    });
+    if (wrong.length) throw new Error(wrong.join("\n"));
+    return { refused, cookie: { httpOnly: cookie.httpOnly, sameSite: cookie.sameSite, name: cookie.name }, post };
+  },
+
+  /** An answer that is a script, at ROLLOUT. */
+  async hostile() {
+    const { page, wrong } = await opened(1280);
+    for (const address of ["#/rollouts", `#/rollouts/${values[0]}`]) {
+      await page.goto(`${url}/${address}`);
+      await page.waitForSelector("main h1");
+      await page.waitForFunction(() => document.body.innerText.includes("<script>"));
+    }
+    const isRun = await page.evaluate(() => "hacked" in globalThis);
+    if (wrong.length) throw new Error(wrong.join("\n"));
+    return { isRun, text: await page.locator("main").innerText() };
+  },
+
+  /** What is not there, and a server that goes away: a line on standard input says that it has gone. */
+  async missing() {
+    const { page } = await opened(1280);
+    const told = [];
+    for (const address of ["#/runs/none", "#/rollouts/none", "#/nowhere"]) {
+      await page.goto(`${url}/${address}`);
+      await page.waitForSelector("[role=alert], h1:has-text('no such page')");
+      told.push(await page.locator("main").innerText());
+    }
+    await page.goto(`${url}/#/runs`);
+    await page.waitForSelector("h1:has-text('Runs')");
+    console.log(JSON.stringify({ ready: true }));
+    await new Promise((resolve) => process.stdin.once("data", resolve));
+    await page.waitForSelector("[role=alert]:has-text('does not answer')");
+    return { told, gone: await page.locator("main").innerText() };
+  },
+};
+
+try {
+  console.log(JSON.stringify(await scenes[scene]()));
+} finally {
+  await browser.close();
+}
+process.exit(0);

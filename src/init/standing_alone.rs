@@ -63,7 +63,9 @@ pub(super) fn first_sentence(readme: &str) -> String {
 
 /// A README's commands, up to the first that are this program's.
 pub(super) fn first_commands(readme: &str) -> String {
+    let is_command = |line: &str| ["fulgurite ", "python3 "].iter().any(|program| line.trim_start().starts_with(program));
     let blocks = readme.split("\n\n").filter(|block| block.lines().all(|line| line.starts_with("    ")));
+    let blocks = blocks.filter(|block| block.lines().any(is_command));
     let mut taken = Vec::new();
     for block in blocks {
         taken.push(block.trim_end());
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn commands_and_links_are_of_a_project_that_stands_alone() {
-        let readme = "# words\n\nA game of words\nand more. Then this.\n\n    cd examples/words\n    cargo build --release\n    \
+        let readme = "# words\n\nA game of words\nand more. Then this.\n\n    user  a word\n\n    cd examples/words\n    cargo build --release\n    \
             ../../target/release/fulgurite train words.toml\n    python3 examples/hello/smollm2.py\n\n\
             See ([docs/rewards.md](../../docs/rewards.md)) and [how](../../docs/agents.md#warm).\n";
         let alone = standing_alone("words", "README.md", readme);
@@ -89,6 +91,8 @@ mod tests {
 
         A game of words
         and more. Then this.
+
+            user  a word
 
             fulgurite train words.toml
             python3 smollm2.py

@@ -169,7 +169,8 @@ pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: 
         None if !model_directory.exists() => {
             let file = loaded.file.as_ref().map_or(String::new(), |file| format!(" of {}", file.display()));
             bail!(
-                "{} does not exist, and there is no [base] to make it from ([[models]] path{file})",
+                "{} does not exist, and there is no [base] to make it from ([[models]] path{file}): `fulgurite model fetch hf:OWNER/NAME \
+                 DIR` brings a model, and an example's README says how its own is made",
                 model_directory.display(),
             )
         }

@@ -320,7 +320,7 @@ fn training_that_cannot_start_says_what_is_missing() {
     error: [directory]/config.toml
       caused by: [runner] timeout_seconds is 1e20, but no clock goes on for so many seconds
     ");
-    insta::assert_snapshot!(fail(&[MODEL, TASKS].concat()), @"error: [directory]/model does not exist, and there is no [base] to make it from ([[models]] path of [directory]/config.toml)");
+    insta::assert_snapshot!(fail(&[MODEL, TASKS].concat()), @"error: [directory]/model does not exist, and there is no [base] to make it from ([[models]] path of [directory]/config.toml): `fulgurite model fetch hf:OWNER/NAME DIR` brings a model, and an example's README says how its own is made");
     insta::assert_snapshot!(fail(&[MODEL, TASKS, &base("echo 'no sand left' >&2; exit 3")].concat()), @r"
     no sand left
     error: the corpus program /bin/sh failed: exit status: 3

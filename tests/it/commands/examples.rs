@@ -12,12 +12,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
 }
 
-/// The configs below a directory; runs, models and data that somebody made there are not looked at.
+/// The configs below a directory; runs, models, data and environments (`.venv`) that somebody made there are not looked at.
 fn configs(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
+        if name.starts_with('.') {
+            continue;
+        }
         if path.is_dir() && !["runs", "models", "curves", "target"].contains(&name) {
             found.extend(configs(&path));
         } else if name.ends_with(".toml") && name != "Cargo.toml" {

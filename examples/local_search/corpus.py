@@ -2,11 +2,12 @@
 
     python3 corpus.py --seed 1 --count 40000
 
-One row in six is a question that a reader who is no good looks up; `RIGHT` says how often it does what is right, in a
-turn in which that is possible. The others are exercises without tools, and so without a long prompt: names to repeat,
-and questions behind one of their pages. The pages are made up for each row, so that nothing can be learnt by heart: none
-of the 2,000 is here, and no name of the held-out part. Validation rows are exercises with names that no other row has.
-The same arguments print the same bytes.
+One row in four is a question that a reader who is no good looks up; `RIGHT` says how often it does what is right, in
+a turn in which that is possible. The others are exercises: names to repeat, and questions behind one of their pages.
+One row in four is such a page with the tool declared, since what is learnt of short prompts alone is not done behind a
+long one; the others have no tool, and so cost little. The pages are made up for each row, so that nothing can be learnt
+by heart: none of the 2,000 is here, and no name of the held-out part. Validation rows are exercises with names that no
+other row has. The same arguments print the same bytes.
 """
 
 import argparse
@@ -93,27 +94,35 @@ class Writer:
         messages += [search(asked.path[1]), found(second)]
         return [*messages, said("assistant", asked.answer if self.is_right("answer") else self.on(second))]
 
-    def exercise(self, some):
-        """Names to repeat, or a question behind one of its pages."""
-        if self.chance.random() < 0.4:
-            repeated = " ".join(f"[{name}]" for name in self.chance.sample(some, self.chance.randint(2, 8)))
-            return [said("user", f"Repeat: {repeated}"), said("assistant", repeated)]
+    def reading(self, some, tools):
+        """A question behind one of its pages: who is asked has to search for the other, or to answer."""
         asked, pages = self.made_up(some)
-        page, answer = self.chance.choice([(pages[0], asked.path[1]), (pages[1], asked.answer)])
-        return [said("user", f"{page} {asked.text}"), said("assistant", answer)]
+        if self.chance.random() < 0.5:
+            return [said("user", f"{pages[1]} {asked.text}"), said("assistant", asked.answer)]
+        second = asked.path[1]
+        return [said("user", f"{pages[0]} {asked.text}"), search(second) if tools else said("assistant", second)]
+
+    def plain(self, some):
+        """An exercise without tools."""
+        if self.chance.random() < 0.5:
+            return self.reading(some, tools=False)
+        repeated = " ".join(f"[{name}]" for name in self.chance.sample(some, self.chance.randint(2, 8)))
+        return [said("user", f"Repeat: {repeated}"), said("assistant", repeated)]
 
 
 def rows(seed, count):
     writer = Writer(seed)
     for row in range(count):
-        if row % 6 == 0:
-            yield {"messages": writer.lookup(), "tools": TOOLS, "split": "train"}
-        elif row % 100 == 1:
-            yield {"messages": writer.exercise(UNSEEN), "split": "validation"}
-        elif row % 100 == 2:
-            yield {"messages": [said("user", PROMPT), said("assistant", UNKNOWN)], "split": "train"}
+        split = "validation" if row % 100 in (1, 2) else "train"
+        some = UNSEEN if split == "validation" else NAMES
+        if row % 4 == 0:
+            yield {"messages": writer.lookup(), "tools": TOOLS, "split": split}
+        elif row % 4 == 1:
+            yield {"messages": writer.reading(some, tools=True), "tools": TOOLS, "split": split}
+        elif row % 100 == 3:
+            yield {"messages": [said("user", PROMPT), said("assistant", UNKNOWN)], "split": split}
         else:
-            yield {"messages": writer.exercise(NAMES), "split": "train"}
+            yield {"messages": writer.plain(some), "split": split}
 
 
 def main():

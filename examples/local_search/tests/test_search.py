@@ -115,9 +115,9 @@ class Corpus(unittest.TestCase):
     def test_the_reader_is_no_good(self):
         right = wrong = 0
         for row in corpus.rows(1, 8000):
-            if "tools" not in row:
-                continue
             messages = row["messages"]
+            if "tools" not in row or messages[0]["content"].startswith("["):  # or behind a page
+                continue
             done = len(messages) == 6 and messages[-1]["content"] == answer_on(messages[-2], messages[0])
             right, wrong = right + done, wrong + (not done)
         self.assertTrue(0.1 < right / (right + wrong) < 0.2, right / (right + wrong))

@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
 }
 
-/// The configs below a directory; runs, models, data and environments (`.venv`) that somebody made there are not looked at.
+/// The configs below a directory; runs, models, data and environments that somebody made there are not looked at.
 fn configs(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -150,7 +150,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     ];
     for (example, part, curve, seeds, columns) in [
         ("hello", "## A real model", "smollm2", 3, hello),
-        ("local_search", "### By heart", "by-heart", 1, search),
+        ("local_search", "### What was measured", "plain", 1, search),
     ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();

@@ -2,33 +2,37 @@
 
     python3 corpus.py --seed 1 --count 40000
 
-Half of the rows are questions that a reader who is no good looks up; `RIGHT` says how often it does what is right, in a
-turn in which that is possible. The others are exercises: names to repeat or to search for, and questions behind one of
-their pages. No row has a name of the held-out part. The same arguments
-print the same bytes.
+One row in four is a question that a reader who is no good looks up; `RIGHT` says how often it does what is right, in
+a turn in which that is possible. The others are exercises: names to repeat, and questions behind one of their pages.
+One row in four is such a page with the tool declared, since what is learnt of short prompts alone is not done behind a
+long one; the others have no tool, and so cost little. The pages are made up for each row, so that nothing can be learnt
+by heart: none of the 2,000 is here, and no name of the held-out part. Validation rows are exercises with names that no
+other row has. The same arguments print the same bytes.
 """
 
 import argparse
 import json
 import random
+import re
 
 from loop import TOOLS
-from pages import LIBRARY, question
+from pages import ASKED, GOODS, LIBRARY, Question, names, of_firm, of_person, of_town
 
-RIGHT = {"first": 0.75, "second": 0.5, "answer": 0.6}
-QUESTIONS = len(LIBRARY.train)
-NAMES = sorted({name for each in LIBRARY.train for name in (*each.path, each.answer)})
-KNOWN = frozenset(NAMES)
+RIGHT = {"first": 0.7, "second": 0.45, "answer": 0.45}
+HELD_OUT = {name for each in LIBRARY.held_out for title in each.path for name in (title, each.answer)}
+NAMES = [name for name in names() if name not in HELD_OUT]
+# The last hundred of them are in validation rows alone.
+NAMES, UNSEEN = NAMES[:-100], NAMES[-100:]
 UNKNOWN = "unknown"
 # What stands around the declaration in the prompt (`tools = "preamble"`): the tokenizer is made from what is said in the
 # corpus, and so every word of a prompt has to be said somewhere.
-PREAMBLE = """# Tools
+PROMPT = f"""# Tools
 
 You may call one or more functions to assist with the user query.
 
 You are provided with function signatures within <tools></tools> XML tags:
 <tools>
-{}
+{json.dumps(TOOLS[0])}
 </tools>
 
 For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
@@ -36,7 +40,7 @@ For each function call, return a json object with function name and arguments wi
 {{"name": <function-name>, "arguments": <args-json-object>}}
 </tool_call>
 <tool_response>
-{}
+{json.dumps({"name": "search", "arguments": {"query": ""}})}
 </tool_response>"""
 
 
@@ -45,8 +49,8 @@ def search(query):
     return {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
 
 
-def found(title):
-    return {"role": "tool", "tool_call_id": "c", "content": LIBRARY.pages[title]}
+def found(page):
+    return {"role": "tool", "tool_call_id": "c", "content": page}
 
 
 def said(role, text):
@@ -60,52 +64,65 @@ class Writer:
     def is_right(self, what):
         return self.chance.random() < RIGHT[what]
 
-    def on(self, title):
+    def on(self, page):
         """A name on a page."""
-        on_it = [word.strip(".") for word in LIBRARY.pages[title].split()]
-        return self.chance.choice([word for word in on_it if word in KNOWN])
+        return self.chance.choice(re.findall(r"\[(\w+)\]", page))
+
+    def made_up(self, some):
+        """A question, and its two pages."""
+        firm, person, born, lives, mayor = self.chance.sample(some, 5)
+        about = of_person(person, born, lives)
+        kind = self.chance.choice(list(ASKED))
+        where = born if kind.endswith("born") else lives
+        if kind.startswith("founder"):
+            asked = Question(ASKED[kind].format(firm), where, (firm, person))
+            return asked, (of_firm(firm, self.chance.choice(GOODS), person), about)
+        return Question(ASKED[kind].format(person), mayor, (person, where)), (about, of_town(where, mayor))
 
     def lookup(self):
         """A question, and how a reader who is no good goes about it."""
-        asked = question(self.chance.randrange(QUESTIONS))
-        first, second = asked.path
+        asked, (first, second) = self.made_up(NAMES)
         messages = [said("user", asked.text)]
         if not self.is_right("first"):
             if self.chance.random() < 0.5:
                 return [*messages, said("assistant", UNKNOWN)]
-            wrong = self.chance.choice(NAMES)
-            return [*messages, search(wrong), found(wrong), said("assistant", UNKNOWN)]
-        messages += [search(first), found(first)]
+            wrong, mayor = self.chance.sample(NAMES, 2)
+            return [*messages, search(wrong), found(of_town(wrong, mayor)), said("assistant", UNKNOWN)]
+        messages += [search(asked.path[0]), found(first)]
         if not self.is_right("second"):
             return [*messages, said("assistant", self.on(first))]
-        messages += [search(second), found(second)]
+        messages += [search(asked.path[1]), found(second)]
         return [*messages, said("assistant", asked.answer if self.is_right("answer") else self.on(second))]
 
-    def exercise(self):
-        kind = self.chance.random()
-        if kind < 0.02:
-            words = PREAMBLE.format(json.dumps(TOOLS[0]), json.dumps({"name": "search", "arguments": {"query": ""}}))
-            return [said("user", words), said("assistant", UNKNOWN)]
-        some = self.chance.sample(NAMES, self.chance.randint(1, 5))
-        if kind < 0.4:
-            return [said("user", "Repeat: " + " ".join(some)), said("assistant", " ".join(some))]
-        if kind < 0.7:
-            place = self.chance.randrange(len(some))
-            title = some[place]
-            number = ["first", "second", "third", "fourth", "fifth"][place]
-            return [said("user", f"Search for the {number} of these: " + " ".join(some)), search(title)]
-        asked = question(self.chance.randrange(QUESTIONS))
-        first, second = asked.path
+    def reading(self, some, tools):
+        """A question behind one of its pages: who is asked has to search for the other, or to answer."""
+        asked, pages = self.made_up(some)
         if self.chance.random() < 0.5:
-            return [said("user", f"{LIBRARY.pages[first]} {asked.text}"), search(second)]
-        return [said("user", f"{LIBRARY.pages[second]} {asked.text}"), said("assistant", asked.answer)]
+            return [said("user", f"{pages[1]} {asked.text}"), said("assistant", asked.answer)]
+        second = asked.path[1]
+        return [said("user", f"{pages[0]} {asked.text}"), search(second) if tools else said("assistant", second)]
+
+    def plain(self, some):
+        """An exercise without tools."""
+        if self.chance.random() < 0.5:
+            return self.reading(some, tools=False)
+        repeated = " ".join(f"[{name}]" for name in self.chance.sample(some, self.chance.randint(2, 8)))
+        return [said("user", f"Repeat: {repeated}"), said("assistant", repeated)]
 
 
 def rows(seed, count):
     writer = Writer(seed)
     for row in range(count):
-        messages = writer.exercise() if row % 2 else writer.lookup()
-        yield {"messages": messages, "tools": TOOLS, "split": "validation" if row % 200 < 2 else "train"}
+        split = "validation" if row % 100 in (1, 2) else "train"
+        some = UNSEEN if split == "validation" else NAMES
+        if row % 4 == 0:
+            yield {"messages": writer.lookup(), "tools": TOOLS, "split": split}
+        elif row % 4 == 1:
+            yield {"messages": writer.reading(some, tools=True), "tools": TOOLS, "split": split}
+        elif row % 100 == 3:
+            yield {"messages": [said("user", PROMPT), said("assistant", UNKNOWN)], "split": split}
+        else:
+            yield {"messages": writer.plain(some), "split": split}
 
 
 def main():

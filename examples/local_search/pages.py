@@ -1,7 +1,8 @@
 """Two thousand short pages about firms, people and towns that nobody has heard of, and questions that need two of them.
 
 Everything follows from one seed. Pages and questions are in two parts that no link connects: what is asked in training
-is never answered by a page of the held-out part, and no name of the held-out part is in a page of the other.
+is never answered by a page of the held-out part, and no name of the held-out part is in a page of the other. Names
+stand in brackets, as links do, so that a name is the same tokens wherever it stands.
 """
 
 import random
@@ -21,6 +22,14 @@ HELD_OUT = 0.2
 GOODS = "boats bread chairs clocks glass hats lamps maps paper rope ships shoes soap tea tiles".split()
 
 
+ASKED = {
+    "founder born": "Where was the founder of [{}] born?",
+    "founder lives": "Where does the founder of [{}] live?",
+    "mayor born": "Who is the mayor of the town where [{}] was born?",
+    "mayor lives": "Who is the mayor of the town where [{}] lives?",
+}
+
+
 @dataclass
 class Question:
     """What is asked, its answer, and the two pages that it is found by."""
@@ -30,11 +39,24 @@ class Question:
     path: tuple
 
 
+def of_person(person, born, lives):
+    return f"[{person}] was born in [{born}]. Now [{person}] lives in [{lives}]."
+
+
+def of_town(town, mayor):
+    return f"[{town}] is a town. The mayor of [{town}] is [{mayor}]."
+
+
+def of_firm(firm, goods, founder):
+    return f"[{firm}] is a firm that makes {goods}. [{founder}] founded [{firm}]."
+
+
 def names():
+    """Those of the pages, and behind them those that no page has."""
     chance = random.Random("names")
     made = [start + end for start in STARTS for end in ENDS]
     chance.shuffle(made)
-    return made[: FIRMS + PEOPLE + TOWNS]
+    return made
 
 
 class Library:
@@ -43,7 +65,7 @@ class Library:
     def __init__(self):
         chance = random.Random("library")
         made = names()
-        kinds = [made[:FIRMS], made[FIRMS : FIRMS + PEOPLE], made[FIRMS + PEOPLE :]]
+        kinds = [made[:FIRMS], made[FIRMS : FIRMS + PEOPLE], made[FIRMS + PEOPLE : FIRMS + PEOPLE + TOWNS]]
         self.pages, self.train, self.held_out = {}, [], []
         for part in ("train", "held_out"):
             mine = [self.part(kind, part) for kind in kinds]
@@ -61,25 +83,26 @@ class Library:
         born, lives, mayor, founder = {}, {}, {}, {}
         for person in people:
             born[person], lives[person] = chance.sample(towns, 2)
-            self.pages[person] = f"{person} was born in {born[person]}. Now {person} lives in {lives[person]}."
+            self.pages[person] = of_person(person, born[person], lives[person])
         for town in towns:
             # Whoever a question names is not its answer.
             mayor[town] = chance.choice([each for each in people if town not in (born[each], lives[each])])
-            self.pages[town] = f"{town} is a town. The mayor of {town} is {mayor[town]}."
+            self.pages[town] = of_town(town, mayor[town])
         for firm in firms:
             founder[firm] = chance.choice(people)
-            goods = chance.choice(GOODS)
-            self.pages[firm] = f"{firm} is a firm that makes {goods}. {founder[firm]} founded {firm}."
+            self.pages[firm] = of_firm(firm, chance.choice(GOODS), founder[firm])
         questions = []
+
+        def ask(kind, first, second, answer):
+            questions.append(Question(ASKED[kind].format(first), answer, (first, second)))
+
         for firm, person in founder.items():
-            questions.append(Question(f"Where was the founder of {firm} born?", born[person], (firm, person)))
-            questions.append(Question(f"Where does the founder of {firm} live?", lives[person], (firm, person)))
+            ask("founder born", firm, person, born[person])
+            ask("founder lives", firm, person, lives[person])
         for person, town in born.items():
-            text = f"Who is the mayor of the town where {person} was born?"
-            questions.append(Question(text, mayor[town], (person, town)))
+            ask("mayor born", person, town, mayor[town])
         for person, town in lives.items():
-            text = f"Who is the mayor of the town where {person} lives?"
-            questions.append(Question(text, mayor[town], (person, town)))
+            ask("mayor lives", person, town, mayor[town])
         return questions
 
 

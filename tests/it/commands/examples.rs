@@ -12,12 +12,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
 }
 
-/// The configs below a directory; runs, models and data that somebody made there are not looked at.
+/// The configs below a directory; runs, models, data and environments that somebody made there are not looked at.
 fn configs(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
+        if name.starts_with('.') {
+            continue;
+        }
         if path.is_dir() && !["runs", "models", "curves", "target"].contains(&name) {
             found.extend(configs(&path));
         } else if name.ends_with(".toml") && !["Cargo.toml", "recipes.toml"].contains(&name) {
@@ -141,11 +144,24 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     let reward = "test/env/all/reward/total";
     let hello: &[(&str, &str)] =
         &[("watched: reward before", reward), ("reward after", reward), ("exact after", "test/env/all/exact")];
-    for (example, part, curve, columns) in [("hello", "## A real model", "smollm2", hello)] {
+    let search: &[(&str, &str)] = &[
+        ("reward before", reward),
+        ("reward after", reward),
+        ("first page before", "test/env/all/first_page"),
+        ("first page after", "test/env/all/first_page"),
+        ("second page before", "test/env/all/second_page"),
+        ("second page after", "test/env/all/second_page"),
+        ("searches before", "test/env/all/searches"),
+        ("searches after", "test/env/all/searches"),
+    ];
+    for (example, part, curve, seeds, columns) in [
+        ("hello", "## A real model", "smollm2", 3, hello),
+        ("local_search", "### What was measured", "plain", 1, search),
+    ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
         let rows = table_of_seeds(&readme[readme.find(part).unwrap()..]);
-        assert_eq!(rows.len(), 3, "{example}");
+        assert_eq!(rows.len(), seeds, "{example}");
         for row in rows {
             let of = |column: &str| row.iter().find(|(name, _)| name == column).map(|(_, cell)| cell.clone()).unwrap();
             let steps = steps_of(&directory.join(format!("curves/{curve}-seed-{}.jsonl", of("seed"))));

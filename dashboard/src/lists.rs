@@ -101,6 +101,7 @@ pub(super) struct RolloutRows {
 #[derive(Serialize)]
 struct RolloutRow {
     rollout_id: String,
+    run_id: Option<Value>,
     status: RolloutStatus,
     mode: Option<RolloutMode>,
     step: Option<Value>,
@@ -164,6 +165,7 @@ async fn rows(store: &Store, rollouts: Vec<Rollout>) -> Result<Vec<RolloutRow>, 
         RolloutRow {
             status: rollout.status,
             mode: rollout.mode,
+            run_id: noted("run_id"),
             step: noted("step"),
             group: noted("group"),
             phase: noted("phase"),

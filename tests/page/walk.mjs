@@ -75,6 +75,16 @@ const scenes = {
       for (let index = 0; index < 3; index += 1) await page.keyboard.press("ArrowRight");
       seen.told = await page.locator(".told").innerText();
       await checked(page, wrong, `tokens-${width}`);
+      await page.click("nav a[href='#/rollouts']");
+      await page.selectOption("select >> nth=0", "train");
+      await page.click(".scrolled td a[href^='#/groups']");
+      await page.waitForSelector("main tbody a");
+      seen.members = await page.locator("main tbody tr").count();
+      await checked(page, wrong, `group-${width}`);
+      await page.click("a:has-text('compare')");
+      seen.difference = await page.locator(".difference").innerText();
+      seen.marked = await page.locator(".token.marked").allInnerTexts();
+      await checked(page, wrong, `compare-${width}`);
       if (wrong.length) throw new Error(wrong.join("\n"));
       await context.close();
     }

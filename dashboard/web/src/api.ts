@@ -88,6 +88,7 @@ export interface Finding {
 
 export interface RolloutRow {
   rollout_id: string;
+  run_id: string | null;
   status: string;
   mode: string | null;
   step: number | null;

@@ -1,6 +1,8 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Failure, get } from "./api";
+import { Compare } from "./pages/compare";
+import { Group } from "./pages/group";
 import { Login } from "./pages/login";
 import { Rollout } from "./pages/rollout";
 import { Rollouts } from "./pages/rollouts";
@@ -17,6 +19,8 @@ function Page({ address }: { address: string }) {
   if (kind === "runs") return <Run id={id} key={id} />;
   if (kind === "rollouts" && !id) return <Rollouts query={new URLSearchParams(query)} />;
   if (kind === "rollouts") return <Rollout id={id} key={id} />;
+  if (kind === "groups") return <Group query={new URLSearchParams(query)} />;
+  if (kind === "compare") return <Compare query={new URLSearchParams(query)} />;
   return (
     <main>
       <h1>There is no such page</h1>

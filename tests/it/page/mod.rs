@@ -60,6 +60,8 @@ fn from_the_list_of_runs_to_the_tokens_of_a_rollout() {
     let tokens = text(&seen["tokens"]);
     assert!(tokens.contains("<|im_start|>user↵\nLet's play a game. Say you are"), "{seen}");
     assert!(tokens.contains("<|im_end|>↵\n<|im_start|>assistant↵\n"), "{seen}");
+    assert_eq!(seen["members"], 3, "{seen}");
+    assert!(text(&seen["difference"]).starts_with("They part at token ") && seen["marked"][1].is_string(), "{seen}");
     assert!(seen["sampled"].as_u64().unwrap() > 0 && text(&seen["told"]).contains("of the prompt"), "{seen}");
 }
 

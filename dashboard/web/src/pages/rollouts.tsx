@@ -21,6 +21,13 @@ function sorted(rows: RolloutRow[], order: Order): RolloutRow[] {
   return [...rows].sort((one, other) => sign * ((one.reward ?? NaN) - (other.reward ?? NaN)) || 0);
 }
 
+/** Where the members of its group are side by side. */
+function groupOf(row: RolloutRow): string {
+  const query = new URLSearchParams({ run_id: row.run_id ?? "", step: String(row.step), group: String(row.group) });
+  if (row.mode) query.set("mode", row.mode);
+  return `#/groups?${query}`;
+}
+
 /** Of thousands of rows, those that are looked at. */
 function Table({ rows }: { rows: RolloutRow[] }) {
   const [top, setTop] = useState(0);
@@ -42,6 +49,7 @@ function Table({ rows }: { rows: RolloutRow[] }) {
             <th>status</th>
             <th>mode</th>
             <th>step</th>
+            <th>group</th>
             <th>reward</th>
             <th>task</th>
             <th>why it failed</th>
@@ -57,6 +65,7 @@ function Table({ rows }: { rows: RolloutRow[] }) {
               <td>{row.status}</td>
               <td>{row.mode ?? ""}</td>
               <td class="number">{row.step ?? ""}</td>
+              <td class="number">{row.group !== null && row.run_id !== null ? <a href={groupOf(row)}>{row.group}</a> : ""}</td>
               <td class="number">{fixed(row.reward)}</td>
               <td class="text">{row.input}</td>
               <td class="text">{row.reason ?? ""}</td>

@@ -16,7 +16,7 @@ function visible(text: string, id: number): string {
   return text === "" ? `⟨${id}⟩` : text.replaceAll("\n", "↵\n");
 }
 
-function Block({ tokens, from, to, chosen, choose }: BlockProps) {
+function Block({ tokens, from, to, chosen, marked, choose }: BlockProps) {
   const place = useRef<HTMLSpanElement>(null);
   const [isNear, setNear] = useState(false);
   useEffect(() => {
@@ -34,7 +34,7 @@ function Block({ tokens, from, to, chosen, choose }: BlockProps) {
     const logprob = tokens.logprobs[index] ?? NaN;
     const kind = tokens.makers[index] === SAMPLED ? `token ${Number.isNaN(logprob) ? "p0" : shade(logprob)}` : "token given";
     drawn.push(
-      <span key={index} data-index={index} class={index === chosen ? `${kind} chosen` : kind} onMouseOver={() => choose(index)}>
+      <span key={index} class={`${kind}${index === chosen ? " chosen" : ""}${index === marked ? " marked" : ""}`} onMouseOver={() => choose(index)}>
         {visible(tokens.text(index), tokens.ids[index] ?? 0)}
       </span>,
     );
@@ -47,6 +47,7 @@ interface BlockProps {
   from: number;
   to: number;
   chosen: number | null;
+  marked: number | null;
   choose: (index: number) => void;
 }
 
@@ -72,7 +73,8 @@ function told(tokens: Tokens, index: number): string {
   return facts.join(" · ");
 }
 
-export function TokenView({ tokens }: { tokens: Tokens }) {
+/** `marked` is a token that is looked for. */
+export function TokenView({ tokens, marked = null }: { tokens: Tokens; marked?: number | null }) {
   const [chosen, choose] = useState<number | null>(null);
   const move = (event: KeyboardEvent) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -92,7 +94,8 @@ export function TokenView({ tokens }: { tokens: Tokens }) {
         for (let from = call.first; from < end; from += BLOCK) {
           const to = Math.min(end, from + BLOCK);
           const inside = chosen !== null && chosen >= from && chosen < to ? chosen : null;
-          blocks.push(<Block key={from} tokens={tokens} from={from} to={to} chosen={inside} choose={choose} />);
+          const mark = marked !== null && marked >= from && marked < to ? marked : null;
+          blocks.push(<Block key={from} tokens={tokens} from={from} to={to} chosen={inside} marked={mark} choose={choose} />);
         }
         return (
           <section key={call.generation_id}>

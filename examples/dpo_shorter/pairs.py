@@ -1,7 +1,8 @@
-"""Writes pairs.jsonl: of the right answers that were sampled for a question, the shortest against the longest.
+"""Writes pairs.jsonl: of the answers that were sampled for a question, a short one against a long one that is as right.
 
     python3 examples/dpo_shorter/pairs.py [RUN] [--out examples/dpo_shorter/pairs.jsonl]
 
+Right answers are compared with right ones and wrong answers with wrong ones: nothing is said about what is true.
 RUN is the directory of the evaluation of sample.toml; the only one in runs/ unless told otherwise. An answer that was
 cut off is never the better one. The same evaluation gives the same bytes.
 """
@@ -21,17 +22,19 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "chat_sft"))
 import facts
 
 HERE = Path(__file__).resolve().parent
+MOST = 96  # comparisons
 
 
 def command():
     """The command that a test names, the built one, or the installed one."""
     built = HERE.parents[1] / "target/release/fulgurite"
-    found = os.environ.get("FULGURITE") or (str(built) if built.exists() else shutil.which("fulgurite"))
+    named = os.environ.get("FULGURITE")
+    found = named or (str(built) if built.exists() else shutil.which("fulgurite"))
     return found or sys.exit(f"pairs.py: no {built}, and no fulgurite on the PATH: cargo build --release")
 
 
 def answers_of(records):
-    """What was answered to each question: text, tokens, and whether the model ended it, in the order of the rollouts."""
+    """What was answered to each question: text, tokens, and whether the model ended it; in the order of rollouts."""
     found = {}
     for record in sorted(records, key=lambda record: record["data"]["rollout_id"]):
         said = record["data"]["span"]["attributes"]
@@ -46,18 +49,25 @@ def answers_of(records):
     return found
 
 
-def pairs(tasks, answers):
-    """A comparison for each question that has two right answers of different lengths, the shorter of which was ended."""
+def shorter_and_longer(answers):
+    """The shortest answer that the model ended, and the longest of all, if that is longer."""
+    whole = [answer for answer in answers if answer["ended"]]
+    if not whole:
+        return None
+    shortest = min(whole, key=lambda answer: answer["tokens"])
+    longest = max(answers, key=lambda answer: answer["tokens"])
+    return (shortest, longest) if shortest["tokens"] < longest["tokens"] else None
+
+
+def pairs(tasks, answers, most=MOST):
+    """Comparisons of right answers, and then, until there are enough, of wrong ones."""
     rows = []
-    for task in tasks:
-        right = [answer for answer in answers.get(task["question"], []) if facts.right(task, answer["text"])]
-        whole = [answer for answer in right if answer["ended"]]
-        if not whole:
-            continue
-        shortest = min(whole, key=lambda answer: answer["tokens"])
-        longest = max(right, key=lambda answer: answer["tokens"])
-        if shortest["tokens"] < longest["tokens"]:
-            rows.append({"prompt": task["question"], "chosen": shortest["text"], "rejected": longest["text"]})
+    for wanted in (True, False):
+        for task in tasks:
+            given = answers.get(task["question"], [])
+            found = shorter_and_longer([answer for answer in given if facts.right(task, answer["text"]) is wanted])
+            if found and len(rows) < most:
+                rows.append({"prompt": task["question"], "chosen": found[0]["text"], "rejected": found[1]["text"]})
     return rows
 
 

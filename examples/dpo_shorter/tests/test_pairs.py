@@ -1,4 +1,4 @@
-"""Comparisons are of right answers alone, the shorter one is chosen, and nothing held out is asked for in training."""
+"""Comparisons are of answers that are as right as each other, and nothing held out is asked for in training."""
 
 import sys
 import unittest
@@ -41,11 +41,25 @@ class Pairs(unittest.TestCase):
         self.assertEqual(self.made(answer("Lima and", 2, False), answer("It is Lima.", 4)), [])
         self.assertEqual(self.made(answer("Lima, which", 40, False), answer("Lima.", 2))[0]["rejected"], "Lima, which")
 
-    def test_equal_lengths_one_right_answer_and_none_make_no_comparison(self):
-        self.assertEqual(self.made(answer("Lima.", 2), answer("Lima!", 2)), [])
+    def test_a_right_answer_is_never_compared_with_a_wrong_one(self):
         self.assertEqual(self.made(answer("Lima.", 2), answer("It may be Bogota.", 5)), [])
         self.assertEqual(self.made(answer("Lima or Bogota.", 5), answer("Lima.", 2)), [])
+        rows = self.made(answer("Bogota.", 2), answer("It may be Bogota.", 5))
+        self.assertEqual([row["chosen"] for row in rows], ["Bogota."])
+
+    def test_equal_lengths_and_no_answers_make_no_comparison(self):
+        self.assertEqual(self.made(answer("Lima.", 2), answer("Lima!", 2)), [])
         self.assertEqual(pairs.pairs([TASK], {}), [])
+
+    def test_right_answers_come_first_and_there_are_only_so_many(self):
+        other = {"question": "What is the capital of Chile?", "answer": "Santiago", "kind": "capital"}
+        answers = {
+            TASK["question"]: [answer("No.", 1), answer("I do not know.", 5)],
+            other["question"]: [answer("Santiago.", 2), answer("It is Santiago.", 4)],
+        }
+        chosen = [row["chosen"] for row in pairs.pairs([TASK, other], answers)]
+        self.assertEqual(chosen, ["Santiago.", "No."])
+        self.assertEqual(len(pairs.pairs([TASK, other], answers, most=1)), 1)
 
     def test_answers_are_in_the_order_of_their_rollouts(self):
         records = [record("run-0-1", "Lima.", 2, "length"), record("run-0-0", "It is Lima.", 4)]

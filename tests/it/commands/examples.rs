@@ -135,7 +135,19 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     let reward = "test/env/all/reward/total";
     let hello: &[(&str, &str)] =
         &[("watched: reward before", reward), ("reward after", reward), ("exact after", "test/env/all/exact")];
-    for (example, part, curve, columns) in [("hello", "## A real model", "smollm2", hello)] {
+    let chat_sft: &[(&str, &str)] = &[("nats a token before", "test/nll"), ("nats a token after", "test/nll")];
+    let dpo_shorter: &[(&str, &str)] = &[
+        ("accuracy before", "test/accuracy"),
+        ("accuracy after", "test/accuracy"),
+        ("margin after", "test/margin"),
+    ];
+    let distill: &[(&str, &str)] = &[("obeys before", reward), ("obeys after", reward)];
+    for (example, part, curve, columns) in [
+        ("hello", "## A real model", "smollm2", hello),
+        ("chat_sft", "## What to expect", "style", chat_sft),
+        ("dpo_shorter", "## What to expect", "dpo", dpo_shorter),
+        ("distill", "## What to expect", "distill", distill),
+    ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
         let rows = table_of_seeds(&readme[readme.find(part).unwrap()..]);

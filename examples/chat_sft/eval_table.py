@@ -1,4 +1,4 @@
-"""Makes the table of a recipe's README from what `fulgurite eval --json` printed: of this one, or of another that is named.
+"""Makes the table of a README from what `fulgurite eval --json` printed: of this recipe, or of one that is named.
 
     python3 examples/chat_sft/eval_table.py [dpo_shorter | distill]
 """

@@ -141,7 +141,8 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("accuracy after", "test/accuracy"),
         ("margin after", "test/margin"),
     ];
-    let distill: &[(&str, &str)] = &[("obeys before", reward), ("obeys after", reward)];
+    let distill: &[(&str, &str)] =
+        &[("obeys before", reward), ("obeys after", reward), ("final", "final/env/all/reward/total")];
     for (example, part, curve, columns) in [
         ("hello", "## A real model", "smollm2", hello),
         ("chat_sft", "## What to expect", "style", chat_sft),

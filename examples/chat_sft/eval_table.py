@@ -25,7 +25,12 @@ AFTER = [(f"after, seed {seed}", f"ask-seed-{seed}") for seed in (1, 2, 3)]
 ROWS = {
     "chat_sft": [("before", "ask-before"), *AFTER],
     "dpo_shorter": [("before", "ask-before"), *AFTER],
-    "distill": [("reads the prompt", "ask-told"), ("does not, before", "ask-before"), *AFTER],
+    "distill": [
+        ("reads the prompt, without stage 1", "ask-untaught"),
+        ("reads the prompt", "ask-told"),
+        ("does not, before", "ask-before"),
+        *AFTER,
+    ],
 }
 
 
@@ -40,7 +45,10 @@ def table(recipe):
     columns = COLUMNS[recipe]
     lines = ["| | " + " | ".join(head for head, _, _ in columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for label, name in ROWS[recipe]:
-        scores = json.loads((EXAMPLES / recipe / "curves" / f"{name}.json").read_text(encoding="utf-8"))
+        file = EXAMPLES / recipe / "curves" / f"{name}.json"
+        if not file.exists():  # not evaluated yet
+            continue
+        scores = json.loads(file.read_text(encoding="utf-8"))
         lines.append("| " + " | ".join([label, *(cell(scores, tag, part) for _, tag, part in columns)]) + " |")
     return "\n".join(lines)
 

@@ -143,16 +143,16 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     ];
     let distill: &[(&str, &str)] =
         &[("obeys before", reward), ("obeys after", reward), ("final", "final/env/all/reward/total")];
-    for (example, part, curve, columns) in [
-        ("hello", "## A real model", "smollm2", hello),
-        ("chat_sft", "## What to expect", "style", chat_sft),
-        ("dpo_shorter", "## What to expect", "dpo", dpo_shorter),
-        ("distill", "## What to expect", "distill", distill),
+    for (example, part, curve, seeds, columns) in [
+        ("hello", "## A real model", "smollm2", 3, hello),
+        ("chat_sft", "## What to expect", "style", 3, chat_sft),
+        ("dpo_shorter", "## What to expect", "dpo", 1, dpo_shorter),
+        ("distill", "## What to expect", "distill", 1, distill),
     ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
         let rows = table_of_seeds(&readme[readme.find(part).unwrap()..]);
-        assert_eq!(rows.len(), 3, "{example}");
+        assert_eq!(rows.len(), seeds, "{example}");
         for row in rows {
             let of = |column: &str| row.iter().find(|(name, _)| name == column).map(|(_, cell)| cell.clone()).unwrap();
             let steps = steps_of(&directory.join(format!("curves/{curve}-seed-{}.jsonl", of("seed"))));

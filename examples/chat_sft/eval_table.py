@@ -29,6 +29,7 @@ ROWS = {
         ("reads the prompt, without stage 1", "ask-untaught"),
         ("reads the prompt", "ask-told"),
         ("does not, before", "ask-before"),
+        ("after 5 of 20 updates, seed 1", "ask-after-5"),
         *AFTER,
     ],
 }

@@ -15,9 +15,8 @@ class Figures(unittest.TestCase):
     def test_the_table_of_held_out_questions_is_made_from_the_evaluations(self):
         self.assertIn(eval_table.table("distill"), (HERE / "README.md").read_text(encoding="utf-8"))
 
-    def test_the_divergence_is_that_of_the_curves(self):
-        readme = (HERE / "README.md").read_text(encoding="utf-8")
-        for seed in (1, 2, 3):
-            lines = (HERE / f"curves/distill-seed-{seed}.jsonl").read_text(encoding="utf-8").splitlines()
-            kl = [step["teacher_forward_kl"] for step in map(json.loads, lines) if "teacher_forward_kl" in step]
-            self.assertIn(f"\n| {seed} | {len(kl)} | {sum(kl[:3]) / 3:.2f} | {sum(kl[-3:]) / 3:.3f} |", readme)
+    def test_the_divergence_is_that_of_the_curve(self):
+        lines = (HERE / "curves/distill-seed-1.jsonl").read_text(encoding="utf-8").splitlines()
+        kl = [step["teacher_forward_kl"] for step in map(json.loads, lines) if "teacher_forward_kl" in step]
+        row = "| teacher_forward_kl | " + " | ".join(f"{value:.2f}" for value in kl) + " |"
+        self.assertIn(row, (HERE / "README.md").read_text(encoding="utf-8"))

@@ -141,13 +141,10 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("accuracy after", "test/accuracy"),
         ("margin after", "test/margin"),
     ];
-    let distill: &[(&str, &str)] =
-        &[("obeys before", reward), ("obeys after", reward), ("final", "final/env/all/reward/total")];
     for (example, part, curve, seeds, columns) in [
         ("hello", "## A real model", "smollm2", 3, hello),
         ("chat_sft", "## What to expect", "style", 3, chat_sft),
         ("dpo_shorter", "## What to expect", "dpo", 1, dpo_shorter),
-        ("distill", "## What to expect", "distill", 1, distill),
     ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();

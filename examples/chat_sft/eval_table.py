@@ -29,8 +29,9 @@ ROWS = {
         ("reads the prompt, without stage 1", "ask-untaught"),
         ("reads the prompt", "ask-told"),
         ("does not, before", "ask-before"),
-        ("after 5 of 20 updates, seed 1", "ask-after-5"),
-        *AFTER,
+        ("after 5 updates, seed 1", "ask-after-5"),
+        ("after 20 updates, seed 1", "ask-seed-1"),
+        ("the same, 37 final questions", "final-seed-1"),
     ],
 }
 

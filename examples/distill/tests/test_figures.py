@@ -20,6 +20,7 @@ class Figures(unittest.TestCase):
         steps = [json.loads(line) for line in lines]
         kl = [step["teacher_forward_kl"] for step in steps if "teacher_forward_kl" in step]
         share = {step["step"]: step.get("test/env/all/reward/total") for step in steps}
-        cells = [f"{sum(kl[:3]) / 3:.2f}", f"{sum(kl[-3:]) / 3:.3f}", *(f"{share[step]:.2f}" for step in (0, 5, 10, 15))]
+        shares = [f"{share[step]:.2f}" for step in (0, 5, 10, 15)]
+        cells = [f"{sum(kl[:3]) / 3:.2f}", f"{sum(kl[-3:]) / 3:.3f}", *shares]
         self.assertEqual(len(kl), 20)
         self.assertIn("| 1 | " + " | ".join(cells) + " |", (HERE / "README.md").read_text(encoding="utf-8"))

@@ -136,11 +136,8 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     let hello: &[(&str, &str)] =
         &[("watched: reward before", reward), ("reward after", reward), ("exact after", "test/env/all/exact")];
     let chat_sft: &[(&str, &str)] = &[("nats a token before", "test/nll"), ("nats a token after", "test/nll")];
-    let dpo_shorter: &[(&str, &str)] = &[
-        ("accuracy before", "test/accuracy"),
-        ("accuracy after", "test/accuracy"),
-        ("margin after", "test/margin"),
-    ];
+    let dpo_shorter: &[(&str, &str)] =
+        &[("accuracy before", "test/accuracy"), ("accuracy after", "test/accuracy"), ("margin after", "test/margin")];
     for (example, part, curve, seeds, columns) in [
         ("hello", "## A real model", "smollm2", 3, hello),
         ("chat_sft", "## What to expect", "style", 3, chat_sft),

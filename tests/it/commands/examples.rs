@@ -154,9 +154,14 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("searches before", "test/env/all/searches"),
         ("searches after", "test/env/all/searches"),
     ];
+    let chat_sft: &[(&str, &str)] = &[("nats a token before", "test/nll"), ("nats a token after", "test/nll")];
+    let dpo_shorter: &[(&str, &str)] =
+        &[("accuracy before", "test/accuracy"), ("accuracy after", "test/accuracy"), ("margin after", "test/margin")];
     for (example, part, curve, seeds, columns) in [
         ("hello", "## A real model", "smollm2", 3, hello),
         ("local_search", "### What was measured", "plain", 1, search),
+        ("chat_sft", "## What to expect", "style", 3, chat_sft),
+        ("dpo_shorter", "## What to expect", "dpo", 1, dpo_shorter),
     ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();

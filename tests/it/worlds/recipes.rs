@@ -10,7 +10,7 @@ use crate::common::{Ran, fulgurite, tiny_model};
 
 #[test]
 fn rewards_of_recipes_cannot_be_forged_and_what_is_held_out_is_in_no_corpus() {
-    for example in ["guess_number", "wordle", "local_search", "two_players"] {
+    for example in ["guess_number", "wordle", "local_search", "two_players", "chat_sft", "dpo_shorter", "distill"] {
         python_tests(example, &["discover", "-q"]);
     }
 }

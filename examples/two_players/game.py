@@ -11,6 +11,8 @@ import board as rules
 
 OPPONENT_FROM = 100
 WORTH = {"won": 1.0, "drawn": 0.5, "lost": 0.0}
+# What a call earns beside the call that its side made after it: the later ones have more to do with how a game ended.
+FADE = 0.7
 
 
 def outcome(board, side):
@@ -18,10 +20,25 @@ def outcome(board, side):
     return "drawn" if won is None else "won" if won == side else "lost"
 
 
+def earnings(calls, won, illegal):
+    """What each call has earned, `[(id, value)]`, of `calls`, `[(id, side)]` in the order of the game.
+
+    The last call of the winner earns 1 and that of the loser -1, and those before them by `FADE` less each; in a draw
+    all earn 0. Who names no free cell loses 1 by that call, and nobody else earns anything: no board led there."""
+    if illegal:
+        return [(call, 0.0) for call, _ in calls[:-1]] + [(calls[-1][0], -1.0)]
+    if won is None:
+        return [(call, 0.0) for call, _ in calls]
+    left, earned = {"X": 1.0, "O": -1.0} if won == "X" else {"X": -1.0, "O": 1.0}, []
+    for call, side in reversed(calls):
+        earned.append((call, left[side]))
+        left[side] *= FADE
+    return earned[::-1]
+
+
 def self_play(task, ask):
     """A game of the model against itself. `ask(text)` gives its reply and the call's id. Returns what each call has
-    earned, `[(id, value)]`, and numbers for curves: 1 for the calls of the winner, -1 for the loser's, 0 for all of a
-    draw. Who names no free cell has lost."""
+    earned and numbers for curves. Who names no free cell has lost."""
     board, side, calls, illegal = rules.EMPTY, "X", [], False
     if task:
         board, side = rules.placed(board, str(task), "X"), "O"
@@ -34,9 +51,8 @@ def self_play(task, ask):
             break
         board, side = rules.placed(board, cell, side), rules.OTHER[side]
     won = rules.OTHER[side] if illegal else rules.winner(board)
-    earned = [(call, 0.0 if won is None else 1.0 if won == mover else -1.0) for call, mover in calls]
     numbers = {"x_won": float(won == "X"), "o_won": float(won == "O"), "drawn": float(won is None)}
-    return earned, {**numbers, "illegal": float(illegal), "moves": len(calls)}
+    return earnings(calls, won, illegal), {**numbers, "illegal": float(illegal), "moves": len(calls)}
 
 
 def against(task, ask):

@@ -1,6 +1,7 @@
 """The games: one model plays both sides and each side is rewarded for its own calls, or it plays a fixed opponent.
 
-A task is a whole number. Those below 100 are self-play: 0 begins on the empty board, 1 to 9 with an X in that cell.
+A task is a whole number. Those below 100 are self-play: 0 begins on the empty board, 1 to 9 with an X in that cell, the
+others with up to three moves at random that follow from the number.
 From 100 on the model plays an opponent (`random` if the number is even, `perfect` if it is odd), as X in two of four
 and as O in the others, and the opponent's lots follow from the number.
 """
@@ -18,6 +19,16 @@ FADE = 0.7
 def outcome(board, side):
     won = rules.winner(board)
     return "drawn" if won is None else "won" if won == side else "lost"
+
+
+def opening(task):
+    """The board that a game of self-play begins on, and whose turn it is."""
+    board, side, chance = rules.EMPTY, "X", random.Random(f"opening {task}")
+    if 0 < task < 10:
+        return rules.placed(board, str(task), "X"), "O"
+    for _ in range(task % 4 if task else 0):
+        board, side = rules.placed(board, chance.choice(rules.free(board)), side), rules.OTHER[side]
+    return board, side
 
 
 def earnings(calls, won, illegal):
@@ -39,9 +50,7 @@ def earnings(calls, won, illegal):
 def self_play(task, ask):
     """A game of the model against itself. `ask(text)` gives its reply and the call's id. Returns what each call has
     earned and numbers for curves. Who names no free cell has lost."""
-    board, side, calls, illegal = rules.EMPTY, "X", [], False
-    if task:
-        board, side = rules.placed(board, str(task), "X"), "O"
+    (board, side), calls, illegal = opening(task), [], False
     while not rules.over(board):
         reply, call = ask(rules.shown(board, side))
         calls.append((call, side))

@@ -85,8 +85,16 @@ class WhoEarnsWhat(unittest.TestCase):
         earned, _ = game.self_play(1, replies("4", "2", "5", "3"))
         self.assertEqual([value for _, value in earned], [-game.FADE, game.FADE, -1.0, 1.0])
 
+    def test_tasks_from_10_on_begin_with_up_to_three_moves_that_follow_from_the_number(self):
+        for task in range(10, 100):
+            board, side = game.opening(task)
+            self.assertEqual((9 - len(rules.free(board)), side), (task % 4, "XO"[task % 2]))
+            self.assertFalse(rules.over(board))
+            self.assertEqual(game.opening(task), (board, side))
+        self.assertGreater(len({game.opening(task)[0] for task in range(10, 100)}), 40)
+
     def test_calls_of_one_number_are_calls_of_one_player(self):
-        for task in range(10):
+        for task in range(20):
             sides = {}
             for seed in range(40):
                 shown = []

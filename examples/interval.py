@@ -11,7 +11,7 @@ import json
 import random
 import sqlite3
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 RESAMPLES = 10_000
@@ -20,15 +20,18 @@ QUERY = """SELECT rollouts.step, rollouts.input, spans.body FROM spans JOIN roll
 
 
 def scores(run, name):
-    """`{step: {task: mean of the component}}` of the run's scorings; tasks that do not have it are left out."""
+    """`{step: {task: mean of the component}}` of the run's scorings; tasks that do not have it are left out, and so is a
+    scoring that was cut short."""
     store = sqlite3.connect(f"file:{Path(run) / 'fulgurite.db'}?mode=ro", uri=True)
-    found = defaultdict(lambda: defaultdict(list))
+    found, played = defaultdict(lambda: defaultdict(list)), Counter()
     for step, task, body in store.execute(QUERY):
+        played[step] += 1
         attributes = json.loads(body)["attributes"]
         for key, value in attributes.items():
             if key.startswith("agentlightning.reward.") and key.endswith(".name") and value == name:
                 found[step][task].append(attributes[key.removesuffix("name") + "value"])
-    return {step: {task: statistics.fmean(each) for task, each in tasks.items()} for step, tasks in found.items()}
+    whole = [step for step in found if played[step] == max(played.values())]
+    return {step: {task: statistics.fmean(each) for task, each in found[step].items()} for step in whole}
 
 
 def interval(differences):

@@ -13,13 +13,13 @@ import interval
 
 
 class Interval(unittest.TestCase):
-    def test_scores_are_means_of_tasks_by_step_of_held_out_rollouts_alone(self):
+    def test_scores_are_means_of_tasks_by_step_of_whole_scorings_alone(self):
         with tempfile.TemporaryDirectory() as run:
             store = sqlite3.connect(Path(run) / "fulgurite.db")
             store.execute("CREATE TABLE rollouts (rollout_id, mode, step, input)")
             store.execute("CREATE TABLE spans (rollout_id, name, body)")
             played = [("val", 0, 7, 0.0), ("val", 0, 7, 1.0), ("val", 20, 7, 1.0), ("val", 20, 8, 0.0)]
-            played.append(("train", 0, 7, 1.0))
+            played += [("train", 0, 7, 1.0), ("val", 40, 8, 1.0)]
             for number, (mode, step, task, won) in enumerate(played):
                 attributes = {"agentlightning.reward.0.name": "primary", "agentlightning.reward.0.value": 9.0}
                 attributes |= {"agentlightning.reward.1.name": "won", "agentlightning.reward.1.value": won}

@@ -20,8 +20,8 @@ QUERY = """SELECT rollouts.step, rollouts.input, spans.body FROM spans JOIN roll
 
 
 def scores(run, name):
-    """`{step: {task: mean of the component}}` of the run's scorings; tasks that do not have it are left out, and so is a
-    scoring that was cut short."""
+    """`{step: {task: mean of the component}}` of the run's scorings; tasks that do not have it are left out, and so is
+    a scoring that was cut short."""
     store = sqlite3.connect(f"file:{Path(run) / 'fulgurite.db'}?mode=ro", uri=True)
     found, played = defaultdict(lambda: defaultdict(list)), Counter()
     for step, task, body in store.execute(QUERY):

@@ -1,7 +1,7 @@
-"""The agent: one process for all games (docs/warm-agents.md), with OpenAI's package.
+"""The agent: one process for all games (docs/warm-agents.md), which speaks plain HTTP and needs no package.
 
-In self-play each call is rewarded by itself (docs/rewards.md): what a side earned is posted for each of its calls,
-and the game as a whole earns 0, since what one side wins the other loses.
+In self-play each call is rewarded by itself (docs/rewards.md): what it earned is posted for it, and the game as a
+whole earns 0, since what one side wins the other loses.
 """
 
 import json
@@ -12,33 +12,30 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 import game
-import openai
 from fulgurite_agent import serve
 
-SHARED = openai.OpenAI(base_url="http://each.task.has.its.own", api_key="too", max_retries=2)
+
+def post(url, task, fields, headers=()):
+    """Posts JSON with the attempt's key, and returns the answer's."""
+    headers = {"authorization": f"Bearer {task.api_key}", "content-type": "application/json", **dict(headers)}
+    request = urllib.request.Request(url, json.dumps(fields).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())
 
 
 def give(task, call, value):
     """Rewards one call of the attempt."""
     server = task.base_url.split("/rollout/")[0]
-    body = json.dumps({"value": value}).encode()
-    headers = {
-        "authorization": f"Bearer {task.api_key}",
-        "content-type": "application/json",
-        "idempotency-key": f"side-{call}",
-    }
     url = f"{server}/rollout/{task.rollout_id}/generation/{call}/reward"
-    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as answer:
-        answer.read()
+    post(url, task, {"value": value}, {"idempotency-key": f"side-{call}"})
 
 
 def run(task):
-    client = SHARED.with_options(base_url=task.base_url, api_key=task.api_key)
-
     def ask(text):
         messages = [{"role": "user", "content": text}]
-        reply = client.chat.completions.create(model="player", messages=messages, max_completion_tokens=4)
-        return reply.choices[0].message.content, reply.id
+        fields = {"model": "player", "messages": messages, "max_completion_tokens": 4}
+        reply = post(f"{task.base_url}/chat/completions", task, fields)
+        return reply["choices"][0]["message"]["content"], reply["id"]
 
     number = int(task.input)
     if number >= game.OPPONENT_FROM:

@@ -11,8 +11,8 @@ from pathlib import Path
 WORDS = Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split()
 TRIES = 6
 ASKED = "Find my word of three letters."
-# What a game that is lost earns for each letter that its best guess had in the right place.
-FOR_A_LETTER = 0.1
+# What a game that is lost earns for each guess after the first that was a word which what was heard still allowed.
+FOR_FITTING = 0.1
 
 
 def split():
@@ -79,7 +79,7 @@ def play(task, ask):
     """Plays a game; `ask(messages)` gives the model's reply. Returns the reward and what else is worth a curve."""
     word = secret(task)
     messages, heard = [{"role": "user", "content": ASKED}], []
-    tries = known = fit = 0
+    tries = known = fit = heeded = 0
     won = False
     for _ in range(TRIES):
         reply = ask(messages)
@@ -93,11 +93,11 @@ def play(task, ask):
         if guess in WORDS:
             known += 1
             fit += guess in fitting(heard)
+            heeded += bool(heard) and guess in fitting(heard)
             heard.append((guess, marks(word, guess)))
         # The reply goes back as it came, so that the conversation goes on token by token.
         messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": answer(word, guess)}]
-    best = max((told.count("=") for _, told in heard), default=0)
-    result = {"reward": 1.0 if won else FOR_A_LETTER * best, "won": float(won), "tries": tries}
+    result = {"reward": 1.0 if won else FOR_FITTING * heeded, "won": float(won), "tries": tries}
     if tries:
         result["words"] = (known + won) / tries
         result["fitting"] = (fit + won) / tries

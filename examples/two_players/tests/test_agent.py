@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import agent
+import game
 
 
 class Scripted(BaseHTTPRequestHandler):
@@ -51,7 +52,7 @@ class Agent(unittest.TestCase):
         result, seen = self.play(0, ["1", "4", "2", "5", "3"])
         self.assertEqual((result["reward"], result["x_won"]), (0.0, 1.0))
         given = [(path, key, body["value"]) for path, key, body in seen if path.endswith("/reward")]
-        values = [1.0, -1.0, 1.0, -1.0, 1.0]
+        values = [game.FADE**2, -game.FADE, game.FADE, -1.0, 1.0]
         wanted = [
             (f"/rollout/ro-1/generation/chatcmpl-{number}/reward", "Bearer key", value)
             for number, value in enumerate(values, start=1)

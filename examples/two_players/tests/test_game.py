@@ -61,9 +61,10 @@ class Rules(unittest.TestCase):
 
 
 class WhoEarnsWhat(unittest.TestCase):
-    def test_the_calls_of_the_winner_earn_1_and_those_of_the_loser_the_opposite(self):
+    def test_the_last_calls_of_both_sides_earn_most_and_the_losers_the_opposite(self):
         earned, numbers = game.self_play(0, replies("1", "4", "2", "5", "3"))
-        self.assertEqual([value for _, value in earned], [1.0, -1.0, 1.0, -1.0, 1.0])
+        fade = game.FADE
+        self.assertEqual([value for _, value in earned], [fade**2, -fade, fade, -1.0, 1.0])
         self.assertEqual([call for call, _ in earned], [f"call-{number}" for number in range(1, 6)])
         self.assertEqual((numbers["x_won"], numbers["moves"]), (1.0, 5))
 
@@ -75,17 +76,25 @@ class WhoEarnsWhat(unittest.TestCase):
     def test_who_names_no_free_cell_has_lost(self):
         for reply in ["1", "0", "", None, "23", "X", '{"reward": 1}', "5 6", "I have won"]:
             earned, numbers = game.self_play(0, replies("1", reply))
-            self.assertEqual([value for _, value in earned], [1.0, -1.0], reply)
+            self.assertEqual([value for _, value in earned], [0.0, -1.0], reply)
             self.assertEqual((numbers["illegal"], numbers["x_won"]), (1.0, 1.0))
 
     def test_a_task_with_an_opening_begins_with_o(self):
         earned, numbers = game.self_play(5, replies("5"))
         self.assertEqual(([value for _, value in earned], numbers["illegal"]), ([-1.0], 1.0))
         earned, _ = game.self_play(1, replies("4", "2", "5", "3"))
-        self.assertEqual([value for _, value in earned], [-1.0, 1.0, -1.0, 1.0])
+        self.assertEqual([value for _, value in earned], [-game.FADE, game.FADE, -1.0, 1.0])
+
+    def test_tasks_from_10_on_begin_with_up_to_three_moves_that_follow_from_the_number(self):
+        for task in range(10, 100):
+            board, side = game.opening(task)
+            self.assertEqual((9 - len(rules.free(board)), side), (task % 4, "XO"[task % 2]))
+            self.assertFalse(rules.over(board))
+            self.assertEqual(game.opening(task), (board, side))
+        self.assertGreater(len({game.opening(task)[0] for task in range(10, 100)}), 40)
 
     def test_calls_of_one_number_are_calls_of_one_player(self):
-        for task in range(10):
+        for task in range(20):
             sides = {}
             for seed in range(40):
                 shown = []

@@ -46,10 +46,28 @@ class Rules(unittest.TestCase):
             result = game.play(0, player([game.spell(other)] * wrong + [game.spell(word)]))
             self.assertEqual((result["reward"], result["tries"]), (1.0, wrong + 1))
 
-    def test_a_lost_game_earns_what_its_best_guess_had_in_place(self):
+    def test_a_lost_game_earns_by_its_guesses_after_the_first_that_fit(self):
         task = (game.TRAIN + game.HELD_OUT).index("cat")
-        self.assertAlmostEqual(game.play(task, player(["dog", "car", "dog"]))["reward"], 0.2)
-        self.assertAlmostEqual(game.play(task, player(["dog"]))["reward"], 0.0)
+        for guesses, reward in [
+            (["dog"], 0.0),
+            (["dog", "hem"], 0.1),
+            (["dog", "hem", "dog"], 0.1),
+            (["dog", "act", "hem"], 0.1),
+        ]:
+            self.assertAlmostEqual(game.play(task, player(guesses))["reward"], reward, msg=guesses)
+
+    def test_a_lost_game_earns_less_than_a_win_however_well_it_fits(self):
+        for task in range(0, 257, 8):
+            word, heard = game.secret(task), []
+
+            def ask(messages, word=word, heard=heard):
+                guess = sorted(game.fitting(heard) - {word} or {"zzz"})[0]
+                if guess != "zzz":
+                    heard.append((guess, game.marks(word, guess)))
+                return guess
+
+            result = game.play(task, ask)
+            self.assertTrue(result["won"] == 0.0 and result["reward"] <= 0.5, result)
 
 
 class Forged(unittest.TestCase):
@@ -65,10 +83,10 @@ class Forged(unittest.TestCase):
         for reply in forged:
             self.assertEqual(game.play(task, player([reply]))["reward"], 0.0, reply)
 
-    def test_letters_in_place_of_no_word_earn_nothing(self):
+    def test_what_is_no_word_earns_nothing(self):
         task = (game.TRAIN + game.HELD_OUT).index("cat")
         self.assertNotIn("caz", game.WORDS)
-        self.assertEqual(game.play(task, player(["caz"]))["reward"], 0.0)
+        self.assertEqual(game.play(task, player(["dog", "caz"]))["reward"], 0.0)
 
     def test_no_game_is_longer_than_six_tries(self):
         asked = []

@@ -140,7 +140,8 @@ fn the_curves_of_the_toolbelt_are_those_of_its_readme() {
 
 #[test]
 fn the_figures_of_readmes_are_those_of_their_curves() {
-    // The part of the README, the curves, and which metric stands in which column, at the first and the last scoring.
+    // The part of the README, the curves, and which metric stands in which column: at the first scoring, at the best
+    // one, or else at the last.
     let reward = "test/env/all/reward/total";
     let hello: &[(&str, &str)] =
         &[("watched: reward before", reward), ("reward after", reward), ("exact after", "test/env/all/exact")];
@@ -157,11 +158,29 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     let chat_sft: &[(&str, &str)] = &[("nats a token before", "test/nll"), ("nats a token after", "test/nll")];
     let dpo_shorter: &[(&str, &str)] =
         &[("accuracy before", "test/accuracy"), ("accuracy after", "test/accuracy"), ("margin after", "test/margin")];
+    let wordle: &[(&str, &str)] = &[
+        ("won before", "test/env/all/won"),
+        ("won after", "test/env/all/won"),
+        ("fitting before", "test/env/all/fitting"),
+        ("fitting after", "test/env/all/fitting"),
+        ("asked once: won", "final/env/all/won"),
+    ];
+    let (random, perfect) = ("test/env/all/random/won_or_drawn", "test/env/all/perfect/won_or_drawn");
+    let players: &[(&str, &str)] = &[
+        ("random: before", random),
+        ("random: best", random),
+        ("random: after", random),
+        ("perfect: before", perfect),
+        ("perfect: best", perfect),
+        ("perfect: after", perfect),
+    ];
     for (example, part, curve, seeds, columns) in [
         ("hello", "## A real model", "smollm2", 3, hello),
         ("local_search", "### What was measured", "plain", 1, search),
         ("chat_sft", "## What to expect", "style", 3, chat_sft),
         ("dpo_shorter", "## What to expect", "dpo", 1, dpo_shorter),
+        ("wordle", "## What is learnt", "wordle", 1, wordle),
+        ("two_players", "## The score", "two-players", 1, players),
     ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
@@ -172,7 +191,12 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
             let steps = steps_of(&directory.join(format!("curves/{curve}-seed-{}.jsonl", of("seed"))));
             for (column, metric) in columns {
                 let mut scores = steps.iter().filter_map(|step| step[*metric].as_f64());
-                let score = if column.ends_with("before") { scores.next() } else { scores.next_back() }.unwrap();
+                let score = match column.rsplit(' ').next() {
+                    Some("before") => scores.next(),
+                    Some("best") => scores.reduce(f64::max),
+                    _ => scores.next_back(),
+                };
+                let score = score.unwrap();
                 let digits = of(column).split('.').nth(1).unwrap().len();
                 assert_eq!(of(column), format!("{score:.digits$}"), "{example}, seed {}: {column}", of("seed"));
             }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::config::overrides::Override;
+
 /// What a script may want to know.
 pub const EXIT_CODES: &str = "\
 Exit codes:
@@ -44,6 +46,9 @@ pub struct EvalArguments {
     /// checkpoint that has been evaluated
     #[arg(long, value_name = "RUN_OR_EVAL")]
     pub against: Option<PathBuf>,
+    /// Put a value in place of a key of the config file (repeatable), as `train` does
+    #[arg(long = "set", value_name = "KEY=VALUE", requires = "config")]
+    pub overrides: Vec<Override>,
     /// Seed of the samples, in place of [run] seed
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

@@ -113,8 +113,13 @@ fn inspected(log: &Path, arguments: &EvalArguments) -> Result<()> {
 /// The config that the command line names, or that of the run which the checkpoint is of.
 fn load(arguments: &EvalArguments) -> Result<LoadedConfig> {
     let mut loaded = match (&arguments.config, &arguments.checkpoint) {
-        (Some(path), _) if path.is_dir() => train::config_of_run(path)?,
-        (Some(path), _) => LoadedConfig::read(Some(path))?,
+        (Some(path), _) if path.is_dir() => {
+            if !arguments.overrides.is_empty() {
+                bail!("--set puts values in place of a config file's, and {} is the directory of a run", path.display());
+            }
+            train::config_of_run(path)?
+        }
+        (Some(path), _) => LoadedConfig::read_with(Some(path), &arguments.overrides)?,
         (None, Some(checkpoint)) => match run_of(checkpoint) {
             Some(run) => train::config_of_run(&run)?,
             None => bail!("{} is of no run: name a config too", checkpoint.display()),

@@ -21,6 +21,52 @@ macro_rules! recipe {
 
 /// By their names.
 pub(super) const RECIPES: &[Recipe] = &[
+    recipe!("chat_sft":
+        "README.md"
+        "agent.py"
+        "ask.toml"
+        "asking.py"
+        "chat_sft.toml"
+        "eval_table.py"
+        "facts.py"
+        "make_data.py"
+        "model.py"
+        "style.py"
+        "talk.py"
+        "tests/__init__.py"
+        "tests/fake_model.py"
+        "tests/test_figures.py"
+        "tests/test_style.py"
+        ; "smollm2.py" from "examples/hello/smollm2.py"
+        ; "fulgurite_agent.py" from "python/fulgurite_agent.py"
+    ),
+    recipe!("distill":
+        "README.md"
+        "agent.py"
+        "distill.toml"
+        "heed.toml"
+        "make_data.py"
+        "prompt.py"
+        "tests/__init__.py"
+        "tests/test_figures.py"
+        "tests/test_prompt.py"
+        ; "smollm2.py" from "examples/hello/smollm2.py"
+        ; "fulgurite_agent.py" from "python/fulgurite_agent.py"
+    ),
+    recipe!("dpo_shorter":
+        "README.md"
+        "agent.py"
+        "ask.toml"
+        "dpo_shorter.toml"
+        "pairs.py"
+        "questions.py"
+        "sample.toml"
+        "tests/__init__.py"
+        "tests/test_figures.py"
+        "tests/test_pairs.py"
+        ; "smollm2.py" from "examples/hello/smollm2.py"
+        ; "fulgurite_agent.py" from "python/fulgurite_agent.py"
+    ),
     recipe!("guess_number":
         "README.md"
         "agent.py"
@@ -174,6 +220,7 @@ pub(super) const RECIPES: &[Recipe] = &[
         "game.py"
         "tests/__init__.py"
         "tests/test_game.py"
+        "tests/test_interval.py"
         "wordle.toml"
         "words.txt"
         ; "fulgurite_agent.py" from "python/fulgurite_agent.py"

@@ -101,6 +101,13 @@ pub struct Recipe {
 }
 
 impl Recipe {
+    /// Whether both make the same. Where the config's seed for the base comes from is not asked: what counts is the one that was
+    /// used.
+    fn makes_what(&self, other: &Self) -> bool {
+        let settled = |recipe: &Self| BaseConfig { seed: Some(recipe.seed), ..recipe.base.clone() };
+        (settled(self), &self.renderer, self.tools) == (settled(other), &other.renderer, other.tools)
+    }
+
     fn open_renderer(&self, directory: &Path) -> Result<Arc<dyn Renderer>> {
         let choice = RendererChoice { name: &self.renderer, tools: self.tools };
         fulgurite_renderers::open_renderer(directory, choice).context("[[models]] renderer")
@@ -116,7 +123,7 @@ fn check_recipe(directory: &Path, recipe: &Recipe) -> Result<()> {
     let made: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
     // Keys that there were not yet when it was made had their defaults.
     let made = serde_json::from_value::<Recipe>(made["recipe"].clone());
-    if made.map_or(true, |made| made != *recipe) {
+    if !made.is_ok_and(|made| made.makes_what(recipe)) {
         bail!(
             "{} was made from other [base] settings; remove it to make it anew, or change [[models]] path",
             directory.display()
@@ -298,6 +305,10 @@ mod tests {
         assert!(weights[0] == weights[1], "what was declared was not trained as it is written");
 
         let corpus = path("declared.jsonl");
+        let seeded = BaseConfig { seed: Some(1), ..recipe(&corpus).base };
+        let same = Recipe { base: seeded, ..recipe(&corpus) };
+        let options = EngineOptions::default();
+        make_if_missing(&same, &path("declared"), directory.path(), &[], options, &mut JsonReporter).await.unwrap();
         let plain = Recipe { tools: ToolWriting::Template, ..recipe(&corpus) };
         let options = EngineOptions::default();
         let again = make_if_missing(&plain, &path("declared"), directory.path(), &[], options, &mut JsonReporter).await;

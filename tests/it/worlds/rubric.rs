@@ -109,8 +109,8 @@ fn attempts_earn_the_share_of_criteria_that_a_judge_says_they_meet() {
 fn a_policy_that_has_spent_its_budget_is_judged_all_the_same() {
     let judge = judge(by_letters);
     let project = project(&judge, TWO);
-    project.change_config("[tasks]", "[proxy.budget]\ncalls = 1\ntokens = 2000\n\n[tasks]");
-    let scored = Ran::from(fulgurite(["eval", "--json"]).arg(project.path("t.toml")).output().unwrap());
+    let budget = "proxy.budget={ calls = 1, tokens = 2000 }";
+    let scored = Ran::from(fulgurite(["eval", "--json", "--set", budget]).arg(project.path("t.toml")).output().unwrap());
     let scored = scored.json_lines().pop().unwrap();
     assert_eq!(scored["failed"], 0, "{scored}");
     assert_eq!(scored["components"]["any"]["value"], json!(1.0), "{scored}");

@@ -17,7 +17,8 @@ try:
     from langchain_openai import ChatOpenAI
     from langgraph.errors import GraphRecursionError
 except ModuleNotFoundError as missing:
-    sys.exit(f"{Path(__file__).name} needs the Python package {missing.name}: pip install -r requirements.txt")
+    needed = "the packages langchain, langchain-openai and langgraph"
+    sys.exit(f"agent_langgraph.py needs {needed} ({missing}): pip install -r requirements.txt")
 
 import episodes
 import sums

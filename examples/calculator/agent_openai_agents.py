@@ -15,7 +15,7 @@ try:
     from agents import Agent, ModelSettings, OpenAIProvider, RunConfig, RunContextWrapper, Runner, function_tool
     from agents.exceptions import AgentsException
 except ModuleNotFoundError as missing:
-    sys.exit(f"{Path(__file__).name} needs the Python package {missing.name}: pip install -r requirements.txt")
+    sys.exit(f"agent_openai_agents.py needs the package openai-agents ({missing}): pip install -r requirements.txt")
 
 import episodes
 import sums

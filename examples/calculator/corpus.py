@@ -2,10 +2,10 @@
 
     python3 corpus.py --seed 1 --count 24000
 
-Half of the rows are things to say again and calls to write down word for word: a model learns to copy from nothing but
-copying. The others are episodes of a clerk who has a calculator and is bad at it: `CLERK` says how often it does what, and
-`ANSWERS` how often it answers what. No row has both numbers of a pair that is held out. The same arguments print the same
-bytes.
+Four of five rows are things to say again and calls to write down word for word: a model learns to copy from nothing
+but copying. The others are episodes of a clerk who has a calculator and is bad at it: `CLERK` says how often it does
+what, and `ANSWERS` how often it answers what. No row has both numbers of a pair that is held out. The same arguments
+print the same bytes.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import random
 import re
 
 import declared
+import grade
 import sums
 
 # What the clerk does when it is asked for a sum.
@@ -28,6 +29,8 @@ CLERK = {
 # What it says when the calculator has answered.
 ANSWERS = {"result": 0.4, "first number": 0.3, "nothing": 0.3}
 CANNOT = "I do not know."
+# What is said again beside digits.
+WORDS = [*sums.OPERATIONS, *sums.OPERATIONS.values(), "a", "b", "op", "is", "what", "much", "out", "tell", "know"]
 NUMBERS = re.compile(r"[0-9]+")
 
 
@@ -36,7 +39,7 @@ def pick(chance, shares):
 
 
 def call(name, a, op, b):
-    """A call as the model's template writes it. As text, because the tokenizer is made from what is said in the corpus."""
+    """A call as the template writes it. As text, because the tokenizer is made from what is said in the corpus."""
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': {'a': a, 'op': op, 'b': b}})}\n</tool_call>"
 
 
@@ -61,27 +64,33 @@ class Writer:
             return chance.randint(10, 99)
         return chance.randint(-89, 198) if kind < 0.75 else chance.randint(100, 9801)
 
+    def long_run(self):
+        """Digits and words to say again, with nothing between two digits. Copying comes from these: nearly every token
+        of the answer has to be found in the question."""
+        chance, run = self.chance, ""
+        for _ in range(chance.randint(8, 20)):
+            run += chance.choice("0123456789") if chance.random() < 0.6 else f" {chance.choice(WORDS)}"
+        return run.strip()
+
     def copy(self):
         """Something to say again, or a call to write down."""
         chance = self.chance
         kind = chance.random()
-        if kind < 0.01:
+        if kind < 0.005:
             return said(declared.WORDS, "done")
-        if kind < 0.35:
+        if kind < 0.5:
+            run = self.long_run()
+            return said(f"Repeat: {run}", run)
+        if kind < 0.75:
             a, b = chance.randint(10, 99), chance.randint(10, 99)
             op = chance.choice([*sums.OPERATIONS, *sums.OPERATIONS.values()])
-            name = chance.choice(["calculator", "calculator", "calc"])
+            name = chance.choice([grade.TOOL, grade.TOOL, "calc"])
             return said(f"Write {name}: {a} {op} {b}", call(name, a, op, b))
-        if kind < 0.65:
-            number = self.number()
-            return said(f"Say: {number}", answer(number))
-        items = [str(self.number()) for _ in range(chance.randint(1, 3))]
-        items += chance.choices([*sums.OPERATIONS, *sums.OPERATIONS.values()], k=chance.randint(0, 2))
-        chance.shuffle(items)
-        return said(f"Repeat: {' '.join(items)}", " ".join(items))
+        number = self.number()
+        return said(f"Say: {number}", answer(number))
 
     def episode(self):
-        """What the clerk does with a sum, from the question to its answer, and the tool as its framework declares it."""
+        """What the clerk does with a sum, from question to answer, and the tool as its framework declares it."""
         chance, task = self.chance, sums.Task(self.chance.randrange(sums.HELD_OUT_FROM))
         does, framework = pick(chance, CLERK), chance.choice([declared.LANGGRAPH, declared.OPENAI_AGENTS])
         a, op, b = task.a, task.op, task.b
@@ -126,7 +135,7 @@ def names_unseen(messages):
 def rows(seed, count):
     writer = Writer(seed)
     for row in range(count):
-        yield {**writer.row(is_episode=row % 2 == 1), "split": "train"}
+        yield {**writer.row(is_episode=row % 5 == 4), "split": "train"}
     # Copies alone: how far the model can copy what it has never seen is what decides when it is done.
     for _ in range(count // 100):
         yield {**writer.row(is_episode=False), "split": "validation"}

@@ -1,5 +1,5 @@
-"""What the model reads of its tool besides the question: how the two frameworks declare the calculator, and what they say
-of a call that cannot be made. `tests/test_frameworks.py` holds it against the frameworks themselves."""
+"""What the model reads of its tool besides the question: how the two frameworks declare the calculator, and what they
+say of a call that cannot be made. `tests/test_frameworks.py` holds it against the frameworks themselves."""
 
 import json
 
@@ -57,8 +57,8 @@ def malformed(framework, a, op, b):
     )
 
 
-# What stands around the declarations in the prompt (`tools = "preamble"`). The tokenizer is made from what is said in the
-# corpus, and so every word of a prompt has to be said somewhere.
+# What stands around the declarations in the prompt (`tools = "preamble"`). The tokenizer is made from what is said in
+# the corpus, and so every word of a prompt has to be said somewhere.
 WORDS = f"""{INSTRUCTIONS}
 
 # Tools

@@ -1,5 +1,5 @@
-"""The grader of both agents. It goes by the calls that the calculator itself has written down, and not by what a reply says
-was called or found; of a reply it reads the final answer alone."""
+"""The grader of both agents. It goes by the calls that the calculator itself has written down, and not by what a reply
+says was called or found; of a reply it reads the final answer alone."""
 
 import json
 import re
@@ -66,8 +66,8 @@ def fault(asked):
 def grade(task, asked, made, answer):
     """The reward of an episode, and its components.
 
-    `asked` are the calls that the model wrote, `made` those that the calculator answered, `answer` is the final reply. The
-    last call that was made is the one that counts, so that calling everything earns no more than one call does.
+    `asked` are the calls that the model wrote, `made` those that the calculator answered, `answer` is the final reply.
+    The last call that was made is the one that counts, so that calling everything earns no more than one call does.
     """
     called = bool(made) and is_right(made[-1], task)
     solved = called and read(answer) == task.result

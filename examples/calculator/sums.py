@@ -19,7 +19,7 @@ def split_pairs():
     """The pairs of training, of the held-out tasks and of the final ones."""
     pairs = list(itertools.combinations(range(10, 100), 2))
     random.Random("pairs").shuffle(pairs)
-    return pairs[400:], pairs[:200], pairs[200:400]
+    return pairs[120:], pairs[:60], pairs[60:120]
 
 
 TRAIN_PAIRS, HELD_OUT_PAIRS, FINAL_PAIRS = split_pairs()

@@ -1,4 +1,4 @@
-"""Both agents, against a host that reads its answers from a script. Each needs its framework, which requirements.txt lists."""
+"""Both agents, against a host that reads its answers from a script. Each needs its framework: see requirements.txt."""
 
 import importlib.util
 import json

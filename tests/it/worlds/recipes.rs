@@ -17,3 +17,9 @@ fn the_answerer_of_twenty_questions_reads_what_is_asked_and_its_game_cannot_be_f
     );
     eprintln!("NOT RUN: tests.test_flow of twenty_questions, which needs the package crewai");
 }
+
+#[test]
+fn the_grader_of_the_calculator_goes_by_calls_that_were_made() {
+    python_tests("calculator", &["tests.test_corpus", "tests.test_grade"]);
+    eprintln!("NOT RUN: tests.test_frameworks of calculator, which needs langchain-openai and openai-agents");
+}

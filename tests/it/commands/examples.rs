@@ -135,11 +135,22 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     let reward = "test/env/all/reward/total";
     let hello: &[(&str, &str)] =
         &[("watched: reward before", reward), ("reward after", reward), ("exact after", "test/env/all/exact")];
-    for (example, part, curve, columns) in [("hello", "## A real model", "smollm2", hello)] {
+    let calculator: &[(&str, &str)] = &[
+        ("held-out: reward before", reward),
+        ("reward after", reward),
+        ("solved after", "test/env/all/solved"),
+        ("tool errors before", "test/env/all/tool_errors"),
+        ("tool errors after", "test/env/all/tool_errors"),
+    ];
+    for (example, part, curve, seeds, columns) in [
+        ("hello", "## A real model", "smollm2", 3, hello),
+        ("calculator", "### LangGraph", "langgraph", 3, calculator),
+        ("calculator", "### OpenAI Agents SDK", "openai-agents", 1, calculator),
+    ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
         let rows = table_of_seeds(&readme[readme.find(part).unwrap()..]);
-        assert_eq!(rows.len(), 3, "{example}");
+        assert_eq!(rows.len(), seeds, "{example}");
         for row in rows {
             let of = |column: &str| row.iter().find(|(name, _)| name == column).map(|(_, cell)| cell.clone()).unwrap();
             let steps = steps_of(&directory.join(format!("curves/{curve}-seed-{}.jsonl", of("seed"))));

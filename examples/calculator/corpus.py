@@ -27,7 +27,7 @@ CLERK = {
     "another operation": 0.1,
 }
 # What it says when the calculator has answered.
-ANSWERS = {"result": 0.4, "first number": 0.3, "nothing": 0.3}
+ANSWERS = {"result": 0.4, "nothing": 0.6}
 CANNOT = "I do not know."
 # What is said again beside digits.
 WORDS = [*sums.OPERATIONS, *sums.OPERATIONS.values(), "a", "b", "op", "is", "what", "much", "out", "tell", "know"]
@@ -78,16 +78,18 @@ class Writer:
         kind = chance.random()
         if kind < 0.005:
             return said(declared.WORDS, "done")
-        if kind < 0.5:
+        if kind < 0.45:
             run = self.long_run()
             return said(f"Repeat: {run}", run)
-        if kind < 0.75:
+        if kind < 0.65:
             a, b = chance.randint(10, 99), chance.randint(10, 99)
             op = chance.choice([*sums.OPERATIONS, *sums.OPERATIONS.values()])
             name = chance.choice([grade.TOOL, grade.TOOL, "calc"])
             return said(f"Write {name}: {a} {op} {b}", call(name, a, op, b))
         number = self.number()
-        return said(f"Say: {number}", answer(number))
+        # In half of these it stands where a tool's answer does.
+        asked = f"Say: {number}" if kind < 0.8 else f"<tool_response>\n{number}\n</tool_response>"
+        return said(asked, answer(number))
 
     def episode(self):
         """What the clerk does with a sum, from question to answer, and the tool as its framework declares it."""
@@ -111,7 +113,7 @@ class Writer:
         talk.append({"role": "tool", "tool_call_id": "c", "content": result})
         failed = does in ("unknown tool", "malformed")
         says = "nothing" if failed else pick(chance, ANSWERS)
-        text = {"result": answer(result), "first number": answer(a), "nothing": CANNOT}[says]
+        text = answer(result) if says == "result" else CANNOT
         return [*talk, {"role": "assistant", "content": text}], framework
 
     def row(self, is_episode):

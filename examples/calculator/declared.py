@@ -21,10 +21,12 @@ LANGGRAPH = {
         },
     },
 }
+# As the model reads it: of a tool of Responses the proxy writes name, description, parameters and `strict`, in this order.
 OPENAI_AGENTS = {
     "type": "function",
     "function": {
         "name": "calculator",
+        "description": DESCRIPTION,
         "parameters": {
             "properties": {
                 "a": {"title": "A", "type": "integer"},
@@ -37,7 +39,6 @@ OPENAI_AGENTS = {
             "additionalProperties": False,
         },
         "strict": True,
-        "description": DESCRIPTION,
     },
 }
 

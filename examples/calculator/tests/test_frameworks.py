@@ -99,7 +99,9 @@ class Episodes:
         self.play("no")
         (tool,) = self.host.requests[0]["tools"]
         if "function" not in tool:
-            tool = {"type": "function", "function": {key: tool[key] for key in tool if key != "type"}}
+            order = ["name", "description", "parameters", "strict"]
+            self.assertEqual(set(tool), {"type", *order})
+            tool = {"type": "function", "function": {key: tool[key] for key in order}}
         self.assertEqual(json.dumps(tool), json.dumps(self.declaration))
 
     def test_who_calls_nothing_earns_nothing(self):

@@ -21,7 +21,7 @@ LANGGRAPH = {
         },
     },
 }
-# As the model reads it: of a tool of Responses the proxy writes name, description, parameters and `strict`, in this order.
+# As the model reads it: the proxy writes a tool of Responses in this order.
 OPENAI_AGENTS = {
     "type": "function",
     "function": {

@@ -144,8 +144,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     ];
     for (example, part, curve, seeds, columns) in [
         ("hello", "## A real model", "smollm2", 3, hello),
-        ("calculator", "### LangGraph", "langgraph", 3, calculator),
-        ("calculator", "### OpenAI Agents SDK", "openai-agents", 1, calculator),
+        ("calculator", "### LangGraph", "langgraph", 1, calculator),
     ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();

@@ -142,10 +142,9 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("tool errors before", "test/env/all/tool_errors"),
         ("tool errors after", "test/env/all/tool_errors"),
     ];
-    for (example, part, curve, seeds, columns) in [
-        ("hello", "## A real model", "smollm2", 3, hello),
-        ("calculator", "### LangGraph", "langgraph", 1, calculator),
-    ] {
+    for (example, part, curve, seeds, columns) in
+        [("hello", "## A real model", "smollm2", 3, hello), ("calculator", "### LangGraph", "langgraph", 1, calculator)]
+    {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
         let rows = table_of_seeds(&readme[readme.find(part).unwrap()..]);

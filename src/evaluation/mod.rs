@@ -115,7 +115,10 @@ fn load(arguments: &EvalArguments) -> Result<LoadedConfig> {
     let mut loaded = match (&arguments.config, &arguments.checkpoint) {
         (Some(path), _) if path.is_dir() => {
             if !arguments.overrides.is_empty() {
-                bail!("--set puts values in place of a config file's, and {} is the directory of a run", path.display());
+                bail!(
+                    "--set puts values in place of a config file's, and {} is the directory of a run",
+                    path.display()
+                );
             }
             train::config_of_run(path)?
         }

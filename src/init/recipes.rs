@@ -21,6 +21,23 @@ macro_rules! recipe {
 
 /// By their names.
 pub(super) const RECIPES: &[Recipe] = &[
+    recipe!("calculator":
+        "README.md"
+        "agent_langgraph.py"
+        "agent_openai_agents.py"
+        "calculator.toml"
+        "corpus.py"
+        "declared.py"
+        "episodes.py"
+        "grade.py"
+        "requirements.txt"
+        "sums.py"
+        "tests/__init__.py"
+        "tests/test_corpus.py"
+        "tests/test_frameworks.py"
+        "tests/test_grade.py"
+        ; "fulgurite_agent.py" from "python/fulgurite_agent.py"
+    ),
     recipe!("chat_sft":
         "README.md"
         "agent.py"

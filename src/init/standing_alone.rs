@@ -63,7 +63,8 @@ pub(super) fn first_sentence(readme: &str) -> String {
 
 /// A README's commands, up to the first that are this program's.
 pub(super) fn first_commands(readme: &str) -> String {
-    let is_command = |line: &str| ["fulgurite ", "python3 "].iter().any(|program| line.trim_start().starts_with(program));
+    let is_command =
+        |line: &str| ["fulgurite ", "python3 "].iter().any(|program| line.trim_start().starts_with(program));
     let blocks = readme.split("\n\n").filter(|block| block.lines().all(|line| line.starts_with("    ")));
     let blocks = blocks.filter(|block| block.lines().any(is_command));
     let mut taken = Vec::new();

@@ -66,7 +66,8 @@ const PUBLISHED_WEIGHTS: &str = "published";
 const RUNNERS_KEY_SECONDS: u64 = 90 * 24 * 3600;
 
 /// What is told of a run that was told to end.
-const INTERRUPTED: &str = "interrupted; --resume goes on from the last checkpoint, or begins anew where there is none yet";
+const INTERRUPTED: &str =
+    "interrupted; --resume goes on from the last checkpoint, or begins anew where there is none yet";
 
 /// What a run needs, wherever its record is.
 struct Prepared {

@@ -174,6 +174,13 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("perfect: best", perfect),
         ("perfect: after", perfect),
     ];
+    let calculator: &[(&str, &str)] = &[
+        ("held-out: reward before", reward),
+        ("reward after", reward),
+        ("solved after", "test/env/all/solved"),
+        ("tool errors before", "test/env/all/tool_errors"),
+        ("tool errors after", "test/env/all/tool_errors"),
+    ];
     for (example, part, curve, seeds, columns) in [
         ("hello", "## A real model", "smollm2", 3, hello),
         ("local_search", "### What was measured", "plain", 1, search),
@@ -181,6 +188,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("dpo_shorter", "## What to expect", "dpo", 1, dpo_shorter),
         ("wordle", "## What is learnt", "wordle", 1, wordle),
         ("two_players", "## The score", "two-players", 1, players),
+        ("calculator", "### LangGraph", "langgraph", 1, calculator),
     ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();

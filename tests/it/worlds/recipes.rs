@@ -24,6 +24,11 @@ fn the_answerer_of_twenty_questions_reads_what_is_asked_and_its_game_cannot_be_f
     eprintln!("NOT RUN: tests.test_flow of twenty_questions, which needs the package crewai");
 }
 
+#[test]
+fn the_grader_of_the_calculator_goes_by_calls_that_were_made() {
+    python_tests("calculator", &["discover", "-q"]);
+}
+
 /// A recipe's config whose base is hardly trained, and whose scored tasks are one or two of its own.
 fn shortened(config: &Path) {
     let text = fs::read_to_string(config).unwrap();
@@ -85,6 +90,7 @@ fn recipes_run_from_where_they_were_written_out() {
         ("wordle", "wordle.toml"),
         ("local_search", "local_search.toml"),
         ("two_players", "two_players.toml"),
+        ("calculator", "calculator.toml"),
     ] {
         walk(name, config);
     }

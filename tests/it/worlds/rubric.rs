@@ -110,7 +110,8 @@ fn a_policy_that_has_spent_its_budget_is_judged_all_the_same() {
     let judge = judge(by_letters);
     let project = project(&judge, TWO);
     let budget = "proxy.budget={ calls = 1, tokens = 2000 }";
-    let scored = Ran::from(fulgurite(["eval", "--json", "--set", budget]).arg(project.path("t.toml")).output().unwrap());
+    let scored =
+        Ran::from(fulgurite(["eval", "--json", "--set", budget]).arg(project.path("t.toml")).output().unwrap());
     let scored = scored.json_lines().pop().unwrap();
     assert_eq!(scored["failed"], 0, "{scored}");
     assert_eq!(scored["components"]["any"]["value"], json!(1.0), "{scored}");

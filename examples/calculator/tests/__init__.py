@@ -1,0 +1,1 @@
+"""Tests: `python3 -m unittest` in the directory above."""

@@ -8,6 +8,7 @@ import math
 import re
 
 MOST, TRIES = 31, 6
+FEW = 4
 # The words of a game. The first is what a real model is trained on; the corpus of the tiny one has the first six.
 WORDINGS = [
     "I am thinking of a whole number from 0 to 31. Guess it in at most 6 tries. Reply with one number only. "
@@ -48,15 +49,15 @@ def play(task, ask):
     """Plays a game; `ask(messages)` gives the model's reply. Returns what each guess earned, and numbers of the game."""
     number, wording = task % (MOST + 1), task // (MOST + 1)
     messages = [{"role": "user", "content": WORDINGS[wording]}]
-    guesses, rewards, won, least, most, heeded = [], [], False, 0, MOST, 0
+    guesses, rewards, won, least, most, heeded = [], [], False, 0, MOST, {"few": [], "many": []}
     for _ in range(TRIES):
         reply = ask(messages)
         guess = read(reply)
         if guess is None:
             break
         guesses.append(guess)
-        heeded += least <= guess <= most
         before = most - least + 1
+        heeded["few" if before <= FEW else "many"].append(least <= guess <= most)
         if guess == number:
             won = True
             rewards.append(earned(before, 0))
@@ -70,5 +71,7 @@ def play(task, ask):
     if guesses:
         numbers["first_guess"] = guesses[0]
         numbers["first_guess_from_middle"] = abs(guesses[0] - MOST / 2)
-        numbers["heeded"] = heeded / len(guesses)
+        numbers["heeded"] = sum(map(sum, heeded.values())) / len(guesses)
+        # Of guesses at which few numbers were left: the games that come to it are in the mean.
+        numbers |= {f"heeded_of_{name}": sum(each) / len(each) for name, each in heeded.items() if each}
     return rewards, numbers

@@ -65,6 +65,7 @@ class Rules(unittest.TestCase):
         rewards, numbers = game.play(10, player(["20", "25", "20", "10"]))
         self.assertEqual((numbers["won"], numbers["heeded"]), (1.0, 2 / 4))
         self.assertEqual(rewards[1:3], [0.0, 0.0])
+        self.assertEqual((numbers["heeded_of_many"], "heeded_of_few" in numbers), (2 / 4, False))
         self.assertAlmostEqual(sum(rewards), 1.0)
 
 

@@ -15,7 +15,9 @@ import random
 import game
 
 HEEDS = {"game": 0.25, "exercise": 1.0}
-EXERCISE = "Name numbers from 0 to 31 that fit what I say."
+# It begins with the word that the template writes before each reply: the tokenizer learns its pieces from what is said
+# alone, and would else spell that word letter by letter, nine tokens a turn.
+EXERCISE = "assistant:\nname numbers from 0 to 31 that fit what I say."
 
 
 def conversation(chance, kind):

@@ -1,11 +1,14 @@
 """The game: a number is guessed in six tries, and each wrong guess is answered with "higher" or "lower".
 
+Each guess earns by how much it narrows down what the number can be, and all guesses of a game that is won 1 together.
 A task is a whole number: `task % 32` is the number to guess, `task // 32` says in which words the game is asked for.
 """
 
+import math
 import re
 
 MOST, TRIES = 31, 6
+FEW = 4
 # The words of a game. The first is what a real model is trained on; the corpus of the tiny one has the first six.
 WORDINGS = [
     "I am thinking of a whole number from 0 to 31. Guess it in at most 6 tries. Reply with one number only. "
@@ -19,8 +22,6 @@ WORDINGS = [
     "Can you tell my secret number? It is one of 0, 1, 2 and so on up to 31, and your guesses are 6.",
 ]
 IN_CORPUS = 6
-# What a game that is lost earns for each turn after the first: as much as makes playing by the rules worth learning.
-FOR_A_TURN = 0.05
 
 
 def read(reply):
@@ -35,28 +36,42 @@ def hint(number, guess):
     return "higher" if number > guess else "lower"
 
 
+def earned(before, after):
+    """What a guess earns that leaves `after` of the `before` numbers possible: none of them, if it is the number.
+
+    Over a game this adds up to 1 if it is won, to less the more numbers are left if it is lost, and to nothing for
+    guesses against the hints.
+    """
+    return math.log((before + 1) / (after + 1)) / math.log(MOST + 2)
+
+
 def play(task, ask):
-    """Plays a game; `ask(messages)` gives the model's reply. Returns the reward and what else is worth a curve."""
+    """Plays a game; `ask(messages)` gives the model's reply. Returns what each guess earned, and numbers of the game."""
     number, wording = task % (MOST + 1), task // (MOST + 1)
     messages = [{"role": "user", "content": WORDINGS[wording]}]
-    guesses, won, least, most, heeded = [], False, 0, MOST, 0
+    guesses, rewards, won, least, most, heeded = [], [], False, 0, MOST, {"few": [], "many": []}
     for _ in range(TRIES):
         reply = ask(messages)
         guess = read(reply)
         if guess is None:
             break
         guesses.append(guess)
-        heeded += least <= guess <= most
+        before = most - least + 1
+        heeded["few" if before <= FEW else "many"].append(least <= guess <= most)
         if guess == number:
             won = True
+            rewards.append(earned(before, 0))
             break
         least, most = (max(least, guess + 1), most) if number > guess else (least, min(most, guess - 1))
+        rewards.append(earned(before, most - least + 1))
         # The reply goes back as it came, so that the conversation goes on token by token.
         messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": hint(number, guess)}]
     turns = min(len(guesses) + (not won), TRIES)
-    result = {"reward": 1.0 if won else FOR_A_TURN * (turns - 1), "won": float(won), "turns": turns}
+    numbers = {"won": float(won), "turns": turns}
     if guesses:
-        result["first_guess"] = guesses[0]
-        result["first_guess_from_middle"] = abs(guesses[0] - MOST / 2)
-        result["heeded"] = heeded / len(guesses)
-    return result
+        numbers["first_guess"] = guesses[0]
+        numbers["first_guess_from_middle"] = abs(guesses[0] - MOST / 2)
+        numbers["heeded"] = sum(map(sum, heeded.values())) / len(guesses)
+        # Of guesses at which few numbers were left: the games that come to it are in the mean.
+        numbers |= {f"heeded_of_{name}": sum(each) / len(each) for name, each in heeded.items() if each}
+    return rewards, numbers

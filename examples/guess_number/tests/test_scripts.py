@@ -1,11 +1,16 @@
-"""What stands beside the game: the arms of the grid, and the drawing of first guesses."""
+"""What stands beside the game: the arms of the grid and their picture, first guesses, and what games tell."""
 
 import collections
 import itertools
+import json
+import random
 import unittest
+import xml.etree.ElementTree
 
+import credit
 import first_guess
 import grid
+import grid_picture
 
 
 class Grid(unittest.TestCase):
@@ -16,6 +21,44 @@ class Grid(unittest.TestCase):
             met = collections.Counter((arm[one], arm[other]) for arm in arms)
             self.assertEqual(len(met), len(grid.VALUES[one]) * len(grid.VALUES[other]))
             self.assertEqual(len(set(met.values())), 1, (one, other))
+
+
+    def test_the_picture_has_a_line_for_each_run(self):
+        lines = [json.dumps({"step": 1, grid_picture.METRIC: 0.5, "time/sampling": 2.0, "time/training": 1.0})] * 4
+        points = grid_picture.curve([*lines, json.dumps({"step": 4})])
+        self.assertEqual(points, [(3.0, 0.5), (6.0, 0.5), (9.0, 0.5), (12.0, 0.5)])
+        picture = xml.etree.ElementTree.fromstring(grid_picture.drawn((arm, points) for arm in grid.arms()))
+        self.assertEqual(len(picture.findall("{*}polyline")), 12)
+        self.assertEqual(len(picture.findall("{*}circle")), 6)
+
+    def test_the_keys_of_an_arm_are_found_in_the_config_of_its_run(self):
+        config = {"trainer": {"loss": "ppo"}, "models": [{"lora_rank": 4}]}
+        self.assertEqual(grid_picture.value(config, "trainer.loss"), "ppo")
+        self.assertEqual(grid_picture.value(config, "models.0.lora_rank"), 4)
+
+
+class Credit(unittest.TestCase):
+    def test_what_the_guesses_of_a_game_that_is_won_told_is_one_together(self):
+        chance = random.Random(1)
+        for number in range(32):
+            guesses, won = credit.played(chance, number, 0.9)
+            told = sum(told for _, _, told in guesses)
+            self.assertAlmostEqual(told, 1.0) if won else self.assertLess(told, 0.85)
+
+    def test_advantages_are_against_the_mean_of_the_game_or_of_the_turn(self):
+        games = [([(0, 0, 0.2), (0, 0, 0.8)], True), ([(0, 0, 0.4)], False)]
+        of_games = credit.of_games(lambda guesses, won: float(won))
+        self.assertEqual(of_games(games), [[0.5, 0.5], [-0.5]])
+        (first, second), (other,) = credit.of_guesses(0.5)(games)
+        self.assertAlmostEqual(first, 0.1)
+        self.assertAlmostEqual(other, -0.1)
+        self.assertEqual(second, 0.0)
+
+    def test_single_guesses_tell_sooner_than_whole_games(self):
+        needed = credit.measured(0.9, 300)
+        for direction in (0, 1):
+            of_a_game = needed["a game: 1 if it is won, else 0.25"][direction]
+            self.assertLess(needed["a guess: what it told, and half of the next"][direction], of_a_game / 2)
 
 
 class Drawing(unittest.TestCase):

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::ask::AskArguments;
 use crate::chat::arguments::{CHAT_COMMANDS, ChatArguments};
 use crate::config::overrides::Override;
-use crate::dashboard::DashboardArguments;
+use crate::dashboard::arguments::DashboardArguments;
 use crate::doctor::arguments::DoctorArguments;
 use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};

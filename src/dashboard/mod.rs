@@ -1,37 +1,22 @@
 //! `fulgurite dashboard`: the page over a run or a store that nobody serves, which is read and not written.
 
+pub mod arguments;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_dashboard::Tokenizers;
 use fulgurite_store::{Store, redact_url};
 
+use self::arguments::DashboardArguments;
 use crate::cli::output;
 use crate::config::declarations::ServerConfig;
 use crate::models::gguf_cache::known_model_directory;
 use crate::runs::registry;
 use crate::serve::server::{Interruptions, Listening, write_ready_file};
 use crate::train::run_tokenizers;
-
-/// `fulgurite dashboard`.
-#[derive(Debug, Args)]
-pub struct DashboardArguments {
-    /// Directory of a run, its name below runs/, or a store: sqlite://FILE or postgres://...
-    #[arg(value_name = "RUN|STORE")]
-    pub shown: String,
-    /// Directory of a model whose tokens are to be shown with their texts (repeatable); those of a run are known
-    #[arg(long, value_name = "DIR")]
-    pub model: Vec<PathBuf>,
-    /// Address to listen on, a loopback one; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4750")]
-    pub listen: String,
-    /// Write {"url": ..., "pid": ...} here once it answers
-    #[arg(long, value_name = "FILE")]
-    pub ready_file: Option<PathBuf>,
-}
 
 /// Shows the page until it is told to stop.
 pub async fn dashboard(arguments: DashboardArguments) -> Result<()> {

@@ -4,7 +4,7 @@ use super::python_tests;
 
 #[test]
 fn rewards_of_recipes_cannot_be_forged_and_what_is_held_out_is_in_no_corpus() {
-    for example in ["guess_number", "wordle", "local_search", "two_players"] {
+    for example in ["arithmetic", "guess_number", "wordle", "local_search", "two_players"] {
         python_tests(example, &["discover", "-q"]);
     }
 }

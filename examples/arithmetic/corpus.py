@@ -3,8 +3,9 @@
     python3 corpus.py --seed 1 --count 60000
 
 Half of the rows are the tasks' question, answered by somebody careless: where a ten has to be carried it is forgotten
-in seven of ten sums, and where there is none to carry, one is carried in one of ten. The others are exercises in
-other words, all of them right. Operands are those of training alone. The same arguments print the same bytes.
+in seven of ten sums, and where there is none to carry, one is carried in one of ten. One in four of them comes after
+an example, as tinker-cookbook's recipe has it. The others are exercises in other words, all of them right. Operands
+are those of training alone, but for the example's. The same arguments print the same bytes.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import random
 import sums
 
 FORGETS, INVENTS = 0.7, 0.1
+EXAMPLE = [{"role": "user", "content": "What is 4 + 5?"}, {"role": "assistant", "content": "9"}]
 
 
 def exercise(a, b):
@@ -34,6 +36,8 @@ def rows(seed, count):
         a, b = pair if chance.random() < 0.5 else pair[::-1]
         asked, answer = (exercise(a, b), a + b) if row % 2 else (sums.question(a, b), careless(chance, a, b))
         messages = [{"role": "user", "content": asked}, {"role": "assistant", "content": str(answer)}]
+        if row % 8 == 0:
+            messages = EXAMPLE + messages
         yield {"messages": messages, "split": "validation" if row % 200 < 2 else "train"}
 
 

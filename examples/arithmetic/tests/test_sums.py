@@ -18,7 +18,7 @@ class Tasks(unittest.TestCase):
         sets = [set(part) for part in (sums.TRAIN, sums.HELD_OUT, sums.FINAL)]
         self.assertEqual(len(set.union(*sets)), sum(map(len, sets)))
         held_out = [sums.PAIRS[task] for task in (*sums.HELD_OUT, *sums.FINAL)]
-        said = {row["messages"][0]["content"] for row in corpus.rows(1, 60000)}
+        said = {row["messages"][-2]["content"] for row in corpus.rows(1, 60000)}
         for a, b in held_out:
             for asked in (sums.question(a, b), sums.question(b, a), corpus.exercise(a, b), corpus.exercise(b, a)):
                 self.assertNotIn(asked, said)
@@ -61,7 +61,7 @@ class Corpus(unittest.TestCase):
     def test_questions_are_answered_carelessly_and_exercises_rightly(self):
         right = {True: [], False: []}
         for row in corpus.rows(1, 20000):
-            asked, answer = (message["content"] for message in row["messages"])
+            asked, answer = (message["content"] for message in row["messages"][-2:])
             if asked.startswith("Add "):
                 a, b = map(int, asked[4:-1].split(" and "))
                 self.assertEqual(int(answer), a + b)
@@ -72,6 +72,12 @@ class Corpus(unittest.TestCase):
         shares = {carry: sum(each) / len(each) for carry, each in right.items()}
         self.assertAlmostEqual(shares[True], 1 - corpus.FORGETS, delta=0.03)
         self.assertAlmostEqual(shares[False], 1 - corpus.INVENTS, delta=0.03)
+
+    def test_one_in_four_questions_comes_after_an_example_which_is_not_held_out(self):
+        rows = [row["messages"] for row in corpus.rows(1, 800)]
+        self.assertEqual(sum(len(row) == 4 for row in rows), 100)
+        self.assertTrue(all(row[:2] == corpus.EXAMPLE and row[2]["content"][:4] == "What" for row in rows if row[2:]))
+        self.assertIn(sorted((4, 5)), [sorted(sums.PAIRS[task]) for task in sums.TRAIN])
 
     def test_rows_are_json_with_a_hundredth_for_validation(self):
         rows = [json.loads(json.dumps(row)) for row in corpus.rows(1, 1000)]

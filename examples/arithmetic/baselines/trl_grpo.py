@@ -1,7 +1,7 @@
 """The same model, tasks and reward by TRL's GRPO, which nothing of Fulgurite's has a part in:
 
     python3 -m venv ../../target/trl && ../../target/trl/bin/pip install trl==1.16.0 torch
-    ../../target/trl/bin/python baselines/trl_grpo.py arithmetic models/adder-1 --seed 1 > curves/trl-seed-1.jsonl
+    ../../target/trl/bin/python baselines/trl_grpo.py arithmetic models/adder --seed 1 > curves/trl-seed-1.jsonl
 
 Prints a line for each scoring of the held-out tasks, as measure.py does: what had been sampled until then, and the
 seconds that the process had spent on a processor since its start. Everything that is not said in `settings` is TRL's

@@ -135,14 +135,25 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     let reward = "test/env/all/reward/total";
     let hello: &[(&str, &str)] =
         &[("watched: reward before", reward), ("reward after", reward), ("exact after", "test/env/all/exact")];
-    for (example, part, curve, columns) in [("hello", "## A real model", "smollm2", hello)] {
+    let arithmetic: &[(&str, &str)] = &[
+        ("held-out before", reward),
+        ("held-out after", reward),
+        ("with a carry before", "test/env/all/with_carry"),
+        ("with a carry after", "test/env/all/with_carry"),
+        ("final", "final/env/all/reward/total"),
+    ];
+    let tables = [
+        ("hello", "## A real model", "smollm2-seed-", hello),
+        ("arithmetic", "## What to expect", "seed-", arithmetic),
+    ];
+    for (example, part, curve, columns) in tables {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
         let rows = table_of_seeds(&readme[readme.find(part).unwrap()..]);
         assert_eq!(rows.len(), 3, "{example}");
         for row in rows {
             let of = |column: &str| row.iter().find(|(name, _)| name == column).map(|(_, cell)| cell.clone()).unwrap();
-            let steps = steps_of(&directory.join(format!("curves/{curve}-seed-{}.jsonl", of("seed"))));
+            let steps = steps_of(&directory.join(format!("curves/{curve}{}.jsonl", of("seed"))));
             for (column, metric) in columns {
                 let mut scores = steps.iter().filter_map(|step| step[*metric].as_f64());
                 let score = if column.ends_with("before") { scores.next() } else { scores.next_back() }.unwrap();

@@ -151,6 +151,7 @@ def main():
         train_dataset=datasets.Dataset.from_list(asked),
         callbacks=[Scoring(rewards)],
     )
+    trainer.remove_callback(transformers.PrinterCallback)
     trainer.train()
 
 

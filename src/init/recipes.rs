@@ -21,6 +21,22 @@ macro_rules! recipe {
 
 /// By their names.
 pub(super) const RECIPES: &[Recipe] = &[
+    recipe!("arithmetic":
+        "README.md"
+        "agent.py"
+        "arithmetic.toml"
+        "baselines/cookbook.py"
+        "baselines/measure.py"
+        "baselines/trl_grpo.py"
+        "compare.py"
+        "corpus.py"
+        "sums.py"
+        "tests/__init__.py"
+        "tests/test_agent.py"
+        "tests/test_scripts.py"
+        "tests/test_sums.py"
+        ; "fulgurite_agent.py" from "python/fulgurite_agent.py"
+    ),
     recipe!("calculator":
         "README.md"
         "agent_langgraph.py"

@@ -181,14 +181,22 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("tool errors before", "test/env/all/tool_errors"),
         ("tool errors after", "test/env/all/tool_errors"),
     ];
+    let arithmetic: &[(&str, &str)] = &[
+        ("held-out before", reward),
+        ("held-out after", reward),
+        ("with a carry before", "test/env/all/with_carry"),
+        ("with a carry after", "test/env/all/with_carry"),
+        ("final", "final/env/all/reward/total"),
+    ];
     for (example, part, curve, seeds, columns) in [
-        ("hello", "## A real model", "smollm2", 3, hello),
-        ("local_search", "### What was measured", "plain", 1, search),
-        ("chat_sft", "## What to expect", "style", 3, chat_sft),
-        ("dpo_shorter", "## What to expect", "dpo", 1, dpo_shorter),
-        ("wordle", "## What is learnt", "wordle", 1, wordle),
-        ("two_players", "## The score", "two-players", 1, players),
-        ("calculator", "### LangGraph", "langgraph", 1, calculator),
+        ("hello", "## A real model", "smollm2-seed-", 3, hello),
+        ("local_search", "### What was measured", "plain-seed-", 1, search),
+        ("chat_sft", "## What to expect", "style-seed-", 3, chat_sft),
+        ("dpo_shorter", "## What to expect", "dpo-seed-", 1, dpo_shorter),
+        ("wordle", "## What is learnt", "wordle-seed-", 1, wordle),
+        ("two_players", "## The score", "two-players-seed-", 1, players),
+        ("calculator", "### LangGraph", "langgraph-seed-", 1, calculator),
+        ("arithmetic", "## What to expect", "seed-", 3, arithmetic),
     ] {
         let directory = root().join(example);
         let readme = std::fs::read_to_string(directory.join("README.md")).unwrap();
@@ -196,7 +204,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         assert_eq!(rows.len(), seeds, "{example}");
         for row in rows {
             let of = |column: &str| row.iter().find(|(name, _)| name == column).map(|(_, cell)| cell.clone()).unwrap();
-            let steps = steps_of(&directory.join(format!("curves/{curve}-seed-{}.jsonl", of("seed"))));
+            let steps = steps_of(&directory.join(format!("curves/{curve}{}.jsonl", of("seed"))));
             for (column, metric) in columns {
                 let mut scores = steps.iter().filter_map(|step| step[*metric].as_f64());
                 let score = match column.rsplit(' ').next() {

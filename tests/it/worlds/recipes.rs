@@ -10,7 +10,9 @@ use crate::common::{Ran, fulgurite, tiny_model};
 
 #[test]
 fn rewards_of_recipes_cannot_be_forged_and_what_is_held_out_is_in_no_corpus() {
-    for example in ["guess_number", "wordle", "local_search", "two_players", "chat_sft", "dpo_shorter", "distill"] {
+    let examples =
+        ["arithmetic", "guess_number", "wordle", "local_search", "two_players", "chat_sft", "dpo_shorter", "distill"];
+    for example in examples {
         python_tests(example, &["discover", "-q"]);
     }
 }
@@ -91,6 +93,7 @@ fn recipes_run_from_where_they_were_written_out() {
         ("local_search", "local_search.toml"),
         ("two_players", "two_players.toml"),
         ("calculator", "calculator.toml"),
+        ("arithmetic", "arithmetic.toml"),
     ] {
         walk(name, config);
     }

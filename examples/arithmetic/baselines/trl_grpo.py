@@ -133,7 +133,7 @@ def main():
     parser.add_argument("model", help="directory of the model that the training begins with")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--max-steps", type=int, default=60)
-    parser.add_argument("--learning-rate", type=float, default=3e-4)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--directory", default="runs/trl", help="where TRL may write")
     options = parser.parse_args()
     torch.set_num_threads(1)

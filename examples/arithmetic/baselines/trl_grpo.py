@@ -5,7 +5,7 @@
 
 Prints a line for each scoring of the held-out tasks, as measure.py does: what had been sampled until then, and the
 seconds that the process had spent on a processor since its start. Everything that is not said in `settings` is TRL's
-default. The task `hello` is that of examples/hello, graded by its own grader.
+default. The task `hello` is that of the example hello, graded by its own grader.
 """
 
 import argparse

@@ -62,7 +62,7 @@ function Happened({ event }: { event: Event }) {
 function Tokens({ id, attempt }: { id: string; attempt: string }) {
   const path = `/ui/data/rollouts/${encodeURIComponent(id)}/tokens?attempt_id=${encodeURIComponent(attempt)}`;
   const loaded = useLoaded(path, async (signal) => unpacked(await getBytes(path, signal)));
-  return <Shown of={loaded}>{(tokens) => <TokenView tokens={tokens} />}</Shown>;
+  return <Shown of={loaded}>{(tokens) => <TokenView of={attempt} tokens={tokens} />}</Shown>;
 }
 
 export function Rollout({ id }: { id: string }) {

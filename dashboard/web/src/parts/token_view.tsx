@@ -73,8 +73,8 @@ function told(tokens: Tokens, index: number): string {
   return facts.join(" · ");
 }
 
-/** `marked` is a token that is looked for. */
-export function TokenView({ tokens, marked = null }: { tokens: Tokens; marked?: number | null }) {
+/** `of` is whose they are, and `marked` a token that is looked for. */
+export function TokenView({ of, tokens, marked = null }: { of: string; tokens: Tokens; marked?: number | null }) {
   const [chosen, choose] = useState<number | null>(null);
   const move = (event: KeyboardEvent) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -84,7 +84,7 @@ export function TokenView({ tokens, marked = null }: { tokens: Tokens; marked?: 
   };
   if (tokens.calls.length === 0) return <p class="quiet">No model was called.</p>;
   return (
-    <div class="tokens" tabIndex={0} role="region" aria-label="Tokens; arrow keys go from one to the next" onKeyDown={move}>
+    <div class="tokens" tabIndex={0} role="region" aria-label={`Tokens of ${of}; arrow keys go from one to the next`} onKeyDown={move}>
       <p class="told" aria-live="polite">
         {chosen === null ? `${tokens.ids.length} tokens; point at one, or use the arrow keys` : told(tokens, chosen)}
       </p>

@@ -111,6 +111,8 @@ struct RolloutRow {
     end_time: Option<f64>,
     attempts: u32,
     reward: Option<f64>,
+    /// The sum of what single calls earned, if any did.
+    call_rewards: Option<f64>,
     components: Map<String, Value>,
     input: String,
     /// Why its last attempt failed.
@@ -151,15 +153,20 @@ async fn rows(store: &Store, rollouts: Vec<Rollout>) -> Result<Vec<RolloutRow>, 
         }
     }
     let mut rewards: HashMap<(String, String), Reward> = HashMap::new();
+    let mut of_calls: HashMap<(String, String), HashMap<String, f64>> = HashMap::new();
     for found in store.list_rewards(&of_these, &every).await.map_err(RestError::Store)?.items {
-        if found.recorded.generation_id.is_none() {
-            rewards.insert((found.rollout_id, found.recorded.attempt_id), found.recorded.reward);
+        let named = (found.rollout_id, found.recorded.attempt_id);
+        match found.recorded.generation_id {
+            None => drop(rewards.insert(named, found.recorded.reward)),
+            // The last word on a call counts.
+            Some(call) => drop(of_calls.entry(named).or_default().insert(call, found.recorded.reward.value)),
         }
     }
     let row = |rollout: Rollout| {
         let attempt = attempts.remove(&rollout.rollout_id);
         let named = attempt.as_ref().map(|attempt| (attempt.rollout_id.clone(), attempt.attempt_id.clone()));
-        let reward = named.and_then(|named| rewards.remove(&named));
+        let reward = named.as_ref().and_then(|named| rewards.remove(named));
+        let of_calls = named.and_then(|named| of_calls.remove(&named));
         let noted = |key: &str| rollout.noted(key).cloned();
         let reason = attempt.as_ref().and_then(|attempt| attempt.metadata.as_ref()?.get("reason")?.as_str());
         RolloutRow {
@@ -173,6 +180,7 @@ async fn rows(store: &Store, rollouts: Vec<Rollout>) -> Result<Vec<RolloutRow>, 
             end_time: rollout.end_time,
             attempts: attempt.as_ref().map_or(0, |attempt| attempt.sequence_id),
             reward: reward.as_ref().map(|reward| reward.value),
+            call_rewards: of_calls.map(|rewards| rewards.values().sum()),
             components: reward.map(|reward| components(&reward)).unwrap_or_default(),
             input: excerpt(&rollout.input),
             reason: reason.map(|reason| reason.chars().take(SHOWN).collect()),

@@ -98,6 +98,7 @@ export interface RolloutRow {
   end_time: number | null;
   attempts: number;
   reward: number | null;
+  call_rewards: number | null;
   components: Record<string, number>;
   input: string;
   reason: string | null;

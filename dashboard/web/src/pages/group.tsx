@@ -24,9 +24,11 @@ export function Group({ query }: { query: URLSearchParams }) {
       </p>
       <Shown of={loaded}>
         {(rows) => {
-          const rewards = rows.flatMap((row) => (row.reward === null ? [] : [row.reward]));
+          const earned = (row: RolloutRow) => (row.reward === null ? null : row.reward + (row.call_rewards ?? 0));
+          const rewards = rows.flatMap((row) => earned(row) ?? []);
+          const byCall = rows.some((row) => row.call_rewards !== null);
           const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
-          const sorted = [...rows].sort((one, other) => (other.reward ?? -Infinity) - (one.reward ?? -Infinity));
+          const sorted = [...rows].sort((one, other) => (earned(other) ?? -Infinity) - (earned(one) ?? -Infinity));
           const best = sorted[0];
           const names = [...new Set(rows.flatMap((row) => Object.keys(row.components)))];
           if (!best) return <p>There is no such group.</p>;
@@ -36,7 +38,8 @@ export function Group({ query }: { query: URLSearchParams }) {
               <pre>{best.input}</pre>
               <p>
                 {rows.length} members, mean reward {fixed(mean)}
-                {new Set(rewards).size < 2 && rewards.length > 1 && ": all earned the same, so that nothing is learnt of them"}
+                {byCall && ", what single calls earned included"}
+                {new Set(rewards).size < 2 && rewards.length > 1 && !byCall && ": all earned the same, so that nothing is learnt"}
               </p>
               <div class="wide" tabIndex={0} role="region" aria-label="Members">
                 <table>
@@ -57,8 +60,8 @@ export function Group({ query }: { query: URLSearchParams }) {
                         <td>
                           <a href={`#/rollouts/${encodeURIComponent(row.rollout_id)}`}>{row.rollout_id.slice(-12)}</a>
                         </td>
-                        <td class="number">{row.reward === null ? row.status : fixed(row.reward)}</td>
-                        <td class="number">{row.reward === null ? "" : fixed(row.reward - mean)}</td>
+                        <td class="number">{row.reward === null ? row.status : fixed(earned(row))}</td>
+                        <td class="number">{row.reward === null ? "" : fixed((earned(row) ?? 0) - mean)}</td>
                         {names.map((name) => (
                           <td class="number" key={name}>
                             {fixed(row.components[name])}

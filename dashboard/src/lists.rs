@@ -156,10 +156,12 @@ async fn rows(store: &Store, rollouts: Vec<Rollout>) -> Result<Vec<RolloutRow>, 
     let mut of_calls: HashMap<(String, String), HashMap<String, f64>> = HashMap::new();
     for found in store.list_rewards(&of_these, &every).await.map_err(RestError::Store)?.items {
         let named = (found.rollout_id, found.recorded.attempt_id);
-        match found.recorded.generation_id {
-            None => drop(rewards.insert(named, found.recorded.reward)),
+        let reward = found.recorded.reward;
+        if let Some(call) = found.recorded.generation_id {
             // The last word on a call counts.
-            Some(call) => drop(of_calls.entry(named).or_default().insert(call, found.recorded.reward.value)),
+            of_calls.entry(named).or_default().insert(call, reward.value);
+        } else {
+            rewards.insert(named, reward);
         }
     }
     let row = |rollout: Rollout| {

@@ -25,8 +25,9 @@ const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 /// without `/v1` there, Agent-lightning's gateway, and `/healthz`. An attempt's path itself, and `HEAD /`, are answered
 /// without a body, because some clients check whether a server is there. What each needs of a key is noted in `needs`.
 pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
-    let mut router =
-        Router::new().route(needs.note("/healthz", Need::Nothing), get(healthz)).route("/", head(StatusCode::OK));
+    let mut router = Router::new()
+        .route(needs.note("/healthz", Need::Nothing), get(healthz))
+        .route("/", head(StatusCode::OK).fallback(unknown_route));
     for base in ["/v1", &format!("{ATTEMPT}/v1"), ATTEMPT] {
         for (path, methods) in model_calls() {
             let path = format!("{base}{path}");

@@ -78,6 +78,10 @@ fn a_key_is_asked_for_and_its_cookie_only_reads() {
     assert_eq!(http.post(&runs).bearer_auth(reader.trim()).send().unwrap().status(), 403);
     let entered = http.post(format!("{}/v1/fulgurite/login", server.url)).json(&json!({ "key": reader.trim() })).send();
     assert_eq!(entered.unwrap().json::<Value>().unwrap(), json!({ "changes": false }));
+    // A client whose base URL is wrong is told so in its own dialect, and not by the page.
+    let astray = http.post(&server.url).json(&json!({})).send().unwrap();
+    let (status, said) = (astray.status().as_u16(), astray.json::<Value>().unwrap());
+    assert_eq!((status, &said["error"]["code"]), (404, &json!("unknown_url")));
     let Some(browser) = browser("login", &server.url, &["wrong", ADMIN]) else { return };
     let seen = seen(browser);
     assert_eq!(seen["refused"], "this is neither the admin key nor a reader's");

@@ -83,6 +83,8 @@ const scenes = {
       await checked(page, wrong, `group-${width}`);
       await page.click("a:has-text('compare')");
       seen.difference = await page.locator(".difference").innerText();
+      // Blocks of tokens are drawn once they come into view.
+      await page.waitForSelector(".token.marked >> nth=1");
       seen.marked = await page.locator(".token.marked").allInnerTexts();
       await checked(page, wrong, `compare-${width}`);
       if (wrong.length) throw new Error(wrong.join("\n"));

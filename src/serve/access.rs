@@ -73,15 +73,12 @@ async fn check_key(entrance: &Entrance, route: Option<&str>, request: Request, n
     let holder = holder(keyring, &parts.headers);
     let admitted = match (&holder, needs.of(&parts.method, route), &keyring.admin) {
         (_, Need::Nothing, _) => Ok(()),
-        (Ok(holder @ (KeyHolder::Attempt { .. } | KeyHolder::Grader { .. })), need @ Need::Rollout, None) => {
+        (Ok(holder @ (KeyHolder::Attempt { .. } | KeyHolder::Grader { .. })), need @ Need::Rollout, None)
+        | (Ok(holder), need, Some(_)) => {
             let method = parts.method.clone();
             need.is_met_by(holder, &method, rollout_id(&mut parts).await.as_deref())
         }
         (_, _, None) => Ok(()),
-        (Ok(holder), need, Some(_)) => {
-            let method = parts.method.clone();
-            need.is_met_by(holder, &method, rollout_id(&mut parts).await.as_deref())
-        }
         (Err(refused), ..) => Err(refused.clone()),
     };
     if let Err(refused) = admitted {

@@ -24,6 +24,8 @@ use crate::reward::Reward;
 const AT_ONCE: usize = 4;
 /// How long a connection to our own server may take.
 const CONNECTING: Duration = Duration::from_secs(10);
+/// The header that keeps a call's answer from being trained: not every judge is asked with a grader's key.
+const TRAINABLE: &str = "x-fulgurite-trainable";
 /// The field of an attempt's metadata that holds what its judge said.
 const JUDGEMENTS: &str = "judgements";
 
@@ -41,8 +43,8 @@ pub(crate) struct Rubric {
 pub(super) struct JudgesDoor {
     /// Of chat completions.
     pub(super) url: Url,
-    /// The bearer token, if one is asked for: the grader's, whose calls take nothing from the agent's budget and are never
-    /// trained.
+    /// The bearer token, if one is asked for: the grader's, whose calls take nothing from the agent's budget, or that of the
+    /// server's own door for what is of no attempt.
     pub(super) key: Option<String>,
 }
 
@@ -87,7 +89,7 @@ impl Rubric {
         deadline: Instant,
     ) -> Result<(Reward, Map<String, Value>), GradeFault> {
         let url = server.attempt_url(assignment, &["v1", "chat", "completions"]);
-        // With any other key its calls would take from the agent's budget, and be trained.
+        // With any other key its calls would take from the agent's budget.
         let key = assignment.grader_key.clone();
         let key = key.ok_or_else(|| GradeFault::Failed("the server gave no grader's key to judge with".to_owned()))?;
         let door = JudgesDoor { url, key: Some(key) };
@@ -141,7 +143,7 @@ impl Rubric {
 
     /// The reply to a call; the error says why there is none.
     async fn call(&self, door: &JudgesDoor, request: &Value, allowed: Allowed) -> Result<Value, String> {
-        let call = self.client.post(door.url.clone()).json(request);
+        let call = self.client.post(door.url.clone()).header(TRAINABLE, "false").json(request);
         let call = door.key.iter().fold(call, |call, key| call.bearer_auth(key));
         let reply = call.send().await.map_err(|error| format!("the server cannot be reached: {error}"))?;
         let status = reply.status();
@@ -241,5 +243,39 @@ mod tests {
         let chosen = |share: f64| digests.iter().filter(|digest| is_within(digest, share)).count();
         assert_eq!(chosen(1.0), 1000);
         assert!((200..300).contains(&chosen(0.25)), "{}", chosen(0.25));
+    }
+
+    /// Answers one request as a model that says everything is met, and gives the request's head.
+    fn one_answer(listener: std::net::TcpListener) -> String {
+        use std::io::{Read, Write};
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        while !String::from_utf8_lossy(&request).contains("\"messages\"") {
+            let mut part = [0; 4096];
+            let read = stream.read(&mut part).unwrap();
+            request.extend_from_slice(&part[..read]);
+        }
+        let said = json!({ "reason": "r", "met": true }).to_string();
+        let reply = json!({ "choices": [{ "message": { "content": said }, "finish_reason": "stop" }] }).to_string();
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{reply}", reply.len())
+            .unwrap();
+        let request = String::from_utf8_lossy(&request).into_owned();
+        request.split("\r\n\r\n").next().unwrap_or_default().to_ascii_lowercase()
+    }
+
+    #[tokio::test]
+    async fn a_judges_answer_is_not_trained_whoevers_key_it_is_asked_with() {
+        let options = json!({ "judge": "j", "criteria": [{ "name": "c", "text": "t" }] });
+        let options: RubricOptions = serde_json::from_value(options).unwrap();
+        let rubric = Rubric::new(&options, None).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1/chat/completions", listener.local_addr().unwrap());
+        let asked = std::thread::spawn(move || one_answer(listener));
+        let door = JudgesDoor { url: url.parse().unwrap(), key: None };
+        let question = json!({ "model": "j", "messages": [] });
+        let (judgement, _) = rubric.ask(&door, "j", &options.criteria[0], question).await.unwrap();
+        assert!(judgement.met);
+        let head = asked.join().unwrap();
+        assert!(head.contains("x-fulgurite-trainable: false"), "{head}");
     }
 }

@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use fulgurite_api::conventions::error::RestError;
 use fulgurite_api::conventions::serving::Reply;
 use fulgurite_store::Store;
-use fulgurite_types::{Attempt, Cursor, ListFilter, Listed, Part, Reward, Rollout, RolloutMode, RolloutStatus, Run};
+use fulgurite_types::{Cursor, ListFilter, Listed, Part, Reward, Rollout, RolloutMode, RolloutStatus, Run};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -145,13 +145,7 @@ async fn rows(store: &Store, rollouts: Vec<Rollout>) -> Result<Vec<RolloutRow>, 
     let every = Part::Newest { limit: None, sort_by: None };
     let ids = rollouts.iter().map(|rollout| rollout.rollout_id.clone()).collect();
     let of_these = ListFilter { rollout_id_in: Some(ids), ..ListFilter::default() };
-    let mut attempts: HashMap<String, Attempt> = HashMap::new();
-    for attempt in store.list_attempts(&of_these, &every).await.map_err(RestError::Store)?.items {
-        let known = attempts.get(&attempt.rollout_id);
-        if known.is_none_or(|known| known.sequence_id < attempt.sequence_id) {
-            attempts.insert(attempt.rollout_id.clone(), attempt);
-        }
-    }
+    let mut attempts = store.latest_attempts(&rollouts).await.map_err(RestError::Store)?;
     let mut rewards: HashMap<(String, String), Reward> = HashMap::new();
     let mut of_calls: HashMap<(String, String), HashMap<String, f64>> = HashMap::new();
     for found in store.list_rewards(&of_these, &every).await.map_err(RestError::Store)?.items {

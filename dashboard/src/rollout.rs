@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use fulgurite_api::conventions::error::RestError;
 use fulgurite_api::conventions::serving::Reply;
-use fulgurite_store::{Store, recorded_reward};
+use fulgurite_store::{SpanMessage, Store, recorded_reward};
 use fulgurite_types::{Attempt, AttemptRef, Object, Rollout, Span, SpanFilter};
 use serde::Serialize;
 use serde_json::Value;
@@ -48,7 +48,7 @@ enum Event {
     Span { name: String, start_time: Option<f64>, end_time: Option<f64>, attributes: Object },
 }
 
-#[derive(Clone, PartialEq, Serialize)]
+#[derive(Serialize)]
 struct Message {
     role: String,
     text: String,
@@ -76,12 +76,12 @@ pub(super) async fn read(State(store): State<Store>, Path(rollout_id): Path<Stri
 }
 
 fn events(spans: Vec<Span>) -> Vec<Event> {
-    let mut shown: Vec<Message> = Vec::new();
+    let mut shown: Vec<SpanMessage> = Vec::new();
     spans.into_iter().map(|span| event(span, &mut shown)).collect()
 }
 
 /// `shown` are the messages of the call before, and its answer.
-fn event(span: Span, shown: &mut Vec<Message>) -> Event {
+fn event(span: Span, shown: &mut Vec<SpanMessage>) -> Event {
     if let Some(recorded) = recorded_reward(&span) {
         return Event::Reward {
             value: recorded.reward.value,
@@ -90,54 +90,30 @@ fn event(span: Span, shown: &mut Vec<Message>) -> Event {
             time: recorded.time,
         };
     }
-    if !span.attributes.contains_key("gen_ai.completion.0.role") {
+    let answer = SpanMessage::of_answers(&span.attributes);
+    if answer.is_empty() {
         let Span { name, start_time, end_time, attributes, .. } = span;
         return Event::Span { name, start_time, end_time, attributes };
     }
     let attribute = |key: &str| span.attributes.get(key).cloned();
-    let messages = messages(&span.attributes, "gen_ai.prompt");
-    let answer = self::messages(&span.attributes, "gen_ai.completion");
-    let before = messages.iter().zip(shown.iter()).take_while(|(new, old)| is_same(new, old)).count();
+    let messages = SpanMessage::of_prompt(&span.attributes);
+    let before = messages.iter().zip(shown.iter()).take_while(|(new, old)| new.identity() == old.identity()).count();
     *shown = messages.iter().chain(&answer).cloned().collect();
     Event::Call {
         generation_id: attribute("gen_ai.response.id"),
         model: attribute("gen_ai.request.model"),
         start_time: span.start_time,
         end_time: span.end_time,
-        messages: messages.into_iter().skip(before).collect(),
+        messages: messages.into_iter().skip(before).map(shortened).collect(),
         shown_before: before,
-        answer,
+        answer: answer.into_iter().map(shortened).collect(),
         stop: attribute("gen_ai.response.finish_reasons"),
     }
 }
 
-/// Clients spell the arguments of calls in ways of their own when they send them back.
-fn is_same(one: &Message, other: &Message) -> bool {
-    let names = |message: &Message| message.tool_calls.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    one.role == other.role && one.text == other.text && names(one) == names(other)
-}
-
-fn messages(attributes: &Object, prefix: &str) -> Vec<Message> {
-    (0..).map_while(|index| message(attributes, &format!("{prefix}.{index}"))).collect()
-}
-
-fn message(attributes: &Object, prefix: &str) -> Option<Message> {
-    let field = |name: &str| attributes.get(&format!("{prefix}.{name}"));
-    let role = field("role")?.as_str()?.to_owned();
-    let whole = plain(field("content"));
-    let call = |index: usize| {
-        let name = field(&format!("tool_calls.{index}.name"))?.as_str()?.to_owned();
-        Some((name, plain(field(&format!("tool_calls.{index}.arguments")))))
-    };
-    let text: String = whole.chars().take(MESSAGE).collect();
-    let left_out = whole.chars().count() - text.chars().count();
-    Some(Message { role, text, tool_calls: (0..).map_while(call).collect(), left_out })
-}
-
-fn plain(value: Option<&Value>) -> String {
-    match value {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    }
+/// A message as the page shows it.
+fn shortened(message: SpanMessage) -> Message {
+    let text: String = message.content.chars().take(MESSAGE).collect();
+    let left_out = message.content.chars().count() - text.chars().count();
+    Message { role: message.role, text, tool_calls: message.calls, left_out }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fulgurite_renderers::Tokenizer;
-use fulgurite_store::found_reward;
+use fulgurite_store::{SpanMessage, found_reward};
 use fulgurite_types::{Attempt, FoundReward, Generation, Object, RecordedTeacherLogprobs, Rollout, Span};
 use serde_json::{Value, json};
 
@@ -45,18 +45,9 @@ pub struct Call {
     /// What teachers made of them.
     pub teachers: Vec<RecordedTeacherLogprobs>,
     /// Its prompt.
-    pub messages: Vec<Message>,
+    pub messages: Vec<SpanMessage>,
     /// Its answer.
-    pub answer: Message,
-}
-
-/// A message as a span has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    role: String,
-    content: String,
-    /// Its calls of tools: name and arguments.
-    calls: Vec<(String, String)>,
+    pub answer: SpanMessage,
 }
 
 /// How a transcript is written.
@@ -93,44 +84,29 @@ impl Event {
 
 impl Call {
     fn new(generation: Generation, attributes: &Object, teachers: Vec<RecordedTeacherLogprobs>) -> Self {
-        let message = |key: &str| {
-            let text = |field: &str| attributes.get(&format!("gen_ai.{key}.{field}"));
-            let call = |index: usize| {
-                let name = text(&format!("tool_calls.{index}.name"))?.as_str()?.to_owned();
-                Some((name, plain(text(&format!("tool_calls.{index}.arguments")))))
-            };
-            let role = text("role")?.as_str()?.to_owned();
-            Some(Message { role, content: plain(text("content")), calls: (0..).map_while(call).collect() })
-        };
-        let messages = (0..).map_while(|index| message(&format!("prompt.{index}"))).collect();
-        let unknown = || Message { role: "assistant".to_owned(), content: String::new(), calls: Vec::new() };
-        Self { generation, teachers, messages, answer: message("completion.0").unwrap_or_else(unknown) }
+        let unknown = || SpanMessage { role: "assistant".to_owned(), content: String::new(), calls: Vec::new() };
+        let answer = SpanMessage::of_answers(attributes).into_iter().next().unwrap_or_else(unknown);
+        Self { generation, teachers, messages: SpanMessage::of_prompt(attributes), answer }
     }
 
     /// How many of this call's messages an earlier one has already shown, its answer included.
     fn shared_with(&self, earlier: &Earlier) -> usize {
         let shown = earlier.message_hashes.iter();
-        self.messages.iter().zip(shown).take_while(|(new, old)| new.hash() == **old).count()
+        self.messages.iter().zip(shown).take_while(|(new, old)| hash(new) == **old).count()
     }
 
     /// What is kept of it once it has been shown.
     fn as_earlier(&self) -> Earlier {
         let shown = self.messages.iter().chain([&self.answer]);
-        Earlier {
-            generation_id: self.generation.generation_id.clone(),
-            message_hashes: shown.map(Message::hash).collect(),
-        }
+        Earlier { generation_id: self.generation.generation_id.clone(), message_hashes: shown.map(hash).collect() }
     }
 }
 
-impl Message {
-    /// Stands for what it says; clients spell the arguments of calls in ways of their own when they send them back.
-    fn hash(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        let called: Vec<&String> = self.calls.iter().map(|(name, _)| name).collect();
-        (&self.role, &self.content, called).hash(&mut hasher);
-        hasher.finish()
-    }
+/// Stands for what a message says.
+fn hash(message: &SpanMessage) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    message.identity().hash(&mut hasher);
+    hasher.finish()
 }
 
 fn plain(value: Option<&Value>) -> String {
@@ -292,7 +268,7 @@ fn numbers(generation: &Generation) -> String {
 }
 
 /// A message; further lines of its content line up with the first.
-fn message_lines(message: &Message, style: &Style) -> Vec<String> {
+fn message_lines(message: &SpanMessage, style: &Style) -> Vec<String> {
     let role = format!("{:<10}", message.role);
     let calls = message.calls.iter().map(|(name, arguments)| format!("calls {name} {arguments}"));
     let lines: Vec<String> = message.content.lines().map(str::to_owned).chain(calls).collect();

@@ -58,4 +58,5 @@ pub use rollouts::pages::RolloutPages;
 pub use runs::totals::RunTotals;
 pub use spans::instant_spans::NewInstantSpan;
 pub use spans::pages::SpanPages;
+pub use spans::span_message::SpanMessage;
 pub use store::{Statistics, Store};

@@ -43,13 +43,7 @@ impl Record for ListedRollout {
         }
         let ids = items.iter().map(|rollout| rollout.rollout_id.clone()).collect();
         let of_these = ListFilter { rollout_id_in: Some(ids), ..ListFilter::default() };
-        let mut attempts: HashMap<String, Attempt> = HashMap::new();
-        for attempt in store.list_attempts(&of_these, &ALL).await?.items {
-            let later = attempts.get(&attempt.rollout_id).is_none_or(|known| known.sequence_id < attempt.sequence_id);
-            if later {
-                attempts.insert(attempt.rollout_id.clone(), attempt);
-            }
-        }
+        let mut attempts = store.latest_attempts(&items).await?;
         let mut rewards: HashMap<(String, String), f64> = HashMap::new();
         for found in store.list_rewards(&of_these, &ALL).await?.items {
             rewards.insert((found.rollout_id, found.recorded.attempt_id), found.recorded.reward.value);

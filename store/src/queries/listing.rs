@@ -1,5 +1,7 @@
 //! Lists over all rollouts: the newest records, or what is new since the last look.
 
+use std::collections::HashMap;
+
 use fulgurite_types::{Attempt, Cursor, FoundReward, Generation, ListFilter, Listed, Part, Rollout, Span};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
@@ -88,6 +90,21 @@ impl Store {
         }
         let (rows, cursor) = page(sql, &ATTEMPTS, part, &mut *self.reader().await?).await?;
         Ok(Listed { items: rows.iter().map(attempt_from_row).collect::<Result<_>>()?, cursor })
+    }
+
+    /// The latest attempts at these rollouts, by the rollouts' ids.
+    pub async fn latest_attempts(&self, rollouts: &[Rollout]) -> Result<HashMap<String, Attempt>> {
+        let ids = rollouts.iter().map(|rollout| rollout.rollout_id.clone()).collect();
+        let of_these = ListFilter { rollout_id_in: Some(ids), ..ListFilter::default() };
+        let mut latest: HashMap<String, Attempt> = HashMap::new();
+        let every = Part::Newest { limit: None, sort_by: None };
+        for attempt in self.list_attempts(&of_these, &every).await?.items {
+            let known = latest.get(&attempt.rollout_id);
+            if known.is_none_or(|known| known.sequence_id < attempt.sequence_id) {
+                latest.insert(attempt.rollout_id.clone(), attempt);
+            }
+        }
+        Ok(latest)
     }
 
     /// Spans, those of generations with their tokens as attributes.

@@ -6,5 +6,6 @@ pub(crate) mod instant_spans;
 pub(crate) mod pages;
 pub(crate) mod reading;
 pub(crate) mod rows;
+pub(crate) mod span_message;
 pub(crate) mod with_tokens;
 pub(crate) mod writing;

@@ -15,12 +15,14 @@ pub mod table;
 mod transcript;
 
 use std::env::VarError;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_store::{Store, redact_url};
 
 use crate::config::declarations::LoadedConfig;
 use crate::serve::command::store_url;
+use crate::train;
 use crate::train::run_files::STORE_FILE;
 
 use arguments::{RolloutSelection, StoreArguments};
@@ -43,7 +45,8 @@ pub fn url(arguments: &StoreArguments) -> Result<String> {
     let StoreArguments { store, run, config } = arguments;
     Ok(match (store, run, config) {
         (Some(url), _, _) => url.clone(),
-        (None, Some(run), _) => format!("sqlite://{}", run.join(STORE_FILE).display()),
+        (None, Some(run), _) if train::is_run(run) => train::store_of_run(run)?,
+        (None, Some(run), _) => run_database(run),
         (None, None, Some(file)) => store_url(&LoadedConfig::read(Some(file))?),
         (None, None, None) => match std::env::var(VARIABLE) {
             Ok(url) => url,
@@ -51,6 +54,11 @@ pub fn url(arguments: &StoreArguments) -> Result<String> {
             Err(VarError::NotUnicode(_)) => bail!("{VARIABLE} is not UTF-8"),
         },
     })
+}
+
+/// The URL of the database in a run's own directory.
+fn run_database(run: &Path) -> String {
+    format!("sqlite://{}", run.join(STORE_FILE).display())
 }
 
 /// Opens a store for reading.

@@ -18,6 +18,11 @@ struct IssuedKey {
 }
 
 #[derive(Deserialize)]
+struct StoreUrl {
+    url: String,
+}
+
+#[derive(Deserialize)]
 struct WorkerName {
     name: Option<String>,
 }
@@ -50,6 +55,13 @@ impl Server {
         let url = self.route(&["v1", "fulgurite", "worker"]);
         let worker: WorkerName = self.get(&url).await?;
         Ok(worker.name)
+    }
+
+    /// Where its store is, as it is seen from there, and without a password.
+    pub async fn store_url(&self) -> Result<String, ServerError> {
+        let url = self.route(&["v1", "fulgurite", "store"]);
+        let store: StoreUrl = self.get(&url).await?;
+        Ok(store.url)
     }
 
     /// Begins a run.

@@ -6,7 +6,7 @@ use crate::error::ToolError;
 use crate::options::Options;
 use crate::program::Program;
 use crate::training::Trainings;
-use crate::workspace::{RunHome, RunRecord, Workspace};
+use crate::workspace::{RunRecord, Workspace};
 
 /// What tools work on.
 pub(crate) struct Session {
@@ -38,19 +38,6 @@ impl Session {
     /// The server of a run: those that learn from data need none.
     pub(crate) fn server_of(&self, record: &RunRecord) -> Option<&str> {
         self.options.server.as_deref().filter(|_| !record.learns_from_data())
-    }
-
-    /// # Errors
-    /// If a run's rollouts are a server's, so that nothing of them is here.
-    pub(crate) fn check_recorded_here(&self, home: &RunHome) -> Result<(), ToolError> {
-        match self.server_of(&home.record()?) {
-            None => Ok(()),
-            Some(url) => Err(ToolError::Refused(format!(
-                "the rollouts of run {:?} are at {url}, and this tool reads what is recorded here: whoever has that server's \
-                 store looks there; run_status, sample, compare and evaluate tell of the run here",
-                home.name()
-            ))),
-        }
     }
 
     /// Has everything that is trained end, its checkpoints kept.

@@ -331,6 +331,10 @@ pub struct BaseConfig {
     pub corpus: Vec<String>,
     /// Pieces of the tokenizer that is trained on the corpus.
     pub vocabulary_size: usize,
+    /// Whether the names of the roles are pieces, too. Without it a template that writes `assistant` takes up to nine tokens for
+    /// it in every turn; a model that was made without it is made anew.
+    #[serde(default)]
+    pub role_pieces: bool,
     /// Seed in place of the run's.
     #[serde(default)]
     pub seed: Option<u64>,

@@ -74,7 +74,7 @@ pub async fn scores(path: &Path, plan: &Plan<'_>) -> Result<Against> {
 async fn of_training_run(directory: &Path) -> Result<Against> {
     let loaded = train::config_of_run(directory)?;
     let run_id = train::run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
-    let url = train::run_store_url(&loaded, directory);
+    let url = train::store_of_run(directory)?;
     let store = Store::open_read_only(&url).await;
     let store = store.with_context(|| format!("cannot open the store {}", redact_url(&url)))?;
     let filter = RolloutFilter { run_id: Some(run_id.clone()), ..RolloutFilter::default() };

@@ -4,7 +4,7 @@ pub mod arguments;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use fulgurite_mcp::{Autocheckpoint, Limits, Options, ToolSet, TrainingTools, http_routes, serve_standard_streams};
 
 use self::arguments::{McpArguments, ToolSetName};
@@ -72,9 +72,6 @@ async fn serve_address(tools: &TrainingTools, address: String, ready_file: Optio
 /// What the command line says.
 fn options(arguments: McpArguments) -> Result<Options> {
     let limits = Limits { tokens: arguments.max_tokens, seconds: arguments.max_seconds, money: arguments.max_money };
-    if arguments.server.is_some() && limits != Limits::default() {
-        bail!("--max-tokens, --max-seconds and --max-money count what runs record here, and those of --server do not");
-    }
     let program = std::env::current_exe().context("this program's own file is not known")?;
     let project = std::env::current_dir().context("the working directory is gone")?;
     let directory = project.join(&arguments.directory);

@@ -180,6 +180,7 @@ fn create_untrained(base: &BaseConfig, seed: u64, corpus: &str, directory: &Path
             serde_json::from_str(line).with_context(|| format!("[base] corpus line {} is not JSON", index + 1))?;
         for message in row["messages"].as_array().into_iter().flatten() {
             texts.extend(message["content"].as_str().map(str::to_owned));
+            texts.extend(message["role"].as_str().filter(|_| base.role_pieces).map(str::to_owned));
         }
     }
     let tokenizer_json = fulgurite_renderers::train_byte_level_tokenizer(&texts, base.vocabulary_size, &[])?;
@@ -269,6 +270,21 @@ mod tests {
         });
         let base = serde_json::from_value(base).unwrap();
         Recipe { base, seed: 1, renderer: "chatml".to_owned(), tools: ToolWriting::Preamble }
+    }
+
+    #[test]
+    fn roles_are_pieces_where_that_is_wanted() {
+        let directory = tempfile::tempdir().unwrap();
+        let spoken = ["user", "assistant"].map(|role| json!({ "role": role, "content": "Look." }));
+        let corpus = format!("{}\n", json!({ "messages": spoken })).repeat(2);
+        let tokens = |role_pieces: bool| {
+            let (recipe, path) = (recipe(Path::new("none")), directory.path().join(role_pieces.to_string()));
+            let base = BaseConfig { role_pieces, ..recipe.base.clone() };
+            create_untrained(&base, 1, &corpus, &path).unwrap();
+            let tokenizer = fulgurite_renderers::Tokenizer::open(&path).unwrap();
+            ["user", "assistant"].map(|role| tokenizer.encode_ordinary(role).unwrap().len())
+        };
+        assert_eq!((tokens(false), tokens(true)), ([4, 9], [1, 1]));
     }
 
     #[tokio::test]

@@ -7,14 +7,15 @@ use fulgurite_store::{PruneFilter, Pruned, Space, Store, StoreOptions, redact_ur
 use fulgurite_types::RolloutStatus;
 use serde_json::json;
 
-use super::arguments::PruneArguments;
-use super::{open, url};
+use super::arguments::{PruneArguments, StoreArguments};
+use super::{open, run_database, url};
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::cli::time;
 
 /// Deletes rollouts that ended long ago, having said which and having been told to.
 pub async fn prune(arguments: PruneArguments) -> Result<()> {
+    check_is_its_own(&arguments.store)?;
     let status_in = if arguments.status.is_empty() { RolloutStatus::ALL.to_vec() } else { arguments.status.clone() };
     let filter = PruneFilter { ended_before: time::now() - arguments.older_than, status_in };
     // A store that is not there is not made.
@@ -37,6 +38,20 @@ pub async fn prune(arguments: PruneArguments) -> Result<()> {
     )?;
     store.close().await;
     report(&arguments, "deleted", deleted, Some(space));
+    Ok(())
+}
+
+/// Refuses a run as a name for a store that holds more than that run.
+fn check_is_its_own(named: &StoreArguments) -> Result<()> {
+    let Some(run) = &named.run else { return Ok(()) };
+    let url = url(named)?;
+    if url != run_database(run) {
+        bail!(
+            "{} is recorded in {}, which others use as well: name that by --store to delete of all that it has",
+            run.display(),
+            redact_url(&url)
+        );
+    }
     Ok(())
 }
 

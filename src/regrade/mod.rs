@@ -23,7 +23,7 @@ use crate::query::table::{Columns, cut};
 use crate::runs::registry;
 use crate::serve::command::open_store;
 use crate::train::exclusive_lock::ExclusiveLock;
-use crate::train::{self, run_store_url};
+use crate::train;
 
 use arguments::RegradeArguments;
 use comparison::{Comparison, Regraded};
@@ -133,7 +133,7 @@ fn task(arguments: &RegradeArguments) -> Result<Task> {
         format!("{} was trained without [runner] grade: say by --grade what is to grade it", run.display())
     })?;
     let in_sandbox = directory.as_deref().and_then(|directory| runner.shown_to_grader(Some(directory)));
-    Ok(Task { store_url: run_store_url(&loaded, &run), run_id, grade, directory, in_sandbox })
+    Ok(Task { store_url: train::store_of_run(&run)?, run_id, grade, directory, in_sandbox })
 }
 
 async fn grade_one<'r>(

@@ -10,9 +10,9 @@ use fulgurite_types::{LedgerRow, Run, Step, TokenUse, UntrainedCause};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::config::declarations::{LoadedConfig, PricesConfig};
+use crate::config::declarations::PricesConfig;
 use crate::train::exclusive_lock::is_run_held;
-use crate::train::{self, run_store_url};
+use crate::train;
 
 /// The mean reward of what is held out, among a step's metrics.
 const HELD_OUT_REWARD: &str = "test/env/all/reward/total";
@@ -265,9 +265,8 @@ fn is_over(run: &Run, steps: &[Step]) -> bool {
 
 /// The store of a run, and the run in it.
 pub async fn open(directory: &Path) -> Result<(Store, Run)> {
-    let loaded: LoadedConfig = train::config_of_run(directory)?;
     let run_id = train::run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
-    let url = run_store_url(&loaded, directory);
+    let url = train::store_of_run(directory)?;
     let store = Store::open_read_only(&url).await;
     let store = store.with_context(|| format!("cannot open the store {}", redact_url(&url)))?;
     let run = store.run(&run_id).await?.with_context(|| format!("{} has no run {run_id}", redact_url(&url)))?;

@@ -83,7 +83,8 @@ impl Daemon {
         let record: Arc<dyn Record> = Arc::new(remote.clone());
         let directory = open_run_directory(&loaded, &arguments).await?;
         let lock = ExclusiveLock::of_run(&directory)?;
-        let run_id = begin_run(record.as_ref(), &loaded, &directory, arguments.resume).await?;
+        let servers_store = Some(server.store_url().await?);
+        let run_id = begin_run(record.as_ref(), servers_store, &loaded, &directory, arguments.resume).await?;
         orders.follow(&record, &run_id).await?;
         let mut reporter = tracked(reporter, &loaded, &directory);
         let archive = run_archive(&loaded, &directory, &run_id).await?;

@@ -37,7 +37,9 @@ use self::orders::Orders;
 use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
 use self::run_directory::begin_run;
-pub use self::run_directory::{config_of_run, is_run, run_file, run_tokenizers, write_whole};
+pub use self::run_directory::{
+    config_of_run, is_run, run_file, run_store_url, run_tokenizers, store_of_run, write_whole,
+};
 use self::teachers::OpenTeachers;
 use self::uploaded_runs::{open_run_directory, run_archive, upload_keys};
 use crate::cli::arguments::TrainArguments;
@@ -56,7 +58,7 @@ use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_
 use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reporters::{JsonReporter, SilentReporter, TableReporter};
-use crate::train::run_files::{JUDGEMENTS, STORE_FILE, WORLDS, model_path};
+use crate::train::run_files::{JUDGEMENTS, WORLDS, model_path};
 use crate::train::runner_process::{RunnerCommand, RunnerProcess};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
@@ -189,7 +191,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let store_url = run_store_url(&loaded, &run_directory);
     let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
-    let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
+    let run_id = begin_run(&store, None, &loaded, &run_directory, arguments.resume).await?;
     let mut reporter = tracked(reporter, &loaded, &run_directory);
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
@@ -422,13 +424,5 @@ pub fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
         // Our runner says every few seconds that its attempts live; others may say nothing until an agent calls.
         unresponsive_seconds: runner.runs_agents().then_some(60.0),
         ..tried_again(runner.max_attempts)
-    }
-}
-
-/// The store of a run: a file in its directory, unless the config names another.
-pub fn run_store_url(loaded: &LoadedConfig, run_directory: &Path) -> String {
-    match &loaded.config.store.url {
-        Some(_) => crate::serve::command::store_url(loaded),
-        None => format!("sqlite://{}", run_directory.join(STORE_FILE).display()),
     }
 }

@@ -10,13 +10,17 @@ use uuid::Uuid;
 
 use crate::cli::arguments::TrainArguments;
 use crate::config::declarations::LoadedConfig;
+use crate::serve::command::store_url;
 use crate::train::run_files::{CONFIG_FILE, STORE_FILE, fill_seed};
 
 /// The keys in the file of a run's configuration that are of the run, and not of its config.
-const RUN_KEYS: [&str; 5] = ["run_id", "instance", "kind", "evaluation", CONFIG_DIRECTORY];
+const RUN_KEYS: [&str; 6] = ["run_id", "instance", "kind", "evaluation", CONFIG_DIRECTORY, SERVERS_STORE];
 
 /// The key in that file of the directory that relative paths start from.
 pub const CONFIG_DIRECTORY: &str = "config_directory";
+
+/// The key in that file of the store of the server beside which the run trains.
+const SERVERS_STORE: &str = "servers_store";
 
 /// Whether a directory is a run's.
 pub fn is_run(directory: &Path) -> bool {
@@ -47,6 +51,23 @@ pub fn config_of_run(directory: &Path) -> Result<LoadedConfig> {
     }
     let config = serde_json::from_value(config).with_context(|| path.display().to_string())?;
     Ok(LoadedConfig { config, directory: from, file: Some(path) })
+}
+
+/// The store of a run: a file in its directory, unless the config names another.
+pub fn run_store_url(loaded: &LoadedConfig, run_directory: &Path) -> String {
+    match &loaded.config.store.url {
+        Some(_) => store_url(loaded),
+        None => format!("sqlite://{}", run_directory.join(STORE_FILE).display()),
+    }
+}
+
+/// The URL of the store that a run is recorded in: a file in its directory, the one that its config names, or that of the server
+/// beside which it trains. A password in a server's URL is not known here; PostgreSQL's own `PGPASSWORD` or password file has it.
+pub fn store_of_run(directory: &Path) -> Result<String> {
+    match run_file(directory)?[SERVERS_STORE].as_str() {
+        Some(url) => Ok(url.to_owned()),
+        None => Ok(run_store_url(&config_of_run(directory)?, directory)),
+    }
 }
 
 /// Writes a file that is whole or not there.
@@ -120,7 +141,13 @@ pub fn latest_of(parent: &Path, prefix: &str) -> Result<Option<u64>> {
 }
 
 /// The run's record: a new one, or the one to be resumed. A run is known by what its directory says, wherever that is.
-pub async fn begin_run(record: &dyn Record, loaded: &LoadedConfig, directory: &Path, resume: bool) -> Result<String> {
+pub async fn begin_run(
+    record: &dyn Record,
+    servers_store: Option<String>,
+    loaded: &LoadedConfig,
+    directory: &Path,
+    resume: bool,
+) -> Result<String> {
     let path = directory.join(CONFIG_FILE);
     let (run_id, config) = if resume && path.exists() {
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -136,6 +163,7 @@ pub async fn begin_run(record: &dyn Record, loaded: &LoadedConfig, directory: &P
         });
         if let (Some(all), Value::Object(own)) = (config.as_object_mut(), json!(loaded.config)) {
             all.extend(own);
+            all.extend(servers_store.map(|url| (SERVERS_STORE.to_owned(), Value::String(url))));
         }
         let fresh = path.with_extension("json.new");
         std::fs::write(&fresh, format!("{config:#}\n"))

@@ -90,7 +90,7 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     let store_url = run_store_url(&loaded, &run_directory);
     let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
-    let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
+    let run_id = begin_run(&store, None, &loaded, &run_directory, arguments.resume).await?;
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
     let reporter = tracked(reporter, &loaded, &run_directory);

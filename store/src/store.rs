@@ -53,6 +53,7 @@ impl fmt::Debug for Store {
 }
 
 struct Inner {
+    location: Location,
     readers: Readers,
     writer: Option<Writer<CallRecord>>,
     signals: Arc<Signals>,
@@ -86,13 +87,13 @@ impl Store {
         let connection = connector.connect().await?;
         let readers = readers(&location, Access::Change, busy).await?;
         let signals = Arc::new(Signals::default());
-        let listener = match location {
+        let listener = match &location {
             Location::Sqlite(_) => None,
-            Location::Postgres(url) => Some(Listener::start(url, Arc::clone(&signals))),
+            Location::Postgres(url) => Some(Listener::start(url.clone(), Arc::clone(&signals))),
         };
         let rollout_cache = Arc::new(RolloutCache::new(dialect == Dialect::Postgres));
         let writer = Writer::start(connector, connection, Arc::clone(&signals), Arc::clone(&rollout_cache));
-        Ok(Self::new(readers, Some(writer), signals, rollout_cache, listener))
+        Ok(Self::new(location, readers, Some(writer), signals, rollout_cache, listener))
     }
 
     /// Opens an existing, migrated database, and never changes it. It may be open elsewhere for writing, and may be on a
@@ -110,10 +111,11 @@ impl Store {
             opened => opened?,
         };
         require_migrated(&mut *readers.acquire().await?).await?;
-        Ok(Self::new(readers, None, Arc::default(), Arc::new(RolloutCache::new(true)), None))
+        Ok(Self::new(location, readers, None, Arc::default(), Arc::new(RolloutCache::new(true)), None))
     }
 
     fn new(
+        location: Location,
         readers: Readers,
         writer: Option<Writer<CallRecord>>,
         signals: Arc<Signals>,
@@ -123,6 +125,7 @@ impl Store {
         let (opened, issued_keys) = (Instant::now(), OnceCell::new());
         let (call_listener, latest_calls) = (OnceLock::new(), LatestCalls::default());
         let inner = Inner {
+            location,
             readers,
             writer,
             signals,
@@ -134,6 +137,11 @@ impl Store {
             _listener,
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// The store's URL, with the whole path of a file, and without the password and the options of a database.
+    pub fn url(&self) -> String {
+        self.inner.location.to_string()
     }
 
     /// Finishes the writes that wait and closes the database; every later call fails.

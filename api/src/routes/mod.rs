@@ -7,6 +7,7 @@ mod keys;
 mod records;
 mod rewards;
 mod runs;
+mod store_url;
 mod traces;
 
 use axum::Router;
@@ -30,6 +31,7 @@ pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router
         .route("/generations", get(generations::list))
         .route("/rollouts/records", post(records::read))
         .route("/rewarded-attempts", get(rewards::list_attempts))
+        .route("/store", get(store_url::find))
         .route("/keys/model-calls", post(keys::issue))
         .route("/keys/worker", post(keys::issue_to_worker))
         .route("/keys/reader", post(keys::issue_to_reader))

@@ -179,6 +179,8 @@ pub(super) async fn rollouts(
 ) -> Result<Vec<Value>, ToolError> {
     let limit = number.to_string();
     let mut command = words([&"rollouts", &"--run", &home.path(), &"--where", &filter, &"--limit", &limit, &"--json"]);
+    // A server's store has those of others, too.
+    command.extend(words([&"--run-id", &home.name()]));
     match order {
         Order::Latest => {}
         Order::Best => command.extend(words([&"--sort", &"reward"])),
@@ -213,7 +215,6 @@ pub(super) async fn show_rollouts(
     if !home.is_begun() {
         return Ok(format!("Run {run:?} is beginning: it has no rollouts yet."));
     }
-    session.check_recorded_here(&home)?;
     let filter = if of == Some(Whose::HeldOut) { "mode = val" } else { "mode = train and status = succeeded" };
     let found =
         rollouts(session, &home, filter, order.unwrap_or(Order::Latest), number.unwrap_or(5).clamp(1, 20)).await?;

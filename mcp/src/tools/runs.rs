@@ -13,7 +13,7 @@ use crate::program::words;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::training::{Beginning, Ended};
-use crate::workspace::{HELD_OUT_REWARD, REWARD, RunHome, RunRecord};
+use crate::workspace::{HELD_OUT_REWARD, REWARD, RunHome};
 
 /// Rows of a table that are shown.
 const ROWS: usize = 12;
@@ -125,16 +125,14 @@ pub(super) async fn status(session: &Session, arguments: RunName, _: &Progress) 
         return Ok(format!("Run {:?} is beginning.", arguments.run));
     }
     let metrics = home.metrics();
-    let shown = shown(session, &record, &home).await?;
+    let shown = shown(session, &home).await?;
     let recent = metrics.after(metrics.updates().saturating_sub(ROWS as u64)).to_vec();
     let named: Vec<String> = record.checkpoints.iter().map(|(name, step)| format!("{name} (after {step})")).collect();
     let mut lines = vec![shown.trim_end().to_owned(), table(&recent)];
     if !named.is_empty() {
         lines.push(format!("named checkpoints: {}", named.join(", ")));
     }
-    if session.server_of(&record).is_none() {
-        lines.push(findings(session, &home).await?);
-    }
+    lines.push(findings(session, &home).await?);
     let next = if record.finished {
         "export_weights, compare, report"
     } else {
@@ -144,21 +142,9 @@ pub(super) async fn status(session: &Session, arguments: RunName, _: &Progress) 
     Ok(lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n"))
 }
 
-/// What is told of a run; of one whose record is a server's, what its directory says.
-async fn shown(session: &Session, record: &RunRecord, home: &RunHome) -> Result<String, ToolError> {
-    match session.server_of(record) {
-        None => session.program.run(&words([&"runs", &"show", &home.path()])).await,
-        Some(url) => {
-            let metrics = home.metrics();
-            let score = |score: Option<&(u64, f64)>| {
-                score.map_or("-".to_owned(), |(step, reward)| format!("{reward:+.3} after {step} updates"))
-            };
-            let held_out = metrics.of(HELD_OUT_REWARD);
-            let (first, last) = (score(held_out.first()), score(held_out.last()));
-            let updates = metrics.updates();
-            Ok(format!("updates {updates}\nheld-out, first {first}\nheld-out, last {last}\nits rollouts are at {url}"))
-        }
-    }
+/// What is told of a run.
+async fn shown(session: &Session, home: &RunHome) -> Result<String, ToolError> {
+    session.program.run(&words([&"runs", &"show", &home.path()])).await
 }
 
 pub(super) async fn list(session: &Session, _: ListRuns, _: &Progress) -> Result<String, ToolError> {
@@ -179,7 +165,6 @@ pub(super) async fn why_no_signal(session: &Session, arguments: RunName, _: &Pro
     if metrics.updates() == 0 {
         return Ok(format!("Run {:?} has made no update yet. Next: train_steps.", arguments.run));
     }
-    session.check_recorded_here(&home)?;
     let last = metrics.after(metrics.updates().saturating_sub(ROWS as u64));
     let found = findings(session, &home).await?;
     let constant = signal(session, &home, last).await;
@@ -196,7 +181,6 @@ pub(super) async fn report(session: &Session, arguments: Report, _: &Progress) -
     let Some(first) = homes.first() else {
         return Err(ToolError::Arguments { tool: "report", why: "`runs` names none".to_owned() });
     };
-    homes.iter().try_for_each(|home| session.check_recorded_here(home))?;
     let page = first.path().join("report.html");
     let mut command = words([&"report", &"--output", &page]);
     command.extend(homes.iter().map(|home| home.path().into()));
@@ -243,7 +227,7 @@ pub(super) async fn finished(
     trainings.end().await;
     record.finished = true;
     home.write(&record)?;
-    let shown = shown(session, &record, &home).await?;
+    let shown = shown(session, &home).await?;
     let last = home
         .metrics()
         .of("final/env/all/reward/total")

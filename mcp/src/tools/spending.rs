@@ -1,5 +1,7 @@
 //! What all runs together have taken, held against what the user allows.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::error::ToolError;
@@ -22,7 +24,7 @@ pub(super) async fn check(session: &Session) -> Result<(), ToolError> {
     if limits == Limits::default() {
         return Ok(());
     }
-    let mut spent = Spent::default();
+    let (mut spent, mut counted) = (Spent::default(), BTreeSet::new());
     for directory in [session.workspace.runs(), session.workspace.evaluations()] {
         if !directory.is_dir() {
             continue;
@@ -31,7 +33,15 @@ pub(super) async fn check(session: &Session) -> Result<(), ToolError> {
         if let Some(prices) = &session.options.prices {
             command.extend(words([&"--prices", prices]));
         }
-        session.program.lines(&command).await?.iter().for_each(|run| spent.add(run));
+        for run in session.program.lines(&command).await? {
+            spent.add(&run);
+            counted.extend(run["run_id"].as_str().map(str::to_owned));
+        }
+    }
+    let uncounted = |name: &String| !counted.contains(name) && session.workspace.home(name).metrics().updates() > 0;
+    if let Some(name) = session.workspace.names("runs").into_iter().find(uncounted) {
+        let why = "the user limits what all runs may take, and the record of this one cannot be read here, so that nobody can count it";
+        return Err(ToolError::Refused(format!("run {name:?}: {why}")));
     }
     spent.within(limits)
 }

@@ -6,6 +6,7 @@ mod host;
 mod interruptions;
 mod limits;
 mod objectives;
+mod servers;
 mod skills;
 mod tool_sets;
 mod training;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::host::Host;
 use super::{project, short, tasks};
+use crate::common::printed;
 
 fn names(told: &Value, list: &str) -> Vec<String> {
     let listed = told["result"][list].as_array().unwrap_or_else(|| panic!("{told}"));
@@ -22,7 +23,13 @@ fn tools_are_twenty_at_most_and_their_schemas_small() {
             assert!(tool["inputSchema"].to_string().len() < 16_384 && tool["description"].is_string(), "{tool}");
         }
         let prompts = host.request("prompts/list", &json!({}));
-        assert_eq!(names(&prompts, "prompts"), ["general", "arithmetic", "maths", "code", "style", "hello"]);
+        let prompts = names(&prompts, "prompts");
+        let recipes = printed(["init"]);
+        let recipes: Vec<&str> = recipes.lines().filter_map(|line| line.split_whitespace().next()).collect();
+        assert!(recipes.len() > 10 && prompts[0] == "general", "{recipes:?}");
+        for recipe in recipes {
+            assert!(prompts.iter().any(|prompt| prompt == recipe), "there is no prompt for the recipe {recipe}");
+        }
         let prompt = host.request("prompts/get", &json!({ "name": "general" }));
         assert!(
             prompt["result"]["messages"][0]["content"]["text"].as_str().unwrap().contains("write_grader"),

@@ -1,0 +1,83 @@
+//! Tools that train beside a server: what was recorded there is read as if it were here.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::host::Host;
+use super::{project, run, short};
+use crate::common::Server;
+use crate::common::project::Project;
+
+/// Tools beside a server that serves the project's model.
+fn beside(server: &Server, project: &Project, more: &[&str]) -> Host {
+    Host::start(project.directory.path(), &[&["--server", server.url.as_str()], more].concat())
+}
+
+fn server(directory: &Path, project: &Project) -> Server {
+    Server::start(directory, ["--model", &format!("model-1=embedded:{}", project.path("model-1").display())])
+}
+
+#[test]
+fn what_a_server_recorded_of_a_run_is_shown_graded_and_counted() {
+    let project = project();
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(directory.path(), &project);
+    // Rollouts of others, which are none of the run's.
+    server.enqueue([json!("somebody else's")], &json!({}));
+    let mut host = beside(&server, &project, &[]);
+    host.done("write_grader", short());
+    host.done("start_run", run("one", "short"));
+    host.done("train_steps", json!({ "run": "one", "steps": 2, "wait_seconds": -1 }));
+    assert!(!project.path("fulgurite/runs/one/fulgurite.db").exists(), "the record is the server's");
+
+    let shown = host.done("show_rollouts", json!({ "run": "one", "order": "best", "number": 3 }));
+    assert!(shown.matches("    -> ").count() == 3 && shown.contains("Say you are"), "{shown}");
+    let why = host.done("why_no_signal", json!({ "run": "one" }));
+    assert!(why.contains("The latest answers:") || why.contains("NO SIGNAL"), "{why}");
+    let status = host.done("run_status", json!({ "run": "one" }));
+    assert!(status.contains("updates") && status.contains("sampled"), "{status}");
+
+    let longer = json!({
+        "name": "longer", "code": "def grade(task, answer):\n    return min(len(answer.encode()), 20) / 20\n",
+        "examples": [{ "task": {}, "answer": "", "reward": 0 }, { "task": {}, "answer": "abcd", "reward": 0.2 }],
+    });
+    host.done("write_grader", longer);
+    let regraded = host.done("regrade", json!({ "run": "one", "grader": "longer" }));
+    assert!(regraded.contains("Nothing is changed"), "{regraded}");
+    host.done("report", json!({ "runs": ["one"] }));
+    let page = fs::read_to_string(project.path("fulgurite/runs/one/report.html")).unwrap();
+    assert!(page.contains("Say you are") && !page.contains("somebody else"), "the page is of the run's rollouts");
+    host.close();
+
+    // Its rollouts are among those that a limit counts.
+    let mut host = beside(&server, &project, &["--max-tokens", "10"]);
+    let said = host.refused("train_steps", json!({ "run": "one", "steps": 1 }));
+    assert!(said.contains("sampled tokens of 10"), "{said}");
+    host.close();
+}
+
+#[test]
+fn a_limit_refuses_runs_whose_record_nobody_here_can_read() {
+    let project = project();
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(directory.path(), &project);
+    let mut host = beside(&server, &project, &[]);
+    host.done("write_grader", short());
+    host.done("start_run", run("one", "short"));
+    host.done("train_steps", json!({ "run": "one", "steps": 1, "wait_seconds": -1 }));
+    host.close();
+    // As if the server were on another machine.
+    let file = project.path("fulgurite/runs/one/config.json");
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert!(config["servers_store"].as_str().unwrap().starts_with("sqlite:///"), "{config}");
+    config["servers_store"] = json!("sqlite:///nowhere/store.db");
+    fs::write(&file, config.to_string()).unwrap();
+    let mut host = beside(&server, &project, &["--max-tokens", "1000000"]);
+    let said = host.refused("train_steps", json!({ "run": "one", "steps": 1 }));
+    assert!(said.contains("run \"one\": the user limits") && said.contains("cannot be read here"), "{said}");
+    let said = host.refused("show_rollouts", json!({ "run": "one" }));
+    assert!(said.contains("cannot open the store sqlite:///nowhere/store.db"), "{said}");
+    host.close();
+}

@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "nothing of a program is reached from elsewhere")]
 
+mod dashboard;
 mod engine;
 mod output;
 mod processors;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::dashboard::{DashboardArguments, bench_dashboard};
 use crate::engine::{EngineArguments, EngineHostArguments};
 use crate::proxy::{ProxyArguments, ProxyHostArguments};
 use crate::render::RenderArguments;
@@ -67,6 +69,8 @@ enum Subject {
     EngineHost(EngineHostArguments),
     /// Processor time and latency of the store's API, over an empty store and over a filled one
     Store(StoreArguments),
+    /// What the page costs its server: lists over a small and a large store, tokens of short and long rollouts, open pages
+    Dashboard(DashboardArguments),
     /// Time from conversation to tokens, whole and as a continuation, and from tokens to message
     Render(RenderArguments),
 }
@@ -94,6 +98,7 @@ async fn measure(subject: Subject) -> anyhow::Result<()> {
         Subject::Engine(arguments) => engine::bench_engine(&arguments),
         Subject::EngineHost(arguments) => engine::bench_engine_host(arguments).await,
         Subject::Store(arguments) => store::bench_store(arguments).await,
+        Subject::Dashboard(arguments) => bench_dashboard(arguments).await,
         Subject::Render(arguments) => render::bench_render(arguments),
     }
 }

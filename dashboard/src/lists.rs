@@ -1,13 +1,16 @@
-//! Runs and rollouts, as rows.
+//! Rollouts, as rows.
 
 use std::collections::HashMap;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use fulgurite_api::conventions::error::RestError;
 use fulgurite_api::conventions::serving::Reply;
 use fulgurite_store::Store;
-use fulgurite_types::{Cursor, ListFilter, Listed, Part, Reward, Rollout, RolloutMode, RolloutStatus, Run};
+use fulgurite_types::{
+    Attempt, Cursor, ListFilter, Listed, Part, RecordedReward, Reward, Rollout, RolloutExpression, RolloutFacts,
+    RolloutMode, RolloutStatus,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -15,77 +18,32 @@ use serde_json::{Map, Value, json};
 const ROWS: u64 = 200;
 /// Rows of a list at most.
 const MOST_ROWS: u64 = 1000;
+/// Rollouts that are read at a time to find those that an expression means.
+const READ: u64 = 500;
+/// Rollouts that are looked at for an expression, newest first.
+const LOOKED_AT: u64 = 10_000;
+/// Other rollouts of a task that are shown.
+const SAME_TASK: usize = 100;
 /// Characters of a task or a reason that a row shows.
 const SHOWN: usize = 200;
-/// The held-out reward among a step's metrics.
-const HELD_OUT: &str = "test/env/all/reward/total";
-
-/// A run as a row.
-#[derive(Serialize)]
-pub(super) struct RunRow {
-    run_id: String,
-    name: String,
-    seed: u64,
-    start_time: f64,
-    /// When its last update was recorded.
-    last_time: Option<f64>,
-    /// Updates that are recorded.
-    steps: u64,
-    /// The most that its config allows.
-    max_steps: Option<u64>,
-    held_out_before: Option<f64>,
-    held_out_after: Option<f64>,
-    /// Its last training reward.
-    reward: Option<f64>,
-    sampled_tokens: u64,
-    trained_tokens: u64,
-    seconds: f64,
-}
-
-/// `GET /ui/data/runs`: newest first.
-pub(super) async fn runs(State(store): State<Store>) -> Reply<Vec<RunRow>> {
-    let mut runs = store.runs().await.map_err(RestError::Store)?;
-    runs.sort_by(|one, other| other.start_time.total_cmp(&one.start_time));
-    let mut rows = Vec::new();
-    for run in runs.into_iter().take(ROWS as usize) {
-        rows.push(row(&store, run).await?);
-    }
-    Ok(Json(rows))
-}
-
-async fn row(store: &Store, run: Run) -> Result<RunRow, RestError> {
-    let steps = store.steps(&run.run_id).await.map_err(RestError::Store)?;
-    let ledger = store.token_ledger(&run.run_id).await.map_err(RestError::Store)?;
-    let number = |key: &'static str| move |step: &fulgurite_types::Step| step.metrics.get(key).and_then(Value::as_f64);
-    let trained = ledger.iter().filter(|row| row.cause == fulgurite_types::TokenUse::Trained);
-    Ok(RunRow {
-        last_time: steps.last().map(|step| step.time),
-        // What is scored at a run's end is no update.
-        steps: steps.iter().filter(|step| step.metrics.get("time/training").is_some()).count() as u64,
-        max_steps: run.config["trainer"]["max_steps"].as_u64(),
-        held_out_before: steps.iter().find_map(number(HELD_OUT)),
-        held_out_after: steps.iter().rev().find_map(number(HELD_OUT)),
-        reward: steps.iter().rev().find_map(number("env/all/reward/total")),
-        sampled_tokens: ledger.iter().map(|row| row.tokens).sum(),
-        trained_tokens: trained.map(|row| row.tokens).sum(),
-        seconds: steps.iter().filter_map(number("time/total")).sum(),
-        run_id: run.run_id,
-        name: run.name,
-        seed: run.seed,
-        start_time: run.start_time,
-    })
-}
 
 /// Which rollouts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RolloutQuery {
     run_id: Option<String>,
+    /// Only those of no run.
+    nobody: Option<bool>,
     step: Option<i64>,
     mode: Option<RolloutMode>,
     status: Option<RolloutStatus>,
+    /// Only those that an expression means.
+    #[serde(rename = "where")]
+    expression: Option<String>,
     /// The position that an earlier answer ended at.
     after: Option<i64>,
+    /// A rollout: only those that were made before it.
+    before: Option<String>,
     limit: Option<u64>,
 }
 
@@ -95,11 +53,13 @@ pub(super) struct RolloutRows {
     items: Vec<RolloutRow>,
     /// For `after`.
     next: i64,
+    /// Rollouts that were looked at: more than there are items where an expression means some of them.
+    looked_at: u64,
 }
 
 /// A rollout as a row.
 #[derive(Serialize)]
-struct RolloutRow {
+pub(super) struct RolloutRow {
     rollout_id: String,
     run_id: Option<Value>,
     status: RolloutStatus,
@@ -121,48 +81,141 @@ struct RolloutRow {
 
 /// `GET /ui/data/rollouts`: the newest ones, newest last; with `after`, those made since.
 pub(super) async fn rollouts(State(store): State<Store>, query: Query<RolloutQuery>) -> Reply<RolloutRows> {
-    let Query(RolloutQuery { run_id, step, mode, status, after, limit }) = query;
+    let Query(RolloutQuery { run_id, nobody, step, mode, status, expression, after, before, limit }) = query;
+    let expression: Option<RolloutExpression> = expression
+        .map(|text| text.parse().map_err(|error| RestError::BadRequest(format!("where: {error}"))))
+        .transpose()?;
     let filter = ListFilter {
         run_id,
+        of_no_run: nobody.unwrap_or(false),
+        before_rollout: before,
         step,
         mode,
         rollout_status_in: status.map(|status| vec![status]),
         ..ListFilter::default()
     };
-    let limit = Some(limit.unwrap_or(ROWS).min(MOST_ROWS));
-    let part = match after {
-        None => Part::Newest { limit, sort_by: None },
-        Some(position) => Part::After { cursor: Cursor { position, ..Cursor::default() }, limit },
+    let limit = limit.unwrap_or(ROWS).min(MOST_ROWS);
+    let part = match (after, &expression) {
+        (Some(position), _) => Part::After { cursor: Cursor { position, ..Cursor::default() }, limit: Some(limit) },
+        (None, Some(expression)) => return meant(&store, filter, expression, limit).await,
+        (None, None) => Part::Newest { limit: Some(limit), sort_by: None },
     };
     let Listed { items, cursor } = store.list_rollouts(&filter, &part).await.map_err(RestError::Store)?;
-    Ok(Json(RolloutRows { items: rows(&store, items).await?, next: cursor.position }))
+    let looked_at = items.len() as u64;
+    let mut known = Known::of(&store, &items).await.map_err(RestError::Store)?;
+    let items = items.into_iter().filter(|rollout| expression.as_ref().is_none_or(|it| known.is_meant(rollout, it)));
+    let items = items.collect::<Vec<_>>().into_iter().map(|rollout| known.row(rollout)).collect();
+    Ok(Json(RolloutRows { items, next: cursor.position, looked_at }))
 }
 
-async fn rows(store: &Store, rollouts: Vec<Rollout>) -> Result<Vec<RolloutRow>, RestError> {
-    if rollouts.is_empty() {
-        return Ok(Vec::new());
-    }
-    let every = Part::Newest { limit: None, sort_by: None };
-    let ids = rollouts.iter().map(|rollout| rollout.rollout_id.clone()).collect();
-    let of_these = ListFilter { rollout_id_in: Some(ids), ..ListFilter::default() };
-    let mut attempts = store.latest_attempts(&rollouts).await.map_err(RestError::Store)?;
-    let mut rewards: HashMap<(String, String), Reward> = HashMap::new();
-    let mut of_calls: HashMap<(String, String), HashMap<String, f64>> = HashMap::new();
-    for found in store.list_rewards(&of_these, &every).await.map_err(RestError::Store)?.items {
-        let named = (found.rollout_id, found.recorded.attempt_id);
-        let reward = found.recorded.reward;
-        if let Some(call) = found.recorded.generation_id {
-            // The last word on a call counts.
-            of_calls.entry(named).or_default().insert(call, reward.value);
-        } else {
-            rewards.insert(named, reward);
+/// The newest ones that an expression means, found by looking at those before until there are enough.
+async fn meant(
+    store: &Store,
+    mut filter: ListFilter,
+    expression: &RolloutExpression,
+    limit: u64,
+) -> Reply<RolloutRows> {
+    let (mut found, mut looked_at, mut next) = (Vec::new(), 0, 0);
+    while (found.len() as u64) < limit && looked_at < LOOKED_AT {
+        let part = Part::Newest { limit: Some(READ), sort_by: None };
+        let Listed { items, cursor } = store.list_rollouts(&filter, &part).await.map_err(RestError::Store)?;
+        let Some(oldest) = items.first() else { break };
+        filter.before_rollout = Some(oldest.rollout_id.clone());
+        next = next.max(cursor.position);
+        looked_at += items.len() as u64;
+        let mut known = Known::of(store, &items).await.map_err(RestError::Store)?;
+        // Newest first, as long as they are looked for.
+        for rollout in items.into_iter().rev() {
+            if (found.len() as u64) < limit && known.is_meant(&rollout, expression) {
+                found.push(known.row(rollout));
+            }
         }
     }
-    let row = |rollout: Rollout| {
-        let attempt = attempts.remove(&rollout.rollout_id);
-        let named = attempt.as_ref().map(|attempt| (attempt.rollout_id.clone(), attempt.attempt_id.clone()));
-        let reward = named.as_ref().and_then(|named| rewards.remove(named));
-        let of_calls = named.and_then(|named| of_calls.remove(&named));
+    found.reverse();
+    Ok(Json(RolloutRows { items: found, next, looked_at }))
+}
+
+/// `GET /ui/data/rollouts/{rollout_id}/same-task`: other rollouts of its run that were given the same task, newest last.
+pub(super) async fn same_task(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<Vec<RolloutRow>> {
+    let Some((rollout, _)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
+        return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
+    };
+    let run_id = rollout.noted("run_id").and_then(Value::as_str).map(str::to_owned);
+    let mut filter = ListFilter { of_no_run: run_id.is_none(), run_id, ..ListFilter::default() };
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    while found.len() < SAME_TASK && looked_at < LOOKED_AT {
+        let part = Part::Newest { limit: Some(READ), sort_by: None };
+        let items = store.list_rollouts(&filter, &part).await.map_err(RestError::Store)?.items;
+        let Some(oldest) = items.first() else { break };
+        filter.before_rollout = Some(oldest.rollout_id.clone());
+        looked_at += items.len() as u64;
+        let is_other = |other: &Rollout| other.input == rollout.input && other.rollout_id != rollout_id;
+        found.extend(items.into_iter().rev().filter(is_other));
+    }
+    found.truncate(SAME_TASK);
+    found.reverse();
+    let mut known = Known::of(&store, &found).await.map_err(RestError::Store)?;
+    Ok(Json(found.into_iter().map(|rollout| known.row(rollout)).collect()))
+}
+
+/// A rollout and one of its attempts.
+type AttemptName = (String, String);
+
+/// What rows tell of rollouts beside what they are.
+#[derive(Default)]
+struct Known {
+    /// The latest one of each rollout.
+    attempts: HashMap<String, Attempt>,
+    /// In the order in which they were given.
+    rewards: HashMap<AttemptName, Vec<RecordedReward>>,
+    models: HashMap<AttemptName, Vec<String>>,
+}
+
+impl Known {
+    async fn of(store: &Store, rollouts: &[Rollout]) -> fulgurite_store::Result<Self> {
+        if rollouts.is_empty() {
+            return Ok(Self::default());
+        }
+        let ids: Vec<String> = rollouts.iter().map(|rollout| rollout.rollout_id.clone()).collect();
+        let mut known = Self { attempts: store.latest_attempts(rollouts).await?, ..Self::default() };
+        for called in store.called_models(&ids).await? {
+            known.models.entry((called.rollout_id, called.attempt_id)).or_default().push(called.model);
+        }
+        let (of_these, every) = (
+            ListFilter { rollout_id_in: Some(ids), ..ListFilter::default() },
+            Part::Newest { limit: None, sort_by: None },
+        );
+        for found in store.list_rewards(&of_these, &every).await?.items {
+            let name = (found.rollout_id, found.recorded.attempt_id.clone());
+            known.rewards.entry(name).or_default().push(found.recorded);
+        }
+        Ok(known)
+    }
+
+    fn latest(&self, rollout: &Rollout) -> AttemptName {
+        let attempt = self.attempts.get(&rollout.rollout_id);
+        (rollout.rollout_id.clone(), attempt.map_or_else(String::new, |attempt| attempt.attempt_id.clone()))
+    }
+
+    fn is_meant(&self, rollout: &Rollout, expression: &RolloutExpression) -> bool {
+        let latest = self.latest(rollout);
+        let models: Vec<&str> = self.models.get(&latest).into_iter().flatten().map(String::as_str).collect();
+        let rewards = self.rewards.get(&latest).map_or(&[][..], Vec::as_slice);
+        expression.matches(&RolloutFacts { rollout, rewards, models: &models })
+    }
+
+    fn row(&mut self, rollout: Rollout) -> RolloutRow {
+        let latest = self.latest(&rollout);
+        let attempt = self.attempts.remove(&rollout.rollout_id);
+        let mut reward: Option<Reward> = None;
+        let mut of_calls: HashMap<String, f64> = HashMap::new();
+        for given in self.rewards.remove(&latest).unwrap_or_default() {
+            // The last word counts, on a call as on the whole.
+            match given.generation_id {
+                Some(call) => drop(of_calls.insert(call, given.reward.value)),
+                None => reward = Some(given.reward),
+            }
+        }
         let noted = |key: &str| rollout.noted(key).cloned();
         let reason = attempt.as_ref().and_then(|attempt| attempt.metadata.as_ref()?.get("reason")?.as_str());
         RolloutRow {
@@ -176,14 +229,13 @@ async fn rows(store: &Store, rollouts: Vec<Rollout>) -> Result<Vec<RolloutRow>, 
             end_time: rollout.end_time,
             attempts: attempt.as_ref().map_or(0, |attempt| attempt.sequence_id),
             reward: reward.as_ref().map(|reward| reward.value),
-            call_rewards: of_calls.map(|rewards| rewards.values().sum()),
+            call_rewards: (!of_calls.is_empty()).then(|| of_calls.values().sum()),
             components: reward.map(|reward| components(&reward)).unwrap_or_default(),
             input: excerpt(&rollout.input),
             reason: reason.map(|reason| reason.chars().take(SHOWN).collect()),
             rollout_id: rollout.rollout_id,
         }
-    };
-    Ok(rollouts.into_iter().map(row).collect())
+    }
 }
 
 /// What a reward is made of, as it was given.

@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use fulgurite_api::conventions::error::RestError;
 use fulgurite_api::conventions::serving::Reply;
 use fulgurite_store::{SpanMessage, Store, recorded_reward};
-use fulgurite_types::{Attempt, AttemptRef, Object, Rollout, Span, SpanFilter};
+use fulgurite_types::{Attempt, AttemptRef, Generation, GenerationFilter, Object, Rollout, Span, SpanFilter};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -31,7 +31,17 @@ struct AttemptPage {
 enum Event {
     /// A model call.
     Call {
+        span_id: String,
+        parent_span_id: Option<String>,
         generation_id: Option<Value>,
+        /// The call that its prompt goes on from, token by token.
+        parent_id: Option<Value>,
+        /// Why it goes on from none.
+        branch_reason: Option<Value>,
+        prompt_tokens: Option<Value>,
+        sampled_tokens: Option<Value>,
+        /// Tokens of its prompt that were not read again.
+        cached_tokens: Option<Value>,
         model: Option<Value>,
         start_time: Option<f64>,
         end_time: Option<f64>,
@@ -45,7 +55,14 @@ enum Event {
     /// A reward.
     Reward { value: f64, components: serde_json::Map<String, Value>, giver: Value, time: Option<f64> },
     /// Anything else that was traced.
-    Span { name: String, start_time: Option<f64>, end_time: Option<f64>, attributes: Object },
+    Span {
+        span_id: String,
+        parent_span_id: Option<String>,
+        name: String,
+        start_time: Option<f64>,
+        end_time: Option<f64>,
+        attributes: Object,
+    },
 }
 
 #[derive(Serialize)]
@@ -75,6 +92,20 @@ pub(super) async fn read(State(store): State<Store>, Path(rollout_id): Path<Stri
     Ok(Json(RolloutPage { rollout, attempts }))
 }
 
+/// The calls of an attempt at a rollout, or of its latest, in their order.
+pub(super) async fn generations_of(
+    store: &Store,
+    rollout_id: String,
+    attempt_id: Option<String>,
+) -> Result<Vec<Generation>, RestError> {
+    let Some((_, latest)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
+        return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
+    };
+    let attempt_id = attempt_id.or(latest.map(|attempt| attempt.attempt_id));
+    let filter = GenerationFilter { rollout_id: Some(rollout_id), attempt_id, ..GenerationFilter::default() };
+    store.generations(&filter).await.map_err(RestError::Store)
+}
+
 fn events(spans: Vec<Span>) -> Vec<Event> {
     let mut shown: Vec<SpanMessage> = Vec::new();
     spans.into_iter().map(|span| event(span, &mut shown)).collect()
@@ -92,14 +123,21 @@ fn event(span: Span, shown: &mut Vec<SpanMessage>) -> Event {
     }
     let answer = SpanMessage::of_answers(&span.attributes);
     if answer.is_empty() {
-        let Span { name, start_time, end_time, attributes, .. } = span;
-        return Event::Span { name, start_time, end_time, attributes };
+        let Span { span_id, parent_id, name, start_time, end_time, attributes, .. } = span;
+        return Event::Span { span_id, parent_span_id: parent_id, name, start_time, end_time, attributes };
     }
     let attribute = |key: &str| span.attributes.get(key).cloned();
     let messages = SpanMessage::of_prompt(&span.attributes);
     let before = messages.iter().zip(shown.iter()).take_while(|(new, old)| new.identity() == old.identity()).count();
     *shown = messages.iter().chain(&answer).cloned().collect();
     Event::Call {
+        span_id: span.span_id.clone(),
+        parent_span_id: span.parent_id.clone(),
+        parent_id: attribute("fulgurite.continues"),
+        branch_reason: attribute("fulgurite.departure.reason"),
+        prompt_tokens: attribute("gen_ai.usage.input_tokens"),
+        sampled_tokens: attribute("gen_ai.usage.output_tokens"),
+        cached_tokens: attribute("gen_ai.usage.cache_read.input_tokens"),
         generation_id: attribute("gen_ai.response.id"),
         model: attribute("gen_ai.request.model"),
         start_time: span.start_time,

@@ -4,6 +4,8 @@
 //! after another, little-endian: ids (`u32`), logprobs (`f32`, NaN where nothing was sampled), where each token's text ends
 //! (`u32`), who made it (`u8`), and all texts (UTF-8). Spaces behind the JSON have the columns begin at a multiple of four.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::header;
@@ -11,20 +13,23 @@ use axum::response::{IntoResponse, Response};
 use fulgurite_api::conventions::error::RestError;
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::Store;
-use fulgurite_types::{Generation, GenerationFilter};
+use fulgurite_types::{Generation, GenerationUse, TokenUse};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::Tokenizers;
+use crate::rollout::generations_of;
 
 /// Who made a token.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Maker {
-    /// The template or whoever wrote the messages.
-    Prompt = 0,
+    /// Whoever wrote the messages: the user, the agent, its tools.
+    Messages = 0,
     /// The model.
     Sampled = 1,
+    /// The template.
+    Template = 2,
 }
 
 /// Which attempt.
@@ -54,8 +59,19 @@ struct CallTokens<'g> {
     stop_reason: String,
     weights_versions: &'g [fulgurite_types::WeightsFrom],
     defect: Option<&'g str>,
+    /// What became of the tokens that it sampled, in its own run.
+    uses: Vec<UseOfTokens<'g>>,
+    /// Whether its answer was held to a grammar or a schema.
+    grammar: bool,
     /// Whether the texts of its tokens are known.
     has_text: bool,
+}
+
+/// What became of so many tokens.
+#[derive(Serialize)]
+struct UseOfTokens<'u> {
+    cause: &'u TokenUse,
+    tokens: u64,
 }
 
 /// What the answer is made of.
@@ -71,31 +87,47 @@ struct Columns {
 /// `GET /ui/data/rollouts/{rollout_id}/tokens`: of an attempt, or of the latest.
 pub(super) async fn read(
     State(store): State<Store>,
-    Extension(tokenizers): Extension<Tokenizers>,
+    Extension(tokenizers): Extension<Arc<Tokenizers>>,
     Path(rollout_id): Path<String>,
     Query(query): Query<AttemptQuery>,
 ) -> Result<Response, RestError> {
-    let Some((_, latest)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
-        return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
-    };
-    let attempt_id = query.attempt_id.or(latest.map(|attempt| attempt.attempt_id));
-    let filter = GenerationFilter { rollout_id: Some(rollout_id), attempt_id, ..GenerationFilter::default() };
-    let generations = store.generations(&filter).await.map_err(RestError::Store)?;
-    let bytes =
-        fulgurite_store::aside(|| packed(&generations, |fingerprint| Some(tokenizers.get(fingerprint)?.tokenizer())));
+    let uses = uses(&store, &rollout_id).await?;
+    let generations = generations_of(&store, rollout_id, query.attempt_id).await?;
+    let bytes = fulgurite_store::aside(|| {
+        packed(&generations, &uses, |fingerprint| Some(tokenizers.get(fingerprint)?.tokenizer()))
+    });
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
-fn packed<'t>(generations: &[Generation], tokenizer: impl Fn(&str) -> Option<&'t Tokenizer>) -> Vec<u8> {
+/// What became of the tokens of a rollout's calls in the run that it was made for.
+async fn uses(store: &Store, rollout_id: &str) -> Result<Vec<GenerationUse>, RestError> {
+    let rollout = store.get_rollout(rollout_id).await.map_err(RestError::Store)?;
+    let run_id = rollout.as_ref().and_then(|(rollout, _)| rollout.noted("run_id")?.as_str());
+    match run_id {
+        Some(run_id) => store.uses_of_rollout(run_id, rollout_id).await.map_err(RestError::Store),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Tokens of a call's prompt that stand with the call which it goes on from.
+pub(super) fn continued(generations: &[Generation], generation: &Generation) -> usize {
+    let parent = generation.parent_id.as_ref();
+    let parent = parent.and_then(|id| generations.iter().find(|other| other.generation_id == *id));
+    parent.map_or(0, |parent| parent.prompt_tokens.len() + parent.sampled_tokens.len())
+}
+
+fn packed<'t>(
+    generations: &[Generation],
+    uses: &[GenerationUse],
+    tokenizer: impl Fn(&str) -> Option<&'t Tokenizer>,
+) -> Vec<u8> {
     let (mut columns, mut calls) = (Columns::default(), Vec::new());
     for generation in generations {
-        let parent = generation.parent_id.as_ref();
-        let parent = parent.and_then(|id| generations.iter().find(|other| other.generation_id == *id));
-        let continued = parent.map_or(0, |parent| parent.prompt_tokens.len() + parent.sampled_tokens.len());
+        let continued = continued(generations, generation);
         let tokenizer = tokenizer(&generation.tokenizer);
         let first = columns.ids.len();
         let prompt = generation.prompt_tokens.get(continued..).unwrap_or_default();
-        columns.add(prompt, None, Maker::Prompt, tokenizer);
+        columns.add(prompt, None, Maker::Messages, tokenizer);
         columns.add(&generation.sampled_tokens, generation.logprobs.as_deref(), Maker::Sampled, tokenizer);
         calls.push(CallTokens {
             generation_id: &generation.generation_id,
@@ -109,6 +141,10 @@ fn packed<'t>(generations: &[Generation], tokenizer: impl Fn(&str) -> Option<&'t
             stop_reason: generation.stop_reason.as_str().to_owned(),
             weights_versions: &generation.weights_versions,
             defect: generation.defect.as_ref().map(|defect| defect.as_str()),
+            uses: (uses.iter().filter(|used| used.generation_id == generation.generation_id))
+                .map(|used| UseOfTokens { cause: &used.cause, tokens: used.tokens })
+                .collect(),
+            grammar: generation.sampling.parameters().is_some_and(|sampling| sampling.constraint.is_some()),
             has_text: tokenizer.is_some(),
         });
     }
@@ -122,7 +158,9 @@ impl Columns {
         for (index, token) in tokens.iter().enumerate() {
             self.ids.push(*token);
             self.logprobs.push(logprobs.and_then(|logprobs| logprobs.get(index)).copied().unwrap_or(f32::NAN));
-            self.makers.push(maker as u8);
+            let is_of_template =
+                matches!(maker, Maker::Messages) && tokenizer.is_some_and(|tokenizer| tokenizer.is_control(*token));
+            self.makers.push(if is_of_template { Maker::Template } else { maker } as u8);
             unfinished.extend_from_slice(tokenizer.and_then(|tokenizer| tokenizer.id_to_bytes(*token)).unwrap_or(b""));
             let is_last = index + 1 == tokens.len();
             let whole = match std::str::from_utf8(&unfinished) {
@@ -151,12 +189,13 @@ impl Columns {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::Value;
 
     use super::*;
 
-    fn generation(id: &str, parent: Option<&str>, prompt: &[u32], sampled: &[u32]) -> Generation {
+    /// A call with these tokens, each sampled one with a logprob of its own id below nothing.
+    pub(crate) fn generation(id: &str, parent: Option<&str>, prompt: &[u32], sampled: &[u32]) -> Generation {
         let logprobs: Vec<f32> = sampled.iter().map(|token| -(*token as f32)).collect();
         serde_json::from_value(json!({
             "generation_id": id, "rollout_id": "r", "attempt_id": "a", "span_id": "s", "trace_id": "t", "name": "n",
@@ -175,10 +214,12 @@ mod tests {
             generation("2", Some("1"), &[1, 2, 3, 4, 5, 6], &[7]),
             generation("3", None, &[9], &[]),
         ];
-        let bytes = packed(&calls, |_| None);
+        let uses = [GenerationUse { generation_id: "2".into(), cause: TokenUse::Trained, tokens: 1 }];
+        let bytes = packed(&calls, &uses, |_| None);
         let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
         let header: Value = serde_json::from_slice(&bytes[4..4 + length]).unwrap();
         assert_eq!((length % 4, &header["tokens"]), (0, &json!(8)));
+        assert_eq!(header["calls"][1]["uses"], json!([{ "cause": "trained", "tokens": 1 }]));
         let places = ["first", "continued", "prompt", "sampled"];
         let of = |call: usize| places.map(|place| header["calls"][call][place].as_u64().unwrap());
         assert_eq!([of(0), of(1), of(2)], [[0, 0, 3, 2], [5, 5, 1, 1], [7, 0, 1, 0]]);

@@ -22,12 +22,18 @@ pub(crate) const PROMPTS: [TrainingPrompt; 17] = [
     prompt!("hello", "The example of the first minute: a model that plays along"),
     prompt!("guess_number", "A number in six tries: what hints are worth, guess by guess"),
     prompt!("wordle", "A word of three letters: what rewards add to supervised learning"),
-    prompt!("calculator", "An agent of LangGraph's or the OpenAI Agents SDK's that calls a tool and answers from its result"),
+    prompt!(
+        "calculator",
+        "An agent of LangGraph's or the OpenAI Agents SDK's that calls a tool and answers from its result"
+    ),
     prompt!("local_search", "Questions that need two pages: when to search again, and for what"),
     prompt!("two_players", "Self-play: a model against itself, scored against players that do not learn"),
     prompt!("twenty_questions", "A Flow of CrewAI's: questions that tell nouns apart"),
     prompt!("toolbelt", "An office, tools over MCP that the agent adds by itself, and a rubric"),
-    prompt!("toy_repo", "Small repositories with a seeded bug, a coding agent as it is, and hidden tests as the reward"),
+    prompt!(
+        "toy_repo",
+        "Small repositories with a seeded bug, a coding agent as it is, and hidden tests as the reward"
+    ),
     prompt!("chat_sft", "A style from examples, by supervised fine-tuning"),
     prompt!("dpo_shorter", "Shorter answers, by preferences between the model's own"),
     prompt!("distill", "A system prompt that becomes weights"),

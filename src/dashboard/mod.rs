@@ -3,7 +3,6 @@
 pub mod arguments;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_api::{RouteNeeds, Serving};
@@ -39,9 +38,10 @@ pub async fn dashboard(arguments: DashboardArguments) -> Result<()> {
     models.extend(model);
     let listening = Listening::begin(&ServerConfig { listen, ..ServerConfig::default() }, None).await?;
     let (serving, mut needs) = (Serving::default(), RouteNeeds::default());
-    let routes = fulgurite_dashboard::routes(store.clone(), tokenizers(&models), &serving, &mut needs)
+    let routes = fulgurite_dashboard::routes(store.clone(), tokenizers(&models), Vec::new(), &serving, &mut needs)
         .merge(fulgurite_api::routes(store.clone(), &serving, &mut needs))
-        .merge(crate::doctor::routes::routes(store.clone()));
+        .merge(crate::doctor::routes::routes(store.clone()))
+        .merge(crate::report::routes::routes(store.clone()));
     let mut interruptions = Interruptions::listen()?;
     let url = listening.url();
     let server = listening.serve_reads(routes);
@@ -61,5 +61,5 @@ pub async fn dashboard(arguments: DashboardArguments) -> Result<()> {
 fn tokenizers(models: &[PathBuf]) -> Tokenizers {
     let directories = models.iter().filter_map(|path| known_model_directory(path));
     let renderers = directories.filter_map(|path| fulgurite_renderers::open_renderer(&path, "auto").ok());
-    Arc::new(renderers.map(|renderer| (renderer.tokenizer().fingerprint().to_owned(), renderer)).collect())
+    renderers.map(|renderer| (renderer.tokenizer().fingerprint().to_owned(), renderer)).collect()
 }

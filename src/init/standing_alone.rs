@@ -15,6 +15,7 @@ pub(super) fn standing_alone(name: &str, path: &str, text: &str) -> String {
         .replace("examples/hello/models/", "models/")
         .replace("examples/hello/smollm2.py", "smollm2.py")
         .replace("../hello/smollm2.py", "smollm2.py")
+        .replace("../chat_sft/eval_table.py", "eval_table.py")
         .replace("sys.path.insert(0, str(Path(__file__).resolve().parents[2] / \"python\"))", BESIDE)
         .replace(&in_examples, "");
     match path.ends_with(".md") {

@@ -22,8 +22,8 @@ use crate::config::seconds::seconds;
 use crate::query::table::{Columns, cut};
 use crate::runs::registry;
 use crate::serve::command::open_store;
-use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train;
+use crate::train::exclusive_lock::ExclusiveLock;
 
 use arguments::RegradeArguments;
 use comparison::{Comparison, Regraded};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::Result;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::curves::{Curve, svg};
@@ -49,6 +50,7 @@ pub struct ReportedRun {
 }
 
 /// A held-out task, and how it was answered as the run went on.
+#[derive(Serialize)]
 pub struct ChangedAnswers {
     /// The task.
     pub task: String,
@@ -57,6 +59,7 @@ pub struct ChangedAnswers {
 }
 
 /// What was said to a task.
+#[derive(Serialize)]
 pub struct Answer {
     /// Updates before it.
     pub step: u64,

@@ -6,5 +6,6 @@ mod html;
 mod judges;
 mod parallel_coordinates;
 mod reported_run;
+pub mod routes;
 mod transcripts;
 mod what_changed;

@@ -1,7 +1,7 @@
 //! Rollouts as people read them.
 
 use anyhow::Result;
-use fulgurite_store::{Store, recorded_reward};
+use fulgurite_store::{SpanMessage, Store, recorded_reward};
 use fulgurite_types::{AttemptRef, Object, Rollout, Run, Span, SpanFilter};
 use serde_json::{Value, json};
 
@@ -39,22 +39,18 @@ fn transcript(rollout: &Rollout, spans: &[Span], beside: &[&str]) -> Option<Tran
     };
     let mut calls = spans.iter().rev().filter(|span| span.attributes.contains_key("gen_ai.completion.0.role"));
     let call = calls.find(|span| is_of_policy(span));
-    for (prefix, attributes) in
-        call.iter().flat_map(|call| [("gen_ai.prompt", &call.attributes), ("gen_ai.completion", &call.attributes)])
-    {
-        messages.extend((0..).map_while(|index| message(attributes, &format!("{prefix}.{index}"))));
+    for SpanMessage { role, content, calls } in call.into_iter().flat_map(|call| said(&call.attributes)) {
+        let called = calls.into_iter().map(|(name, arguments)| format!("{name}({arguments})"));
+        let lines: Vec<String> =
+            Some(content).filter(|content| !content.is_empty()).into_iter().chain(called).collect();
+        messages.push((role, lines.join("\n")));
     }
     Some(Transcript { rollout_id: rollout.rollout_id.clone(), reward, messages })
 }
 
-fn message(attributes: &Object, prefix: &str) -> Option<(String, String)> {
-    let role = attributes.get(&format!("{prefix}.role"))?.as_str()?.to_owned();
-    // Content, calls of tools and whatever else the span says of the message.
-    let parts = attributes.iter().filter_map(|(key, value)| {
-        let field = key.strip_prefix(prefix)?.strip_prefix('.').filter(|field| *field != "role")?;
-        Some(if field == "content" { text(value) } else { format!("{field}: {}", text(value)) })
-    });
-    Some((role, parts.collect::<Vec<_>>().join("\n")))
+/// A call's messages, and what was answered.
+fn said(attributes: &Object) -> Vec<SpanMessage> {
+    [SpanMessage::of_prompt(attributes), SpanMessage::of_answers(attributes)].concat()
 }
 
 pub(super) fn text(value: &Value) -> String {

@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::declarations::PricesConfig;
-use crate::train::exclusive_lock::is_run_held;
 use crate::train;
+use crate::train::exclusive_lock::is_run_held;
 
 /// The mean reward of what is held out, among a step's metrics.
 const HELD_OUT_REWARD: &str = "test/env/all/reward/total";

@@ -8,6 +8,7 @@ mod limited_stream;
 mod login;
 pub mod metrics_page;
 mod routes;
+pub mod run_answers;
 pub mod server;
 mod timed_body;
 mod trace_export;

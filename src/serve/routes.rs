@@ -3,7 +3,7 @@
 use axum::Router;
 use fulgurite_agentlightning::Overdue;
 use fulgurite_api::{Need, RouteNeeds, Serving};
-use fulgurite_dashboard::Tokenizers;
+use fulgurite_dashboard::{PageModel, Tokenizers};
 use fulgurite_proxy::Proxy;
 use fulgurite_store::{Keyring, Store};
 use fulgurite_tinker::server::SIGNED_LINK;
@@ -14,6 +14,7 @@ pub fn all_routes(
     store: Store,
     keyring: &Keyring,
     tokenizers: Tokenizers,
+    models: Vec<PageModel>,
     serving: &Serving,
     overdue: Overdue,
 ) -> (Router, RouteNeeds) {
@@ -23,8 +24,9 @@ pub fn all_routes(
     let routes = fulgurite_proxy::routes(proxy, &mut needs)
         .merge(fulgurite_api::routes(store.clone(), serving, &mut needs))
         .merge(crate::doctor::routes::routes(store.clone()))
+        .merge(crate::report::routes::routes(store.clone()))
         .merge(crate::serve::login::routes(keyring.clone(), &mut needs))
-        .merge(fulgurite_dashboard::routes(store.clone(), tokenizers, serving, &mut needs))
+        .merge(fulgurite_dashboard::routes(store.clone(), tokenizers, models, serving, &mut needs))
         .merge(fulgurite_agentlightning::routes(store, serving, overdue));
     (routes, needs)
 }
@@ -108,8 +110,15 @@ mod tests {
         let proxy = Proxy::new(store.clone(), Vec::new(), ProxyOptions::default()).unwrap();
         let issued = store.issued_keys().await.unwrap().clone();
         let keyring = Keyring { admin: Some(AdminKey::new("admin").unwrap()), issued };
-        let (routes, needs) =
-            all_routes(proxy, store.clone(), &keyring, Tokenizers::default(), &Serving::default(), Overdue::ByTimer);
+        let (routes, needs) = all_routes(
+            proxy,
+            store.clone(),
+            &keyring,
+            Tokenizers::default(),
+            Vec::new(),
+            &Serving::default(),
+            Overdue::ByTimer,
+        );
         let tinker = TinkerServerOptions::new(directory.path().join("tinker"));
         let tinker = TinkerServer::start(Vec::new(), tinker).unwrap();
         let routes = routes.merge(fulgurite_tinker::server::routes(tinker));

@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 use fulgurite_agentlightning::Overdue;
 use fulgurite_api::{Serving, Turns, TurnsFull};
 use fulgurite_backends::{FairShare, ShareLimits};
-use fulgurite_dashboard::Tokenizers;
+use fulgurite_dashboard::{PageModel, Tokenizers};
 use fulgurite_engine::{EmbeddedTinkerModel, Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Budget, LargeRequestLimits, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
 use fulgurite_renderers::{RendererChoice, Tokenizer};
@@ -78,7 +78,13 @@ fn tokenizers(models: &[ServedModel]) -> Tokenizers {
     let sampled = models.iter().filter_map(ServedModel::sampled);
     let of_model =
         |model: &SampledModel| (model.renderer.tokenizer().fingerprint().to_owned(), Arc::clone(&model.renderer));
-    Arc::new(sampled.map(of_model).collect())
+    sampled.map(of_model).collect()
+}
+
+/// The same models, as the page has them.
+fn page_models(models: &[ServedModel]) -> Vec<PageModel> {
+    let sampled = models.iter().filter_map(ServedModel::sampled).cloned();
+    sampled.map(|SampledModel { name, renderer, sampler }| PageModel { name, renderer, sampler }).collect()
 }
 
 /// Bodies of one key, and of all, that may wait to be read for the store. What they say is not asked for again by every
@@ -159,14 +165,15 @@ impl RunningServer {
         let collector = Collector::find(&config.telemetry, |name| std::env::var(name).ok())?;
         let export =
             collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
-        let tokenizers = tokenizers(&models);
+        let (tokenizers, page_models) = (tokenizers(&models), page_models(&models));
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
         proxy.restore_weights(kept_weights);
         let door = Door::new();
         let serving = Serving { body_limit, turns: Arc::new(BodyTurns::new(&config.proxy)) };
         let overdue = if watchdog_interval.is_some() { Overdue::ByTimer } else { Overdue::BeforeCalls };
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
-        let (routes, needs) = all_routes(proxy.clone(), store.clone(), &keyring, tokenizers, &serving, overdue);
+        let (routes, needs) =
+            all_routes(proxy.clone(), store.clone(), &keyring, tokenizers, page_models, &serving, overdue);
         let entrance = Arc::new(Entrance { door: door.clone(), keyring, needs, body_limit, origins });
         let router = routes
             .merge(metrics.routes())

@@ -48,6 +48,7 @@ pub use list_pages::ListPages;
 pub use portable::export::Export;
 pub use prune::{PruneFilter, Pruned, Space};
 pub use queries::listing::found_reward;
+pub use queries::progress::{CalledModel, RunProgress};
 pub use queries::raw_sql::{SqlRows, SqlValue};
 pub use queries::summary::{GenerationCount, RewardSummary, RolloutCount, Summary, TableSize};
 pub use recording::new_call::NewCall;

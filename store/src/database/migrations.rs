@@ -39,6 +39,7 @@ static SQLITE: LazyLock<Migrator> = LazyLock::new(|| {
             "0012_leases",
             "0013_teacher_logprobs",
             "0014_allowed_steps",
+            "0015_newest_of_a_run",
         ]
     )
 });
@@ -60,6 +61,7 @@ static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| {
             "0012_leases",
             "0013_teacher_logprobs",
             "0014_allowed_steps",
+            "0015_newest_of_a_run",
         ]
     )
 });

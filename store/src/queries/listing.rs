@@ -26,16 +26,23 @@ pub(crate) struct Kind {
     pub(crate) slack: i64,
     /// What it may be sorted by.
     pub(crate) sort_fields: &'static [SortField],
+    /// What is put around the conditions on a record's rollout; nothing where the record is one.
+    pub(crate) of_rollouts: Option<[&'static str; 2]>,
     /// Columns that a filter's conditions are about, if there are any.
     pub(crate) attempt_id: Option<&'static str>,
     pub(crate) name: Option<&'static str>,
 }
+
+/// Around conditions on the rollout of a record.
+pub(crate) const OF_ROLLOUTS: Option<[&str; 2]> =
+    Some([" AND rollout_id IN (SELECT rollout_id FROM rollouts WHERE 1 = 1", ")"]);
 
 pub(crate) const ROLLOUTS: Kind = Kind {
     select: "SELECT * FROM rollouts",
     key: "rollout_id",
     slack: 0,
     sort_fields: rollouts::rows::SORT_FIELDS,
+    of_rollouts: None,
     attempt_id: None,
     name: None,
 };
@@ -47,6 +54,7 @@ pub(crate) const ATTEMPTS: Kind = Kind {
     key: "rollout_id || '/' || attempt_id",
     slack: 60_000_000,
     sort_fields: attempts::rows::SORT_FIELDS,
+    of_rollouts: OF_ROLLOUTS,
     attempt_id: Some("attempt_id"),
     name: None,
 };
@@ -56,6 +64,7 @@ pub(crate) const SPANS: Kind = Kind {
     key: "rollout_id || '/' || attempt_id || '/' || span_id",
     slack: 0,
     sort_fields: spans::rows::SORT_FIELDS,
+    of_rollouts: OF_ROLLOUTS,
     attempt_id: Some("attempt_id"),
     name: Some("name"),
 };
@@ -68,6 +77,7 @@ pub(crate) const GENERATIONS: Kind = Kind {
     key: "generation_id",
     slack: 0,
     sort_fields: generations::SORT_FIELDS,
+    of_rollouts: OF_ROLLOUTS,
     attempt_id: Some("attempt_id"),
     name: Some("name"),
 };
@@ -178,7 +188,7 @@ pub(crate) fn start(kind: &Kind, filter: &ListFilter) -> Sql {
     if let Some(ids) = &filter.rollout_id_in {
         sql.push(" AND rollout_id IN ").list(ids.iter().map(String::as_str));
     }
-    push_rollout_conditions(&mut sql, filter);
+    push_rollout_conditions(&mut sql, kind, filter);
     for (name, value) in [(kind.attempt_id, &filter.attempt_id), (kind.name, &filter.name)] {
         if let (Some(name), Some(value)) = (name, value) {
             sql.push(" AND ").push(name).push(" = ").text(value);
@@ -191,16 +201,19 @@ pub(crate) fn start(kind: &Kind, filter: &ListFilter) -> Sql {
 }
 
 /// What only the rollout of a record knows.
-fn push_rollout_conditions(sql: &mut Sql, filter: &ListFilter) {
+fn push_rollout_conditions(sql: &mut Sql, kind: &Kind, filter: &ListFilter) {
     let any = filter.rollout_status_in.is_some()
         || filter.mode.is_some()
         || filter.run_id.is_some()
+        || filter.of_no_run
+        || filter.before_rollout.is_some()
         || filter.step.is_some()
         || filter.rollout_since.is_some();
     if !any {
         return;
     }
-    sql.push(" AND rollout_id IN (SELECT rollout_id FROM rollouts WHERE 1 = 1");
+    let [before, after] = kind.of_rollouts.unwrap_or_default();
+    sql.push(before);
     if let Some(statuses) = &filter.rollout_status_in {
         sql.push(" AND status IN ").list(statuses.iter().map(|status| status.as_str()));
     }
@@ -210,13 +223,19 @@ fn push_rollout_conditions(sql: &mut Sql, filter: &ListFilter) {
     if let Some(run_id) = &filter.run_id {
         sql.push(" AND run_id = ").text(run_id);
     }
+    if filter.of_no_run {
+        sql.push(" AND run_id IS NULL");
+    }
+    if let Some(before) = &filter.before_rollout {
+        sql.push(" AND position < (SELECT position FROM rollouts WHERE rollout_id = ").text(before).push(")");
+    }
     if let Some(step) = filter.step {
         sql.push(" AND step = ").integer(step);
     }
     if let Some(since) = filter.rollout_since {
         sql.push(" AND start_time >= ").optional_real(Some(since));
     }
-    sql.push(")");
+    sql.push(after);
 }
 
 /// Runs a query for a part of its list; the rows come newest last.
@@ -275,12 +294,77 @@ mod tests {
 
     use super::*;
     use crate::StoreError;
+    use crate::database::dialect::Dialect;
     use crate::testing::{TestStore, generation};
 
     const ALL: Part = Part::Newest { limit: None, sort_by: None };
 
     fn newest(limit: u64) -> Part {
         Part::Newest { limit: Some(limit), sort_by: None }
+    }
+
+    /// What a database reads for the newest rows of a list, in its own words.
+    async fn plan(store: &Store, filter: &ListFilter) -> (Dialect, String) {
+        let mut connection = store.reader().await.unwrap();
+        let dialect = Dialect::of(&connection);
+        let mut sql = start(&ROLLOUTS, filter);
+        sql.newest(Some(200), None, ROLLOUTS.sort_fields).unwrap();
+        let (before, column_name) = match dialect {
+            Dialect::Sqlite => ("EXPLAIN QUERY PLAN ", "detail"),
+            Dialect::Postgres => ("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ", "QUERY PLAN"),
+        };
+        let rows = sql.inside(before, "").all(&mut connection).await.unwrap();
+        let lines: Vec<String> = rows.iter().map(|row| column(row, column_name).unwrap()).collect();
+        (dialect, lines.join("\n"))
+    }
+
+    /// Rows that the parts of PostgreSQL's plan gave, and those that they threw away.
+    fn rows_read(plan: &str) -> u64 {
+        let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u64>();
+        let after = |line: &str, word: &str| line.split_once(word).and_then(|(_, rest)| number(rest).ok());
+        let given = plan.lines().filter_map(|line| after(line, "rows="));
+        given.chain(plan.lines().filter_map(|line| after(line, "Rows Removed by Filter: "))).sum()
+    }
+
+    #[tokio::test]
+    async fn the_newest_rollouts_are_found_without_reading_the_others() {
+        let store = TestStore::new().await;
+        let many = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
+            INSERT INTO rollouts (rollout_id, input, start_time, end_time, mode, status, config, run_id, step)
+            SELECT 'r' || n, 'null', n, n, 'train', 'succeeded', '{}',
+                CASE WHEN n = 20000 THEN NULL WHEN n % 2 = 0 THEN 'one' ELSE 'two' END, n / 100
+            FROM numbers";
+        store
+            .write(move |write| {
+                Box::pin(async move {
+                    for statement in [many, "ANALYZE"] {
+                        sqlx::query(statement).execute(write.connection()).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .await
+            .unwrap();
+        let run = |run_id: &str| ListFilter { run_id: Some(run_id.to_owned()), ..ListFilter::default() };
+        for filter in [
+            ListFilter::default(),
+            run("one"),
+            ListFilter { step: Some(7), ..run("two") },
+            ListFilter { before_rollout: Some("r9000".to_owned()), ..run("one") },
+            ListFilter { of_no_run: true, ..ListFilter::default() },
+        ] {
+            let (dialect, plan) = plan(&store, &filter).await;
+            let is_cheap = match dialect {
+                // Everything is found by an index, or read in the order of the list.
+                Dialect::Sqlite => filter.step.is_some() || !plan.contains("TEMP B-TREE"),
+                Dialect::Postgres => rows_read(&plan) < 2000,
+            };
+            assert!(is_cheap, "{filter:?}\n{plan}");
+        }
+        let listed = store.list_rollouts(&ListFilter { of_no_run: true, ..ListFilter::default() }, &ALL).await.unwrap();
+        assert_eq!(ids(listed), ["r20000"]);
+        let before = ListFilter { before_rollout: Some("r5".to_owned()), ..run("two") };
+        assert_eq!(ids(store.list_rollouts(&before, &ALL).await.unwrap()), ["r1", "r3"]);
     }
 
     async fn three_rollouts(store: &Store) -> Vec<AttemptedRollout> {

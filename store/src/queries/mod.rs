@@ -2,5 +2,6 @@
 
 pub(crate) mod hidden_secrets;
 pub(crate) mod listing;
+pub(crate) mod progress;
 pub(crate) mod raw_sql;
 pub(crate) mod summary;

@@ -176,6 +176,22 @@ impl Store {
         .await
     }
 
+    /// What a run made of the tokens of a rollout's generations.
+    pub async fn uses_of_rollout(&self, run_id: &str, rollout_id: &str) -> Result<Vec<GenerationUse>> {
+        let mut sql = Sql::new("SELECT generation_id, cause, tokens FROM generation_uses WHERE run_id = ");
+        sql.text(run_id).push(" AND generation_id IN (SELECT generation_id FROM generations WHERE rollout_id = ");
+        sql.text(rollout_id).push(") ORDER BY generation_id, cause");
+        let rows = sql.all(&mut *self.reader().await?).await?;
+        let used = |row| {
+            Ok(GenerationUse {
+                generation_id: column(row, "generation_id")?,
+                cause: word(row, "cause")?,
+                tokens: count(row, "tokens")?,
+            })
+        };
+        rows.iter().map(used).collect()
+    }
+
     /// How this run used all sampled tokens in the store. `tokens` sums to all sampled tokens: those that the run has not
     /// accounted for are under `other`, which comes last.
     pub async fn token_ledger(&self, run_id: &str) -> Result<Vec<LedgerRow>> {

@@ -51,8 +51,13 @@ fn files() -> Option<BTreeMap<String, Vec<String>>> {
 }
 
 /// Files of the checkout that examples share, each by what an example that needs it says.
-const SHARED: [(&str, &str, &str); 2] = [
+const SHARED: [(&str, &str, &str); 7] = [
     ("smollm2.py", "examples/hello/smollm2.py", "hello/smollm2.py"),
+    ("facts.py", "examples/chat_sft/facts.py", "import facts"),
+    ("talk.py", "examples/chat_sft/talk.py", "import talk"),
+    ("model.py", "examples/chat_sft/model.py", "import model"),
+    ("asking.py", "examples/chat_sft/asking.py", "from asking import"),
+    ("eval_table.py", "examples/chat_sft/eval_table.py", "import eval_table"),
     ("fulgurite_agent.py", "python/fulgurite_agent.py", "fulgurite_agent import"),
 ];
 
@@ -107,7 +112,7 @@ fn what_is_written_out_stands_alone() {
             let text = fs::read_to_string(&entry).unwrap();
             let is_config = entry.extension().is_some_and(|extension| extension == "toml");
             for elsewhere in
-                ["target/release/fulgurite", "../hello", "](../", "examples/hello", "parents[2] / \"python\""]
+                ["target/release/fulgurite", "../hello", "../chat_sft", "](../", "examples/hello", "parents[2] / \"python\""]
             {
                 assert!(!text.contains(elsewhere), "{}: {elsewhere}", entry.display());
             }

@@ -1,9 +1,10 @@
 //! Recipes: their own tests, in Python, and their whole path with a model that is hardly trained.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{in_python, python_tests};
 use crate::common::{Ran, fulgurite, tiny_model};
@@ -60,24 +61,44 @@ fn shortened(config: &Path) {
     fs::write(config, table.to_string()).unwrap();
 }
 
+/// Writes a recipe out; with a tiny model, where its config names SmolLM2, which no test downloads.
+fn written_out(name: &str, config: &str, directory: &Path) -> PathBuf {
+    let written = fulgurite(["init", name]).current_dir(directory).output().unwrap();
+    assert!(written.status.success(), "{name}: {written:?}");
+    let here = directory.join(name);
+    if fs::read_to_string(here.join(config)).unwrap().contains("models/SmolLM2-135M-Instruct") {
+        fs::create_dir(here.join("models")).unwrap();
+        tiny_model(directory, 2048);
+        fs::rename(directory.join("model"), here.join("models/SmolLM2-135M-Instruct")).unwrap();
+    }
+    here
+}
+
+/// Two updates of a config, and how they ended.
+fn trained(here: &Path, config: &str, run: &str) -> Value {
+    let command = fulgurite(["train", config, "--json", "--max-steps", "2", "--run-directory", run]);
+    let lines = Ran::from(in_python(command).current_dir(here).output().unwrap()).json_lines();
+    lines.last().unwrap().clone()
+}
+
+/// What is run in a recipe's directory, and must succeed.
+fn done(here: &Path, mut command: Command) {
+    let ended = command.current_dir(here).output().unwrap();
+    assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+fn script(name: &str) -> Command {
+    let mut command = Command::new("python3");
+    command.arg(name);
+    command
+}
+
 /// Writes a recipe out, and trains it by two updates.
 fn walk(name: &str, config: &str) {
     let directory = tempfile::tempdir().unwrap();
-    let written = fulgurite(["init", name]).current_dir(directory.path()).output().unwrap();
-    assert!(written.status.success(), "{name}: {written:?}");
-    let here = directory.path().join(name);
-    let real = here.join("models/SmolLM2-135M-Instruct");
-    if fs::read_to_string(here.join(config)).unwrap().contains("models/SmolLM2-135M-Instruct") {
-        // In the place of the real one, which no test downloads.
-        fs::create_dir(here.join("models")).unwrap();
-        tiny_model(directory.path(), 2048);
-        fs::rename(directory.path().join("model"), &real).unwrap();
-    }
+    let here = written_out(name, config, directory.path());
     shortened(&here.join(config));
-    let mut command =
-        in_python(fulgurite(["train", config, "--json", "--max-steps", "2", "--run-directory", "runs/r"]));
-    let lines = Ran::from(command.current_dir(&here).output().unwrap()).json_lines();
-    let summary = lines.last().unwrap();
+    let summary = trained(&here, config, "runs/r");
     assert_eq!(summary["steps"], 2, "{name}: {summary}");
     assert_eq!(summary["failed_rollouts"], Value::Null, "{name}: {summary}");
     assert!(summary["sampled_tokens"].as_u64().unwrap() > 0, "{name}: {summary}");
@@ -97,4 +118,48 @@ fn recipes_run_from_where_they_were_written_out() {
     ] {
         walk(name, config);
     }
+}
+
+#[test]
+fn a_style_is_taught_from_where_the_recipe_was_written_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = written_out("chat_sft", "chat_sft.toml", directory.path());
+    done(&here, script("make_data.py"));
+    let summary = trained(&here, "chat_sft.toml", "runs/r");
+    assert_eq!((&summary["steps"], summary["validation_nll_after"].is_number()), (&2.into(), true), "{summary}");
+    done(&here, in_python(fulgurite(["eval", "ask.toml", "--checkpoint", "runs/r"])));
+}
+
+#[test]
+fn shorter_answers_are_preferred_from_where_the_recipe_was_written_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = written_out("dpo_shorter", "dpo_shorter.toml", directory.path());
+    done(&here, script("questions.py"));
+    // What a model that has learnt nothing says is no answer to compare.
+    let pair = |number: u32| {
+        let prompt = format!("What comes after {number}?");
+        json!({ "prompt": prompt, "chosen": "Another number.", "rejected": "Another number. Or more of them, who knows." })
+    };
+    let pairs: String = (0..24).map(|number| format!("{}\n", pair(number))).collect();
+    fs::write(here.join("pairs.jsonl"), pairs).unwrap();
+    let summary = trained(&here, "dpo_shorter.toml", "runs/r");
+    assert_eq!(summary["steps"], 2, "{summary}");
+    done(&here, in_python(fulgurite(["eval", "ask.toml", "--checkpoint", "runs/r", "--samples", "1"])));
+}
+
+#[test]
+fn a_prompt_is_distilled_from_where_the_recipe_was_written_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = written_out("distill", "heed.toml", directory.path());
+    done(&here, script("make_data.py"));
+    assert_eq!(trained(&here, "heed.toml", "runs/heed")["steps"], 2);
+    let merged = ["model", "export", "runs/heed", "--format", "merged", "--output", "models/heeding"];
+    done(&here, fulgurite(merged));
+    for file in ["held_out.jsonl", "final.jsonl"] {
+        let text = fs::read_to_string(here.join(file)).unwrap();
+        fs::write(here.join(file), text.lines().take(2).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    }
+    let summary = trained(&here, "distill.toml", "runs/r");
+    assert_eq!(summary["steps"], 2, "{summary}");
+    assert!(summary["sampled_tokens"].as_u64().unwrap() > 0, "{summary}");
 }

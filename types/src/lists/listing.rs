@@ -16,6 +16,10 @@ pub struct ListFilter {
     pub mode: Option<RolloutMode>,
     /// Of rollouts of this training run.
     pub run_id: Option<String>,
+    /// Of rollouts of no training run.
+    pub of_no_run: bool,
+    /// Of rollouts that were made before this one.
+    pub before_rollout: Option<String>,
     /// Of rollouts that were made for this step of their run.
     pub step: Option<i64>,
     /// Of rollouts that were made at this time or later.

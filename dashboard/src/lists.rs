@@ -23,7 +23,7 @@ const READ: u64 = 500;
 /// Rollouts that are looked at for an expression, newest first.
 const LOOKED_AT: u64 = 10_000;
 /// Other rollouts of a task that are shown.
-const SAME_TASK: usize = 100;
+const SAME_TASK: u64 = 100;
 /// Characters of a task or a reason that a row shows.
 const SHOWN: usize = 200;
 
@@ -141,19 +141,10 @@ pub(super) async fn same_task(State(store): State<Store>, Path(rollout_id): Path
         return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
     };
     let run_id = rollout.noted("run_id").and_then(Value::as_str).map(str::to_owned);
-    let mut filter = ListFilter { of_no_run: run_id.is_none(), run_id, ..ListFilter::default() };
-    let (mut found, mut looked_at) = (Vec::new(), 0);
-    while found.len() < SAME_TASK && looked_at < LOOKED_AT {
-        let part = Part::Newest { limit: Some(READ), sort_by: None };
-        let items = store.list_rollouts(&filter, &part).await.map_err(RestError::Store)?.items;
-        let Some(oldest) = items.first() else { break };
-        filter.before_rollout = Some(oldest.rollout_id.clone());
-        looked_at += items.len() as u64;
-        let is_other = |other: &Rollout| other.input == rollout.input && other.rollout_id != rollout_id;
-        found.extend(items.into_iter().rev().filter(is_other));
-    }
-    found.truncate(SAME_TASK);
-    found.reverse();
+    let of_no_run = run_id.is_none();
+    let filter = ListFilter { of_no_run, run_id, same_task_as: Some(rollout_id), ..ListFilter::default() };
+    let part = Part::Newest { limit: Some(SAME_TASK), sort_by: None };
+    let found = store.list_rollouts(&filter, &part).await.map_err(RestError::Store)?.items;
     let mut known = Known::of(&store, &found).await.map_err(RestError::Store)?;
     Ok(Json(found.into_iter().map(|rollout| known.row(rollout)).collect()))
 }

@@ -207,6 +207,7 @@ fn push_rollout_conditions(sql: &mut Sql, kind: &Kind, filter: &ListFilter) {
         || filter.run_id.is_some()
         || filter.of_no_run
         || filter.before_rollout.is_some()
+        || filter.same_task_as.is_some()
         || filter.step.is_some()
         || filter.rollout_since.is_some();
     if !any {
@@ -228,6 +229,10 @@ fn push_rollout_conditions(sql: &mut Sql, kind: &Kind, filter: &ListFilter) {
     }
     if let Some(before) = &filter.before_rollout {
         sql.push(" AND position < (SELECT position FROM rollouts WHERE rollout_id = ").text(before).push(")");
+    }
+    if let Some(like) = &filter.same_task_as {
+        sql.push(" AND rollout_id <> ").text(like);
+        sql.push(" AND input = (SELECT input FROM rollouts WHERE rollout_id = ").text(like).push(")");
     }
     if let Some(step) = filter.step {
         sql.push(" AND step = ").integer(step);
@@ -365,6 +370,9 @@ mod tests {
         assert_eq!(ids(listed), ["r20000"]);
         let before = ListFilter { before_rollout: Some("r5".to_owned()), ..run("two") };
         assert_eq!(ids(store.list_rollouts(&before, &ALL).await.unwrap()), ["r1", "r3"]);
+        let same = ListFilter { same_task_as: Some("r1".to_owned()), step: Some(0), ..run("two") };
+        let same = ids(store.list_rollouts(&same, &ALL).await.unwrap());
+        assert_eq!((same.len(), same[0].as_str()), (49, "r3"), "all but itself");
     }
 
     async fn three_rollouts(store: &Store) -> Vec<AttemptedRollout> {

@@ -90,6 +90,48 @@ fn a_key_is_asked_for_and_its_cookie_only_reads() {
     assert!(text(&seen["post"]["text"]).contains("the API key of a reader changes nothing"), "{seen}");
 }
 
+/// Columns of four bytes.
+fn words(bytes: &[u8]) -> Vec<[u8; 4]> {
+    bytes.chunks_exact(4).map(|word| word.try_into().unwrap()).collect()
+}
+
+#[test]
+fn the_weights_that_sampled_tokens_score_them_alike() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 256);
+    let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
+    let started = server.post("/v1/agl/rollouts", &json!({ "input": "x" })).expect(201);
+    let (rollout, attempt) = (text(&started["rollout_id"]), text(&started["attempt"]["attempt_id"]));
+    let mut messages = vec![json!({ "role": "user", "content": "Say something." })];
+    for _ in 0..2 {
+        let call = json!({ "model": "tiny", "max_tokens": 8, "messages": messages });
+        let path = format!("/rollout/{rollout}/attempt/{attempt}/v1/chat/completions");
+        let answer = server.post(&path, &call).expect(200);
+        messages.push(answer["choices"][0]["message"].clone());
+        messages.push(json!({ "role": "user", "content": "And more." }));
+    }
+    let bytes = |path: &str| {
+        let reply = client().get(format!("{}/ui/data/rollouts/{rollout}/{path}", server.url)).send().unwrap();
+        assert_eq!(reply.status(), 200, "{path}");
+        reply.bytes().unwrap().to_vec()
+    };
+    let tokens = bytes("tokens");
+    let length = u32::from_le_bytes(tokens[..4].try_into().unwrap()) as usize;
+    let header: Value = serde_json::from_slice(&tokens[4..4 + length]).unwrap();
+    let count = header["tokens"].as_u64().unwrap() as usize;
+    assert_eq!(header["calls"].as_array().unwrap().len(), 2, "{header}");
+    let columns = words(&tokens[4 + length..4 + length + 8 * count]);
+    let recorded = columns[count..].iter().map(|word| f32::from_le_bytes(*word));
+    let scores = words(&bytes("scores?model=tiny"));
+    let scored: Vec<f32> = scores[..count].iter().map(|word| f32::from_le_bytes(*word)).collect();
+    let sampled: Vec<(f32, f32)> =
+        recorded.zip(scored.iter().copied()).filter(|(recorded, _)| !recorded.is_nan()).collect();
+    assert!(sampled.len() > 8 && sampled.iter().all(|(recorded, scored)| recorded == scored), "{sampled:?}");
+    assert_eq!(scored.iter().filter(|score| score.is_nan()).count(), 1, "all but the first token");
+    let unknown = server.get(&format!("/ui/data/rollouts/{rollout}/scores?model=other")).expect(404);
+    assert!(text(&unknown["detail"]).contains("samples no model \"other\""), "{unknown}");
+}
+
 #[test]
 fn what_an_agent_or_a_model_says_is_text() {
     let directory = tempfile::tempdir().unwrap();

@@ -18,6 +18,8 @@ pub struct ListFilter {
     pub run_id: Option<String>,
     /// Of rollouts of no training run.
     pub of_no_run: bool,
+    /// Of rollouts with the same task as this one, which is not among them.
+    pub same_task_as: Option<String>,
     /// Of rollouts that were made before this one.
     pub before_rollout: Option<String>,
     /// Of rollouts that were made for this step of their run.

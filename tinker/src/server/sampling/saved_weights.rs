@@ -6,7 +6,9 @@ use fulgurite_types::WeightsVersion;
 use crate::server::base::TinkerBase;
 use crate::wire::{CheckpointKind, CheckpointPath};
 use async_trait::async_trait;
-use fulgurite_backends::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
+use fulgurite_backends::{
+    BackendError, NewWeights, PromptScores, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource,
+};
 
 use crate::server::tinker_server::TinkerServer;
 
@@ -53,6 +55,10 @@ impl Sampler for SavedWeightsSampler {
 
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         self.base.model.sampler().sample(request).await
+    }
+
+    async fn score_prompt(&self, prompt: &[u32], alternatives: usize) -> Result<PromptScores, BackendError> {
+        self.base.model.sampler().score_prompt(prompt, alternatives).await
     }
 
     async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {

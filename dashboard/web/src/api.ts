@@ -109,6 +109,7 @@ export interface Message {
   text: string;
   tool_calls: [string, string][];
   left_out: number;
+  reasoning?: string | null;
 }
 
 export type Event =
@@ -122,6 +123,13 @@ export type Event =
       shown_before: number;
       answer: Message[];
       stop: unknown;
+      span_id?: string | null;
+      /** The generation that it continues. */
+      parent_id?: string | null;
+      branch_reason?: string | null;
+      cached_tokens?: number | null;
+      prompt_tokens?: number | null;
+      sampled_tokens?: number | null;
     }
   | { kind: "reward"; value: number; components: Record<string, number>; giver: string | null; time: number | null }
   | { kind: "span"; name: string; start_time: number | null; end_time: number | null; attributes: object };
@@ -133,3 +141,25 @@ export interface RolloutPage {
     events: Event[];
   }[];
 }
+
+/** A model that is served here. */
+export interface Model {
+  name: string;
+  weights_version: number | null;
+  backend: string;
+  healthy: boolean;
+  /** Whether it says how likely tokens are under its weights. */
+  scores: boolean;
+}
+
+/** What a server of another kind does not have: nothing, instead of a failure. */
+export async function getIfThere<T>(path: string, otherwise: T, signal?: AbortSignal): Promise<T> {
+  try {
+    return await get<T>(path, signal);
+  } catch (error) {
+    if (error instanceof Failure && (error.status === 404 || error.status === 501)) return otherwise;
+    throw error;
+  }
+}
+
+export const models = (signal?: AbortSignal) => getIfThere<Model[]>("/ui/data/models", [], signal);

@@ -18,7 +18,7 @@ function Page({ address }: { address: string }) {
   if (kind === "" || (kind === "runs" && !id)) return <Runs />;
   if (kind === "runs") return <Run id={id} key={id} />;
   if (kind === "rollouts" && !id) return <Rollouts query={new URLSearchParams(query)} />;
-  if (kind === "rollouts") return <Rollout id={id} key={id} />;
+  if (kind === "rollouts") return <Rollout id={id} key={id} query={new URLSearchParams(query)} />;
   if (kind === "groups") return <Group query={new URLSearchParams(query)} />;
   if (kind === "compare") return <Compare query={new URLSearchParams(query)} />;
   return (

@@ -49,7 +49,7 @@ export function Compare({ query }: { query: URLSearchParams }) {
                     <h2>
                       <a href={`#/rollouts/${encodeURIComponent(id)}`}>{id}</a>
                     </h2>
-                    <TokenView of={id} tokens={tokens} marked={at} />
+                    <TokenView id={id} tokens={tokens} marked={at} />
                   </section>
                 ))}
               </div>

@@ -4,10 +4,12 @@ import { Failure, get } from "./api";
 import { Compare } from "./pages/compare";
 import { Group } from "./pages/group";
 import { Login } from "./pages/login";
+import { Play } from "./pages/play";
 import { Rollout } from "./pages/rollout";
 import { Rollouts } from "./pages/rollouts";
 import { Run } from "./pages/run";
 import { Runs } from "./pages/runs";
+import { Store } from "./pages/store";
 import "./style.css";
 
 /** The page that an address names: its path and its query, behind the #. */
@@ -21,6 +23,8 @@ function Page({ address }: { address: string }) {
   if (kind === "rollouts") return <Rollout id={id} key={id} query={new URLSearchParams(query)} />;
   if (kind === "groups") return <Group query={new URLSearchParams(query)} />;
   if (kind === "compare") return <Compare query={new URLSearchParams(query)} />;
+  if (kind === "play") return <Play query={new URLSearchParams(query)} />;
+  if (kind === "store") return <Store query={new URLSearchParams(query)} />;
   return (
     <main>
       <h1>There is no such page</h1>
@@ -58,6 +62,8 @@ function App() {
         <nav aria-label="Pages">
           {link("#/runs", "Runs")}
           {link("#/rollouts", "Rollouts")}
+          {link("#/store", "Store")}
+          {link("#/play", "Play")}
         </nav>
       </header>
       {isIn === false ? <Login entered={() => setIn(true)} /> : isIn && <Page address={address} />}

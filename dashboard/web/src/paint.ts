@@ -22,7 +22,7 @@ const GREATEST = 3;
 const KINDS = 8;
 
 /** From sure to surprising, in tenths. */
-const shade = (logprob: number) => (Number.isNaN(logprob) ? "p0" : `p${Math.min(9, Math.floor(Math.min(1, -logprob / 6) * 10))}`);
+export const shade = (logprob: number) => (Number.isNaN(logprob) ? "p0" : `p${Math.min(9, Math.floor(Math.min(1, -logprob / 6) * 10))}`);
 
 /** From the least to the greatest value around nought, in eleven. */
 function diverging(value: number, greatest: number): string {

@@ -85,7 +85,7 @@ function Call({ turn, last, next, number }: { turn: Turn; last: Turn | undefined
           {seamWords(reason)}
         </p>
       )}
-      {turn.before > 0 && turn.isCompacted && <p class="quiet">{turn.before} messages as before</p>}
+      {turn.before > 0 && turn.isCompacted && <p class="quiet">{turn.before} {turn.before === 1 ? "message" : "messages"} as before</p>}
       <Messages messages={[...turn.messages.slice(shown), ...call.answer]} next={next?.messages ?? []} />
     </section>
   );
@@ -167,7 +167,7 @@ function Conversation({ thread, threads }: { thread: Thread; threads: Thread[] }
         <span class="quiet">
           {" "}
           {thread.turns.length} {thread.turns.length === 1 ? "call" : "calls"}
-          {thread.inner > 0 && `, ${thread.inner} conversations inside`}
+          {thread.inner > 0 && `, ${thread.inner} ${thread.inner === 1 ? "conversation" : "conversations"} inside`}
           {about && `: ${about}`}
         </span>
       </h3>

@@ -4,8 +4,8 @@ import type { Paint } from "../paint";
 import { type CallTokens, SAMPLED, type Tokens } from "../tokens";
 
 /** Tokens of a block, more or less: it ends with a line where there is one. */
-const BLOCK = 512;
-const EITHER_WAY = 128;
+const BLOCK = 256;
+const EITHER_WAY = 64;
 const NEAR = "1500px";
 const LINE = 21;
 const LETTER = 7.8;

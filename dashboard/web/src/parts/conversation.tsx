@@ -1,7 +1,7 @@
 // What was said in an attempt, conversation by conversation, with the calls of tools beside their results.
 import type { ComponentChildren } from "preact";
 import type { Message } from "../api";
-import { duration, fixed } from "../format";
+import { brief, fixed } from "../format";
 import type { Item, Other, Thread, Turn } from "../threads";
 import { seamWords } from "../words_for";
 
@@ -70,7 +70,7 @@ function Messages({ messages, next }: { messages: Message[]; next: Message[] }) 
 
 function Call({ turn, last, next, number }: { turn: Turn; last: Turn | undefined; next: Turn | undefined; number: number }) {
   const { call } = turn;
-  const took = call.start_time !== null && call.end_time !== null ? duration(call.end_time - call.start_time) : "";
+  const took = call.start_time !== null && call.end_time !== null ? brief(call.end_time - call.start_time) : "";
   const shown = last ? results(turn.messages, last.call.answer).length : 0;
   const reason = number > 1 && call.branch_reason && call.branch_reason !== "first_turn" ? call.branch_reason : null;
   return (
@@ -119,7 +119,7 @@ function Happened({ other, at }: { other: Other; at: number }) {
     );
   }
   const failure = failureOf(other);
-  const took = other.start_time !== null && other.end_time !== null ? duration(other.end_time - other.start_time) : "";
+  const took = other.start_time !== null && other.end_time !== null ? brief(other.end_time - other.start_time) : "";
   return (
     <details class="span" data-event={at} tabIndex={-1}>
       <summary>

@@ -1,6 +1,6 @@
 // An answer, token by token, the more surprising the redder.
 import { useState } from "preact/hooks";
-import { duration } from "../format";
+import { brief } from "../format";
 import { shade } from "../paint";
 import type { Answer, AnswerToken } from "../play";
 import { visible } from "./token_block";
@@ -47,12 +47,12 @@ function Tokens({ answer }: { answer: Answer }) {
 export function AnswerView({ answer, goOn }: { answer: Answer; goOn: () => void }) {
   return (
     <section class="answer" aria-label={`Answer of ${answer.model}`}>
-      <h3>
+      <h2>
         {answer.model}{" "}
         <span class="quiet">
-          {duration(answer.seconds)}, ended by {answer.stop}
+          {brief(answer.seconds)}, ended by {answer.stop}
         </span>
-      </h3>
+      </h2>
       {answer.reasoning && (
         <details class="reasoning">
           <summary>reasoning, {answer.reasoning.length} characters</summary>

@@ -1,10 +1,10 @@
 // The models that are served, and the hosts that they are at.
 import { type Model, models } from "../api";
-import { count, duration } from "../format";
+import { brief, count } from "../format";
 import { Shown, useLoaded } from "../loading";
 import { mean, type Sample, total } from "../prometheus";
 
-const seconds = (value: number | null) => (value === null ? "–" : duration(value));
+const seconds = (value: number | null) => (value === null ? "–" : brief(value));
 const whole = (value: number | null) => (value === null ? "–" : count(value));
 
 function ModelRow({ model, metrics }: { model: Model; metrics: Sample[] }) {
@@ -37,7 +37,7 @@ function Hosts({ metrics }: { metrics: Sample[] }) {
   const engine = mean(metrics, "fulgurite_engine_queue_seconds");
   return (
     <>
-      {engine !== null && <p class="quiet">The embedded engine: a request waits {duration(engine)} for its place in the batch, on average.</p>}
+      {engine !== null && <p class="quiet">The embedded engine: a request waits {brief(engine)} for its place in the batch, on average.</p>}
       {rows.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Hosts">
           <table>

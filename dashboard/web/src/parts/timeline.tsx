@@ -1,7 +1,7 @@
 // When calls and spans of an attempt were, one row a conversation, and when nothing was.
 import { useState } from "preact/hooks";
 import type { Event } from "../api";
-import { duration } from "../format";
+import { brief } from "../format";
 import type { Thread } from "../threads";
 
 interface Bar {
@@ -55,7 +55,7 @@ function waits(busy: Bar[], from: number, to: number): Bar[] {
 }
 
 function told(bar: Bar, from: number): string {
-  return `${bar.words}: ${duration(bar.to - bar.from)}, from ${duration(bar.from - from)} on`;
+  return `${bar.words}: ${brief(bar.to - bar.from)}, from ${brief(bar.from - from)} on`;
 }
 
 /** `go` shows an event by its place. */
@@ -95,7 +95,7 @@ export function Timeline({ events, threads, go }: { events: Event[]; threads: Th
         ))}
       </svg>
       <p class="quiet" aria-live="polite">
-        {bar ? told(bar, from) : `${duration(to - from)} in all, ${duration(waited)} of it with no call and no span. Point at a bar, or use the arrow keys.`}
+        {bar ? told(bar, from) : `${brief(to - from)} in all, ${brief(waited)} of it with no call and no span. Point at a bar, or use the arrow keys.`}
       </p>
     </div>
   );

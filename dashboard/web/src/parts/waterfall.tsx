@@ -1,6 +1,6 @@
 // The spans of a rollout as a waterfall: which is part of which, and when each was.
 import { Failure, get, type RolloutPage } from "../api";
-import { duration } from "../format";
+import { brief } from "../format";
 import { Shown, useLoaded } from "../loading";
 
 interface Span {
@@ -54,7 +54,7 @@ function Bar({ span, times }: { span: Span; times: Times }) {
     <svg class="bar" viewBox={`0 0 ${WIDTH} 10`} preserveAspectRatio="none" aria-hidden="true">
       <rect
         class={span.status.status_code === "ERROR" ? "failed" : "span"}
-        x={x(span.start_time)}
+        x={Math.min(WIDTH - 2, x(span.start_time))}
         width={Math.max(2, x(end) - x(span.start_time))}
         y={0}
         height={10}
@@ -75,7 +75,7 @@ function attributes(span: Span): string {
 function Row({ node, times }: { node: Node; times: Times }) {
   const { span, inner } = node;
   const failed = span.status.status_code === "ERROR";
-  const took = span.start_time !== null && span.end_time !== null ? duration(span.end_time - span.start_time) : "";
+  const took = span.start_time !== null && span.end_time !== null ? brief(span.end_time - span.start_time) : "";
   return (
     <li>
       <details>
@@ -132,7 +132,7 @@ export function Waterfall({ id, isServer }: { id: string; isServer: boolean }) {
         return (
           <>
             <p>
-              {spans.length} spans{starts.length > 0 && ` over ${duration(times.to - times.from)}`} of{" "}
+              {spans.length} spans{starts.length > 0 && ` over ${brief(times.to - times.from)}`} of{" "}
               <a href={`#/rollouts/${encodeURIComponent(id)}`}>{id}</a>
               {spans.length > MOST && `; the first ${MOST} are shown`}
             </p>

@@ -123,7 +123,8 @@ export type Event =
       shown_before: number;
       answer: Message[];
       stop: unknown;
-      span_id?: string | null;
+      span_id?: string;
+      parent_span_id?: string | null;
       /** The generation that it continues. */
       parent_id?: string | null;
       branch_reason?: string | null;
@@ -132,7 +133,15 @@ export type Event =
       sampled_tokens?: number | null;
     }
   | { kind: "reward"; value: number; components: Record<string, number>; giver: string | null; time: number | null }
-  | { kind: "span"; name: string; start_time: number | null; end_time: number | null; attributes: object };
+  | {
+      kind: "span";
+      name: string;
+      start_time: number | null;
+      end_time: number | null;
+      attributes: object;
+      span_id?: string;
+      parent_span_id?: string | null;
+    };
 
 export interface RolloutPage {
   rollout: { rollout_id: string; status: string; mode: string | null; input: unknown; metadata: Record<string, unknown> | null };
@@ -146,10 +155,14 @@ export interface RolloutPage {
 export interface Model {
   name: string;
   weights_version: number | null;
-  backend: string;
   healthy: boolean;
-  /** Whether it says how likely tokens are under its weights. */
-  scores: boolean;
+  /** Why it does not answer. */
+  failure?: string | null;
+  backend?: string | null;
+  context_length?: number | null;
+  renderer?: string | null;
+  /** Whether it says how likely tokens are under its weights, if that is known before it is asked. */
+  scores?: boolean;
 }
 
 /** What a server of another kind does not have: nothing, instead of a failure. */

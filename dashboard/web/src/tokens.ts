@@ -14,10 +14,10 @@ export interface CallTokens {
   defect: string | null;
   has_text: boolean;
   /** What became of its sampled tokens, by run. */
-  uses?: { run_id: string; step: number | null; cause: string; tokens: number }[];
+  uses?: { run_id?: string | null; step?: number | null; cause: string; tokens: number }[];
   /** Tokens of its whole prompt that were taken from a cache. */
   cached?: number | null;
-  teachers?: { teacher: string; run_id: string }[];
+  teachers?: { teacher: string; run_id?: string }[];
   /** Whether its answer was held to a grammar. */
   grammar?: boolean;
   advantage?: number | null;

@@ -1,7 +1,8 @@
 // Other rollouts of the same task, each beside the one that is looked at.
+import { useState } from "preact/hooks";
 import { getIfThere, type RolloutRow } from "../api";
 import { fixed } from "../format";
-import { useLoaded } from "../loading";
+import { Shown, useLoaded } from "../loading";
 
 const to = (a: string, b: string) => `#/compare?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`;
 
@@ -12,25 +13,55 @@ export function before(rows: RolloutRow[]): [RolloutRow, RolloutRow] | null {
   return first && last && first.step !== last.step ? [first, last] : null;
 }
 
-/** `beside` is the rollout that others are compared with, and `self` its row if it is known. */
+/** `beside` is the rollout that others are compared with, and `other` the one that it is beside now. */
 export function SameTask({ beside, other }: { beside: string; other?: string }) {
-  const path = `/ui/data/rollouts/${encodeURIComponent(beside)}/same-task`;
-  const { value: rows } = useLoaded(path, (signal) => getIfThere<RolloutRow[]>(path, [], signal));
-  if (!rows || rows.length === 0) return null;
-  const ends = before(rows);
+  const [isOpen, setOpen] = useState(other === "");
   return (
-    <details class="same-task" open={other === ""}>
-      <summary>
-        {rows.length === 100 ? "The newest 100" : rows.length} other rollouts of this task in its run
-      </summary>
-      {ends && (
-        <p>
-          The task before and after:{" "}
-          <a href={to(ends[0].rollout_id, ends[1].rollout_id)}>
-            step {ends[0].step} (reward {fixed(ends[0].reward)}) against step {ends[1].step} (reward {fixed(ends[1].reward)})
-          </a>
-        </p>
-      )}
+    <details class="same-task" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Other rollouts of this task</summary>
+      {/* They are looked for among all that its run has, which takes a while in a long one. */}
+      {isOpen && <Others beside={beside} other={other} />}
+    </details>
+  );
+}
+
+function Others({ beside, other }: { beside: string; other: string | undefined }) {
+  const path = `/ui/data/rollouts/${encodeURIComponent(beside)}/same-task`;
+  const loaded = useLoaded(path, (signal) => getIfThere<RolloutRow[]>(path, [], signal));
+  return (
+    <Shown of={loaded}>
+      {(rows) =>
+        rows.length === 0 ? (
+          <p class="quiet">There is no other in its run.</p>
+        ) : (
+          <>
+            <Ends rows={rows} />
+            <Rows rows={rows} beside={beside} other={other} />
+          </>
+        )
+      }
+    </Shown>
+  );
+}
+
+function Ends({ rows }: { rows: RolloutRow[] }) {
+  const ends = before(rows);
+  if (!ends) return null;
+  const [first, last] = ends;
+  return (
+    <p>
+      The earliest and the latest of these:{" "}
+      <a href={to(first.rollout_id, last.rollout_id)}>
+        step {first.step} (reward {fixed(first.reward)}) against step {last.step} (reward {fixed(last.reward)})
+      </a>
+    </p>
+  );
+}
+
+function Rows({ rows, beside, other }: { rows: RolloutRow[]; beside: string; other: string | undefined }) {
+  return (
+    <>
+      {rows.length === 100 && <p class="quiet">The newest 100.</p>}
       <div class="scrolled low" tabIndex={0} role="region" aria-label="Other rollouts of this task">
         <table>
           <thead>
@@ -59,6 +90,6 @@ export function SameTask({ beside, other }: { beside: string; other?: string }) 
           </tbody>
         </table>
       </div>
-    </details>
+    </>
   );
 }

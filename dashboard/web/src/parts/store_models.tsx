@@ -12,14 +12,13 @@ function ModelRow({ model, metrics }: { model: Model; metrics: Sample[] }) {
   return (
     <tr>
       <td>{model.name}</td>
-      <td>{model.backend}</td>
-      <td class={model.healthy ? "" : "failure"}>{model.healthy ? "healthy" : "does not answer"}</td>
+      <td>{[model.backend, model.renderer, model.context_length && `context ${model.context_length}`].filter(Boolean).join(", ")}</td>
+      <td class={model.healthy ? "" : "failure"}>{model.healthy ? "healthy" : (model.failure ?? "does not answer")}</td>
       <td class="number">{model.weights_version ?? "–"}</td>
       <td class="number">{whole(total(metrics, "fulgurite_calls_in_flight", labels))}</td>
       <td class="number">{whole(total(metrics, "fulgurite_calls_total", labels))}</td>
       <td class="number">{whole(total(metrics, "fulgurite_prompt_tokens_total", labels))}</td>
       <td class="number">{whole(total(metrics, "fulgurite_sampled_tokens_total", labels))}</td>
-      <td>{model.scores ? "yes" : "no"}</td>
     </tr>
   );
 }
@@ -85,14 +84,13 @@ export function ModelsAndHosts({ metrics, every }: { metrics: Sample[]; every: n
                 <thead>
                   <tr>
                     <th>model</th>
-                    <th>backend</th>
+                    <th>what it is</th>
                     <th>state</th>
                     <th>weights</th>
                     <th>in flight</th>
                     <th>calls</th>
                     <th>prompt tokens</th>
                     <th>sampled tokens</th>
-                    <th>scores tokens</th>
                   </tr>
                 </thead>
                 <tbody>

@@ -36,7 +36,7 @@ function kinds(choices: [Colour, string][]): [Sought, string][] {
 }
 
 export function TokenTools({ choices, colour, setColour, onlySampled, setOnlySampled, served, model, setUnder, kind, setKind, go }: Tools) {
-  const scoring = served.filter((one) => one.scores);
+  const scoring = served.filter((one) => one.scores !== false);
   return (
     <div class="filter" role="group" aria-label="How tokens are shown">
       <label>

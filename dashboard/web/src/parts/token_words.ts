@@ -20,8 +20,9 @@ export function seam(call: CallTokens): string {
 /** What became of a call's sampled tokens, run by run. */
 export function fates(call: CallTokens): string[] {
   const uses = (call.uses ?? []).map((use) => {
-    const where = use.step === null ? use.run_id : `step ${use.step} of ${use.run_id}`;
-    return use.cause === "trained" ? `trained in ${where}` : `not trained in ${where}: ${causeWords(use.cause)}`;
+    const step = typeof use.step === "number" ? `step ${use.step}` : "";
+    const where = [step, use.run_id].filter(Boolean).join(" of ");
+    return use.cause === "trained" ? `trained${where && ` in ${where}`}` : `not trained${where && ` in ${where}`}: ${causeWords(use.cause)}`;
   });
   return uses.length === 0 && call.defect ? [`not trained: ${causeWords(call.defect)}`] : uses;
 }

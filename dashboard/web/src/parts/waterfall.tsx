@@ -7,7 +7,7 @@ interface Span {
   attempt_id: string;
   span_id: string;
   parent_id: string | null;
-  trace_id: string;
+  trace_id: string | null;
   name: string;
   status: { status_code: string; description: string | null };
   attributes: Record<string, unknown>;
@@ -69,7 +69,7 @@ function attributes(span: Span): string {
     const text = typeof value === "string" ? value : JSON.stringify(value);
     return `${name}: ${text.length > SHOWN ? `${text.slice(0, SHOWN)}… (${text.length} characters)` : text}`;
   });
-  return [`span ${span.span_id} of trace ${span.trace_id}`, ...shown].join("\n");
+  return [`span ${span.span_id}${span.trace_id ? ` of trace ${span.trace_id}` : ""}`, ...shown].join("\n");
 }
 
 function Row({ node, times }: { node: Node; times: Times }) {
@@ -111,10 +111,11 @@ async function spansOf(id: string, isServer: boolean, signal: AbortSignal): Prom
     events.flatMap((event, index): Span[] => {
       if (event.kind === "reward") return [];
       const name = event.kind === "call" ? `call of ${event.model ?? "a model"}` : event.name;
-      const common = { attempt_id: attempt.attempt_id, parent_id: null, trace_id: "not told here", name };
+      const { span_id = String(index), parent_span_id: parent_id = null } = event;
+      const common = { attempt_id: attempt.attempt_id, span_id, parent_id, trace_id: null, name };
       const status = { status_code: "UNSET", description: null };
       const attributes = event.kind === "span" ? (event.attributes as Record<string, unknown>) : {};
-      return [{ ...common, status, attributes, span_id: String(index), start_time: event.start_time, end_time: event.end_time }];
+      return [{ ...common, status, attributes, start_time: event.start_time, end_time: event.end_time }];
     }),
   );
 }

@@ -18,13 +18,15 @@ interface Tools {
   served: Model[];
   model: string;
   setUnder: (model: string) => void;
+  /** What n and p can go to. */
+  seekable: [Sought, string][];
   kind: Sought;
   setKind: (kind: Sought) => void;
   go: (by: 1 | -1) => void;
 }
 
 /** What may be looked for, where the colours say that it is known. */
-function kinds(choices: [Colour, string][]): [Sought, string][] {
+export function kinds(choices: [Colour, string][]): [Sought, string][] {
   const has = (colour: Colour) => choices.some(([choice]) => choice === colour);
   const all: [Sought, string, boolean][] = [
     ["surprising", "surprising tokens", true],
@@ -35,7 +37,7 @@ function kinds(choices: [Colour, string][]): [Sought, string][] {
   return all.flatMap(([kind, words, is]): [Sought, string][] => (is ? [[kind, words]] : []));
 }
 
-export function TokenTools({ choices, colour, setColour, onlySampled, setOnlySampled, served, model, setUnder, kind, setKind, go }: Tools) {
+export function TokenTools({ choices, colour, setColour, onlySampled, setOnlySampled, served, model, setUnder, seekable, kind, setKind, go }: Tools) {
   const scoring = served.filter((one) => one.scores !== false);
   return (
     <div class="filter" role="group" aria-label="How tokens are shown">
@@ -69,7 +71,7 @@ export function TokenTools({ choices, colour, setColour, onlySampled, setOnlySam
       <label>
         n and p go to{" "}
         <select value={kind} onChange={(event) => setKind(event.currentTarget.value as Sought)}>
-          {kinds(choices).map(([value, words]) => (
+          {seekable.map(([value, words]) => (
             <option key={value} value={value}>
               {words}
             </option>

@@ -6,7 +6,7 @@ import { Shown, useLoaded } from "../loading";
 import { type Colour, colours, type Known, type Paint, painted } from "../paint";
 import { type CallTokens, type Scores, type Tokens, unpackedScores } from "../tokens";
 import { Block, ends } from "./token_block";
-import { Differences, Legend, TokenTools } from "./token_tools";
+import { Differences, kinds, Legend, TokenTools } from "./token_tools";
 import { fates, seam, told } from "./token_words";
 
 interface Shape {
@@ -68,16 +68,21 @@ function useScores(id: string, attempt: string | undefined, model: string) {
 
 export function TokenView({ id, attempt, tokens, marked = null, differs = null }: TokenViewProps) {
   const [chosen, choose] = useState<{ index: number; isFar: boolean } | null>(null);
-  const [colour, setColour] = useState<Colour>(differs ? "compared" : "logprob");
+  const [wished, setColour] = useState<Colour>(differs ? "compared" : "logprob");
   const [model, setModel] = useState("");
   const [onlySampled, setOnlySampled] = useState(false);
-  const [kind, setKind] = useState<Sought>(differs ? "compared" : "surprising");
+  const [sighted, setKind] = useState<Sought>(differs ? "compared" : "surprising");
   const place = useRef<HTMLDivElement>(null);
   const served = useLoaded<Model[]>("models", models);
   const loaded = useScores(id, attempt, model);
   const scores = loaded.value && loaded.value !== "none" ? loaded.value : null;
   const known = useMemo<Known>(() => ({ scores, differs }), [scores, differs]);
   const blocks = useMemo(() => tokens.calls.map((call) => ends(tokens, call)), [tokens]);
+  const choices = useMemo(() => colours(tokens, known), [tokens, known]);
+  const seekable = kinds(choices);
+  // What is chosen may not be known yet, or not any more.
+  const colour = choices.some(([choice]) => choice === wished) ? wished : (choices[0]?.[0] ?? "logprob");
+  const kind = seekable.some(([choice]) => choice === sighted) ? sighted : "surprising";
   const paint = useMemo(() => painted(colour, tokens, known), [colour, tokens, known]);
   useEffect(() => {
     if (chosen?.isFar) place.current?.querySelector(".token.chosen")?.scrollIntoView({ block: "nearest" });
@@ -99,7 +104,6 @@ export function TokenView({ id, attempt, tokens, marked = null, differs = null }
     if (at !== undefined) choose({ index: Number(at), isFar: false });
   };
   if (tokens.calls.length === 0) return <p class="quiet">No model was called.</p>;
-  const choices = colours(tokens, known);
   const under = scores ? { model, scores } : null;
   const setUnder = (name: string) => {
     setModel(name);
@@ -109,7 +113,7 @@ export function TokenView({ id, attempt, tokens, marked = null, differs = null }
   const shape = { tokens, chosen: chosen?.index ?? null, marked, paint, onlySampled };
   return (
     <div>
-      <TokenTools {...{ choices, colour, setColour, onlySampled, setOnlySampled, model, setUnder, kind, setKind, go }} served={served.value ?? []} />
+      <TokenTools {...{ choices, colour, setColour, onlySampled, setOnlySampled, model, setUnder, seekable, kind, setKind, go }} served={served.value ?? []} />
       {model && <Shown of={loaded}>{() => null}</Shown>}
       <Legend paint={paint} />
       {under && <Differences tokens={tokens} under={under} go={(index) => choose({ index, isFar: true })} />}

@@ -39,6 +39,13 @@ function common(one: Message[], other: Message[]): number {
   return same;
 }
 
+/** What a conversation has shown of a prompt; its first message aside where that alone changed. */
+function shownOf(shown: Message[], prompt: Message[], reason: string | null | undefined): { same: number; first: Message[] } {
+  const [first] = prompt;
+  if (reason !== "system_changed" || !first || shown.length === 0) return { same: common(shown, prompt), first: [] };
+  return { same: 1 + common(shown.slice(1), prompt.slice(1)), first: [first] };
+}
+
 /** What each call was asked, whole: the server sends what the call before it has not shown. */
 function prompts(events: Event[]): Map<Call, Message[]> {
   const whole = new Map<Call, Message[]>();
@@ -68,12 +75,14 @@ function continued(call: Call, prompt: Message[], growing: Growing[]): Growing |
     if (found) return undefined;
   }
   if (call.branch_reason === "first_turn") return undefined;
-  const fits = growing.map((one) => ({ one, same: common(one.shown, prompt) }));
+  const fits = growing.map((one) => ({ one, same: shownOf(one.shown, prompt, call.branch_reason).same }));
   if (isCompaction(call.branch_reason)) {
-    // A compacted history may have nothing but the system message in common with what was there.
-    return fits.reduce<(typeof fits)[0] | undefined>((best, fit) => (!best || fit.same >= best.same ? fit : best), undefined)?.one;
+    // A compacted history may have nothing but the system message in common with what was there, and not even that.
+    const last = (one: Growing) => one.thread.turns.at(-1)?.at ?? 0;
+    return fits.sort((left, right) => right.same - left.same || last(right.one) - last(left.one))[0]?.one;
   }
-  const best = fits.filter((fit) => fit.same > 1).sort((one, other) => other.same - one.same)[0];
+  const isWhole = (same: number) => call.branch_reason === "request_repeated" && same === prompt.length;
+  const best = fits.filter(({ same }) => same > 1 || isWhole(same)).sort((one, other) => other.same - one.same)[0];
   return best && (best.same === best.one.shown.length || call.branch_reason) ? best.one : undefined;
 }
 
@@ -89,12 +98,12 @@ function conversations(events: Event[]): Thread[] {
       into = { thread: { turns: [], items: [], inner: 0 }, shown: [], ids: new Set() };
       growing.push(into);
     }
-    const before = common(into.shown, prompt);
+    const { same: before, first } = shownOf(into.shown, prompt, into.shown.length > 0 ? call.branch_reason : null);
     into.thread.turns.push({
       call,
       at,
       before,
-      messages: prompt.slice(before),
+      messages: [...first, ...prompt.slice(before)],
       isRepeated: call.branch_reason === "request_repeated",
       isCompacted: isCompaction(call.branch_reason),
     });

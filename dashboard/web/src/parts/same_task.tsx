@@ -1,8 +1,11 @@
 // Other rollouts of the same task, each beside the one that is looked at.
 import { useState } from "preact/hooks";
-import { getIfThere, type RolloutRow } from "../api";
+import { get, getIfThere, type RolloutRow } from "../api";
 import { fixed } from "../format";
 import { Shown, useLoaded } from "../loading";
+
+/** Rows that the server tells at most. */
+const MOST = 100;
 
 const to = (a: string, b: string) => `#/compare?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`;
 
@@ -25,9 +28,20 @@ export function SameTask({ beside, other }: { beside: string; other?: string }) 
   );
 }
 
-function Others({ beside, other }: { beside: string; other: string | undefined }) {
+/** The newest ones that the server tells; where there may be more, also those of the run's first step. */
+async function sameTask(beside: string, signal: AbortSignal): Promise<RolloutRow[]> {
   const path = `/ui/data/rollouts/${encodeURIComponent(beside)}/same-task`;
-  const loaded = useLoaded(path, (signal) => getIfThere<RolloutRow[]>(path, [], signal));
+  const rows = await getIfThere<RolloutRow[]>(path, [], signal);
+  const [row] = rows;
+  if (rows.length < MOST || !row?.run_id) return rows;
+  const query = new URLSearchParams({ run_id: row.run_id, step: "0", limit: "1000" });
+  const { items } = await get<{ items: RolloutRow[] }>(`/ui/data/rollouts?${query}`, signal);
+  const known = new Set([beside, ...rows.map((row) => row.rollout_id)]);
+  return [...rows, ...items.filter((other) => other.input === row.input && !known.has(other.rollout_id))];
+}
+
+function Others({ beside, other }: { beside: string; other: string | undefined }) {
+  const loaded = useLoaded(`same task ${beside}`, (signal) => sameTask(beside, signal));
   return (
     <Shown of={loaded}>
       {(rows) =>
@@ -61,7 +75,7 @@ function Ends({ rows }: { rows: RolloutRow[] }) {
 function Rows({ rows, beside, other }: { rows: RolloutRow[]; beside: string; other: string | undefined }) {
   return (
     <>
-      {rows.length === 100 && <p class="quiet">The newest 100.</p>}
+      {rows.length >= MOST && <p class="quiet">The newest {MOST}, and those of the first step.</p>}
       <div class="scrolled low" tabIndex={0} role="region" aria-label="Other rollouts of this task">
         <table>
           <thead>

@@ -15,8 +15,23 @@ const SHOWN = 40;
 const at = (id: string) => `/ui/data/rollouts/${encodeURIComponent(id)}`;
 const tokensOf = async (id: string, signal: AbortSignal) => unpacked(await getBytes(`${at(id)}/tokens`, signal));
 
+/** Which tokens are the same: those with the same text where two models may have different tokenizers, if texts are known. */
+function numbering(one: Tokens, other: Tokens): (tokens: Tokens, index: number) => number {
+  const calls = [...one.calls, ...other.calls];
+  const isOneModel = new Set(calls.map((call) => call.model)).size < 2;
+  if (isOneModel || !calls.every((call) => call.has_text)) return (tokens, index) => tokens.ids[index] ?? 0;
+  const known = new Map<string, number>();
+  return (tokens, index) => {
+    const text = tokens.text(index);
+    const number = known.get(text) ?? known.size;
+    known.set(text, number);
+    return number;
+  };
+}
+
 /** A token and who made it in one number: what is sampled differs from what is given, whatever its id is. */
-const keys = (tokens: Tokens) => tokens.ids.map((id, index) => id * 4 + (tokens.makers[index] ?? 0));
+const keys = (tokens: Tokens, number: ReturnType<typeof numbering>) =>
+  tokens.ids.map((_, index) => number(tokens, index) * 4 + (tokens.makers[index] ?? 0));
 
 /** The first place at which two rows of tokens differ; none if they nowhere do. */
 function parting(hunks: Hunk[]): number | null {
@@ -123,7 +138,10 @@ function Rewards({ a, b }: { a: string; b: string }) {
 }
 
 function Beside({ a, b, one, other }: { a: string; b: string; one: Tokens; other: Tokens }) {
-  const { hunks, isExact } = useMemo(() => diff(keys(one), keys(other)), [one, other]);
+  const { hunks, isExact } = useMemo(() => {
+    const number = numbering(one, other);
+    return diff(keys(one, number), keys(other, number));
+  }, [one, other]);
   const sides = useMemo(
     () => [
       { id: a, name: "A", tokens: one, differs: marks(hunks, "one", one.ids.length) },

@@ -7,7 +7,7 @@ import { SameTask } from "../parts/same_task";
 import { Timeline } from "../parts/timeline";
 import { TokenView } from "../parts/token_view";
 import { tree } from "../threads";
-import { unpacked } from "../tokens";
+import { type Tokens as UnpackedTokens, unpacked } from "../tokens";
 
 type Attempted = RolloutPage["attempts"][0];
 
@@ -16,10 +16,18 @@ const OVER = ["succeeded", "failed", "cancelled"];
 const OFTEN = 3;
 const SELDOM = 30;
 
-function Tokens({ id, attempt }: { id: string; attempt: string }) {
+function Tokens({ id, of }: { id: string; of: Attempted }) {
+  const attempt = of.attempt.attempt_id;
   const path = `/ui/data/rollouts/${encodeURIComponent(id)}/tokens?attempt_id=${encodeURIComponent(attempt)}`;
-  const loaded = useLoaded(path, async (signal) => unpacked(await getBytes(path, signal)));
+  const loaded = useLoaded(path, async (signal) => withCached(unpacked(await getBytes(path, signal)), of));
   return <Shown of={loaded}>{(tokens) => <TokenView id={id} attempt={attempt} tokens={tokens} />}</Shown>;
+}
+
+/** Tokens with how many of each prompt came from a cache, which a call's span may tell where its record does not. */
+function withCached(tokens: UnpackedTokens, of: Attempted): UnpackedTokens {
+  const told = new Map(of.events.flatMap((event) => (event.kind === "call" ? [[event.generation_id, event.cached_tokens]] : [])));
+  for (const call of tokens.calls) call.cached ??= told.get(call.generation_id) ?? null;
+  return tokens;
 }
 
 /** Notes of an attempt that say why it ended as it did. */
@@ -73,7 +81,7 @@ function AttemptView({ id, of, all, asTokens }: { id: string; of: Attempted; all
         {known.length > 1 && <span class="quiet"> {duration(Math.max(...known) - Math.min(...known))}</span>}
       </h2>
       <Notes attempt={attempt} />
-      {asTokens ? <Tokens id={id} attempt={attempt.attempt_id} /> : <Conversed events={events} />}
+      {asTokens ? <Tokens id={id} of={of} /> : <Conversed events={events} />}
     </section>
   );
 }

@@ -7,7 +7,7 @@ import { Waterfall } from "../parts/waterfall";
 import { type Sample, samples } from "../prometheus";
 
 /** Seconds between looks. */
-const EVERY = 3;
+const EVERY = 5;
 const SELDOM = 15;
 
 async function read(signal: AbortSignal): Promise<Sample[]> {

@@ -5,10 +5,10 @@
 // Prints what it saw as one line of JSON. Pictures go to PICTURES, if that is set. It fails on an error in the console, on a
 // request that leaves the server, and on what axe-core finds.
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import process from "node:process";
 import { rolloutScenes } from "./rollout_scenes.mjs";
 import { serverScenes } from "./server_scenes.mjs";
+import { createRequire } from "node:module";
+import process from "node:process";
 
 const require = createRequire(`${process.env.NODE_MODULES}/`);
 const { chromium } = require("playwright-core");
@@ -34,7 +34,7 @@ async function opened(width, expected = []) {
 }
 
 /** What everything that is shown has to keep. */
-async function checked(page, wrong, name, fullPage = true) {
+async function checked(page, wrong, name) {
   const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
   if (wide > 0) wrong.push(`${name} is ${wide} pixels too wide`);
   await page.evaluate(axe);
@@ -42,7 +42,7 @@ async function checked(page, wrong, name, fullPage = true) {
   for (const found of violations) {
     wrong.push(`${name}: ${found.id}: ${found.help}: ${found.nodes.slice(0, 2).map((node) => node.html.slice(0, 200)).join(" | ")}`);
   }
-  if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/${name}.png`, fullPage });
+  if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/${name}.png`, fullPage: true });
 }
 
 const scenes = {
@@ -147,10 +147,10 @@ const scenes = {
     await page.waitForSelector("[role=alert]:has-text('does not answer')");
     return { told, gone: await page.locator("main").innerText() };
   },
-
-  ...rolloutScenes({ opened, checked, url, values }),
-  ...serverScenes({ opened, checked, url, values }),
 };
+
+const tools = { opened, checked, url, values };
+Object.assign(scenes, rolloutScenes(tools), serverScenes(tools));
 
 try {
   console.log(JSON.stringify(await scenes[scene]()));

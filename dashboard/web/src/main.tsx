@@ -11,6 +11,8 @@ import { Run } from "./pages/run";
 import { Runs } from "./pages/runs";
 import { Store } from "./pages/store";
 import "./style.css";
+import "./rollout.css";
+import "./server.css";
 
 /** The page that an address names: its path and its query, behind the #. */
 function Page({ address }: { address: string }) {

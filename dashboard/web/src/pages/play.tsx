@@ -111,7 +111,15 @@ function Played({ served, first }: { served: Model[]; first: string }) {
       {shown}
       <div class="beside" aria-live="polite">
         {answers.map((answer, index) =>
-          answer ? <AnswerView key={index} answer={answer} goOn={() => goOn(answer)} /> : isWaiting && <p class="quiet" key={index}>It answers…</p>,
+          answer ? (
+            <AnswerView key={index} answer={answer} name={`answer ${index + 1}, of ${answer.model}`} goOn={() => goOn(answer)} />
+          ) : (
+            isWaiting && (
+              <p class="quiet" key={index}>
+                It answers…
+              </p>
+            )
+          ),
         )}
       </div>
       <AsPair answers={there} />

@@ -13,7 +13,7 @@ function told({ token, logprob, top_logprobs }: AnswerToken): string {
   return `${JSON.stringify(token)} · logprob ${logprob.toFixed(4)} · probability ${chance(logprob)}${instead && ` · instead ${instead}`}`;
 }
 
-function Tokens({ answer }: { answer: Answer }) {
+function Tokens({ answer, name }: { answer: Answer; name: string }) {
   const [chosen, choose] = useState<number | null>(null);
   const { tokens } = answer;
   const token = chosen === null ? undefined : tokens[chosen];
@@ -25,7 +25,7 @@ function Tokens({ answer }: { answer: Answer }) {
   };
   const sum = tokens.reduce((sum, one) => sum + one.logprob, 0);
   return (
-    <div class="tokens" tabIndex={0} role="region" aria-label={`Tokens of ${answer.model}; arrow keys go from one to the next`} onKeyDown={pressed}>
+    <div class="tokens" tabIndex={0} role="region" aria-label={`Tokens of ${name}; arrow keys go from one to the next`} onKeyDown={pressed}>
       <pre>
         {tokens.map((one, index) => (
           <span
@@ -44,9 +44,10 @@ function Tokens({ answer }: { answer: Answer }) {
   );
 }
 
-export function AnswerView({ answer, goOn }: { answer: Answer; goOn: () => void }) {
+/** `name` tells it from the answer beside it, which may be the same model's. */
+export function AnswerView({ answer, name, goOn }: { answer: Answer; name: string; goOn: () => void }) {
   return (
-    <section class="answer" aria-label={`Answer of ${answer.model}`}>
+    <section class="answer" aria-label={name}>
       <h2>
         {answer.model}{" "}
         <span class="quiet">
@@ -59,7 +60,7 @@ export function AnswerView({ answer, goOn }: { answer: Answer; goOn: () => void 
           <pre>{answer.reasoning}</pre>
         </details>
       )}
-      {answer.tokens.length > 0 ? <Tokens answer={answer} /> : <pre>{answer.text}</pre>}
+      {answer.tokens.length > 0 ? <Tokens answer={answer} name={name} /> : <pre>{answer.text}</pre>}
       <p>
         <button onClick={goOn}>Go on with this answer</button>{" "}
         {answer.rollout && <a href={`#/rollouts/${encodeURIComponent(answer.rollout)}`}>the call's rollout</a>}

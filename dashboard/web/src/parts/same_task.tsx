@@ -46,7 +46,7 @@ function Others({ beside, other }: { beside: string; other: string | undefined }
     <Shown of={loaded}>
       {(rows) =>
         rows.length === 0 ? (
-          <p class="quiet">There is no other in its run.</p>
+          <p class="quiet">There is no other.</p>
         ) : (
           <>
             <Ends rows={rows} />

@@ -57,7 +57,9 @@ export const rolloutScenes = ({ opened, checked, url, values }) => ({
     await page.waitForSelector(".token.chosen");
     const jumped = { ms: Date.now() - pressed, told: await page.locator(".told").innerText() };
     const colours = {};
-    for (const colour of await page.locator("select >> nth=0 >> option").evaluateAll((all) => all.map((one) => one.value))) {
+    for (const colour of await page
+      .locator("select >> nth=0 >> option")
+      .evaluateAll((all) => all.map((one) => one.value))) {
       const changed = Date.now();
       await page.selectOption("select >> nth=0", colour);
       await page.waitForSelector(".token.chosen");

@@ -36,7 +36,7 @@ export const serverScenes = ({ opened, checked, url, values }) => ({
     return seen;
   },
 
-  /** Asks MODEL something, makes a task, a reward and, with OTHER beside it, a comparison; KEY is given when it is asked for. */
+  /** Asks MODEL, makes a task, a reward and, with OTHER beside it, a comparison; KEY is given when it is asked for. */
   async play() {
     const [model, key, other] = values;
     const { page, wrong } = await opened(1280, ["401", "403"]);

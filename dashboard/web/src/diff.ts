@@ -37,7 +37,7 @@ function reached(one: Row, other: Row, from: number, ends: [number, number]): In
   return null;
 }
 
-/** The changes of a trace, last first: a place in either row, and which row has a token there that the other has not. */
+/** The changes of a trace, last first: a place in either row, and which row alone has a token there. */
 function* changesOf(trace: Int32Array[], x: number, y: number): Generator<{ x: number; y: number; isOne: boolean }> {
   for (let changes = trace.length - 1; changes > 0; changes -= 1) {
     const far = trace[changes] ?? new Int32Array(0);

@@ -9,7 +9,13 @@ const SURPRISING = Math.log(0.1);
 /** A difference of logprobs that is worth a look. */
 const DIFFERING = 1;
 
-function isSought(sought: Sought, tokens: Tokens, index: number, scores: Scores | null, differs: Uint8Array | null): boolean {
+function isSought(
+  sought: Sought,
+  tokens: Tokens,
+  index: number,
+  scores: Scores | null,
+  differs: Uint8Array | null,
+): boolean {
   if (sought === "compared") return !!differs?.[index] && !(index > 0 && differs[index - 1]);
   if (tokens.makers[index] !== SAMPLED) return false;
   if (sought === "surprising") return (tokens.logprobs[index] ?? 0) < SURPRISING;

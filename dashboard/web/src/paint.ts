@@ -22,7 +22,8 @@ const GREATEST = 3;
 const KINDS = 8;
 
 /** From sure to surprising, in tenths. */
-export const shade = (logprob: number) => (Number.isNaN(logprob) ? "p0" : `p${Math.min(9, Math.floor(Math.min(1, -logprob / 6) * 10))}`);
+export const shade = (logprob: number) =>
+  Number.isNaN(logprob) ? "p0" : `p${Math.min(9, Math.floor(Math.min(1, -logprob / 6) * 10))}`;
 
 /** From the least to the greatest value around nought, in eleven. */
 function diverging(value: number, greatest: number): string {
@@ -98,7 +99,9 @@ function maker(tokens: Tokens): Paint {
 }
 
 function versions(tokens: Tokens): Paint {
-  const all = [...new Set(tokens.calls.flatMap((call) => call.weights_versions.map((from) => from.version)))].sort((a, b) => a - b);
+  const all = [...new Set(tokens.calls.flatMap((call) => call.weights_versions.map((from) => from.version)))].sort(
+    (a, b) => a - b,
+  );
   const name = (version: number | undefined) => (version === undefined ? "" : `k${all.indexOf(version) % KINDS}`);
   const legend = all.slice(0, 24).map((version) => ({ name: name(version), words: `weights ${version}` }));
   return { of: byCall(tokens, (call, index) => name(versionAt(call, index))), legend };
@@ -114,7 +117,8 @@ function advantages(tokens: Tokens): Paint {
 function verdicts(tokens: Tokens): Paint {
   const causes = [...new Set(tokens.calls.filter((call) => call.sampled > 0).map(verdict))];
   const untrained = causes.filter((cause) => cause !== "trained");
-  const name = (cause: string) => (cause === "trained" ? "trained" : `k${1 + (untrained.indexOf(cause) % (KINDS - 1))}`);
+  const name = (cause: string) =>
+    cause === "trained" ? "trained" : `k${1 + (untrained.indexOf(cause) % (KINDS - 1))}`;
   const of = byCall(tokens, (call) => name(verdict(call)));
   return { of, legend: causes.map((cause) => ({ name: name(cause), words: causeWords(cause) })) };
 }
@@ -130,13 +134,16 @@ function under(tokens: Tokens, scores: Scores): Paint {
   };
   const legend = [-GREATEST, -1, 0, 1, GREATEST].map((nats) => ({
     name: diverging(nats, GREATEST),
-    words: `${nats > 0 ? "+" : ""}${nats}${nats === 0 ? "" : " nats"}${nats === -GREATEST ? ", less likely there" : ""}${nats === GREATEST ? ", likelier there" : ""}`,
+    words: nats === 0 ? "0" : `${nats > 0 ? "+" : ""}${nats} nats, ${nats > 0 ? "likelier" : "less likely"} there`,
   }));
   return { of, legend };
 }
 
 function compared(differs: Uint8Array): Paint {
-  return { of: (index) => (differs[index] ? "differs" : ""), legend: [{ name: "differs", words: "not in the other rollout" }] };
+  return {
+    of: (index) => (differs[index] ? "differs" : ""),
+    legend: [{ name: "differs", words: "not in the other rollout" }],
+  };
 }
 
 export function painted(colour: Colour, tokens: Tokens, known: Known): Paint {

@@ -20,7 +20,9 @@ export function samples(text: string): Sample[] {
 
 /** The sum of the samples of a name that have these labels; none if there is none. */
 export function total(of: Sample[], name: string, labels: Record<string, string> = {}): number | null {
-  const found = of.filter((one) => one.name === name && Object.entries(labels).every(([key, text]) => one.labels[key] === text));
+  const found = of.filter(
+    (one) => one.name === name && Object.entries(labels).every(([key, text]) => one.labels[key] === text),
+  );
   return found.length === 0 ? null : found.reduce((sum, one) => sum + one.value, 0);
 }
 

@@ -28,7 +28,9 @@ export interface Thread {
 export type Item = { at: number } & ({ turn: Turn } | { thread: Thread } | { other: Other });
 
 const isSame = (one: Message, other: Message) =>
-  one.role === other.role && one.text === other.text && JSON.stringify(one.tool_calls) === JSON.stringify(other.tool_calls);
+  one.role === other.role &&
+  one.text === other.text &&
+  JSON.stringify(one.tool_calls) === JSON.stringify(other.tool_calls);
 
 function common(one: Message[], other: Message[]): number {
   let same = 0;
@@ -40,7 +42,11 @@ function common(one: Message[], other: Message[]): number {
 }
 
 /** What a conversation has shown of a prompt; its first message aside where that alone changed. */
-function shownOf(shown: Message[], prompt: Message[], reason: string | null | undefined): { same: number; first: Message[] } {
+function shownOf(
+  shown: Message[],
+  prompt: Message[],
+  reason: string | null | undefined,
+): { same: number; first: Message[] } {
   const [first] = prompt;
   if (reason !== "system_changed" || !first || shown.length === 0) return { same: common(shown, prompt), first: [] };
   return { same: 1 + common(shown.slice(1), prompt.slice(1)), first: [first] };
@@ -120,7 +126,7 @@ function span(thread: Thread): [number, number] {
   return [Math.min(...starts), Math.max(...ends)];
 }
 
-/** Whether a conversation is between two of its calls at a moment: only then can its agent have begun something else. */
+/** Whether a conversation is between two of its calls at a moment: only then can its agent have begun another. */
 function isBetween(thread: Thread, moment: number): boolean {
   const [from, to] = span(thread);
   const isCalling = thread.turns.some(({ call }) => (call.start_time ?? 0) <= moment && moment < (call.end_time ?? 0));

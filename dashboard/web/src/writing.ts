@@ -41,7 +41,8 @@ function inWords(text: string, response: Response): string {
     const said = JSON.parse(text);
     const detail = said.detail ?? said.error?.message ?? said.message;
     if (typeof detail === "string") return `${response.status}: ${detail}`;
-    if (Array.isArray(detail)) return `${response.status}: ${detail.map((one) => one.msg ?? JSON.stringify(one)).join("; ")}`;
+    if (Array.isArray(detail))
+      return `${response.status}: ${detail.map((one) => one.msg ?? JSON.stringify(one)).join("; ")}`;
   } catch {
     // It says nothing that can be read.
   }

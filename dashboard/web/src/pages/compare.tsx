@@ -15,7 +15,7 @@ const SHOWN = 40;
 const at = (id: string) => `/ui/data/rollouts/${encodeURIComponent(id)}`;
 const tokensOf = async (id: string, signal: AbortSignal) => unpacked(await getBytes(`${at(id)}/tokens`, signal));
 
-/** Which tokens are the same: those with the same text where two models may have different tokenizers, if texts are known. */
+/** Which tokens are the same: of two models, whose tokenizers may differ, those with the same text if it is known. */
 function numbering(one: Tokens, other: Tokens): (tokens: Tokens, index: number) => number {
   const calls = [...one.calls, ...other.calls];
   const isOneModel = new Set(calls.map((call) => call.model)).size < 2;
@@ -53,7 +53,8 @@ function told(one: Tokens, other: Tokens, at: number | null): string {
 
 function textOf(tokens: Tokens, [from, to]: [number, number]): string {
   let text = "";
-  for (let index = from; index < Math.min(to, from + SHOWN); index += 1) text += tokens.text(index) || `⟨${tokens.ids[index]}⟩`;
+  for (let index = from; index < Math.min(to, from + SHOWN); index += 1)
+    text += tokens.text(index) || `⟨${tokens.ids[index]}⟩`;
   return to - from > SHOWN ? `${text} … (${to - from} tokens)` : text;
 }
 
@@ -106,7 +107,8 @@ function Rewards({ a, b }: { a: string; b: string }) {
   const [one, other] = loaded.value;
   const [mine, theirs] = [rewardsOf(one), rewardsOf(other)];
   const names = [...new Set([...mine.keys(), ...theirs.keys()])];
-  const step = ({ rollout }: RolloutPage) => (typeof rollout.metadata?.step === "number" ? ` (step ${rollout.metadata.step})` : "");
+  const step = ({ rollout }: RolloutPage) =>
+    typeof rollout.metadata?.step === "number" ? ` (step ${rollout.metadata.step})` : "";
   if (names.length === 0) return <p class="quiet">Neither was rewarded.</p>;
   return (
     <div class="wide" tabIndex={0} role="region" aria-label="Rewards">
@@ -153,7 +155,9 @@ function Beside({ a, b, one, other }: { a: string; b: string; one: Tokens; other
   return (
     <>
       <p class="difference">{told(one, other, first)}</p>
-      {!isExact && <p class="quiet">They differ so much that everything between their common ends counts as one difference.</p>}
+      {!isExact && (
+        <p class="quiet">They differ so much that everything between their common ends counts as one difference.</p>
+      )}
       <Hunks hunks={hunks} one={one} other={other} />
       <div class="beside">
         {sides.map(({ id, name, tokens, differs }) => (
@@ -182,7 +186,9 @@ export function Compare({ query }: { query: URLSearchParams }) {
       {a && b ? (
         <>
           <Rewards key={`${a} ${b}`} a={a} b={b} />
-          <Shown of={loaded}>{([one, other]) => one && other && <Beside key={`${a} ${b}`} a={a} b={b} one={one} other={other} />}</Shown>
+          <Shown of={loaded}>
+            {([one, other]) => one && other && <Beside key={`${a} ${b}`} a={a} b={b} one={one} other={other} />}
+          </Shown>
         </>
       ) : (
         <Choose a={a} />
@@ -196,7 +202,8 @@ function Choose({ a }: { a: string }) {
   const chosen = (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget as HTMLFormElement);
-    location.hash = `#/compare?${new URLSearchParams({ a: String(given.get("a")).trim(), b: String(given.get("b")).trim() })}`;
+    const [a, b] = [String(given.get("a")).trim(), String(given.get("b")).trim()];
+    location.hash = `#/compare?${new URLSearchParams({ a, b })}`;
   };
   return (
     <form class="filter" onSubmit={chosen}>

@@ -43,7 +43,19 @@ function useAnswers() {
   return { answers, clear: () => setAnswers([]), isWaiting, send, shown, stop };
 }
 
-function Chosen({ served, label, value, choose, none }: { served: Model[]; label: string; value: string; choose: (name: string) => void; none?: string }) {
+function Chosen({
+  served,
+  label,
+  value,
+  choose,
+  none,
+}: {
+  served: Model[];
+  label: string;
+  value: string;
+  choose: (name: string) => void;
+  none?: string;
+}) {
   return (
     <label>
       {label}{" "}
@@ -97,7 +109,13 @@ function Played({ served, first }: { served: Model[]; first: string }) {
           </label>
           <label>
             most tokens{" "}
-            <input name="most" type="number" min={1} value={most} onInput={(event) => setMost(event.currentTarget.valueAsNumber || 1)} />
+            <input
+              name="most"
+              type="number"
+              min={1}
+              value={most}
+              onInput={(event) => setMost(event.currentTarget.valueAsNumber || 1)}
+            />
           </label>
           {isWaiting ? (
             <button type="button" onClick={stop}>
@@ -112,7 +130,12 @@ function Played({ served, first }: { served: Model[]; first: string }) {
       <div class="beside" aria-live="polite">
         {answers.map((answer, index) =>
           answer ? (
-            <AnswerView key={index} answer={answer} name={`answer ${index + 1}, of ${answer.model}`} goOn={() => goOn(answer)} />
+            <AnswerView
+              key={index}
+              answer={answer}
+              name={`answer ${index + 1}, of ${answer.model}`}
+              goOn={() => goOn(answer)}
+            />
           ) : (
             isWaiting && (
               <p class="quiet" key={index}>

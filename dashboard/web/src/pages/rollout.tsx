@@ -25,7 +25,9 @@ function Tokens({ id, of }: { id: string; of: Attempted }) {
 
 /** Tokens with how many of each prompt came from a cache, which a call's span may tell where its record does not. */
 function withCached(tokens: UnpackedTokens, of: Attempted): UnpackedTokens {
-  const told = new Map(of.events.flatMap((event) => (event.kind === "call" ? [[event.generation_id, event.cached_tokens]] : [])));
+  const told = new Map(
+    of.events.flatMap((event) => (event.kind === "call" ? [[event.generation_id, event.cached_tokens]] : [])),
+  );
   for (const call of tokens.calls) call.cached ??= told.get(call.generation_id) ?? null;
   return tokens;
 }
@@ -88,7 +90,9 @@ function AttemptView({ id, of, all, asTokens }: { id: string; of: Attempted; all
 
 function Summary({ rollout, attempts }: RolloutPage) {
   const run = rollout.metadata?.run_id;
-  const failed = attempts.filter(({ attempt }) => !["succeeded", "running", "preparing"].includes(attempt.status)).length;
+  const failed = attempts.filter(
+    ({ attempt }) => !["succeeded", "running", "preparing"].includes(attempt.status),
+  ).length;
   return (
     <p>
       {rollout.status}

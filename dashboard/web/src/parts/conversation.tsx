@@ -68,7 +68,17 @@ function Messages({ messages, next }: { messages: Message[]; next: Message[] }) 
   return <>{shown}</>;
 }
 
-function Call({ turn, last, next, number }: { turn: Turn; last: Turn | undefined; next: Turn | undefined; number: number }) {
+function Call({
+  turn,
+  last,
+  next,
+  number,
+}: {
+  turn: Turn;
+  last: Turn | undefined;
+  next: Turn | undefined;
+  number: number;
+}) {
   const { call } = turn;
   const took = call.start_time !== null && call.end_time !== null ? brief(call.end_time - call.start_time) : "";
   const shown = last ? results(turn.messages, last.call.answer).length : 0;
@@ -76,7 +86,8 @@ function Call({ turn, last, next, number }: { turn: Turn; last: Turn | undefined
   return (
     <section class="call" data-event={turn.at} tabIndex={-1}>
       <h4>
-        Call {number} <span class="quiet">{[call.model ?? "a model", took, tokens(turn)].filter(Boolean).join(", ")}</span>
+        Call {number}{" "}
+        <span class="quiet">{[call.model ?? "a model", took, tokens(turn)].filter(Boolean).join(", ")}</span>
       </h4>
       {reason && (
         <p class={turn.isCompacted || turn.isRepeated ? "seam told-apart" : "seam"}>
@@ -85,7 +96,11 @@ function Call({ turn, last, next, number }: { turn: Turn; last: Turn | undefined
           {seamWords(reason)}
         </p>
       )}
-      {turn.before > 0 && turn.isCompacted && <p class="quiet">{turn.before} {turn.before === 1 ? "message" : "messages"} as before</p>}
+      {turn.before > 0 && turn.isCompacted && (
+        <p class="quiet">
+          {turn.before} {turn.before === 1 ? "message" : "messages"} as before
+        </p>
+      )}
       <Messages messages={[...turn.messages.slice(shown), ...call.answer]} next={next?.messages ?? []} />
     </section>
   );

@@ -10,7 +10,8 @@ const chance = (logprob: number) => Math.exp(logprob).toFixed(4);
 function told({ token, logprob, top_logprobs }: AnswerToken): string {
   const others = (top_logprobs ?? []).filter((other) => other.token !== token);
   const instead = others.map((other) => `${JSON.stringify(other.token)} ${chance(other.logprob)}`).join(", ");
-  return `${JSON.stringify(token)} · logprob ${logprob.toFixed(4)} · probability ${chance(logprob)}${instead && ` · instead ${instead}`}`;
+  const facts = [JSON.stringify(token), `logprob ${logprob.toFixed(4)}`, `probability ${chance(logprob)}`];
+  return [...facts, ...(instead ? [`instead ${instead}`] : [])].join(" · ");
 }
 
 function Tokens({ answer, name }: { answer: Answer; name: string }) {
@@ -25,7 +26,13 @@ function Tokens({ answer, name }: { answer: Answer; name: string }) {
   };
   const sum = tokens.reduce((sum, one) => sum + one.logprob, 0);
   return (
-    <div class="tokens" tabIndex={0} role="region" aria-label={`Tokens of ${name}; arrow keys go from one to the next`} onKeyDown={pressed}>
+    <div
+      class="tokens"
+      tabIndex={0}
+      role="region"
+      aria-label={`Tokens of ${name}; arrow keys go from one to the next`}
+      onKeyDown={pressed}
+    >
       <pre>
         {tokens.map((one, index) => (
           <span

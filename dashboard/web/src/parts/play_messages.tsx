@@ -6,7 +6,8 @@ const ROLES: Role[] = ["system", "user", "assistant"];
 export function Messages({ messages, change }: { messages: Said[]; change: (messages: Said[]) => void }) {
   const put = (index: number, part: Partial<Said>) =>
     change(messages.map((message, at) => (at === index ? { ...message, ...part } : message)));
-  const add = () => change([...messages, { role: messages.at(-1)?.role === "user" ? "assistant" : "user", content: "" }]);
+  const add = () =>
+    change([...messages, { role: messages.at(-1)?.role === "user" ? "assistant" : "user", content: "" }]);
   return (
     <fieldset class="typed">
       <legend>Messages</legend>

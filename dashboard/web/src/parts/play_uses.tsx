@@ -66,7 +66,8 @@ export function AsPair({ answers }: { answers: Answer[] }) {
         </p>
       )}
       <p class="quiet">
-        Downloads one line of JSON with prompt, chosen and rejected, as <code>source = {"{ comparisons = FILE }"}</code> reads it.
+        Downloads a line of JSON with prompt, chosen and rejected, as <code>source = {"{ comparisons = FILE }"}</code>{" "}
+        reads it.
       </p>
     </section>
   );

@@ -12,7 +12,11 @@ function ModelRow({ model, metrics }: { model: Model; metrics: Sample[] }) {
   return (
     <tr>
       <td>{model.name}</td>
-      <td>{[model.backend, model.renderer, model.context_length && `context ${model.context_length}`].filter(Boolean).join(", ")}</td>
+      <td>
+        {[model.backend, model.renderer, model.context_length && `context ${model.context_length}`]
+          .filter(Boolean)
+          .join(", ")}
+      </td>
       <td class={model.healthy ? "" : "failure"}>{model.healthy ? "healthy" : (model.failure ?? "does not answer")}</td>
       <td class="number">{model.weights_version ?? "–"}</td>
       <td class="number">{whole(total(metrics, "fulgurite_calls_in_flight", labels))}</td>
@@ -26,17 +30,29 @@ function ModelRow({ model, metrics }: { model: Model; metrics: Sample[] }) {
 /** Hosts by what their metrics say: the state of a host is the one whose gauge is 1. */
 function hosts(metrics: Sample[]): { model: string; host: string; state: string }[] {
   const states = metrics.filter((one) => one.name === "fulgurite_backend_circuit" && one.value === 1);
-  return states.map(({ labels }) => ({ model: labels.model ?? "", host: labels.host ?? "", state: labels.state ?? "" }));
+  return states.map(({ labels }) => ({
+    model: labels.model ?? "",
+    host: labels.host ?? "",
+    state: labels.state ?? "",
+  }));
 }
 
-const STATES: Record<string, string> = { closed: "well", open: "left alone after failures", probing: "one request is out to see" };
+const STATES: Record<string, string> = {
+  closed: "well",
+  open: "left alone after failures",
+  probing: "one request is out to see",
+};
 
 function Hosts({ metrics }: { metrics: Sample[] }) {
   const rows = hosts(metrics);
   const engine = mean(metrics, "fulgurite_engine_queue_seconds");
   return (
     <>
-      {engine !== null && <p class="quiet">The embedded engine: a request waits {brief(engine)} for its place in the batch, on average.</p>}
+      {engine !== null && (
+        <p class="quiet">
+          The embedded engine: a request waits {brief(engine)} for its place in the batch, on average.
+        </p>
+      )}
       {rows.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Hosts">
           <table>
@@ -56,7 +72,9 @@ function Hosts({ metrics }: { metrics: Sample[] }) {
                   <td>{host}</td>
                   <td>{model}</td>
                   <td class={state === "closed" ? "" : "failure"}>{STATES[state] ?? state}</td>
-                  <td class="number">{whole(total(metrics, "fulgurite_backend_requests_in_flight", { model, host }))}</td>
+                  <td class="number">
+                    {whole(total(metrics, "fulgurite_backend_requests_in_flight", { model, host }))}
+                  </td>
                   <td class="number">{seconds(mean(metrics, "fulgurite_backend_queue_seconds", { model, host }))}</td>
                   <td class="number">{whole(total(metrics, "fulgurite_backend_requests_total", { model, host }))}</td>
                 </tr>

@@ -43,7 +43,11 @@ export function Queue({ metrics, every }: { metrics: Sample[]; every: number }) 
           </ul>
         )}
       </Shown>
-      {waited !== null && <p class="quiet">A rollout waited {duration(waited)} for its first runner, on average since the server started.</p>}
+      {waited !== null && (
+        <p class="quiet">
+          A rollout waited {duration(waited)} for its first runner, on average since the server started.
+        </p>
+      )}
     </section>
   );
 }
@@ -65,7 +69,9 @@ function WorkerRow({ worker }: { worker: Worker }) {
       <td title={seen === null ? "" : moment(seen)}>{ago === null ? "never" : `${duration(ago)} ago`}</td>
       <td>
         {worker.current_rollout_id ? (
-          <a href={`#/rollouts/${encodeURIComponent(worker.current_rollout_id)}`}>{worker.current_rollout_id.slice(-12)}</a>
+          <a href={`#/rollouts/${encodeURIComponent(worker.current_rollout_id)}`}>
+            {worker.current_rollout_id.slice(-12)}
+          </a>
         ) : (
           "nothing"
         )}

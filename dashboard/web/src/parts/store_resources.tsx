@@ -52,7 +52,14 @@ function Version({ of, before, isNewest }: { of: Resources; before: Resources | 
     <details open={isNewest}>
       <summary>
         {of.resources_id}, version {of.version}, {moment(of.update_time)}
-        <span class="quiet"> {before ? (changes === 0 ? "same as the one before" : `${changes} lines differ from the one before`) : "the first"}</span>
+        <span class="quiet">
+          {" "}
+          {before
+            ? changes === 0
+              ? "same as the one before"
+              : `${changes} lines differ from the one before`
+            : "the first"}
+        </span>
       </summary>
       <pre class="resource">
         {shown.map((line, index) => (
@@ -74,8 +81,11 @@ export function ResourcesList({ every }: { every: number }) {
       <Shown of={loaded}>
         {({ items }) => {
           const sorted = [...items].sort((one, other) => other.update_time - one.update_time);
-          if (sorted.length === 0) return <p>Nobody has put resources here, such as Agent-lightning's prompt templates.</p>;
-          return sorted.map((of, index) => <Version key={of.resources_id} of={of} before={sorted[index + 1]} isNewest={index === 0} />);
+          if (sorted.length === 0)
+            return <p>Nobody has put resources here, such as Agent-lightning's prompt templates.</p>;
+          return sorted.map((of, index) => (
+            <Version key={of.resources_id} of={of} before={sorted[index + 1]} isNewest={index === 0} />
+          ));
         }}
       </Shown>
     </section>

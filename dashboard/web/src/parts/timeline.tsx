@@ -47,7 +47,14 @@ function waits(busy: Bar[], from: number, to: number): Bar[] {
   let until = from;
   for (const bar of busy) {
     if (bar.from - until > (to - from) * LEAST_WAIT) {
-      found.push({ row: -1, from: until, to: bar.from, kind: "wait", at: null, words: "nothing recorded: the agent itself, or a wait" });
+      found.push({
+        row: -1,
+        from: until,
+        to: bar.from,
+        kind: "wait",
+        at: null,
+        words: "nothing recorded: the agent itself, or a wait",
+      });
     }
     until = Math.max(until, bar.to);
   }
@@ -77,7 +84,13 @@ export function Timeline({ events, threads, go }: { events: Event[]; threads: Th
   };
   const waited = drawn.bars.reduce((sum, one) => sum + (one.kind === "wait" ? one.to - one.from : 0), 0);
   return (
-    <div class="timeline" tabIndex={0} role="region" aria-label="Time line; arrow keys go from one bar to the next" onKeyDown={move}>
+    <div
+      class="timeline"
+      tabIndex={0}
+      role="region"
+      aria-label="Time line; arrow keys go from one bar to the next"
+      onKeyDown={move}
+    >
       <svg viewBox={`0 0 ${WIDTH} ${rows * ROW}`} preserveAspectRatio="none" height={rows * ROW} aria-hidden="true">
         {drawn.bars.map((one, index) => (
           <rect
@@ -95,7 +108,9 @@ export function Timeline({ events, threads, go }: { events: Event[]; threads: Th
         ))}
       </svg>
       <p class="quiet" aria-live="polite">
-        {bar ? told(bar, from) : `${brief(to - from)} in all, ${brief(waited)} of it with no call and no span. Point at a bar, or use the arrow keys.`}
+        {bar
+          ? told(bar, from)
+          : `${brief(to - from)} in all, ${brief(waited)} of it without call or span. Point at a bar, or use the arrow keys.`}
       </p>
     </div>
   );

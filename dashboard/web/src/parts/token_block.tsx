@@ -48,7 +48,9 @@ export class Block extends Component<BlockProps, { isNear: boolean }> {
   height = 0;
 
   componentDidMount() {
-    this.observer = new IntersectionObserver((entries) => this.seen(entries.at(-1)?.isIntersecting ?? false), { rootMargin: NEAR });
+    this.observer = new IntersectionObserver((entries) => this.seen(entries.at(-1)?.isIntersecting ?? false), {
+      rootMargin: NEAR,
+    });
     if (this.place.current) this.observer.observe(this.place.current);
   }
 
@@ -86,7 +88,8 @@ export class Block extends Component<BlockProps, { isNear: boolean }> {
         spans.push(<span key={begin} class="quiet left-out">{`⟨${index + 1 - begin} given⟩`}</span>);
         continue;
       }
-      const kind = `token${isSampled ? "" : " given"}${index === chosen ? " chosen" : ""}${index === marked ? " marked" : ""}`;
+      const looked = `${index === chosen ? " chosen" : ""}${index === marked ? " marked" : ""}`;
+      const kind = `token${isSampled ? "" : " given"}${looked}`;
       spans.push(
         <span key={index} class={`${kind} ${paint.of(index)}`} data-at={index}>
           {visible(tokens.text(index), tokens.ids[index] ?? 0)}

@@ -37,7 +37,20 @@ export function kinds(choices: [Colour, string][]): [Sought, string][] {
   return all.flatMap(([kind, words, is]): [Sought, string][] => (is ? [[kind, words]] : []));
 }
 
-export function TokenTools({ choices, colour, setColour, onlySampled, setOnlySampled, served, model, setUnder, seekable, kind, setKind, go }: Tools) {
+export function TokenTools({
+  choices,
+  colour,
+  setColour,
+  onlySampled,
+  setOnlySampled,
+  served,
+  model,
+  setUnder,
+  seekable,
+  kind,
+  setKind,
+  go,
+}: Tools) {
   const scoring = served.filter((one) => one.scores !== false);
   return (
     <div class="filter" role="group" aria-label="How tokens are shown">
@@ -66,7 +79,12 @@ export function TokenTools({ choices, colour, setColour, onlySampled, setOnlySam
         </label>
       )}
       <label>
-        <input type="checkbox" checked={onlySampled} onChange={(event) => setOnlySampled(event.currentTarget.checked)} /> only sampled
+        <input
+          type="checkbox"
+          checked={onlySampled}
+          onChange={(event) => setOnlySampled(event.currentTarget.checked)}
+        />{" "}
+        only sampled
       </label>
       <label>
         n and p go to{" "}
@@ -106,7 +124,8 @@ export function Differences({ tokens, under, go }: { tokens: Tokens; under: Unde
     if (Number.isNaN(difference)) continue;
     [sum, all, likelier] = [sum + difference, all + 1, likelier + (difference > 0 ? 1 : 0)];
   }
-  if (all === 0) return <p class="quiet">{under.model} knows none of the sampled tokens, or none has a logprob on record.</p>;
+  if (all === 0)
+    return <p class="quiet">{under.model} knows none of the sampled tokens, or none has a logprob on record.</p>;
   return (
     <details class="differences">
       <summary>
@@ -118,7 +137,8 @@ export function Differences({ tokens, under, go }: { tokens: Tokens; under: Unde
         {greatest(tokens, under.scores, LISTED).map(({ index, difference }) => (
           <li key={index}>
             <button onClick={() => go(index)}>
-              token {index}: {visible(tokens.text(index), tokens.ids[index] ?? 0).trim() || "space"} {difference >= 0 ? "+" : ""}
+              token {index}: {visible(tokens.text(index), tokens.ids[index] ?? 0).trim() || "space"}{" "}
+              {difference >= 0 ? "+" : ""}
               {difference.toFixed(3)}
             </button>
           </li>

@@ -20,7 +20,8 @@ interface Shape {
 /** One call: where its tokens come from, the tokens, and what became of them. */
 function Call({ call, blocks, shape }: { call: CallTokens; blocks: number[]; shape: Shape }) {
   const { tokens, chosen, marked, paint, onlySampled } = shape;
-  const inside = (index: number | null, from: number, to: number) => (index !== null && index >= from && index < to ? index : null);
+  const inside = (index: number | null, from: number, to: number) =>
+    index !== null && index >= from && index < to ? index : null;
   const notes = fates(call);
   return (
     <section>
@@ -32,7 +33,18 @@ function Call({ call, blocks, shape }: { call: CallTokens; blocks: number[]; sha
         {blocks.map((to, index) => {
           const from = index > 0 ? (blocks[index - 1] ?? 0) : call.first;
           const [pointed, mark] = [inside(chosen, from, to), inside(marked, from, to)];
-          return <Block key={from} tokens={tokens} from={from} to={to} chosen={pointed} marked={mark} paint={paint} onlySampled={onlySampled} />;
+          return (
+            <Block
+              key={from}
+              tokens={tokens}
+              from={from}
+              to={to}
+              chosen={pointed}
+              marked={mark}
+              paint={paint}
+              onlySampled={onlySampled}
+            />
+          );
         })}
       </pre>
       <p class="quiet">
@@ -63,7 +75,9 @@ function useScores(id: string, attempt: string | undefined, model: string) {
   const query = new URLSearchParams({ model });
   if (attempt) query.set("attempt_id", attempt);
   const path = `/ui/data/rollouts/${encodeURIComponent(id)}/scores?${query}`;
-  return useLoaded(model ? path : "", async (signal): Promise<Scores | "none"> => (model ? unpackedScores(await getBytes(path, signal)) : "none"));
+  return useLoaded(model ? path : "", async (signal): Promise<Scores | "none"> =>
+    model ? unpackedScores(await getBytes(path, signal)) : "none",
+  );
 }
 
 export function TokenView({ id, attempt, tokens, marked = null, differs = null }: TokenViewProps) {
@@ -113,7 +127,10 @@ export function TokenView({ id, attempt, tokens, marked = null, differs = null }
   const shape = { tokens, chosen: chosen?.index ?? null, marked, paint, onlySampled };
   return (
     <div>
-      <TokenTools {...{ choices, colour, setColour, onlySampled, setOnlySampled, model, setUnder, seekable, kind, setKind, go }} served={served.value ?? []} />
+      <TokenTools
+        {...{ choices, colour, setColour, onlySampled, setOnlySampled, model, setUnder, seekable, kind, setKind, go }}
+        served={served.value ?? []}
+      />
       {model && <Shown of={loaded}>{() => null}</Shown>}
       <Legend paint={paint} />
       {under && <Differences tokens={tokens} under={under} go={(index) => choose({ index, isFar: true })} />}
@@ -122,12 +139,14 @@ export function TokenView({ id, attempt, tokens, marked = null, differs = null }
         ref={place}
         tabIndex={0}
         role="region"
-        aria-label={`Tokens of ${attempt ?? id}; arrow keys go from one to the next, n and p to the next and the previous that is looked for`}
+        aria-label={`Tokens of ${attempt ?? id}; arrow keys go to the next and the previous, n and p to those looked for`}
         onKeyDown={pressed}
         onMouseOver={pointed}
       >
         <p class="told" aria-live="polite">
-          {chosen === null ? `${tokens.ids.length} tokens; point at one, or use the arrow keys, n and p` : told(tokens, chosen.index, under)}
+          {chosen === null
+            ? `${tokens.ids.length} tokens; point at one, or use the arrow keys, n and p`
+            : told(tokens, chosen.index, under)}
         </p>
         {tokens.calls.map((call, index) => (
           <Call key={call.generation_id} call={call} blocks={blocks[index] ?? []} shape={shape} />

@@ -22,7 +22,9 @@ export function fates(call: CallTokens): string[] {
   const uses = (call.uses ?? []).map((use) => {
     const step = typeof use.step === "number" ? `step ${use.step}` : "";
     const where = [step, use.run_id].filter(Boolean).join(" of ");
-    return use.cause === "trained" ? `trained${where && ` in ${where}`}` : `not trained${where && ` in ${where}`}: ${causeWords(use.cause)}`;
+    return use.cause === "trained"
+      ? `trained${where && ` in ${where}`}`
+      : `not trained${where && ` in ${where}`}: ${causeWords(use.cause)}`;
   });
   return uses.length === 0 && call.defect ? [`not trained: ${causeWords(call.defect)}`] : uses;
 }
@@ -43,7 +45,10 @@ function underWords(tokens: Tokens, { model, scores }: Under, index: number): st
   const by = Number.isNaN(difference) ? "" : ` (${difference >= 0 ? "+" : ""}${difference.toFixed(4)})`;
   const best = scores.best[index] ?? NaN;
   const id = scores.bestIds[index] ?? 0;
-  const other = Number.isNaN(best) || id === tokens.ids[index] ? "" : `, likeliest there ${textOf(tokens, id)} (${Math.exp(best).toFixed(4)})`;
+  const other =
+    Number.isNaN(best) || id === tokens.ids[index]
+      ? ""
+      : `, likeliest there ${textOf(tokens, id)} (${Math.exp(best).toFixed(4)})`;
   return [`under ${model}: ${probability(logprob)}${by}${other}`];
 }
 
@@ -56,7 +61,12 @@ export function told(tokens: Tokens, index: number, under: Under | null): string
     const version = call && versionAt(call, index);
     if (version !== undefined) facts.push(`weights ${version}`);
     if (call && isForced(tokens, call, index)) facts.push("forced by a grammar");
-    if (call) facts.push(...(call.uses?.length ? [verdict(call) === "trained" ? "trained" : `not trained: ${causeWords(verdict(call))}`] : []));
+    if (call)
+      facts.push(
+        ...(call.uses?.length
+          ? [verdict(call) === "trained" ? "trained" : `not trained: ${causeWords(verdict(call))}`]
+          : []),
+      );
     if (typeof call?.advantage === "number") facts.push(`advantage ${call.advantage.toFixed(4)}`);
   } else {
     facts.push(tokens.makers[index] === TEMPLATE ? "of the prompt: the chat template" : "of the prompt");

@@ -133,7 +133,8 @@ export function Waterfall({ id, isServer }: { id: string; isServer: boolean }) {
         return (
           <>
             <p>
-              {spans.length} {spans.length === 1 ? "span" : "spans"}{starts.length > 0 && ` over ${brief(times.to - times.from)}`} of{" "}
+              {spans.length} {spans.length === 1 ? "span" : "spans"}
+              {starts.length > 0 && ` over ${brief(times.to - times.from)}`} of{" "}
               <a href={`#/rollouts/${encodeURIComponent(id)}`}>{id}</a>
               {spans.length > MOST && `; the first ${MOST} are shown`}
             </p>

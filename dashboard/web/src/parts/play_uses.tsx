@@ -66,7 +66,7 @@ export function AsPair({ answers }: { answers: Answer[] }) {
         </p>
       )}
       <p class="quiet">
-        Downloads a line of JSON with prompt, chosen and rejected, as <code>source = {"{ comparisons = FILE }"}</code>{" "}
+        Downloads a line of JSON with prompt, chosen and rejected, as <code>{"source = { comparisons = FILE }"}</code>{" "}
         reads it.
       </p>
     </section>

@@ -110,7 +110,7 @@ export function Timeline({ events, threads, go }: { events: Event[]; threads: Th
       <p class="quiet" aria-live="polite">
         {bar
           ? told(bar, from)
-          : `${brief(to - from)} in all, ${brief(waited)} of it without call or span. Point at a bar, or use the arrow keys.`}
+          : `${brief(to - from)} in all, ${brief(waited)} without call or span; point at a bar, or use the arrow keys`}
       </p>
     </div>
   );

@@ -139,7 +139,7 @@ export function TokenView({ id, attempt, tokens, marked = null, differs = null }
         ref={place}
         tabIndex={0}
         role="region"
-        aria-label={`Tokens of ${attempt ?? id}; arrow keys go to the next and the previous, n and p to those looked for`}
+        aria-label={`Tokens of ${attempt ?? id}; arrow keys go from one to the next, n and p to those looked for`}
         onKeyDown={pressed}
         onMouseOver={pointed}
       >

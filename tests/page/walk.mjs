@@ -5,6 +5,8 @@
 // Prints what it saw as one line of JSON. Pictures go to PICTURES, if that is set. It fails on an error in the console, on a
 // request that leaves the server, and on what axe-core finds.
 import { readFileSync } from "node:fs";
+import { rolloutScenes } from "./rollout_scenes.mjs";
+import { serverScenes } from "./server_scenes.mjs";
 import { createRequire } from "node:module";
 import process from "node:process";
 
@@ -146,6 +148,9 @@ const scenes = {
     return { told, gone: await page.locator("main").innerText() };
   },
 };
+
+const tools = { opened, checked, url, values };
+Object.assign(scenes, rolloutScenes(tools), serverScenes(tools));
 
 try {
   console.log(JSON.stringify(await scenes[scene]()));

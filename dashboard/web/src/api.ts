@@ -109,6 +109,7 @@ export interface Message {
   text: string;
   tool_calls: [string, string][];
   left_out: number;
+  reasoning?: string | null;
 }
 
 export type Event =
@@ -122,9 +123,25 @@ export type Event =
       shown_before: number;
       answer: Message[];
       stop: unknown;
+      span_id?: string;
+      parent_span_id?: string | null;
+      /** The generation that it continues. */
+      parent_id?: string | null;
+      branch_reason?: string | null;
+      cached_tokens?: number | null;
+      prompt_tokens?: number | null;
+      sampled_tokens?: number | null;
     }
   | { kind: "reward"; value: number; components: Record<string, number>; giver: string | null; time: number | null }
-  | { kind: "span"; name: string; start_time: number | null; end_time: number | null; attributes: object };
+  | {
+      kind: "span";
+      name: string;
+      start_time: number | null;
+      end_time: number | null;
+      attributes: object;
+      span_id?: string;
+      parent_span_id?: string | null;
+    };
 
 export interface RolloutPage {
   rollout: { rollout_id: string; status: string; mode: string | null; input: unknown; metadata: Record<string, unknown> | null };
@@ -133,3 +150,29 @@ export interface RolloutPage {
     events: Event[];
   }[];
 }
+
+/** A model that is served here. */
+export interface Model {
+  name: string;
+  weights_version: number | null;
+  healthy: boolean;
+  /** Why it does not answer. */
+  failure?: string | null;
+  backend?: string | null;
+  context_length?: number | null;
+  renderer?: string | null;
+  /** Whether it says how likely tokens are under its weights, if that is known before it is asked. */
+  scores?: boolean;
+}
+
+/** What a server of another kind does not have: nothing, instead of a failure. */
+export async function getIfThere<T>(path: string, otherwise: T, signal?: AbortSignal): Promise<T> {
+  try {
+    return await get<T>(path, signal);
+  } catch (error) {
+    if (error instanceof Failure && (error.status === 404 || error.status === 501)) return otherwise;
+    throw error;
+  }
+}
+
+export const models = (signal?: AbortSignal) => getIfThere<Model[]>("/ui/data/models", [], signal);

@@ -16,3 +16,7 @@ export function duration(seconds: number): string {
 }
 
 export const moment = (seconds: number) => new Date(seconds * 1000).toLocaleString();
+
+/** A duration that may be far below a second, such as a call's. */
+export const brief = (seconds: number) =>
+  seconds < 1 ? `${(1000 * seconds).toFixed(seconds > 0 && seconds < 0.01 ? 1 : 0)} ms` : duration(seconds);

@@ -4,11 +4,15 @@ import { Failure, get } from "./api";
 import { Compare } from "./pages/compare";
 import { Group } from "./pages/group";
 import { Login } from "./pages/login";
+import { Play } from "./pages/play";
 import { Rollout } from "./pages/rollout";
 import { Rollouts } from "./pages/rollouts";
 import { Run } from "./pages/run";
 import { Runs } from "./pages/runs";
+import { Store } from "./pages/store";
 import "./style.css";
+import "./rollout.css";
+import "./server.css";
 
 /** The page that an address names: its path and its query, behind the #. */
 function Page({ address }: { address: string }) {
@@ -18,9 +22,11 @@ function Page({ address }: { address: string }) {
   if (kind === "" || (kind === "runs" && !id)) return <Runs />;
   if (kind === "runs") return <Run id={id} key={id} />;
   if (kind === "rollouts" && !id) return <Rollouts query={new URLSearchParams(query)} />;
-  if (kind === "rollouts") return <Rollout id={id} key={id} />;
+  if (kind === "rollouts") return <Rollout id={id} key={id} query={new URLSearchParams(query)} />;
   if (kind === "groups") return <Group query={new URLSearchParams(query)} />;
   if (kind === "compare") return <Compare query={new URLSearchParams(query)} />;
+  if (kind === "play") return <Play query={new URLSearchParams(query)} />;
+  if (kind === "store") return <Store query={new URLSearchParams(query)} />;
   return (
     <main>
       <h1>There is no such page</h1>
@@ -58,6 +64,8 @@ function App() {
         <nav aria-label="Pages">
           {link("#/runs", "Runs")}
           {link("#/rollouts", "Rollouts")}
+          {link("#/store", "Store")}
+          {link("#/play", "Play")}
         </nav>
       </header>
       {isIn === false ? <Login entered={() => setIn(true)} /> : isIn && <Page address={address} />}

@@ -13,7 +13,20 @@ export interface CallTokens {
   weights_versions: { version: number; first_token: number }[];
   defect: string | null;
   has_text: boolean;
+  /** What became of its sampled tokens, by run. */
+  uses?: { run_id?: string | null; step?: number | null; cause: string; tokens: number }[];
+  /** Tokens of its whole prompt that were taken from a cache. */
+  cached?: number | null;
+  teachers?: { teacher: string; run_id?: string }[];
+  /** Whether its answer was held to a grammar. */
+  grammar?: boolean;
+  advantage?: number | null;
 }
+
+/** Who made a token. */
+export const MESSAGES = 0;
+export const SAMPLED = 1;
+export const TEMPLATE = 2;
 
 export interface Tokens {
   calls: CallTokens[];
@@ -21,6 +34,8 @@ export interface Tokens {
   logprobs: Float32Array;
   makers: Uint8Array;
   text(index: number): string;
+  /** Bytes of the texts of a part. */
+  bytes(from: number, to: number): number;
 }
 
 export function unpacked(buffer: ArrayBuffer): Tokens {
@@ -38,5 +53,34 @@ export function unpacked(buffer: ArrayBuffer): Tokens {
   at += tokens;
   const bytes = new Uint8Array(buffer, at);
   const text = (index: number) => decoder.decode(bytes.subarray(index ? ends[index - 1] : 0, ends[index]));
-  return { calls, ids, logprobs, makers, text };
+  const between = (from: number, to: number) => (ends[to - 1] ?? 0) - (from ? (ends[from - 1] ?? 0) : 0);
+  return { calls, ids, logprobs, makers, text, bytes: between };
+}
+
+/** What a model that is served now says of the same tokens. */
+export interface Scores {
+  logprobs: Float32Array;
+  best: Float32Array;
+  bestIds: Uint32Array;
+}
+
+export function unpackedScores(buffer: ArrayBuffer): Scores {
+  const tokens = Math.floor(buffer.byteLength / 12);
+  return {
+    logprobs: new Float32Array(buffer, 0, tokens),
+    best: new Float32Array(buffer, 4 * tokens, tokens),
+    bestIds: new Uint32Array(buffer, 8 * tokens, tokens),
+  };
+}
+
+/** The call whose tokens a place is among. Calls stand in the order of their tokens. */
+export function callAt(calls: CallTokens[], index: number): CallTokens | undefined {
+  let [low, high] = [0, calls.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const call = calls[middle];
+    if (call && call.first + call.prompt + call.sampled <= index) low = middle + 1;
+    else high = middle;
+  }
+  return calls[low];
 }

@@ -1,91 +1,135 @@
-import { useState } from "preact/hooks";
-import { get, getBytes, type Event, type Message, type RolloutPage } from "../api";
-import { duration, fixed } from "../format";
+import { useMemo, useRef, useState } from "preact/hooks";
+import { get, getBytes, type RolloutPage } from "../api";
+import { duration } from "../format";
 import { Shown, useLoaded } from "../loading";
+import { Conversations } from "../parts/conversation";
+import { SameTask } from "../parts/same_task";
+import { Timeline } from "../parts/timeline";
 import { TokenView } from "../parts/token_view";
-import { unpacked } from "../tokens";
+import { tree } from "../threads";
+import { type Tokens as UnpackedTokens, unpacked } from "../tokens";
 
-function Said({ message }: { message: Message }) {
+type Attempted = RolloutPage["attempts"][0];
+
+const OVER = ["succeeded", "failed", "cancelled"];
+/** Seconds after which a rollout that goes on is asked for again, and one that is over: a reward may still come. */
+const OFTEN = 3;
+const SELDOM = 30;
+
+function Tokens({ id, of }: { id: string; of: Attempted }) {
+  const attempt = of.attempt.attempt_id;
+  const path = `/ui/data/rollouts/${encodeURIComponent(id)}/tokens?attempt_id=${encodeURIComponent(attempt)}`;
+  const loaded = useLoaded(path, async (signal) => withCached(unpacked(await getBytes(path, signal)), of));
+  return <Shown of={loaded}>{(tokens) => <TokenView id={id} attempt={attempt} tokens={tokens} />}</Shown>;
+}
+
+/** Tokens with how many of each prompt came from a cache, which a call's span may tell where its record does not. */
+function withCached(tokens: UnpackedTokens, of: Attempted): UnpackedTokens {
+  const told = new Map(
+    of.events.flatMap((event) => (event.kind === "call" ? [[event.generation_id, event.cached_tokens]] : [])),
+  );
+  for (const call of tokens.calls) call.cached ??= told.get(call.generation_id) ?? null;
+  return tokens;
+}
+
+/** Notes of an attempt that say why it ended as it did. */
+function Notes({ attempt }: { attempt: Attempted["attempt"] }) {
+  const notes = attempt.metadata ?? {};
+  const said = [
+    ["", notes.reason],
+    ["failed by ", notes.fault],
+    ["a limit refused it a call: ", notes.fulgurite_stop],
+    ["a model host failed it: ", notes.fulgurite_host_error],
+  ].filter(([, value]) => typeof value === "string");
   return (
-    <div class={`message ${message.role === "assistant" ? "sampled" : ""}`}>
-      <span class="role">{message.role}</span>
-      <pre>{message.text}</pre>
-      {message.left_out > 0 && <p class="quiet">{message.left_out} more characters are not shown.</p>}
-      {message.tool_calls.map(([name, words], index) => (
-        <pre class="tool" key={index}>
-          {name}({words})
-        </pre>
+    <>
+      {said.map(([before, value]) => (
+        <p class="failure" key={before as string}>
+          {before as string}
+          {String(value).replaceAll("_", before === "" ? "_" : " ")}
+        </p>
       ))}
+    </>
+  );
+}
+
+function Conversed({ events }: { events: Attempted["events"] }) {
+  const place = useRef<HTMLDivElement>(null);
+  const { items, threads } = useMemo(() => tree(events), [events]);
+  const go = (at: number) => {
+    const element = place.current?.querySelector<HTMLElement>(`[data-event="${at}"]`);
+    if (element instanceof HTMLDetailsElement) element.open = true;
+    element?.scrollIntoView({ block: "start" });
+    element?.focus();
+  };
+  if (events.length === 0) return <p class="quiet">Nothing was recorded of it.</p>;
+  return (
+    <div ref={place}>
+      <Timeline events={events} threads={threads} go={go} />
+      <Conversations items={items} threads={threads} />
     </div>
   );
 }
 
-function Happened({ event }: { event: Event }) {
-  if (event.kind === "reward") {
-    return (
-      <div class="reward">
-        <b>reward {fixed(event.value)}</b> by {event.giver ?? "nobody who is known"}
-        {Object.entries(event.components).map(([name, value]) => (
-          <span key={name}>
-            {" "}
-            · {name} {fixed(value)}
-          </span>
-        ))}
-      </div>
-    );
-  }
-  if (event.kind === "span") {
-    return (
-      <details class="span">
-        <summary>{event.name}</summary>
-        <pre>{JSON.stringify(event.attributes, null, 2)}</pre>
-      </details>
-    );
-  }
-  const took = event.start_time !== null && event.end_time !== null ? duration(event.end_time - event.start_time) : "";
+function AttemptView({ id, of, all, asTokens }: { id: string; of: Attempted; all: number; asTokens: boolean }) {
+  const { attempt, events } = of;
+  const times = events.flatMap((event) => ("start_time" in event ? [event.start_time, event.end_time] : []));
+  const known = times.filter((time) => time !== null);
   return (
-    <section class="call">
-      <h3>
-        {event.model ?? "a model"} <span class="quiet">{took}</span>
-      </h3>
-      {event.shown_before > 0 && <p class="quiet">{event.shown_before} messages as before</p>}
-      {event.messages.map((message, index) => (
-        <Said key={index} message={message} />
-      ))}
-      {event.answer.map((message, index) => (
-        <Said key={`answer ${index}`} message={message} />
-      ))}
+    <section>
+      <h2>
+        Attempt {attempt.sequence_id}
+        {all > 1 && ` of ${all}`}: {attempt.status}
+        {known.length > 1 && <span class="quiet"> {duration(Math.max(...known) - Math.min(...known))}</span>}
+      </h2>
+      <Notes attempt={attempt} />
+      {asTokens ? <Tokens id={id} of={of} /> : <Conversed events={events} />}
     </section>
   );
 }
 
-function Tokens({ id, attempt }: { id: string; attempt: string }) {
-  const path = `/ui/data/rollouts/${encodeURIComponent(id)}/tokens?attempt_id=${encodeURIComponent(attempt)}`;
-  const loaded = useLoaded(path, async (signal) => unpacked(await getBytes(path, signal)));
-  return <Shown of={loaded}>{(tokens) => <TokenView of={attempt} tokens={tokens} />}</Shown>;
+function Summary({ rollout, attempts }: RolloutPage) {
+  const run = rollout.metadata?.run_id;
+  const failed = attempts.filter(
+    ({ attempt }) => !["succeeded", "running", "preparing"].includes(attempt.status),
+  ).length;
+  return (
+    <p>
+      {rollout.status}
+      {rollout.mode && `, ${rollout.mode}`}
+      {typeof rollout.metadata?.step === "number" && `, step ${rollout.metadata.step}`}
+      {typeof run === "string" && (
+        <>
+          , of <a href={`#/runs/${encodeURIComponent(run)}`}>{run}</a>
+        </>
+      )}
+      {attempts.length > 1 && `, ${attempts.length} attempts of which ${failed} failed`}
+      {" · "}
+      <a href={`#/store?rollout=${encodeURIComponent(rollout.rollout_id)}`}>its spans as a waterfall</a>
+    </p>
+  );
 }
 
-export function Rollout({ id }: { id: string }) {
+export function Rollout({ id, query }: { id: string; query: URLSearchParams }) {
   const path = `/ui/data/rollouts/${encodeURIComponent(id)}`;
-  const loaded = useLoaded(path, (signal) => get<RolloutPage>(path, signal), 5);
-  const [asTokens, setAsTokens] = useState(false);
+  const [isOver, setOver] = useState(false);
+  const load = async (signal: AbortSignal) => {
+    const page = await get<RolloutPage>(path, signal);
+    setOver(OVER.includes(page.rollout.status));
+    return page;
+  };
+  const loaded = useLoaded(path, load, isOver ? SELDOM : OFTEN);
+  const [asTokens, setAsTokens] = useState(query.get("as") === "tokens");
   return (
     <main>
       <h1>Rollout {id}</h1>
       <Shown of={loaded}>
         {({ rollout, attempts }) => (
           <>
-            <p>
-              {rollout.status}
-              {rollout.mode && `, ${rollout.mode}`}
-              {typeof rollout.metadata?.run_id === "string" && (
-                <>
-                  , of <a href={`#/runs/${encodeURIComponent(rollout.metadata.run_id)}`}>{rollout.metadata.run_id}</a>
-                </>
-              )}
-            </p>
+            <Summary rollout={rollout} attempts={attempts} />
             <h2>Task</h2>
             <pre>{typeof rollout.input === "string" ? rollout.input : JSON.stringify(rollout.input, null, 2)}</pre>
+            <SameTask beside={id} />
             <div class="choice" role="group" aria-label="How it is shown">
               <button aria-pressed={!asTokens} onClick={() => setAsTokens(false)}>
                 Messages
@@ -94,18 +138,8 @@ export function Rollout({ id }: { id: string }) {
                 Tokens
               </button>
             </div>
-            {attempts.map(({ attempt, events }) => (
-              <section key={attempt.attempt_id}>
-                <h2>
-                  Attempt {attempt.sequence_id}: {attempt.status}
-                </h2>
-                {typeof attempt.metadata?.reason === "string" && <p class="failure">{attempt.metadata.reason}</p>}
-                {asTokens ? (
-                  <Tokens id={id} attempt={attempt.attempt_id} />
-                ) : (
-                  events.map((event, index) => <Happened key={index} event={event} />)
-                )}
-              </section>
+            {attempts.map((of) => (
+              <AttemptView key={of.attempt.attempt_id} id={id} of={of} all={attempts.length} asTokens={asTokens} />
             ))}
           </>
         )}

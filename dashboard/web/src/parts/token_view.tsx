@@ -1,116 +1,157 @@
-// Every token of an attempt once, in its order, coloured by how likely it was.
-import { useEffect, useRef, useState } from "preact/hooks";
-import type { CallTokens, Tokens } from "../tokens";
+// Every token of an attempt once, in its order, coloured by a choice of what is known of it.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { getBytes, type Model, models } from "../api";
+import { sought, type Sought } from "../jumps";
+import { Shown, useLoaded } from "../loading";
+import { type Colour, colours, type Known, type Paint, painted } from "../paint";
+import { type CallTokens, type Scores, type Tokens, unpackedScores } from "../tokens";
+import { Block, ends } from "./token_block";
+import { Differences, kinds, Legend, TokenTools } from "./token_tools";
+import { fates, seam, told } from "./token_words";
 
-/** Tokens that are drawn together, once they come into view. */
-const BLOCK = 512;
-const SAMPLED = 1;
-
-/** From sure to surprising, in tenths. */
-function shade(logprob: number): string {
-  return `p${Math.min(9, Math.floor(Math.min(1, -logprob / 6) * 10))}`;
-}
-
-/** A text that shows what is no letter. */
-function visible(text: string, id: number): string {
-  return text === "" ? `⟨${id}⟩` : text.replaceAll("\n", "↵\n");
-}
-
-function Block({ tokens, from, to, chosen, marked, choose }: BlockProps) {
-  const place = useRef<HTMLSpanElement>(null);
-  const [isNear, setNear] = useState(false);
-  useEffect(() => {
-    const element = place.current;
-    if (!element || isNear) return;
-    const seen = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setNear(true), {
-      rootMargin: "1000px",
-    });
-    seen.observe(element);
-    return () => seen.disconnect();
-  }, [isNear]);
-  if (!isNear) return <span ref={place} class="waiting" style={{ height: `${((to - from) / 16) * 1.6}em` }} />;
-  const drawn = [];
-  for (let index = from; index < to; index += 1) {
-    const logprob = tokens.logprobs[index] ?? NaN;
-    const kind = tokens.makers[index] === SAMPLED ? `token ${Number.isNaN(logprob) ? "p0" : shade(logprob)}` : "token given";
-    drawn.push(
-      <span key={index} class={`${kind}${index === chosen ? " chosen" : ""}${index === marked ? " marked" : ""}`} onMouseOver={() => choose(index)}>
-        {visible(tokens.text(index), tokens.ids[index] ?? 0)}
-      </span>,
-    );
-  }
-  return <>{drawn}</>;
-}
-
-interface BlockProps {
+interface Shape {
   tokens: Tokens;
-  from: number;
-  to: number;
   chosen: number | null;
   marked: number | null;
-  choose: (index: number) => void;
+  paint: Paint;
+  onlySampled: boolean;
 }
 
-/** Why a call begins where it does. */
-function seam(call: CallTokens): string {
-  if (call.parent_id) return `goes on after ${call.continued} tokens`;
-  if (!call.branch_reason || call.branch_reason === "first_turn") return "begins a conversation";
-  return `begins anew: ${call.branch_reason.replaceAll("_", " ")}`;
+/** One call: where its tokens come from, the tokens, and what became of them. */
+function Call({ call, blocks, shape }: { call: CallTokens; blocks: number[]; shape: Shape }) {
+  const { tokens, chosen, marked, paint, onlySampled } = shape;
+  const inside = (index: number | null, from: number, to: number) =>
+    index !== null && index >= from && index < to ? index : null;
+  const notes = fates(call);
+  return (
+    <section>
+      <h3>
+        {call.model} <span class="quiet">{seam(call)}</span>
+        {call.defect && <span class="untrained"> not trained: {call.defect}</span>}
+      </h3>
+      <pre class="stream">
+        {blocks.map((to, index) => {
+          const from = index > 0 ? (blocks[index - 1] ?? 0) : call.first;
+          const [pointed, mark] = [inside(chosen, from, to), inside(marked, from, to)];
+          return (
+            <Block
+              key={from}
+              tokens={tokens}
+              from={from}
+              to={to}
+              chosen={pointed}
+              marked={mark}
+              paint={paint}
+              onlySampled={onlySampled}
+            />
+          );
+        })}
+      </pre>
+      <p class="quiet">
+        {call.prompt} given, {call.sampled} sampled, ended by {call.stop_reason}
+        {typeof call.advantage === "number" && `, advantage ${call.advantage.toFixed(4)}`}
+        {call.grammar && ", held to a grammar"}
+        {call.teachers?.map(({ teacher }) => `, scored by the teacher ${teacher}`).join("")}
+        {notes.length > 0 && ` · ${notes.join("; ")}`}
+        {!call.has_text && "; this server does not serve the model, so that ids stand in the place of texts"}
+      </p>
+    </section>
+  );
 }
 
-function told(tokens: Tokens, index: number): string {
-  const call = tokens.calls.findLast((call) => call.first <= index);
-  const logprob = tokens.logprobs[index] ?? NaN;
-  const place = call ? index - call.first - call.prompt : 0;
-  const version = call?.weights_versions.findLast((from) => from.first_token <= place)?.version;
-  const facts = [`id ${tokens.ids[index]}`, JSON.stringify(tokens.text(index))];
-  if (tokens.makers[index] === SAMPLED) {
-    facts.push("sampled", `logprob ${logprob.toFixed(4)}`, `probability ${Math.exp(logprob).toFixed(4)}`);
-    if (version !== undefined) facts.push(`weights ${version}`);
-  } else {
-    facts.push("of the prompt");
-  }
-  return facts.join(" · ");
+export interface TokenViewProps {
+  /** Whose they are. */
+  id: string;
+  attempt?: string | undefined;
+  tokens: Tokens;
+  /** A token that is looked for. */
+  marked?: number | null;
+  /** Which tokens another rollout does not have. */
+  differs?: Uint8Array | null;
 }
 
-/** `of` is whose they are, and `marked` a token that is looked for. */
-export function TokenView({ of, tokens, marked = null }: { of: string; tokens: Tokens; marked?: number | null }) {
-  const [chosen, choose] = useState<number | null>(null);
-  const move = (event: KeyboardEvent) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (by === undefined) return;
+/** The tokens under the weights that a served model has now. */
+function useScores(id: string, attempt: string | undefined, model: string) {
+  const query = new URLSearchParams({ model });
+  if (attempt) query.set("attempt_id", attempt);
+  const path = `/ui/data/rollouts/${encodeURIComponent(id)}/scores?${query}`;
+  return useLoaded(model ? path : "", async (signal): Promise<Scores | "none"> =>
+    model ? unpackedScores(await getBytes(path, signal)) : "none",
+  );
+}
+
+export function TokenView({ id, attempt, tokens, marked = null, differs = null }: TokenViewProps) {
+  const [chosen, choose] = useState<{ index: number; isFar: boolean } | null>(null);
+  const [wished, setColour] = useState<Colour>(differs ? "compared" : "logprob");
+  const [model, setModel] = useState("");
+  const [onlySampled, setOnlySampled] = useState(false);
+  const [sighted, setKind] = useState<Sought>(differs ? "compared" : "surprising");
+  const place = useRef<HTMLDivElement>(null);
+  const served = useLoaded<Model[]>("models", models);
+  const loaded = useScores(id, attempt, model);
+  const scores = loaded.value && loaded.value !== "none" ? loaded.value : null;
+  const known = useMemo<Known>(() => ({ scores, differs }), [scores, differs]);
+  const blocks = useMemo(() => tokens.calls.map((call) => ends(tokens, call)), [tokens]);
+  const choices = useMemo(() => colours(tokens, known), [tokens, known]);
+  const seekable = kinds(choices);
+  // What is chosen may not be known yet, or not any more.
+  const colour = choices.some(([choice]) => choice === wished) ? wished : (choices[0]?.[0] ?? "logprob");
+  const kind = seekable.some(([choice]) => choice === sighted) ? sighted : "surprising";
+  const paint = useMemo(() => painted(colour, tokens, known), [colour, tokens, known]);
+  useEffect(() => {
+    if (chosen?.isFar) place.current?.querySelector(".token.chosen")?.scrollIntoView({ block: "nearest" });
+  }, [chosen]);
+  const last = tokens.ids.length - 1;
+  const go = (by: 1 | -1) => {
+    const index = sought(kind, tokens, chosen?.index ?? null, by, scores, differs);
+    if (index !== null) choose({ index, isFar: true });
+  };
+  const step = (by: number) => choose({ index: Math.min(last, Math.max(0, (chosen?.index ?? -1) + by)), isFar: true });
+  const pressed = (event: KeyboardEvent) => {
+    const does = { ArrowRight: () => step(1), ArrowLeft: () => step(-1), n: () => go(1), p: () => go(-1) }[event.key];
+    if (!does || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    choose(Math.min(tokens.ids.length - 1, Math.max(0, (chosen ?? -1) + by)));
+    does();
+  };
+  const pointed = (event: MouseEvent) => {
+    const at = (event.target as HTMLElement).dataset.at;
+    if (at !== undefined) choose({ index: Number(at), isFar: false });
   };
   if (tokens.calls.length === 0) return <p class="quiet">No model was called.</p>;
+  const under = scores ? { model, scores } : null;
+  const setUnder = (name: string) => {
+    setModel(name);
+    setColour(name ? "under" : "logprob");
+    setKind(name ? "differing" : "surprising");
+  };
+  const shape = { tokens, chosen: chosen?.index ?? null, marked, paint, onlySampled };
   return (
-    <div class="tokens" tabIndex={0} role="region" aria-label={`Tokens of ${of}; arrow keys go from one to the next`} onKeyDown={move}>
-      <p class="told" aria-live="polite">
-        {chosen === null ? `${tokens.ids.length} tokens; point at one, or use the arrow keys` : told(tokens, chosen)}
-      </p>
-      {tokens.calls.map((call) => {
-        const end = call.first + call.prompt + call.sampled;
-        const blocks = [];
-        for (let from = call.first; from < end; from += BLOCK) {
-          const to = Math.min(end, from + BLOCK);
-          const inside = chosen !== null && chosen >= from && chosen < to ? chosen : null;
-          const mark = marked !== null && marked >= from && marked < to ? marked : null;
-          blocks.push(<Block key={from} tokens={tokens} from={from} to={to} chosen={inside} marked={mark} choose={choose} />);
-        }
-        return (
-          <section key={call.generation_id}>
-            <h3>
-              {call.model} <span class="quiet">{seam(call)}</span>
-              <span class={call.defect ? "untrained" : "quiet"}> {call.defect ? `not trained: ${call.defect}` : ""}</span>
-            </h3>
-            <pre class="stream">{blocks}</pre>
-            <p class="quiet">
-              {call.prompt} given, {call.sampled} sampled, ended by {call.stop_reason}
-              {!call.has_text && "; this server does not serve the model, so that ids stand in the place of texts"}
-            </p>
-          </section>
-        );
-      })}
+    <div>
+      <TokenTools
+        {...{ choices, colour, setColour, onlySampled, setOnlySampled, model, setUnder, seekable, kind, setKind, go }}
+        served={served.value ?? []}
+      />
+      {model && <Shown of={loaded}>{() => null}</Shown>}
+      <Legend paint={paint} />
+      {under && <Differences tokens={tokens} under={under} go={(index) => choose({ index, isFar: true })} />}
+      <div
+        class="tokens"
+        ref={place}
+        tabIndex={0}
+        role="region"
+        aria-label={`Tokens of ${attempt ?? id}; arrow keys go from one to the next, n and p to those looked for`}
+        onKeyDown={pressed}
+        onMouseOver={pointed}
+      >
+        <p class="told" aria-live="polite">
+          {chosen === null
+            ? `${tokens.ids.length} tokens; point at one, or use the arrow keys, n and p`
+            : told(tokens, chosen.index, under)}
+        </p>
+        {tokens.calls.map((call, index) => (
+          <Call key={call.generation_id} call={call} blocks={blocks[index] ?? []} shape={shape} />
+        ))}
+      </div>
     </div>
   );
 }

@@ -1,0 +1,50 @@
+// What the page asks its server to change: with a key that is held in memory alone, and asked for once it is missing.
+import { Failure } from "./api";
+
+let key = "";
+
+export const holdKey = (given: string) => {
+  key = given.trim();
+};
+
+/** Whether a server refused a request for want of a key. */
+export const wantsKey = (error: unknown) => error instanceof Failure && (error.status === 401 || error.status === 403);
+
+export interface Answered<T> {
+  value: T;
+  headers: Headers;
+}
+
+export async function post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<Answered<T>> {
+  const headers: Record<string, string> = { "content-type": "application/json" };
+  if (key) headers.authorization = `Bearer ${key}`;
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      method: "POST",
+      body: JSON.stringify(body),
+      headers,
+      credentials: "same-origin",
+      signal: signal ?? null,
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Failure(0, "The server does not answer.");
+  }
+  if (!response.ok) throw new Failure(response.status, inWords(await response.text(), response));
+  return { value: await response.json(), headers: response.headers };
+}
+
+/** What a refusal says: FastAPI's, OpenAI's and Anthropic's shapes, with the status in front. */
+function inWords(text: string, response: Response): string {
+  try {
+    const said = JSON.parse(text);
+    const detail = said.detail ?? said.error?.message ?? said.message;
+    if (typeof detail === "string") return `${response.status}: ${detail}`;
+    if (Array.isArray(detail))
+      return `${response.status}: ${detail.map((one) => one.msg ?? JSON.stringify(one)).join("; ")}`;
+  } catch {
+    // It says nothing that can be read.
+  }
+  return text ? `${response.status}: ${text.slice(0, 300)}` : `${response.status} ${response.statusText}`;
+}

@@ -1,0 +1,76 @@
+// Scenes of one rollout: its conversations, and its tokens.
+// walk.mjs gives what pages are opened and looked at with.
+
+export const rolloutScenes = ({ opened, checked, url, values }) => ({
+  /** A rollout with conversations inside others, at ROLLOUT: how they are nested, and what the time line says. */
+  async tree() {
+    const seen = {};
+    for (const width of [1280, 390]) {
+      const { page, context, wrong } = await opened(width);
+      await page.goto(`${url}/#/rollouts/${values[0]}`);
+      await page.waitForSelector(".thread .call");
+      seen.threads = await page.locator(".thread").count();
+      seen.nested = await page.locator(".thread .thread").count();
+      seen.calls = await page.locator(".thread .call").count();
+      seen.headings = await page.locator(".thread > h3").allInnerTexts();
+      seen.seams = await page.locator(".seam").allInnerTexts();
+      seen.tools = await page.locator(".tool-call").allInnerTexts();
+      seen.bars = await page.locator(".timeline rect").count();
+      await page.focus(".timeline");
+      await page.keyboard.press("ArrowRight");
+      seen.told = await page.locator(".timeline p").innerText();
+      await page.keyboard.press("Enter");
+      seen.focused = await page.evaluate(() => document.activeElement?.getAttribute("data-event"));
+      await checked(page, wrong, `tree-${width}`);
+      if (wrong.length) throw new Error(wrong.join("\n"));
+      await context.close();
+    }
+    return seen;
+  },
+
+  /** The tokens of ROLLOUT, from the first to the last by scrolling, in each choice of colours. */
+  async tokens64k() {
+    const { page, wrong } = await opened(1280);
+    await page.goto(`${url}/#/rollouts/${values[0]}?as=tokens`);
+    const began = Date.now();
+    await page.waitForSelector(".token");
+    const drawn = Date.now() - began;
+    const tokens = Number.parseInt(await page.locator(".told").innerText(), 10);
+    const scrolled = await page.evaluate(async () => {
+      const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+      const root = document.documentElement;
+      let [frames, slowest, most, last] = [0, 0, 0, performance.now()];
+      const start = last;
+      while (root.scrollTop + root.clientHeight < root.scrollHeight - 2 && frames < 2000) {
+        root.scrollTop += 600;
+        await frame();
+        const now = performance.now();
+        [frames, slowest, last] = [frames + 1, Math.max(slowest, now - last), now];
+        most = Math.max(most, document.getElementsByTagName("*").length);
+      }
+      return { frames, slowest: Math.round(slowest), ms: Math.round(last - start), nodes: most };
+    });
+    const end = await page.locator(".token").last().getAttribute("data-at");
+    await page.focus(".tokens");
+    const pressed = Date.now();
+    await page.keyboard.press("p");
+    await page.waitForSelector(".token.chosen");
+    const jumped = { ms: Date.now() - pressed, told: await page.locator(".told").innerText() };
+    const colours = {};
+    for (const colour of await page
+      .locator("select >> nth=0 >> option")
+      .evaluateAll((all) => all.map((one) => one.value))) {
+      const changed = Date.now();
+      await page.selectOption("select >> nth=0", colour);
+      await page.waitForSelector(".token.chosen");
+      colours[colour] = { ms: Date.now() - changed, legend: await page.locator(".legend li").allInnerTexts() };
+    }
+    // A picture of all of it would be no picture: of one call's sampled tokens it is.
+    await page.evaluate(() => {
+      for (const call of [...document.querySelectorAll(".tokens section")].slice(0, -1)) call.remove();
+    });
+    await checked(page, wrong, "tokens64k");
+    if (wrong.length) throw new Error(wrong.join("\n"));
+    return { tokens, drawn, ...scrolled, last: Number(end), jumped, colours };
+  },
+});

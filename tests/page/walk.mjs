@@ -5,6 +5,7 @@
 // Prints what it saw as one line of JSON. Pictures go to PICTURES, if that is set. It fails on an error in the console, on a
 // request that leaves the server, and on what axe-core finds.
 import { readFileSync } from "node:fs";
+import { partnerScenes } from "./partner_scenes.mjs";
 import { rolloutScenes } from "./rollout_scenes.mjs";
 import { serverScenes } from "./server_scenes.mjs";
 import { createRequire } from "node:module";
@@ -150,7 +151,7 @@ const scenes = {
 };
 
 const tools = { opened, checked, url, values };
-Object.assign(scenes, rolloutScenes(tools), serverScenes(tools));
+Object.assign(scenes, rolloutScenes(tools), serverScenes(tools), partnerScenes({ browser, url, values }));
 
 try {
   console.log(JSON.stringify(await scenes[scene]()));

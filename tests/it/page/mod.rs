@@ -1,5 +1,9 @@
 //! The page, in a real browser: over what a run recorded, behind a key, with hostile answers, and when there is nothing.
 
+mod by_hand;
+mod following;
+mod partners;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -41,15 +45,21 @@ fn seen(browser: Child) -> Value {
     serde_json::from_str(said.lines().last().unwrap()).unwrap()
 }
 
+/// The page over a run that nobody serves, and where it is.
+fn dashboard(project: &Project, run: &str) -> (Process, String) {
+    let ready = project.path("ready.json");
+    let mut page = fulgurite(["dashboard", "--listen", "127.0.0.1:0", "--ready-file"]);
+    page.arg(&ready).arg(project.path(run)).stdout(Stdio::null());
+    let mut page = Process::spawn(page);
+    let url = wait_until_ready(&mut page, &ready, &ready);
+    (page, url)
+}
+
 #[test]
 fn from_the_list_of_runs_to_the_tokens_of_a_rollout() {
     let project = Project::new("command = [\"hello-agent\", \"{task}\"]\ngrade = [\"hello-grader\"]", SMALL);
     let summary = project.train("r", &["--max-steps", "2"]).pop().unwrap();
-    let ready = project.path("ready.json");
-    let mut page = fulgurite(["dashboard", "--listen", "127.0.0.1:0", "--ready-file"]);
-    page.arg(&ready).arg(project.path("r")).stdout(Stdio::null());
-    let mut page = Process::spawn(page);
-    let url = wait_until_ready(&mut page, &ready, &ready);
+    let (_page, url) = dashboard(&project, "r");
     let refused = client().post(format!("{url}/v1/fulgurite/runs")).json(&json!({})).send().unwrap();
     assert_eq!(refused.status(), 405, "it only reads");
     let Some(browser) = browser("run", &url, &[]) else { return };

@@ -43,26 +43,82 @@ async function checked(page, wrong, name) {
   if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/${name}.png`, fullPage: true });
 }
 
+/** The charts of a run, and what stands beside them. */
+async function looksAtRun(page, seen) {
+  await page.waitForSelector(".chart canvas");
+  await page.waitForSelector(".ledger li");
+  seen.charts = await page.locator(".chart").count();
+  seen.ledger = await page.locator(".ledger li").count();
+  seen.stacked = await page.locator(".stacked > *").count();
+  seen.groups = await page.locator("main h2").allInnerTexts();
+  seen.alarms = await page.locator(".finding").count();
+  seen.changed = await page.locator("table.changed tbody tr").count();
+  seen.mark = await page.locator(".mark").innerText();
+  await page.focus("input[name=smoothing]");
+  for (let index = 0; index < 4; index += 1) await page.keyboard.press("ArrowRight");
+  seen.smoothing = await page.locator("output").innerText();
+  await page.check("input[name=log]");
+  seen.logarithmic = await page.locator(".chart figcaption:has-text('logarithmic')").count();
+  if (await page.locator("select[name=seeds]").count()) await page.selectOption("select[name=seeds]", "band");
+}
+
+/** The list of runs, with other runs drawn than at first. */
+async function looksAtRuns(page, seen) {
+  await page.waitForSelector("table.runs tbody a");
+  seen.runs = await page.locator("table.runs tbody tr").count();
+  const first = page.locator("table.runs input[type=checkbox]").first();
+  await first.uncheck();
+  seen.drawn = await page.locator("table.runs input:checked").count();
+  await first.check();
+  for (const over of ["seconds", "tokens", "cost", "updates"]) {
+    await page.selectOption("select[name=over]", over);
+    await page.waitForSelector(".chart canvas, main section p.quiet");
+  }
+  await page.waitForSelector(".chart canvas");
+  seen.lines = await page.locator(".parallel path").count();
+}
+
+/** Rollouts, narrowed down by expressions that are right and wrong. */
+async function looksAtRollouts(page, seen) {
+  const rows = async () => Number(await page.getAttribute(".scrolled table", "aria-rowcount"));
+  await page.waitForSelector(".scrolled tbody a");
+  seen.rollouts = await rows();
+  seen.points = await page.locator(".scatter canvas").count();
+  await page.fill("input[name=where]", "reward >=");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#where-failure");
+  seen.refused = await page.locator("#where-failure").innerText();
+  await page.fill("input[name=where]", "mode = train");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".scrolled tbody a");
+  seen.filtered = await rows();
+  await page.click("button:has-text('Clear')");
+  await page.waitForSelector(".scrolled tbody a");
+}
+
+/** What is said on standard input, once it is asked for. */
+async function answered() {
+  console.log(JSON.stringify({ ready: true }));
+  await new Promise((resolve) => process.stdin.once("data", resolve));
+}
+
 const scenes = {
   /** From the runs to the tokens of a rollout, by clicks. */
   async run() {
     const seen = {};
     for (const width of [1280, 390]) {
-      const { page, context, wrong } = await opened(width);
+      const { page, context, wrong } = await opened(width, ["400"]);
       await page.goto(`${url}/`);
-      await page.click("main tbody a");
-      await page.waitForSelector(".chart canvas");
-      seen.charts = await page.locator(".chart").count();
-      seen.ledger = await page.locator(".ledger li").count();
+      await page.click("table.runs tbody a");
+      await looksAtRun(page, seen);
       await checked(page, wrong, `run-${width}`);
       await page.click("nav a[href='#/runs']");
-      await page.waitForSelector("main tbody a");
+      await looksAtRuns(page, seen);
       await checked(page, wrong, `runs-${width}`);
       await page.click("nav a[href='#/rollouts']");
-      await page.waitForSelector(".scrolled tbody a");
-      seen.rollouts = Number(await page.getAttribute(".scrolled table", "aria-rowcount"));
+      await looksAtRollouts(page, seen);
       await checked(page, wrong, `rollouts-${width}`);
-      await page.selectOption("select >> nth=-1", "reward");
+      await page.selectOption("select[name=order]", "reward");
       await page.click(".scrolled tbody a");
       await page.waitForSelector(".message.sampled");
       seen.answer = await page.locator(".message.sampled pre").first().innerText();
@@ -76,10 +132,13 @@ const scenes = {
       seen.told = await page.locator(".told").innerText();
       await checked(page, wrong, `tokens-${width}`);
       await page.click("nav a[href='#/rollouts']");
-      await page.selectOption("select >> nth=0", "train");
+      await page.selectOption("select[name=mode]", "train");
       await page.click(".scrolled td a[href^='#/groups']");
       await page.waitForSelector("main tbody a");
       seen.members = await page.locator("main tbody tr").count();
+      await page.locator(".member").first().scrollIntoViewIfNeeded();
+      await page.waitForSelector(".member p:has-text('token')");
+      seen.parts_at = await page.locator(".parts-at").allInnerTexts();
       await checked(page, wrong, `group-${width}`);
       await page.click("a:has-text('compare')");
       seen.difference = await page.locator(".difference").innerText();
@@ -140,10 +199,59 @@ const scenes = {
     }
     await page.goto(`${url}/#/runs`);
     await page.waitForSelector("h1:has-text('Runs')");
-    console.log(JSON.stringify({ ready: true }));
-    await new Promise((resolve) => process.stdin.once("data", resolve));
+    await answered();
     await page.waitForSelector("[role=alert]:has-text('does not answer')");
     return { told, gone: await page.locator("main").innerText() };
+  },
+
+  /** The list and a run at RUN while updates come: says ready, waits for a line, and then for one more update in both. */
+  async live() {
+    const [run] = values;
+    const { page: list, wrong } = await opened(1280);
+    await list.goto(`${url}/#/runs`);
+    const { page, wrong: wrongToo } = await opened(1280);
+    await page.goto(`${url}/#/runs/${run}`);
+    await page.waitForSelector(".chart canvas");
+    await list.waitForSelector("table.runs tbody a");
+    const row = list.locator("table.runs tr", { has: list.locator(`a:text-is("${run}")`) }).locator(".updates");
+    const counts = async () => ({
+      row: Number.parseInt(await row.innerText(), 10),
+      points: Math.max(...(await page.locator(".chart").evaluateAll((charts) => charts.map((chart) => Number(chart.dataset.points))))),
+    });
+    const marks = [await list.locator(".mark").innerText(), await page.locator(".mark").innerText()];
+    const before = await counts();
+    await answered();
+    let after = before;
+    const until = Date.now() + 60_000;
+    while ((after.row <= before.row || after.points <= before.points) && Date.now() < until) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      after = await counts();
+    }
+    if (wrong.length + wrongToo.length) throw new Error([...wrong, ...wrongToo].join("\n"));
+    return { marks, before, after };
+  },
+
+  /** Ten thousand rollouts: as many as ROWS are asked for, and scrolled through to the end. */
+  async many() {
+    const most = Number(values[0] ?? 10_000);
+    const { page, wrong } = await opened(1280);
+    await page.goto(`${url}/#/rollouts`);
+    await page.waitForSelector(".scrolled tbody a");
+    const rows = async () => Number(await page.getAttribute(".scrolled table", "aria-rowcount"));
+    const asked = Date.now();
+    while ((await rows()) < most && (await page.locator("button.older").count())) {
+      const before = await rows();
+      await page.click("button.older:not([disabled])");
+      await page.waitForFunction((before) => Number(document.querySelector(".scrolled table").getAttribute("aria-rowcount")) > before || !document.querySelector("button.older"), before);
+    }
+    const rowcount = await rows();
+    const begun = Date.now();
+    await page.locator(".scrolled").evaluate((region) => (region.scrollTop = region.scrollHeight));
+    await page.waitForSelector(`.scrolled tr[aria-rowindex="${rowcount}"]`);
+    const ms = Date.now() - begun;
+    await checked(page, wrong, "many");
+    if (wrong.length) throw new Error(wrong.join("\n"));
+    return { rowcount, drawn: await page.locator(".scrolled tbody tr").count(), ms, asked_ms: begun - asked };
   },
 };
 

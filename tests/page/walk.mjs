@@ -47,6 +47,11 @@ async function checked(page, wrong, name) {
 async function looksAtRun(page, seen) {
   await page.waitForSelector(".chart canvas");
   await page.waitForSelector(".ledger li");
+  await page.waitForSelector(".alarms");
+  // What changed is nothing where the run has no held-out tasks.
+  const isAsked = () => performance.getEntriesByType("resource").some((entry) => entry.name.endsWith("/changed") && entry.responseEnd > 0);
+  await page.waitForFunction(isAsked);
+  await page.waitForTimeout(200);
   seen.charts = await page.locator(".chart").count();
   seen.ledger = await page.locator(".ledger li").count();
   seen.stacked = await page.locator(".stacked > *").count();

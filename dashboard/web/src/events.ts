@@ -7,7 +7,8 @@ export type Happening =
   | { kind: "run"; run: RunRow }
   | { kind: "step"; run_id: string; step: Step }
   | { kind: "rollouts"; next: number }
-  | { kind: "rewound"; run_id: string }
+  /** Of all runs where none is named. */
+  | { kind: "rewound"; run_id: string | null }
   | { kind: "connection" };
 
 /** `paused` is a page that nobody looks at: a browser opens only six connections to a server, for all of its tabs. */
@@ -17,6 +18,8 @@ const RETRY_SECONDS = 15;
 const SILENT_SECONDS = 5;
 /** The least time from one question to the same one. */
 const GAP_SECONDS = 1;
+/** So long the stream is waited for: what is asked once it is open need not be asked again. */
+const OPENING_SECONDS = 0.3;
 
 const listeners = new Set<(happening: Happening) => void>();
 let connection: Connection = "connecting";
@@ -112,6 +115,10 @@ export interface Following<T> {
   version?: string | number;
 }
 
+/** Whether what was told of a run holds no more. */
+export const isRewound = (happening: Happening, id: string) =>
+  happening.kind === "rewound" && (happening.run_id === id || happening.run_id === null);
+
 /** Asks once, and follows the stream from there. */
 export function useLive<T>(key: string, load: (signal: AbortSignal) => Promise<T>, following: Following<T>): Loaded<T> {
   const { seconds, version } = following;
@@ -169,7 +176,8 @@ export function useLive<T>(key: string, load: (signal: AbortSignal) => Promise<T
       }
     });
     again.current = soon;
-    void ask();
+    if (connection === "connecting") waiting = setTimeout(ask, OPENING_SECONDS * 1000);
+    else void ask();
     return () => {
       leave();
       controller.abort();

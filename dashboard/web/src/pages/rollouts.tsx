@@ -17,9 +17,9 @@ function Causes({ rows, chosen, choose }: { rows: RolloutRow[]; chosen: string; 
   const shown = counted.slice(0, SHOWN_CAUSES);
   if (chosen && !shown.some(([cause]) => cause === chosen)) shown.push([chosen, 0]);
   return (
-    <section>
-      <h2>Why rollouts failed</h2>
+    <section aria-label="Why rollouts failed">
       <ul class="causes">
+        <li>Why rollouts failed:</li>
         {shown.map(([cause, rollouts]) => (
           <li key={cause}>
             <button type="button" aria-pressed={cause === chosen} onClick={() => choose(cause === chosen ? "" : cause)}>
@@ -40,8 +40,8 @@ function Counted({ shown, newest, pages }: { shown: number; newest: Newest; page
     <p class="quiet" aria-live="polite">
       {shown} rollout{shown !== 1 && "s"}
       {shown !== pages.rows.length && ` of ${pages.rows.length}`}
-      {looked !== undefined && `, among the newest ${looked}`}
-      {pages.hasOlder && ", the newest"}{" "}
+      {pages.isFiltered && looked !== undefined && `, among the newest ${looked}`}
+      {pages.hasOlder && ", and there may be older ones"}{" "}
       {pages.hasOlder && (
         <button type="button" class="older" disabled={pages.isAsking} onClick={pages.older}>
           {pages.isAsking ? "Asking…" : "older"}
@@ -79,12 +79,12 @@ export function Rollouts({ query }: { query: URLSearchParams }) {
         <Shown of={newest}>
           {(value) =>
             rows.length === 0 ? (
-              <p>There are no such rollouts{value.looked_at !== undefined && ` among the newest ${value.looked_at}`}.</p>
+              <p>There are no such rollouts{pages.isFiltered && value.looked_at !== undefined && ` among the newest ${value.looked_at}`}.</p>
             ) : (
               <>
                 <Counted shown={shown.length} newest={value} pages={pages} />
-                <RolloutTable rows={shown} />
                 <Causes rows={rows} chosen={cause} choose={(cause) => narrow("cause", cause)} />
+                <RolloutTable rows={shown} />
                 <Scatter rows={shown} />
               </>
             )

@@ -1,5 +1,5 @@
 import { type Changed, type Finding, get, type LedgerRow, type RunRow, type Step } from "../api";
-import { AGAIN, useLive, withStep } from "../events";
+import { AGAIN, isRewound, useLive, withStep } from "../events";
 import { fixed, moment } from "../format";
 import { Shown, useLoaded } from "../loading";
 import { Alarms } from "../parts/alarms";
@@ -15,7 +15,7 @@ function useOfRun<T>(id: string, what: string, seconds: number) {
   return useLive(`${what} ${id}`, (signal) => get<T>(`${pathOf(id)}/${what}`, signal), {
     seconds,
     follow: (known, happening) =>
-      (happening.kind === "step" || happening.kind === "rewound") && happening.run_id === id ? AGAIN : known,
+      isRewound(happening, id) || (happening.kind === "step" && happening.run_id === id) ? AGAIN : known,
   });
 }
 
@@ -24,7 +24,7 @@ function useSteps(id: string) {
     seconds: 2,
     follow: (steps, happening) => {
       if (happening.kind === "step" && happening.run_id === id) return withStep(steps, happening.step);
-      return happening.kind === "rewound" && happening.run_id === id ? AGAIN : steps;
+      return isRewound(happening, id) ? AGAIN : steps;
     },
   });
 }

@@ -5,9 +5,9 @@ import { fixed } from "../format";
 const shown = (task: unknown) => (typeof task === "string" ? task : JSON.stringify(task));
 
 export function Alarms({ findings }: { findings: Finding[] }) {
-  if (findings.length === 0) return null;
+  if (findings.length === 0) return <p class="alarms quiet">No alarms.</p>;
   return (
-    <section aria-label="Alarms">
+    <section class="alarms" aria-label="Alarms">
       {findings.map((finding) => (
         <div class="finding" key={finding.name}>
           <p>

@@ -1,7 +1,7 @@
 // Curves of chosen runs in one picture.
 import { useState } from "preact/hooks";
 import { get, type RunRow, type Step } from "../api";
-import { AGAIN, useConnection, useLive, withStep } from "../events";
+import { AGAIN, isRewound, useConnection, useLive, withStep } from "../events";
 import { Shown } from "../loading";
 import { Chart } from "./chart";
 import { pathOf } from "./seeds";
@@ -21,7 +21,7 @@ function useStepsOf(runs: RunRow[]) {
     seconds: 0,
     version: isPolling ? runs.map((run) => run.steps).join(" ") : "",
     follow: (known, happening) => {
-      if (happening.kind === "rewound") return known.has(happening.run_id) ? AGAIN : known;
+      if (ids.some((id) => isRewound(happening, id))) return AGAIN;
       const steps = happening.kind === "step" && known.get(happening.run_id);
       return steps ? new Map(known).set(happening.run_id, withStep(steps, happening.step)) : known;
     },

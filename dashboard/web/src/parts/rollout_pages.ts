@@ -1,5 +1,5 @@
 // Rollouts, a thousand at a time: the newest, kept up to date, and older ones as they are asked for.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, type RolloutRow, type RolloutRows } from "../api";
 import { AGAIN, useConnection, useLive } from "../events";
 import type { Loaded } from "../loading";
@@ -12,11 +12,16 @@ const UNFINISHED_SECONDS = 5;
 const ASKED = ["run_id", "step", "mode", "status", "where", "nobody"];
 
 export interface Newest extends RolloutRows {
-  /** Whether the server may have older ones that can be asked for. */
   hasOlder: boolean;
-  /** No row that was sent stands below this place. */
-  low: number;
+  /** How often it began anew, with rows that do not go on from those before. */
+  lists: number;
 }
+
+/** Rollouts that an expression is held against at most, for one answer. */
+const LOOKED_AT = 10_000;
+
+/** Whether there may be older ones than an answer has. */
+const goesOn = ({ items, looked_at = 0 }: RolloutRows) => items.length === PAGE || (items.length > 0 && looked_at >= LOOKED_AT);
 
 /** The rows of both, each once and as the newer answer has it, in their order. */
 function merged(known: RolloutRow[], newer: RolloutRow[]): RolloutRow[] {
@@ -38,7 +43,8 @@ function useNewest(asked: URLSearchParams): Loaded<Newest> {
   const [tick, setTick] = useState(0);
   const load = async (signal: AbortSignal) => {
     const before = known.current?.key === key ? known.current.newest : null;
-    const isNews = before !== null && !asked.has("where") && !asked.has("nobody");
+    // What is meant by where or by its status may be meant no more.
+    const isNews = before !== null && !asked.has("where") && !asked.has("status");
     let answer = await rowsOf(asked, { limit: String(isNews ? NEWS : PAGE) }, signal);
     const ids = new Set(before?.items.map((row) => row.rollout_id));
     // Where nothing of it is known, some may be missing between.
@@ -47,11 +53,7 @@ function useNewest(asked: URLSearchParams): Loaded<Newest> {
     const newest: Newest =
       isJoined && answer.items.length > 0
         ? { ...before, ...answer, items: merged(before.items, answer.items) }
-        : {
-            ...answer,
-            hasOlder: answer.items.length === PAGE && answer.looked_at === undefined,
-            low: answer.next - answer.items.length + 1,
-          };
+        : { ...answer, hasOlder: goesOn(answer), lists: (before?.lists ?? 0) + (isNews ? 1 : 0) };
     known.current = { key, newest };
     return newest;
   };
@@ -59,7 +61,10 @@ function useNewest(asked: URLSearchParams): Loaded<Newest> {
   const loaded = useLive(`rollouts ${key}`, load, {
     seconds: UNFINISHED_SECONDS,
     version: tick,
-    follow: (rows, { kind }) => (kind === "rollouts" || kind === "rewound" ? AGAIN : rows),
+    follow: (rows, { kind }) => {
+      if (kind === "rewound") known.current = null;
+      return kind === "rollouts" || kind === "rewound" ? AGAIN : rows;
+    },
   });
   // The stream tells what begins, and not what ends.
   const isUnfinished = isLive && Boolean(loaded.value?.items.slice(-NEWS).some((row) => row.end_time === null));
@@ -71,27 +76,11 @@ function useNewest(asked: URLSearchParams): Loaded<Newest> {
   return loaded;
 }
 
-/** The next older rows below a place: in windows of places, which grow where a filter leaves little of them. */
-async function olderRows(asked: URLSearchParams, known: Set<string>, low: number): Promise<{ items: RolloutRow[]; low: number }> {
-  let [top, width] = [low, PAGE];
-  while (top > 0) {
-    const bottom = Math.max(0, top - width);
-    const found: RolloutRow[] = [];
-    for (let after = bottom; after < top - 1; ) {
-      const { items, next } = await rowsOf(asked, { after: String(after), limit: String(PAGE) });
-      found.push(...items.filter((row) => !known.has(row.rollout_id)));
-      if (items.length < PAGE || next <= after) break;
-      after = next;
-    }
-    if (found.length > 0) return { items: merged([], found), low: bottom };
-    [top, width] = [bottom, width * 4];
-  }
-  return { items: [], low: 0 };
-}
-
 export interface Pages {
   newest: Loaded<Newest>;
   rows: RolloutRow[];
+  /** Whether an expression leaves some of them out. */
+  isFiltered: boolean;
   hasOlder: boolean;
   isAsking: boolean;
   older: () => void;
@@ -99,23 +88,24 @@ export interface Pages {
 
 export function usePages(query: URLSearchParams): Pages {
   const asked = askedOf(query);
-  const key = asked.toString();
   const newest = useNewest(asked);
-  const [before, setBefore] = useState<{ key: string; items: RolloutRow[]; low: number } | null>(null);
+  const key = `${newest.value?.lists} ${asked}`;
+  const [before, setBefore] = useState<{ key: string; items: RolloutRow[]; hasOlder: boolean } | null>(null);
   const [isAsking, setAsking] = useState(false);
   const known = before?.key === key ? before : null;
   const value = newest.value;
-  const rows = known && value ? merged(known.items, value.items) : (value?.items ?? []);
-  const low = known?.low ?? value?.low ?? 0;
+  const rows = useMemo(() => (known && value ? merged(known.items, value.items) : (value?.items ?? [])), [known, value]);
   const older = async () => {
+    const [oldest] = rows;
+    if (!oldest) return;
     setAsking(true);
     try {
-      const ids = new Set(rows.map((row) => row.rollout_id));
-      const { items, low: next } = await olderRows(asked, ids, low);
-      setBefore({ key, items: [...items, ...(known?.items ?? [])], low: next });
+      const answer = await rowsOf(asked, { limit: String(PAGE), before: oldest.rollout_id });
+      setBefore({ key, items: merged(answer.items, known?.items ?? []), hasOlder: goesOn(answer) });
     } finally {
       setAsking(false);
     }
   };
-  return { newest, rows, hasOlder: Boolean(value?.hasOlder) && low > 0, isAsking, older: () => void older() };
+  const hasOlder = known ? known.hasOlder : Boolean(value?.hasOlder);
+  return { newest, rows, isFiltered: asked.has("where"), hasOlder, isAsking, older: () => void older() };
 }

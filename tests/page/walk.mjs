@@ -2,18 +2,22 @@
 //
 //     node tests/page/walk.mjs SCENE URL [VALUE...]     with NODE_MODULES and CHROMIUM in the environment
 //
-// Prints what it saw as one line of JSON. Pictures go to PICTURES, if that is set. It fails on an error in the console, on a
-// request that leaves the server, and on what axe-core finds.
+// Prints what it saw as one line of JSON. Pictures go to PICTURES, if that is set. It fails on an error in the console,
+// on a request that leaves the server, and on what axe-core finds.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import process from "node:process";
+import { looksAtRollouts, looksAtRun, looksAtRuns } from "./looks.mjs";
 
 const require = createRequire(`${process.env.NODE_MODULES}/`);
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const [scene, url, ...values] = process.argv.slice(2);
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM,
+  args: ["--no-sandbox", "--disable-dev-shm-usage"],
+});
 
 /** A page at a width, which fails where it should not have asked or said anything. */
 async function opened(width, expected = []) {
@@ -26,7 +30,8 @@ async function opened(width, expected = []) {
     if (message.type() === "error" && !expected.some((known) => text.includes(known))) wrong.push(`console: ${text}`);
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(url) && !request.url().startsWith("data:")) wrong.push(`left the server: ${request.url()}`);
+    if (!request.url().startsWith(url) && !request.url().startsWith("data:"))
+      wrong.push(`left the server: ${request.url()}`);
   });
   return { page, context, wrong };
 }
@@ -38,67 +43,14 @@ async function checked(page, wrong, name) {
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => globalThis.axe.run());
   for (const found of violations) {
-    wrong.push(`${name}: ${found.id}: ${found.help}: ${found.nodes.slice(0, 2).map((node) => node.html.slice(0, 200)).join(" | ")}`);
+    wrong.push(
+      `${name}: ${found.id}: ${found.help}: ${found.nodes
+        .slice(0, 2)
+        .map((node) => node.html.slice(0, 200))
+        .join(" | ")}`,
+    );
   }
   if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/${name}.png`, fullPage: true });
-}
-
-/** The charts of a run, and what stands beside them. */
-async function looksAtRun(page, seen) {
-  await page.waitForSelector(".chart canvas");
-  await page.waitForSelector(".ledger li");
-  await page.waitForSelector(".alarms");
-  // What changed is nothing where the run has no held-out tasks.
-  const isAsked = () => performance.getEntriesByType("resource").some((entry) => entry.name.endsWith("/changed") && entry.responseEnd > 0);
-  await page.waitForFunction(isAsked);
-  await page.waitForTimeout(200);
-  seen.charts = await page.locator(".chart").count();
-  seen.ledger = await page.locator(".ledger li").count();
-  seen.stacked = await page.locator(".stacked > *").count();
-  seen.groups = await page.locator("main h2").allInnerTexts();
-  seen.alarms = await page.locator(".finding").count();
-  seen.changed = await page.locator("table.changed tbody tr").count();
-  seen.mark = await page.locator(".mark").innerText();
-  await page.focus("input[name=smoothing]");
-  for (let index = 0; index < 4; index += 1) await page.keyboard.press("ArrowRight");
-  seen.smoothing = await page.locator("output").innerText();
-  await page.check("input[name=log]");
-  seen.logarithmic = await page.locator(".chart figcaption:has-text('logarithmic')").count();
-  if (await page.locator("select[name=seeds]").count()) await page.selectOption("select[name=seeds]", "band");
-}
-
-/** The list of runs, with other runs drawn than at first. */
-async function looksAtRuns(page, seen) {
-  await page.waitForSelector("table.runs tbody a");
-  seen.runs = await page.locator("table.runs tbody tr").count();
-  const first = page.locator("table.runs input[type=checkbox]").first();
-  await first.uncheck();
-  seen.drawn = await page.locator("table.runs input:checked").count();
-  await first.check();
-  for (const over of ["seconds", "tokens", "cost", "updates"]) {
-    await page.selectOption("select[name=over]", over);
-    await page.waitForSelector(".chart canvas, main section p.quiet");
-  }
-  await page.waitForSelector(".chart canvas");
-  seen.lines = await page.locator(".parallel path").count();
-}
-
-/** Rollouts, narrowed down by expressions that are right and wrong. */
-async function looksAtRollouts(page, seen) {
-  const rows = async () => Number(await page.getAttribute(".scrolled table", "aria-rowcount"));
-  await page.waitForSelector(".scrolled tbody a");
-  seen.rollouts = await rows();
-  seen.points = await page.locator(".scatter canvas").count();
-  await page.fill("input[name=where]", "reward >=");
-  await page.keyboard.press("Enter");
-  await page.waitForSelector("#where-failure");
-  seen.refused = await page.locator("#where-failure").innerText();
-  await page.fill("input[name=where]", "mode = train");
-  await page.keyboard.press("Enter");
-  await page.waitForSelector(".scrolled tbody a");
-  seen.filtered = await rows();
-  await page.click("button:has-text('Clear')");
-  await page.waitForSelector(".scrolled tbody a");
 }
 
 /** What is said on standard input, once it is asked for. */
@@ -209,7 +161,7 @@ const scenes = {
     return { told, gone: await page.locator("main").innerText() };
   },
 
-  /** The list and a run at RUN while updates come: says ready, waits for a line, and then for one more update in both. */
+  /** The list and the run RUN while updates come: says ready, waits for a line, then for one more update in both. */
   async live() {
     const [run] = values;
     const { page: list, wrong } = await opened(1280);
@@ -221,8 +173,18 @@ const scenes = {
     const row = list.locator("table.runs tr", { has: list.locator(`a:text-is("${run}")`) }).locator(".updates");
     const counts = async () => ({
       row: Number.parseInt(await row.innerText(), 10),
-      points: Math.max(...(await page.locator(".chart").evaluateAll((charts) => charts.map((chart) => Number(chart.dataset.points))))),
+      points: Math.max(
+        ...(await page.locator(".chart").evaluateAll((charts) => charts.map((chart) => Number(chart.dataset.points)))),
+      ),
     });
+    // What is zoomed stays where it is.
+    const chart = page.locator(".chart [role=img]").first();
+    const box = await chart.locator(".u-over").boundingBox();
+    await page.mouse.move(box.x + box.width * 0.2, box.y + 40);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.6, box.y + 40, { steps: 4 });
+    await page.mouse.up();
+    const zoomed = [await chart.getAttribute("data-range")];
     const marks = [await list.locator(".mark").innerText(), await page.locator(".mark").innerText()];
     const before = await counts();
     await answered();
@@ -233,7 +195,8 @@ const scenes = {
       after = await counts();
     }
     if (wrong.length + wrongToo.length) throw new Error([...wrong, ...wrongToo].join("\n"));
-    return { marks, before, after };
+    zoomed.push(await chart.getAttribute("data-range"));
+    return { marks, before, after, zoomed };
   },
 
   /** Ten thousand rollouts: as many as ROWS are asked for, and scrolled through to the end. */
@@ -247,7 +210,12 @@ const scenes = {
     while ((await rows()) < most && (await page.locator("button.older").count())) {
       const before = await rows();
       await page.click("button.older:not([disabled])");
-      await page.waitForFunction((before) => Number(document.querySelector(".scrolled table").getAttribute("aria-rowcount")) > before || !document.querySelector("button.older"), before);
+      await page.waitForFunction(
+        (before) =>
+          Number(document.querySelector(".scrolled table").getAttribute("aria-rowcount")) > before ||
+          !document.querySelector("button.older"),
+        before,
+      );
     }
     const rowcount = await rows();
     const begun = Date.now();

@@ -1,4 +1,5 @@
-// What happens at the server, as one stream that all parts of the page follow. Where it fails, they ask again and again.
+// What happens at the server, as one stream that all parts of the page follow.
+// Where it fails, they ask again and again.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Failure, type RunRow, type Step } from "./api";
 import type { Loaded } from "./loading";

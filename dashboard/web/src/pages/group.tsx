@@ -57,7 +57,9 @@ function MemberTable({ members }: { members: Member[] }) {
                   {fixed(row.components[name])}
                 </td>
               ))}
-              <td>{best && row !== best && <a href={`#/compare?a=${best.rollout_id}&b=${row.rollout_id}`}>compare</a>}</td>
+              <td>
+                {best && row !== best && <a href={`#/compare?a=${best.rollout_id}&b=${row.rollout_id}`}>compare</a>}
+              </td>
             </tr>
           ))}
         </tbody>
@@ -104,7 +106,10 @@ export function Group({ query }: { query: URLSearchParams }) {
               <p>
                 {rows.length} members, mean reward {fixed(mean)}, standard deviation {fixed(deviation)}
                 {byCall && ", what single calls earned included"}
-                {new Set(rewards).size < 2 && rewards.length > 1 && !byCall && ": all earned the same, so that nothing is learnt"}
+                {new Set(rewards).size < 2 &&
+                  rewards.length > 1 &&
+                  !byCall &&
+                  ": all earned the same, so that nothing is learnt"}
               </p>
               <MemberTable members={members} />
               <Members members={members} />

@@ -74,12 +74,21 @@ export function Rollouts({ query }: { query: URLSearchParams }) {
         Rollouts <LiveMark />
       </h1>
       <Where query={query} narrow={narrow} failure={isWrong ? (newest.failure?.message ?? null) : null} />
-      <Filter query={query} narrow={narrow} order={order} setOrder={setOrder} hasTokens={rows.some((row) => typeof row.sampled_tokens === "number")} />
+      <Filter
+        query={query}
+        narrow={narrow}
+        order={order}
+        setOrder={setOrder}
+        hasTokens={rows.some((row) => typeof row.sampled_tokens === "number")}
+      />
       {!isWrong && (
         <Shown of={newest}>
           {(value) =>
             rows.length === 0 ? (
-              <p>There are no such rollouts{pages.isFiltered && value.looked_at !== undefined && ` among the newest ${value.looked_at}`}.</p>
+              <p>
+                There are no such rollouts
+                {pages.isFiltered && value.looked_at !== undefined && ` among the newest ${value.looked_at}`}.
+              </p>
             ) : (
               <>
                 <Counted shown={shown.length} newest={value} pages={pages} />

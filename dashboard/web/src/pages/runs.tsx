@@ -75,16 +75,34 @@ function Row({ run, isChosen, canChoose, isNew, choose }: RowProps) {
   );
 }
 
-const COLUMNS = ["draw", "run", "state", "updates", "held-out, before → now", "alarms", "training", "sampled", "trained", "cost", "took", "begun"];
+const COLUMNS = [
+  "draw",
+  "run",
+  "state",
+  "updates",
+  "held-out, before → now",
+  "alarms",
+  "training",
+  "sampled",
+  "trained",
+  "cost",
+  "took",
+  "begun",
+];
 
 function Listed({ runs }: { runs: RunRow[] }) {
   const [picked, pick] = useState<string[] | null>(null);
   const chosen = picked ?? runs.slice(0, NEWEST).map((run) => run.run_id);
-  const choose = (id: string, isChosen: boolean) => pick(isChosen ? [...chosen, id] : chosen.filter((other) => other !== id));
+  const choose = (id: string, isChosen: boolean) =>
+    pick(isChosen ? [...chosen, id] : chosen.filter((other) => other !== id));
   const drawn = runs.filter((run) => chosen.includes(run.run_id));
   return (
     <>
-      {drawn.length > 0 ? <Overlaid runs={drawn} /> : <p class="quiet">Choose up to {MOST_CHOSEN} runs to draw their curves.</p>}
+      {drawn.length > 0 ? (
+        <Overlaid runs={drawn} />
+      ) : (
+        <p class="quiet">Choose up to {MOST_CHOSEN} runs to draw their curves.</p>
+      )}
       <div class="wide" tabIndex={0} role="region" aria-label="Runs">
         <table class="runs">
           <thead>

@@ -17,7 +17,8 @@ const HELD_OUT = "held-out after";
 const MOST = 12;
 const TEXTS = 8;
 
-export const short = (value: Setting) => (typeof value === "number" ? String(+value.toPrecision(4)) : value === undefined ? "–" : String(value));
+export const short = (value: Setting) =>
+  typeof value === "number" ? String(+value.toPrecision(4)) : value === undefined ? "–" : String(value);
 
 function ofNumbers(key: string, values: Setting[], known: number[]): Axis {
   const [low, high] = [Math.min(...known), Math.max(...known)];
@@ -25,13 +26,17 @@ function ofNumbers(key: string, values: Setting[], known: number[]): Axis {
   const scale = low > 0 && high / low >= 20 ? Math.log : (value: number) => value;
   const at = (value: Setting) =>
     typeof value !== "number" ? null : high === low ? 0.5 : (scale(value) - scale(low)) / (scale(high) - scale(low));
-  const ticks = high === low ? [[0.5, short(low)] as [number, string]] : [low, high].map((end): [number, string] => [at(end) ?? 0, short(end)]);
+  const ticks =
+    high === low
+      ? [[0.5, short(low)] as [number, string]]
+      : [low, high].map((end): [number, string] => [at(end) ?? 0, short(end)]);
   return { key, values, at, ticks };
 }
 
 function ofTexts(key: string, values: Setting[]): Axis {
   const kinds = [...new Set(values.filter((value) => value !== undefined).map(String))].sort();
-  const at = (value: Setting) => (value === undefined ? null : kinds.length < 2 ? 0.5 : kinds.indexOf(String(value)) / (kinds.length - 1));
+  const at = (value: Setting) =>
+    value === undefined ? null : kinds.length < 2 ? 0.5 : kinds.indexOf(String(value)) / (kinds.length - 1);
   return { key, values, at, ticks: kinds.slice(0, TEXTS).map((kind) => [at(kind) ?? 0, kind]) };
 }
 
@@ -49,6 +54,9 @@ export function axesOf(rows: RunRow[]): { runs: RunRow[]; axes: Axis[]; leftOut:
   const differing = keys.filter((key) => new Set(values(key)).size > 1);
   if (runs.length < 2 || differing.length === 0) return { runs, axes: [], leftOut: 0 };
   const axes = differing.slice(0, MOST).map((key) => axis(key, values(key)));
-  const score = axis(HELD_OUT, runs.map((run) => run.held_out_after ?? undefined));
+  const score = axis(
+    HELD_OUT,
+    runs.map((run) => run.held_out_after ?? undefined),
+  );
   return { runs, axes: [...axes, score], leftOut: Math.max(0, differing.length - MOST) };
 }

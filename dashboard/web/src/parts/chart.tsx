@@ -43,19 +43,37 @@ function lines({ curves, smoothing = 0 }: ChartProps): Drawing {
       const at = drawing.lines.length + 1;
       drawing.bands.push({ series: [at + 1, at], fill: `${stroke}2e` });
       for (const points of [curve.low, curve.high]) {
-        add(points, { label: `${curve.name} band`, class: "unlisted", stroke: `${stroke}55`, width: 1, points: { show: false } });
+        add(points, {
+          label: `${curve.name} band`,
+          class: "unlisted",
+          stroke: `${stroke}55`,
+          width: 1,
+          points: { show: false },
+        });
       }
     }
     if (curve.isFaint) {
-      add(curve.points, { label: curve.name, class: "unlisted", stroke: `${stroke}66`, width: 1, points: { show: false } });
+      add(curve.points, {
+        label: curve.name,
+        class: "unlisted",
+        stroke: `${stroke}66`,
+        width: 1,
+        points: { show: false },
+      });
       return;
     }
     const isSmoothed = smoothing > 0 && curve.points.length > 2;
     if (isSmoothed) {
-      add(curve.points, { label: `${curve.name} raw`, class: "unlisted", stroke: `${stroke}44`, width: 1, points: { show: false } });
+      add(curve.points, {
+        label: `${curve.name} raw`,
+        class: "unlisted",
+        stroke: `${stroke}44`,
+        width: 1,
+        points: { show: false },
+      });
     }
     const points = isSmoothed ? smoothed(curve.points, smoothing) : curve.points;
-    add(points, { label: curve.name, stroke, width: 2, points: { show: points.length < 40 } });
+    add(points, { label: curve.name, stroke, width: 2, points: { show: points.length < 40, size: 5, fill: stroke } });
   });
   return drawing;
 }
@@ -80,7 +98,10 @@ function aligned(drawn: Line[], isLog: boolean): { data: uPlot.AlignedData; told
       return value === undefined || (isLog && value <= 0) ? null : value;
     });
   };
-  return { data: [places, ...drawn.map((line) => column(line.points))], told: drawn.map((line) => column(line.told ?? line.points)) };
+  return {
+    data: [places, ...drawn.map((line) => column(line.points))],
+    told: drawn.map((line) => column(line.told ?? line.points)),
+  };
 }
 
 /** A scale around values, which may all be the same. */
@@ -99,10 +120,16 @@ const aroundShares = (_plot: uPlot, _least: number | null, most: number | null):
 /** A logarithm says something where most values have one. */
 function isLogged({ curves, isLog, isStacked }: ChartProps): boolean {
   const values = curves.flatMap((curve) => curve.points.map(([, y]) => y));
-  return Boolean(isLog && !isStacked) && values.length > 0 && values.filter((y) => y > 0).length * 2 > values.length && !values.some((y) => y < 0);
+  return (
+    Boolean(isLog && !isStacked) &&
+    values.length > 0 &&
+    values.filter((y) => y > 0).length * 2 > values.length &&
+    !values.some((y) => y < 0)
+  );
 }
 
-const short = (value: number | null | undefined) => (value === null || value === undefined ? "–" : value.toPrecision(4));
+const short = (value: number | null | undefined) =>
+  value === null || value === undefined ? "–" : value.toPrecision(4);
 
 export function Chart(props: ChartProps) {
   const { title, curves, over = "updates", note, isStacked = false } = props;
@@ -113,7 +140,9 @@ export function Chart(props: ChartProps) {
   const isLog = isLogged(props);
   const { lines: drawn, bands } = isStacked ? areas(props) : lines(props);
   const listed = drawn.filter((line) => line.series.class !== "unlisted").length;
-  const shape = `${drawn.map((line) => `${line.series.label} ${line.series.points?.show}`).join("\n")} ${bands.length} ${isLog} ${over}`;
+  const labels = drawn.map(({ series }) => `${series.label} ${series.points?.show}`);
+  // A picture with other lines is another picture; the same lines with more points are not.
+  const shape = [...labels, bands.length, isLog, over].join("\n");
   useEffect(() => {
     const element = place.current;
     if (!element) return;
@@ -128,12 +157,24 @@ export function Chart(props: ChartProps) {
         x: { time: false },
         y: isLog ? { distr: 3, range: aroundLog } : { range: isStacked ? aroundShares : around },
       },
-      axes: [axis, { ...axis, size: 60, values: (_plot, splits) => splits.map((value) => (value === null ? "" : String(+value.toPrecision(3)))) }],
+      axes: [
+        axis,
+        {
+          ...axis,
+          size: 60,
+          values: (_plot, splits) => splits.map((value) => (value === null ? "" : String(+value.toPrecision(3)))),
+        },
+      ],
       legend: { show: listed > 1 },
       cursor: { drag: { x: true, y: false } },
       bands,
       hooks: {
         setSelect: [(plot) => void (plot.select.width > 0 && (isZoomed.current = true))],
+        setScale: [
+          ({ scales }, key) => {
+            if (key === "x") element.dataset.range = `${scales.x?.min} ${scales.x?.max}`;
+          },
+        ],
       },
       series: [
         { label: over },
@@ -166,7 +207,9 @@ export function Chart(props: ChartProps) {
     if (isZoomed.current) plot.current?.redraw(true, true);
   }, [curves, props.smoothing]);
   const last = listed === 1 ? curves.find((curve) => !curve.isFaint)?.points.at(-1)?.[1] : undefined;
-  const ends = curves.filter((curve) => !curve.isFaint).map((curve) => `${curve.name} ${short(curve.points.at(-1)?.[1])}`);
+  const ends = curves
+    .filter((curve) => !curve.isFaint)
+    .map((curve) => `${curve.name} ${short(curve.points.at(-1)?.[1])}`);
   return (
     <figure class="chart" data-points={Math.max(0, ...curves.map((curve) => curve.points.length))}>
       <figcaption>

@@ -15,7 +15,11 @@ export function Ledger({ rows }: { rows: LedgerRow[] }) {
       <h2>Where {count(all)} sampled tokens went</h2>
       <div class="stacked" role="img" aria-label={rows.map((row) => `${words(row.cause)} ${share(row)}`).join(", ")}>
         {rows.map((row, index) => (
-          <span key={row.cause} title={`${words(row.cause)}: ${share(row)}`} style={{ flexGrow: String(row.tokens), background: colour(index) }} />
+          <span
+            key={row.cause}
+            title={`${words(row.cause)}: ${share(row)}`}
+            style={{ flexGrow: String(row.tokens), background: colour(index) }}
+          />
         ))}
       </div>
       <ul class="ledger">

@@ -34,7 +34,9 @@ function usePartings(best: RolloutRow, others: RolloutRow[], isNear: boolean): M
     compare().catch((error) => {
       if (controller.signal.aborted) return;
       const failure = error instanceof Error ? error.message : String(error);
-      setFound((known) => new Map([...others.map(({ rollout_id }): [string, Found] => [rollout_id, failure]), ...known]));
+      setFound(
+        (known) => new Map([...others.map(({ rollout_id }): [string, Found] => [rollout_id, failure]), ...known]),
+      );
     });
     return () => controller.abort();
   }, [best.rollout_id, ids, isNear]);
@@ -73,7 +75,11 @@ export function Members({ members }: { members: Member[] }) {
   }, [isNear]);
   const best = members[0]!.row;
   const shown = members.slice(0, most);
-  const found = usePartings(best, shown.slice(1).map(({ row }) => row), isNear);
+  const found = usePartings(
+    best,
+    shown.slice(1).map(({ row }) => row),
+    isNear,
+  );
   return (
     <section ref={place}>
       <h2>Side by side</h2>
@@ -86,7 +92,11 @@ export function Members({ members }: { members: Member[] }) {
             <p>
               reward <b>{fixed(earned)}</b>, advantage {fixed(advantage)} ({fixed(normalized)} deviations)
             </p>
-            {row === best ? <p>The best, which the others are held against.</p> : <Differs found={found.get(row.rollout_id)} />}
+            {row === best ? (
+              <p>The best, which the others are held against.</p>
+            ) : (
+              <Differs found={found.get(row.rollout_id)} />
+            )}
           </section>
         ))}
       </div>

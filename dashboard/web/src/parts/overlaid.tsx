@@ -16,7 +16,11 @@ function useStepsOf(runs: RunRow[]) {
   const ids = runs.map((run) => run.run_id);
   const isPolling = useConnection() === "polling";
   const load = async (signal: AbortSignal) =>
-    new Map(await Promise.all(ids.map(async (id): Promise<[string, Step[]]> => [id, await get<Step[]>(`${pathOf(id)}/steps`, signal)])));
+    new Map(
+      await Promise.all(
+        ids.map(async (id): Promise<[string, Step[]]> => [id, await get<Step[]>(`${pathOf(id)}/steps`, signal)]),
+      ),
+    );
   return useLive(`overlaid ${ids.join(" ")}`, load, {
     seconds: 0,
     version: isPolling ? runs.map((run) => run.steps).join(" ") : "",
@@ -63,7 +67,13 @@ export function Overlaid({ runs }: { runs: RunRow[] }) {
             return { name: run.run_id, points: points(steps, key, places(steps, over, run)) };
           });
           const drawn = curves.filter((curve) => curve.points.length > 0);
-          if (drawn.length === 0) return <p class="quiet">None of the chosen runs has such numbers{over === "cost" && ": without prices nobody knows what they cost"}.</p>;
+          if (drawn.length === 0)
+            return (
+              <p class="quiet">
+                None of the chosen runs has such numbers
+                {over === "cost" && ": without prices nobody knows what they cost"}.
+              </p>
+            );
           return <Chart title={`${REWARDS[key]} over ${MEASURES[over]}`} over={MEASURES[over]} curves={drawn} />;
         }}
       </Shown>

@@ -27,7 +27,9 @@ function AxisLine({ axis, index }: { axis: Axis; index: number }) {
 }
 
 function line(axes: Axis[], run: number): string {
-  return axes.map((axis, index) => `${index ? "L" : "M"}${x(index)} ${y(axis.at(axis.values[run])).toFixed(1)}`).join(" ");
+  return axes
+    .map((axis, index) => `${index ? "L" : "M"}${x(index)} ${y(axis.at(axis.values[run])).toFixed(1)}`)
+    .join(" ");
 }
 
 function Picture({ runs, axes }: { runs: RunRow[]; axes: Axis[] }) {
@@ -35,14 +37,28 @@ function Picture({ runs, axes }: { runs: RunRow[]; axes: Axis[] }) {
   // The best is drawn last, above all others.
   const order = runs.map((_, index) => index).sort((one, other) => score(runs[one]!) - score(runs[other]!));
   const best = order.at(-1);
-  const told = best === undefined ? "" : `: the best is ${runs[best]?.run_id} with ${short(runs[best]?.held_out_after ?? undefined)}`;
+  const told =
+    best === undefined
+      ? ""
+      : `: the best is ${runs[best]?.run_id} with ${short(runs[best]?.held_out_after ?? undefined)}`;
   return (
-    <svg class="parallel" role="img" width={x(axes.length - 1) + 110} height={UNKNOWN + 12} aria-label={`${runs.length} runs over their settings${told}`}>
+    <svg
+      class="parallel"
+      role="img"
+      width={x(axes.length - 1) + 110}
+      height={UNKNOWN + 12}
+      aria-label={`${runs.length} runs over their settings${told}`}
+    >
       {axes.map((axis, index) => (
         <AxisLine key={axis.key} axis={axis} index={index} />
       ))}
       {order.map((run, rank) => (
-        <path key={runs[run]?.run_id} d={line(axes, run)} class={run === best ? "best" : ""} opacity={run === best ? 1 : 0.25 + (0.5 * rank) / order.length}>
+        <path
+          key={runs[run]?.run_id}
+          d={line(axes, run)}
+          class={run === best ? "best" : ""}
+          opacity={run === best ? 1 : 0.25 + (0.5 * rank) / order.length}
+        >
           <title>
             {runs[run]?.run_id}: {short(runs[run]?.held_out_after ?? undefined)}
           </title>

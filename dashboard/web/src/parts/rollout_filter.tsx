@@ -14,7 +14,15 @@ interface FilterProps {
 }
 
 /** An expression in the language of filters, with what is wrong with it. */
-export function Where({ query, narrow, failure }: { query: URLSearchParams; narrow: FilterProps["narrow"]; failure: string | null }) {
+export function Where({
+  query,
+  narrow,
+  failure,
+}: {
+  query: URLSearchParams;
+  narrow: FilterProps["narrow"];
+  failure: string | null;
+}) {
   const [text, setText] = useState(query.get("where") ?? "");
   useEffect(() => setText(query.get("where") ?? ""), [query.get("where")]);
   return (
@@ -55,10 +63,10 @@ export function Where({ query, narrow, failure }: { query: URLSearchParams; narr
 reward.exact = 1 and model = tiny and since >= 2026-11-01
 run = hello-seed-1-1 and step >= 10 and status = succeeded`}</pre>
         <p>
-          Numbers (<code>reward</code>, <code>reward.NAME</code>, <code>step</code>) and times (<code>since</code>) are compared by{" "}
-          <code>= != &lt; &lt;= &gt; &gt;=</code>, texts (<code>mode</code>, <code>status</code>, <code>run</code>, <code>model</code>,{" "}
-          <code>tag</code>) by <code>= !=</code>; <code>and</code> binds before <code>or</code>, <code>not</code> before both. What is not known of a rollout
-          meets no condition.
+          Numbers (<code>reward</code>, <code>reward.NAME</code>, <code>step</code>) and times (<code>since</code>) are
+          compared by <code>= != &lt; &lt;= &gt; &gt;=</code>, texts (<code>mode</code>, <code>status</code>,{" "}
+          <code>run</code>, <code>model</code>, <code>tag</code>) by <code>= !=</code>; <code>and</code> binds before{" "}
+          <code>or</code>, <code>not</code> before both. What is not known of a rollout meets no condition.
         </p>
       </details>
     </form>
@@ -80,7 +88,12 @@ export function Filter({ query, narrow, order, setOrder, hasTokens }: FilterProp
   const field = (label: string, name: string, type: string) => (
     <label>
       {label}{" "}
-      <input name={name} type={type} value={query.get(name) ?? ""} onChange={(event) => narrow(name, event.currentTarget.value)} />
+      <input
+        name={name}
+        type={type}
+        value={query.get(name) ?? ""}
+        onChange={(event) => narrow(name, event.currentTarget.value)}
+      />
     </label>
   );
   const orders = Object.entries(ORDERS).filter(([order]) => hasTokens || !order.startsWith("tokens"));

@@ -21,7 +21,8 @@ export interface Newest extends RolloutRows {
 const LOOKED_AT = 10_000;
 
 /** Whether there may be older ones than an answer has. */
-const goesOn = ({ items, looked_at = 0 }: RolloutRows) => items.length === PAGE || (items.length > 0 && looked_at >= LOOKED_AT);
+const goesOn = ({ items, looked_at = 0 }: RolloutRows) =>
+  items.length === PAGE || (items.length > 0 && looked_at >= LOOKED_AT);
 
 /** The rows of both, each once and as the newer answer has it, in their order. */
 function merged(known: RolloutRow[], newer: RolloutRow[]): RolloutRow[] {
@@ -94,7 +95,10 @@ export function usePages(query: URLSearchParams): Pages {
   const [isAsking, setAsking] = useState(false);
   const known = before?.key === key ? before : null;
   const value = newest.value;
-  const rows = useMemo(() => (known && value ? merged(known.items, value.items) : (value?.items ?? [])), [known, value]);
+  const rows = useMemo(
+    () => (known && value ? merged(known.items, value.items) : (value?.items ?? [])),
+    [known, value],
+  );
   const older = async () => {
     const [oldest] = rows;
     if (!oldest) return;

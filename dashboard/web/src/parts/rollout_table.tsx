@@ -59,7 +59,10 @@ export function RolloutTable({ rows }: { rows: RolloutRow[] }) {
           {shown.map((row, index) => (
             <Row key={row.rollout_id} row={row} place={first + index} hasTokens={hasTokens} />
           ))}
-          <tr style={{ height: `${Math.max(0, rows.length - first - shown.length) * ROW_HEIGHT}px` }} aria-hidden="true" />
+          <tr
+            style={{ height: `${Math.max(0, rows.length - first - shown.length) * ROW_HEIGHT}px` }}
+            aria-hidden="true"
+          />
         </tbody>
       </table>
     </div>

@@ -41,13 +41,22 @@ export function RunCharts({ steps, others }: { steps: Step[]; others: Seeds["oth
           <output>{look.smoothing.toFixed(2)}</output>
         </label>
         <label>
-          <input type="checkbox" name="log" checked={look.isLog} onChange={(event) => setLook({ ...look, isLog: event.currentTarget.checked })} />{" "}
+          <input
+            type="checkbox"
+            name="log"
+            checked={look.isLog}
+            onChange={(event) => setLook({ ...look, isLog: event.currentTarget.checked })}
+          />{" "}
           logarithmic
         </label>
         {others.length > 0 && (
           <label>
             {others.length} other seed{others.length > 1 && "s"}{" "}
-            <select name="seeds" value={shown} onChange={(event) => setShown(event.currentTarget.value as Seeds["shown"])}>
+            <select
+              name="seeds"
+              value={shown}
+              onChange={(event) => setShown(event.currentTarget.value as Seeds["shown"])}
+            >
               <option value="none">not shown</option>
               <option value="band">least to greatest</option>
               <option value="lines">a faint line each</option>

@@ -16,7 +16,8 @@ export interface ChartGroup {
 
 type Named = [key: string, name: string];
 
-const NO_REWARDS = /^(reward\/total|total_.*|failed_episodes|.*_per_turn|turns_per_episode|by_group\/.*|stop\/.*|zero_reward_on_limit)$/;
+const NO_REWARDS =
+  /^(reward\/total|total_.*|failed_episodes|.*_per_turn|turns_per_episode|by_group\/.*|stop\/.*|zero_reward_on_limit)$/;
 const KINDS: Named[] = [
   ["env/all/by_group/frac_mixed", "rewards differ"],
   ["env/all/by_group/frac_all_good", "all good"],
@@ -28,7 +29,8 @@ const unprefixed = (key: string) => key.replace(/^(test\/|final\/)?env\/all\//, 
 /** Everything that is a number in one of the steps. */
 function numbers(steps: Step[]): string[] {
   const keys = new Set<string>();
-  for (const step of steps) for (const key of Object.keys(step.metrics)) if (numberOf(step, key) !== null) keys.add(key);
+  for (const step of steps)
+    for (const key of Object.keys(step.metrics)) if (numberOf(step, key) !== null) keys.add(key);
   return [...keys].sort();
 }
 
@@ -49,7 +51,8 @@ class Drawn {
   private ofSeeds(key: string): Curve[] {
     const { shown, others } = this.seeds;
     if (shown === "none" || others.length === 0) return [];
-    if (shown === "lines") return others.map(({ name, steps }) => ({ name, points: points(steps, key), isFaint: true }));
+    if (shown === "lines")
+      return others.map(({ name, steps }) => ({ name, points: points(steps, key), isFaint: true }));
     const all = [this.steps, ...others.map(({ steps }) => steps)];
     return [{ name: "seeds", points: [], ...spread(all.map((steps) => points(steps, key))), isFaint: true }];
   }
@@ -87,7 +90,9 @@ class Drawn {
   }
 
   below(prefix: string): Named[] {
-    return this.keys.filter((key) => key.startsWith(prefix)).map((key) => [key, key.slice(prefix.length).replaceAll("_", " ")]);
+    return this.keys
+      .filter((key) => key.startsWith(prefix))
+      .map((key) => [key, key.slice(prefix.length).replaceAll("_", " ")]);
   }
 }
 
@@ -103,10 +108,19 @@ function rewards(drawn: Drawn): ChartProps[] {
   for (const name of parts) {
     const family = name.includes("/") ? name.slice(0, name.indexOf("/")) : "";
     if (family) families.set(family, [...(families.get(family) ?? []), name]);
-    else charts.push(...drawn.shares(name, [[`test/env/all/${name}`, "held-out"], [`env/all/${name}`, "training"]]));
+    else
+      charts.push(
+        ...drawn.shares(name, [
+          [`test/env/all/${name}`, "held-out"],
+          [`env/all/${name}`, "training"],
+        ]),
+      );
   }
   for (const [family, members] of families) {
-    for (const [prefix, kind] of [["test/env/all/", "held-out"], ["env/all/", "training"]] as const) {
+    for (const [prefix, kind] of [
+      ["test/env/all/", "held-out"],
+      ["env/all/", "training"],
+    ] as const) {
       const named = members.map((name): Named => [`${prefix}${name}`, name.slice(family.length + 1)]);
       charts.push(...drawn.lines(`${family}, ${kind}`, named));
     }
@@ -147,7 +161,9 @@ function times(drawn: Drawn): ChartProps[] {
       shares.get([...kinds, "other"][index] ?? "")?.push([updates(step), seconds / total]);
     });
   }
-  const curves = [...shares].map(([name, points]) => ({ name, points })).filter(({ points }) => points.some(([, y]) => y > 0));
+  const curves = [...shares]
+    .map(([name, points]) => ({ name, points }))
+    .filter(({ points }) => points.some(([, y]) => y > 0));
   return curves.length > 0 ? [{ title: "Shares of time", curves, isStacked: true }] : [];
 }
 
@@ -168,18 +184,37 @@ export function grouped(steps: Step[], seeds: Seeds): { groups: ChartGroup[]; re
     {
       heading: "Loss",
       charts: [
-        ...drawn.lines("Loss of a token", [["test/nll", "held-out"], ["conversations/train_mean_nll", "training"], ["train_mean_nll", "training"]]),
-        ...drawn.each([["test/accuracy", "Held-out accuracy"], ["test/margin", "Held-out margin"], ["margin", "Margin"], ["dpo_loss", "DPO loss"], ["optim/loss:sum", "Loss of the batch"]]),
+        ...drawn.lines("Loss of a token", [
+          ["test/nll", "held-out"],
+          ["conversations/train_mean_nll", "training"],
+          ["train_mean_nll", "training"],
+        ]),
+        ...drawn.each([
+          ["test/accuracy", "Held-out accuracy"],
+          ["test/margin", "Held-out margin"],
+          ["margin", "Margin"],
+          ["dpo_loss", "DPO loss"],
+          ["optim/loss:sum", "Loss of the batch"],
+        ]),
       ],
     },
-    { heading: "Entropy", charts: drawn.lines("Entropy of a token", [["optim/entropy", "of sampled tokens"], ["optim/entropy_exact", "exact"]]) },
+    {
+      heading: "Entropy",
+      charts: drawn.lines("Entropy of a token", [
+        ["optim/entropy", "of sampled tokens"],
+        ["optim/entropy_exact", "exact"],
+      ]),
+    },
     { heading: "Sampler and trainer", charts: drift(drawn) },
     {
       heading: "Groups and rollouts",
       charts: [
         ...drawn.stack("Kinds of groups", KINDS),
         ...drawn.stack("Why rollouts ended", drawn.below("env/all/stop/")),
-        ...drawn.stack("Rollouts that failed", drawn.below("rollout_errors/").filter(([key]) => !key.endsWith("/total"))),
+        ...drawn.stack(
+          "Rollouts that failed",
+          drawn.below("rollout_errors/").filter(([key]) => !key.endsWith("/total")),
+        ),
       ],
     },
     {
@@ -203,7 +238,10 @@ export function grouped(steps: Step[], seeds: Seeds): { groups: ChartGroup[]; re
     { heading: "Time", charts: [...times(drawn), ...secondsOf(drawn)] },
   ];
   const other = drawn.keys.filter((key) => !drawn.used.has(key) && !key.startsWith("final/"));
-  return { groups: groups.filter(({ charts }) => charts.length > 0), rest: other.flatMap((key) => drawn.lines(key, [[key, key]])) };
+  return {
+    groups: groups.filter(({ charts }) => charts.length > 0),
+    rest: other.flatMap((key) => drawn.lines(key, [[key, key]])),
+  };
 }
 
 function secondsOf(drawn: Drawn): ChartProps[] {

@@ -19,8 +19,12 @@ interface Place {
   row: RolloutRow;
 }
 
-const lengthOf = (row: RolloutRow, length: Length) => (length === "took" ? durationOf(row) : (row.sampled_tokens ?? null));
+const lengthOf = (row: RolloutRow, length: Length) =>
+  length === "took" ? durationOf(row) : (row.sampled_tokens ?? null);
 const told = (value: number, length: Length) => (length === "took" ? duration(value) : `${count(value)} tokens`);
+
+const described = (row: RolloutRow, length: Length) =>
+  `${row.rollout_id.slice(-12)}: reward ${fixed(row.reward)}, ${told(lengthOf(row, length) ?? 0, length)}, ${row.input}`;
 
 interface Picture {
   places: Place[];
@@ -33,7 +37,11 @@ function laidOut(rows: RolloutRow[], length: Length, width: number): Picture | n
     return of === null || row.reward === null ? [] : [{ of, reward: row.reward, row }];
   });
   if (known.length === 0) return null;
-  const ends = (values: number[]): [number, number] => values.reduce(([low, high], value): [number, number] => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+  const ends = (values: number[]): [number, number] =>
+    values.reduce(
+      ([low, high], value): [number, number] => [Math.min(low, value), Math.max(high, value)],
+      [Infinity, -Infinity],
+    );
   const [xs, ys] = [ends(known.map(({ of }) => of)), ends(known.map(({ reward }) => reward))];
   const share = (value: number, [low, high]: [number, number]) => (high > low ? (value - low) / (high - low) : 0.5);
   const places = known.map(({ of, reward, row }) => ({
@@ -54,7 +62,12 @@ function draw(canvas: HTMLCanvasElement, { places, ends }: Picture, length: Leng
   const style = getComputedStyle(canvas);
   context.strokeStyle = style.color;
   context.globalAlpha = 0.3;
-  context.strokeRect(MARGIN.left - 6, MARGIN.top - 6, width - MARGIN.left - MARGIN.right + 12, HEIGHT - MARGIN.top - MARGIN.bottom + 12);
+  context.strokeRect(
+    MARGIN.left - 6,
+    MARGIN.top - 6,
+    width - MARGIN.left - MARGIN.right + 12,
+    HEIGHT - MARGIN.top - MARGIN.bottom + 12,
+  );
   context.globalAlpha = 1;
   context.fillStyle = style.color;
   context.font = `12px ${style.fontFamily}`;
@@ -106,7 +119,12 @@ export function Scatter({ rows }: { rows: RolloutRow[] }) {
       <figcaption>
         Reward over{" "}
         {hasTokens ? (
-          <select name="length" aria-label="length of a rollout" value={length} onChange={(event) => setLength(event.currentTarget.value as Length)}>
+          <select
+            name="length"
+            aria-label="length of a rollout"
+            value={length}
+            onChange={(event) => setLength(event.currentTarget.value as Length)}
+          >
             <option value="took">duration</option>
             <option value="tokens">sampled tokens</option>
           </select>
@@ -131,7 +149,7 @@ export function Scatter({ rows }: { rows: RolloutRow[] }) {
         }}
       />
       <p class="quiet">
-        {pointed ? `${pointed.rollout_id.slice(-12)}: reward ${fixed(pointed.reward)}, ${told(lengthOf(pointed, length) ?? 0, length)}, ${pointed.input}` : "Click a point to open its rollout."}
+        {pointed ? described(pointed, length) : "Click a point to open its rollout."}
       </p>
     </figure>
   );

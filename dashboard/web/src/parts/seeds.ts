@@ -24,7 +24,9 @@ function recipe({ config }: RunPage): string {
 
 export async function otherSeeds(id: string, own: RunPage, signal: AbortSignal): Promise<Seeds["others"]> {
   const runs = await get<RunRow[]>("/ui/data/runs", signal);
-  const candidates = runs.filter((run) => run.run_id !== id && run.name === own.name && run.seed !== own.seed).slice(0, MOST);
+  const candidates = runs
+    .filter((run) => run.run_id !== id && run.name === own.name && run.seed !== own.seed)
+    .slice(0, MOST);
   const found = await Promise.all(
     candidates.map(async ({ run_id, seed }) => {
       const page = await get<RunPage>(pathOf(run_id), signal);

@@ -17,6 +17,11 @@ export async function looksAtRun(page, seen) {
   seen.alarms = await page.locator(".finding").count();
   seen.changed = await page.locator("table.changed tbody tr").count();
   seen.mark = await page.locator(".mark").innerText();
+  const chart = page.locator(".chart [role=img]").first();
+  await chart.focus();
+  for (const key of ["ArrowRight", "ArrowRight", "+"]) await page.keyboard.press(key);
+  seen.pointed = await page.locator(".chart .pointed").first().innerText();
+  await page.keyboard.press("Escape");
   await page.focus("input[name=smoothing]");
   for (let index = 0; index < 4; index += 1) await page.keyboard.press("ArrowRight");
   seen.smoothing = await page.locator("output").innerText();

@@ -2,6 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { useKeys } from "./chart_keys";
 import { type Curve, type Point, smoothed, stacked } from "./series";
 
 export const COLOURS = ["#b86e00", "#2b6cb0", "#2f855a", "#9b2c5e", "#6b46c1", "#4a5568", "#0f766e", "#c2410c"];
@@ -111,10 +112,9 @@ function around(_plot: uPlot, least: number | null, most: number | null): uPlot.
   return [low - margin, high + margin];
 }
 
-const aroundLog = (_plot: uPlot, least: number | null, most: number | null): uPlot.Range.MinMax => [
-  (least ?? 0.1) / 1.3,
-  (most ?? 1) * 1.3,
-];
+// Ticks of a logarithm begin at a multiple of a power of ten: from elsewhere uPlot counts on without an end.
+const aroundLog = (_plot: uPlot, least: number | null, most: number | null): uPlot.Range.MinMax =>
+  uPlot.rangeLog(least ?? 0.1, most ?? 1, 10, false);
 const aroundShares = (_plot: uPlot, _least: number | null, most: number | null): uPlot.Range.MinMax => [0, most || 1];
 
 /** A logarithm says something where most values have one. */
@@ -210,14 +210,30 @@ export function Chart(props: ChartProps) {
   const ends = curves
     .filter((curve) => !curve.isFaint)
     .map((curve) => `${curve.name} ${short(curve.points.at(-1)?.[1])}`);
+  const { pointed, pressed } = useKeys(plot, isZoomed);
+  const pointedAt = () => {
+    const values = drawn.flatMap(({ series }, index) =>
+      series.class === "unlisted" ? [] : [`${series.label} ${short(told.current[index]?.[pointed ?? 0])}`],
+    );
+    return `${over} ${short(plot.current?.data[0][pointed ?? 0])}: ${values.join(", ")}`;
+  };
   return (
     <figure class="chart" data-points={Math.max(0, ...curves.map((curve) => curve.points.length))}>
       <figcaption>
         {title} {last !== undefined && <b>{short(last)}</b>}
         {isLog && " (logarithmic)"}
         {note && <span> {note}</span>}
+        <span class="pointed" aria-live="polite">
+          {pointed !== null && ` · ${pointedAt()}`}
+        </span>
       </figcaption>
-      <div ref={place} role="img" aria-label={`${title} over ${over}: now ${ends.slice(0, 12).join(", ")}`} />
+      <div
+        ref={place}
+        role="img"
+        tabIndex={0}
+        onKeyDown={pressed}
+        aria-label={`${title} over ${over}: now ${ends.slice(0, 12).join(", ")}. Arrow keys read it, + and − zoom, Escape goes back.`}
+      />
     </figure>
   );
 }

@@ -63,7 +63,7 @@ export function RunCharts({ steps, others }: { steps: Step[]; others: Seeds["oth
             </select>
           </label>
         )}
-        <span class="quiet">Drag to zoom, double click to go back.</span>
+        <span class="quiet">Drag to zoom, double click to go back; or + and −, arrows and Escape.</span>
       </form>
       {groups.map(({ heading, charts }) => (
         <section key={heading}>

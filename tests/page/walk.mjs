@@ -161,12 +161,18 @@ const scenes = {
     return { told, gone: await page.locator("main").innerText() };
   },
 
-  /** The list and the run RUN while updates come: says ready, waits for a line, then for one more update in both. */
+  /**
+   * The list and the run RUN while updates come: says ready, waits for a line, then for one more update in both. With a
+   * second value, `polling`, the stream of events is not to be had.
+   */
   async live() {
-    const [run] = values;
-    const { page: list, wrong } = await opened(1280);
+    const [run, how] = values;
+    const { page: list, wrong } = await opened(1280, ["ERR_FAILED"]);
+    const { page, wrong: wrongToo } = await opened(1280, ["ERR_FAILED"]);
+    if (how === "polling") {
+      for (const one of [list, page]) await one.route("**/ui/data/events", (route) => route.abort());
+    }
     await list.goto(`${url}/#/runs`);
-    const { page, wrong: wrongToo } = await opened(1280);
     await page.goto(`${url}/#/runs/${run}`);
     await page.waitForSelector(".chart canvas");
     await list.waitForSelector("table.runs tbody a");
@@ -185,6 +191,7 @@ const scenes = {
     await page.mouse.move(box.x + box.width * 0.6, box.y + 40, { steps: 4 });
     await page.mouse.up();
     const zoomed = [await chart.getAttribute("data-range")];
+    for (const one of [list, page]) await one.waitForSelector(`.mark.${how ?? "live"}`);
     const marks = [await list.locator(".mark").innerText(), await page.locator(".mark").innerText()];
     const before = await counts();
     await answered();

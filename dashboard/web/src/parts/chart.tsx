@@ -114,7 +114,9 @@ function around(_plot: uPlot, least: number | null, most: number | null): uPlot.
 
 // Ticks of a logarithm begin at a multiple of a power of ten: from elsewhere uPlot counts on without an end.
 const aroundLog = (_plot: uPlot, least: number | null, most: number | null): uPlot.Range.MinMax =>
-  uPlot.rangeLog(least ?? 0.1, most ?? 1, 10, false);
+  least === most
+    ? uPlot.rangeLog((least ?? 1) / 2, (most ?? 1) * 2, 10, false)
+    : uPlot.rangeLog(least ?? 0.1, most ?? 1, 10, false);
 const aroundShares = (_plot: uPlot, _least: number | null, most: number | null): uPlot.Range.MinMax => [0, most || 1];
 
 /** A logarithm says something where most values have one. */

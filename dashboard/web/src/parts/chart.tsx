@@ -139,6 +139,7 @@ export function Chart(props: ChartProps) {
   const plot = useRef<uPlot | null>(null);
   const told = useRef<(number | null)[][]>([]);
   const isZoomed = useRef(false);
+  const range = useRef<{ min: number; max: number; over: string } | null>(null);
   const isLog = isLogged(props);
   const { lines: drawn, bands } = isStacked ? areas(props) : lines(props);
   const listed = drawn.filter((line) => line.series.class !== "unlisted").length;
@@ -189,7 +190,9 @@ export function Chart(props: ChartProps) {
       ],
     };
     plot.current = new uPlot(options, data, element);
-    isZoomed.current = false;
+    // Another picture of the same goes on where the one before was zoomed to.
+    isZoomed.current = range.current?.over === over;
+    if (isZoomed.current && range.current) plot.current.setScale("x", range.current);
     const back = () => (isZoomed.current = false);
     element.addEventListener("dblclick", back, true);
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }));
@@ -197,6 +200,8 @@ export function Chart(props: ChartProps) {
     return () => {
       resized.disconnect();
       element.removeEventListener("dblclick", back, true);
+      const { min, max } = plot.current?.scales.x ?? {};
+      range.current = isZoomed.current && min !== undefined && max !== undefined ? { min, max, over } : null;
       plot.current?.destroy();
       plot.current = null;
     };

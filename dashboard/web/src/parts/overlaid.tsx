@@ -2,10 +2,10 @@
 import { useState } from "preact/hooks";
 import { get, type RunRow, type Step } from "../api";
 import { AGAIN, isRewound, useConnection, useLive, withStep } from "../events";
-import { Shown } from "../loading";
+import { Shown, useLoaded } from "../loading";
 import { Chart } from "./chart";
-import { pathOf } from "./seeds";
-import { HELD_OUT, MEASURES, type Measure, places, points, TRAINING } from "./series";
+import { pathOf, type RunPage } from "./seeds";
+import { HELD_OUT, MEASURES, type Measure, places, points, type Prices, TRAINING } from "./series";
 
 export const MOST_CHOSEN = 8;
 
@@ -32,10 +32,20 @@ function useStepsOf(runs: RunRow[]) {
   });
 }
 
+/** What tokens of runs cost, for those that have prices; asked where it is wanted. */
+function usePrices(runs: RunRow[], isWanted: boolean) {
+  const ids = isWanted ? runs.map((run) => run.run_id) : [];
+  return useLoaded(`prices ${ids.join(" ")}`, async (signal) => {
+    const pages = await Promise.all(ids.map((id) => get<RunPage>(pathOf(id), signal)));
+    return new Map(pages.map(({ config }, index) => [ids[index], (config.prices ?? null) as Prices | null]));
+  });
+}
+
 export function Overlaid({ runs }: { runs: RunRow[] }) {
   const [key, setKey] = useState<keyof typeof REWARDS>(HELD_OUT);
   const [over, setOver] = useState<Measure>("updates");
   const loaded = useStepsOf(runs);
+  const prices = usePrices(runs, over === "cost").value;
   return (
     <section>
       <form class="filter" aria-label="What is drawn of the chosen runs" onSubmit={(event) => event.preventDefault()}>
@@ -64,7 +74,10 @@ export function Overlaid({ runs }: { runs: RunRow[] }) {
         {(all) => {
           const curves = runs.map((run) => {
             const steps = all.get(run.run_id) ?? [];
-            return { name: run.run_id, points: points(steps, key, places(steps, over, run)) };
+            return {
+              name: run.run_id,
+              points: points(steps, key, places(steps, over, prices?.get(run.run_id) ?? null)),
+            };
           });
           const drawn = curves.filter((curve) => curve.points.length > 0);
           if (drawn.length === 0)

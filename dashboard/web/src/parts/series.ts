@@ -1,5 +1,5 @@
 // Numbers of steps as curves: over what they are drawn, smoothed, stacked, and how sure they are.
-import { type RunRow, type Step, updates } from "../api";
+import { type Step, updates } from "../api";
 
 export type Point = [number, number];
 
@@ -21,7 +21,7 @@ export const MEASURES = {
   updates: "updates",
   seconds: "seconds",
   tokens: "sampled tokens of training",
-  cost: "cost, shared out by sampled tokens",
+  cost: "cost of its tokens",
 } as const;
 export type Measure = keyof typeof MEASURES;
 
@@ -30,19 +30,37 @@ export function numberOf(step: Step, key: string): number | null {
   return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
 
-/** Where each step stands: what had gone before what it says was measured. */
-export function places(steps: Step[], by: Measure, run?: RunRow): number[] {
+/** What a million tokens cost. */
+export interface Prices {
+  currency: string;
+  sampled: number;
+  prefilled: number;
+  trained: number;
+}
+
+const SAMPLED = "env/all/total_ac_tokens";
+
+/** What a step took. */
+function taken(step: Step, by: Measure, prices: Prices): number {
+  const of = (key: string) => numberOf(step, key) ?? 0;
+  if (by === "seconds") return of("time/total");
+  if (by === "tokens") return of(SAMPLED);
+  const prompts = prices.prefilled * of("env/all/total_ob_tokens");
+  return (prices.sampled * of(SAMPLED) + prompts + prices.trained * of("optim/trained_tokens")) / 1e6;
+}
+
+const NO_PRICES: Prices = { currency: "", sampled: 0, prefilled: 0, trained: 0 };
+
+/** Where each step stands: what had gone before what it says was measured. Nowhere, if nobody knows what tokens cost. */
+export function places(steps: Step[], by: Measure, prices: Prices | null): number[] {
   if (by === "updates") return steps.map(updates);
-  const key = by === "seconds" ? "time/total" : "env/all/total_ac_tokens";
+  if (by === "cost" && prices === null) return [];
   let sum = 0;
-  const sums = steps.map((step) => {
+  return steps.map((step) => {
     const before = sum;
-    sum += numberOf(step, key) ?? 0;
+    sum += taken(step, by, prices ?? NO_PRICES);
     return before;
   });
-  const total = run?.cost?.total;
-  if (by !== "cost") return sums;
-  return total === undefined || sum === 0 ? [] : sums.map((before) => (total * before) / sum);
 }
 
 export function points(steps: Step[], key: string, at: number[] = steps.map(updates)): Point[] {

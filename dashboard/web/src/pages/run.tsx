@@ -97,7 +97,7 @@ export function Run({ id }: { id: string }) {
           ) : (
             <>
               <Final steps={steps} />
-              <RunCharts steps={steps} others={seeds.value ?? []} />
+              <RunCharts steps={steps} seeds={seeds.value ?? []} />
             </>
           )
         }

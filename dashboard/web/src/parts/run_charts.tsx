@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import type { Step } from "../api";
 import { Chart, type ChartProps } from "./chart";
 import { grouped, type Seeds } from "./run_groups";
+import { type OtherSeed, useSeedSteps } from "./seeds";
 
 interface Look {
   smoothing: number;
@@ -19,10 +20,11 @@ function Charts({ charts, look }: { charts: ChartProps[]; look: Look }) {
   );
 }
 
-export function RunCharts({ steps, others }: { steps: Step[]; others: Seeds["others"] }) {
+export function RunCharts({ steps, seeds }: { steps: Step[]; seeds: OtherSeed[] }) {
   const [look, setLook] = useState<Look>({ smoothing: 0, isLog: false });
   const [shown, setShown] = useState<Seeds["shown"]>("none");
   const [isOpen, setOpen] = useState(false);
+  const others = useSeedSteps(seeds, shown !== "none");
   const { groups, rest } = grouped(steps, { shown, others });
   return (
     <>
@@ -49,9 +51,9 @@ export function RunCharts({ steps, others }: { steps: Step[]; others: Seeds["oth
           />{" "}
           logarithmic
         </label>
-        {others.length > 0 && (
+        {seeds.length > 0 && (
           <label>
-            {others.length} other seed{others.length > 1 && "s"}{" "}
+            {seeds.length} other seed{seeds.length > 1 && "s"}{" "}
             <select
               name="seeds"
               value={shown}

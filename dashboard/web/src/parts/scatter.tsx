@@ -148,9 +148,7 @@ export function Scatter({ rows }: { rows: RolloutRow[] }) {
           if (row) location.hash = `#/rollouts/${encodeURIComponent(row.rollout_id)}`;
         }}
       />
-      <p class="quiet">
-        {pointed ? described(pointed, length) : "Click a point to open its rollout."}
-      </p>
+      <p class="quiet">{pointed ? described(pointed, length) : "Click a point to open its rollout."}</p>
     </figure>
   );
 }

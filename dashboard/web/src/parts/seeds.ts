@@ -1,5 +1,6 @@
 // Runs that differ from a run by their seed alone.
 import { get, type RunRow, type Step } from "../api";
+import { useLoaded } from "../loading";
 import type { Seeds } from "./run_groups";
 
 const MOST = 8;
@@ -22,17 +23,31 @@ function recipe({ config }: RunPage): string {
   return JSON.stringify({ ...Object.fromEntries(kept), run });
 }
 
-export async function otherSeeds(id: string, own: RunPage, signal: AbortSignal): Promise<Seeds["others"]> {
+export interface OtherSeed {
+  run_id: string;
+  seed: number;
+}
+
+export async function otherSeeds(id: string, own: RunPage, signal: AbortSignal): Promise<OtherSeed[]> {
   const runs = await get<RunRow[]>("/ui/data/runs", signal);
-  const candidates = runs
-    .filter((run) => run.run_id !== id && run.name === own.name && run.seed !== own.seed)
-    .slice(0, MOST);
-  const found = await Promise.all(
-    candidates.map(async ({ run_id, seed }) => {
-      const page = await get<RunPage>(pathOf(run_id), signal);
-      if (recipe(page) !== recipe(own)) return [];
-      return [{ name: `seed ${seed}`, steps: await get<Step[]>(`${pathOf(run_id)}/steps`, signal) }];
-    }),
-  );
+  const isCandidate = (run: RunRow) => run.run_id !== id && run.name === own.name && run.seed !== own.seed;
+  const candidates = runs.filter(isCandidate).slice(0, MOST);
+  const isSame = async (run: RunRow) => recipe(await get<RunPage>(pathOf(run.run_id), signal)) === recipe(own);
+  const found = await Promise.all(candidates.map(async (run) => ((await isSame(run)) ? [run] : [])));
   return found.flat();
+}
+
+/** Their steps, once they are to be shown. */
+export function useSeedSteps(seeds: OtherSeed[], isWanted: boolean): Seeds["others"] {
+  const wanted = isWanted ? seeds : [];
+  const key = `seeds ${wanted.map(({ run_id }) => run_id).join(" ")}`;
+  const loaded = useLoaded(key, (signal) =>
+    Promise.all(
+      wanted.map(async ({ run_id, seed }) => {
+        const steps = await get<Step[]>(`${pathOf(run_id)}/steps`, signal);
+        return { name: `seed ${seed}`, steps };
+      }),
+    ),
+  );
+  return loaded.value ?? [];
 }

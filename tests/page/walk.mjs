@@ -2,21 +2,25 @@
 //
 //     node tests/page/walk.mjs SCENE URL [VALUE...]     with NODE_MODULES and CHROMIUM in the environment
 //
-// Prints what it saw as one line of JSON. Pictures go to PICTURES, if that is set. It fails on an error in the console, on a
-// request that leaves the server, and on what axe-core finds.
+// Prints what it saw as one line of JSON. Pictures go to PICTURES, if that is set. It fails on an error in the console,
+// on a request that leaves the server, and on what axe-core finds.
 import { readFileSync } from "node:fs";
 import { partnerScenes } from "./partner_scenes.mjs";
 import { rolloutScenes } from "./rollout_scenes.mjs";
 import { serverScenes } from "./server_scenes.mjs";
 import { createRequire } from "node:module";
 import process from "node:process";
+import { looksAtRollouts, looksAtRun, looksAtRuns } from "./looks.mjs";
 
 const require = createRequire(`${process.env.NODE_MODULES}/`);
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const [scene, url, ...values] = process.argv.slice(2);
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM,
+  args: ["--no-sandbox", "--disable-dev-shm-usage"],
+});
 
 /** A page at a width, which fails where it should not have asked or said anything. */
 async function opened(width, expected = []) {
@@ -29,7 +33,8 @@ async function opened(width, expected = []) {
     if (message.type() === "error" && !expected.some((known) => text.includes(known))) wrong.push(`console: ${text}`);
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(url) && !request.url().startsWith("data:")) wrong.push(`left the server: ${request.url()}`);
+    if (!request.url().startsWith(url) && !request.url().startsWith("data:"))
+      wrong.push(`left the server: ${request.url()}`);
   });
   return { page, context, wrong };
 }
@@ -41,9 +46,20 @@ async function checked(page, wrong, name) {
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => globalThis.axe.run());
   for (const found of violations) {
-    wrong.push(`${name}: ${found.id}: ${found.help}: ${found.nodes.slice(0, 2).map((node) => node.html.slice(0, 200)).join(" | ")}`);
+    wrong.push(
+      `${name}: ${found.id}: ${found.help}: ${found.nodes
+        .slice(0, 2)
+        .map((node) => node.html.slice(0, 200))
+        .join(" | ")}`,
+    );
   }
   if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/${name}.png`, fullPage: true });
+}
+
+/** What is said on standard input, once it is asked for. */
+async function answered() {
+  console.log(JSON.stringify({ ready: true }));
+  await new Promise((resolve) => process.stdin.once("data", resolve));
 }
 
 const scenes = {
@@ -51,21 +67,18 @@ const scenes = {
   async run() {
     const seen = {};
     for (const width of [1280, 390]) {
-      const { page, context, wrong } = await opened(width);
+      const { page, context, wrong } = await opened(width, ["400"]);
       await page.goto(`${url}/`);
-      await page.click("main tbody a");
-      await page.waitForSelector(".chart canvas");
-      seen.charts = await page.locator(".chart").count();
-      seen.ledger = await page.locator(".ledger li").count();
+      await page.click("table.runs tbody a");
+      await looksAtRun(page, seen);
       await checked(page, wrong, `run-${width}`);
       await page.click("nav a[href='#/runs']");
-      await page.waitForSelector("main tbody a");
+      await looksAtRuns(page, seen);
       await checked(page, wrong, `runs-${width}`);
       await page.click("nav a[href='#/rollouts']");
-      await page.waitForSelector(".scrolled tbody a");
-      seen.rollouts = Number(await page.getAttribute(".scrolled table", "aria-rowcount"));
+      await looksAtRollouts(page, seen);
       await checked(page, wrong, `rollouts-${width}`);
-      await page.selectOption("select >> nth=-1", "reward");
+      await page.selectOption("select[name=order]", "reward");
       await page.click(".scrolled tbody a");
       await page.waitForSelector(".message.sampled");
       seen.answer = await page.locator(".message.sampled pre").first().innerText();
@@ -79,10 +92,13 @@ const scenes = {
       seen.told = await page.locator(".told").innerText();
       await checked(page, wrong, `tokens-${width}`);
       await page.click("nav a[href='#/rollouts']");
-      await page.selectOption("select >> nth=0", "train");
+      await page.selectOption("select[name=mode]", "train");
       await page.click(".scrolled td a[href^='#/groups']");
       await page.waitForSelector("main tbody a");
       seen.members = await page.locator("main tbody tr").count();
+      await page.locator(".member").first().scrollIntoViewIfNeeded();
+      await page.waitForSelector(".member p:has-text('token')");
+      seen.parts_at = await page.locator(".parts-at").allInnerTexts();
       await checked(page, wrong, `group-${width}`);
       await page.click("a:has-text('compare')");
       seen.difference = await page.locator(".difference").innerText();
@@ -143,10 +159,82 @@ const scenes = {
     }
     await page.goto(`${url}/#/runs`);
     await page.waitForSelector("h1:has-text('Runs')");
-    console.log(JSON.stringify({ ready: true }));
-    await new Promise((resolve) => process.stdin.once("data", resolve));
+    await answered();
     await page.waitForSelector("[role=alert]:has-text('does not answer')");
     return { told, gone: await page.locator("main").innerText() };
+  },
+
+  /**
+   * The list and the run RUN while updates come: says ready, waits for a line, then for one more update in both. With a
+   * second value, `polling`, the stream of events is not to be had.
+   */
+  async live() {
+    const [run, how] = values;
+    const { page: list, wrong } = await opened(1280, ["ERR_FAILED"]);
+    const { page, wrong: wrongToo } = await opened(1280, ["ERR_FAILED"]);
+    if (how === "polling") {
+      for (const one of [list, page]) await one.route("**/ui/data/events", (route) => route.abort());
+    }
+    await list.goto(`${url}/#/runs`);
+    await page.goto(`${url}/#/runs/${run}`);
+    await page.waitForSelector(".chart canvas");
+    await list.waitForSelector("table.runs tbody a");
+    const row = list.locator("table.runs tr", { has: list.locator(`a:text-is("${run}")`) }).locator(".updates");
+    const counts = async () => ({
+      row: Number.parseInt(await row.innerText(), 10),
+      points: Math.max(
+        ...(await page.locator(".chart").evaluateAll((charts) => charts.map((chart) => Number(chart.dataset.points)))),
+      ),
+    });
+    // What is zoomed stays where it is.
+    const chart = page.locator(".chart [role=img]").first();
+    const box = await chart.locator(".u-over").boundingBox();
+    await page.mouse.move(box.x + box.width * 0.2, box.y + 40);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.6, box.y + 40, { steps: 4 });
+    await page.mouse.up();
+    const zoomed = [await chart.getAttribute("data-range")];
+    for (const one of [list, page]) await one.waitForSelector(`.mark.${how ?? "live"}`);
+    const marks = [await list.locator(".mark").innerText(), await page.locator(".mark").innerText()];
+    const before = await counts();
+    await answered();
+    let after = before;
+    const until = Date.now() + 60_000;
+    while ((after.row <= before.row || after.points <= before.points) && Date.now() < until) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      after = await counts();
+    }
+    if (wrong.length + wrongToo.length) throw new Error([...wrong, ...wrongToo].join("\n"));
+    zoomed.push(await chart.getAttribute("data-range"));
+    return { marks, before, after, zoomed };
+  },
+
+  /** Ten thousand rollouts: as many as ROWS are asked for, and scrolled through to the end. */
+  async many() {
+    const most = Number(values[0] ?? 10_000);
+    const { page, wrong } = await opened(1280);
+    await page.goto(`${url}/#/rollouts`);
+    await page.waitForSelector(".scrolled tbody a");
+    const rows = async () => Number(await page.getAttribute(".scrolled table", "aria-rowcount"));
+    const asked = Date.now();
+    while ((await rows()) < most && (await page.locator("button.older").count())) {
+      const before = await rows();
+      await page.click("button.older:not([disabled])");
+      await page.waitForFunction(
+        (before) =>
+          Number(document.querySelector(".scrolled table").getAttribute("aria-rowcount")) > before ||
+          !document.querySelector("button.older"),
+        before,
+      );
+    }
+    const rowcount = await rows();
+    const begun = Date.now();
+    await page.locator(".scrolled").evaluate((region) => (region.scrollTop = region.scrollHeight));
+    await page.waitForSelector(`.scrolled tr[aria-rowindex="${rowcount}"]`);
+    const ms = Date.now() - begun;
+    await checked(page, wrong, "many");
+    if (wrong.length) throw new Error(wrong.join("\n"));
+    return { rowcount, drawn: await page.locator(".scrolled tbody tr").count(), ms, asked_ms: begun - asked };
   },
 };
 

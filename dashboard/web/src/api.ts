@@ -62,6 +62,12 @@ export interface RunRow {
   sampled_tokens: number;
   trained_tokens: number;
   seconds: number;
+  /** Absent where the server is older than the page. */
+  ended?: boolean;
+  cost?: { currency: string; total: number } | null;
+  objective?: string;
+  /** Every scalar of the trainer's and the first model's config, by its dotted key. */
+  settings?: Record<string, string | number | boolean>;
 }
 
 export interface Step {
@@ -84,6 +90,14 @@ export interface Finding {
   name: string;
   evidence: string;
   what_to_do: string;
+  severity?: string;
+  answers?: { task: unknown; answer: string; reward: number | null }[];
+}
+
+/** A held-out task, and what was said to it at the first, a middle and the last scoring. */
+export interface Changed {
+  task: string;
+  answers: { step: number; reward: number | null; said: string }[];
 }
 
 export interface RolloutRow {
@@ -102,6 +116,15 @@ export interface RolloutRow {
   components: Record<string, number>;
   input: string;
   reason: string | null;
+  sampled_tokens?: number | null;
+}
+
+export interface RolloutRows {
+  items: RolloutRow[];
+  /** For `after`. */
+  next: number;
+  /** Rollouts that a filter considered, newest first. */
+  looked_at?: number;
 }
 
 export interface Message {

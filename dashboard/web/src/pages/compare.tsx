@@ -1,11 +1,11 @@
 import { useMemo } from "preact/hooks";
 import { get, getBytes, type RolloutPage } from "../api";
-import { diff, type Hunk, marks } from "../diff";
+import { diff, type Hunk, marks } from "../tokens/diff";
 import { fixed } from "../format";
 import { Shown, useLoaded } from "../loading";
-import { SameTask } from "../parts/same_task";
-import { TokenView } from "../parts/token_view";
-import { type Tokens, unpacked } from "../tokens";
+import { SameTask } from "../rollouts/same_task";
+import { TokenView } from "../tokens/token_view";
+import { type Tokens, unpacked } from "../tokens/tokens";
 
 /** Differences that are listed side by side. */
 const LISTED = 40;

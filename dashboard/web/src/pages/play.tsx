@@ -1,11 +1,11 @@
 import { useRef, useState } from "preact/hooks";
 import { type Model, models } from "../api";
 import { Shown, useLoaded } from "../loading";
-import { useKeyed } from "../parts/key_asked";
-import { AnswerView } from "../parts/play_answer";
-import { Messages } from "../parts/play_messages";
-import { AsPair, AsReward, AsTask } from "../parts/play_uses";
-import { type Answer, ask, type Said } from "../play";
+import { useKeyed } from "../play/key_asked";
+import { AnswerView } from "../play/play_answer";
+import { Messages } from "../play/play_messages";
+import { AsPair, AsReward, AsTask } from "../play/play_uses";
+import { type Answer, ask, type Said } from "../play/play";
 
 interface Asking {
   names: string[];

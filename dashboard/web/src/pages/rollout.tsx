@@ -2,12 +2,12 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import { get, getBytes, type RolloutPage } from "../api";
 import { duration } from "../format";
 import { Shown, useLoaded } from "../loading";
-import { Conversations } from "../parts/conversation";
-import { SameTask } from "../parts/same_task";
-import { Timeline } from "../parts/timeline";
-import { TokenView } from "../parts/token_view";
-import { tree } from "../threads";
-import { type Tokens as UnpackedTokens, unpacked } from "../tokens";
+import { Conversations } from "../rollouts/conversation";
+import { SameTask } from "../rollouts/same_task";
+import { Timeline } from "../rollouts/timeline";
+import { TokenView } from "../tokens/token_view";
+import { tree } from "../rollouts/threads";
+import { type Tokens as UnpackedTokens, unpacked } from "../tokens/tokens";
 
 type Attempted = RolloutPage["attempts"][0];
 

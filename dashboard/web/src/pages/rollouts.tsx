@@ -1,80 +1,53 @@
-import { useEffect, useState } from "preact/hooks";
-import { get, type RolloutRow } from "../api";
-import { fixed } from "../format";
-import { Shown, useLoaded } from "../loading";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import type { RolloutRow } from "../api";
+import { Shown } from "../loading";
+import { LiveMark } from "../runs/live";
+import { causeOf, causes, type Order, sorted } from "../rollouts/orders";
+import { Filter, Where } from "../rollouts/rollout_filter";
+import { type Newest, type Pages, usePages } from "../rollouts/rollout_pages";
+import { RolloutTable } from "../rollouts/rollout_table";
+import { Scatter } from "../charts/scatter";
 
-interface Rows {
-  items: RolloutRow[];
-  next: number;
-}
+const SHOWN_CAUSES = 12;
 
-const STATUSES = ["queuing", "preparing", "running", "succeeded", "failed", "cancelled", "requeuing"];
-const MODES = ["train", "val", "test"];
-const ROW_HEIGHT = 34;
-const VIEW_ROWS = 24;
-
-type Order = "newest" | "reward" | "reward up";
-
-function sorted(rows: RolloutRow[], order: Order): RolloutRow[] {
-  if (order === "newest") return [...rows].reverse();
-  const sign = order === "reward" ? -1 : 1;
-  return [...rows].sort((one, other) => sign * ((one.reward ?? NaN) - (other.reward ?? NaN)) || 0);
-}
-
-/** Where the members of its group are side by side. */
-function groupOf(row: RolloutRow): string {
-  const query = new URLSearchParams({ run_id: row.run_id ?? "", step: String(row.step), group: String(row.group) });
-  if (row.mode) query.set("mode", row.mode);
-  return `#/groups?${query}`;
-}
-
-/** Of thousands of rows, those that are looked at. */
-function Table({ rows }: { rows: RolloutRow[] }) {
-  const [top, setTop] = useState(0);
-  const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - 8);
-  const shown = rows.slice(first, first + VIEW_ROWS + 16);
+/** Why rollouts failed, each to be clicked. */
+function Causes({ rows, chosen, choose }: { rows: RolloutRow[]; chosen: string; choose: (cause: string) => void }) {
+  const counted = causes(rows);
+  if (counted.length === 0 && !chosen) return null;
+  const shown = counted.slice(0, SHOWN_CAUSES);
+  if (chosen && !shown.some(([cause]) => cause === chosen)) shown.push([chosen, 0]);
   return (
-    <div
-      class="scrolled"
-      tabIndex={0}
-      role="region"
-      aria-label="Rollouts"
-      style={{ height: `${Math.min(rows.length + 1, VIEW_ROWS) * ROW_HEIGHT + 2}px` }}
-      onScroll={(event) => setTop(event.currentTarget.scrollTop)}
-    >
-      <table aria-rowcount={rows.length}>
-        <thead>
-          <tr>
-            <th>rollout</th>
-            <th>status</th>
-            <th>mode</th>
-            <th>step</th>
-            <th>group</th>
-            <th>reward</th>
-            <th>task</th>
-            <th>why it failed</th>
-          </tr>
-        </thead>
-        <tbody>
-          {first > 0 && <tr style={{ height: `${first * ROW_HEIGHT}px` }} aria-hidden="true" />}
-          {shown.map((row) => (
-            <tr key={row.rollout_id} style={{ height: `${ROW_HEIGHT}px` }}>
-              <td>
-                <a href={`#/rollouts/${encodeURIComponent(row.rollout_id)}`}>{row.rollout_id.slice(-12)}</a>
-              </td>
-              <td>{row.status}</td>
-              <td>{row.mode ?? ""}</td>
-              <td class="number">{row.step ?? ""}</td>
-              <td class="number">{row.group !== null && row.run_id !== null ? <a href={groupOf(row)}>{row.group}</a> : ""}</td>
-              <td class="number">{fixed(row.reward)}</td>
-              <td class="text">{row.input}</td>
-              <td class="text">{row.reason ?? ""}</td>
-            </tr>
-          ))}
-          <tr style={{ height: `${Math.max(0, rows.length - first - shown.length) * ROW_HEIGHT}px` }} aria-hidden="true" />
-        </tbody>
-      </table>
-    </div>
+    <section aria-label="Why rollouts failed">
+      <ul class="causes">
+        <li>Why rollouts failed:</li>
+        {shown.map(([cause, rollouts]) => (
+          <li key={cause}>
+            <button type="button" aria-pressed={cause === chosen} onClick={() => choose(cause === chosen ? "" : cause)}>
+              {cause} <b>{rollouts}</b>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {counted.length > shown.length && <p class="quiet">{counted.length - shown.length} further causes</p>}
+    </section>
+  );
+}
+
+/** How many there are, and whether there are more. */
+function Counted({ shown, newest, pages }: { shown: number; newest: Newest; pages: Pages }) {
+  const looked = newest.looked_at;
+  return (
+    <p class="quiet" aria-live="polite">
+      {shown} rollout{shown !== 1 && "s"}
+      {shown !== pages.rows.length && ` of ${pages.rows.length}`}
+      {pages.isFiltered && looked !== undefined && `, among the newest ${looked}`}
+      {pages.hasOlder && ", and there may be older ones"}{" "}
+      {pages.hasOlder && (
+        <button type="button" class="older" disabled={pages.isAsking} onClick={pages.older}>
+          {pages.isAsking ? "Asking…" : "older"}
+        </button>
+      )}
+    </p>
   );
 }
 
@@ -86,62 +59,47 @@ export function Rollouts({ query }: { query: URLSearchParams }) {
     else next.delete(name);
     location.hash = `#/rollouts?${next}`;
   };
-  const asked = new URLSearchParams(query);
-  asked.set("limit", "1000");
-  const loaded = useLoaded(`rollouts ${asked}`, (signal) => get<Rows>(`/ui/data/rollouts?${asked}`, signal), 5);
   useEffect(() => setOrder("newest"), [query.get("run_id")]);
-  const choice = (name: string, values: string[]) => (
-    <label>
-      {name}{" "}
-      <select value={query.get(name) ?? ""} onChange={(event) => narrow(name, event.currentTarget.value)}>
-        <option value="">any</option>
-        {values.map((value) => (
-          <option key={value}>{value}</option>
-        ))}
-      </select>
-    </label>
+  const pages = usePages(query);
+  const { rows, newest } = pages;
+  const cause = query.get("cause") ?? "";
+  const shown = useMemo(
+    () => sorted(cause ? rows.filter((row) => causeOf(row) === cause) : rows, order),
+    [rows, cause, order],
   );
+  const isWrong = newest.failure?.status === 400 && query.has("where");
   return (
     <main>
-      <h1>Rollouts</h1>
-      <form class="filter" onSubmit={(event) => event.preventDefault()}>
-        <label>
-          run{" "}
-          <input value={query.get("run_id") ?? ""} onChange={(event) => narrow("run_id", event.currentTarget.value)} />
-        </label>
-        <label>
-          step{" "}
-          <input
-            type="number"
-            value={query.get("step") ?? ""}
-            onChange={(event) => narrow("step", event.currentTarget.value)}
-          />
-        </label>
-        {choice("mode", MODES)}
-        {choice("status", STATUSES)}
-        <label>
-          order{" "}
-          <select value={order} onChange={(event) => setOrder(event.currentTarget.value as Order)}>
-            <option value="newest">newest first</option>
-            <option value="reward">greatest reward first</option>
-            <option value="reward up">least reward first</option>
-          </select>
-        </label>
-      </form>
-      <Shown of={loaded}>
-        {({ items }) =>
-          items.length === 0 ? (
-            <p>There are no such rollouts.</p>
-          ) : (
-            <>
-              <p class="quiet">
-                {items.length} rollouts{items.length === 1000 && ", the newest: narrow them down to see others"}
+      <h1>
+        Rollouts <LiveMark />
+      </h1>
+      <Where query={query} narrow={narrow} failure={isWrong ? (newest.failure?.message ?? null) : null} />
+      <Filter
+        query={query}
+        narrow={narrow}
+        order={order}
+        setOrder={setOrder}
+        hasTokens={rows.some((row) => typeof row.sampled_tokens === "number")}
+      />
+      {!isWrong && (
+        <Shown of={newest}>
+          {(value) =>
+            rows.length === 0 ? (
+              <p>
+                There are no such rollouts
+                {pages.isFiltered && value.looked_at !== undefined && ` among the newest ${value.looked_at}`}.
               </p>
-              <Table rows={sorted(items, order)} />
-            </>
-          )
-        }
-      </Shown>
+            ) : (
+              <>
+                <Counted shown={shown.length} newest={value} pages={pages} />
+                <Causes rows={rows} chosen={cause} choose={(cause) => narrow("cause", cause)} />
+                <RolloutTable rows={shown} />
+                <Scatter rows={shown} />
+              </>
+            )
+          }
+        </Shown>
+      )}
     </main>
   );
 }

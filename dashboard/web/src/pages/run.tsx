@@ -1,95 +1,109 @@
-import { get, type Finding, type LedgerRow, type Step, updates } from "../api";
-import { count, moment } from "../format";
+import { type Changed, type Finding, get, type LedgerRow, type RunRow, type Step } from "../api";
+import { AGAIN, isRewound, useLive, withStep } from "../events";
+import { fixed, moment } from "../format";
 import { Shown, useLoaded } from "../loading";
-import { Chart } from "../parts/chart";
+import { Alarms } from "../runs/alarms";
+import { Ledger } from "../runs/ledger";
+import { LiveMark } from "../runs/live";
+import { RunCharts } from "../charts/run_charts";
+import { otherSeeds, pathOf, type RunPage } from "../charts/seeds";
+import { numberOf } from "../charts/series";
+import { WhatChanged } from "../runs/what_changed";
 
-/** What is drawn first, and under which name. */
-const DRAWN: [string, string][] = [
-  ["test/env/all/reward/total", "Held-out reward"],
-  ["env/all/reward/total", "Training reward"],
-  ["test/nll", "Validation loss"],
-  ["optim/loss:sum", "Loss"],
-  ["optim/entropy", "Entropy of sampled tokens"],
-  ["optim/kl_sample_train_v2", "KL of sampler and trainer"],
-  ["optim/gradient_norm_per_token", "Gradient norm by token"],
-  ["env/all/by_group/frac_mixed", "Groups whose rewards differ"],
-  ["env/all/ac_tokens_per_turn", "Sampled tokens by call"],
-  ["time/total", "Seconds an update"],
-];
-
-/** Named rewards of held-out tasks, beside the reward itself. */
-function named(steps: Step[]): string[] {
-  const keys = new Set(steps.flatMap((step) => Object.keys(step.metrics)));
-  const other = ["reward/total", "total_episodes", "failed_episodes"];
-  const prefix = "test/env/all/";
-  return [...keys].filter((key) => key.startsWith(prefix) && !other.includes(key.slice(prefix.length))).sort();
-}
-
-function points(steps: Step[], key: string): [number, number][] {
-  return steps.flatMap((step): [number, number][] => {
-    const value = step.metrics[key];
-    return typeof value === "number" && Number.isFinite(value) ? [[updates(step), value]] : [];
+/** What is asked again after every step of the run. */
+function useOfRun<T>(id: string, what: string, seconds: number) {
+  return useLive(`${what} ${id}`, (signal) => get<T>(`${pathOf(id)}/${what}`, signal), {
+    seconds,
+    follow: (known, happening) =>
+      isRewound(happening, id) || (happening.kind === "step" && happening.run_id === id) ? AGAIN : known,
   });
 }
 
-function Ledger({ rows }: { rows: LedgerRow[] }) {
-  const all = rows.reduce((sum, row) => sum + row.tokens, 0);
-  if (all === 0) return null;
+function useSteps(id: string) {
+  return useLive(`steps ${id}`, (signal) => get<Step[]>(`${pathOf(id)}/steps`, signal), {
+    seconds: 2,
+    follow: (steps, happening) => {
+      if (happening.kind === "step" && happening.run_id === id) return withStep(steps, happening.step);
+      return isRewound(happening, id) ? AGAIN : steps;
+    },
+  });
+}
+
+/** How far it has come. */
+function useRow(id: string) {
+  const load = async (signal: AbortSignal) => {
+    const rows = await get<RunRow[]>(`/ui/data/runs?run_id=${encodeURIComponent(id)}`, signal);
+    return rows.find((row) => row.run_id === id) ?? null;
+  };
+  return useLive(`row ${id}`, load, {
+    seconds: 5,
+    follow: (row, happening) => (happening.kind === "run" && happening.run.run_id === id ? happening.run : row),
+  });
+}
+
+function Progress({ row }: { row: RunRow }) {
+  const state = row.ended === undefined ? "" : row.ended ? "ended after " : "running, ";
   return (
-    <section>
-      <h2>Where {count(all)} sampled tokens went</h2>
-      <ul class="ledger">
-        {rows.map((row) => (
-          <li key={row.cause}>
-            <span>{row.cause}</span>
-            <meter min={0} max={all} value={row.tokens} aria-label={row.cause} />
-            <span class="number">
-              {count(row.tokens)} ({((100 * row.tokens) / all).toFixed(1)} %)
-            </span>
-          </li>
-        ))}
-      </ul>
-    </section>
+    <>
+      , {state}
+      <span class="updates">{row.steps}</span>
+      {row.max_steps !== null && ` of ${row.max_steps}`} updates
+      {row.cost && `, ${row.cost.total.toFixed(2)} ${row.cost.currency}`}
+    </>
+  );
+}
+
+/** What the final tasks earned, which are scored once. */
+function Final({ steps }: { steps: Step[] }) {
+  const last = steps.findLast((step) => numberOf(step, "final/env/all/reward/total") !== null);
+  if (!last) return null;
+  const episodes = numberOf(last, "final/env/all/total_episodes");
+  return (
+    <p>
+      Final tasks: <b>{fixed(numberOf(last, "final/env/all/reward/total"))}</b>
+      {episodes !== null && ` in ${episodes} episodes`}
+    </p>
   );
 }
 
 export function Run({ id }: { id: string }) {
-  const path = `/v1/fulgurite/runs/${encodeURIComponent(id)}`;
-  const run = useLoaded(`run ${id}`, (signal) => get<{ name: string; seed: number; start_time: number }>(path, signal));
-  const steps = useLoaded(`steps ${id}`, (signal) => get<Step[]>(`${path}/steps`, signal), 2);
-  const findings = useLoaded(`findings ${id}`, (signal) => get<Finding[]>(`${path}/findings`, signal), 10);
-  const ledger = useLoaded(`ledger ${id}`, (signal) => get<LedgerRow[]>(`${path}/ledger`, signal), 5);
+  const run = useLoaded(`run ${id}`, (signal) => get<RunPage>(pathOf(id), signal));
+  const own = run.value;
+  const steps = useSteps(id);
+  const row = useRow(id);
+  const findings = useOfRun<Finding[]>(id, "findings", 10);
+  const ledger = useOfRun<LedgerRow[]>(id, "ledger", 5);
+  const changed = useOfRun<Changed[]>(id, "changed", 0);
+  const seeds = useLoaded(`seeds ${id} ${own !== null}`, async (signal) => (own ? otherSeeds(id, own, signal) : []));
   return (
     <main>
-      <h1>{id}</h1>
+      <h1>
+        {id} <LiveMark />
+      </h1>
       <Shown of={run}>
         {({ name, seed, start_time }) => (
           <p>
-            {name}, seed {seed}, begun {moment(start_time)}:{" "}
+            {name}, seed {seed}, begun {moment(start_time)}
+            {row.value && <Progress row={row.value} />}:{" "}
             <a href={`#/rollouts?run_id=${encodeURIComponent(id)}`}>its rollouts</a>
           </p>
         )}
       </Shown>
-      {findings.value?.map((finding) => (
-        <p class="finding" key={finding.name}>
-          <b>{finding.name}</b>: {finding.evidence}. What to do: {finding.what_to_do}
-        </p>
-      ))}
+      {findings.value && <Alarms findings={findings.value} />}
       <Shown of={steps}>
         {(steps) =>
           steps.length === 0 ? (
-            run.value && <p>No update is recorded yet.</p>
+            own && <p>No update is recorded yet.</p>
           ) : (
-            <div class="charts">
-              {[...DRAWN, ...named(steps).map((key): [string, string] => [key, `Held-out ${key.slice(13)}`])].map(([key, title]) => {
-                const drawn = points(steps, key);
-                return drawn.length > 0 && <Chart key={key} title={title} curves={[{ name: title, points: drawn }]} />;
-              })}
-            </div>
+            <>
+              <Final steps={steps} />
+              <RunCharts steps={steps} seeds={seeds.value ?? []} />
+            </>
           )
         }
       </Shown>
       {ledger.value && <Ledger rows={ledger.value} />}
+      {changed.value && <WhatChanged tasks={changed.value} />}
     </main>
   );
 }

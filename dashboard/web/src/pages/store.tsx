@@ -1,10 +1,10 @@
 import { getBytes, getIfThere } from "../api";
 import { Shown, useLoaded } from "../loading";
-import { ModelsAndHosts } from "../parts/store_models";
-import { Queue, Workers } from "../parts/store_queue";
-import { ResourcesList } from "../parts/store_resources";
-import { Waterfall } from "../parts/waterfall";
-import { type Sample, samples } from "../prometheus";
+import { ModelsAndHosts } from "../server/store_models";
+import { Queue, Workers } from "../server/store_queue";
+import { ResourcesList } from "../server/store_resources";
+import { Waterfall } from "../server/waterfall";
+import { type Sample, samples } from "../server/prometheus";
 
 /** Seconds between looks. */
 const EVERY = 5;

@@ -1,10 +1,10 @@
 // Every token of an attempt once, in its order, coloured by a choice of what is known of it.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { getBytes, type Model, models } from "../api";
-import { sought, type Sought } from "../jumps";
+import { sought, type Sought } from "./jumps";
 import { Shown, useLoaded } from "../loading";
-import { type Colour, colours, type Known, type Paint, painted } from "../paint";
-import { type CallTokens, type Scores, type Tokens, unpackedScores } from "../tokens";
+import { type Colour, colours, type Known, type Paint, painted } from "./paint";
+import { type CallTokens, type Scores, type Tokens, unpackedScores } from "./tokens";
 import { Block, ends } from "./token_block";
 import { Differences, kinds, Legend, TokenTools } from "./token_tools";
 import { fates, seam, told } from "./token_words";

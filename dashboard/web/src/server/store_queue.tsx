@@ -2,7 +2,7 @@
 import { get } from "../api";
 import { duration, moment } from "../format";
 import { Shown, useLoaded } from "../loading";
-import { mean, type Sample } from "../prometheus";
+import { mean, type Sample } from "./prometheus";
 
 const STATUSES = ["queuing", "preparing", "running", "requeuing", "succeeded", "failed", "cancelled"];
 

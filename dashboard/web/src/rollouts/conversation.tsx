@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import type { Message } from "../api";
 import { brief, fixed } from "../format";
-import type { Item, Other, Thread, Turn } from "../threads";
+import type { Item, Other, Thread, Turn } from "./threads";
 import { seamWords } from "../words_for";
 
 function Said({ message, children }: { message: Message; children?: ComponentChildren }) {

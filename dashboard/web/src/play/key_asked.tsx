@@ -1,7 +1,7 @@
 // A key for what changes something, asked for once a server has refused a request for want of one.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { holdKey, wantsKey } from "../writing";
+import { holdKey, wantsKey } from "./writing";
 
 export interface Keyed {
   /** Does something, and again once a key is given if one was missing. */

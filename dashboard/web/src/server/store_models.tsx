@@ -2,7 +2,7 @@
 import { type Model, models } from "../api";
 import { brief, count } from "../format";
 import { Shown, useLoaded } from "../loading";
-import { mean, type Sample, total } from "../prometheus";
+import { mean, type Sample, total } from "./prometheus";
 
 const seconds = (value: number | null) => (value === null ? "–" : brief(value));
 const whole = (value: number | null) => (value === null ? "–" : count(value));

@@ -1,6 +1,6 @@
 // Conversations of an attempt, from its calls: which call goes on where, and which conversation is inside another.
-import type { Event, Message } from "./api";
-import { isCompaction } from "./words_for";
+import type { Event, Message } from "../api";
+import { isCompaction } from "../words_for";
 
 export type Call = Extract<Event, { kind: "call" }>;
 export type Other = Exclude<Event, { kind: "call" }>;

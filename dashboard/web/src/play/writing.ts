@@ -1,5 +1,5 @@
 // What the page asks its server to change: with a key that is held in memory alone, and asked for once it is missing.
-import { Failure } from "./api";
+import { Failure } from "../api";
 
 let key = "";
 

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import type { Event } from "../api";
 import { brief } from "../format";
-import type { Thread } from "../threads";
+import type { Thread } from "./threads";
 
 interface Bar {
   row: number;

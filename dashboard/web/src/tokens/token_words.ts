@@ -1,6 +1,6 @@
 // What is known of a token or a call, in words.
-import { gain, isCached, isForced, verdict, versionAt } from "../paint";
-import { callAt, type CallTokens, SAMPLED, type Scores, TEMPLATE, type Tokens } from "../tokens";
+import { gain, isCached, isForced, verdict, versionAt } from "./paint";
+import { callAt, type CallTokens, SAMPLED, type Scores, TEMPLATE, type Tokens } from "./tokens";
 import { causeWords, seamWords } from "../words_for";
 
 /** The weights that a rollout is looked at under. */

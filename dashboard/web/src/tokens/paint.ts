@@ -1,6 +1,6 @@
 // What the colour of a token says: for each choice, the class of every token and a legend.
 import { callAt, type CallTokens, SAMPLED, type Scores, TEMPLATE, type Tokens } from "./tokens";
-import { causeWords } from "./words_for";
+import { causeWords } from "../words_for";
 
 export type Colour = "logprob" | "maker" | "version" | "advantage" | "verdict" | "under" | "compared";
 

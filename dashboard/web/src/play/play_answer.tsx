@@ -1,9 +1,9 @@
 // An answer, token by token, the more surprising the redder.
 import { useState } from "preact/hooks";
 import { brief } from "../format";
-import { shade } from "../paint";
-import type { Answer, AnswerToken } from "../play";
-import { visible } from "./token_block";
+import { shade } from "../tokens/paint";
+import type { Answer, AnswerToken } from "./play";
+import { visible } from "../tokens/token_block";
 
 const chance = (logprob: number) => Math.exp(logprob).toFixed(4);
 

@@ -1,8 +1,8 @@
 // What is chosen about a view of tokens: the colour, other weights, which tokens, and where n and p go.
 import type { Model } from "../api";
-import { greatest, type Sought } from "../jumps";
-import { type Colour, gain, type Paint } from "../paint";
-import type { Tokens } from "../tokens";
+import { greatest, type Sought } from "./jumps";
+import { type Colour, gain, type Paint } from "./paint";
+import type { Tokens } from "./tokens";
 import { visible } from "./token_block";
 import type { Under } from "./token_words";
 

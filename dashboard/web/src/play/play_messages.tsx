@@ -1,5 +1,5 @@
 // The messages that a model is asked with.
-import type { Role, Said } from "../play";
+import type { Role, Said } from "./play";
 
 const ROLES: Role[] = ["system", "user", "assistant"];
 

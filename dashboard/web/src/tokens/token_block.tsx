@@ -1,7 +1,7 @@
 // Tokens that are drawn together while they are near to what is looked at, and are a space of their height otherwise.
 import { Component, createRef } from "preact";
-import type { Paint } from "../paint";
-import { type CallTokens, SAMPLED, type Tokens } from "../tokens";
+import type { Paint } from "./paint";
+import { type CallTokens, SAMPLED, type Tokens } from "./tokens";
 
 /** Tokens of a block, more or less: it ends with a line where there is one. */
 const BLOCK = 256;

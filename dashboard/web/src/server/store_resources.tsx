@@ -1,6 +1,6 @@
 // Resources of Agent-lightning, newest first, each with what it changed of the one before.
 import { get } from "../api";
-import { diff, marks } from "../diff";
+import { diff, marks } from "../tokens/diff";
 import { moment } from "../format";
 import { Shown, useLoaded } from "../loading";
 

@@ -1,0 +1,17 @@
+// Whether the page follows its server, or asks again and again.
+import { useConnection } from "../events";
+
+const TOLD = {
+  live: "The server tells this page what is new.",
+  polling: "The server's stream of events is not to be had: it is asked again and again.",
+};
+
+export function LiveMark() {
+  const connection = useConnection();
+  if (connection !== "live" && connection !== "polling") return null;
+  return (
+    <span class={`mark ${connection}`} title={TOLD[connection]}>
+      {connection}
+    </span>
+  );
+}

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use fulgurite_api::conventions::error::RestError;
 use fulgurite_api::conventions::serving::Reply;
-use fulgurite_store::Store;
+use fulgurite_store::{CalledModel, Store};
 use fulgurite_types::{
     Attempt, Cursor, ListFilter, Listed, Part, RecordedReward, Reward, Rollout, RolloutExpression, RolloutFacts,
     RolloutMode, RolloutStatus,
@@ -70,6 +70,8 @@ pub(super) struct RolloutRow {
     start_time: f64,
     end_time: Option<f64>,
     attempts: u32,
+    /// By all models that its last attempt called.
+    sampled_tokens: u64,
     reward: Option<f64>,
     /// The sum of what single calls earned, if any did.
     call_rewards: Option<f64>,
@@ -159,7 +161,7 @@ struct Known {
     attempts: HashMap<String, Attempt>,
     /// In the order in which they were given.
     rewards: HashMap<AttemptName, Vec<RecordedReward>>,
-    models: HashMap<AttemptName, Vec<String>>,
+    models: HashMap<AttemptName, Vec<CalledModel>>,
 }
 
 impl Known {
@@ -170,7 +172,8 @@ impl Known {
         let ids: Vec<String> = rollouts.iter().map(|rollout| rollout.rollout_id.clone()).collect();
         let mut known = Self { attempts: store.latest_attempts(rollouts).await?, ..Self::default() };
         for called in store.called_models(&ids).await? {
-            known.models.entry((called.rollout_id, called.attempt_id)).or_default().push(called.model);
+            let name = (called.rollout_id.clone(), called.attempt_id.clone());
+            known.models.entry(name).or_default().push(called);
         }
         let (of_these, every) = (
             ListFilter { rollout_id_in: Some(ids), ..ListFilter::default() },
@@ -190,7 +193,8 @@ impl Known {
 
     fn is_meant(&self, rollout: &Rollout, expression: &RolloutExpression) -> bool {
         let latest = self.latest(rollout);
-        let models: Vec<&str> = self.models.get(&latest).into_iter().flatten().map(String::as_str).collect();
+        let models: Vec<&str> =
+            self.models.get(&latest).into_iter().flatten().map(|called| called.model.as_str()).collect();
         let rewards = self.rewards.get(&latest).map_or(&[][..], Vec::as_slice);
         expression.matches(&RolloutFacts { rollout, rewards, models: &models })
     }
@@ -219,6 +223,7 @@ impl Known {
             start_time: rollout.start_time,
             end_time: rollout.end_time,
             attempts: attempt.as_ref().map_or(0, |attempt| attempt.sequence_id),
+            sampled_tokens: self.models.get(&latest).into_iter().flatten().map(|called| called.sampled_tokens).sum(),
             reward: reward.as_ref().map(|reward| reward.value),
             call_rewards: (!of_calls.is_empty()).then(|| of_calls.values().sum()),
             components: reward.map(|reward| components(&reward)).unwrap_or_default(),

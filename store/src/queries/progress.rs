@@ -25,6 +25,8 @@ pub struct CalledModel {
     pub attempt_id: String,
     /// The model, as it was named.
     pub model: String,
+    /// Tokens that it sampled for the attempt.
+    pub sampled_tokens: u64,
 }
 
 impl Store {
@@ -60,16 +62,20 @@ impl Store {
         column(&row.fetch_one(&mut *self.reader().await?).await?, "position")
     }
 
-    /// Which models the attempts at these rollouts called.
+    /// Which models the attempts at these rollouts called, and what these sampled.
     pub async fn called_models(&self, rollout_ids: &[String]) -> Result<Vec<CalledModel>> {
-        let mut sql = Sql::new("SELECT DISTINCT rollout_id, attempt_id, model FROM generations WHERE rollout_id IN ");
-        sql.list(rollout_ids.iter().map(String::as_str));
+        let mut sql = Sql::new(
+            "SELECT rollout_id, attempt_id, model, CAST(SUM(sampled_length) AS BIGINT) AS sampled_tokens
+             FROM generations WHERE rollout_id IN ",
+        );
+        sql.list(rollout_ids.iter().map(String::as_str)).push(" GROUP BY rollout_id, attempt_id, model");
         let rows = sql.all(&mut *self.reader().await?).await?;
         let called = |row| {
             Ok(CalledModel {
                 rollout_id: column(row, "rollout_id")?,
                 attempt_id: column(row, "attempt_id")?,
                 model: column(row, "model")?,
+                sampled_tokens: count(row, "sampled_tokens")?,
             })
         };
         rows.iter().map(called).collect()
@@ -120,6 +126,7 @@ mod tests {
             store.record_generation(generation(id, &attempted, &[1], &[2])).await.unwrap();
         }
         let ids = [attempted.rollout.rollout_id.clone()];
-        assert_eq!(store.called_models(&ids).await.unwrap().len(), 1, "each model once");
+        let called = store.called_models(&ids).await.unwrap();
+        assert_eq!((called.len(), called[0].sampled_tokens), (1, 2), "each model once");
     }
 }

@@ -111,9 +111,14 @@ fn what_is_written_out_stands_alone() {
         for entry in walkdir(&directory.path().join(name)) {
             let text = fs::read_to_string(&entry).unwrap();
             let is_config = entry.extension().is_some_and(|extension| extension == "toml");
-            for elsewhere in
-                ["target/release/fulgurite", "../hello", "../chat_sft", "](../", "examples/hello", "parents[2] / \"python\""]
-            {
+            for elsewhere in [
+                "target/release/fulgurite",
+                "../hello",
+                "../chat_sft",
+                "](../",
+                "examples/hello",
+                "parents[2] / \"python\"",
+            ] {
                 assert!(!text.contains(elsewhere), "{}: {elsewhere}", entry.display());
             }
             if is_config {

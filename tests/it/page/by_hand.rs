@@ -93,7 +93,8 @@ fn a_model_is_played_with_and_what_came_of_it_becomes_a_task_a_comparison_and_a_
     assert_eq!(seen["stored"], 0, "the key is in memory alone");
     // What the page made is in the store.
     let rollouts = server.query("rollouts");
-    let task = rollouts.iter().find(|rollout| rollout["rollout_id"] == seen["task"]).unwrap_or_else(|| panic!("{seen}"));
+    let task =
+        rollouts.iter().find(|rollout| rollout["rollout_id"] == seen["task"]).unwrap_or_else(|| panic!("{seen}"));
     assert_eq!(task["status"], "queuing", "{task}");
     let rewards = crate::common::run(["rewards", "--store", &server.store, "--all", "--json"]).json_lines();
     assert!(rewards.iter().any(|reward| reward["rollout_id"] == seen["rewarded"]), "{seen}: {rewards:?}");

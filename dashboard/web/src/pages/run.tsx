@@ -42,7 +42,7 @@ function useRow(id: string) {
 }
 
 function Progress({ row }: { row: RunRow }) {
-  const state = row.ended === undefined ? "" : row.ended ? "ended after " : "running, ";
+  const state = row.ended === undefined ? "" : row.ended ? "ended after " : "not ended, ";
   return (
     <>
       , {state}

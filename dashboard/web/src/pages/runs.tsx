@@ -56,7 +56,7 @@ function Row({ run, isChosen, canChoose, isNew, choose }: RowProps) {
       <td>
         <a href={`#/runs/${encodeURIComponent(run.run_id)}`}>{run.run_id}</a>
       </td>
-      <td>{run.ended === undefined ? "" : run.ended ? "ended" : "running"}</td>
+      <td>{run.ended === undefined ? "" : run.ended ? "ended" : "not ended"}</td>
       <td class="number updates">
         {run.steps}
         {run.max_steps !== null && ` of ${run.max_steps}`}

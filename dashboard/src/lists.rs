@@ -55,6 +55,8 @@ pub(super) struct RolloutRows {
     next: i64,
     /// Rollouts that were looked at: more than there are items where an expression means some of them.
     looked_at: u64,
+    /// For `before`: behind it nothing was looked at.
+    oldest: Option<String>,
 }
 
 /// A rollout as a row.
@@ -105,9 +107,10 @@ pub(super) async fn rollouts(State(store): State<Store>, query: Query<RolloutQue
     let Listed { items, cursor } = store.list_rollouts(&filter, &part).await.map_err(RestError::Store)?;
     let looked_at = items.len() as u64;
     let mut known = Known::of(&store, &items).await.map_err(RestError::Store)?;
+    let oldest = items.first().map(|rollout| rollout.rollout_id.clone());
     let items = items.into_iter().filter(|rollout| expression.as_ref().is_none_or(|it| known.is_meant(rollout, it)));
     let items = items.collect::<Vec<_>>().into_iter().map(|rollout| known.row(rollout)).collect();
-    Ok(Json(RolloutRows { items, next: cursor.position, looked_at }))
+    Ok(Json(RolloutRows { items, next: cursor.position, looked_at, oldest }))
 }
 
 /// The newest ones that an expression means, found by looking at those before until there are enough.
@@ -134,7 +137,10 @@ async fn meant(
         }
     }
     found.reverse();
-    Ok(Json(RolloutRows { items: found, next, looked_at }))
+    let is_full = found.len() as u64 >= limit;
+    let oldest =
+        if is_full { found.first().map(|row: &RolloutRow| row.rollout_id.clone()) } else { filter.before_rollout };
+    Ok(Json(RolloutRows { items: found, next, looked_at, oldest }))
 }
 
 /// `GET /ui/data/rollouts/{rollout_id}/same-task`: other rollouts of its run that were given the same task, newest last.

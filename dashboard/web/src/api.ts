@@ -125,6 +125,8 @@ export interface RolloutRows {
   next: number;
   /** Rollouts that a filter considered, newest first. */
   looked_at?: number;
+  /** For `before`: behind it nothing was looked at. */
+  oldest?: string | null;
 }
 
 export interface Message {

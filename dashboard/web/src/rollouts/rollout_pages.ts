@@ -22,7 +22,7 @@ const LOOKED_AT = 10_000;
 
 /** Whether there may be older ones than an answer has. */
 const goesOn = ({ items, looked_at = 0 }: RolloutRows) =>
-  items.length === PAGE || (items.length > 0 && looked_at >= LOOKED_AT);
+  items.length === PAGE || looked_at >= LOOKED_AT;
 
 /** The rows of both, each once and as the newer answer has it, in their order. */
 function merged(known: RolloutRow[], newer: RolloutRow[]): RolloutRow[] {
@@ -53,7 +53,7 @@ function useNewest(asked: URLSearchParams): Loaded<Newest> {
     if (isNews && !isJoined) answer = await rowsOf(asked, { limit: String(PAGE) }, signal);
     const newest: Newest =
       isJoined && answer.items.length > 0
-        ? { ...before, ...answer, items: merged(before.items, answer.items) }
+        ? { ...before, ...answer, oldest: before.oldest, items: merged(before.items, answer.items) }
         : { ...answer, hasOlder: goesOn(answer), lists: (before?.lists ?? 0) + (isNews ? 1 : 0) };
     known.current = { key, newest };
     return newest;
@@ -91,7 +91,7 @@ export function usePages(query: URLSearchParams): Pages {
   const asked = askedOf(query);
   const newest = useNewest(asked);
   const key = `${newest.value?.lists} ${asked}`;
-  const [before, setBefore] = useState<{ key: string; items: RolloutRow[]; hasOlder: boolean } | null>(null);
+  const [before, setBefore] = useState<{ key: string; items: RolloutRow[]; hasOlder: boolean; oldest: string | null } | null>(null);
   const [isAsking, setAsking] = useState(false);
   const known = before?.key === key ? before : null;
   const value = newest.value;
@@ -100,12 +100,14 @@ export function usePages(query: URLSearchParams): Pages {
     [known, value],
   );
   const older = async () => {
-    const [oldest] = rows;
+    // Of those that were looked at, also where none of them is meant.
+    const oldest = known ? known.oldest : (value?.oldest ?? rows[0]?.rollout_id);
     if (!oldest) return;
     setAsking(true);
     try {
-      const answer = await rowsOf(asked, { limit: String(PAGE), before: oldest.rollout_id });
-      setBefore({ key, items: merged(answer.items, known?.items ?? []), hasOlder: goesOn(answer) });
+      const answer = await rowsOf(asked, { limit: String(PAGE), before: oldest });
+      const items = merged(answer.items, known?.items ?? []);
+      setBefore({ key, items, hasOlder: goesOn(answer), oldest: answer.oldest ?? null });
     } finally {
       setAsking(false);
     }

@@ -9,19 +9,28 @@ import re
 
 MOST, TRIES = 31, 6
 FEW = 4
-# The words of a game. The first is what a real model is trained on; the corpus of the tiny one has the first six.
+# The words of a game. The first is what a real model is trained on. The corpus of the tiny one has all but the last two,
+# and its training the first twelve.
 WORDINGS = [
     "I am thinking of a whole number from 0 to 31. Guess it in at most 6 tries. Reply with one number only. "
     'After each guess I say "higher" or "lower".',
     "Guess my number from 0 to 31 in 6 tries. I say higher or lower.",
     "My number is from 0 to 31. Which is it? You have 6 tries, and I say higher or lower.",
     "Let us play: find my whole number from 0 to 31 with 6 guesses.",
+    "What is my number? It is at least 0 and at most 31. Six tries.",
+    "A number from 0 to 31, 6 tries. Go on.",
+    "You have 6 tries to guess the number that I wrote down. It is from 0 to 31.",
+    "I picked one of the numbers 0 to 31. Find out which. I say whether it is higher or lower.",
+    "Six guesses for a number between 0 and 31, please.",
+    "Play with me: 6 guesses, numbers from 0 to 31, and hints after each.",
+    "Try to guess which number I hold. It is from 0 to 31, and you may ask 6 times.",
+    "Find the number. It is from 0 to 31. I answer with higher or lower.",
     "I have a number from 0 to 31. You have 6 guesses.",
     "Which number from 0 to 31 do I have? 6 tries, and I say higher or lower.",
     "There is a number in my head, not below 0 and not above 31. Find it, and be quick: you get 6 tries.",
     "Can you tell my secret number? It is one of 0, 1, 2 and so on up to 31, and your guesses are 6.",
 ]
-IN_CORPUS = 6
+IN_CORPUS = 14
 
 
 def read(reply):

@@ -1,8 +1,8 @@
 """Writes the games that the tiny model is made from, one conversation a line:
 
-    python3 corpus.py --seed 1 --count 40000
+    python3 corpus.py --seed 1 --count 100000
 
-Half of the rows are games of a middling player: every guess is a word of the list, and two in five are words that what
+One row in four is a game of a middling player: every guess is a word of the list, and two in five are words that what
 was heard still allows. The others are exercises in other words, in which every guess is such a word. The secrets are
 those of training: none of the held-out words is ever what is looked for. The same arguments print the same bytes.
 """
@@ -36,7 +36,7 @@ def conversation(chance, kind):
 def rows(seed, count):
     chance = random.Random(f"wordle {seed}")
     for row in range(count):
-        messages = conversation(chance, "exercise" if row % 2 else "game")
+        messages = conversation(chance, "exercise" if row % 4 else "game")
         yield {"messages": messages, "split": "validation" if row % 200 < 2 else "train"}
 
 

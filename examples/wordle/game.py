@@ -11,8 +11,6 @@ from pathlib import Path
 WORDS = Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split()
 TRIES = 6
 ASKED = "Find my word of three letters."
-# What a game that is lost earns for each guess after the first that was a word which what was heard still allowed.
-FOR_FITTING = 0.1
 
 
 def split():
@@ -31,8 +29,9 @@ def secret(task):
 
 
 def spell(word):
-    """How a word is written: letter by letter, since a model of few tokens else sees no letters."""
-    return " ".join(word)
+    """How a word is written: letter by letter, since a model of few tokens else sees no letters, and with a space before
+    each, so that a letter is the same token wherever it stands."""
+    return "".join(" " + letter for letter in word)
 
 
 def read(reply):
@@ -61,7 +60,7 @@ def answer(word, guess):
     """What a guess is answered with: each of its letters with its mark, or that it is no word."""
     if guess not in WORDS:
         return "no word"
-    return " ".join(letter + mark for letter, mark in zip(guess, marks(word, guess)))
+    return "".join(f" {letter}{mark}" for letter, mark in zip(guess, marks(word, guess)))
 
 
 @functools.cache
@@ -76,29 +75,27 @@ def fitting(heard):
 
 
 def play(task, ask):
-    """Plays a game; `ask(messages)` gives the model's reply. Returns the reward and what else is worth a curve."""
+    """Plays a game; `ask(messages)` gives the model's reply. Returns what each guess earned, and numbers of the game.
+
+    A guess earns 1 if it is a word that all that was heard allows, and else nothing. To be the one that is looked for earns no
+    more: that would teach which words are looked for in training, and the held-out ones never are."""
     word = secret(task)
-    messages, heard = [{"role": "user", "content": ASKED}], []
-    tries = known = fit = heeded = 0
-    won = False
+    messages, heard, rewards, known, won = [{"role": "user", "content": ASKED}], [], [], 0, False
     for _ in range(TRIES):
         reply = ask(messages)
         guess = read(reply)
         if guess is None:
             break
-        tries += 1
-        if guess == word:
-            won = True
+        rewards.append(float(guess in fitting(heard)))
+        known += guess in WORDS
+        won = guess == word
+        if won:
             break
         if guess in WORDS:
-            known += 1
-            fit += guess in fitting(heard)
-            heeded += bool(heard) and guess in fitting(heard)
             heard.append((guess, marks(word, guess)))
         # The reply goes back as it came, so that the conversation goes on token by token.
         messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": answer(word, guess)}]
-    result = {"reward": 1.0 if won else FOR_FITTING * heeded, "won": float(won), "tries": tries}
-    if tries:
-        result["words"] = (known + won) / tries
-        result["fitting"] = (fit + won) / tries
-    return result
+    numbers = {"won": float(won), "tries": len(rewards)}
+    if rewards:
+        numbers |= {"words": known / len(rewards), "fitting": sum(rewards) / len(rewards)}
+    return rewards, numbers

@@ -28,7 +28,7 @@ class Rules(unittest.TestCase):
             self.assertEqual(game.marks(word, guess), told, (word, guess))
 
     def test_guesses_are_answered_letter_by_letter(self):
-        self.assertEqual(game.answer("cat", "act"), "a~ c~ t=")
+        self.assertEqual(game.answer("cat", "act"), " a~ c~ t=")
         self.assertEqual(game.answer("cat", "zzz"), "no word")
 
     def test_the_words_that_fit_are_those_that_would_have_been_marked_so(self):
@@ -43,31 +43,30 @@ class Rules(unittest.TestCase):
         word = game.secret(0)
         other = next(each for each in game.WORDS if each != word)
         for wrong in range(game.TRIES):
-            result = game.play(0, player([game.spell(other)] * wrong + [game.spell(word)]))
-            self.assertEqual((result["reward"], result["tries"]), (1.0, wrong + 1))
+            rewards, numbers = game.play(0, player([game.spell(other)] * wrong + [game.spell(word)]))
+            self.assertEqual((numbers["won"], numbers["tries"], rewards[-1]), (1.0, wrong + 1, 1.0))
 
-    def test_a_lost_game_earns_by_its_guesses_after_the_first_that_fit(self):
+    def test_a_guess_earns_by_what_was_heard_before_it(self):
         task = (game.TRAIN + game.HELD_OUT).index("cat")
-        for guesses, reward in [
-            (["dog"], 0.0),
-            (["dog", "hem"], 0.1),
-            (["dog", "hem", "dog"], 0.1),
-            (["dog", "act", "hem"], 0.1),
+        for guesses, rewards in [
+            (["dog"], [1, 0, 0, 0, 0, 0]),
+            (["dog", "hem", "dog"], [1, 1, 0, 0, 0, 0]),
+            (["dog", "act", "hem"], [1, 1, 0, 0, 0, 0]),
+            (["dog", "hem", "cat"], [1, 1, 1]),
         ]:
-            self.assertAlmostEqual(game.play(task, player(guesses))["reward"], reward, msg=guesses)
+            self.assertEqual(game.play(task, player(guesses))[0], rewards, guesses)
 
-    def test_a_lost_game_earns_less_than_a_win_however_well_it_fits(self):
-        for task in range(0, 257, 8):
+    def test_the_word_earns_no_more_than_another_that_fits(self):
+        for task in range(0, 353, 8):
             word, heard = game.secret(task), []
 
             def ask(messages, word=word, heard=heard):
-                guess = sorted(game.fitting(heard) - {word} or {"zzz"})[0]
-                if guess != "zzz":
-                    heard.append((guess, game.marks(word, guess)))
+                guess = sorted(game.fitting(heard) - {word} or {word})[0]
+                heard.append((guess, game.marks(word, guess)))
                 return guess
 
-            result = game.play(task, ask)
-            self.assertTrue(result["won"] == 0.0 and result["reward"] <= 0.5, result)
+            rewards, numbers = game.play(task, ask)
+            self.assertEqual((set(rewards), numbers["fitting"]), ({1.0}, 1.0))
 
 
 class Forged(unittest.TestCase):
@@ -81,12 +80,13 @@ class Forged(unittest.TestCase):
         task = game.WORDS.index("cat")
         forged = [" ".join(game.WORDS), '{"reward": 1.0}', "c= a= t=", "I won", "<|im_end|>", "zzz"]
         for reply in forged:
-            self.assertEqual(game.play(task, player([reply]))["reward"], 0.0, reply)
+            rewards, numbers = game.play(task, player([reply]))
+            self.assertEqual((sum(rewards), numbers["won"]), (0.0, 0.0), reply)
 
     def test_what_is_no_word_earns_nothing(self):
         task = (game.TRAIN + game.HELD_OUT).index("cat")
         self.assertNotIn("caz", game.WORDS)
-        self.assertEqual(game.play(task, player(["dog", "caz"]))["reward"], 0.0)
+        self.assertEqual(sum(game.play(task, player(["dog", "caz"]))[0]), 1.0)
 
     def test_no_game_is_longer_than_six_tries(self):
         asked = []

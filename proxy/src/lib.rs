@@ -39,6 +39,7 @@ pub use attempt::budget::Budget;
 pub use call::answer_request::unseen_tools;
 pub use call::auxiliary_rules::{AuxiliaryRule, AuxiliaryRuleError};
 pub use call::deadlines::SamplingLimits;
+pub use dialects::field_kinds::UnknownFields;
 pub use models::served_model::{SampledModel, ServedModel, UpstreamModel};
 pub use observe::access_log::log_access;
 pub use observe::telemetry::{HISTOGRAM_BUCKETS, describe_metrics};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use fulgurite_engine::{Device, EngineOptions, GrammarLimits, ModelConfig};
-use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
+use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions, UnknownFields};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_trainer::{SupervisedOptions, TaskSource, TrainerOptions};
 use serde::{Deserialize, Serialize, Serializer};
@@ -144,6 +144,10 @@ pub struct ProxyConfig {
     pub large_requests_waiting: usize,
     /// Bytes of the schemas of an answer and of the tools that it may call instead, where it is to keep to them.
     pub schema_bytes: usize,
+    /// What is done with fields of requests that are not known here: `ignore`, and name them in the answer's header
+    /// `x-fulgurite-ignored`, or `refuse` the request, which shows an agent's tests what it sends in vain. Fields that would
+    /// change an answer and are not honoured are always refused.
+    pub unknown_fields: UnknownFields,
 }
 
 impl Default for ProxyConfig {
@@ -160,6 +164,7 @@ impl Default for ProxyConfig {
             keep_alive,
             large_requests,
             schema_bytes,
+            unknown_fields,
             ..
         } = ProxyOptions::default();
         Self {
@@ -177,6 +182,7 @@ impl Default for ProxyConfig {
             large_requests_at_once: large_requests.at_once,
             large_requests_waiting: large_requests.waiting,
             schema_bytes,
+            unknown_fields,
         }
     }
 }

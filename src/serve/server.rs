@@ -157,6 +157,7 @@ impl RunningServer {
             sampling_limits: sampling_limits(&config.proxy)?,
             keep_alive: seconds("proxy.keep_alive_seconds", config.proxy.keep_alive_seconds)?,
             schema_bytes: config.proxy.schema_bytes,
+            unknown_fields: config.proxy.unknown_fields,
             large_requests: LargeRequestLimits {
                 at_once: config.proxy.large_requests_at_once,
                 waiting: config.proxy.large_requests_waiting,

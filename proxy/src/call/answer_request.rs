@@ -12,11 +12,14 @@ use crate::call::planning::Planner;
 use crate::call::run_call::start;
 use crate::call::shutdown::Shutdown;
 use crate::clock::now;
+use crate::dialects::field_kinds::{LeftOut, UnknownFields};
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::SampledModel;
 use crate::models::served_models::ServedModels;
+use crate::models::template_arguments::ToldModel;
 use crate::observe::call_facts::CallFacts;
+use crate::observe::telemetry::ModelMetrics;
 use crate::proxy::{Proxy, Shared};
 use crate::record::recorded_call::earlier_answers;
 use crate::reply::http_response;
@@ -33,10 +36,13 @@ pub(crate) async fn answer(
 ) -> Result<Response, Arc<ProxyError>> {
     let Shared { options, models, services, .. } = &*proxy.shared;
     let gate = models.gate(&request.model)?;
-    let model = models.with_template_arguments(models.sampled(&request.model)?, &request.extra)?;
+    let ToldModel { model, ignored } =
+        models.with_template_arguments(models.sampled(&request.model)?, &request.extra)?;
+    refuse_unknown_fields(options.unknown_fields, &request)?;
     let facts = Arc::clone(&caller.facts);
     let metrics = proxy.shared.telemetry.of_model(&model.name);
     facts.is_of_model(&metrics, request.endpoint.operation_name);
+    tell_ignored_fields(models, &metrics, &request, &ignored, &facts);
     let info = limits(&model, gate, &services.shutdown).await;
     if let Err(error) = &info {
         // An attempt does not begin with a call that nobody answers.
@@ -165,6 +171,35 @@ async fn respond(
     match request.stream {
         true => http_response::stream(joined.listener, writer, choices, keep_alive, facts).await,
         false => http_response::whole(joined.listener, writer, choices, &facts).await,
+    }
+}
+
+/// Refuses fields that are not known where that is configured.
+fn refuse_unknown_fields(unknown_fields: UnknownFields, request: &ModelRequest) -> Result<(), ProxyError> {
+    match (unknown_fields, request.left_out.unknown.first()) {
+        (UnknownFields::Refuse, Some(field)) => Err(ProxyError::invalid(field, format!("{field} is not known here"))),
+        _ => Ok(()),
+    }
+}
+
+/// Tells the client, the metrics and the log which fields have no effect: those that are not known, and wishes that the
+/// model's template has no variable for.
+fn tell_ignored_fields(
+    models: &ServedModels,
+    metrics: &ModelMetrics,
+    request: &ModelRequest,
+    wishes: &[&'static str],
+    facts: &CallFacts,
+) {
+    let LeftOut { hints, unknown } = &request.left_out;
+    let ignored = wishes.iter().copied().chain(hints.iter().chain(unknown).map(String::as_str));
+    for field in ignored {
+        metrics.ignored_fields.increment(1);
+        if models.is_first_ignored(&request.model, field) {
+            let model = &request.model;
+            tracing::info!(model, field, "a field of requests has no effect on this model's answers, and is ignored");
+        }
+        facts.ignore(field);
     }
 }
 

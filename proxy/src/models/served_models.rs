@@ -1,12 +1,13 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::{SampledModel, ServedModel, UpstreamModel};
-use crate::models::template_arguments::TemplateRenderers;
+use crate::models::template_arguments::{TemplateRenderers, ToldModel};
 use crate::models::weights_loads::WeightsLoads;
 
 /// The models that are served, by name.
@@ -22,13 +23,20 @@ struct Served {
     weights_loads: WeightsLoads,
     /// Whether it was logged that the model is shown no tools.
     is_warned_of_tools: AtomicBool,
+    /// The fields of requests of which it was logged that they are ignored.
+    ignored_fields: Mutex<BTreeSet<String>>,
 }
+
+/// Names of ignored fields that are remembered of a model, which clients choose.
+const REMEMBERED_FIELDS: usize = 256;
 
 impl ServedModels {
     pub(crate) fn new(models: Vec<ServedModel>) -> Self {
         let served = models.into_iter().map(|model| {
             let (gate, weights_loads) = (Gate::default(), WeightsLoads::default());
-            (model.name().to_owned(), Served { model, gate, weights_loads, is_warned_of_tools: AtomicBool::new(false) })
+            let name = model.name().to_owned();
+            let is_warned_of_tools = AtomicBool::new(false);
+            (name, Served { model, gate, weights_loads, is_warned_of_tools, ignored_fields: Mutex::default() })
         });
         Self { models: served.collect(), template_renderers: TemplateRenderers::default() }
     }
@@ -86,18 +94,25 @@ impl ServedModels {
         Ok(&self.served(name)?.weights_loads)
     }
 
-    /// The model with the template arguments in the request's unknown fields.
+    /// The model with the template arguments and wishes in the request's fields.
     pub(crate) fn with_template_arguments(
         &self,
         model: &SampledModel,
         extra: &Map<String, Value>,
-    ) -> Result<SampledModel, ProxyError> {
+    ) -> Result<ToldModel, ProxyError> {
         self.template_renderers.of(model, extra)
     }
 
     /// Whether to log that a model is shown no tools, which is done once.
     pub(crate) fn is_first_warning_of_tools(&self, name: &str) -> bool {
         self.models.get(name).is_some_and(|served| !served.is_warned_of_tools.swap(true, Ordering::Relaxed))
+    }
+
+    /// Whether to log that a field of a model's requests is ignored, which is done once.
+    pub(crate) fn is_first_ignored(&self, name: &str, field: &str) -> bool {
+        let Some(served) = self.models.get(name) else { return false };
+        let mut known = served.ignored_fields.lock().unwrap_or_else(PoisonError::into_inner);
+        known.len() < REMEMBERED_FIELDS && known.insert(field.to_owned())
     }
 
     fn served(&self, name: &str) -> Result<&Served, ProxyError> {

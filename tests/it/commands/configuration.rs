@@ -144,6 +144,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.large_requests_at_once = [half of them]  # default
     proxy.large_requests_waiting = 16  # default
     proxy.schema_bytes = 262144  # default
+    proxy.unknown_fields = "ignore"  # default
     store.url = "sqlite://fulgurite.db"  # default (serve)
     store.synchronous = "full"  # default
     engine.threads = [processors]  # default

@@ -11,6 +11,7 @@ use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{
     check_bias_count, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within,
 };
+use crate::dialects::field_kinds::left_out;
 use crate::error::ProxyError;
 use crate::requests::request_body::read_fields;
 
@@ -112,6 +113,7 @@ impl SamplingFields {
             seed: self.seed,
             model: self.model,
             ignored_tools: Vec::new(),
+            left_out: left_out(&self.extra),
             extra: self.extra,
             digest,
             reply: Box::new(OpenAiReply { shape, include_usage }),

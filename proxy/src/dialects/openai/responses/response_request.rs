@@ -12,6 +12,7 @@ use super::tools::DeclaredTools;
 use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, token_limit};
+use crate::dialects::field_kinds::left_out;
 use crate::dialects::openai::response_format;
 use crate::dialects::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
 use crate::dialects::openai::tool_fields::ToolChoice;
@@ -76,6 +77,7 @@ pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> 
         return_token_ids: fields.return_token_ids.unwrap_or(false),
         seed: fields.seed,
         ignored_tools: tools.ignored,
+        left_out: left_out(&fields.rest),
         digest,
         reply: Box::new(reply),
         extra,

@@ -9,7 +9,7 @@
 //!
 //! - `requests`: routes, the attempt that a request names, and its body.
 //! - `gateway`: Agent-lightning 1.0's way to the same calls.
-//! - `dialects`: OpenAI's and Anthropic's requests, replies, streams and errors.
+//! - `dialects`: OpenAI's, Anthropic's and vLLM's requests, replies, streams and errors.
 //! - `models`: who answers, and whether calls are held.
 //! - `upstream`: calls of models that are not sampled here, which are forwarded.
 //! - `attempt`: an attempt's remaining budget, and its conversation so far.

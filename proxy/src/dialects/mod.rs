@@ -5,3 +5,4 @@ pub(crate) mod field_checks;
 pub(crate) mod field_kinds;
 pub(crate) mod json_text;
 pub(crate) mod openai;
+pub(crate) mod vllm;

@@ -71,6 +71,15 @@ impl ServedModels {
         })
     }
 
+    /// The model of a request that names none: the only one that is sampled here.
+    pub(crate) fn only_sampled(&self) -> Result<&SampledModel, ProxyError> {
+        let mut sampled = self.iter().filter_map(ServedModel::sampled);
+        match (sampled.next(), sampled.next()) {
+            (Some(only), None) => Ok(only),
+            _ => Err(ProxyError::invalid("model", "model: name one of those that are served (GET /v1/models)")),
+        }
+    }
+
     /// The model of that name, if its calls are forwarded.
     pub(crate) fn upstream(&self, name: &str) -> Option<&UpstreamModel> {
         match self.get(name)? {

@@ -70,10 +70,11 @@ pub(crate) enum Api {
     Completions,
     Responses,
     Messages,
+    Generate,
 }
 
 impl Api {
-    const ALL: [Self; 4] = [Self::ChatCompletions, Self::Completions, Self::Responses, Self::Messages];
+    const ALL: [Self; 5] = [Self::ChatCompletions, Self::Completions, Self::Responses, Self::Messages, Self::Generate];
 
     /// Of a path, with any prefix.
     pub(crate) fn of_path(path: &str) -> Option<Self> {
@@ -83,6 +84,7 @@ impl Api {
             ("/completions", Self::Completions),
             ("/responses", Self::Responses),
             ("/messages", Self::Messages),
+            ("/inference/v1/generate", Self::Generate),
         ]
         .into_iter()
         .find_map(|(end, api)| path.ends_with(end).then_some(api))
@@ -94,6 +96,7 @@ impl Api {
             Self::Completions => "completions",
             Self::Responses => "responses",
             Self::Messages => "messages",
+            Self::Generate => "generate",
         }
     }
 }

@@ -32,12 +32,15 @@ async fn a_client_of_vllm_gets_the_tokens_logprobs_and_weights_that_are_recorded
     setup.play(Script::Answer(answer.clone(), SamplingEnd::StopToken));
     let prompt = setup.tokens("Say you are 17.");
     let request = SampleRequest {
-        prompt: prompt.clone().into(),
+        prompt: prompt.clone(),
         max_tokens: 20,
         sampling: SamplingParameters::default(),
         seed: 7,
         stop_tokens: vec![setup.stop()],
-        ..SampleRequest::default()
+        stop_sequences: vec![],
+        top_logprobs: 0,
+        stream_interval: 1,
+        affinity: None,
     };
     let mut stream = sampler.sample(request).await.unwrap();
     let (mut tokens, mut versions, mut end) = (Vec::new(), Vec::new(), None);

@@ -134,6 +134,9 @@ pub struct ProxyConfig {
     pub silence_seconds: f64,
     /// Seconds for a whole answer.
     pub call_seconds: f64,
+    /// Seconds for which a call is held while its model's host does not answer; an answer that the host broke off goes on
+    /// where it was, on any host of the model. 0: such calls fail at once.
+    pub host_patience_seconds: f64,
     /// Seconds after which a stream that has nothing to say gives a sign of life.
     pub keep_alive_seconds: f64,
     /// Requests of more than 64 KiB that are read, rendered and tokenised at the same time, beside all smaller ones; half
@@ -178,6 +181,7 @@ impl Default for ProxyConfig {
             first_token_seconds: sampling_limits.first_token.as_secs_f64(),
             silence_seconds: sampling_limits.silence.as_secs_f64(),
             call_seconds: sampling_limits.whole.as_secs_f64(),
+            host_patience_seconds: sampling_limits.host_patience.as_secs_f64(),
             keep_alive_seconds: keep_alive.as_secs_f64(),
             large_requests_at_once: large_requests.at_once,
             large_requests_waiting: large_requests.waiting,

@@ -339,7 +339,18 @@ pub fn sampling_limits(config: &ProxyConfig) -> Result<SamplingLimits> {
         first_token: seconds("proxy.first_token_seconds", config.first_token_seconds)?,
         silence: seconds("proxy.silence_seconds", config.silence_seconds)?,
         whole: seconds("proxy.call_seconds", config.call_seconds)?,
+        host_patience: host_patience(config.host_patience_seconds)?,
     })
+}
+
+fn host_patience(patience: f64) -> Result<Duration> {
+    match patience {
+        0.0 => Ok(Duration::ZERO),
+        patience => {
+            let time = seconds("proxy.host_patience_seconds", patience);
+            time.map_err(|error| anyhow!("{error} (0 refuses calls at once while no host answers)"))
+        }
+    }
 }
 
 /// Fewest characters of an admin key that whoever reaches the machine may guess at.

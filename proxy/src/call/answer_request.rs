@@ -10,6 +10,7 @@ use crate::attempt::notes::note;
 use crate::call::model_request::ModelRequest;
 use crate::call::planning::Planner;
 use crate::call::run_call::start;
+use crate::call::sampling::{Patience, is_away};
 use crate::call::shutdown::Shutdown;
 use crate::clock::now;
 use crate::dialects::field_kinds::{LeftOut, UnknownFields};
@@ -43,7 +44,7 @@ pub(crate) async fn answer(
     let metrics = proxy.shared.telemetry.of_model(&model.name);
     facts.is_of_model(&metrics, request.endpoint.operation_name);
     tell_ignored_fields(models, &metrics, &request, &ignored, &facts);
-    let info = limits(&model, gate, &services.shutdown).await;
+    let info = limits(models, &model, gate, &services.shutdown, options.sampling_limits.host_patience).await;
     if let Err(error) = &info {
         // An attempt does not begin with a call that nobody answers.
         let attribution =
@@ -122,15 +123,43 @@ pub(crate) async fn answer(
     respond(request, answered, joined, facts).await
 }
 
-/// The limits of a model's host. While the model is paused, a host that cannot report them yet may come up: the call waits.
-async fn limits(model: &SampledModel, gate: &Gate, shutdown: &Shutdown) -> Result<SamplerInfo, ProxyError> {
-    match model.sampler.info().await {
-        Err(error) if gate.state().is_paused() => {
-            tracing::debug!(model = model.name, %error, "a held model's host does not tell its limits");
-        }
-        info => return Ok(info?),
-    }
+/// The limits of a model's host. Where it is away, those that it told last; one that was never there, or that cannot report
+/// them yet while the model is paused, may come up: the call waits.
+async fn limits(
+    models: &ServedModels,
+    model: &SampledModel,
+    gate: &Gate,
+    shutdown: &Shutdown,
+    host_patience: Duration,
+) -> Result<SamplerInfo, ProxyError> {
     let mut cut = shutdown.cut();
+    let mut patience = Patience::new(host_patience);
+    loop {
+        let error = match model.sampler.info().await {
+            Ok(info) => {
+                models.told_limits(&model.name, &info);
+                return Ok(info);
+            }
+            Err(error) => error,
+        };
+        if gate.state().is_paused() {
+            tracing::debug!(model = model.name, %error, "a held model's host does not tell its limits");
+            break;
+        }
+        let error = error.into();
+        if !is_away(&error) {
+            return Err(error);
+        }
+        if let Some(info) = models.last_limits(&model.name) {
+            return Ok(info);
+        }
+        let Some(at) = patience.next() else { return Err(error) };
+        tokio::select! {
+            biased;
+            Ok(_) = cut.wait_for(|cut| *cut) => return Err(Refused::ShuttingDown.into()),
+            () = tokio::time::sleep_until(at) => {}
+        }
+    }
     tokio::select! {
         biased;
         Ok(_) = cut.wait_for(|cut| *cut) => return Err(Refused::ShuttingDown.into()),

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use fulgurite_backends::SamplerInfo;
 use serde_json::{Map, Value};
 
 use crate::error::ProxyError;
@@ -25,6 +26,8 @@ struct Served {
     is_warned_of_tools: AtomicBool,
     /// The fields of requests of which it was logged that they are ignored.
     ignored_fields: Mutex<BTreeSet<String>>,
+    /// What its host can do, as it told last.
+    limits: Mutex<Option<SamplerInfo>>,
 }
 
 /// Names of ignored fields that are remembered of a model, which clients choose.
@@ -36,7 +39,17 @@ impl ServedModels {
             let (gate, weights_loads) = (Gate::default(), WeightsLoads::default());
             let name = model.name().to_owned();
             let is_warned_of_tools = AtomicBool::new(false);
-            (name, Served { model, gate, weights_loads, is_warned_of_tools, ignored_fields: Mutex::default() })
+            (
+                name,
+                Served {
+                    model,
+                    gate,
+                    weights_loads,
+                    is_warned_of_tools,
+                    ignored_fields: Mutex::default(),
+                    limits: Mutex::default(),
+                },
+            )
         });
         Self { models: served.collect(), template_renderers: TemplateRenderers::default() }
     }
@@ -115,6 +128,18 @@ impl ServedModels {
     /// Whether to log that a model is shown no tools, which is done once.
     pub(crate) fn is_first_warning_of_tools(&self, name: &str) -> bool {
         self.models.get(name).is_some_and(|served| !served.is_warned_of_tools.swap(true, Ordering::Relaxed))
+    }
+
+    /// Remembers what a model's host can do.
+    pub(crate) fn told_limits(&self, name: &str, info: &SamplerInfo) {
+        if let Some(served) = self.models.get(name) {
+            *served.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(info.clone());
+        }
+    }
+
+    /// What a model's host could do when it last told.
+    pub(crate) fn last_limits(&self, name: &str) -> Option<SamplerInfo> {
+        self.models.get(name)?.limits.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether to log that a field of a model's requests is ignored, which is done once.

@@ -6,6 +6,7 @@ use crate::attempt::attribution::RolloutDefaults;
 use crate::attempt::budget::Budget;
 use crate::call::auxiliary_rules::AuxiliaryRule;
 use crate::call::deadlines::SamplingLimits;
+use crate::dialects::field_kinds::UnknownFields;
 use crate::requests::large_requests::LargeRequestLimits;
 
 /// Limits and choices of the proxy.
@@ -39,6 +40,8 @@ pub struct ProxyOptions {
     pub large_requests: LargeRequestLimits,
     /// Bytes that the schemas may have that an answer is to keep to.
     pub schema_bytes: usize,
+    /// What is done with fields of requests that are not known.
+    pub unknown_fields: UnknownFields,
 }
 
 impl ProxyOptions {
@@ -64,6 +67,7 @@ impl Default for ProxyOptions {
             keep_alive: Duration::from_secs(10),
             large_requests: LargeRequestLimits::default(),
             schema_bytes: 256 * 1024,
+            unknown_fields: UnknownFields::default(),
         }
     }
 }

@@ -89,6 +89,14 @@ pub trait Renderer: Send + Sync + 'static {
         Err(RenderError::ArgumentsUnsupported { renderer: self.name().to_owned() })
     }
 
+    /// This renderer as a caller would like the model to answer, by variables that templates have for it
+    /// (`reasoning_effort`, `enable_thinking`): with those of them that the format knows and that are not set already.
+    /// `None` where it knows none.
+    fn with_wishes(&self, wishes: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
+        let _ = wishes;
+        None
+    }
+
     /// The tokens of a prompt for the next assistant message. `tools` are OpenAI tool declarations.
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError>;
 

@@ -61,6 +61,10 @@ impl Renderer for ToolPreambleRenderer {
         Ok(Arc::new(Self::new(self.format.with_template_arguments(arguments)?)))
     }
 
+    fn with_wishes(&self, wishes: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
+        Some(Arc::new(Self::new(self.format.with_wishes(wishes)?)))
+    }
+
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
         self.format.render_prompt(&as_plain_messages(messages, tools), &[])
     }

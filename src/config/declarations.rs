@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use fulgurite_engine::{Device, EngineOptions, GrammarLimits, ModelConfig};
-use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
+use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions, UnknownFields};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_trainer::{SupervisedOptions, TaskSource, TrainerOptions};
 use serde::{Deserialize, Serialize, Serializer};
@@ -134,6 +134,9 @@ pub struct ProxyConfig {
     pub silence_seconds: f64,
     /// Seconds for a whole answer.
     pub call_seconds: f64,
+    /// Seconds for which a call is held while its model's host does not answer; an answer that the host broke off goes on
+    /// where it was, on any host of the model. 0: such calls fail at once.
+    pub host_patience_seconds: f64,
     /// Seconds after which a stream that has nothing to say gives a sign of life.
     pub keep_alive_seconds: f64,
     /// Requests of more than 64 KiB that are read, rendered and tokenised at the same time, beside all smaller ones; half
@@ -144,6 +147,10 @@ pub struct ProxyConfig {
     pub large_requests_waiting: usize,
     /// Bytes of the schemas of an answer and of the tools that it may call instead, where it is to keep to them.
     pub schema_bytes: usize,
+    /// What is done with fields of requests that are not known here: `ignore`, and name them in the answer's header
+    /// `x-fulgurite-ignored`, or `refuse` the request, which shows an agent's tests what it sends in vain. Fields that would
+    /// change an answer and are not honoured are always refused.
+    pub unknown_fields: UnknownFields,
 }
 
 impl Default for ProxyConfig {
@@ -160,6 +167,7 @@ impl Default for ProxyConfig {
             keep_alive,
             large_requests,
             schema_bytes,
+            unknown_fields,
             ..
         } = ProxyOptions::default();
         Self {
@@ -173,10 +181,12 @@ impl Default for ProxyConfig {
             first_token_seconds: sampling_limits.first_token.as_secs_f64(),
             silence_seconds: sampling_limits.silence.as_secs_f64(),
             call_seconds: sampling_limits.whole.as_secs_f64(),
+            host_patience_seconds: sampling_limits.host_patience.as_secs_f64(),
             keep_alive_seconds: keep_alive.as_secs_f64(),
             large_requests_at_once: large_requests.at_once,
             large_requests_waiting: large_requests.waiting,
             schema_bytes,
+            unknown_fields,
         }
     }
 }

@@ -62,7 +62,14 @@ mod tests {
         for path in ["/", "/ui/{file}", "/v1/fulgurite/login", "/v1/fulgurite/logout"] {
             add(path, Need::Nothing, Need::Nothing);
         }
-        add("/healthz", Need::Nothing, Need::Nothing);
+        for path in ["/healthz", "/health"] {
+            add(path, Need::Nothing, Need::Nothing);
+        }
+        for base in ["", attempt] {
+            for call in ["inference/v1/generate", "tokenize", "detokenize"] {
+                add(&format!("{base}/{call}"), Need::ModelCalls, Need::ModelCalls);
+            }
+        }
         add("/api/v1/downloads/{expires}/{signature}/{run_id}/{kind}/{name}/{file}", Need::Nothing, Need::Nothing);
         for path in ["", "/", "/v1", "/v1/"] {
             add(&format!("{attempt}{path}"), Need::ModelCalls, Need::Nothing);

@@ -157,6 +157,7 @@ impl RunningServer {
             sampling_limits: sampling_limits(&config.proxy)?,
             keep_alive: seconds("proxy.keep_alive_seconds", config.proxy.keep_alive_seconds)?,
             schema_bytes: config.proxy.schema_bytes,
+            unknown_fields: config.proxy.unknown_fields,
             large_requests: LargeRequestLimits {
                 at_once: config.proxy.large_requests_at_once,
                 waiting: config.proxy.large_requests_waiting,
@@ -338,7 +339,18 @@ pub fn sampling_limits(config: &ProxyConfig) -> Result<SamplingLimits> {
         first_token: seconds("proxy.first_token_seconds", config.first_token_seconds)?,
         silence: seconds("proxy.silence_seconds", config.silence_seconds)?,
         whole: seconds("proxy.call_seconds", config.call_seconds)?,
+        host_patience: host_patience(config.host_patience_seconds)?,
     })
+}
+
+fn host_patience(patience: f64) -> Result<Duration> {
+    match patience {
+        0.0 => Ok(Duration::ZERO),
+        patience => {
+            let time = seconds("proxy.host_patience_seconds", patience);
+            time.map_err(|error| anyhow!("{error} (0 refuses calls at once while no host answers)"))
+        }
+    }
 }
 
 /// Fewest characters of an admin key that whoever reaches the machine may guess at.

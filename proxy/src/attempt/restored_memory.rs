@@ -114,7 +114,8 @@ fn restore_answer(models: &ServedModels, memory: &AttemptMemory, call: &Recorded
         // Tokens of another format or tokenizer cannot be continued.
         model.renderer.name() == generation.renderer && model.renderer.tokenizer().fingerprint() == generation.tokenizer
     });
-    let model = model.map(|model| models.with_template_arguments(model, &call.request_extra)).transpose();
+    let told = |model| models.with_template_arguments(model, &call.request_extra).map(|told| told.model);
+    let model = model.map(told).transpose();
     let model = model.unwrap_or_else(|error| {
         tracing::warn!(generation_id = generation.generation_id, %error, "what was told to a model's template cannot be again");
         None

@@ -10,13 +10,17 @@ use crate::attempt::notes::note;
 use crate::call::model_request::ModelRequest;
 use crate::call::planning::Planner;
 use crate::call::run_call::start;
+use crate::call::sampling::{Patience, is_away};
 use crate::call::shutdown::Shutdown;
 use crate::clock::now;
+use crate::dialects::field_kinds::{LeftOut, UnknownFields};
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::SampledModel;
 use crate::models::served_models::ServedModels;
+use crate::models::template_arguments::ToldModel;
 use crate::observe::call_facts::CallFacts;
+use crate::observe::telemetry::ModelMetrics;
 use crate::proxy::{Proxy, Shared};
 use crate::record::recorded_call::earlier_answers;
 use crate::reply::http_response;
@@ -33,11 +37,14 @@ pub(crate) async fn answer(
 ) -> Result<Response, Arc<ProxyError>> {
     let Shared { options, models, services, .. } = &*proxy.shared;
     let gate = models.gate(&request.model)?;
-    let model = models.with_template_arguments(models.sampled(&request.model)?, &request.extra)?;
+    let ToldModel { model, ignored } =
+        models.with_template_arguments(models.sampled(&request.model)?, &request.extra)?;
+    refuse_unknown_fields(options.unknown_fields, &request)?;
     let facts = Arc::clone(&caller.facts);
     let metrics = proxy.shared.telemetry.of_model(&model.name);
     facts.is_of_model(&metrics, request.endpoint.operation_name);
-    let info = limits(&model, gate, &services.shutdown).await;
+    tell_ignored_fields(models, &metrics, &request, &ignored, &facts);
+    let info = limits(models, &model, gate, &services.shutdown, options.sampling_limits.host_patience).await;
     if let Err(error) = &info {
         // An attempt does not begin with a call that nobody answers.
         let attribution =
@@ -116,15 +123,43 @@ pub(crate) async fn answer(
     respond(request, answered, joined, facts).await
 }
 
-/// The limits of a model's host. While the model is paused, a host that cannot report them yet may come up: the call waits.
-async fn limits(model: &SampledModel, gate: &Gate, shutdown: &Shutdown) -> Result<SamplerInfo, ProxyError> {
-    match model.sampler.info().await {
-        Err(error) if gate.state().is_paused() => {
-            tracing::debug!(model = model.name, %error, "a held model's host does not tell its limits");
-        }
-        info => return Ok(info?),
-    }
+/// The limits of a model's host. Where it is away, those that it told last; one that was never there, or that cannot report
+/// them yet while the model is paused, may come up: the call waits.
+async fn limits(
+    models: &ServedModels,
+    model: &SampledModel,
+    gate: &Gate,
+    shutdown: &Shutdown,
+    host_patience: Duration,
+) -> Result<SamplerInfo, ProxyError> {
     let mut cut = shutdown.cut();
+    let mut patience = Patience::new(host_patience);
+    loop {
+        let error = match model.sampler.info().await {
+            Ok(info) => {
+                models.told_limits(&model.name, &info);
+                return Ok(info);
+            }
+            Err(error) => error,
+        };
+        if gate.state().is_paused() {
+            tracing::debug!(model = model.name, %error, "a held model's host does not tell its limits");
+            break;
+        }
+        let error = error.into();
+        if !is_away(&error) {
+            return Err(error);
+        }
+        if let Some(info) = models.last_limits(&model.name) {
+            return Ok(info);
+        }
+        let Some(at) = patience.next() else { return Err(error) };
+        tokio::select! {
+            biased;
+            Ok(_) = cut.wait_for(|cut| *cut) => return Err(Refused::ShuttingDown.into()),
+            () = tokio::time::sleep_until(at) => {}
+        }
+    }
     tokio::select! {
         biased;
         Ok(_) = cut.wait_for(|cut| *cut) => return Err(Refused::ShuttingDown.into()),
@@ -165,6 +200,35 @@ async fn respond(
     match request.stream {
         true => http_response::stream(joined.listener, writer, choices, keep_alive, facts).await,
         false => http_response::whole(joined.listener, writer, choices, &facts).await,
+    }
+}
+
+/// Refuses fields that are not known where that is configured.
+fn refuse_unknown_fields(unknown_fields: UnknownFields, request: &ModelRequest) -> Result<(), ProxyError> {
+    match (unknown_fields, request.left_out.unknown.first()) {
+        (UnknownFields::Refuse, Some(field)) => Err(ProxyError::invalid(field, format!("{field} is not known here"))),
+        _ => Ok(()),
+    }
+}
+
+/// Tells the client, the metrics and the log which fields have no effect: those that are not known, and wishes that the
+/// model's template has no variable for.
+fn tell_ignored_fields(
+    models: &ServedModels,
+    metrics: &ModelMetrics,
+    request: &ModelRequest,
+    wishes: &[&'static str],
+    facts: &CallFacts,
+) {
+    let LeftOut { hints, unknown } = &request.left_out;
+    let ignored = wishes.iter().copied().chain(hints.iter().chain(unknown).map(String::as_str));
+    for field in ignored {
+        metrics.ignored_fields.increment(1);
+        if models.is_first_ignored(&request.model, field) {
+            let model = &request.model;
+            tracing::info!(model, field, "a field of requests has no effect on this model's answers, and is ignored");
+        }
+        facts.ignore(field);
     }
 }
 

@@ -15,12 +15,14 @@ pub struct SamplingLimits {
     pub silence: Duration,
     /// From the beginning to the end.
     pub whole: Duration,
+    /// How long a call is held while no host answers, and again once an answer was broken off.
+    pub host_patience: Duration,
 }
 
 impl Default for SamplingLimits {
     fn default() -> Self {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        Self { first_token: minutes(10), silence: minutes(5), whole: minutes(60) }
+        Self { first_token: minutes(10), silence: minutes(5), whole: minutes(60), host_patience: minutes(1) }
     }
 }
 

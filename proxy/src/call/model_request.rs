@@ -5,6 +5,7 @@ use fulgurite_types::{Conversation, Message, SamplingParameters};
 use serde_json::{Map, Value};
 
 use crate::call::structured_output::StructuredOutput;
+use crate::dialects::field_kinds::LeftOut;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter};
 
 /// A request for a model's answer, read and checked, in no dialect.
@@ -22,7 +23,9 @@ pub(crate) struct ModelRequest {
     /// Tools that it declares and that the model is not shown, because others than its agent would run them: kept in the
     /// record.
     pub(crate) ignored_tools: Vec<Value>,
-    /// Fields that we do not know: kept in the record, otherwise ignored.
+    /// Fields that are left out of account.
+    pub(crate) left_out: LeftOut,
+    /// Fields that we do not act on: kept in the record.
     pub(crate) extra: Map<String, Value>,
     /// What makes two requests the same.
     pub(crate) digest: String,

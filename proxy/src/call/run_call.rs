@@ -8,7 +8,7 @@ use crate::attempt::notes::note;
 use crate::call::call_end::End;
 use crate::call::call_services::CallServices;
 use crate::call::model_call::Call;
-use crate::call::sampled_answer::{SampledAnswer, WholeAnswer};
+use crate::call::sampled_answer::{SampledAnswer, WholeAnswer, ended_before};
 use crate::call::sampling::Sampling;
 use crate::clock::now;
 use crate::error::ProxyError;
@@ -143,14 +143,4 @@ fn outcome(
         }
         (Err(error), _) | (Ok(_), End::Broken(error)) => (Some(CallEvent::Failed(Arc::new(error))), None),
     }
-}
-
-/// Why there is no more to sample of an answer that was broken off: its client had gone just then, or nothing is left
-/// of its attempt's budget.
-fn ended_before(call: &Call, answer: &SampledAnswer) -> Option<FinishReason> {
-    let at_stop_token = answer.tokens().last().is_some_and(|last| call.model.renderer.stop_tokens().contains(&last.id));
-    if at_stop_token || answer.has_ended() {
-        return Some(FinishReason::Stop);
-    }
-    (answer.tokens().len() >= call.max_tokens).then_some(FinishReason::Length)
 }

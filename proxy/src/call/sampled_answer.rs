@@ -5,6 +5,7 @@ use fulgurite_types::{Message, WeightsVersion};
 use crate::call::model_call::{Call, Reading};
 use crate::reply::answer_token::{AnswerToken, Deltas};
 use crate::reply::assistant_message::{AssistantMessage, Delta, ToolCallIds};
+use crate::reply::finish_reason::FinishReason;
 
 /// What has been sampled so far, and the message that it makes.
 pub(crate) struct SampledAnswer {
@@ -13,8 +14,10 @@ pub(crate) struct SampledAnswer {
     reader: Reader,
     message: AssistantMessage,
     single_call: bool,
-    /// How many of the tokens an earlier sampling gave.
+    /// How many of the tokens an earlier request's sampling gave.
     earlier_tokens: usize,
+    /// Where the sampling begins that goes on now.
+    begun_at: usize,
     cached_tokens: Option<usize>,
 }
 
@@ -54,6 +57,7 @@ impl SampledAnswer {
             message: AssistantMessage::new(call.stop_strings.clone(), ids),
             single_call: call.single_call,
             earlier_tokens: 0,
+            begun_at: 0,
             cached_tokens: None,
         }
     }
@@ -81,12 +85,18 @@ impl SampledAnswer {
     pub(crate) fn continue_after(&mut self, earlier: impl Iterator<Item = SampledToken>) -> Vec<AnswerToken> {
         let taken = earlier.map(|token| self.take(token)).collect();
         self.earlier_tokens = self.tokens.len();
+        self.begin_again();
         taken
+    }
+
+    /// Another sampling follows, which continues what there is.
+    pub(crate) fn begin_again(&mut self) {
+        self.begun_at = self.tokens.len();
     }
 
     /// Takes the weights behind the tokens of this sampling so far, from a host that knows them only now.
     pub(crate) fn set_weights_versions(&mut self, versions: Vec<Option<WeightsVersion>>) {
-        for (token, version) in self.tokens.iter_mut().skip(self.earlier_tokens).zip(versions) {
+        for (token, version) in self.tokens.iter_mut().skip(self.begun_at).zip(versions) {
             token.weights_version = version;
         }
     }
@@ -142,4 +152,14 @@ impl Reader {
             Reader::Ended => Vec::new(),
         }
     }
+}
+
+/// Why there is no more to sample of an answer that was broken off: its client had gone just then, or nothing is left
+/// of its attempt's budget.
+pub(crate) fn ended_before(call: &Call, answer: &SampledAnswer) -> Option<FinishReason> {
+    let at_stop_token = answer.tokens().last().is_some_and(|last| call.model.renderer.stop_tokens().contains(&last.id));
+    if at_stop_token || answer.has_ended() {
+        return Some(FinishReason::Stop);
+    }
+    (answer.tokens().len() >= call.max_tokens).then_some(FinishReason::Length)
 }

@@ -1,15 +1,16 @@
 use std::time::Duration;
 
-use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampleStream, Sampled};
+use fulgurite_backends::{AnswerFault, BackendError, SampleEvent, SampleRequest, SampleStream, Sampled};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::call::call_end::End;
 use crate::call::call_services::CallServices;
 use crate::call::deadlines::{Deadline, Deadlines, Limit, SamplingLimits};
 use crate::call::interruption::{Interruption, unless_interrupted};
 use crate::call::model_call::Call;
-use crate::call::sampled_answer::SampledAnswer;
+use crate::call::sampled_answer::{SampledAnswer, ended_before};
+use crate::error::ProxyError;
 use crate::observe::telemetry::SamplingClock;
 use crate::reply::answer_token::AnswerToken;
 use crate::reply::call_event::CallEvent;
@@ -18,6 +19,43 @@ use crate::reply::flight::Flight;
 
 /// How long a host that was told to stop may take to report the weights version of what it had sampled.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// The first pause before a host is tried again that did not answer, and the longest: each is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Whether a failure says that the host is away, which may be back soon.
+pub(crate) fn is_away(error: &ProxyError) -> bool {
+    matches!(
+        error,
+        ProxyError::Backend(
+            BackendError::Unavailable { .. } | BackendError::BrokenAnswer { fault: AnswerFault::BrokenOff { .. }, .. }
+        )
+    )
+}
+
+/// When a host that is away is tried again, until patience ends.
+pub(crate) struct Patience {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new(patience: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            until: now.checked_add(patience).unwrap_or(now + patience.min(Duration::from_secs(1 << 30))),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// When to try again; `None` once patience has ended.
+    pub(crate) fn next(&mut self) -> Option<Instant> {
+        let at = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        (at <= self.until).then_some(at)
+    }
+}
 
 /// Samples an answer to one request, or continues what was sampled of it before.
 pub(crate) struct Sampling<'s> {
@@ -42,8 +80,38 @@ impl<'s> Sampling<'s> {
         Self { answer, choice, flight, clock, limits: services.limits, cut: services.shutdown.cut(), deadline: None }
     }
 
-    /// Takes tokens until the end, passing each on with what it makes certain.
+    /// Takes tokens until the end, passing each on with what it makes certain. While no host answers it waits, and where one
+    /// broke off it goes on from there, on any host: the client sees neither.
     pub(crate) async fn run(mut self, call: &Call) -> End {
+        let mut patience = Patience::new(self.limits.host_patience);
+        loop {
+            let before = self.answer.tokens().len();
+            let end = self.run_once(call).await;
+            let End::Broken(error) = &end else { return end };
+            let sampled = self.answer.tokens().len();
+            // What a penalty or a constraint would have to know of the part is not known to a host that gets it as prompt.
+            let goes_on = sampled == 0 || !call.sampling.depends_on_answer();
+            if !is_away(error) || !goes_on {
+                return end;
+            }
+            if let Some(reason) = ended_before(call, self.answer) {
+                return End::Finished(reason);
+            }
+            if sampled > before {
+                patience = Patience::new(self.limits.host_patience);
+            }
+            let Some(at) = patience.next() else { return end };
+            let model = &call.model.name;
+            tracing::info!(model, %error, sampled, "a model's host is away: the call is held, and tried again");
+            if let Err(why) = self.unless_interrupted(sleep_until(at)).await {
+                return self.end_of(why);
+            }
+            self.answer.begin_again();
+        }
+    }
+
+    /// Takes tokens until the end or until the host breaks off.
+    async fn run_once(&mut self, call: &Call) -> End {
         let of_budget = Deadline::of_budget(&call.owner);
         self.deadline = of_budget;
         // A paused model holds its calls back until it is resumed.
@@ -102,7 +170,7 @@ impl<'s> Sampling<'s> {
     }
 
     /// Stops the sampling, and keeps what had been sampled by then.
-    async fn stop(mut self, mut stream: SampleStream, why: Interruption) -> End {
+    async fn stop(&mut self, mut stream: SampleStream, why: Interruption) -> End {
         stream.stop();
         if matches!(why, Interruption::OutOfTime(_)) {
             return self.end_of(why);

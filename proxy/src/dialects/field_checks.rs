@@ -13,22 +13,77 @@ pub(crate) fn refuse(name: &str, why: &str) -> Result<(), ProxyError> {
     Err(ProxyError::invalid(name, format!("{name} {why}")))
 }
 
-/// Checks fields of other hosts beside the dialects': those that change sampling must have their neutral value, and
-/// arguments for the model's template must be an object.
+/// Fields that change an answer or its distribution and that nothing here honours, with the values that change nothing, and
+/// what to do instead.
+pub(crate) const BINDING: [(&str, &[Neutral], &str); 33] = [
+    ("add_generation_prompt", &[Neutral::True], LEAVE_OUT),
+    ("allowed_token_ids", &[Neutral::Empty], "use logit_bias"),
+    ("audio", &[], "the models here answer in text"),
+    ("bad_words", &[Neutral::Empty], LEAVE_OUT),
+    ("best_of", &[Neutral::Number(1.0)], "send the request again for another sample"),
+    ("chat_template", &[], "the model's own template is used; chat_template_kwargs reach it"),
+    ("continue_final_message", &[Neutral::False], "no answer can be begun for this model"),
+    ("documents", &[Neutral::Empty], "put them into a message"),
+    ("echo", &[Neutral::False], "return_token_ids gives the prompt's tokens"),
+    ("frequency_penalty", &[Neutral::Number(0.0)], LEAVE_OUT),
+    ("ignore_eos", &[Neutral::False], LEAVE_OUT),
+    ("include_stop_str_in_output", &[Neutral::False], LEAVE_OUT),
+    ("length_penalty", &[Neutral::Number(1.0)], LEAVE_OUT),
+    ("logit_bias", &[Neutral::Empty], LEAVE_OUT),
+    ("logits_processors", &[Neutral::Empty], LEAVE_OUT),
+    ("max_thinking_tokens", &[], LEAVE_OUT),
+    ("min_p", &[Neutral::Number(0.0)], LEAVE_OUT),
+    ("min_tokens", &[Neutral::Number(0.0)], LEAVE_OUT),
+    ("modalities", &[Neutral::OnlyText], "the models here answer in text"),
+    ("mm_processor_kwargs", &[Neutral::Empty], LEAVE_OUT),
+    ("n", &[Neutral::Number(1.0)], "send the request again for another sample"),
+    ("presence_penalty", &[Neutral::Number(0.0)], LEAVE_OUT),
+    ("prompt_logprobs", &[Neutral::Number(0.0), Neutral::False], LEAVE_OUT),
+    ("repetition_detection", &[], LEAVE_OUT),
+    ("repetition_penalty", &[Neutral::Number(1.0)], LEAVE_OUT),
+    ("skip_special_tokens", &[Neutral::True], LEAVE_OUT),
+    ("spaces_between_special_tokens", &[Neutral::True], LEAVE_OUT),
+    ("stop", &[Neutral::Empty], LEAVE_OUT),
+    ("stop_token_ids", &[Neutral::Empty], LEAVE_OUT),
+    ("top_a", &[Neutral::Number(0.0)], LEAVE_OUT),
+    ("truncate_prompt_tokens", &[], "too long a prompt is refused"),
+    ("typical_p", &[Neutral::Number(1.0)], LEAVE_OUT),
+    ("use_beam_search", &[Neutral::False], LEAVE_OUT),
+];
+
+const LEAVE_OUT: &str = "leave it out";
+
+/// A value that changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Neutral {
+    True,
+    False,
+    Number(f64),
+    /// An empty list, object or text.
+    Empty,
+    /// The list of modalities `["text"]`.
+    OnlyText,
+}
+
+impl Neutral {
+    fn is(self, value: &Value) -> bool {
+        match self {
+            Self::True => *value == Value::Bool(true),
+            Self::False => *value == Value::Bool(false),
+            Self::Number(number) => value.as_f64() == Some(number),
+            Self::Empty => *value == json!([]) || *value == json!({}) || *value == "",
+            Self::OnlyText => *value == json!(["text"]),
+        }
+    }
+}
+
+/// Checks fields beside those that a dialect's reader takes: those that change an answer must have a value that changes
+/// nothing, and arguments for the model's template must be an object.
 pub(crate) fn check_other_hosts_fields(fields: &Map<String, Value>) -> Result<(), ProxyError> {
-    for (name, neutral) in [
-        ("min_p", json!(0.0)),
-        ("repetition_penalty", json!(1.0)),
-        ("min_tokens", json!(0.0)),
-        ("ignore_eos", json!(false)),
-        ("stop_token_ids", json!([])),
-        ("bad_words", json!([])),
-    ] {
-        let given = fields.get(name).unwrap_or(&Value::Null);
-        // 1 is 1.0.
-        let given = given.as_f64().map_or_else(|| given.clone(), Value::from);
-        if !given.is_null() && given != neutral {
-            refuse(name, "is not supported; leave it out")?;
+    for (name, neutral, instead) in BINDING {
+        let Some(given) = fields.get(name).filter(|given| !given.is_null()) else { continue };
+        if !neutral.iter().any(|neutral| neutral.is(given)) {
+            refuse(name, &format!("is not supported; {instead}"))?;
         }
     }
     match fields.get(TEMPLATE_ARGUMENTS) {

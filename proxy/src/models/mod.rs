@@ -1,5 +1,6 @@
 //! The models that are served: each with the gate that holds its calls, and new weights behind it.
 
+pub(crate) mod caller_wishes;
 pub(crate) mod gate;
 pub(crate) mod model_routes;
 pub(crate) mod restored_weights;

@@ -1,12 +1,14 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use fulgurite_backends::SamplerInfo;
 use serde_json::{Map, Value};
 
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::{SampledModel, ServedModel, UpstreamModel};
-use crate::models::template_arguments::TemplateRenderers;
+use crate::models::template_arguments::{TemplateRenderers, ToldModel};
 use crate::models::weights_loads::WeightsLoads;
 
 /// The models that are served, by name.
@@ -22,13 +24,32 @@ struct Served {
     weights_loads: WeightsLoads,
     /// Whether it was logged that the model is shown no tools.
     is_warned_of_tools: AtomicBool,
+    /// The fields of requests of which it was logged that they are ignored.
+    ignored_fields: Mutex<BTreeSet<String>>,
+    /// What its host can do, as it told last.
+    limits: Mutex<Option<SamplerInfo>>,
 }
+
+/// Names of ignored fields that are remembered of a model, which clients choose.
+const REMEMBERED_FIELDS: usize = 256;
 
 impl ServedModels {
     pub(crate) fn new(models: Vec<ServedModel>) -> Self {
         let served = models.into_iter().map(|model| {
             let (gate, weights_loads) = (Gate::default(), WeightsLoads::default());
-            (model.name().to_owned(), Served { model, gate, weights_loads, is_warned_of_tools: AtomicBool::new(false) })
+            let name = model.name().to_owned();
+            let is_warned_of_tools = AtomicBool::new(false);
+            (
+                name,
+                Served {
+                    model,
+                    gate,
+                    weights_loads,
+                    is_warned_of_tools,
+                    ignored_fields: Mutex::default(),
+                    limits: Mutex::default(),
+                },
+            )
         });
         Self { models: served.collect(), template_renderers: TemplateRenderers::default() }
     }
@@ -63,6 +84,15 @@ impl ServedModels {
         })
     }
 
+    /// The model of a request that names none: the only one that is sampled here.
+    pub(crate) fn only_sampled(&self) -> Result<&SampledModel, ProxyError> {
+        let mut sampled = self.iter().filter_map(ServedModel::sampled);
+        match (sampled.next(), sampled.next()) {
+            (Some(only), None) => Ok(only),
+            _ => Err(ProxyError::invalid("model", "model: name one of those that are served (GET /v1/models)")),
+        }
+    }
+
     /// The model of that name, if its calls are forwarded.
     pub(crate) fn upstream(&self, name: &str) -> Option<&UpstreamModel> {
         match self.get(name)? {
@@ -86,18 +116,37 @@ impl ServedModels {
         Ok(&self.served(name)?.weights_loads)
     }
 
-    /// The model with the template arguments in the request's unknown fields.
+    /// The model with the template arguments and wishes in the request's fields.
     pub(crate) fn with_template_arguments(
         &self,
         model: &SampledModel,
         extra: &Map<String, Value>,
-    ) -> Result<SampledModel, ProxyError> {
+    ) -> Result<ToldModel, ProxyError> {
         self.template_renderers.of(model, extra)
     }
 
     /// Whether to log that a model is shown no tools, which is done once.
     pub(crate) fn is_first_warning_of_tools(&self, name: &str) -> bool {
         self.models.get(name).is_some_and(|served| !served.is_warned_of_tools.swap(true, Ordering::Relaxed))
+    }
+
+    /// Remembers what a model's host can do.
+    pub(crate) fn told_limits(&self, name: &str, info: &SamplerInfo) {
+        if let Some(served) = self.models.get(name) {
+            *served.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(info.clone());
+        }
+    }
+
+    /// What a model's host could do when it last told.
+    pub(crate) fn last_limits(&self, name: &str) -> Option<SamplerInfo> {
+        self.models.get(name)?.limits.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether to log that a field of a model's requests is ignored, which is done once.
+    pub(crate) fn is_first_ignored(&self, name: &str, field: &str) -> bool {
+        let Some(served) = self.models.get(name) else { return false };
+        let mut known = served.ignored_fields.lock().unwrap_or_else(PoisonError::into_inner);
+        known.len() < REMEMBERED_FIELDS && known.insert(field.to_owned())
     }
 
     fn served(&self, name: &str) -> Result<&Served, ProxyError> {

@@ -1,12 +1,13 @@
-//! Arguments for a model's chat template: `chat_template_kwargs`, as vLLM and SGLang call it.
+//! What a request tells a model's chat template: `chat_template_kwargs`, as vLLM and SGLang call it, and its caller's wishes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fulgurite_renderers::Renderer;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::ProxyError;
+use crate::models::caller_wishes::{Wish, wishes_of};
 use crate::models::served_model::SampledModel;
 use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 
@@ -16,30 +17,65 @@ const KEPT: usize = 64;
 /// Renderers of models with template arguments, each created once.
 #[derive(Default)]
 pub(crate) struct TemplateRenderers {
-    /// By model and arguments.
-    kept: Mutex<HashMap<(String, String), Arc<dyn Renderer>>>,
+    /// By model, arguments and wishes.
+    kept: Mutex<HashMap<(String, String), ToldRenderer>>,
+}
+
+#[derive(Clone)]
+struct ToldRenderer {
+    renderer: Arc<dyn Renderer>,
+    ignored: Arc<[&'static str]>,
+}
+
+/// A model whose template was told what a request has for it.
+pub(crate) struct ToldModel {
+    pub(crate) model: SampledModel,
+    /// Fields with wishes that the template does not know.
+    pub(crate) ignored: Arc<[&'static str]>,
 }
 
 impl TemplateRenderers {
-    /// The model with the template arguments in the request's unknown fields.
-    pub(crate) fn of(&self, model: &SampledModel, extra: &Map<String, Value>) -> Result<SampledModel, ProxyError> {
-        let arguments = match extra.get(TEMPLATE_ARGUMENTS) {
-            Some(Value::Object(arguments)) if !arguments.is_empty() => arguments,
-            _ => return Ok(model.clone()),
-        };
-        let key = (model.name.clone(), Value::from(arguments.clone()).to_string());
+    /// The model with the template arguments and the wishes in a request's fields.
+    pub(crate) fn of(&self, model: &SampledModel, extra: &Map<String, Value>) -> Result<ToldModel, ProxyError> {
+        let no_arguments = Map::new();
+        let arguments = extra.get(TEMPLATE_ARGUMENTS).and_then(Value::as_object).unwrap_or(&no_arguments);
+        let wishes = wishes_of(extra);
+        if arguments.is_empty() && wishes.is_empty() {
+            return Ok(ToldModel { model: model.clone(), ignored: Arc::default() });
+        }
+        let told: Vec<_> = wishes.iter().map(|Wish { field, variables }| (field, variables)).collect();
+        let key = (model.name.clone(), json!([arguments, told]).to_string());
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let renderer = match kept.get(&key) {
-            Some(renderer) => Arc::clone(renderer),
+        let told = match kept.get(&key) {
+            Some(told) => told.clone(),
             None => {
-                let renderer = model.renderer.with_template_arguments(arguments)?;
+                let told = told_renderer(&model.renderer, arguments, &wishes)?;
                 if kept.len() >= KEPT {
                     kept.clear();
                 }
-                kept.insert(key, Arc::clone(&renderer));
-                renderer
+                kept.insert(key, told.clone());
+                told
             }
         };
-        Ok(SampledModel { renderer, ..model.clone() })
+        Ok(ToldModel { model: SampledModel { renderer: told.renderer, ..model.clone() }, ignored: told.ignored })
     }
+}
+
+fn told_renderer(
+    renderer: &Arc<dyn Renderer>,
+    arguments: &Map<String, Value>,
+    wishes: &[Wish],
+) -> Result<ToldRenderer, ProxyError> {
+    let mut renderer = match arguments.is_empty() {
+        true => Arc::clone(renderer),
+        false => renderer.with_template_arguments(arguments)?,
+    };
+    let mut ignored = Vec::new();
+    for Wish { field, variables } in wishes {
+        match renderer.with_wishes(variables) {
+            Some(told) => renderer = told,
+            None => ignored.push(*field),
+        }
+    }
+    Ok(ToldRenderer { renderer, ignored: ignored.into() })
 }

@@ -11,12 +11,13 @@ use crate::observe::call_facts::CallFacts;
 use crate::observe::observed_body::{BodyEnd, ObservedBody};
 
 /// A middleware that logs each request when the last byte of its response has been sent or its client has left: a tracing
-/// event of level info in target `fulgurite::access`. It has the route and not the path, and no contents or headers, so
-/// that no text and no key are in the log.
+/// event of level info in target `fulgurite::access`. It has the route and not the path, but for the path of a route that does
+/// not exist, and no contents, query or headers, so that no text and no key are in the log.
 pub async fn log_access(mut request: Request, next: Next) -> Response {
     let entry = Entry {
         method: request.method().clone(),
         route: request.extensions().get().cloned(),
+        unknown_path: request.extensions().get::<MatchedPath>().is_none().then(|| path_of(&request)),
         attempt: attempt_in_path(&mut request).await,
         facts: Arc::clone(request.extensions_mut().get_or_insert_default::<Arc<CallFacts>>()),
         status: None,
@@ -25,6 +26,13 @@ pub async fn log_access(mut request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let status = response.status();
     response.map(|body| Body::new(ObservedBody::new(body, move |end| entry.end(status, end))))
+}
+
+/// Characters of a path that nobody serves, which are logged.
+const PATH_CHARACTERS: usize = 200;
+
+fn path_of(request: &Request) -> String {
+    request.uri().path().chars().take(PATH_CHARACTERS).collect()
 }
 
 /// Rollout and attempt that the path names.
@@ -42,6 +50,7 @@ struct Entry {
     method: Method,
     /// None if there is no such route.
     route: Option<MatchedPath>,
+    unknown_path: Option<String>,
     attempt: (Option<String>, Option<String>),
     facts: Arc<CallFacts>,
     /// None if the client left before there was one.
@@ -59,13 +68,14 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let Self { method, route, attempt: (rollout, attempt), facts, status, end } = self;
+        let Self { method, route, unknown_path, attempt: (rollout, attempt), facts, status, end } = self;
         // What the call turned out to be of counts more than its path: the path may name a rollout alone, or nothing.
         let known = facts.attempt.get();
         tracing::info!(
             target: "fulgurite::access",
             method = method.as_str(),
             route = route.as_ref().map(MatchedPath::as_str),
+            path = unknown_path.as_deref(),
             status = status.map(|status| status.as_u16()),
             milliseconds = (facts.arrived.elapsed().as_micros() as f64) / 1e3,
             bytes = end.bytes,

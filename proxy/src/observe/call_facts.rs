@@ -14,6 +14,12 @@ const ATTEMPT_ID: &str = "x-fulgurite-attempt-id";
 /// Header of an answer to a request of which something was left out.
 const WARNING: &str = "x-fulgurite-warning";
 
+/// Header of an answer with the names of fields that had no effect on it.
+const IGNORED: &str = "x-fulgurite-ignored";
+
+/// Names in that header, of which a client may send as many as it likes.
+const NAMED_FIELDS: usize = 32;
+
 /// What becomes known of a request while it is answered, for metrics and logs at its end.
 pub(crate) struct CallFacts {
     pub(crate) arrived: Instant,
@@ -24,6 +30,7 @@ pub(crate) struct CallFacts {
     pub(crate) session: OnceLock<(String, String)>,
     /// What the client should know beside its answer.
     warnings: Mutex<Vec<String>>,
+    ignored_fields: Mutex<Vec<String>>,
     pub(crate) prompt_tokens: OnceLock<usize>,
     delivered_tokens: AtomicUsize,
     has_failed: AtomicBool,
@@ -50,6 +57,7 @@ impl Default for CallFacts {
             attempt: OnceLock::new(),
             session: OnceLock::new(),
             warnings: Mutex::default(),
+            ignored_fields: Mutex::default(),
             prompt_tokens: OnceLock::new(),
             delivered_tokens: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
@@ -100,6 +108,16 @@ impl CallFacts {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
     }
 
+    /// Tells the client that a field of its request had no effect.
+    pub(crate) fn ignore(&self, field: &str) {
+        let mut fields = self.ignored_fields.lock().unwrap_or_else(PoisonError::into_inner);
+        if fields.len() < NAMED_FIELDS {
+            // Of a name that no header can hold, what can be.
+            let is_plain = |char: &char| char.is_ascii_graphic() && *char != ',';
+            fields.push(field.chars().filter(is_plain).take(64).collect());
+        }
+    }
+
     /// The rollout and attempt that the answer is recorded under, once they are known.
     pub(crate) fn is_answered_in(&self, attempt: &OnceLock<(String, String)>) {
         if let Some(names) = attempt.get() {
@@ -128,6 +146,10 @@ impl CallFacts {
         let warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if !warnings.is_empty() {
             set(WARNING, &warnings.join("; "));
+        }
+        let ignored = self.ignored_fields.lock().unwrap_or_else(PoisonError::into_inner);
+        if !ignored.is_empty() {
+            set(IGNORED, &ignored.join(", "));
         }
     }
 

@@ -2,13 +2,15 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use crate::observe::call_facts::CallFacts;
 use crate::observe::observed_body::{BodyEnd, ObservedBody};
 use crate::observe::telemetry::{Api, Outcome, Telemetry};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Counts and measures requests for a model's answer, each when its last byte has left or its client has.
 pub(crate) async fn meter(State(telemetry): State<Arc<Telemetry>>, mut request: Request, next: Next) -> Response {
@@ -19,8 +21,19 @@ pub(crate) async fn meter(State(telemetry): State<Arc<Telemetry>>, mut request: 
     let call = MeteredCall { telemetry, api, facts: Arc::clone(&facts), outcome: Outcome::ClientGone };
     let mut response = next.run(request).await;
     facts.describe(&mut response);
+    if api != Api::Messages {
+        name_request(&mut response);
+    }
     let status = response.status();
     response.map(|body| Body::new(ObservedBody::new(body, move |end| call.end(status, end))))
+}
+
+/// What OpenAI's clients tell a person who asks about an answer; Anthropic's have a header of their own.
+fn name_request(response: &mut Response) {
+    let id = format!("req_{}", uuid::Uuid::now_v7().simple());
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().entry(REQUEST_ID).or_insert(value);
+    }
 }
 
 /// A call that counts itself when it is over: dropped before there is an answer, its client has gone.

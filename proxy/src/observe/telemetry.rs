@@ -14,6 +14,7 @@ const CALLS: &str = "fulgurite_calls_total";
 const CALLS_IN_FLIGHT: &str = "fulgurite_calls_in_flight";
 const REPEATED_CALLS: &str = "fulgurite_repeated_calls_total";
 const AUXILIARY_CALLS: &str = "fulgurite_auxiliary_calls_total";
+const IGNORED_FIELDS: &str = "fulgurite_ignored_fields_total";
 const DRIFT: &str = "fulgurite_drift_total";
 const PROMPT_TOKENS: &str = "fulgurite_prompt_tokens_total";
 const CONTINUED_TOKENS: &str = "fulgurite_continued_tokens_total";
@@ -48,6 +49,7 @@ pub fn describe_metrics() {
         "Requests that came before: they joined the answer on its way, got it replayed, or had it resumed."
     );
     describe_counter!(AUXILIARY_CALLS, Unit::Count, "Calls made beside the task, which are not trained.");
+    describe_counter!(IGNORED_FIELDS, Unit::Count, "Fields of requests that had no effect, and were ignored.");
     describe_counter!(DRIFT, Unit::Count, "Calls that did not continue the latest call of their attempt, by reason.");
     describe_counter!(PROMPT_TOKENS, Unit::Count, "Tokens of prompts.");
     describe_counter!(CONTINUED_TOKENS, Unit::Count, "Tokens of prompts that an earlier call of the attempt had.");
@@ -68,10 +70,11 @@ pub(crate) enum Api {
     Completions,
     Responses,
     Messages,
+    Generate,
 }
 
 impl Api {
-    const ALL: [Self; 4] = [Self::ChatCompletions, Self::Completions, Self::Responses, Self::Messages];
+    const ALL: [Self; 5] = [Self::ChatCompletions, Self::Completions, Self::Responses, Self::Messages, Self::Generate];
 
     /// Of a path, with any prefix.
     pub(crate) fn of_path(path: &str) -> Option<Self> {
@@ -81,6 +84,7 @@ impl Api {
             ("/completions", Self::Completions),
             ("/responses", Self::Responses),
             ("/messages", Self::Messages),
+            ("/inference/v1/generate", Self::Generate),
         ]
         .into_iter()
         .find_map(|(end, api)| path.ends_with(end).then_some(api))
@@ -92,6 +96,7 @@ impl Api {
             Self::Completions => "completions",
             Self::Responses => "responses",
             Self::Messages => "messages",
+            Self::Generate => "generate",
         }
     }
 }
@@ -170,6 +175,7 @@ pub(crate) struct ModelMetrics {
     pub(crate) replayed: Counter,
     pub(crate) resumed: Counter,
     pub(crate) auxiliary: Counter,
+    pub(crate) ignored_fields: Counter,
     prompt_tokens: Counter,
     continued_tokens: Counter,
     sampled_tokens: Counter,
@@ -189,6 +195,7 @@ impl ModelMetrics {
             replayed: repeated("replayed"),
             resumed: repeated("resumed"),
             auxiliary: counter!(AUXILIARY_CALLS, "model" => model()),
+            ignored_fields: counter!(IGNORED_FIELDS, "model" => model()),
             prompt_tokens: counter!(PROMPT_TOKENS, "model" => model()),
             continued_tokens: counter!(CONTINUED_TOKENS, "model" => model()),
             sampled_tokens: counter!(SAMPLED_TOKENS, "model" => model()),

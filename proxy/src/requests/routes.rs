@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::dialects::openai::endpoint::{chat_completions, completions, embeddings};
 use crate::dialects::openai::error::OpenAiError;
 use crate::dialects::openai::responses;
+use crate::dialects::vllm::{detokenize, generate, health, tokenize};
 use crate::dialects::{anthropic, openai};
 use crate::error::ProxyError;
 use crate::gateway;
@@ -22,14 +23,21 @@ use crate::proxy::Proxy;
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
 /// Every route of the proxy: the model calls, plain and below `/rollout/{rollout_id}/attempt/{attempt_id}`, with and
-/// without `/v1` there, Agent-lightning's gateway, and `/healthz`. An attempt's path itself, and `HEAD /`, are answered
+/// without `/v1` there, vLLM's own at the root, Agent-lightning's gateway, and `/healthz`. An attempt's path itself, and `HEAD /`, are answered
 /// without a body, because some clients check whether a server is there. What each needs of a key is noted in `needs`.
 pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
     let mut router = Router::new()
         .route(needs.note("/healthz", Need::Nothing), get(healthz))
+        .route(needs.note("/health", Need::Nothing), get(health))
         .route("/", head(StatusCode::OK).fallback(unknown_route));
     for base in ["/v1", &format!("{ATTEMPT}/v1"), ATTEMPT] {
         for (path, methods) in model_calls() {
+            let path = format!("{base}{path}");
+            router = router.route(needs.note(&path, Need::ModelCalls), methods.fallback(method_not_allowed));
+        }
+    }
+    for base in ["", ATTEMPT] {
+        for (path, methods) in calls_at_the_root() {
             let path = format!("{base}{path}");
             router = router.route(needs.note(&path, Need::ModelCalls), methods.fallback(method_not_allowed));
         }
@@ -55,6 +63,11 @@ fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 9] {
         ("/models", get(list_models)),
         ("/models/{*model}", get(retrieve_model)),
     ]
+}
+
+/// What clients of vLLM call at its root.
+fn calls_at_the_root() -> [(&'static str, MethodRouter<Proxy>); 3] {
+    [("/inference/v1/generate", post(generate)), ("/tokenize", post(tokenize)), ("/detokenize", post(detokenize))]
 }
 
 /// Answers whatever no other route does, in Anthropic's shape where the client speaks it, otherwise in OpenAI's.

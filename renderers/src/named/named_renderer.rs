@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
 use fulgurite_types::Message;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::formats::format_options::FormatOptions;
 use crate::named::cookbook_supervised::{cookbook_example, cookbook_examples};
 use crate::named::prompt_writer::PromptWriter;
+use crate::named::renderer_names::renderer_names;
 use crate::{
     Continuation, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer, TrainOnWhat,
     WeightedTokens,
@@ -57,6 +58,12 @@ impl Renderer for NamedRenderer {
         self.writer.format.response_format()
     }
 
+    fn with_wishes(&self, wishes: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
+        let variant = variant_of(self.name(), wishes)?;
+        let renderer = Self::open(&variant, self.tokenizer().clone(), self.writer.options.clone()).ok()?;
+        Some(Arc::new(renderer))
+    }
+
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
         Ok(RenderedPrompt { tokens: self.writer.prompt_tokens(messages, tools)? })
     }
@@ -77,5 +84,47 @@ impl Renderer for NamedRenderer {
             false => self.writer.examples(messages, tools, train_on),
         };
         examples.map_err(|error| error.of_given_message(written, messages.len()))
+    }
+}
+
+/// The variant of a format that reasons as is wished, if it has one: `qwen3_disable_thinking` of `qwen3`, or
+/// `gpt_oss_low_reasoning` of `gpt_oss_high_reasoning`. A name that chose a variant itself keeps it, but for its effort.
+fn variant_of(name: &str, wishes: &Map<String, Value>) -> Option<String> {
+    let effort = wishes.get("reasoning_effort").and_then(Value::as_str);
+    let family = name.strip_suffix("_reasoning").and_then(|name| name.rsplit_once('_')).map_or(name, |(name, _)| name);
+    let is_off = wishes.get("enable_thinking").is_some_and(|enabled| *enabled == Value::Bool(false));
+    let of_effort = effort.map(|effort| format!("{family}_{effort}_reasoning"));
+    let wished = match is_off {
+        true => Some(format!("{family}_disable_thinking"))
+            .filter(|off| renderer_names().contains(&off.as_str()))
+            .or(of_effort),
+        false => of_effort,
+    };
+    wished.filter(|wished| wished != name && renderer_names().contains(&wished.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_format_reasons_as_is_wished_where_it_has_a_variant_for_it() {
+        let variant = |name: &str, wishes: Value| variant_of(name, wishes.as_object().unwrap());
+        let off = json!({ "enable_thinking": false });
+        let low = json!({ "reasoning_effort": "low", "enable_thinking": true });
+        for (name, wishes, wished) in [
+            ("qwen3", &off, Some("qwen3_disable_thinking")),
+            ("qwen3", &low, None),
+            ("qwen3_8_medium_reasoning", &off, Some("qwen3_8_disable_thinking")),
+            ("qwen3_8_medium_reasoning", &low, Some("qwen3_8_low_reasoning")),
+            ("gpt_oss_high_reasoning", &low, Some("gpt_oss_low_reasoning")),
+            ("gpt_oss_low_reasoning", &low, None),
+            ("qwen3_disable_thinking", &off, None),
+            ("role_colon", &off, None),
+        ] {
+            assert_eq!(variant(name, wishes.clone()).as_deref(), wished, "{name} {wishes}");
+        }
     }
 }

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use crate::RenderError;
 use crate::python::python_builtins;
 use crate::python::python_json::{JsonStyle, to_json};
@@ -16,6 +18,8 @@ pub(crate) struct ChatTemplate {
     /// The same template for the way that nearly every prompt takes.
     program: Option<TemplateProgram>,
     marks_generation: bool,
+    /// Names that it reads and does not define itself.
+    variables: HashSet<String>,
 }
 
 const NAME: &str = "chat_template";
@@ -42,12 +46,19 @@ impl ChatTemplate {
         let marks_generation = written != source;
         let program = TemplateProgram::of(&written, syntax);
         environment.add_template_owned(NAME, written).map_err(|error| template_error(&error))?;
-        Ok(Self { environment, program, marks_generation })
+        let template = environment.get_template(NAME).map_err(|error| template_error(&error))?;
+        let variables = template.undeclared_variables(false);
+        Ok(Self { environment, program, marks_generation, variables })
     }
 
     /// Whether the template says by `{% generation %}` what an assistant's own words are.
     pub(crate) fn marks_generation(&self) -> bool {
         self.marks_generation
+    }
+
+    /// Whether the template reads a variable of that name.
+    pub(crate) fn reads_variable(&self, name: &str) -> bool {
+        self.variables.contains(name)
     }
 
     /// Renders the template, which sees the fields of `context` as variables.

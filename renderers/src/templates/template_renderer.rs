@@ -243,6 +243,24 @@ impl Renderer for TemplateRenderer {
         Ok(Arc::new(Self::with_templates(self.tokenizer().clone(), self.templates.clone(), options)))
     }
 
+    fn with_wishes(&self, wishes: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
+        let is_open = |name: &str| {
+            let is_known = std::iter::once(&self.templates.default)
+                .chain(&self.templates.tool_use)
+                .any(|template| template.reads_variable(name));
+            is_known && !self.options.arguments.contains_key(name)
+        };
+        let known: Map<String, Value> = wishes
+            .iter()
+            .filter(|(name, _)| is_open(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        if known.is_empty() {
+            return None;
+        }
+        self.with_template_arguments(&known).ok()
+    }
+
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
         let pieces = self.pieces(messages, tools, true)?;
         Ok(RenderedPrompt { tokens: self.tokenizer().encode_pieces(&pieces)? })
@@ -410,6 +428,23 @@ mod tests {
         let no_date = TemplateOptions { current_date: Some("26 Jul".to_owned()), ..options };
         let error = TemplateRenderer::open(tokenizer, no_date).unwrap_err();
         assert_eq!(error.to_string(), "`26 Jul` is no date; dates are written YYYY-MM-DD");
+    }
+
+    #[test]
+    fn wishes_reach_a_template_that_reads_them_and_never_change_what_is_set() {
+        let template = "{% if not reasoning_effort %}{% set reasoning_effort = 'medium' %}{% endif %}{{ reasoning_effort }}\
+                        {% if enable_thinking is defined and not enable_thinking %} off{% endif %}";
+        let dir = directory_with_template("qwen3", template, "<|im_end|>");
+        let fields = |value: Value| value.as_object().unwrap().clone();
+        let text = |renderer: &dyn Renderer| {
+            renderer.tokenizer().decode(&renderer.render_prompt(&[Message::text("user", "a")], &[]).unwrap().tokens)
+        };
+        let renderer = opened(dir.path(), TemplateOptions::default());
+        let wished = renderer.with_wishes(&fields(json!({"reasoning_effort": "low", "verbosity": "low"}))).unwrap();
+        assert_eq!((text(&renderer).as_str(), text(&*wished).as_str()), ("medium", "low"));
+        let off = wished.with_wishes(&fields(json!({"reasoning_effort": "high", "enable_thinking": false}))).unwrap();
+        assert_eq!(text(&*off), "low off");
+        assert!(renderer.with_wishes(&fields(json!({"verbosity": "low"}))).is_none());
     }
 
     proptest! {

@@ -140,10 +140,12 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.first_token_seconds = 600.0  # default
     proxy.silence_seconds = 300.0  # default
     proxy.call_seconds = 3600.0  # default
+    proxy.host_patience_seconds = 60.0  # default
     proxy.keep_alive_seconds = 10.0  # default
     proxy.large_requests_at_once = [half of them]  # default
     proxy.large_requests_waiting = 16  # default
     proxy.schema_bytes = 262144  # default
+    proxy.unknown_fields = "ignore"  # default
     store.url = "sqlite://fulgurite.db"  # default (serve)
     store.synchronous = "full"  # default
     engine.threads = [processors]  # default

@@ -9,6 +9,7 @@ use super::tools::{ToolFields, Tools};
 use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::{JsonForm, StructuredOutput};
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
+use crate::dialects::field_kinds::left_out;
 use crate::dialects::openai::response_format;
 use crate::error::ProxyError;
 use crate::requests::request_body::{digest, read_fields};
@@ -112,6 +113,7 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
         return_token_ids: fields.return_token_ids.unwrap_or(false),
         seed: fields.seed,
         ignored_tools: prompt.tools.ignored,
+        left_out: left_out(&prompt.rest),
         extra: prompt.rest,
         digest,
         reply: Box::new(MessageReply { shows_thinking, request_id }),

@@ -105,6 +105,8 @@ impl ReplyWriter for MessageWriter {
     fn begin(&mut self, out: &mut Vec<u8>) {
         let message = self.message(json!([]), json!({}), self.usage(0, None));
         write(out, &json!({ "type": "message_start", "message": message }));
+        // As Anthropic's own streams begin.
+        self.keep_alive(out);
     }
 
     fn token(&mut self, _choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {

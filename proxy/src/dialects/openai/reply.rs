@@ -38,9 +38,28 @@ struct ChoiceState {
     waiting: Vec<SampledToken>,
     /// Characters in the tokens that have been carried.
     text_offset: usize,
+    /// Tokens since something left last, and those of all reasoning.
+    silent: usize,
+    reasoning_tokens: usize,
     /// Set at the end.
     counted: Option<Counted>,
 }
+
+impl ChoiceState {
+    /// Tokens have come, and what they made certain leaves.
+    fn count_reasoning(&mut self, tokens: usize, deltas: &[Delta]) {
+        self.silent += tokens;
+        for delta in deltas {
+            let said_by = std::mem::take(&mut self.silent);
+            if matches!(delta, Delta::Reasoning(_)) {
+                self.reasoning_tokens += said_by;
+            }
+        }
+    }
+}
+
+/// What OpenAI names its servers' configuration by; the weights that sampled are recorded with each token.
+const FINGERPRINT: &str = concat!("fulgurite-", env!("CARGO_PKG_VERSION"));
 
 /// A response or one of its chunks.
 struct Reply<'r> {
@@ -73,6 +92,7 @@ impl Reply<'_> {
         reply.field("object", self.object);
         reply.field("created", &self.created);
         reply.field("model", self.model);
+        reply.field("system_fingerprint", FINGERPRINT);
         write_array(reply.named("choices"), &self.choices, Choice::write);
         if let Some(usage) = &self.usage {
             reply.field("usage", usage);
@@ -129,6 +149,14 @@ struct Usage {
     total_tokens: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_tokens_details: Option<PromptTokensDetails>,
+    /// Of a chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completion_tokens_details: Option<CompletionTokensDetails>,
+}
+
+#[derive(Serialize)]
+struct CompletionTokensDetails {
+    reasoning_tokens: usize,
 }
 
 #[derive(Serialize)]
@@ -232,6 +260,8 @@ impl OpenAiWriter {
         let first = counted().next();
         let prompt_tokens = first.map_or(0, |counted| counted.prompt_tokens);
         let completion_tokens = counted().map(|counted| counted.sampled_tokens).sum();
+        let reasoning_tokens = self.choices.iter().map(|choice| choice.reasoning_tokens).sum();
+        let is_chat = self.format.shape == Shape::Chat;
         // What answers after the first found cached, the first may have computed.
         let cached_tokens = first.and_then(|counted| counted.cached_tokens);
         Usage {
@@ -239,6 +269,7 @@ impl OpenAiWriter {
             completion_tokens,
             total_tokens: prompt_tokens + completion_tokens,
             prompt_tokens_details: cached_tokens.map(|cached_tokens| PromptTokensDetails { cached_tokens }),
+            completion_tokens_details: is_chat.then_some(CompletionTokensDetails { reasoning_tokens }),
         }
     }
 }
@@ -252,6 +283,8 @@ impl ReplyWriter for OpenAiWriter {
     fn whole(&mut self, answers: &[WholeChoice], out: &mut Vec<u8>) {
         for (index, answer) in answers.iter().enumerate() {
             self.count(index, &answer.finished);
+            answer.tokens().for_each(|taken| self.choices[index].count_reasoning(1, &taken.deltas));
+            self.choices[index].count_reasoning(0, &answer.finished.held_back);
         }
         let sampled_tokens: usize = answers.iter().map(|answer| answer.finished.sampled_tokens).sum();
         let prompt_tokens = self.prompt().map_or(0, <[u32]>::len);
@@ -289,10 +322,12 @@ impl ReplyWriter for OpenAiWriter {
         if self.carries(taken) {
             self.choices[choice].waiting.push(taken.token.clone());
         }
+        self.choices[choice].count_reasoning(1, &taken.deltas);
         self.write_deltas(choice, &taken.deltas, out);
     }
 
     fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>) {
+        self.choices[choice].count_reasoning(0, &finished.held_back);
         self.write_deltas(choice, &finished.held_back, out);
         self.count(choice, finished);
         self.write_choice(choice, self.format.shape.end(), Some(finished), out);

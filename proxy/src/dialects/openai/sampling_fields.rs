@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 
 use super::reply::OpenAiReply;
 use super::reply_shape::Shape;
-use crate::call::model_request::{AnswerOptions, ModelRequest, Prompt};
+use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt, ReplyFormat};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{
     check_bias_count, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within,
 };
+use crate::dialects::field_kinds::left_out;
 use crate::error::ProxyError;
 use crate::requests::request_body::read_fields;
 
@@ -102,9 +103,21 @@ impl SamplingFields {
 
     /// The whole request, once these fields have been checked and given `options`.
     pub(crate) fn request(self, shape: Shape, prompt: Prompt, options: AnswerOptions, digest: String) -> ModelRequest {
-        let include_usage = self.stream_options.is_some_and(|options| options.include_usage);
+        let include_usage = self.stream_options.as_ref().is_some_and(|options| options.include_usage);
+        self.request_of(shape.endpoint(), prompt, options, digest, Box::new(OpenAiReply { shape, include_usage }))
+    }
+
+    /// The same of another endpoint, whose answers are written in another way.
+    pub(crate) fn request_of(
+        self,
+        endpoint: &'static Endpoint,
+        prompt: Prompt,
+        options: AnswerOptions,
+        digest: String,
+        reply: Box<dyn ReplyFormat>,
+    ) -> ModelRequest {
         ModelRequest {
-            endpoint: shape.endpoint(),
+            endpoint,
             prompt,
             options,
             stream: self.stream.unwrap_or(false),
@@ -112,9 +125,10 @@ impl SamplingFields {
             seed: self.seed,
             model: self.model,
             ignored_tools: Vec::new(),
+            left_out: left_out(&self.extra),
             extra: self.extra,
             digest,
-            reply: Box::new(OpenAiReply { shape, include_usage }),
+            reply,
         }
     }
 

@@ -31,11 +31,11 @@ impl ToolFields {
         }
         let single_call =
             (self.parallel_tool_calls == Some(false) && !tools.is_empty()).then_some("parallel_tool_calls");
-        Ok(match ToolChoice::read(self.tool_choice.as_ref())? {
-            ToolChoice::Auto => ChatTools { shown: tools, call: None, single_call },
-            ToolChoice::Forced(call) => ChatTools { shown: tools, call: Some(call), single_call },
-            ToolChoice::None => ChatTools::default(),
-        })
+        let choice = ToolChoice::read(self.tool_choice.as_ref())?;
+        let call = choice.call.clone();
+        let shown = choice.shown(tools)?;
+        let single_call = single_call.filter(|_| !shown.is_empty());
+        Ok(ChatTools { shown, call, single_call })
     }
 }
 
@@ -50,36 +50,86 @@ pub(crate) struct ChatTools {
 }
 
 /// A `tool_choice` of OpenAI's.
-#[derive(Debug, PartialEq)]
-pub(crate) enum ToolChoice {
-    /// The model decides.
-    Auto,
-    /// No tool is to be called.
-    None,
-    /// A tool must be called.
-    Forced(ForcedCall),
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ToolChoice {
+    /// A tool that must be called.
+    pub(crate) call: Option<ForcedCall>,
+    /// The names of those that may be; `None`: all.
+    allowed: Option<Vec<String>>,
 }
+
+const CHOICE: &str = "tool_choice";
 
 impl ToolChoice {
     /// Reads it. A function is named below `function` in Chat Completions, beside the type in Responses.
     pub(crate) fn read(choice: Option<&Value>) -> Result<Self, ProxyError> {
-        let field = "tool_choice";
-        let Some(choice) = choice.filter(|choice| !choice.is_null()) else { return Ok(Self::Auto) };
-        let kind = choice.get("type").and_then(Value::as_str);
-        let name = choice.pointer("/function/name").or_else(|| choice.get("name")).and_then(Value::as_str);
-        match (choice.as_str(), kind, name) {
-            (Some("auto"), ..) => Ok(Self::Auto),
-            (Some("none"), ..) => Ok(Self::None),
-            (Some("required"), ..) => Ok(Self::Forced(ForcedCall { field, tool: None })),
-            (None, Some("function"), Some(name)) => Ok(Self::Forced(ForcedCall { field, tool: Some(name.to_owned()) })),
-            _ => Err(ProxyError::invalid(
-                field,
-                format!(
-                    "tool_choice {choice} is not supported, only \"auto\", \"none\", \"required\" and the name of a function"
-                ),
-            )),
+        let Some(choice) = choice.filter(|choice| !choice.is_null()) else { return Ok(Self::default()) };
+        if let Some(mode) = choice.as_str() {
+            return Self::of_mode(mode).ok_or_else(|| unknown_choice(choice));
+        }
+        match (choice.get("type").and_then(Value::as_str), name_of(choice)) {
+            (Some("function" | "custom"), Some(name)) => Ok(Self { call: Some(forced(Some(name))), allowed: None }),
+            (Some(kind @ ("shell" | "local_shell" | "apply_patch")), _) => {
+                Ok(Self { call: Some(forced(Some(kind.to_owned()))), allowed: None })
+            }
+            (Some("allowed_tools"), _) => Self::among(choice.get("allowed_tools").unwrap_or(choice)),
+            _ => Err(unknown_choice(choice)),
         }
     }
+
+    fn of_mode(mode: &str) -> Option<Self> {
+        match mode {
+            "auto" => Some(Self::default()),
+            "none" => Some(Self { call: None, allowed: Some(Vec::new()) }),
+            "required" => Some(Self { call: Some(forced(None)), allowed: None }),
+            _ => None,
+        }
+    }
+
+    /// Reads a choice among some of the tools.
+    fn among(choice: &Value) -> Result<Self, ProxyError> {
+        let mode = choice.get("mode").and_then(Value::as_str).unwrap_or("auto");
+        let Some(Self { call, allowed: None }) = Self::of_mode(mode) else {
+            return Err(ProxyError::invalid("tool_choice.mode", "tool_choice.mode must be `auto` or `required`"));
+        };
+        let field = "tool_choice.tools";
+        let Some(tools) = choice.get("tools").and_then(Value::as_array) else {
+            return Err(ProxyError::invalid(field, format!("{field} must be the tools that may be called")));
+        };
+        let kind = |tool: &Value| tool.get("type").and_then(Value::as_str).map(str::to_owned);
+        let names = tools.iter().map(|tool| name_of(tool).or_else(|| kind(tool)));
+        match names.collect::<Option<Vec<String>>>() {
+            Some(allowed) => Ok(Self { call, allowed: Some(allowed) }),
+            None => Err(ProxyError::invalid(field, format!("{field}: each needs the name of a tool"))),
+        }
+    }
+
+    /// Those of the declared tools that the model is shown: one that it must not call, it is not shown.
+    pub(crate) fn shown(self, declared: Vec<Value>) -> Result<Vec<Value>, ProxyError> {
+        let Some(allowed) = self.allowed else { return Ok(declared) };
+        let is_named = |tool: &Value, name: &String| tool.pointer("/function/name").is_some_and(|known| known == name);
+        if let Some(unknown) = allowed.iter().find(|name| !declared.iter().any(|tool| is_named(tool, name))) {
+            let field = "tool_choice.tools";
+            return Err(ProxyError::invalid(field, format!("{field}: no tool `{unknown}` is declared")));
+        }
+        Ok(declared.into_iter().filter(|tool| allowed.iter().any(|name| is_named(tool, name))).collect())
+    }
+}
+
+fn forced(tool: Option<String>) -> ForcedCall {
+    ForcedCall { field: CHOICE, tool }
+}
+
+fn name_of(tool: &Value) -> Option<String> {
+    let name = ["/function/name", "/custom/name", "/name"].iter().find_map(|place| tool.pointer(place));
+    name.and_then(Value::as_str).map(str::to_owned)
+}
+
+fn unknown_choice(choice: &Value) -> ProxyError {
+    let message = format!(
+        "tool_choice {choice} is not supported, only \"auto\", \"none\", \"required\", the name of a tool and allowed_tools"
+    );
+    ProxyError::invalid(CHOICE, message)
 }
 
 /// A tool must be a function with a name, whose parameters are a schema if there are any.
@@ -157,6 +207,20 @@ mod tests {
     }
 
     #[test]
+    fn of_some_allowed_tools_the_others_are_not_shown() {
+        let tool = |name: &str| json!({ "type": "function", "function": { "name": name } });
+        let allowed = |mode: &str| {
+            let choice = json!({ "mode": mode, "tools": [tool("g")] });
+            let choice = json!({ "type": "allowed_tools", "allowed_tools": choice });
+            check(json!({ "tools": [tool("f"), tool("g")], "tool_choice": choice })).unwrap()
+        };
+        assert_eq!(allowed("auto"), ChatTools { shown: vec![tool("g")], call: None, single_call: None });
+        assert_eq!(allowed("required").call, Some(ForcedCall { field: "tool_choice", tool: None }));
+        let flat = json!({ "type": "allowed_tools", "mode": "auto", "tools": [{ "type": "function", "name": "f" }] });
+        assert_eq!(check(json!({ "tools": [tool("f"), tool("g")], "tool_choice": flat })).unwrap().shown, [tool("f")]);
+    }
+
+    #[test]
     fn every_fault_names_its_field() {
         let named = json!({ "type": "function", "function": { "name": "f" } });
         for (key, value, parameter) in [
@@ -174,7 +238,9 @@ mod tests {
             ),
             ("tool_choice", json!("perhaps"), "tool_choice"),
             ("tool_choice", json!({ "type": "function" }), "tool_choice"),
-            ("tool_choice", json!({ "type": "allowed_tools" }), "tool_choice"),
+            ("tool_choice", json!({ "type": "allowed_tools" }), "tool_choice.tools"),
+            ("tool_choice", json!({ "type": "allowed_tools", "mode": "none", "tools": [] }), "tool_choice.mode"),
+            ("tool_choice", json!({ "type": "allowed_tools", "tools": [{ "name": "g" }] }), "tool_choice.tools"),
             ("functions", json!([{ "name": "f" }]), "functions"),
             ("function_call", json!({ "name": "f" }), "function_call"),
         ] {

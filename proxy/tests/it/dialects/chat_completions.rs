@@ -6,6 +6,7 @@ use fulgurite_types::{Message, NewRollout, RolloutFilter};
 
 use crate::common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup, body, chunks, events};
 use fulgurite_backends::SamplingEnd;
+use fulgurite_proxy::{ProxyOptions, UnknownFields};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -301,6 +302,64 @@ async fn what_a_request_tells_the_models_template_is_told_to_it_and_its_conversa
         setup.attributes(&rollout).await["fulgurite.request.extra"],
         json!({ "chat_template_kwargs": arguments }).to_string()
     );
+}
+
+#[tokio::test]
+async fn wishes_about_reasoning_reach_a_template_that_knows_them_and_what_has_no_effect_is_named() {
+    let setup = Setup::of_template(SWITCHED).await;
+    let messages: Vec<Message> = serde_json::from_value(body()["messages"].clone()).unwrap();
+    let off = json!({ "enable_thinking": false });
+    let off = setup.renderer.with_template_arguments(off.as_object().unwrap()).unwrap();
+    let chat = json!({ "model": "tiny", "messages": body()["messages"] });
+    let with = |mut body: Value, fields: Value| {
+        body.as_object_mut().unwrap().extend(fields.as_object().cloned().unwrap());
+        body
+    };
+    let responses = json!({ "model": "tiny", "input": "x" });
+    let anthropic = json!({ "model": "tiny", "messages": [{ "role": "user", "content": "x" }], "max_tokens": 9 });
+    let user = [Message::text("user", "x")];
+    for (path, request, is_off, ignored) in [
+        ("chat/completions", with(chat.clone(), json!({ "reasoning_effort": "none" })), true, None),
+        (
+            "chat/completions",
+            with(chat.clone(), json!({ "verbosity": "low", "frobnicate": 1, "user": "u", "min_p": 0 })),
+            false,
+            Some("verbosity, frobnicate"),
+        ),
+        ("responses", with(responses, json!({ "reasoning": { "effort": "none" }, "store": false })), true, None),
+        ("messages", with(anthropic.clone(), json!({ "thinking": { "type": "disabled" } })), true, None),
+        (
+            "messages",
+            with(anthropic, json!({ "context_management": { "edits": [] }, "metadata": { "user_id": "u" } })),
+            false,
+            Some("context_management"),
+        ),
+    ] {
+        setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
+        let response = setup.client.post(format!("{}/v1/{path}", setup.url)).json(&request).send().await.unwrap();
+        let named = response.headers().get("x-fulgurite-ignored").map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!((response.status().as_u16(), named.as_deref()), (200, ignored), "{path} {request}");
+        let asked = if path == "chat/completions" { &messages[..] } else { &user[..] };
+        let renderer = if is_off { &off } else { &setup.renderer };
+        let prompt = setup.sampler.requests.lock().unwrap().last().unwrap().prompt.to_vec();
+        assert_eq!(prompt, renderer.render_prompt(asked, &[]).unwrap().tokens, "{path} {request}");
+    }
+}
+
+#[tokio::test]
+async fn fields_that_are_not_known_are_refused_where_that_is_configured() {
+    let options = ProxyOptions { unknown_fields: UnknownFields::Refuse, ..ProxyOptions::default() };
+    let setup = Setup::with_options(options).await;
+    let mut request = body();
+    request["frobnicate"] = json!(1);
+    let response = setup.post(&format!("{}/v1", setup.url), &request).await;
+    let (status, error) = (response.status().as_u16(), response.json::<Value>().await.unwrap());
+    assert_eq!((status, &error["error"]["param"]), (400, &json!("frobnicate")), "{error}");
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
+    request.as_object_mut().unwrap().remove("frobnicate");
+    // A wish is never refused: agents send them with every call.
+    request["reasoning_effort"] = json!("low");
+    assert_eq!(setup.post(&format!("{}/v1", setup.url), &request).await.status(), 200);
 }
 
 #[tokio::test]

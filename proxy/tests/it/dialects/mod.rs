@@ -9,3 +9,4 @@ mod same_tokens;
 mod several_answers;
 mod token_ids;
 mod tool_calls;
+mod vllm;

@@ -9,7 +9,7 @@ use fulgurite_types::{Generation, GenerationFilter, NewRollout, WeightsFrom};
 use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
 use fulgurite_api::RouteNeeds;
 use fulgurite_backends::{RemoteOptions, ReplicaOptions, Replicas, Sampler, VllmSampler};
-use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
+use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
 use fulgurite_renderers::{Renderer, open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
 use fulgurite_store::{Store, StoreOptions};
 use serde_json::{Value, json};
@@ -30,8 +30,13 @@ impl Setup {
         Self::at(hosts.iter().map(|host| host.url.clone()).collect()).await
     }
 
-    /// A proxy in front of hosts at these addresses.
+    /// A proxy in front of hosts at these addresses, which fails at once where none answers.
     async fn at(urls: Vec<String>) -> Self {
+        Self::patient(urls, Duration::ZERO).await
+    }
+
+    /// The same, which holds calls for so long.
+    async fn patient(urls: Vec<String>, host_patience: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
         write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
@@ -52,8 +57,10 @@ impl Setup {
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let model = ServedModel::Sampled(SampledModel { name: "tiny".into(), renderer: renderer.clone(), sampler });
+        let sampling_limits = SamplingLimits { host_patience, ..SamplingLimits::default() };
+        let options_of_proxy = ProxyOptions { sampling_limits, ..ProxyOptions::default() };
         let router = fulgurite_proxy::routes(
-            Proxy::new(store.clone(), vec![model], ProxyOptions::default()).unwrap(),
+            Proxy::new(store.clone(), vec![model], options_of_proxy).unwrap(),
             &mut RouteNeeds::default(),
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -214,6 +221,51 @@ async fn an_answer_that_breaks_off_is_an_error_and_its_tokens_are_recorded_as_fa
         assert_eq!((recorded.sampled_tokens, recorded.logprobs), (ids(&tokens), Some(logprobs(&tokens))));
         assert_eq!((recorded.stop_reason.as_str(), recorded.weights_versions), ("error", vec![]));
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_goes_on_from_there_and_its_client_sees_one_answer() {
+    for stream in [true, false] {
+        let vllm = Vllm::new(true, true);
+        let host = vllm.serve().await;
+        let setup = Setup::patient(vec![host.url.clone()], Duration::from_secs(60)).await;
+        let whole = setup.tokens("I am 17.<|im_end|>");
+        let (first, rest) = whole.split_at(3);
+        let steps = first.iter().map(|token| Step::Event(generated(&[*token], None)));
+        vllm.play(Reply::Stream(steps.chain([Step::Close]).collect()));
+        // It comes back after a while, as one does that is restarted.
+        vllm.play(Reply::Raw(vec![Step::Reset]));
+        vllm.play(answer(rest, &[("4", 0, rest.len())]));
+        let text = setup.ask(stream).await.text().await.unwrap();
+        assert!(!text.contains("error"), "{text}");
+        let recorded = setup.generation().await;
+        assert_eq!((recorded.sampled_tokens, recorded.logprobs), (ids(&whole), Some(logprobs(&whole))));
+        assert_eq!(recorded.stop_reason.as_str(), "stop");
+        let asked = host.posts("/inference/v1/generate").pop().unwrap();
+        assert_eq!(asked["token_ids"], json!([recorded.prompt_tokens, ids(first)].concat()));
+    }
+}
+
+#[tokio::test]
+async fn calls_are_held_until_a_host_that_went_away_is_back() {
+    let vllm = Vllm::new(true, true);
+    let host = vllm.serve().await;
+    let setup = Setup::patient(vec![host.url.clone()], Duration::from_secs(60)).await;
+    let tokens = setup.tokens("I am 17.<|im_end|>");
+    vllm.play(answer(&tokens, &[("1", 0, tokens.len())]));
+    assert_eq!(setup.ask_whole().await.0, 200);
+    let address = host.url.strip_prefix("http://").unwrap().to_owned();
+    host.die().await;
+    let (answered, ()) = tokio::join!(setup.ask_whole(), async {
+        // It is gone while the call arrives.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        vllm.play(answer(&tokens, &[("1", 0, tokens.len())]));
+        let listener = TcpListener::bind(&address).await.unwrap();
+        let back = vllm.clone();
+        std::mem::forget(ScriptedServer::start_on(listener, move |request| back.answer(request)));
+    });
+    assert_eq!(answered.0, 200, "{}", answered.1);
+    assert_eq!(setup.generations().await.len(), 2);
 }
 
 #[tokio::test]

@@ -19,7 +19,9 @@ async fn setup(sampling_limits: SamplingLimits) -> Setup {
 
 #[tokio::test]
 async fn a_host_that_says_nothing_is_given_up_and_nothing_is_recorded() {
-    let setup = setup(SamplingLimits { first_token: AT_ONCE, silence: NEVER, whole: NEVER }).await;
+    let setup =
+        setup(SamplingLimits { first_token: AT_ONCE, silence: NEVER, whole: NEVER, host_patience: Duration::ZERO })
+            .await;
     let (_, base) = setup.attempt().await;
     let (gone, was_told) = oneshot::channel();
     setup.play(Script::Hang(vec![], gone));
@@ -36,7 +38,9 @@ async fn a_host_that_says_nothing_is_given_up_and_nothing_is_recorded() {
 
 #[tokio::test]
 async fn what_was_sampled_before_the_host_fell_silent_is_recorded_and_the_stream_ends_in_an_error() {
-    let setup = setup(SamplingLimits { first_token: NEVER, silence: AT_ONCE, whole: NEVER }).await;
+    let setup =
+        setup(SamplingLimits { first_token: NEVER, silence: AT_ONCE, whole: NEVER, host_patience: Duration::ZERO })
+            .await;
     let (_, base) = setup.attempt().await;
     let (gone, was_told) = oneshot::channel();
     setup.play(Script::Hang(setup.tokens("I am"), gone));
@@ -53,7 +57,9 @@ async fn what_was_sampled_before_the_host_fell_silent_is_recorded_and_the_stream
 
 #[tokio::test]
 async fn a_whole_answer_has_its_time_however_much_of_it_comes() {
-    let setup = setup(SamplingLimits { first_token: NEVER, silence: NEVER, whole: AT_ONCE }).await;
+    let setup =
+        setup(SamplingLimits { first_token: NEVER, silence: NEVER, whole: AT_ONCE, host_patience: Duration::ZERO })
+            .await;
     let (_, base) = setup.attempt().await;
     let (gone, was_told) = oneshot::channel();
     setup.play(Script::Hang(setup.tokens("I"), gone));
@@ -66,7 +72,8 @@ async fn a_whole_answer_has_its_time_however_much_of_it_comes() {
 #[tokio::test]
 async fn tokens_may_come_together_where_nobody_reads_along_and_none_may_end_the_answer() {
     let asked_of_host = async |silence: Duration, fields: Value| {
-        let setup = setup(SamplingLimits { first_token: NEVER, silence, whole: NEVER }).await;
+        let setup =
+            setup(SamplingLimits { first_token: NEVER, silence, whole: NEVER, host_patience: Duration::ZERO }).await;
         let (_, base) = setup.attempt().await;
         setup.play(Script::Answer(setup.tokens("I am"), SamplingEnd::Length));
         let mut request = body();

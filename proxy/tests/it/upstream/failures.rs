@@ -138,7 +138,8 @@ async fn a_key_that_the_upstream_tells_in_its_stream_is_neither_passed_on_nor_re
 /// Only the limit that is tested ends a call.
 const NEVER: Duration = Duration::from_secs(3600);
 const AT_ONCE: Duration = Duration::from_millis(20);
-const WITHOUT_LIMIT: SamplingLimits = SamplingLimits { first_token: NEVER, silence: NEVER, whole: NEVER };
+const WITHOUT_LIMIT: SamplingLimits =
+    SamplingLimits { first_token: NEVER, silence: NEVER, whole: NEVER, host_patience: Duration::ZERO };
 
 /// The base URL of an attempt of that rollout at a proxy that waits for the setup's server no longer than that.
 async fn attempt_within(setup: &Setup, sampling_limits: SamplingLimits) -> (String, String) {

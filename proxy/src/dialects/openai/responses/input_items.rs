@@ -3,6 +3,7 @@ use serde_json::{Map, Value};
 
 use super::earlier_responses::EarlierResponses;
 use super::output_items::{ENCRYPTED_PREFIX, ItemId, ItemKind, response_of_item};
+use super::tool_forms::{CUSTOM_INPUT, ToolForm, name_in_namespace};
 use crate::error::ProxyError;
 use crate::reply::assistant_message::drop_void_calls;
 
@@ -54,10 +55,19 @@ impl Conversation {
             }),
             "reasoning" => self.answer(item.response_id()).reason(&item.reasoning()),
             "function_call" => self.answer(item.response_id()).call(item.call()?),
-            "function_call_output" => self.turn(Message {
+            "custom_tool_call" => self.answer(item.response_id()).call(item.custom_call()?),
+            "local_shell_call" | "shell_call" | "apply_patch_call" | "tool_search_call" => {
+                self.answer(item.response_id()).call(item.client_call()?);
+            }
+            "function_call_output"
+            | "custom_tool_call_output"
+            | "local_shell_call_output"
+            | "shell_call_output"
+            | "apply_patch_call_output"
+            | "tool_search_output" => self.turn(Message {
                 role: "tool".to_owned(),
-                tool_call_id: Some(item.needed_text("call_id")?.to_owned()),
-                content: Some(item.content("output")?),
+                tool_call_id: Some(item.answered_call()?.to_owned()),
+                content: Some(item.output()?),
                 ..Message::default()
             }),
             "item_reference" => self.refer(item, earlier)?,
@@ -256,16 +266,80 @@ impl Item<'_> {
         let Some(arguments) = self.fields.get("arguments").filter(|arguments| arguments.is_string()) else {
             return self.refuse("arguments", "must be the JSON text of the arguments");
         };
-        Ok(ToolCall {
-            id: Some(self.needed_text("call_id")?.to_owned()),
-            call_type: "function".to_owned(),
-            function: FunctionCall {
-                name: self.needed_text("name")?.to_owned(),
-                arguments: arguments.clone(),
-                extra: Map::new(),
-            },
-            extra: Map::new(),
-        })
+        let name = self.needed_text("name")?;
+        let name = match self.fields.get("namespace").and_then(Value::as_str) {
+            Some(namespace) => name_in_namespace(namespace, name),
+            None => name.to_owned(),
+        };
+        self.call_of(name, arguments.clone())
+    }
+
+    fn custom_call(&self) -> Result<ToolCall, ProxyError> {
+        let Some(input) = self.fields.get("input").and_then(Value::as_str) else {
+            return self.refuse("input", "must be the text that the tool was called with");
+        };
+        let arguments = Map::from_iter([(CUSTOM_INPUT.to_owned(), Value::from(input))]);
+        self.call_of(self.needed_text("name")?.to_owned(), Value::from(arguments).to_string().into())
+    }
+
+    /// A call of a tool that the client's own program knows.
+    fn client_call(&self) -> Result<ToolCall, ProxyError> {
+        let Some((form, name)) = ToolForm::of_item(self.kind()?) else {
+            return self.refuse("type", "is no call");
+        };
+        match form.arguments(self.fields) {
+            Some(arguments) => self.call_of(name.to_owned(), arguments.to_string().into()),
+            None => self.refuse("action", "must be what the tool was called with"),
+        }
+    }
+
+    fn call_of(&self, name: String, arguments: Value) -> Result<ToolCall, ProxyError> {
+        let function = FunctionCall { name, arguments, extra: Map::new() };
+        let id = Some(self.needed_text("call_id")?.to_owned());
+        Ok(ToolCall { id, call_type: "function".to_owned(), function, extra: Map::new() })
+    }
+
+    /// The call that an output answers, which that of a local shell names by its `id`.
+    fn answered_call(&self) -> Result<&str, ProxyError> {
+        match self.kind()? {
+            "local_shell_call_output" if self.fields.get("call_id").is_none() => self.needed_text("id"),
+            _ => self.needed_text("call_id"),
+        }
+    }
+
+    /// What a call returned, in the words of the client: text or parts, or else JSON.
+    fn output(&self) -> Result<Content, ProxyError> {
+        match (self.kind()?, self.fields.get("output")) {
+            ("shell_call_output", Some(Value::Array(outputs))) => {
+                Ok(Content::Text(Value::from(outputs.clone()).to_string()))
+            }
+            ("apply_patch_call_output", None | Some(Value::Null)) => {
+                Ok(Content::Text(self.needed_text("status")?.to_owned()))
+            }
+            ("tool_search_output", _) => Ok(Content::Text(self.found_tools()?)),
+            _ => self.content("output"),
+        }
+    }
+
+    /// Names and descriptions of the tools that a search found; the tools themselves are declared beside the others.
+    fn found_tools(&self) -> Result<String, ProxyError> {
+        let Some(tools) = self.fields.get("tools").and_then(Value::as_array) else {
+            return self.refuse("tools", "must be the tools that were found");
+        };
+        let brief = |tool: &Value| {
+            let inner = tool.get("tools").and_then(Value::as_array);
+            let names: Vec<&str> =
+                inner.into_iter().flatten().filter_map(|inner| inner.get("name")?.as_str()).collect();
+            let mut brief = Map::new();
+            for field in ["name", "description"] {
+                brief.extend(tool.get(field).map(|value| (field.to_owned(), value.clone())));
+            }
+            if !names.is_empty() {
+                brief.insert("tools".to_owned(), names.into());
+            }
+            Value::from(brief)
+        };
+        Ok(tools.iter().map(brief).collect::<Value>().to_string())
     }
 }
 
@@ -353,6 +427,39 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_every_kind_of_tool_are_calls_of_functions() {
+        let input = json!([
+            { "type": "function_call", "call_id": "c1", "namespace": "mcp__demo", "name": "lookup", "arguments": "{}" },
+            { "type": "custom_tool_call", "call_id": "c2", "name": "edit", "input": "a \"b\"" },
+            { "type": "local_shell_call", "call_id": "c3", "status": "completed",
+              "action": { "type": "exec", "command": ["ls"], "env": {}, "user": null } },
+            { "type": "tool_search_call", "call_id": "c4", "execution": "client", "arguments": { "query": "mail" } },
+            { "type": "function_call_output", "call_id": "c1", "output": "1" },
+            { "type": "custom_tool_call_output", "call_id": "c2", "output": "2" },
+            { "type": "local_shell_call_output", "id": "c3", "output": "3" },
+            { "type": "tool_search_output", "call_id": "c4", "execution": "client",
+              "tools": [{ "type": "namespace", "name": "mail", "description": "Mail.", "tools": [{ "name": "send" }] }] },
+            { "type": "shell_call_output", "call_id": "c5", "output": [{ "stdout": "x" }] },
+            { "type": "apply_patch_call_output", "call_id": "c6", "status": "completed" },
+        ]);
+        let call = |id: &str, name: &str, arguments: Value| json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments.to_string() } });
+        let result = |id: &str, text: &str| json!({ "role": "tool", "tool_call_id": id, "content": text });
+        let calls = json!([
+            call("c1", "mcp__demo__lookup", json!({})),
+            call("c2", "edit", json!({ "input": "a \"b\"" })),
+            call("c3", "local_shell", json!({ "command": ["ls"] })),
+            call("c4", "tool_search", json!({ "query": "mail" })),
+        ]);
+        let expected = json!([
+            { "role": "assistant", "content": null, "tool_calls": calls },
+            result("c1", "1"), result("c2", "2"), result("c3", "3"),
+            result("c4", "[{\"name\":\"mail\",\"description\":\"Mail.\",\"tools\":[\"send\"]}]"),
+            result("c5", "[{\"stdout\":\"x\"}]"), result("c6", "completed"),
+        ]);
+        assert_eq!(read(input).unwrap(), expected);
+    }
+
+    #[test]
     fn a_single_part_is_its_text_and_more_are_parts() {
         let text = |text: &str| json!({ "type": "input_text", "text": text });
         let input = json!([{ "role": "developer", "content": [text("a")] }, { "role": "user", "content": [text("b"), text("c")] }]);
@@ -381,6 +488,12 @@ mod tests {
             (json!([{ "type": "function_call", "call_id": "c", "name": "f", "arguments": {} }]), "input[0].arguments"),
             (json!([{ "type": "function_call_output", "output": "7" }]), "input[0].call_id"),
             (json!([{ "type": "function_call_output", "call_id": "c" }]), "input[0].output"),
+            (json!([{ "type": "custom_tool_call", "call_id": "c", "name": "f" }]), "input[0].input"),
+            (json!([{ "type": "custom_tool_call", "call_id": "c", "input": "x" }]), "input[0].name"),
+            (json!([{ "type": "shell_call", "call_id": "c" }]), "input[0].action"),
+            (json!([{ "type": "shell_call", "action": {} }]), "input[0].call_id"),
+            (json!([{ "type": "tool_search_output", "call_id": "c" }]), "input[0].tools"),
+            (json!([{ "type": "mcp_call", "id": "m" }]), "input[0].type"),
             (json!([{ "type": "item_reference", "id": "msg_1" }]), "input[0].id"),
             (json!([{ "type": "item_reference" }]), "input[0].id"),
         ] {

@@ -1,5 +1,6 @@
 //! The Responses API: `input_items` turns a request's input into messages, `earlier_responses` reads the responses that it
-//! continues, `tools` are those that it declares, and `response_request` checks it all. `output_items` are the items of an
+//! continues, `tools` are those that it declares,
+//! `tool_forms` how calls of them are spelled, and `response_request` checks it all. `output_items` are the items of an
 //! answer, and `response_object` its JSON: `reply` writes them, whole and streamed, and `recorded_response` again from the
 //! store.
 
@@ -11,6 +12,7 @@ mod recorded_response;
 mod reply;
 mod response_object;
 mod response_request;
+mod tool_forms;
 mod tools;
 
 pub(crate) use endpoint::{create, read, retrieve};

@@ -1,6 +1,7 @@
 use fulgurite_types::Message;
 use serde_json::{Map, Value, json};
 
+use super::tool_forms::{ToolForm, ToolForms, custom_input};
 use crate::reply::assistant_message::Delta;
 
 /// Prefix of the reasoning in an item's `encrypted_content`, which clients send back unchanged. It is no secret from the
@@ -89,6 +90,7 @@ pub(super) fn is_included(request: &Map<String, Value>, what: &str) -> bool {
 pub(super) struct OutputItems {
     response_id: String,
     form: ReasoningForm,
+    tools: ToolForms,
     items: Vec<OutputItem>,
 }
 
@@ -97,9 +99,16 @@ struct OutputItem {
     text: String,
     /// Of a message: entries for its tokens.
     logprobs: Vec<Value>,
-    /// Of a call: its id and its function's name.
-    call: Option<(String, String)>,
+    call: Option<CalledTool>,
     status: Status,
+}
+
+#[derive(Clone)]
+struct CalledTool {
+    call_id: String,
+    /// As the model knows it.
+    name: String,
+    form: ToolForm,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,14 +128,20 @@ pub(super) enum Change {
 }
 
 impl OutputItems {
-    /// An empty answer.
-    pub(super) fn new(response_id: &str, form: ReasoningForm) -> Self {
-        Self { response_id: response_id.to_owned(), form, items: Vec::new() }
+    /// An empty answer, to a request that declared those tools.
+    pub(super) fn new(response_id: &str, form: ReasoningForm, tools: ToolForms) -> Self {
+        Self { response_id: response_id.to_owned(), form, tools, items: Vec::new() }
     }
 
     /// The items of a whole answer, as if it had been sampled in this order.
-    pub(super) fn of_message(response_id: &str, form: ReasoningForm, message: &Message, is_whole: bool) -> Self {
-        let mut items = Self::new(response_id, form);
+    pub(super) fn of_message(
+        response_id: &str,
+        form: ReasoningForm,
+        tools: ToolForms,
+        message: &Message,
+        is_whole: bool,
+    ) -> Self {
+        let mut items = Self::new(response_id, form, tools);
         if let Some(reasoning) = message.extra.get("reasoning_content").and_then(Value::as_str) {
             items.take(&Delta::Reasoning(reasoning.to_owned()), Vec::new());
         }
@@ -151,7 +166,8 @@ impl OutputItems {
             Delta::Reasoning(text) => (self.open(ItemKind::Reasoning, &mut changes), text.clone()),
             Delta::Text(text) => (self.open(ItemKind::Message, &mut changes), text.clone()),
             Delta::ToolCall { id, name, .. } => {
-                self.add(ItemKind::Call, Some((id.clone(), name.clone())), &mut changes);
+                let called = CalledTool { call_id: id.clone(), name: name.clone(), form: self.tools.of(name) };
+                self.add(ItemKind::Call, Some(called), &mut changes);
                 return changes;
             }
             Delta::Arguments { index, text } | Delta::Void { index, end: text } => {
@@ -176,7 +192,7 @@ impl OutputItems {
         let last = self.items.len() - 1;
         for (place, item) in self.items.iter_mut().enumerate().filter(|(_, item)| item.status == Status::InProgress) {
             let was_called = |id: &str| message.tool_calls.iter().any(|call| call.id.as_deref() == Some(id));
-            let is_broken = item.call.as_ref().is_some_and(|(id, _)| !was_called(id));
+            let is_broken = item.call.as_ref().is_some_and(|call| !was_called(&call.call_id));
             let breaks_off = place == last && !is_whole;
             item.status = if is_broken || breaks_off { Status::Incomplete } else { Status::Completed };
             changes.push(Change::Done(place));
@@ -194,7 +210,7 @@ impl OutputItems {
     pub(super) fn events(&self, change: &Change) -> Vec<Value> {
         match change {
             Change::Added(place) => self.added(*place),
-            Change::Grown { item, text, logprobs } => vec![self.grown(*item, text, logprobs)],
+            Change::Grown { item, text, logprobs } => self.grown(*item, text, logprobs).into_iter().collect(),
             Change::Done(place) => self.done(*place),
         }
     }
@@ -209,7 +225,7 @@ impl OutputItems {
 
     /// Adds an item, before which the last one ends. A call ends once its arguments can be read; where they cannot, it
     /// may be broken, which is known at the answer's end.
-    fn add(&mut self, kind: ItemKind, call: Option<(String, String)>, changes: &mut Vec<Change>) -> usize {
+    fn add(&mut self, kind: ItemKind, call: Option<CalledTool>, changes: &mut Vec<Change>) -> usize {
         if let Some(last) = self.items.last_mut()
             && (last.call.is_none() || serde_json::from_str::<Value>(&last.text).is_ok())
         {
@@ -217,7 +233,7 @@ impl OutputItems {
             changes.push(Change::Done(self.items.len() - 1));
         }
         let key = match &call {
-            Some((call_id, _)) => call_id.clone(),
+            Some(called) => called.call_id.clone(),
             None => self.places(kind).count().to_string(),
         };
         let id = ItemId { response_id: self.response_id.clone(), kind, key };
@@ -241,30 +257,48 @@ impl OutputItems {
         events
     }
 
-    fn grown(&self, place: usize, text: &str, logprobs: &[Value]) -> Value {
+    /// The event of what came; `None` where only the whole call is told.
+    fn grown(&self, place: usize, text: &str, logprobs: &[Value]) -> Option<Value> {
         let item = &self.items[place];
-        let mut event = item.event("delta", place, self.form);
+        if item.call.as_ref().is_some_and(|call| call.form == ToolForm::Custom) {
+            return None;
+        }
+        let mut event = item.event("delta", place, self.form)?;
         event["delta"] = json!(text);
         if item.id.kind == ItemKind::Message {
             event["logprobs"] = json!(logprobs);
         }
-        event
+        Some(event)
     }
 
     fn done(&self, place: usize) -> Vec<Value> {
         let item = &self.items[place];
-        let mut done_event = item.event("done", place, self.form);
-        match &item.call {
-            Some((_, name)) => {
-                done_event["name"] = json!(name);
-                done_event["arguments"] = json!(item.text);
+        let mut events = Vec::new();
+        if let Some(mut done_event) = item.event("done", place, self.form) {
+            match &item.call {
+                // Its text is a part of the arguments, which can be read only now.
+                Some(call) if call.form == ToolForm::Custom => {
+                    let input = custom_input(&item.text);
+                    let mut delta = item.event("delta", place, self.form).unwrap_or_default();
+                    delta["delta"] = json!(input);
+                    events.push(delta);
+                    done_event["input"] = json!(input);
+                }
+                Some(call) => {
+                    let name = match &call.form {
+                        ToolForm::InNamespace { name, .. } => name,
+                        _ => &call.name,
+                    };
+                    done_event["name"] = json!(name);
+                    done_event["arguments"] = json!(item.text);
+                }
+                None => done_event["text"] = json!(item.text),
             }
-            None => done_event["text"] = json!(item.text),
+            if item.id.kind == ItemKind::Message {
+                done_event["logprobs"] = json!(item.logprobs);
+            }
+            events.push(done_event);
         }
-        if item.id.kind == ItemKind::Message {
-            done_event["logprobs"] = json!(item.logprobs);
-        }
-        let mut events = vec![done_event];
         events.extend(item.part_event("done", place, self.form));
         let value = item.value(self.form);
         events.push(json!({ "type": "response.output_item.done", "output_index": place, "item": value }));
@@ -288,10 +322,11 @@ impl OutputItem {
             Status::Incomplete => "incomplete",
         };
         match (&self.call, self.id.kind) {
-            (Some((call_id, name)), _) => json!({
-                "id": id, "type": "function_call", "status": status, "call_id": call_id, "name": name,
-                "arguments": self.text,
-            }),
+            (Some(CalledTool { call_id, name, form }), _) => {
+                let mut item = form.item(call_id, name, &self.text, status);
+                item.insert("id".to_owned(), json!(id));
+                item.into()
+            }
             (None, ItemKind::Reasoning) => json!({ "id": id, "type": "reasoning", "status": status, "summary": [] }),
             (None, _) => json!({
                 "id": id, "type": "message", "status": status, "role": "assistant", "content": [],
@@ -325,10 +360,10 @@ impl OutputItem {
         }
     }
 
-    /// An event about the item's text.
-    fn event(&self, what: &str, place: usize, form: ReasoningForm) -> Value {
+    /// An event about the item's text, if there are such events.
+    fn event(&self, what: &str, place: usize, form: ReasoningForm) -> Option<Value> {
         let (name, index) = match self.id.kind {
-            ItemKind::Call => ("function_call_arguments", None),
+            ItemKind::Call => (self.call.as_ref()?.form.delta_event()?, None),
             ItemKind::Message => ("output_text", Some("content_index")),
             ItemKind::Reasoning if form.summary => ("reasoning_summary_text", Some("summary_index")),
             ItemKind::Reasoning => ("reasoning_text", Some("content_index")),
@@ -338,7 +373,7 @@ impl OutputItem {
         if let Some(index) = index {
             event[index] = json!(0);
         }
-        event
+        Some(event)
     }
 
     /// An event about the item's part, if it has one.
@@ -382,7 +417,7 @@ mod tests {
     }
 
     fn items_of(deltas: &[Delta], message: &Message, is_whole: bool) -> (OutputItems, Vec<Value>) {
-        let mut items = OutputItems::new(RESPONSE, ReasoningForm::default());
+        let mut items = OutputItems::new(RESPONSE, ReasoningForm::default(), ToolForms::default());
         let mut events = Vec::new();
         for delta in deltas {
             for change in items.take(delta, Vec::new()) {
@@ -465,6 +500,59 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_tools_that_are_no_functions_are_items_of_their_own_types() {
+        let mut tools = ToolForms::default();
+        tools.insert("edit".to_owned(), ToolForm::Custom);
+        tools.insert("shell".to_owned(), ToolForm::Shell);
+        let in_namespace = ToolForm::InNamespace { namespace: "mcp__demo".to_owned(), name: "lookup".to_owned() };
+        tools.insert("mcp__demo__lookup".to_owned(), in_namespace);
+        let called = [
+            ("c1", "edit", "{\"input\": \"a\"}", "custom_tool_call"),
+            ("c2", "shell", "{\"commands\": [\"ls\"]}", "shell_call"),
+            ("c3", "mcp__demo__lookup", "{}", "function_call"),
+        ];
+        let calls = called.map(|(id, name, arguments, _)| {
+            let mut call = call(id, arguments);
+            call.function.name = name.to_owned();
+            call
+        });
+        let message = Message { tool_calls: calls.to_vec(), ..Message::text("assistant", "") };
+        let mut items = OutputItems::new(RESPONSE, ReasoningForm::default(), tools.clone());
+        let mut events = Vec::new();
+        for (index, (id, name, text, _)) in called.iter().enumerate() {
+            let begins = Delta::ToolCall { index, id: (*id).to_owned(), name: (*name).to_owned() };
+            for delta in [begins, arguments(index, text)] {
+                let changes = items.take(&delta, Vec::new());
+                events.extend(changes.iter().flat_map(|change| items.events(change)).collect::<Vec<_>>());
+            }
+        }
+        let changes = items.finish(&message, true);
+        events.extend(changes.iter().flat_map(|change| items.events(change)));
+        assert_eq!(
+            kinds(&events),
+            [
+                ("output_item.added", 0),
+                ("custom_tool_call_input.delta", 0),
+                ("custom_tool_call_input.done", 0),
+                ("output_item.done", 0),
+                ("output_item.added", 1),
+                ("output_item.done", 1),
+                ("output_item.added", 2),
+                ("function_call_arguments.delta", 2),
+                ("function_call_arguments.done", 2),
+                ("output_item.done", 2),
+            ]
+        );
+        let values = items.values();
+        let types: Vec<&str> = values.iter().map(|item| item["type"].as_str().unwrap()).collect();
+        assert_eq!(types, called.map(|(.., kind)| kind));
+        assert_eq!((&values[0]["input"], &values[1]["action"]), (&json!("a"), &json!({ "commands": ["ls"] })));
+        assert_eq!((&values[2]["namespace"], &values[2]["name"]), (&json!("mcp__demo"), &json!("lookup")));
+        let again = OutputItems::of_message(RESPONSE, ReasoningForm::default(), tools, &message, true);
+        assert_eq!(again.values(), values);
+    }
+
+    #[test]
     fn a_call_that_broke_is_incomplete_and_no_item_of_the_answer() {
         let deltas = [begins(0, "c1"), arguments(0, "{\"a\": "), text("<call>"), begins(1, "c2"), arguments(1, "{}")];
         let message = Message { tool_calls: vec![call("c2", "{}")], ..Message::text("assistant", "<call>") };
@@ -504,9 +592,12 @@ mod tests {
         let deltas = [Delta::Reasoning("hm".to_owned()), text("a"), begins(0, "c1"), arguments(0, "{}")];
         let (items, _) = items_of(&deltas, &message, true);
         let form = ReasoningForm::default();
-        assert_eq!(OutputItems::of_message(RESPONSE, form, &message, true).values(), items.values());
+        assert_eq!(
+            OutputItems::of_message(RESPONSE, form, ToolForms::default(), &message, true).values(),
+            items.values()
+        );
         let form = ReasoningForm { summary: true, encrypted: true };
-        let reasoning = &OutputItems::of_message(RESPONSE, form, &message, true).values()[0];
+        let reasoning = &OutputItems::of_message(RESPONSE, form, ToolForms::default(), &message, true).values()[0];
         assert_eq!(reasoning["summary"], json!([{ "type": "summary_text", "text": "hm" }]));
         assert_eq!(
             (reasoning.get("content"), &reasoning["encrypted_content"]),

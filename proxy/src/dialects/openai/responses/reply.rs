@@ -3,6 +3,7 @@ use serde_json::{Map, Value, json};
 
 use super::output_items::{Change, OutputItems, ReasoningForm};
 use super::response_object::{ResponseStatus, response, usage};
+use super::tool_forms::ToolForms;
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
 use crate::dialects::openai::error::body;
@@ -21,13 +22,15 @@ pub(super) struct ResponseReply {
     /// The part of the response that depends on its request.
     pub(super) echo: Map<String, Value>,
     pub(super) reasoning: ReasoningForm,
+    /// How calls are spelled.
+    pub(super) tools: ToolForms,
     /// Whether text comes with logprobs.
     pub(super) logprobs: bool,
 }
 
 impl ReplyFormat for ResponseReply {
     fn writer(self: Box<Self>, context: ReplyContext) -> Box<dyn ReplyWriter> {
-        let items = OutputItems::new(&context.id, self.reasoning);
+        let items = OutputItems::new(&context.id, self.reasoning, self.tools.clone());
         Box::new(ResponseWriter {
             format: *self,
             context,

@@ -7,10 +7,12 @@ use super::input_items::messages_of;
 use super::output_items::{ReasoningForm, is_included};
 use super::reply::ResponseReply;
 use super::response_object::echo;
+use super::tool_forms::ToolForms;
 use super::tools::DeclaredTools;
 use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, token_limit};
+use crate::dialects::field_kinds::left_out;
 use crate::dialects::openai::response_format;
 use crate::dialects::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
 use crate::dialects::openai::tool_fields::ToolChoice;
@@ -20,6 +22,9 @@ use crate::requests::request_body::{digest, read_fields};
 /// Readers of spans find the call by the name that a chat's has.
 const RESPONSES: Endpoint =
     Endpoint { span_name: "openai.chat.completion", operation_name: "chat", id_prefix: "resp_", prompt_field: "input" };
+
+/// Of a record whose tools are not all functions: how calls of them are spelled.
+pub(super) const TOOL_FORMS: &str = "tool_forms";
 
 /// The fields that change the model's input or sampling; all others are in `rest`.
 #[derive(Debug, Deserialize)]
@@ -45,22 +50,22 @@ struct ResponseFields {
 
 /// Reads and checks a request, which continues the `earlier` responses that it names.
 pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
-    let (digest, extra) = (digest(&body), recorded_extra(&body));
-    let reply = ResponseReply {
-        echo: echo(&body),
-        reasoning: ReasoningForm::asked_in(&body),
-        logprobs: is_included(&body, "message.output_text.logprobs"),
-    };
+    let (digest, mut extra) = (digest(&body), recorded_extra(&body));
+    let (echo, reasoning) = (echo(&body), ReasoningForm::asked_in(&body));
+    let logprobs = is_included(&body, "message.output_text.logprobs");
     let fields: ResponseFields = read_fields(&mut body)?;
     let fields = ResponseFields { rest: body, ..fields };
     fields.refuse_unsupported()?;
     let messages = fields.messages(earlier)?;
-    let tools = DeclaredTools::read(fields.tools.clone().unwrap_or_default())?;
-    let (functions, call) = match ToolChoice::read(fields.tool_choice.as_ref())? {
-        ToolChoice::Auto => (tools.functions, None),
-        ToolChoice::Forced(call) => (tools.functions, Some(call)),
-        ToolChoice::None => (Vec::new(), None),
-    };
+    let mut tools = DeclaredTools::read(fields.tools.clone().unwrap_or_default())?;
+    add_found_tools(&mut tools, &fields.input)?;
+    if !tools.forms.is_empty() {
+        extra.insert(TOOL_FORMS.to_owned(), json!(tools.forms));
+    }
+    let reply = ResponseReply { echo, reasoning, tools: tools.forms, logprobs };
+    let choice = ToolChoice::read(fields.tool_choice.as_ref())?;
+    let call = choice.call.clone();
+    let functions = choice.shown(tools.functions)?;
     let json = response_format::read("text.format", fields.rest.get("text").and_then(|text| text.get("format")))?;
     // That calls shall not be parallel stays a wish: agents send it with every request.
     let form = StructuredOutput { json, call, single_call: None };
@@ -72,6 +77,7 @@ pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> 
         return_token_ids: fields.return_token_ids.unwrap_or(false),
         seed: fields.seed,
         ignored_tools: tools.ignored,
+        left_out: left_out(&fields.rest),
         digest,
         reply: Box::new(reply),
         extra,
@@ -85,8 +91,28 @@ pub(crate) fn conversation(body: &Map<String, Value>) -> Option<(Vec<Message>, V
     let mut messages: Vec<Message> = instructions.map(|text| Message::text("system", text)).into_iter().collect();
     messages.extend(messages_of(body.get("input").unwrap_or(&Value::Null), &EarlierResponses::default()).ok()?);
     let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
-    let DeclaredTools { functions, ignored } = DeclaredTools::read(tools).ok()?;
+    let DeclaredTools { functions, ignored, .. } = DeclaredTools::read(tools).ok()?;
     Some((messages, [functions, ignored].concat()))
+}
+
+/// Declares the tools that the client's own search has found, each once.
+fn add_found_tools(tools: &mut DeclaredTools, input: &Value) -> Result<(), ProxyError> {
+    for (item, fields) in input.as_array().into_iter().flatten().enumerate() {
+        if fields.get("type").is_none_or(|kind| kind != "tool_search_output") {
+            continue;
+        }
+        for (index, tool) in fields.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate() {
+            if !tools.has(tool) {
+                tools.add(&format!("input[{item}].tools[{index}]"), tool.clone())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How calls are spelled of a request that was recorded.
+pub(super) fn recorded_forms(extra: &Map<String, Value>) -> ToolForms {
+    extra.get(TOOL_FORMS).and_then(|forms| serde_json::from_value(forms.clone()).ok()).unwrap_or_default()
 }
 
 impl ResponseFields {

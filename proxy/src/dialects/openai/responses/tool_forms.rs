@@ -1,0 +1,197 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// How Responses spells the calls of a tool. The model is shown every tool as a function, and calls it as one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "form", rename_all = "snake_case")]
+pub(super) enum ToolForm {
+    #[default]
+    Function,
+    /// A function of a namespace, such as a tool of an MCP server.
+    InNamespace {
+        namespace: String,
+        name: String,
+    },
+    /// A tool that takes text instead of arguments, which the model gives as [`CUSTOM_INPUT`].
+    Custom,
+    LocalShell,
+    Shell,
+    ApplyPatch,
+    ToolSearch,
+}
+
+/// The one argument of a custom tool.
+pub(super) const CUSTOM_INPUT: &str = "input";
+
+/// What fields of a call are its arguments, for the tools that the client's own program knows.
+enum CallFields {
+    /// All fields of the object below a name.
+    Below(&'static str),
+    /// The object below a name, whatever its fields are.
+    Arguments,
+}
+
+impl ToolForm {
+    /// The form that an input item's type belongs to, of those that are not told by a name.
+    pub(super) fn of_item(kind: &str) -> Option<(Self, &'static str)> {
+        Some(match kind {
+            "local_shell_call" => (Self::LocalShell, "local_shell"),
+            "shell_call" => (Self::Shell, "shell"),
+            "apply_patch_call" => (Self::ApplyPatch, "apply_patch"),
+            "tool_search_call" => (Self::ToolSearch, "tool_search"),
+            _ => return None,
+        })
+    }
+
+    fn fields(&self) -> Option<(&'static str, CallFields)> {
+        Some(match self {
+            Self::Function | Self::InNamespace { .. } | Self::Custom => return None,
+            Self::LocalShell => ("local_shell_call", CallFields::Below("action")),
+            Self::Shell => ("shell_call", CallFields::Below("action")),
+            Self::ApplyPatch => ("apply_patch_call", CallFields::Below("operation")),
+            Self::ToolSearch => ("tool_search_call", CallFields::Arguments),
+        })
+    }
+
+    /// The item of a call, but for its id.
+    pub(super) fn item(&self, call_id: &str, name: &str, arguments: &str, status: &str) -> Map<String, Value> {
+        let mut item = json!({ "status": status, "call_id": call_id });
+        let parsed = || serde_json::from_str::<Value>(arguments).unwrap_or_default();
+        match (self, self.fields()) {
+            (Self::InNamespace { namespace, name }, _) => {
+                item["type"] = json!("function_call");
+                item["namespace"] = json!(namespace);
+                item["name"] = json!(name);
+                item["arguments"] = json!(arguments);
+            }
+            (Self::Custom, _) => {
+                item["type"] = json!("custom_tool_call");
+                item["name"] = json!(name);
+                item["input"] = json!(custom_input(arguments));
+            }
+            (_, Some((kind, CallFields::Below(below)))) => {
+                item["type"] = json!(kind);
+                item[below] = parsed();
+                if *self == Self::LocalShell && !arguments.is_empty() {
+                    item[below]["type"] = json!("exec");
+                    let has_environment = item[below].get("env").is_some();
+                    if !has_environment {
+                        item[below]["env"] = json!({});
+                    }
+                }
+            }
+            (_, Some((kind, CallFields::Arguments))) => {
+                item["type"] = json!(kind);
+                item["execution"] = json!("client");
+                item["arguments"] = parsed();
+            }
+            (Self::Function | Self::LocalShell | Self::Shell | Self::ApplyPatch | Self::ToolSearch, None) => {
+                item["type"] = json!("function_call");
+                item["name"] = json!(name);
+                item["arguments"] = json!(arguments);
+            }
+        }
+        match item {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+
+    /// The arguments of a call that a client sends back: what [`ToolForm::item`] made of them, without what it added and
+    /// without fields that clients fill up with null.
+    pub(super) fn arguments(&self, item: &Value) -> Option<Value> {
+        let (_, fields) = self.fields()?;
+        let below = match fields {
+            CallFields::Below(below) => below,
+            CallFields::Arguments => "arguments",
+        };
+        let mut arguments = item.get(below)?.as_object()?.clone();
+        if *self == Self::LocalShell {
+            arguments.remove("type");
+            if arguments.get("env").is_some_and(|env| *env == json!({})) {
+                arguments.remove("env");
+            }
+        }
+        arguments.retain(|_, value| !value.is_null());
+        Some(arguments.into())
+    }
+
+    /// What a stream calls the text of a call as it comes; `None` where there are no such events.
+    pub(super) fn delta_event(&self) -> Option<&'static str> {
+        match self {
+            Self::Function | Self::InNamespace { .. } => Some("function_call_arguments"),
+            Self::Custom => Some("custom_tool_call_input"),
+            Self::LocalShell | Self::Shell | Self::ApplyPatch | Self::ToolSearch => None,
+        }
+    }
+}
+
+/// The text that a custom tool is called with. Arguments of another shape are given as they are, so that nothing that the
+/// model said is lost.
+pub(super) fn custom_input(arguments: &str) -> String {
+    let parsed: Value = serde_json::from_str(arguments).unwrap_or_default();
+    parsed.get(CUSTOM_INPUT).and_then(Value::as_str).map_or_else(|| arguments.to_owned(), str::to_owned)
+}
+
+/// The name by which the model knows a function of a namespace.
+pub(super) fn name_in_namespace(namespace: &str, name: &str) -> String {
+    let separator = if namespace.ends_with("__") { "" } else { "__" };
+    format!("{namespace}{separator}{name}")
+}
+
+/// The forms of those tools that are not simply functions, by the name by which the model knows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct ToolForms(BTreeMap<String, ToolForm>);
+
+impl ToolForms {
+    pub(super) fn insert(&mut self, name: String, form: ToolForm) {
+        self.0.insert(name, form);
+    }
+
+    pub(super) fn of(&self, name: &str) -> ToolForm {
+        self.0.get(name).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_come_back_as_the_model_gave_them() {
+        for (form, arguments) in [
+            (ToolForm::LocalShell, json!({ "command": ["ls", "-l"], "timeout_ms": 7 })),
+            (ToolForm::Shell, json!({ "commands": ["ls"] })),
+            (ToolForm::ApplyPatch, json!({ "type": "update_file", "path": "a", "diff": "@@" })),
+            (ToolForm::ToolSearch, json!({ "query": "mail" })),
+        ] {
+            let mut item = Value::from(form.item("c", "x", &arguments.to_string(), "completed"));
+            let (found, _) = ToolForm::of_item(item["type"].as_str().unwrap()).unwrap();
+            assert_eq!(found, form);
+            assert_eq!(form.arguments(&item), Some(arguments.clone()));
+            if form == ToolForm::LocalShell {
+                item["action"]["working_directory"] = Value::Null;
+                assert_eq!(form.arguments(&item), Some(arguments));
+            }
+        }
+    }
+
+    #[test]
+    fn a_custom_tool_gets_text_and_a_tool_of_a_namespace_its_own_name() {
+        let custom = ToolForm::Custom.item("c", "grep", "{\"input\": \"a b\"}", "completed");
+        assert_eq!((&custom["type"], &custom["input"]), (&json!("custom_tool_call"), &json!("a b")));
+        assert_eq!(custom_input("[1]"), "[1]");
+        let form = ToolForm::InNamespace { namespace: "mcp__demo".to_owned(), name: "lookup".to_owned() };
+        let call = form.item("c", "mcp__demo__lookup", "{}", "completed");
+        assert_eq!((&call["namespace"], &call["name"]), (&json!("mcp__demo"), &json!("lookup")));
+        assert_eq!(name_in_namespace("mcp__demo", "lookup"), "mcp__demo__lookup");
+        assert_eq!(name_in_namespace("mcp__demo__", "lookup"), "mcp__demo__lookup");
+    }
+}

@@ -1,0 +1,71 @@
+//! How much a caller wants the model to reason, in each dialect's words, and the variables that templates have for it.
+
+use serde_json::{Map, Value, json};
+
+/// A wish, which a model follows whose template knows one of its variables, and any other model ignores.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Wish {
+    /// The request's field.
+    pub(crate) field: &'static str,
+    /// Values for variables of a template.
+    pub(crate) variables: Map<String, Value>,
+}
+
+/// The wishes in a request's fields of any dialect, in which `null` is none.
+pub(crate) fn wishes_of(fields: &Map<String, Value>) -> Vec<Wish> {
+    let at = |path: [&str; 2]| fields.get(path[0])?.get(path[1]).filter(|value| !value.is_null());
+    let alone = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    [
+        alone("reasoning_effort").map(|effort| effort_wish("reasoning_effort", effort)),
+        at(["reasoning", "effort"]).map(|effort| effort_wish("reasoning.effort", effort)),
+        at(["output_config", "effort"]).map(|effort| effort_wish("output_config.effort", effort)),
+        at(["thinking", "type"]).map(|kind| Wish { field: "thinking.type", variables: thinking(*kind != "disabled") }),
+        at(["thinking", "budget_tokens"]).map(|budget| plain_wish("thinking.budget_tokens", "thinking_budget", budget)),
+        alone("verbosity").map(|verbosity| plain_wish("verbosity", "verbosity", verbosity)),
+        at(["text", "verbosity"]).map(|verbosity| plain_wish("text.verbosity", "verbosity", verbosity)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn effort_wish(field: &'static str, effort: &Value) -> Wish {
+    let is_none = *effort == "none";
+    let mut variables = thinking(!is_none);
+    if !is_none {
+        variables.insert("reasoning_effort".to_owned(), effort.clone());
+    }
+    Wish { field, variables }
+}
+
+fn plain_wish(field: &'static str, variable: &str, value: &Value) -> Wish {
+    Wish { field, variables: Map::from_iter([(variable.to_owned(), value.clone())]) }
+}
+
+/// The names that templates have for whether to reason at all: Qwen's and DeepSeek's.
+fn thinking(enabled: bool) -> Map<String, Value> {
+    ["enable_thinking", "thinking"].map(|name| (name.to_owned(), json!(enabled))).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dialects_wishes_are_variables_of_templates() {
+        let low = json!({ "enable_thinking": true, "thinking": true, "reasoning_effort": "low" });
+        let off = json!({ "enable_thinking": false, "thinking": false });
+        for (fields, expected) in [
+            (json!({ "reasoning_effort": "low" }), vec![("reasoning_effort", low.clone())]),
+            (json!({ "reasoning_effort": "none" }), vec![("reasoning_effort", off.clone())]),
+            (json!({ "reasoning": { "effort": "low", "summary": "auto" } }), vec![("reasoning.effort", low)]),
+            (json!({ "thinking": { "type": "disabled" } }), vec![("thinking.type", off)]),
+            (json!({ "text": { "verbosity": "high" } }), vec![("text.verbosity", json!({ "verbosity": "high" }))]),
+            (json!({ "reasoning": { "effort": null }, "reasoning_effort": null, "text": {} }), vec![]),
+        ] {
+            let found = wishes_of(fields.as_object().unwrap());
+            let found: Vec<_> = found.into_iter().map(|wish| (wish.field, Value::from(wish.variables))).collect();
+            assert_eq!(found, expected, "{fields}");
+        }
+    }
+}

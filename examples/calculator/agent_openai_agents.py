@@ -6,6 +6,7 @@
 
 import asyncio
 import sys
+import threading
 from pathlib import Path
 from typing import Literal
 
@@ -36,6 +37,10 @@ AGENT = Agent(
     model_settings=ModelSettings(max_tokens=64),
     tools=[calculator],
 )
+# One for all episodes: the SDK's clients share their connections, and a connection is of no use to any loop but the one
+# that opened it.
+LOOP = asyncio.new_event_loop()
+threading.Thread(target=LOOP.run_forever, daemon=True).start()
 
 
 def play(question, **connection):
@@ -47,9 +52,8 @@ def play(question, **connection):
     )
     record = Record()
     try:
-        result = asyncio.run(
-            Runner.run(AGENT, question, context=record, max_turns=episodes.TURNS, run_config=config)
-        )
+        running = Runner.run(AGENT, question, context=record, max_turns=episodes.TURNS, run_config=config)
+        result = asyncio.run_coroutine_threadsafe(running, LOOP).result()
         items, answer = result.new_items, result.final_output
     except AgentsException as ended:
         if ended.run_data is None:

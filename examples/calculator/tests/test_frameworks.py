@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class Host:
         host, left = self, list(script)
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # connections stay open, as the proxy's do
+
             def log_message(self, *words):
                 pass
 
@@ -119,6 +122,18 @@ class Episodes:
     def test_who_only_calls_has_no_answer(self):
         got = self.play(RIGHT, RIGHT, RIGHT)
         self.assertEqual((got["reward"], got["right_call"]), (0.3, 1.0))
+
+    def test_one_process_plays_episodes_one_after_another_and_at_once(self):
+        agent = __import__(self.agent)
+        self.host = Host(["It is 1."] * 18)
+        self.addCleanup(self.host.close)
+
+        def play(_):
+            return agent.play(TASK.question, base_url=self.host.url, api_key="none")
+
+        with ThreadPoolExecutor(8) as pool:
+            played = [play(0), play(1), *pool.map(play, range(16))]
+        self.assertEqual(played, [([], [], "It is 1.")] * 18)
 
     def results(self):
         """What the last request says of the calls before it."""

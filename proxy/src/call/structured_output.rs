@@ -25,7 +25,7 @@ pub(crate) struct JsonForm {
 }
 
 /// A call that must be made.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ForcedCall {
     pub(crate) field: &'static str,
     /// Of this tool; else of any.

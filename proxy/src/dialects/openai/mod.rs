@@ -9,7 +9,7 @@ mod reply;
 mod reply_shape;
 pub(crate) mod response_format;
 pub(crate) mod responses;
-mod sampling_fields;
+pub(crate) mod sampling_fields;
 pub(crate) mod token_logprobs;
 mod tool_fields;
 

@@ -42,9 +42,9 @@ class Conversation(BaseModel):
 class TwentyQuestions(Flow[Conversation]):
     """ask -> answer -> once more, or finish."""
 
-    def __init__(self, noun, player, answerer, searches=False):
+    def __init__(self, noun, player, answerer, searches=False, turns=game.TURNS):
         super().__init__(suppress_flow_events=True)
-        self._played = game.Game(noun)
+        self._played = game.Game(noun, turns)
         self._player = player
         self._answerer = answerer
         self._agent = self._with_search() if searches else None
@@ -104,13 +104,13 @@ def arguments():
     return parser
 
 
-def play(noun, options, base_url=None, api_key=None):
+def play(noun, options, base_url=None, api_key=None, turns=game.TURNS):
     """One game, at the model that the environment names unless told otherwise."""
     where = {"base_url": base_url, "api_key": api_key} if base_url else {}
     tokens = {} if options.search else {"max_completion_tokens": options.question_tokens}
     player = LLM(model=options.player, provider="openai", **tokens, **where)
     answerer = Model(LLM(model=options.answerer, provider="openai", **where)) if options.answerer else Facts()
-    return TwentyQuestions(nouns()[noun], player, answerer, options.search).kickoff()
+    return TwentyQuestions(nouns()[noun], player, answerer, options.search, turns).kickoff()
 
 
 def main():

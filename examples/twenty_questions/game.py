@@ -8,10 +8,11 @@ LOST = 0.3  # what a lost game earns at most
 
 
 class Game:
-    """One noun and its twenty turns."""
+    """One noun and its turns."""
 
-    def __init__(self, noun):
+    def __init__(self, noun, most_turns=TURNS):
         self.noun = noun
+        self.most_turns = most_turns
         self.turns = self.not_understood = self.guesses = self.searches = self.repeated = 0
         self.won = False
         self.contradicted = 0
@@ -22,7 +23,7 @@ class Game:
 
     @property
     def over(self):
-        return self.won or self.turns >= TURNS
+        return self.won or self.turns >= self.most_turns
 
     def ask(self, question, yes_or_no, correct=False):
         """A turn: a question and what the answerer said to it. After the end of the game nothing counts."""

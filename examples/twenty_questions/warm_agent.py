@@ -7,12 +7,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from agent import arguments, play
 from fulgurite_agent import serve
+from game import TURNS
 
 OPTIONS = arguments().parse_args()
 
 
 def run(task):
-    return play(task.input["noun"], OPTIONS, task.base_url, task.api_key)
+    turns = task.input.get("turns", TURNS)
+    return play(task.input["noun"], OPTIONS, task.base_url, task.api_key, turns)
 
 
 if __name__ == "__main__":

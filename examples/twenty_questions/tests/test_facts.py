@@ -112,10 +112,11 @@ class Facts(unittest.TestCase):
             train, held_out = split(category)
             self.assertEqual((len(train), len(held_out)), (16, 4))
             self.assertFalse(set(train) & set(held_out))
-        for name, which in (("train", 0), ("held_out", 1)):
+        keys = ("noun", "category", "tag")
+        for name, wanted in (("train", (*keys, "turns")), ("held_out", keys)):
             written = (HERE / f"{name}.jsonl").read_text()
-            self.assertEqual(written, "".join(lines(which)))
-            self.assertEqual({tuple(json.loads(line)) for line in written.splitlines()}, {("noun", "category", "tag")})
+            self.assertEqual(written, "".join(lines(name)))
+            self.assertEqual({tuple(json.loads(line)) for line in written.splitlines()}, {wanted})
 
 
 if __name__ == "__main__":

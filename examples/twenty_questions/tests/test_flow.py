@@ -49,13 +49,13 @@ class Host:
 
 @unittest.skipUnless(importlib.util.find_spec("crewai"), "crewai is not installed")
 class Flows(unittest.TestCase):
-    def play(self, noun, answerer=None, search=False, **scripts):
+    def play(self, noun, answerer=None, search=False, turns=20, **scripts):
         import agent
 
         host = Host(**scripts)
         self.addCleanup(host.close)
         options = argparse.Namespace(player="player", answerer=answerer, search=search, question_tokens=16)
-        return agent.play(noun, options, host.url, "key"), host.calls
+        return agent.play(noun, options, host.url, "key", turns), host.calls
 
     def test_a_game_is_won_and_every_call_goes_on_from_the_one_before(self):
         questions = ["Is it a mammal?", " Does it bark at the moon?", "Is it a cat?", "Is it a dog?"]
@@ -71,6 +71,8 @@ class Flows(unittest.TestCase):
     def test_a_game_is_lost(self):
         earned, calls = self.play("dog", player=["Is it a cat?"])
         self.assertEqual((earned["won"], earned["turns"], len(calls)), (0.0, 20, 20))
+        earned, calls = self.play("dog", turns=10, player=["Is it a cat?"])
+        self.assertEqual((earned["won"], earned["turns"], len(calls)), (0.0, 10, 10))
 
     def test_a_model_answers_by_the_schema_and_the_player_never_sees_why(self):
         answers = [

@@ -163,9 +163,9 @@ async fn scored(generations: &[Generation], sampler: &dyn Sampler) -> Result<Vec
                 break;
             }
             let Place { first, continued, own } = places[index];
-            // Nothing says how likely a conversation's first token is.
-            for offset in (0..own).filter(|offset| continued + offset > 0) {
-                let at = continued + offset;
+            // Nothing says how likely a conversation's first token is: the scores begin with the second.
+            for offset in 0..own {
+                let Some(at) = (continued + offset).checked_sub(1) else { continue };
                 logprobs[first + offset] = scores.logprobs.get(at).copied().unwrap_or(f32::NAN);
                 if let Some((token, logprob)) = scores.likeliest.get(at).and_then(|row| row.first()) {
                     (best[first + offset], likeliest[first + offset]) = (*logprob, *token);
@@ -212,8 +212,8 @@ mod tests {
 
         async fn score_prompt(&self, prompt: &[u32], _: usize) -> Result<PromptScores, BackendError> {
             self.asked.lock().unwrap().push(prompt.to_vec());
-            let logprobs = (0..prompt.len()).map(|place| -(place as f32)).collect();
-            let likeliest = prompt.iter().map(|token| vec![(token + 100, -0.5)]).collect();
+            let logprobs = (1..prompt.len()).map(|place| -(place as f32)).collect();
+            let likeliest = prompt.iter().skip(1).map(|token| vec![(token + 100, -0.5)]).collect();
             Ok(PromptScores { logprobs, likeliest, ..PromptScores::default() })
         }
     }

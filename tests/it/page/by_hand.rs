@@ -41,7 +41,8 @@ fn sixty_four_thousand_tokens_are_drawn_where_they_are_looked_at() {
     let tokens = seen["tokens"].as_u64().unwrap();
     assert!(tokens >= 64_000 && seen["last"] == tokens - 1, "{seen}");
     assert!(sent as u64 <= 40 * tokens, "{sent} bytes for {tokens} tokens");
-    assert!(seen["nodes"].as_u64().unwrap() < 10_000, "{seen}");
+    // Each token that is drawn is a node at least.
+    assert!(seen["nodes"].as_u64().unwrap() < tokens / 3, "{seen}");
 }
 
 #[test]

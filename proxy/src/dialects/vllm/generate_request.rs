@@ -53,7 +53,9 @@ pub(super) fn read(mut body: Map<String, Value>, stop_tokens: &[u32]) -> Result<
     let own: GenerateSampling = read_fields(&mut sampling_params).map_err(|error| below(error, "sampling_params"))?;
     // The model's own end the turn whether or not they are named.
     let named = own.stop_token_ids.unwrap_or_default();
-    if own.ignore_eos == Some(true) && !stop_tokens.iter().all(|token| named.contains(token)) {
+    let are_named = stop_tokens.iter().all(|token| named.contains(token));
+    let ends_at_once = sampling_params.get("max_tokens").is_some_and(|limit| *limit == 1);
+    if own.ignore_eos == Some(true) && !are_named && !ends_at_once {
         refuse("sampling_params.ignore_eos", "is not supported; leave it out, or name the model's stop tokens")?;
     }
     if let Some(foreign) = named.iter().find(|token| !stop_tokens.contains(token)) {

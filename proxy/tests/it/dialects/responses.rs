@@ -350,7 +350,7 @@ async fn a_response_says_what_it_was_asked() {
     assert_eq!((&response["error"], &response["top_p"]), (&Value::Null, &json!(1.0)));
     assert_eq!(response["text"], json!({ "format": { "type": "text" } }));
     let attributes = setup.attributes(&rollout).await;
-    assert_eq!(attributes["fulgurite.request.ignored_tools"], body["tools"].to_string());
+    assert_eq!(attributes["fulgurite.request.ignored_tools"], json!([{ "type": "web_search" }]).to_string());
     let extra: Value = serde_json::from_str(attributes["fulgurite.request.extra"].as_str().unwrap()).unwrap();
     assert_eq!(extra["client_metadata"], body["client_metadata"]);
 

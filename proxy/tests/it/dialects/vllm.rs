@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::common::{CONTEXT_LENGTH, Script, Setup, body};
 use fulgurite_backends::{Changeover, RemoteOptions, SampleEvent, SampleRequest, Sampler, SamplingEnd, VllmSampler};
 use fulgurite_types::{Message, SamplingParameters};
-use futures::StreamExt;
 use serde_json::{Value, json};
 
 async fn post(setup: &Setup, path: &str, body: &Value) -> (u16, Value) {
@@ -43,16 +42,16 @@ async fn a_client_of_vllm_gets_the_tokens_logprobs_and_weights_that_are_recorded
         affinity: None,
     };
     let mut stream = sampler.sample(request).await.unwrap();
-    let (mut tokens, mut versions, mut end) = (Vec::new(), Vec::new(), None);
-    while let Some(event) = stream.next().await {
-        match event.unwrap() {
+    let (mut tokens, mut versions) = (Vec::new(), Vec::new());
+    let end = loop {
+        match stream.next().await.unwrap() {
             SampleEvent::Token(token) => tokens.push(token),
             SampleEvent::WeightsVersions(told) => versions = told,
             SampleEvent::CachedPrompt(_) => {}
-            SampleEvent::Finished(ended) => end = Some(ended),
+            SampleEvent::Finished(ended) => break ended,
         }
-    }
-    assert_eq!(end, Some(SamplingEnd::StopToken));
+    };
+    assert_eq!(end, SamplingEnd::StopToken);
     let generation = setup.generation_when(|generation| generation.prompt_tokens == prompt).await;
     let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
     assert_eq!((&ids, &generation.sampled_tokens), (&answer, &answer));

@@ -84,6 +84,11 @@ pub(super) const RECIPES: &[Recipe] = &[
         "tests/test_figures.py"
         "tests/test_prompt.py"
         ; "smollm2.py" from "examples/hello/smollm2.py"
+        ; "facts.py" from "examples/chat_sft/facts.py"
+        ; "talk.py" from "examples/chat_sft/talk.py"
+        ; "model.py" from "examples/chat_sft/model.py"
+        ; "asking.py" from "examples/chat_sft/asking.py"
+        ; "eval_table.py" from "examples/chat_sft/eval_table.py"
         ; "fulgurite_agent.py" from "python/fulgurite_agent.py"
     ),
     recipe!("dpo_shorter":
@@ -98,6 +103,10 @@ pub(super) const RECIPES: &[Recipe] = &[
         "tests/test_figures.py"
         "tests/test_pairs.py"
         ; "smollm2.py" from "examples/hello/smollm2.py"
+        ; "facts.py" from "examples/chat_sft/facts.py"
+        ; "model.py" from "examples/chat_sft/model.py"
+        ; "asking.py" from "examples/chat_sft/asking.py"
+        ; "eval_table.py" from "examples/chat_sft/eval_table.py"
         ; "fulgurite_agent.py" from "python/fulgurite_agent.py"
     ),
     recipe!("guess_number":
@@ -255,6 +264,7 @@ pub(super) const RECIPES: &[Recipe] = &[
         "corpus.py"
         "game.py"
         "tests/__init__.py"
+        "tests/test_agent.py"
         "tests/test_game.py"
         "tests/test_interval.py"
         "wordle.toml"

@@ -43,8 +43,6 @@ pub enum Script {
     Hang(Vec<u32>, oneshot::Sender<()>),
     /// These tokens, then a failure.
     Break(Vec<u32>),
-    /// These tokens, then the host is away.
-    Blink(Vec<u32>),
 }
 
 pub struct ScriptedSampler {
@@ -81,7 +79,7 @@ impl Sampler for ScriptedSampler {
         let told = match &script {
             Script::Cached(_, cached) => Some(SampleEvent::CachedPrompt(*cached)),
             Script::Told(tokens, weights) => Some(SampleEvent::WeightsVersions(vec![Some(*weights); tokens.len()])),
-            Script::Answer(..) | Script::Hang(..) | Script::Break(_) | Script::Blink(_) => None,
+            Script::Answer(..) | Script::Hang(..) | Script::Break(_) => None,
         };
         let (tokens, then) = match script {
             Script::Cached(tokens, _) | Script::Told(tokens, _) => {
@@ -89,7 +87,6 @@ impl Sampler for ScriptedSampler {
             }
             Script::Answer(tokens, reason) => (tokens, Ok(Ok(SampleEvent::Finished(reason)))),
             Script::Hang(tokens, gone) => (tokens, Err(gone)),
-            Script::Blink(tokens) => (tokens, Ok(Err(BackendError::Unavailable { message: "it blinked".into() }))),
             Script::Break(tokens) => (tokens, Ok(Err(BackendError::Internal { message: "it broke".into() }))),
         };
         for (index, id) in tokens.into_iter().enumerate() {

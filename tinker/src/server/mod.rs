@@ -43,3 +43,4 @@ pub use routes::routes;
 pub use sampling::repeated_seeds::RepeatedSeeds;
 pub use sampling::saved_weights::SavedWeightsSampler;
 pub use tinker_server::TinkerServer;
+pub use training::stable_reinforce::StableReinforce;

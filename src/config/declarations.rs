@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use fulgurite_engine::{Device, EngineOptions, GrammarLimits, ModelConfig};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions, UnknownFields};
 use fulgurite_renderers::ContinuationPolicy;
+use fulgurite_tinker::server::{RepeatedSeeds, StableReinforce};
 use fulgurite_trainer::{SupervisedOptions, TaskSource, TrainerOptions};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -279,11 +280,23 @@ pub struct TinkerServerConfig {
     pub session_seconds: f64,
     /// How many requests a training run takes beyond the one that it works at. Clients are told to wait with more.
     pub requests_ahead: u64,
+    /// What is computed for the loss `stable_reinforce`, whose objective is not public: `cispo`, with its usual bounds,
+    /// `importance_sampling`, or nothing (`refuse`). A pass tells it in its metrics.
+    pub stable_reinforce: StableReinforce,
+    /// What is done with a seed that comes again with the same prompt: `derive` gives each such call a seed of its own, so that
+    /// a group whose members all send one seed still differs; `literal` gives the same tokens again.
+    pub repeated_seeds: RepeatedSeeds,
 }
 
 impl Default for TinkerServerConfig {
     fn default() -> Self {
-        Self { directory: PathBuf::from("fulgurite-tinker"), session_seconds: 300.0, requests_ahead: 1024 }
+        Self {
+            directory: PathBuf::from("fulgurite-tinker"),
+            session_seconds: 300.0,
+            requests_ahead: 1024,
+            stable_reinforce: StableReinforce::default(),
+            repeated_seeds: RepeatedSeeds::default(),
+        }
     }
 }
 

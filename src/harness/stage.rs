@@ -53,6 +53,8 @@ impl Stage {
         let metrics = MetricsPage::install()?;
         let mut config = LoadedConfig::read(None)?.config;
         config.server.listen = "127.0.0.1:0".to_owned();
+        // What fails or breaks off is to reach the agent.
+        config.proxy.host_patience_seconds = 0.0;
         let url = format!("sqlite://{}", directory.path().join("trials.db").display());
         let store = open_store(&url, &config.store).await?;
         let log = Arc::new(HttpLog::default());

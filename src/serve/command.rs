@@ -101,6 +101,8 @@ fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Rout
         threads: loaded.config.engine.threads,
         silence: seconds("tinker_server.session_seconds", config.session_seconds)?,
         requests_ahead: config.requests_ahead,
+        stable_reinforce: config.stable_reinforce,
+        repeated_seeds: config.repeated_seeds,
         body_limit: loaded.config.server.body_limit_bytes,
         ..TinkerServerOptions::new(directory.clone())
     };

@@ -85,6 +85,9 @@ mod tests {
                 "models/{*model}",
                 "responses",
                 "responses/{response_id}",
+                "responses/{response_id}/cancel",
+                "responses/{response_id}/input_items",
+                "responses/input_tokens",
             ] {
                 add(&format!("{base}/{call}"), Need::ModelCalls, Need::ModelCalls);
             }

@@ -43,7 +43,9 @@ def main(work):
     started = [subprocess.Popen([sys.executable, TESTS / "host.py", work / "model", host_ready, "break_off"], stderr=log)]
     try:
         model = f"tiny=vllm:{written(host_ready)},path={work}/model"
-        serve = [PROGRAM, "serve", "--listen", "127.0.0.1:0", "--store", store, "--model", model]
+        # What breaks off is to reach the agents, who ask again.
+        (work / "serve.toml").write_text("[proxy]\nhost_patience_seconds = 0\n")
+        serve = [PROGRAM, "serve", "--config", work / "serve.toml", "--listen", "127.0.0.1:0", "--store", store, "--model", model]
         started.append(subprocess.Popen([*serve, "--ready-file", server_ready], stdout=log, stderr=log))
         url = json.loads(written(server_ready))["url"]
         rollouts = [{"rollout_id": f"ro-{agent}", "input": {"agent": agent}} for agent in AGENTS]

@@ -11,8 +11,8 @@ use crate::observe::call_facts::CallFacts;
 use crate::observe::observed_body::{BodyEnd, ObservedBody};
 
 /// A middleware that logs each request when the last byte of its response has been sent or its client has left: a tracing
-/// event of level info in target `fulgurite::access`. It has the route and not the path, but for the path of a route that does
-/// not exist, and no contents, query or headers, so that no text and no key are in the log.
+/// event of level info in target `fulgurite::access`. It has the route and not the path, and no contents,
+/// query or headers, so that no text and no key are in the log; of a path that is no route, the words that are those of some API.
 pub async fn log_access(mut request: Request, next: Next) -> Response {
     let entry = Entry {
         method: request.method().clone(),
@@ -28,11 +28,90 @@ pub async fn log_access(mut request: Request, next: Next) -> Response {
     response.map(|body| Body::new(ObservedBody::new(body, move |end| entry.end(status, end))))
 }
 
-/// Characters of a path that nobody serves, which are logged.
-const PATH_CHARACTERS: usize = 200;
+/// Segments of a path that nobody serves, which are logged.
+const SEGMENTS: usize = 12;
 
+/// Words of the paths of APIs that clients of models call. Any other may be a key or a name.
+const WORDS: [&str; 68] = [
+    "api",
+    "apply",
+    "assistants",
+    "audio",
+    "audit",
+    "batches",
+    "beta",
+    "billing",
+    "cancel",
+    "chat",
+    "checkpoints",
+    "classify",
+    "collections",
+    "compact",
+    "completions",
+    "content",
+    "conversations",
+    "count_tokens",
+    "countTokens",
+    "detokenize",
+    "edits",
+    "embed",
+    "embeddings",
+    "events",
+    "files",
+    "fine_tuning",
+    "generate",
+    "generateContent",
+    "generations",
+    "health",
+    "images",
+    "inference",
+    "input_items",
+    "invocations",
+    "items",
+    "jobs",
+    "load",
+    "messages",
+    "metrics",
+    "models",
+    "moderations",
+    "oai",
+    "openai",
+    "openapi.json",
+    "organization",
+    "ping",
+    "projects",
+    "ps",
+    "realtime",
+    "rerank",
+    "responses",
+    "results",
+    "runs",
+    "score",
+    "sessions",
+    "show",
+    "speech",
+    "streamGenerateContent",
+    "tags",
+    "threads",
+    "tokenize",
+    "transcriptions",
+    "uploads",
+    "v1",
+    "v1beta",
+    "v2",
+    "vector_stores",
+    "version",
+];
+
+/// A path, but for what may be a key or a name: of a segment `name:method` the method.
 fn path_of(request: &Request) -> String {
-    request.uri().path().chars().take(PATH_CHARACTERS).collect()
+    let known = |segment: &str| WORDS.contains(&segment);
+    let told = |segment: &str| match segment.rsplit_once(':') {
+        _ if segment.is_empty() || known(segment) => segment.to_owned(),
+        Some((_, method)) if known(method) => format!("*:{method}"),
+        _ => "*".to_owned(),
+    };
+    request.uri().path().split('/').take(SEGMENTS).map(told).collect::<Vec<_>>().join("/")
 }
 
 /// Rollout and attempt that the path names.
@@ -86,5 +165,24 @@ impl Drop for Entry {
             prompt_tokens = facts.prompt_tokens.get(),
             sampled_tokens = facts.prompt_tokens.get().map(|_| facts.delivered_tokens()),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_no_route_is_told_by_the_words_of_apis_alone() {
+        for (path, told) in [
+            ("/sk-verysecret", "/*"),
+            ("/v1beta/models/tiny:generateContent", "/v1beta/models/*:generateContent"),
+            ("/v1/files/file-7", "/v1/files/*"),
+            ("/v1/chat/completions/", "/v1/chat/completions/"),
+            ("/a:b", "/*"),
+        ] {
+            let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+            assert_eq!(path_of(&request), told);
+        }
     }
 }

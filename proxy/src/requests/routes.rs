@@ -51,13 +51,16 @@ pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
 }
 
 /// What agents call below a base URL.
-fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 9] {
+fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 12] {
     [
         ("/chat/completions", post(chat_completions)),
         ("/completions", post(completions)),
         ("/embeddings", post(embeddings)),
         ("/responses", post(responses::create)),
+        ("/responses/input_tokens", post(responses::input_tokens)),
         ("/responses/{response_id}", get(responses::retrieve)),
+        ("/responses/{response_id}/cancel", post(responses::cancel)),
+        ("/responses/{response_id}/input_items", get(responses::input_items)),
         ("/messages", post(anthropic::messages)),
         ("/messages/count_tokens", post(anthropic::count_tokens)),
         ("/models", get(list_models)),

@@ -161,6 +161,8 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     tinker_server.directory = "fulgurite-tinker"  # default
     tinker_server.session_seconds = 300.0  # default
     tinker_server.requests_ahead = 1024  # default
+    tinker_server.stable_reinforce = "cispo"  # default
+    tinker_server.repeated_seeds = "derive"  # default
     models = []  # default
     run.name = "run"  # default
     run.directory = "runs"  # default

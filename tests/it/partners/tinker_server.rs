@@ -57,7 +57,7 @@ fn official_sdks_train_and_sample_all_weights_and_adapters() {
         let (server, model) = start(directory.path());
         let found = sdk.run("every_call.py", &server, [model.as_os_str(), rank.as_ref()]);
         for (what, words) in [
-            ("loss", "not public"),
+            ("loss", "needs the datum's provenance"),
             ("step", "the gradient was dropped"),
             ("base", "no base model `other`"),
             ("prompt", "context length"),

@@ -1,6 +1,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::server::sampling::repeated_seeds::RepeatedSeeds;
+use crate::server::training::stable_reinforce::StableReinforce;
+
 /// How the server is.
 #[derive(Clone, Debug)]
 pub struct TinkerServerOptions {
@@ -15,6 +18,10 @@ pub struct TinkerServerOptions {
     /// How many requests a training run takes beyond the one that it works at; at least the chunks of one pass, of which
     /// clients send the first last.
     pub requests_ahead: u64,
+    /// What stands in for the loss `stable_reinforce`.
+    pub stable_reinforce: StableReinforce,
+    /// What is done with seeds that come again with the same prompt.
+    pub repeated_seeds: RepeatedSeeds,
     /// Greatest request body, in bytes.
     pub body_limit: usize,
 }
@@ -28,6 +35,8 @@ impl TinkerServerOptions {
             patience: Duration::from_secs(20),
             silence: Duration::from_secs(300),
             requests_ahead: 1024,
+            stable_reinforce: StableReinforce::default(),
+            repeated_seeds: RepeatedSeeds::default(),
             body_limit: 64 * 1024 * 1024,
         }
     }

@@ -175,6 +175,8 @@ fn submit_pass(
     request: Result<TrainingRequest, String>,
     forward_only: bool,
 ) -> Submitted {
+    let session_id = server.model(model_id)?.session_id;
+    let request = request.and_then(|request| request.standing_in(server.options.stable_reinforce, &session_id));
     let asked = Fingerprint::of(&(&request, forward_only));
     server.submit(model_id, place, asked, Work::Pass { request, forward_only }).map(Json)
 }

@@ -6,6 +6,7 @@ use super::error::TinkerServerError;
 use super::futures::Futures;
 use super::options::TinkerServerOptions;
 use super::registry::Registry;
+use super::sampling::repeated_seeds::SeedCounts;
 use super::tinker_server::TinkerServer;
 use crate::server::management::link_signer::LinkSigner;
 use crate::server::sampling::weights_cache::WeightsCache;
@@ -30,6 +31,7 @@ impl TinkerServer {
             options,
             bases: bases.into_iter().map(Arc::new).collect(),
             futures: Futures::default(),
+            seed_counts: SeedCounts::default(),
             weights: WeightsCache::default(),
             state,
             links: LinkSigner::new()?,

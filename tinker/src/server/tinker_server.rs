@@ -11,6 +11,7 @@ use super::futures::Futures;
 use super::options::TinkerServerOptions;
 use super::refusals::Refusal;
 use super::registry::Registry;
+use super::sampling::repeated_seeds::SeedCounts;
 use crate::server::management::link_signer::LinkSigner;
 use crate::server::sampling::weights_cache::WeightsCache;
 use crate::server::state::records::Record;
@@ -26,6 +27,7 @@ pub struct TinkerServer {
     pub(crate) options: TinkerServerOptions,
     pub(crate) bases: Vec<Arc<TinkerBase>>,
     pub(crate) futures: Futures,
+    pub(crate) seed_counts: SeedCounts,
     pub(crate) weights: WeightsCache,
     pub(crate) state: StateDirectory,
     pub(crate) links: LinkSigner,

@@ -70,7 +70,7 @@ fn a_request_has_one_line_and_nothing_that_was_said_or_sent_as_a_key_stands_in_t
             "method=\"POST\" route=\"/v1/messages\" status=200 milliseconds=N bytes=N model=\"tiny\" \
              prompt_tokens=26 sampled_tokens=4"
         );
-        assert_eq!(line(&log, "status=404"), "method=\"POST\" status=404 milliseconds=N bytes=N");
+        assert_eq!(line(&log, "status=404"), "method=\"POST\" path=\"/*\" status=404 milliseconds=N bytes=N");
         for secret in [SECRET, SAID, "you are"] {
             assert!(!log.contains(secret), "{secret} at {level}: {log}");
         }

@@ -8,6 +8,7 @@ use crate::server::futures::{Fingerprint, Outcome, Taken};
 use crate::server::host::HostedWeights;
 use crate::server::refusals::{Refusal, failure, servers_fault};
 use crate::server::sampling::prompt_report::PromptReportOptions;
+use crate::server::sampling::repeated_seeds::{CountedSeed, RepeatedSeeds};
 use crate::server::sampling::sample_answer::collect;
 use crate::server::sampling::sample_request::read_request;
 use crate::server::state::names::new_id;
@@ -165,6 +166,10 @@ impl TinkerServer {
             Taken::New(promise) => promise,
             Taken::Known(known) => return Ok(known),
         };
+        let asked = match request.sampling_params.seed {
+            Some(_) => SampleRequest { seed: self.seed_of(&sampler, asked.seed, &asked.prompt), ..asked },
+            None => asked,
+        };
         match self.start_samples(&base, &sampler.weights, asked, request.num_samples).await {
             Ok(started) => {
                 let answer = started.answer(prompt_report);
@@ -183,6 +188,22 @@ impl TinkerServer {
                 Err(refusal)
             }
         }
+    }
+
+    /// The seed of a call to which its client gave one.
+    fn seed_of(&self, sampler: &SamplerRecord, given: u64, prompt: &[u32]) -> u64 {
+        if self.options.repeated_seeds == RepeatedSeeds::Literal {
+            return given;
+        }
+        let CountedSeed { seed, repetition } =
+            self.seed_counts.count(&format!("{} {:?}", sampler.base_model, sampler.weights), given, prompt);
+        if repetition == 1 && !self.seed_counts.was_said() {
+            tracing::info!(
+                "a client gives the same seed again with the same prompt: such calls get seeds of their own \
+                 (tinker_server.repeated_seeds = \"literal\" gives the same tokens again)"
+            );
+        }
+        seed
     }
 
     async fn start_samples(

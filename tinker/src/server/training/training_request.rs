@@ -2,6 +2,9 @@ use std::collections::BTreeMap;
 
 use fulgurite_types::{Chunk, Datum, LossInputs};
 
+use super::stable_reinforce::{
+    STABLE_REINFORCE, StableReinforce, TargetSpan, check_provenance, configuration_of_stand_in,
+};
 use crate::wire::protobuf::{
     self, ArrayRecord, BatchedTensor, ChunkContent, ForwardBackwardOutput, ForwardBackwardRequest,
     LossConfigNumberOrText,
@@ -25,6 +28,16 @@ pub(crate) struct TrainingRequest {
     rows: Vec<Row>,
     loss: String,
     configuration: BTreeMap<String, f64>,
+    /// Set where another loss was asked for than is computed.
+    stand_in: Option<StandIn>,
+}
+
+/// A loss in the place of `stable_reinforce`.
+#[derive(Clone, Debug, PartialEq)]
+struct StandIn {
+    by: StableReinforce,
+    /// Of the training run.
+    session_id: String,
 }
 
 /// A datum of the wire.
@@ -32,6 +45,8 @@ pub(crate) struct TrainingRequest {
 struct Row {
     tokens: Vec<u32>,
     inputs: BTreeMap<String, Array>,
+    /// Where its targets are from, as far as the client says it.
+    spans: Vec<TargetSpan>,
 }
 
 /// What the learner is to compute. A datum of the wire with several targets for each position is one datum for each of
@@ -42,6 +57,7 @@ pub(crate) struct Computation {
     pub(crate) data: Vec<Datum>,
     /// Of each datum of the wire, its targets for each position; `None` where they are a list.
     columns: Vec<Option<usize>>,
+    stand_in: Option<StableReinforce>,
 }
 
 impl TrainingRequest {
@@ -56,7 +72,7 @@ impl TrainingRequest {
         }
         let row = |datum: &protobuf::Datum| Row::from_message(datum);
         let rows = numbered(message.data.iter().map(row))?;
-        Ok(Self { rows, loss: message.loss_fn.clone(), configuration })
+        Ok(Self { rows, loss: message.loss_fn.clone(), configuration, stand_in: None })
     }
 
     /// Reads the JSON form. Fails with what is wrong.
@@ -67,18 +83,32 @@ impl TrainingRequest {
         };
         let configuration = input.loss_fn_config.iter().flatten().map(number).collect::<Result<_, _>>()?;
         let rows = numbered(input.data.iter().map(Row::from_json))?;
-        Ok(Self { rows, loss: input.loss_fn.clone(), configuration })
+        Ok(Self { rows, loss: input.loss_fn.clone(), configuration, stand_in: None })
+    }
+
+    /// The request with what stands in for `stable_reinforce`, if it asks for that. Fails where nothing does.
+    pub(crate) fn standing_in(self, by: StableReinforce, session_id: &str) -> Result<Self, String> {
+        if self.loss != STABLE_REINFORCE {
+            return Ok(self);
+        }
+        Ok(Self {
+            rows: self.rows,
+            loss: by.loss()?.to_owned(),
+            configuration: configuration_of_stand_in(&self.configuration)?,
+            stand_in: Some(StandIn { by, session_id: session_id.to_owned() }),
+        })
     }
 
     /// The datums as the learner takes them. Fails with what is wrong.
     pub(crate) fn computation(self) -> Result<Computation, String> {
         let loss = LossFunction::named(&self.loss, &self.configuration)?;
         let (mut data, mut columns) = (Vec::new(), Vec::new());
-        for row in numbered(self.rows.into_iter().map(|row| row.datums(loss)))? {
+        let stand_in = self.stand_in.as_ref();
+        for row in numbered(self.rows.into_iter().map(|row| row.datums(loss, stand_in)))? {
             data.extend(row.datums);
             columns.push(row.columns);
         }
-        Ok(Computation { loss, data, columns })
+        Ok(Computation { loss, data, columns, stand_in: self.stand_in.map(|stand_in| stand_in.by) })
     }
 }
 
@@ -129,15 +159,15 @@ impl Row {
             }
         }
         let arrays = datum.loss_fn_inputs.iter().map(|(name, tensor)| (name, tensor.decode()));
-        Ok(Self { tokens, inputs: decoded(arrays)? })
+        Ok(Self { tokens, inputs: decoded(arrays)?, spans: TargetSpan::read(&datum.loss_fn_input_spans)? })
     }
 
     fn from_json(datum: &JsonDatum) -> Result<Self, String> {
         let arrays = datum.loss_fn_inputs.iter().map(|(name, tensor)| (name, tensor.decode()));
-        Ok(Self { tokens: text_tokens(&datum.model_input)?, inputs: decoded(arrays)? })
+        Ok(Self { tokens: text_tokens(&datum.model_input)?, inputs: decoded(arrays)?, spans: Vec::new() })
     }
 
-    fn datums(mut self, loss: LossFunction) -> Result<Datums, String> {
+    fn datums(mut self, loss: LossFunction, stand_in: Option<&StandIn>) -> Result<Datums, String> {
         let targets = self.inputs.remove(TARGETS).ok_or_else(|| missing(TARGETS))?;
         let shape = targets.shape.clone();
         let targets = token_ids(targets.numbers.into_integers().map_err(|error| named(TARGETS, error))?.into_iter())?;
@@ -147,6 +177,9 @@ impl Row {
             _ => return Err(format!("{TARGETS} has the shape {shape:?}, which {} does not take", loss.name())),
         };
         let inputs = self.loss_inputs(loss, &shape)?;
+        if let (Some(stand_in), LossInputs::Policy { advantages, .. }) = (stand_in, &inputs) {
+            check_provenance(&self.spans, &stand_in.session_id, advantages)?;
+        }
         if let Some(unknown) = self.inputs.keys().next() {
             return Err(format!("loss_fn_inputs.{unknown} is nothing that {} takes", loss.name()));
         }
@@ -253,7 +286,10 @@ impl Computation {
         ForwardBackwardOutput {
             loss_fn_output_type: "ArrayRecord".to_owned(),
             loss_fn_outputs: rows.chunk_by(|left, right| left.0 == right.0).map(record).collect(),
-            metrics: BTreeMap::from([("loss:sum".to_owned(), computed.loss_sum)]),
+            metrics: [("loss:sum".to_owned(), computed.loss_sum)]
+                .into_iter()
+                .chain(self.stand_in.and_then(StableReinforce::metric))
+                .collect(),
         }
     }
 }

@@ -1,18 +1,22 @@
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use fulgurite_types::Defect;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 
 use super::earlier_responses::{EarlierResponses, visible_response};
-use super::recorded_response::recorded_response;
+use super::recorded_response::{recorded_input, recorded_response, recorded_stream};
 use super::response_request;
 use crate::call::answer_request::answer;
-use crate::call::model_request::ModelRequest;
+use crate::call::model_request::{ModelRequest, Prompt};
+use crate::dialects::field_checks::refuse;
 use crate::dialects::openai::error::OpenAiError;
 use crate::error::ProxyError;
 use crate::proxy::{Proxy, Shared};
+use crate::record::recorded_call::RecordedCall;
 use crate::requests::call_target::{CallPath, CallTarget};
 use crate::requests::caller::Caller;
 use crate::requests::incoming_request::IncomingRequest;
@@ -50,24 +54,132 @@ pub(crate) struct ResponsePath {
     call: CallPath,
 }
 
-/// `GET /v1/responses/{response_id}`, also below an attempt's path.
+/// How a response is to be given again.
+#[derive(Debug, Default, Deserialize)]
+struct RetrieveQuery {
+    stream: Option<bool>,
+    starting_after: Option<u64>,
+}
+
+/// `GET /v1/responses/{response_id}`, also below an attempt's path; with `stream=true` as events.
 pub(crate) async fn retrieve(
     State(proxy): State<Proxy>,
     Path(ResponsePath { response_id, call }): Path<ResponsePath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let Shared { options, models, services, .. } = &*proxy.shared;
-    let target = CallTarget::read(call, request.headers(), request.extensions())?;
-    let found =
-        visible_response(&services.store, target.named_rollout(), &response_id).await.map_err(ProxyError::from)?;
-    match found {
-        Some(call) if call.generation.defect == Some(Defect::Upstream) => {
-            let unknown = || ProxyError::UnknownTarget { kind: "response", id: response_id.clone() };
-            let model = models.upstream(&call.generation.model).ok_or_else(unknown)?;
-            let (limits, query) = (options.sampling_limits, request.uri().query());
-            Ok(retrieve_upstream(limits, model, &response_id, request.headers(), query).await?)
-        }
-        Some(call) => Ok(Json(recorded_response(&call)).into_response()),
-        None => Err(ProxyError::UnknownTarget { kind: "response", id: response_id }.into()),
+    let Shared { options, models, .. } = &*proxy.shared;
+    let call = found(&proxy, call, &response_id, &request).await?;
+    if call.generation.defect == Some(Defect::Upstream) {
+        let model = models.upstream(&call.generation.model).ok_or_else(|| unknown(&response_id))?;
+        let (limits, query) = (options.sampling_limits, request.uri().query());
+        return Ok(retrieve_upstream(limits, model, &response_id, request.headers(), query).await?);
     }
+    let RetrieveQuery { stream, starting_after } = query_of(&request)?;
+    if stream == Some(true) {
+        let kind = [(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")];
+        return Ok((kind, recorded_stream(&call, starting_after)).into_response());
+    }
+    Ok(Json(recorded_response(&call)).into_response())
+}
+
+/// Which part of a response's input is asked for.
+#[derive(Debug, Default, Deserialize)]
+struct ItemsQuery {
+    limit: Option<usize>,
+    order: Option<String>,
+    after: Option<String>,
+}
+
+/// Items of a page, unless its client says another number, and the most.
+const ITEMS: usize = 20;
+const MOST_ITEMS: usize = 100;
+
+/// `GET /v1/responses/{response_id}/input_items`, also below an attempt's path.
+pub(crate) async fn input_items(
+    State(proxy): State<Proxy>,
+    Path(ResponsePath { response_id, call }): Path<ResponsePath>,
+    request: Request,
+) -> Result<Response, OpenAiError> {
+    let call = found(&proxy, call, &response_id, &request).await?;
+    let ItemsQuery { limit, order, after } = query_of(&request)?;
+    let limit = limit.unwrap_or(ITEMS);
+    if !(1..=MOST_ITEMS).contains(&limit) {
+        refuse("limit", &format!("must be from 1 to {MOST_ITEMS}"))?;
+    }
+    let mut items = recorded_input(&call);
+    match order.as_deref() {
+        None | Some("desc") => items.reverse(),
+        Some("asc") => {}
+        Some(_) => refuse("order", "must be asc or desc")?,
+    }
+    if let Some(after) = after {
+        let Some(place) = items.iter().position(|item| item["id"] == after.as_str()) else {
+            return Err(ProxyError::invalid("after", format!("after: there is no item `{after}`")).into());
+        };
+        items.drain(..=place);
+    }
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    let id = |item: Option<&Value>| item.map(|item| item["id"].clone());
+    Ok(Json(json!({
+        "object": "list", "first_id": id(items.first()), "last_id": id(items.last()), "has_more": has_more, "data": items,
+    }))
+    .into_response())
+}
+
+/// `POST /v1/responses/{response_id}/cancel`: none is made in the background, so that there is none to cancel.
+pub(crate) async fn cancel(
+    State(proxy): State<Proxy>,
+    Path(ResponsePath { response_id, call }): Path<ResponsePath>,
+    request: Request,
+) -> Result<Response, OpenAiError> {
+    found(&proxy, call, &response_id, &request).await?;
+    let message =
+        format!("response_id: `{response_id}` was not made in the background: hang up to end one that is made");
+    Err(ProxyError::invalid("response_id", message).into())
+}
+
+/// `POST /v1/responses/input_tokens`, also below an attempt's path: how long the prompt of such a request is.
+pub(crate) async fn input_tokens(
+    State(proxy): State<Proxy>,
+    Path(path): Path<CallPath>,
+    request: Request,
+) -> Result<Response, OpenAiError> {
+    let IncomingRequest { caller, fields, .. } = IncomingRequest::read(&proxy, path, request).await?;
+    let request = read(fields, &proxy, &caller).await?;
+    let models = &proxy.shared.models;
+    let model = models.with_template_arguments(models.sampled(&request.model)?, &request.extra)?.model;
+    let render = || match &request.prompt {
+        Prompt::Messages(conversation) => {
+            model.renderer.render_prompt(&conversation.messages, &conversation.tools).map(|prompt| prompt.tokens.len())
+        }
+        Prompt::Text(_) | Prompt::Tokens(_) => Ok(0),
+    };
+    let tokens = caller.size.work(&proxy.shared.large_requests, render).await?.map_err(ProxyError::from)?;
+    Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": tokens })).into_response())
+}
+
+/// The recorded call of a response that the caller may see.
+async fn found(
+    proxy: &Proxy,
+    path: CallPath,
+    response_id: &str,
+    request: &Request,
+) -> Result<RecordedCall, ProxyError> {
+    let target = CallTarget::read(path, request.headers(), request.extensions())?;
+    let found = visible_response(&proxy.shared.services.store, target.named_rollout(), response_id).await?;
+    found.ok_or_else(|| unknown(response_id))
+}
+
+fn unknown(response_id: &str) -> ProxyError {
+    ProxyError::UnknownTarget { kind: "response", id: response_id.to_owned() }
+}
+
+fn query_of<T: DeserializeOwned>(request: &Request) -> Result<T, ProxyError> {
+    let query = Query::try_from_uri(request.uri());
+    query.map(|Query(query)| query).map_err(|error| ProxyError::InvalidRequest {
+        message: error.body_text(),
+        parameter: None,
+        code: None,
+    })
 }

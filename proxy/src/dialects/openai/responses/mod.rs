@@ -15,5 +15,5 @@ mod response_request;
 mod tool_forms;
 mod tools;
 
-pub(crate) use endpoint::{create, read, retrieve};
+pub(crate) use endpoint::{cancel, create, input_items, input_tokens, read, retrieve};
 pub(crate) use response_request::conversation;

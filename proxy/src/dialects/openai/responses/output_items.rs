@@ -141,21 +141,40 @@ impl OutputItems {
         message: &Message,
         is_whole: bool,
     ) -> Self {
+        Self::replayed(response_id, form, tools, message, is_whole).0
+    }
+
+    /// The same with the events of its stream, in which each text comes in one piece.
+    pub(super) fn replayed(
+        response_id: &str,
+        form: ReasoningForm,
+        tools: ToolForms,
+        message: &Message,
+        is_whole: bool,
+    ) -> (Self, Vec<Value>) {
         let mut items = Self::new(response_id, form, tools);
+        let mut events = Vec::new();
+        let mut take = |items: &mut Self, delta: &Delta| {
+            for change in items.take(delta, Vec::new()) {
+                events.extend(items.events(&change));
+            }
+        };
         if let Some(reasoning) = message.extra.get("reasoning_content").and_then(Value::as_str) {
-            items.take(&Delta::Reasoning(reasoning.to_owned()), Vec::new());
+            take(&mut items, &Delta::Reasoning(reasoning.to_owned()));
         }
         if let Ok(text) = message.plain_text(0) {
-            items.take(&Delta::Text(text), Vec::new());
+            take(&mut items, &Delta::Text(text));
         }
         for (index, call) in message.tool_calls.iter().enumerate() {
             let (id, name) = (call.id.clone().unwrap_or_default(), call.function.name.clone());
-            items.take(&Delta::ToolCall { index, id, name }, Vec::new());
+            take(&mut items, &Delta::ToolCall { index, id, name });
             let text = call.function.arguments.as_str().unwrap_or_default().to_owned();
-            items.take(&Delta::Arguments { index, text }, Vec::new());
+            take(&mut items, &Delta::Arguments { index, text });
         }
-        items.finish(message, is_whole);
-        items
+        for change in items.finish(message, is_whole) {
+            events.extend(items.events(&change));
+        }
+        (items, events)
     }
 
     /// Takes the next deltas, with the entries of their tokens.

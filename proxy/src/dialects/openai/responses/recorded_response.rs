@@ -11,23 +11,56 @@ use crate::record::recorded_call::RecordedCall;
 /// A response from its record. Tools that the model was not shown are not among its tools, and the number of reasoning
 /// tokens is not known any more.
 pub(super) fn recorded_response(call: &RecordedCall) -> Value {
-    let generation = &call.generation;
-    let response_status = match generation.stop_reason {
+    let response_status = response_status(call);
+    let items = replayed(call, &response_status).0;
+    recorded(call, &response_status, items.values())
+}
+
+/// The same as the events of a stream, from the one after number `after` on. Each text comes in one piece.
+pub(super) fn recorded_stream(call: &RecordedCall, after: Option<u64>) -> Vec<u8> {
+    let response_status = response_status(call);
+    let (items, item_events) = replayed(call, &response_status);
+    let mut begun = recorded(call, &ResponseStatus::InProgress, Vec::new());
+    begun["usage"] = Value::Null;
+    let of_status = |name: &str, response: Value| json!({ "type": format!("response.{name}"), "response": response });
+    let mut events = vec![of_status("created", begun.clone()), of_status("in_progress", begun)];
+    events.extend(item_events);
+    events.push(of_status(response_status.name(), recorded(call, &response_status, items.values())));
+    let mut out = Vec::new();
+    for (number, mut event) in (0_u64..).zip(events) {
+        if after.is_some_and(|after| number <= after) {
+            continue;
+        }
+        event["sequence_number"] = json!(number);
+        let name = event["type"].as_str().unwrap_or_default();
+        out.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+    }
+    out
+}
+
+fn response_status(call: &RecordedCall) -> ResponseStatus {
+    match call.generation.stop_reason {
         StopReason::Length => ResponseStatus::Incomplete,
         StopReason::ClientGone => ResponseStatus::Cancelled,
         StopReason::Error => ResponseStatus::Failed("the model's host failed".to_owned()),
         StopReason::Stop | StopReason::Other(_) => ResponseStatus::Completed,
-    };
+    }
+}
+
+fn replayed(call: &RecordedCall, response_status: &ResponseStatus) -> (OutputItems, Vec<Value>) {
     let is_whole = matches!(response_status, ResponseStatus::Completed);
     let form = ReasoningForm::asked_in(&call.request_extra);
     let no_reply = Message::default();
     let reply = call.reply.as_ref().unwrap_or(&no_reply);
-    let output =
-        OutputItems::of_message(&generation.generation_id, form, recorded_forms(&call.request_extra), reply, is_whole)
-            .values();
+    let tools = recorded_forms(&call.request_extra);
+    OutputItems::replayed(&call.generation.generation_id, form, tools, reply, is_whole)
+}
+
+fn recorded(call: &RecordedCall, response_status: &ResponseStatus, output: Vec<Value>) -> Value {
+    let generation = &call.generation;
     let created = generation.start_time as u64;
     let echo = echo(&request(call));
-    let mut response = response(&generation.generation_id, created, &generation.model, &echo, &response_status, output);
+    let mut response = response(&generation.generation_id, created, &generation.model, &echo, response_status, output);
     let (input, output) = (generation.prompt_tokens.len(), generation.sampled_tokens.len());
     response["usage"] = json!({
         "input_tokens": input,
@@ -36,6 +69,34 @@ pub(super) fn recorded_response(call: &RecordedCall) -> Value {
         "total_tokens": input + output,
     });
     response
+}
+
+/// The items of a response's input, from its record: all of its conversation but the instructions, the earlier turns
+/// of a conversation that goes on from another response among them.
+pub(super) fn recorded_input(call: &RecordedCall) -> Vec<Value> {
+    let forms = recorded_forms(&call.request_extra);
+    let instructions = usize::from(call.request_extra.contains_key(INSTRUCTIONS_COME_FIRST));
+    let mut items = Vec::new();
+    for (place, message) in call.messages.iter().enumerate().skip(instructions) {
+        let own = call.generation.generation_id.trim_start_matches("resp_");
+        let text = message.plain_text(place).unwrap_or_default();
+        match message.role.as_str() {
+            "assistant" => {
+                let form = ReasoningForm::default();
+                let said = format!("resp_{own}-{place}");
+                items.extend(OutputItems::of_message(&said, form, forms.clone(), message, true).values());
+            }
+            "tool" => items.push(json!({
+                "id": format!("fco_{own}-{place}"), "type": "function_call_output", "status": "completed",
+                "call_id": message.tool_call_id, "output": text,
+            })),
+            role => items.push(json!({
+                "id": format!("msg_{own}-{place}"), "type": "message", "status": "completed", "role": role,
+                "content": [{ "type": "input_text", "text": text }],
+            })),
+        }
+    }
+    items
 }
 
 /// The request's fields that its response repeats.

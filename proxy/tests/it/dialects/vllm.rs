@@ -52,7 +52,9 @@ async fn a_client_of_vllm_gets_the_tokens_logprobs_and_weights_that_are_recorded
         }
     };
     assert_eq!(end, SamplingEnd::StopToken);
-    let generation = setup.generation_when(|generation| generation.prompt_tokens == prompt).await;
+    // It is recorded before its end is told.
+    let recorded = setup.generations().await;
+    let generation = recorded.into_iter().find(|generation| generation.prompt_tokens == prompt).unwrap();
     let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
     assert_eq!((&ids, &generation.sampled_tokens), (&answer, &answer));
     let logprobs: Vec<f32> = tokens.iter().map(|token| token.logprob).collect();

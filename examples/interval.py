@@ -11,11 +11,11 @@ import json
 import random
 import sqlite3
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 
 RESAMPLES = 10_000
-QUERY = """SELECT rollouts.step, rollouts.input, spans.body FROM spans JOIN rollouts USING (rollout_id)
+QUERY = """SELECT rollout_id, rollouts.step, rollouts.input, spans.body FROM spans JOIN rollouts USING (rollout_id)
            WHERE rollouts.mode = 'val' AND spans.name = 'agentlightning.annotation'"""
 
 
@@ -23,14 +23,15 @@ def scores(run, name):
     """`{step: {task: mean of the component}}` of the run's scorings; tasks that do not have it are left out, and so is
     a scoring that was cut short."""
     store = sqlite3.connect(f"file:{Path(run) / 'fulgurite.db'}?mode=ro", uri=True)
-    found, played = defaultdict(lambda: defaultdict(list)), Counter()
-    for step, task, body in store.execute(QUERY):
-        played[step] += 1
+    found, played = defaultdict(lambda: defaultdict(list)), defaultdict(set)
+    for rollout, step, task, body in store.execute(QUERY):
+        # Not the spans: a rollout whose calls are rewarded one by one has several.
+        played[step].add(rollout)
         attributes = json.loads(body)["attributes"]
         for key, value in attributes.items():
             if key.startswith("agentlightning.reward.") and key.endswith(".name") and value == name:
                 found[step][task].append(attributes[key.removesuffix("name") + "value"])
-    whole = [step for step in found if played[step] == max(played.values())]
+    whole = [step for step in found if len(played[step]) == max(map(len, played.values()))]
     return {step: {task: statistics.fmean(each) for task, each in found[step].items()} for step in whole}
 
 

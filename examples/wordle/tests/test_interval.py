@@ -26,6 +26,9 @@ class Interval(unittest.TestCase):
                 body = json.dumps({"attributes": attributes})
                 store.execute("INSERT INTO rollouts VALUES (?, ?, ?, ?)", (number, mode, step, task))
                 store.execute("INSERT INTO spans VALUES (?, 'agentlightning.annotation', ?)", (number, body))
+            # A call of the first rollout was rewarded, too.
+            called = json.dumps({"attributes": {"agentlightning.reward.0.value": 1.0}})
+            store.execute("INSERT INTO spans VALUES (0, 'agentlightning.annotation', ?)", (called,))
             store.commit()
             store.close()
             self.assertEqual(interval.scores(run, "won"), {0: {7: 0.5}, 20: {7: 1.0, 8: 0.0}})

@@ -68,7 +68,8 @@ pub(crate) async fn retrieve(
     request: Request,
 ) -> Result<Response, OpenAiError> {
     let Shared { options, models, .. } = &*proxy.shared;
-    let call = found(&proxy, call, &response_id, &request).await?;
+    let target = CallTarget::read(call, request.headers(), request.extensions())?;
+    let call = found(&proxy, &target, &response_id).await?;
     if call.generation.defect == Some(Defect::Upstream) {
         let model = models.upstream(&call.generation.model).ok_or_else(|| unknown(&response_id))?;
         let (limits, query) = (options.sampling_limits, request.uri().query());
@@ -100,8 +101,9 @@ pub(crate) async fn input_items(
     Path(ResponsePath { response_id, call }): Path<ResponsePath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let call = found(&proxy, call, &response_id, &request).await?;
+    let target = CallTarget::read(call, request.headers(), request.extensions())?;
     let ItemsQuery { limit, order, after } = query_of(&request)?;
+    let call = found(&proxy, &target, &response_id).await?;
     let limit = limit.unwrap_or(ITEMS);
     if !(1..=MOST_ITEMS).contains(&limit) {
         refuse("limit", &format!("must be from 1 to {MOST_ITEMS}"))?;
@@ -133,7 +135,8 @@ pub(crate) async fn cancel(
     Path(ResponsePath { response_id, call }): Path<ResponsePath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    found(&proxy, call, &response_id, &request).await?;
+    let target = CallTarget::read(call, request.headers(), request.extensions())?;
+    found(&proxy, &target, &response_id).await?;
     let message =
         format!("response_id: `{response_id}` was not made in the background: hang up to end one that is made");
     Err(ProxyError::invalid("response_id", message).into())
@@ -160,13 +163,7 @@ pub(crate) async fn input_tokens(
 }
 
 /// The recorded call of a response that the caller may see.
-async fn found(
-    proxy: &Proxy,
-    path: CallPath,
-    response_id: &str,
-    request: &Request,
-) -> Result<RecordedCall, ProxyError> {
-    let target = CallTarget::read(path, request.headers(), request.extensions())?;
+async fn found(proxy: &Proxy, target: &CallTarget, response_id: &str) -> Result<RecordedCall, ProxyError> {
     let found = visible_response(&proxy.shared.services.store, target.named_rollout(), response_id).await?;
     found.ok_or_else(|| unknown(response_id))
 }

@@ -1,8 +1,8 @@
 """An MCP server over stdio with one tool."""
 
-from mcp.server.fastmcp import FastMCP
+from mcp.server.mcpserver import MCPServer
 
-server = FastMCP("demo")
+server = MCPServer("demo")
 
 
 @server.tool()

@@ -19,7 +19,9 @@ python=${1:-target/cookbook/bin/python}
 if ! "$python" -c 'import math_verify, tinker_cookbook, torch' 2>/dev/null; then
     [ $# -eq 0 ] || { echo "cookbook.sh: $python has no tinker-cookbook[math-rl] and torch" >&2; exit 1; }
     python3 -m venv target/cookbook
+    # The newest asks for a tml-renderers that is not published, and works with the one that is.
     "$python" -m pip install --quiet --disable-pip-version-check 'tinker-cookbook[math-rl]==0.5.8' torch
+    "$python" -m pip install --quiet --disable-pip-version-check --no-deps tinker-cookbook==0.6.1
 fi
 python=$(realpath -s "$python")
 fulgurite=$PWD/target/release/fulgurite
@@ -30,7 +32,7 @@ cp tests/tinker/cookbook/* "$directory"
 cd "$directory"
 echo "cookbook.sh: everything is in $directory"
 python3 corpus.py > corpus.jsonl
-"$fulgurite" train base.toml > base.log 2>&1 || { tail -n 5 base.log >&2; exit 1; }
+PATH=$(dirname "$fulgurite"):$PATH "$fulgurite" train base.toml > base.log 2>&1 || { tail -n 5 base.log >&2; exit 1; }
 "$fulgurite" serve --listen 127.0.0.1:0 --ready-file ready.json --model adder=embedded:models/adder > serve.log 2>&1 &
 server=$!
 trap 'kill $server' EXIT

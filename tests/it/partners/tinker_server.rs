@@ -54,7 +54,7 @@ impl Sdk {
 fn official_sdks_train_and_sample_all_weights_and_adapters() {
     for (sdk, rank) in sdks().iter().flat_map(|sdk| [(sdk, "0"), (sdk, "8")]) {
         let directory = tempfile::tempdir().unwrap();
-        let (server, model) = start(directory.path());
+        let (server, model) = start_with("repeated_seeds = \"literal\"", directory.path());
         let found = sdk.run("every_call.py", &server, [model.as_os_str(), rank.as_ref()]);
         for (what, words) in [
             ("loss", "needs the datum's provenance"),
@@ -401,10 +401,37 @@ fn flip(path: &Path) {
     std::fs::write(path, bytes).unwrap();
 }
 
+/// As where a client sends one seed with every call, such as Agent-lightning's for Tinker: a group that differs in nothing would
+/// teach nothing.
+#[test]
+fn calls_that_repeat_a_seed_get_seeds_of_their_own_which_are_the_same_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, _) = start(directory.path());
+    let sampled = |server: &Server| {
+        let session = server.post("/api/v1/create_session", &json!({ "sdk_version": "0.38.0" })).expect(200);
+        let opened = json!({ "session_id": session["session_id"], "sampling_session_seq_id": 0, "base_model": "tiny" });
+        let sampler =
+            server.post("/api/v1/create_sampling_session", &opened).expect(200)["sampling_session_id"].clone();
+        let sample = |place: u64| {
+            let asked = json!({
+                "sampling_session_id": sampler, "seq_id": place, "num_samples": 1,
+                "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
+                "sampling_params": { "max_tokens": 20, "seed": 42 },
+            });
+            result(server, "asample", &asked)["sequences"][0]["tokens"].clone()
+        };
+        [sample(0), sample(1), sample(2)]
+    };
+    let first = sampled(&server);
+    assert!(first[0] != first[1] && first[1] != first[2] && first[0] != first[2], "{first:?}");
+    drop(server);
+    assert_eq!(sampled(&start_again(directory.path())), first);
+}
+
 #[test]
 fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
     let directory = tempfile::tempdir().unwrap();
-    let (server, model) = start(directory.path());
+    let (server, model) = start_with("repeated_seeds = \"literal\"", directory.path());
     let session = server.post("/api/v1/create_session", &json!({ "sdk_version": "0.38.0" })).expect(200);
     let opened = json!({ "session_id": session["session_id"], "sampling_session_seq_id": 0, "base_model": "tiny" });
     let sampler = server.post("/api/v1/create_sampling_session", &opened).expect(200)["sampling_session_id"].clone();

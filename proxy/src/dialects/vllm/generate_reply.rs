@@ -9,7 +9,8 @@ use crate::reply::answer_token::AnswerToken;
 use crate::reply::call_event::Finished;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 
-/// How vLLM's `/inference/v1/generate` writes answers: as tokens, and with the weights that sampled them at the end.
+/// How vLLM's `/inference/v1/generate` writes answers: as tokens, and with the weights that sampled them at the end. The last
+/// token comes with the end, for which clients do not wait behind a stop token.
 #[derive(Debug)]
 pub(super) struct GenerateReply;
 
@@ -99,13 +100,16 @@ impl ReplyWriter for GenerateWriter {
     fn begin(&mut self, _out: &mut Vec<u8>) {}
 
     fn token(&mut self, choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
+        if let Some(before) = self.choices[choice].last() {
+            let written = self.choice(choice, std::slice::from_ref(before));
+            Self::write_event(&self.reply(vec![written]), out);
+        }
         self.choices[choice].push(taken.token.clone());
-        let written = self.choice(choice, std::slice::from_ref(&taken.token));
-        Self::write_event(&self.reply(vec![written]), out);
     }
 
     fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>) {
-        let ended = self.ended(self.choice(choice, &[]), &self.choices[choice], finished);
+        let all = &self.choices[choice];
+        let ended = self.ended(self.choice(choice, &all[all.len().saturating_sub(1)..]), all, finished);
         Self::write_event(&self.reply(vec![ended]), out);
     }
 

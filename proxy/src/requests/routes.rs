@@ -60,7 +60,7 @@ fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 12] {
         ("/responses/input_tokens", post(responses::input_tokens)),
         ("/responses/{response_id}", get(responses::retrieve)),
         ("/responses/{response_id}/cancel", post(responses::cancel)),
-        ("/responses/{response_id}/input_items", get(responses::input_items)),
+        ("/responses/{response_id}/input_items", get(responses::list_input_items)),
         ("/messages", post(anthropic::messages)),
         ("/messages/count_tokens", post(anthropic::count_tokens)),
         ("/models", get(list_models)),

@@ -4,7 +4,7 @@ use fulgurite_store::{Store, StoreError};
 use fulgurite_types::Message;
 use serde_json::{Map, Value};
 
-use super::output_items::response_of_item;
+use super::item_id::response_of_item;
 use crate::error::ProxyError;
 use crate::record::recorded_call::{RecordedCall, recorded_call};
 

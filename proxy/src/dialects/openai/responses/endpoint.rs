@@ -96,7 +96,7 @@ const ITEMS: usize = 20;
 const MOST_ITEMS: usize = 100;
 
 /// `GET /v1/responses/{response_id}/input_items`, also below an attempt's path.
-pub(crate) async fn input_items(
+pub(crate) async fn list_input_items(
     State(proxy): State<Proxy>,
     Path(ResponsePath { response_id, call }): Path<ResponsePath>,
     request: Request,

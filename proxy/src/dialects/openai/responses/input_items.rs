@@ -2,7 +2,8 @@ use fulgurite_types::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use serde_json::{Map, Value};
 
 use super::earlier_responses::EarlierResponses;
-use super::output_items::{ENCRYPTED_PREFIX, ItemId, ItemKind, response_of_item};
+use super::item_id::{ItemId, ItemKind, response_of_item};
+use super::output_items::ENCRYPTED_PREFIX;
 use super::tool_forms::{CUSTOM_INPUT, ToolForm, name_in_namespace};
 use crate::error::ProxyError;
 use crate::reply::assistant_message::drop_void_calls;

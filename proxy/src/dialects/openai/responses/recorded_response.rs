@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use super::earlier_responses::INSTRUCTIONS_COME_FIRST;
 use super::output_items::{OutputItems, ReasoningForm};
 use super::response_object::{ResponseStatus, echo, response};
-use super::response_request::{TOOL_FORMS, recorded_forms};
+use super::tool_forms::{TOOL_FORMS, recorded_forms};
 use super::tools::declaration;
 use crate::record::recorded_call::RecordedCall;
 

@@ -7,7 +7,7 @@ use super::input_items::messages_of;
 use super::output_items::{ReasoningForm, is_included};
 use super::reply::ResponseReply;
 use super::response_object::echo;
-use super::tool_forms::ToolForms;
+use super::tool_forms::TOOL_FORMS;
 use super::tools::DeclaredTools;
 use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::StructuredOutput;
@@ -22,9 +22,6 @@ use crate::requests::request_body::{digest, read_fields};
 /// Readers of spans find the call by the name that a chat's has.
 const RESPONSES: Endpoint =
     Endpoint { span_name: "openai.chat.completion", operation_name: "chat", id_prefix: "resp_", prompt_field: "input" };
-
-/// Of a record whose tools are not all functions: how calls of them are spelled.
-pub(super) const TOOL_FORMS: &str = "tool_forms";
 
 /// The fields that change the model's input or sampling; all others are in `rest`.
 #[derive(Debug, Deserialize)]
@@ -108,11 +105,6 @@ fn add_found_tools(tools: &mut DeclaredTools, input: &Value) -> Result<(), Proxy
         }
     }
     Ok(())
-}
-
-/// How calls are spelled of a request that was recorded.
-pub(super) fn recorded_forms(extra: &Map<String, Value>) -> ToolForms {
-    extra.get(TOOL_FORMS).and_then(|forms| serde_json::from_value(forms.clone()).ok()).unwrap_or_default()
 }
 
 impl ResponseFields {

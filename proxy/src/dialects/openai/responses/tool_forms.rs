@@ -160,6 +160,14 @@ impl ToolForms {
     }
 }
 
+/// Of a record whose tools are not all functions: how calls of them are spelled.
+pub(super) const TOOL_FORMS: &str = "tool_forms";
+
+/// How calls are spelled of a request that was recorded.
+pub(super) fn recorded_forms(extra: &Map<String, Value>) -> ToolForms {
+    extra.get(TOOL_FORMS).and_then(|forms| serde_json::from_value(forms.clone()).ok()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,28 +30,7 @@ struct AttemptPage {
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Event {
     /// A model call.
-    Call {
-        span_id: String,
-        parent_span_id: Option<String>,
-        generation_id: Option<Value>,
-        /// The call that its prompt goes on from, token by token.
-        parent_id: Option<Value>,
-        /// Why it goes on from none.
-        branch_reason: Option<Value>,
-        prompt_tokens: Option<Value>,
-        sampled_tokens: Option<Value>,
-        /// Tokens of its prompt that were not read again.
-        cached_tokens: Option<Value>,
-        model: Option<Value>,
-        start_time: Option<f64>,
-        end_time: Option<f64>,
-        /// Messages of its prompt that the call before has not shown.
-        messages: Vec<Message>,
-        /// How many it has.
-        shown_before: usize,
-        answer: Vec<Message>,
-        stop: Option<Value>,
-    },
+    Call(Box<Call>),
     /// A reward.
     Reward { value: f64, components: serde_json::Map<String, Value>, giver: Value, time: Option<f64> },
     /// Anything else that was traced.
@@ -63,6 +42,31 @@ enum Event {
         end_time: Option<f64>,
         attributes: Object,
     },
+}
+
+/// A model call.
+#[derive(Serialize)]
+struct Call {
+    span_id: String,
+    parent_span_id: Option<String>,
+    generation_id: Option<Value>,
+    /// The call that its prompt goes on from, token by token.
+    parent_id: Option<Value>,
+    /// Why it goes on from none.
+    branch_reason: Option<Value>,
+    prompt_tokens: Option<Value>,
+    sampled_tokens: Option<Value>,
+    /// Tokens of its prompt that were not read again.
+    cached_tokens: Option<Value>,
+    model: Option<Value>,
+    start_time: Option<f64>,
+    end_time: Option<f64>,
+    /// Messages of its prompt that the call before has not shown.
+    messages: Vec<Message>,
+    /// How many it has.
+    shown_before: usize,
+    answer: Vec<Message>,
+    stop: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -130,7 +134,7 @@ fn event(span: Span, shown: &mut Vec<SpanMessage>) -> Event {
     let messages = SpanMessage::of_prompt(&span.attributes);
     let before = messages.iter().zip(shown.iter()).take_while(|(new, old)| new.identity() == old.identity()).count();
     *shown = messages.iter().chain(&answer).cloned().collect();
-    Event::Call {
+    Event::Call(Box::new(Call {
         span_id: span.span_id.clone(),
         parent_span_id: span.parent_id.clone(),
         parent_id: attribute("fulgurite.continues"),
@@ -146,7 +150,7 @@ fn event(span: Span, shown: &mut Vec<SpanMessage>) -> Event {
         shown_before: before,
         answer: answer.into_iter().map(shortened).collect(),
         stop: attribute("gen_ai.response.finish_reasons"),
-    }
+    }))
 }
 
 /// A message as the page shows it.

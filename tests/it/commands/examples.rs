@@ -195,7 +195,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("dpo_shorter", "## What to expect", "dpo-seed-", 1, dpo_shorter),
         ("wordle", "## What is learnt", "wordle-seed-", 1, wordle),
         ("two_players", "## The score", "two-players-seed-", 3, players),
-        ("calculator", "### LangGraph", "langgraph-seed-", 2, calculator),
+        ("calculator", "### LangGraph", "langgraph-seed-", 3, calculator),
         ("arithmetic", "## What to expect", "seed-", 3, arithmetic),
     ] {
         let directory = root().join(example);

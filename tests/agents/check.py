@@ -4,11 +4,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import urllib.request
 from pathlib import Path
 
-from common import PROGRAM, TESTS, make_model, written
+from common import PROGRAM, TESTS, listed, main_in_directory, served
 
 # With the number of trajectories that its conversation makes. opencode puts what it was told of the answer that broke off
 # into its history, before the answer that it got instead.
@@ -36,18 +35,8 @@ def check(agent, status, generations):
 
 
 def main(work):
-    make_model(work / "model")
-    log = (work / "log").open("w")
-    host_ready, server_ready = work / "host-ready", work / "server-ready"
-    store = f"sqlite://{work}/store.db"
-    started = [subprocess.Popen([sys.executable, TESTS / "host.py", work / "model", host_ready, "break_off"], stderr=log)]
-    try:
-        model = f"tiny=vllm:{written(host_ready)},path={work}/model"
-        # What breaks off is to reach the agents, who ask again.
-        (work / "serve.toml").write_text("[proxy]\nhost_patience_seconds = 0\n")
-        serve = [PROGRAM, "serve", "--config", work / "serve.toml", "--listen", "127.0.0.1:0", "--store", store, "--model", model]
-        started.append(subprocess.Popen([*serve, "--ready-file", server_ready], stdout=log, stderr=log))
-        url = json.loads(written(server_ready))["url"]
+    # What breaks off is to reach the agents, who ask again.
+    with served(work, "break_off", "[proxy]\nhost_patience_seconds = 0\n") as url:
         rollouts = [{"rollout_id": f"ro-{agent}", "input": {"agent": agent}} for agent in AGENTS]
         body = json.dumps({"rollouts": rollouts}).encode()
         enqueue = urllib.request.Request(f"{url}/v1/agl/queues/rollouts/enqueue", body, {"content-type": "application/json"})
@@ -55,24 +44,8 @@ def main(work):
         agent = [TESTS / "agent", "{task.agent}", "Write a.txt and tell me what it says."]
         environment = {**os.environ, "AGENTS_HOME": str(HOME), "AGENTS_WORK": str(work)}
         subprocess.run([PROGRAM, "run", "--server", url, "--until-idle", "--", *agent], env=environment, check=True)
-    finally:
-        for process in reversed(started):
-            process.terminate()
-            process.wait()
-
-    def listed(what, agent):
-        shown = subprocess.run(
-            [PROGRAM, what, f"ro-{agent}", "--all", "--json", "--store", store], capture_output=True, text=True, check=True
-        )
-        return [json.loads(line) for line in shown.stdout.splitlines()]
-
     for agent in AGENTS:
-        check(agent, listed("rollouts", agent)[0]["status"], listed("generations", agent))
+        check(agent, listed(work, "rollouts", f"ro-{agent}")[0]["status"], listed(work, "generations", f"ro-{agent}"))
 
 
-with tempfile.TemporaryDirectory() as work:
-    try:
-        main(Path(work))
-    except BaseException:
-        print((Path(work) / "log").read_text()[-4000:], file=sys.stderr)
-        raise
+main_in_directory(main)

@@ -67,6 +67,8 @@ pub(crate) struct Sampling<'s> {
     cut: watch::Receiver<bool>,
     /// While the model is paused, only that of the attempt's budget.
     deadline: Option<Deadline>,
+    /// Those of the whole answer, once a host is first asked: what is tried again gets no more time.
+    deadlines: Option<Deadlines>,
 }
 
 impl<'s> Sampling<'s> {
@@ -77,16 +79,18 @@ impl<'s> Sampling<'s> {
         flight: &'s Flight,
         clock: Option<SamplingClock>,
     ) -> Self {
-        Self { answer, choice, flight, clock, limits: services.limits, cut: services.shutdown.cut(), deadline: None }
+        let (limits, cut) = (services.limits, services.shutdown.cut());
+        Self { answer, choice, flight, clock, limits, cut, deadline: None, deadlines: None }
     }
 
     /// Takes tokens until the end, passing each on with what it makes certain. While no host answers it waits, and where one
     /// broke off it goes on from there, on any host: the client sees neither.
     pub(crate) async fn run(mut self, call: &Call) -> End {
         let mut patience = Patience::new(self.limits.host_patience);
+        let given = self.answer.tokens().len();
         loop {
             let before = self.answer.tokens().len();
-            let end = self.run_once(call).await;
+            let end = self.run_once(call, before > given).await;
             let End::Broken(error) = &end else { return end };
             let sampled = self.answer.tokens().len();
             // What a penalty or a constraint would have to know of the part is not known to a host that gets it as prompt.
@@ -110,8 +114,8 @@ impl<'s> Sampling<'s> {
         }
     }
 
-    /// Takes tokens until the end or until the host breaks off.
-    async fn run_once(&mut self, call: &Call) -> End {
+    /// Takes tokens until the end or until the host breaks off. What `goes_on` has had its first token.
+    async fn run_once(&mut self, call: &Call, goes_on: bool) -> End {
         let of_budget = Deadline::of_budget(&call.owner);
         self.deadline = of_budget;
         // A paused model holds its calls back until it is resumed.
@@ -119,8 +123,8 @@ impl<'s> Sampling<'s> {
             Ok(inside) => inside,
             Err(why) => return self.end_of(why),
         };
-        let deadlines = Deadlines::new(self.limits, of_budget);
-        self.deadline = Some(deadlines.first_token);
+        let deadlines = *self.deadlines.get_or_insert_with(|| Deadlines::new(self.limits, of_budget));
+        self.deadline = Some(if goes_on { deadlines.next_token() } else { deadlines.first_token });
         let sampled = self.answer.tokens().iter().map(|token| token.id).collect();
         let mut stream = match self.unless_interrupted(begin(call, sampled)).await {
             Ok(Ok(stream)) => stream.keeping(inside),

@@ -25,7 +25,7 @@ pub(crate) struct JsonForm {
 }
 
 /// A call that must be made.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct ForcedCall {
     pub(crate) field: &'static str,
     /// Of this tool; else of any.

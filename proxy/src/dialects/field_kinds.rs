@@ -20,7 +20,7 @@ pub enum UnknownFields {
 
 /// Fields that change nothing about an answer, in any dialect: they are the caller's own notes, or about how the dialect's
 /// own servers store, cache, place and bill.
-const NEUTRAL: [&str; 33] = [
+const NEUTRAL: [&str; 28] = [
     "background",
     "betas",
     "cache_control",
@@ -35,41 +35,31 @@ const NEUTRAL: [&str; 33] = [
     "metadata",
     "moderation",
     "parallel_tool_calls",
-    "previous_response_id",
     "priority",
     "prompt_cache_key",
     "prompt_cache_options",
     "prompt_cache_retention",
     "request_id",
-    "response_format",
     "return_token_ids",
     "safety_identifier",
     "separate_reasoning",
     "service_tier",
     "speed",
     "store",
-    "stream",
     "stream_options",
-    "tools",
-    "top_logprobs",
     "truncation",
     "user",
 ];
 
 /// Fields of which other readers take what they know: of a part of them that is unknown nobody is told.
-const READ_ELSEWHERE: [&str; 14] = [
-    "functions",
-    "function_call",
+const READ_ELSEWHERE: [&str; 9] = [
     "mcp_servers",
-    "model",
     "output_config",
     "output_format",
     "reasoning",
     "reasoning_effort",
     "text",
     "thinking",
-    "tool_choice",
-    "tool_forms",
     "verbosity",
     TEMPLATE_ARGUMENTS,
 ];
@@ -112,9 +102,15 @@ mod tests {
     fn what_says_nothing_is_taken_wishes_are_told_and_the_rest_is_unknown() {
         let body = json!({
             "user": "u", "min_p": 0, "metadata": { "a": "b" }, "prediction": { "type": "content" }, "reasoning_effort": "low",
-            "frobnicate": 1, "gone": null, "chat_template_kwargs": {},
+            "frobnicate": 1, "tools": [], "gone": null, "chat_template_kwargs": {},
         });
         let left = left_out(body.as_object().unwrap());
-        assert_eq!(left, LeftOut { hints: vec!["prediction".to_owned()], unknown: vec!["frobnicate".to_owned()] });
+        assert_eq!(
+            left,
+            LeftOut {
+                hints: vec!["prediction".to_owned()],
+                unknown: ["frobnicate", "tools"].map(str::to_owned).to_vec()
+            }
+        );
     }
 }

@@ -146,7 +146,7 @@ impl ServedModels {
     pub(crate) fn is_first_ignored(&self, name: &str, field: &str) -> bool {
         let Some(served) = self.models.get(name) else { return false };
         let mut known = served.ignored_fields.lock().unwrap_or_else(PoisonError::into_inner);
-        known.len() < REMEMBERED_FIELDS && known.insert(field.to_owned())
+        !known.contains(field) && known.len() < REMEMBERED_FIELDS && known.insert(field.to_owned())
     }
 
     fn served(&self, name: &str) -> Result<&Served, ProxyError> {

@@ -32,10 +32,9 @@ impl ToolFields {
         let single_call =
             (self.parallel_tool_calls == Some(false) && !tools.is_empty()).then_some("parallel_tool_calls");
         let choice = ToolChoice::read(self.tool_choice.as_ref())?;
-        let call = choice.call.clone();
         let shown = choice.shown(tools)?;
         let single_call = single_call.filter(|_| !shown.is_empty());
-        Ok(ChatTools { shown, call, single_call })
+        Ok(ChatTools { shown, call: choice.call, single_call })
     }
 }
 
@@ -105,8 +104,8 @@ impl ToolChoice {
     }
 
     /// Those of the declared tools that the model is shown: one that it must not call, it is not shown.
-    pub(crate) fn shown(self, declared: Vec<Value>) -> Result<Vec<Value>, ProxyError> {
-        let Some(allowed) = self.allowed else { return Ok(declared) };
+    pub(crate) fn shown(&self, declared: Vec<Value>) -> Result<Vec<Value>, ProxyError> {
+        let Some(allowed) = &self.allowed else { return Ok(declared) };
         let is_named = |tool: &Value, name: &String| tool.pointer("/function/name").is_some_and(|known| known == name);
         if let Some(unknown) = allowed.iter().find(|name| !declared.iter().any(|tool| is_named(tool, name))) {
             let field = "tool_choice.tools";

@@ -37,6 +37,11 @@ impl Setup {
 
     /// The same, which holds calls for so long.
     async fn patient(urls: Vec<String>, host_patience: Duration) -> Self {
+        Self::within(urls, SamplingLimits { host_patience, ..SamplingLimits::default() }).await
+    }
+
+    /// The same, with limits of its own.
+    async fn within(urls: Vec<String>, sampling_limits: SamplingLimits) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
         write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
@@ -57,7 +62,6 @@ impl Setup {
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let model = ServedModel::Sampled(SampledModel { name: "tiny".into(), renderer: renderer.clone(), sampler });
-        let sampling_limits = SamplingLimits { host_patience, ..SamplingLimits::default() };
         let options_of_proxy = ProxyOptions { sampling_limits, ..ProxyOptions::default() };
         let router = fulgurite_proxy::routes(
             Proxy::new(store.clone(), vec![model], options_of_proxy).unwrap(),
@@ -244,6 +248,22 @@ async fn an_answer_that_breaks_off_goes_on_from_there_and_its_client_sees_one_an
         let asked = host.posts("/inference/v1/generate").pop().unwrap();
         assert_eq!(asked["token_ids"], json!([recorded.prompt_tokens, ids(first)].concat()));
     }
+}
+
+/// Each break gives its patience anew, and a pause of a tenth of a second comes after each: all of the answer would take two seconds.
+#[tokio::test]
+async fn an_answer_that_breaks_off_again_and_again_has_no_more_time_than_one_that_does_not() {
+    let vllm = Vllm::new(true, true);
+    let host = vllm.serve().await;
+    let whole = Duration::from_secs(1);
+    let limits = SamplingLimits { whole, host_patience: Duration::from_secs(60), ..SamplingLimits::default() };
+    let setup = Setup::within(vec![host.url.clone()], limits).await;
+    for token in setup.tokens(&"17 ".repeat(20)).into_iter().take(20) {
+        vllm.play(Reply::Stream(vec![Step::Event(generated(&[token], None)), Step::Close]));
+    }
+    let (status, error) = setup.ask_whole().await;
+    assert_eq!((status, &error["error"]["code"]), (504, &json!("sampler_timeout")), "{error}");
+    assert!(error["error"]["message"].as_str().unwrap().contains("proxy.call_seconds"), "{error}");
 }
 
 #[tokio::test]

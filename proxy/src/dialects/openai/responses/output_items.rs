@@ -90,40 +90,29 @@ impl OutputItems {
         message: &Message,
         is_whole: bool,
     ) -> Self {
-        Self::replayed(response_id, form, tools, message, is_whole).0
+        let mut items = Self::new(response_id, form, tools);
+        items.take_message(message, is_whole);
+        items
     }
 
-    /// The same with the events of its stream, in which each text comes in one piece.
-    pub(super) fn replayed(
-        response_id: &str,
-        form: ReasoningForm,
-        tools: ToolForms,
-        message: &Message,
-        is_whole: bool,
-    ) -> (Self, Vec<Value>) {
-        let mut items = Self::new(response_id, form, tools);
-        let mut events = Vec::new();
-        let mut take = |items: &mut Self, delta: &Delta| {
-            for change in items.take(delta, Vec::new()) {
-                events.extend(items.events(&change));
-            }
-        };
+    /// Takes a whole answer, each of its texts in one piece.
+    pub(super) fn take_message(&mut self, message: &Message, is_whole: bool) -> Vec<Change> {
+        let mut deltas = Vec::new();
         if let Some(reasoning) = message.extra.get("reasoning_content").and_then(Value::as_str) {
-            take(&mut items, &Delta::Reasoning(reasoning.to_owned()));
+            deltas.push(Delta::Reasoning(reasoning.to_owned()));
         }
         if let Ok(text) = message.plain_text(0) {
-            take(&mut items, &Delta::Text(text));
+            deltas.push(Delta::Text(text));
         }
         for (index, call) in message.tool_calls.iter().enumerate() {
             let (id, name) = (call.id.clone().unwrap_or_default(), call.function.name.clone());
-            take(&mut items, &Delta::ToolCall { index, id, name });
+            deltas.push(Delta::ToolCall { index, id, name });
             let text = call.function.arguments.as_str().unwrap_or_default().to_owned();
-            take(&mut items, &Delta::Arguments { index, text });
+            deltas.push(Delta::Arguments { index, text });
         }
-        for change in items.finish(message, is_whole) {
-            events.extend(items.events(&change));
-        }
-        (items, events)
+        let mut changes: Vec<Change> = deltas.iter().flat_map(|delta| self.take(delta, Vec::new())).collect();
+        changes.extend(self.finish(message, is_whole));
+        changes
     }
 
     /// Takes the next deltas, with the entries of their tokens.

@@ -2,8 +2,8 @@ use fulgurite_types::{Message, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::earlier_responses::INSTRUCTIONS_COME_FIRST;
-use super::output_items::{OutputItems, ReasoningForm};
-use super::response_object::{ResponseStatus, echo, response};
+use super::output_items::{Change, OutputItems, ReasoningForm};
+use super::response_object::{ResponseStatus, echo, response, status_event, write_event};
 use super::tool_forms::{TOOL_FORMS, recorded_forms};
 use super::tools::declaration;
 use crate::record::recorded_call::RecordedCall;
@@ -12,29 +12,22 @@ use crate::record::recorded_call::RecordedCall;
 /// tokens is not known any more.
 pub(super) fn recorded_response(call: &RecordedCall) -> Value {
     let response_status = response_status(call);
-    let items = replayed(call, &response_status).0;
+    let items = said(call, &response_status).0;
     recorded(call, &response_status, items.values())
 }
 
 /// The same as the events of a stream, from the one after number `after` on. Each text comes in one piece.
 pub(super) fn recorded_stream(call: &RecordedCall, after: Option<u64>) -> Vec<u8> {
     let response_status = response_status(call);
-    let (items, item_events) = replayed(call, &response_status);
+    let (items, changes) = said(call, &response_status);
     let mut begun = recorded(call, &ResponseStatus::InProgress, Vec::new());
     begun["usage"] = Value::Null;
-    let of_status = |name: &str, response: Value| json!({ "type": format!("response.{name}"), "response": response });
-    let mut events = vec![of_status("created", begun.clone()), of_status("in_progress", begun)];
-    events.extend(item_events);
-    events.push(of_status(response_status.name(), recorded(call, &response_status, items.values())));
+    let mut events = vec![status_event("created", begun.clone()), status_event("in_progress", begun)];
+    events.extend(changes.iter().flat_map(|change| items.events(change)));
+    events.push(status_event(response_status.name(), recorded(call, &response_status, items.values())));
     let mut out = Vec::new();
-    for (number, mut event) in (0_u64..).zip(events) {
-        if after.is_some_and(|after| number <= after) {
-            continue;
-        }
-        event["sequence_number"] = json!(number);
-        let name = event["type"].as_str().unwrap_or_default();
-        out.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
-    }
+    let numbered = (0..).zip(events).filter(|(number, _)| after.is_none_or(|after| *number > after));
+    numbered.for_each(|(number, event)| write_event(event, number, &mut out));
     out
 }
 
@@ -47,13 +40,15 @@ fn response_status(call: &RecordedCall) -> ResponseStatus {
     }
 }
 
-fn replayed(call: &RecordedCall, response_status: &ResponseStatus) -> (OutputItems, Vec<Value>) {
+/// The items of the answer, and how they came about.
+fn said(call: &RecordedCall, response_status: &ResponseStatus) -> (OutputItems, Vec<Change>) {
     let is_whole = matches!(response_status, ResponseStatus::Completed);
     let form = ReasoningForm::asked_in(&call.request_extra);
     let no_reply = Message::default();
     let reply = call.reply.as_ref().unwrap_or(&no_reply);
-    let tools = recorded_forms(&call.request_extra);
-    OutputItems::replayed(&call.generation.generation_id, form, tools, reply, is_whole)
+    let mut items = OutputItems::new(&call.generation.generation_id, form, recorded_forms(&call.request_extra));
+    let changes = items.take_message(reply, is_whole);
+    (items, changes)
 }
 
 fn recorded(call: &RecordedCall, response_status: &ResponseStatus, output: Vec<Value>) -> Value {

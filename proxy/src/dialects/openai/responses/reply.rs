@@ -2,7 +2,7 @@ use fulgurite_backends::SampledToken;
 use serde_json::{Map, Value, json};
 
 use super::output_items::{Change, OutputItems, ReasoningForm};
-use super::response_object::{ResponseStatus, response, usage};
+use super::response_object::{ResponseStatus, response, status_event, usage, write_event};
 use super::tool_forms::ToolForms;
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
@@ -150,16 +150,13 @@ impl ResponseWriter {
         }
     }
 
-    /// Writes an event with its number, under its own name.
-    fn write(&mut self, mut event: Value, out: &mut Vec<u8>) {
-        event["sequence_number"] = json!(self.next_event);
+    fn write(&mut self, event: Value, out: &mut Vec<u8>) {
+        write_event(event, self.next_event, out);
         self.next_event += 1;
-        let name = event["type"].as_str().unwrap_or_default();
-        out.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
     }
 
     fn write_status(&mut self, name: &str, response: Value, out: &mut Vec<u8>) {
-        self.write(json!({ "type": format!("response.{name}"), "response": response }), out);
+        self.write(status_event(name, response), out);
     }
 }
 

@@ -108,6 +108,18 @@ pub(super) fn response(
     response
 }
 
+/// The event of a response that has come to a status.
+pub(super) fn status_event(name: &str, response: Value) -> Value {
+    json!({ "type": format!("response.{name}"), "response": response })
+}
+
+/// Writes an event of a stream with its number, under its own name.
+pub(super) fn write_event(mut event: Value, number: u64, out: &mut Vec<u8>) {
+    event["sequence_number"] = json!(number);
+    let name = event["type"].as_str().unwrap_or_default();
+    out.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+}
+
 /// `usage` of a response.
 pub(super) fn usage(finished: &Finished, reasoning_tokens: usize) -> Value {
     let Finished { prompt_tokens, sampled_tokens, cached_tokens, .. } = *finished;

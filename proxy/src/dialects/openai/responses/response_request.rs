@@ -61,11 +61,10 @@ pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> 
     }
     let reply = ResponseReply { echo, reasoning, tools: tools.forms, logprobs };
     let choice = ToolChoice::read(fields.tool_choice.as_ref())?;
-    let call = choice.call.clone();
     let functions = choice.shown(tools.functions)?;
     let json = response_format::read("text.format", fields.rest.get("text").and_then(|text| text.get("format")))?;
     // That calls shall not be parallel stays a wish: agents send it with every request.
-    let form = StructuredOutput { json, call, single_call: None };
+    let form = StructuredOutput { json, call: choice.call, single_call: None };
     Ok(ModelRequest {
         endpoint: &RESPONSES,
         options: fields.options(form, reply.logprobs)?,

@@ -25,14 +25,6 @@ pub(super) enum ToolForm {
 /// The one argument of a custom tool.
 pub(super) const CUSTOM_INPUT: &str = "input";
 
-/// What fields of a call are its arguments, for the tools that the client's own program knows.
-enum CallFields {
-    /// All fields of the object below a name.
-    Below(&'static str),
-    /// The object below a name, whatever its fields are.
-    Arguments,
-}
-
 impl ToolForm {
     /// The form that an input item's type belongs to, of those that are not told by a name.
     pub(super) fn of_item(kind: &str) -> Option<(Self, &'static str)> {
@@ -45,54 +37,44 @@ impl ToolForm {
         })
     }
 
-    fn fields(&self) -> Option<(&'static str, CallFields)> {
-        Some(match self {
-            Self::Function | Self::InNamespace { .. } | Self::Custom => return None,
-            Self::LocalShell => ("local_shell_call", CallFields::Below("action")),
-            Self::Shell => ("shell_call", CallFields::Below("action")),
-            Self::ApplyPatch => ("apply_patch_call", CallFields::Below("operation")),
-            Self::ToolSearch => ("tool_search_call", CallFields::Arguments),
-        })
+    /// The type of a call's item, and its field that has the arguments, for tools that the client's own program knows.
+    fn of_clients_program(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Function | Self::InNamespace { .. } | Self::Custom => None,
+            Self::LocalShell => Some(("local_shell_call", "action")),
+            Self::Shell => Some(("shell_call", "action")),
+            Self::ApplyPatch => Some(("apply_patch_call", "operation")),
+            Self::ToolSearch => Some(("tool_search_call", "arguments")),
+        }
     }
 
     /// The item of a call, but for its id.
     pub(super) fn item(&self, call_id: &str, name: &str, arguments: &str, status: &str) -> Map<String, Value> {
-        let mut item = json!({ "status": status, "call_id": call_id });
-        let parsed = || serde_json::from_str::<Value>(arguments).unwrap_or_default();
-        match (self, self.fields()) {
-            (Self::InNamespace { namespace, name }, _) => {
-                item["type"] = json!("function_call");
-                item["namespace"] = json!(namespace);
-                item["name"] = json!(name);
-                item["arguments"] = json!(arguments);
+        let mut item = match (self, self.of_clients_program()) {
+            (_, Some((kind, field))) => {
+                let parsed: Value = serde_json::from_str(arguments).unwrap_or_default();
+                json!({ "type": kind, field: parsed })
             }
-            (Self::Custom, _) => {
-                item["type"] = json!("custom_tool_call");
-                item["name"] = json!(name);
-                item["input"] = json!(custom_input(arguments));
+            (Self::InNamespace { namespace, name }, None) => {
+                json!({ "type": "function_call", "namespace": namespace, "name": name, "arguments": arguments })
             }
-            (_, Some((kind, CallFields::Below(below)))) => {
-                item["type"] = json!(kind);
-                item[below] = parsed();
-                if *self == Self::LocalShell && !arguments.is_empty() {
-                    item[below]["type"] = json!("exec");
-                    let has_environment = item[below].get("env").is_some();
-                    if !has_environment {
-                        item[below]["env"] = json!({});
-                    }
+            (Self::Custom, None) => {
+                json!({ "type": "custom_tool_call", "name": name, "input": custom_input(arguments) })
+            }
+            (_, None) => json!({ "type": "function_call", "name": name, "arguments": arguments }),
+        };
+        match self {
+            Self::ToolSearch => item["execution"] = json!("client"),
+            Self::LocalShell if !arguments.is_empty() => {
+                item["action"]["type"] = json!("exec");
+                if item["action"].get("env").is_none() {
+                    item["action"]["env"] = json!({});
                 }
             }
-            (_, Some((kind, CallFields::Arguments))) => {
-                item["type"] = json!(kind);
-                item["execution"] = json!("client");
-                item["arguments"] = parsed();
-            }
-            (Self::Function | Self::LocalShell | Self::Shell | Self::ApplyPatch | Self::ToolSearch, None) => {
-                item["type"] = json!("function_call");
-                item["name"] = json!(name);
-                item["arguments"] = json!(arguments);
-            }
+            _ => {}
         }
+        item["call_id"] = json!(call_id);
+        item["status"] = json!(status);
         match item {
             Value::Object(fields) => fields,
             _ => Map::new(),
@@ -102,12 +84,8 @@ impl ToolForm {
     /// The arguments of a call that a client sends back: what [`ToolForm::item`] made of them, without what it added and
     /// without fields that clients fill up with null.
     pub(super) fn arguments(&self, item: &Value) -> Option<Value> {
-        let (_, fields) = self.fields()?;
-        let below = match fields {
-            CallFields::Below(below) => below,
-            CallFields::Arguments => "arguments",
-        };
-        let mut arguments = item.get(below)?.as_object()?.clone();
+        let (_, field) = self.of_clients_program()?;
+        let mut arguments = item.get(field)?.as_object()?.clone();
         if *self == Self::LocalShell {
             arguments.remove("type");
             if arguments.get("env").is_some_and(|env| *env == json!({})) {

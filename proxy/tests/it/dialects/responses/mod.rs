@@ -1,5 +1,8 @@
 //! OpenAI's Responses over real sockets, whole and streamed.
 
+mod other_tools;
+mod recorded;
+
 use crate::common::families::{FAMILIES, Family, KIMI, QWEN3, message_below, recorded, tools};
 use crate::common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup};
 use fulgurite_backends::SamplingEnd;
@@ -178,109 +181,6 @@ async fn every_family_reasons_says_and_calls_whole_and_streamed() {
         assert_eq!(usage["input_tokens"], json!(generation.prompt_tokens.len()));
         assert_eq!(usage["output_tokens"], json!(generation.sampled_tokens.len()));
         assert!(usage["output_tokens_details"]["reasoning_tokens"].as_u64().unwrap() > 0);
-    }
-}
-
-#[tokio::test]
-async fn a_recorded_response_is_streamed_again_and_tells_its_input() {
-    let (setup, response, [rollout, _]) = answered(&QWEN3, &request(), QWEN3.turn, SamplingEnd::StopToken).await;
-    let attempt = setup.generation_of(&rollout).await.attempt_id;
-    let url = format!("{}/rollout/{rollout}/attempt/{attempt}/v1/responses", setup.url);
-    let id = response["id"].as_str().unwrap();
-    let get = async |path: &str| setup.client.get(format!("{url}/{path}")).send().await.unwrap();
-    let text = get(&format!("{id}?stream=true")).await.text().await.unwrap();
-    let streamed = assembled(&events(&text));
-    let whole: Value = get(id).await.json().await.unwrap();
-    assert_eq!((&streamed, &streamed["output"]), (&whole, &response["output"]));
-    let rest = get(&format!("{id}?stream=true&starting_after=3")).await.text().await.unwrap();
-    assert!(text.ends_with(&rest) && rest.contains("\"sequence_number\":4") && !rest.contains("response.created"));
-    let items: Value = get(&format!("{id}/input_items?order=asc")).await.json().await.unwrap();
-    assert_eq!(items["data"][0]["content"][0]["text"], "Rain in Paris?");
-    assert_eq!((items["data"].as_array().unwrap().len(), &items["has_more"]), (1, &json!(false)), "{items}");
-    let post = async |path: &str, body: Value| {
-        let reply = setup.client.post(format!("{url}/{path}")).json(&body).send().await.unwrap();
-        (reply.status().as_u16(), reply.json::<Value>().await.unwrap())
-    };
-    let (status, counted) = post("input_tokens", request()).await;
-    assert_eq!((status, &counted["input_tokens"]), (200, &response["usage"]["input_tokens"]));
-    let (status, error) = post(&format!("{id}/cancel"), json!({})).await;
-    assert_eq!((status, &error["error"]["param"]), (400, &json!("response_id")));
-    for (path, status) in [
-        ("resp_none?stream=true".to_owned(), 404),
-        ("resp_none/input_items".to_owned(), 404),
-        (format!("{id}?stream=perhaps"), 400),
-        (format!("{id}/input_items?limit=0"), 400),
-        (format!("{id}/input_items?order=up"), 400),
-        (format!("{id}/input_items?after=x"), 400),
-    ] {
-        let reply = get(&path).await;
-        assert_eq!(reply.status().as_u16(), status, "{path}");
-        assert!(reply.json::<Value>().await.unwrap()["error"]["message"].is_string(), "{path}");
-    }
-}
-
-/// A tool of an MCP server, one that takes text, and a shell, as Codex and OpenAI's own agents declare and send them back.
-#[tokio::test]
-async fn calls_of_namespaces_custom_tools_and_shells_come_back_in_their_own_words_and_go_on_exactly() {
-    let parameters = json!({ "type": "object", "properties": { "key": { "type": "string" } } });
-    let lookup = json!({ "type": "function", "name": "lookup", "parameters": parameters });
-    let tools = json!([
-        { "type": "namespace", "name": "mcp__demo", "description": "A demo.", "tools": [lookup] },
-        { "type": "custom", "name": "edit", "description": "Edits." },
-        { "type": "shell" },
-        { "type": "web_search" },
-    ]);
-    let call = |name: &str, arguments: Value| {
-        let call = json!({ "name": name, "arguments": arguments });
-        format!("<think>\nhm\n</think>\n\n<tool_call>\n{call}\n</tool_call><|im_end|>")
-    };
-    for (name, arguments, expected, output) in [
-        (
-            "mcp__demo__lookup",
-            json!({ "key": "a" }),
-            json!({ "type": "function_call", "namespace": "mcp__demo", "name": "lookup", "arguments": "{\"key\": \"a\"}" }),
-            json!({ "type": "function_call_output", "output": "7" }),
-        ),
-        (
-            "edit",
-            json!({ "input": "a\nb" }),
-            json!({ "type": "custom_tool_call", "name": "edit", "input": "a\nb" }),
-            json!({ "type": "custom_tool_call_output", "output": "done" }),
-        ),
-        (
-            "shell",
-            json!({ "commands": ["ls"] }),
-            json!({ "type": "shell_call", "action": { "commands": ["ls"] } }),
-            json!({ "type": "shell_call_output", "output": [{ "stdout": "a", "stderr": "" }] }),
-        ),
-    ] {
-        let request = with(request(), "tools", tools.clone());
-        let text = call(name, arguments);
-        let (setup, response, [rollout, _]) = answered(&QWEN3, &request, &text, SamplingEnd::StopToken).await;
-        let item = &response["output"][1];
-        for (field, value) in expected.as_object().unwrap() {
-            let parsed = |value: &Value| value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
-            let is_same = item[field] == *value || (field == "arguments" && parsed(&item[field]) == parsed(value));
-            assert!(is_same, "{item} has another {field} than {value}");
-        }
-        let attempt = setup.generation_of(&rollout).await.attempt_id;
-        let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
-        let url = format!("{base}/responses/{}", response["id"].as_str().unwrap());
-        let again: Value = setup.client.get(url).send().await.unwrap().json().await.unwrap();
-        assert_eq!(again["output"], response["output"]);
-        let kinds: Vec<&str> =
-            again["tools"].as_array().unwrap().iter().map(|tool| tool["type"].as_str().unwrap()).collect();
-        assert_eq!(kinds, ["namespace", "custom", "shell"]);
-        assert!(again.get("tool_forms").is_none());
-
-        let mut items = request["input"].as_array().cloned().unwrap();
-        items.extend(response["output"].as_array().cloned().unwrap());
-        items.push(with(output, "call_id", item["call_id"].clone()));
-        setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("Done.")), SamplingEnd::StopToken));
-        let next: Value = post(&setup, &base, &with(request, "input", json!(items))).await.json().await.unwrap();
-        assert_eq!(said(&next).last().unwrap(), &("message", "Done."), "{next}");
-        let drift = setup.store.drift(&rollout).await.unwrap();
-        assert_eq!(drift.continued, 1, "{name}: {drift:?}");
     }
 }
 

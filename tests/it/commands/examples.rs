@@ -190,7 +190,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     ];
     for (example, part, curve, seeds, columns) in [
         ("hello", "## A real model", "smollm2-seed-", 3, hello),
-        ("local_search", "### What was measured", "search-seed-", 1, search),
+        ("local_search", "### What was measured", "search-seed-", 3, search),
         ("chat_sft", "## What to expect", "style-seed-", 3, chat_sft),
         ("dpo_shorter", "## What to expect", "dpo-seed-", 1, dpo_shorter),
         ("wordle", "## What is learnt", "wordle-seed-", 1, wordle),

@@ -6,6 +6,7 @@ use crate::formats::gpt_oss::gpt_oss_format as gpt_oss;
 use crate::formats::kimi::kimi_format as kimi;
 use crate::formats::llama3;
 use crate::formats::role_colon;
+use crate::named::renderer_names::UNWRITTEN;
 use crate::{RenderError, Tokenizer};
 
 /// The format of a name. A name may end in `#strip=False`, which keeps reasoning in the history, and say for which
@@ -23,7 +24,7 @@ pub(crate) fn open_format(
     let exact = options.cookbook_exact;
     let format: Option<Box<dyn Format>> = match family {
         // Models are known to need it (see `recommended_renderers`).
-        "tml_v0" => return Err(RenderError::UnsupportedRenderer { name: name.to_owned() }),
+        name if UNWRITTEN.contains(&name) => return Err(RenderError::UnsupportedRenderer { name: name.to_owned() }),
         "role_colon" if strip_thinking => Some(Box::new(role_colon::RoleColon::new(tokenizer, exact))),
         "llama3" if strip_thinking => Some(Box::new(llama3::Llama3 { cookbook_exact: exact })),
         name if name.starts_with("qwen3_5") || name.starts_with("qwen3_8") => {

@@ -16,6 +16,7 @@ pub fn renderer_names() -> &'static [&'static str] {
         "qwen3_vl_instruct",
         "qwen3_5",
         "qwen3_5_disable_thinking",
+        "qwen3_5_preserve_thinking",
         "qwen3_8_xhigh_reasoning",
         "qwen3_8_medium_reasoning",
         "qwen3_8_low_reasoning",
@@ -44,10 +45,28 @@ pub fn renderer_names() -> &'static [&'static str] {
     ]
 }
 
+/// Renderers of tinker-cookbook's that models are known to need and that are not written here.
+pub(crate) const UNWRITTEN: &[&str] = &[
+    "tml_v0",
+    "deepseekv4_1",
+    "deepseekv4_1_low_reasoning",
+    "deepseekv4_1_max_reasoning",
+    "deepseekv4_1_disable_thinking",
+    "deepseekv4_1_preserve_thinking",
+    "glm5_3_max_reasoning",
+    "glm5_3_low_reasoning",
+    "glm5_3_high_reasoning",
+    "kimi_k31_pro_max_reasoning",
+    "kimi_k31_pro_high_reasoning",
+    "kimi_k31_pro_low_reasoning",
+    "kimi_k31_pro_disable_thinking",
+    "kimi_k31_pro_no_reasoning_effort",
+];
+
 /// The renderers that suit a model of the hub, the usual one first; none for a model without a recommendation. What
 /// follows a `:` in the name is a checkpoint's and does not matter.
 ///
-/// This is tinker-cookbook's table. A name in it need not have a renderer here: `tml_v0` (Inkling) has none.
+/// This is tinker-cookbook's table. A name in it need not have a renderer here, as those of [`UNWRITTEN`] have none.
 pub fn recommended_renderers(model_name: &str) -> &'static [&'static str] {
     let name = model_name.split(':').next().unwrap_or(model_name);
     match name {
@@ -62,7 +81,7 @@ pub fn recommended_renderers(model_name: &str) -> &'static [&'static str] {
         | "Qwen/Qwen3.5-35B-A3B"
         | "Qwen/Qwen3.5-397B-A17B"
         | "Qwen/Qwen3.6-27B"
-        | "Qwen/Qwen3.6-35B-A3B" => &["qwen3_5", "qwen3_5_disable_thinking"],
+        | "Qwen/Qwen3.6-35B-A3B" => &["qwen3_5", "qwen3_5_disable_thinking", "qwen3_5_preserve_thinking"],
         "Qwen/Qwen3.8-27B" => &[
             "qwen3_8_xhigh_reasoning",
             "qwen3_8_disable_thinking",
@@ -70,18 +89,35 @@ pub fn recommended_renderers(model_name: &str) -> &'static [&'static str] {
             "qwen3_8_low_reasoning",
         ],
         "meta-llama/Llama-3.1-8B-Instruct" | "meta-llama/Llama-3.3-70B-Instruct" => &["llama3"],
+        "deepseek-ai/DeepSeek-V4.1-Flash" | "deepseek-ai/DeepSeek-V4.1-Flash-1017" => &[
+            "deepseekv4_1",
+            "deepseekv4_1_low_reasoning",
+            "deepseekv4_1_max_reasoning",
+            "deepseekv4_1_disable_thinking",
+            "deepseekv4_1_preserve_thinking",
+        ],
         "deepseek-ai/DeepSeek-V3.1" => &["deepseekv3", "deepseekv3_thinking"],
         "openai/gpt-oss-20b" | "openai/gpt-oss-120b" => &["gpt_oss_no_sysprompt", "gpt_oss_medium_reasoning"],
         "moonshotai/Kimi-K2-Thinking" => &["kimi_k2"],
         "moonshotai/Kimi-K2.5" => &["kimi_k25", "kimi_k25_disable_thinking"],
         "moonshotai/Kimi-K2.6" => &["kimi_k26", "kimi_k26_disable_thinking", "kimi_k26_preserve_thinking"],
+        "moonshotai/Kimi-K3.1-Pro" => &[
+            "kimi_k31_pro_max_reasoning",
+            "kimi_k31_pro_high_reasoning",
+            "kimi_k31_pro_low_reasoning",
+            "kimi_k31_pro_disable_thinking",
+            "kimi_k31_pro_no_reasoning_effort",
+        ],
+        "zai-org/GLM-5.3" | "zai-org/GLM-5.3-Flash" => {
+            &["glm5_3_max_reasoning", "glm5_3_low_reasoning", "glm5_3_high_reasoning"]
+        }
         "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16" => {
             &["nemotron3", "nemotron3_disable_thinking", "nemotron3_preserve_thinking"]
         }
         "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16" => {
             &["nemotron3", "nemotron3_disable_thinking", "nemotron3_preserve_thinking", "nemotron3_low_thinking"]
         }
-        "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16" => &[
+        "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16" | "nvidia/NVIDIA-Nemotron-3.5-Super-VL-120B-A12B-BF16" => &[
             "nemotron3_ultra",
             "nemotron3_ultra_disable_thinking",
             "nemotron3_ultra_medium_thinking",
@@ -119,12 +155,13 @@ mod tests {
             serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         assert!(expected.len() > 30);
         for (model, renderers) in expected {
-            let model = model.trim_end_matches('*');
-            assert_eq!(recommended_renderers(model), renderers, "{model}");
+            assert_eq!(recommended_renderers(&model), renderers, "{model}");
             assert_eq!(recommended_renderers(&format!("{model}:peft:262144")), renderers, "{model}");
-            let is_known = |name: &String| renderer_names().contains(&name.as_str()) || name == "tml_v0";
+            let is_known =
+                |name: &String| renderer_names().contains(&name.as_str()) || UNWRITTEN.contains(&name.as_str());
             assert!(renderers.iter().all(is_known), "{renderers:?}");
         }
+        assert_eq!(recommended_renderers("thinkingmachines/Inkling-9"), ["tml_v0"]);
         assert!(recommended_renderers("Qwen/Qwen3-8B-Chat").is_empty());
     }
 
@@ -149,7 +186,10 @@ mod tests {
 
     #[test]
     fn a_renderer_that_is_not_written_is_refused_by_name() {
-        let Err(error) = open_renderer(&vector_dir("qwen3"), "tml_v0") else { panic!() };
-        assert!(matches!(error, RenderError::UnsupportedRenderer { .. }), "{error}");
+        for name in UNWRITTEN {
+            let Err(error) = open_renderer(&vector_dir("qwen3"), *name) else { panic!("{name} opens") };
+            assert!(matches!(error, RenderError::UnsupportedRenderer { .. }), "{error}");
+            assert!(!renderer_names().contains(name), "{name}");
+        }
     }
 }

@@ -2,7 +2,7 @@ use minijinja::value::{Kwargs, StringInput, ValueKind};
 use minijinja::{Environment, Error, State, Value, filters};
 
 use crate::python::python_methods::{is_space, splitlines, trim};
-use crate::python::python_text::{as_float, python_str};
+use crate::python::python_text::{as_float, as_long_integer, python_str};
 
 /// Gives an environment the filters and tests of Python's jinja2 whose results differ from the template engine's own.
 pub(crate) fn add_to(environment: &mut Environment<'static>) {
@@ -18,6 +18,7 @@ pub(crate) fn add_to(environment: &mut Environment<'static>) {
     environment.add_test("iterable", is_iterable);
     environment.add_test("sequence", |value: &Value| is_iterable(value) && value.kind() != ValueKind::Iterable);
     environment.add_test("number", |value: &Value| is_number(value) || value.kind() == ValueKind::Bool);
+    environment.add_test("integer", |value: &Value| value.is_integer() || as_long_integer(value).is_some());
     environment.add_test("float", |value: &Value| as_float(value).is_some());
 }
 
@@ -119,5 +120,5 @@ fn is_iterable(value: &Value) -> bool {
 }
 
 fn is_number(value: &Value) -> bool {
-    value.kind() == ValueKind::Number || as_float(value).is_some()
+    value.kind() == ValueKind::Number || as_float(value).is_some() || as_long_integer(value).is_some()
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-use crate::python::python_text::{as_float, as_object, float_repr, from_json};
+use crate::python::python_text::{as_float, as_long_integer, as_object, float_repr, from_json};
 
 /// The keyword arguments of Python's `json.dumps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +125,9 @@ fn scalar_text(value: &Value) -> Option<String> {
             _ if float.is_infinite() => if float > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
             _ => float_repr(float),
         });
+    }
+    if let Some(digits) = as_long_integer(value) {
+        return Some(digits.to_owned());
     }
     match value.kind() {
         ValueKind::None => Some("null".to_owned()),

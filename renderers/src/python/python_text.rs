@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
-use serde::Deserializer;
-use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Number, Value as Json};
 
 /// A float that Python writes with an exponent. The template engine joins and concatenates values by its own rules,
@@ -20,6 +21,20 @@ impl Object for ExponentFloat {
 
     fn render(self: &Arc<Self>, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&float_repr(self.0))
+    }
+}
+
+/// An integer that 64 bits do not hold, as Python has them: its digits.
+#[derive(Debug)]
+struct LongInteger(String);
+
+impl Object for LongInteger {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &Arc<Self>, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
     }
 }
 
@@ -117,21 +132,55 @@ pub(crate) fn from_json_with(value: &Json, text_value: &impl Fn(&str) -> Value) 
     }
 }
 
-/// [`from_json_with`] of JSON that is still text; `None` where the text is none.
+/// [`from_json_with`] of JSON that is still text; `None` where the text is none. Integers of any size keep their digits.
 pub(crate) fn from_json_text(text: &str, text_value: &impl Fn(&str) -> Value) -> Option<Value> {
+    // To look at every number's text costs a pass for each level, of which the parser allows 128.
+    let keeps_digits = has_long_number(text) && serde_json::from_str::<Json>(text).is_ok();
     let mut json = serde_json::Deserializer::from_str(text);
-    let value = JsonReader(text_value).deserialize(&mut json).ok()?;
+    let value = JsonReader { text_value, keeps_digits }.deserialize(&mut json).ok()?;
     json.end().ok().map(|()| value)
 }
 
+/// Whether the text may hold an integer that 64 bits do not.
+fn has_long_number(text: &str) -> bool {
+    text.as_bytes().split(|byte| !byte.is_ascii_digit()).any(|digits| digits.len() > 18)
+}
+
+/// A number's text as an integer that 64 bits do not hold, where it is one.
+fn long_integer(number: &str) -> Option<Value> {
+    let digits = number.strip_prefix('-').unwrap_or(number);
+    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_short = || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
+    (is_integer && !is_short()).then(|| Value::from_object(LongInteger(number.to_owned())))
+}
+
 /// Reads JSON into values.
-struct JsonReader<'f, F>(&'f F);
+struct JsonReader<'f, F> {
+    text_value: &'f F,
+    /// Whether numbers are looked at as text.
+    keeps_digits: bool,
+}
+
+impl<F> Clone for JsonReader<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> Copy for JsonReader<'_, F> {}
 
 impl<'de, F: Fn(&str) -> Value> DeserializeSeed<'de> for JsonReader<'_, F> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
-        json.deserialize_any(self)
+        if !self.keeps_digits {
+            return json.deserialize_any(self);
+        }
+        let raw = <&RawValue>::deserialize(json)?;
+        match long_integer(raw.get()) {
+            Some(integer) => Ok(integer),
+            None => serde_json::Deserializer::from_str(raw.get()).deserialize_any(self).map_err(D::Error::custom),
+        }
     }
 }
 
@@ -163,12 +212,12 @@ impl<'de, F: Fn(&str) -> Value> Visitor<'de> for JsonReader<'_, F> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok((self.0)(text))
+        Ok((self.text_value)(text))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(value) = items.next_element_seed(JsonReader(self.0))? {
+        while let Some(value) = items.next_element_seed(self)? {
             values.push(value);
         }
         Ok(Value::from(values))
@@ -177,9 +226,9 @@ impl<'de, F: Fn(&str) -> Value> Visitor<'de> for JsonReader<'_, F> {
     /// Of fields by the same name the last counts, in the place of the first.
     fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut fields: Vec<(FieldName, Value)> = Vec::new();
-        while let Some(name) = items.next_key_seed(JsonReader(self.0))? {
+        while let Some(name) = items.next_key_seed(JsonReader { keeps_digits: false, ..self })? {
             let name = FieldName::Given(name);
-            let value = items.next_value_seed(JsonReader(self.0))?;
+            let value = items.next_value_seed(self)?;
             match fields.iter_mut().find(|(known, _)| known.as_str() == name.as_str()) {
                 Some(known) => known.1 = value,
                 None => fields.push((name, value)),
@@ -218,6 +267,11 @@ pub(crate) fn as_float(value: &Value) -> Option<f64> {
         return Some(float.0);
     }
     (value.kind() == ValueKind::Number && !value.is_integer()).then(|| f64::try_from(value.clone()).ok()).flatten()
+}
+
+/// The digits of an integer that 64 bits do not hold, if it is one.
+pub(crate) fn as_long_integer(value: &Value) -> Option<&str> {
+    value.downcast_object_ref::<LongInteger>().map(|integer| integer.0.as_str())
 }
 
 /// Python's `str()`.
@@ -340,6 +394,24 @@ mod tests {
         ] {
             assert_eq!(float_repr(value), expected);
         }
+    }
+
+    #[test]
+    fn integers_keep_their_digits() {
+        use crate::python::python_json::{JsonStyle, to_json};
+
+        let read = |text: &str| from_json_text(text, &|text| Value::from(text));
+        let text = r#"{"a": [123456789012345678901234567890, -18446744073709551616], "b": {"c": 18446744073709551615}, "123456789012345678901": 1.5, "d": "12345678901234567890123"}"#;
+        assert_eq!(to_json(&read(text).unwrap(), &JsonStyle::default()).unwrap(), text);
+        assert_eq!(python_str(&read("-123456789012345678901").unwrap()), "-123456789012345678901");
+        assert_eq!(python_repr(&read("[9223372036854775808, 1e30]").unwrap()), "[9223372036854775808, 1e+30]");
+        // What is no integer, or no JSON, is what it was.
+        assert_eq!(python_str(&read("1234567890123456789012.5").unwrap()), "1.2345678901234568e+21");
+        for broken in ["[123456789012345678901,]", "0123456789012345678901", "[123456789012345678901"] {
+            assert!(read(broken).is_none(), "{broken}");
+        }
+        let deep = "[".repeat(100_000) + "123456789012345678901" + &"]".repeat(100_000);
+        assert!(read(&deep).is_none());
     }
 
     #[test]

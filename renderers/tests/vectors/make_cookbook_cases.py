@@ -1,4 +1,5 @@
-"""Conversations with tools, rendered by tinker-cookbook: `cookbook_tools/*.json`.
+"""What tinker-cookbook renders: conversations with tools (`cookbook_tools/*.json`), the prompts and examples of
+`cookbook/*.json`, and its table of models (`recommended_renderers.json`).
 
     python make_cookbook_cases.py          # needs tinker-cookbook 0.6.1 and transformers
 
@@ -11,6 +12,7 @@ import logging
 import warnings
 from pathlib import Path
 
+from tinker_cookbook import model_info
 from tinker_cookbook.renderers import ToolCall, ToolSpec, TrainOnWhat, get_renderer
 from transformers import PreTrainedTokenizerFast
 
@@ -20,13 +22,15 @@ OUT = HERE / "cookbook_tools"
 RENDERERS = {
     "llama3": ["llama3"],
     "qwen3": [
-        "role_colon", "qwen3", "qwen3_disable_thinking", "qwen3_instruct", "qwen3_5", "qwen3_8_low_reasoning",
-        "nemotron3", "nemotron3_ultra",
+        "role_colon", "qwen3", "qwen3_disable_thinking", "qwen3_instruct", "qwen3_5", "qwen3_5_preserve_thinking",
+        "qwen3_8_low_reasoning", "nemotron3", "nemotron3_ultra",
     ],
     "deepseek": ["deepseekv3", "deepseekv3_thinking", "deepseekv3_thinking#strip=False"],
     "kimi": ["kimi_k2", "kimi_k25", "kimi_k25_disable_thinking", "kimi_k26_preserve_thinking"],
     "gpt_oss": ["gpt_oss_no_sysprompt", "gpt_oss_low_reasoning"],
 }
+# Cases that only some renderers have.
+ONLY = {"space_around_parts": ("qwen3_5", "qwen3_8")}
 TRAIN_ON = ["last_assistant_message", "last_assistant_turn", "all_assistant_messages", "all_tokens"]
 DATE = "2025-06-28"
 
@@ -171,6 +175,15 @@ MESSAGES = {
     ],
     "mid_system": [system("one"), user("go"), assistant("a"), system("two"), user("b")],
     "developer": [{"role": "developer", "content": "dev"}, user("go")],
+    "space_around_parts": [
+        system([text("  be "), text(" kind \n")]),
+        user([text(" "), text("\n go "), text("on "), text("\t")]),
+        assistant([text(" "), thinking(" r "), text("\n a "), text(" b \n")]),
+        user([text(" more ")]),
+        assistant([thinking(" s "), text(" x ")], call("ping", "{}", "functions.ping:0")),
+        tool([text(" pong "), text(" ")], **ping(0)),
+        assistant([text(" "), text("\n")]),
+    ],
     "thinking_then_plain": [user("a"), assistant([thinking("t1"), text("b")]), user("c"), assistant("d")],
 }
 
@@ -242,21 +255,65 @@ def render(renderer, cases):
     return {"generation_prompt": prompts, "supervised_examples": supervised}
 
 
+def open_tokenizer(family):
+    directory = HERE / "tokenizers" / family
+    config = json.loads((directory / "tokenizer_config.json").read_text())
+    tokens = {key: config[key] for key in ("bos_token", "eos_token") if config.get(key)}
+    return PreTrainedTokenizerFast(tokenizer_file=str(directory / "tokenizer.json"), **tokens)
+
+
+def refresh_cookbook():
+    """Brings the prompts and examples of `cookbook/` up to the installed version; what is equal stays as it is."""
+    given = json.loads((HERE / "cookbook" / "conversations.json").read_text())
+    cases = {name: {"tools": None, "system_prompt_for_tools": "", **case} for name, case in given.items()}
+    for file in sorted((HERE / "cookbook").glob("*.json")):
+        vectors = json.loads(file.read_text())
+        if "renderer" not in vectors:
+            continue
+        name, _, keeps = vectors["renderer"].partition("#")
+        name = name.split("@")[0] + (f"#{keeps}" if keeps else "")
+        renderer = open_renderer(name, open_tokenizer(vectors["tokenizer"].removeprefix("tok_")))
+        rendered, changed = render(renderer, cases), False
+        for key, expected in vectors["generation_prompt"].items():
+            new = rendered["generation_prompt"][key]
+            if new.get("ids") != expected.get("ids"):
+                decoded = {"decoded": renderer.tokenizer.decode(new["ids"])} if "ids" in new else {}
+                vectors["generation_prompt"][key], changed = decoded | new, True
+        for key, expected in vectors["supervised_examples"].items():
+            new = rendered["supervised_examples"][key]
+            if isinstance(new, list) and new != expected:
+                vectors["supervised_examples"][key], changed = new, True
+        if changed:
+            vectors["has_extension_property"] = renderer.has_extension_property
+            file.write_text(json.dumps(vectors, ensure_ascii=False) + "\n")
+            print("changed", file.name)
+
+
+def recommended():
+    tables = [
+        ("meta-llama", model_info.get_llama_info()), ("Qwen", model_info.get_qwen_info()),
+        ("deepseek-ai", model_info.get_deepseek_info()), ("openai", model_info.get_gpt_oss_info()),
+        ("moonshotai", model_info.get_moonshot_info()), ("zai-org", model_info.get_zai_info()),
+        ("nvidia", model_info.get_nvidia_info()), ("thinkingmachines", model_info.get_thinkingmachines_info()),
+    ]
+    return {f"{org}/{name}": list(model.recommended_renderers) for org, table in tables for name, model in table.items()}
+
+
 def main():
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
+    refresh_cookbook()
+    (HERE / "recommended_renderers.json").write_text(json.dumps(recommended(), indent=1) + "\n")
     OUT.mkdir(exist_ok=True)
     cases = conversations()
     (OUT / "conversations.json").write_text(json.dumps(cases, ensure_ascii=False) + "\n")
     for family, names in RENDERERS.items():
-        directory = HERE / "tokenizers" / family
-        config = json.loads((directory / "tokenizer_config.json").read_text())
-        tokens = {key: config[key] for key in ("bos_token", "eos_token") if config.get(key)}
-        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(directory / "tokenizer.json"), **tokens)
+        tokenizer = open_tokenizer(family)
         for name in names:
             head = {"renderer": name, "tokenizer": family, "current_date": DATE}
             file = OUT / f"{name.replace('#strip=False', '__nostrip')}.json"
-            rendered = head | render(open_renderer(name, tokenizer), cases)
+            fitting = {case: given for case, given in cases.items() if name.startswith(ONLY.get(case, ""))}
+            rendered = head | render(open_renderer(name, tokenizer), fitting)
             file.write_text(json.dumps(rendered, ensure_ascii=False) + "\n")
 
 

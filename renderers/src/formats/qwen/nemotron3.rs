@@ -185,6 +185,9 @@ impl Nemotron3 {
             return Ok(Chunk::default().content(message.visible_text()).format(self.effort));
         }
         let ChatContent::Text(text) = message.content else {
+            if self.layout == Layout::Inline {
+                return Ok(Chunk::default().content(message.visible_text()).format(self.effort));
+            }
             let message = "says how much to reason, which a list of parts cannot".to_owned();
             return Err(RenderError::Message { message_index: index, message });
         };

@@ -2,13 +2,14 @@ use std::borrow::Cow;
 
 use fulgurite_types::{Message, Tool};
 
-use crate::chat_message::{ChatContent, ChatMessage};
+use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::python_strip::{trimmed, trimmed_cow, trimmed_end_cow};
 use crate::formats::qwen::im_start::{self, END, Part, ToolResponses, header};
 use crate::formats::qwen::qwen_tools::{ValueStyle, json_lines, xml_calls, xml_tools};
 use crate::formats::reasoning::{has_reasoning, single_text, split_reasoning};
+use crate::python::python_methods::is_space;
 use crate::{RenderError, ResponseFormat};
 
 const EMPTY_FRAME: &str = "<think>\n\n</think>\n\n";
@@ -20,7 +21,7 @@ const XHIGH_EFFORT: &str = "Reasoning effort is set to xhigh. Please think caref
 const LOW_EFFORT: &str = "Reasoning effort is set to low. Keep your thinking brief and focused, moving directly to the \
                           conclusion without unnecessary elaboration.";
 
-/// Qwen3.5 and Qwen3.6, which leave earlier reasoning out, and Qwen3.8, which keeps it: the prompt opens `<think>`, calls
+/// Qwen3.5 and Qwen3.6, which leave earlier reasoning out unless told otherwise, and Qwen3.8, which keeps it: the prompt opens `<think>`, calls
 /// are XML in `<tool_call>`, and results of tools that follow each other share one message of the user.
 #[derive(Debug)]
 pub(crate) struct Qwen35 {
@@ -47,13 +48,15 @@ impl Qwen35 {
         let (generation, effort, disables_thinking) = match name {
             "qwen3_5" => (Qwen35, "", false),
             "qwen3_5_disable_thinking" => (Qwen35, "", true),
+            // A name that says that reasoning is preserved cannot say so twice.
+            "qwen3_5_preserve_thinking" if strip_thinking => (Qwen35, "", false),
             "qwen3_8_xhigh_reasoning" => (Qwen38, XHIGH_EFFORT, false),
             "qwen3_8_medium_reasoning" => (Qwen38, "", false),
             "qwen3_8_low_reasoning" => (Qwen38, LOW_EFFORT, false),
             "qwen3_8_disable_thinking" => (Qwen38, "", true),
             _ => return None,
         };
-        let strip_thinking = strip_thinking && generation == Qwen35;
+        let strip_thinking = strip_thinking && generation == Qwen35 && name != "qwen3_5_preserve_thinking";
         Some(Self { generation, disables_thinking, effort, strip_thinking, cookbook_exact })
     }
 
@@ -66,20 +69,12 @@ impl Qwen35 {
         if self.disables_thinking { EMPTY_FRAME } else { "<think>\n" }
     }
 
-    /// Text without the white space around it. The cookbook leaves a list of parts alone.
-    fn trimmed_text<'m>(&self, message: &ChatMessage<'m>) -> Cow<'m, str> {
-        match message.content {
-            ChatContent::Parts(_) if self.cookbook_exact => message.visible_text(),
-            _ => trimmed_cow(message.visible_text()),
-        }
-    }
-
     /// The parts of a turn. The chat template reads reasoning in a text, and writes it before all text.
     fn parts<'m>(&self, message: &ChatMessage<'m>) -> Vec<Part<'m>> {
         if self.cookbook_exact {
             return match &message.content {
                 ChatContent::Text(text) => vec![Part::Text(Cow::Borrowed(trimmed(text)))],
-                ChatContent::Parts(parts) => parts.iter().map(|part| Part::from(*part)).collect(),
+                ChatContent::Parts(parts) => trimmed_parts(parts).into_iter().map(Part::from).collect(),
             };
         }
         let (reasoning, text) = match single_text(&message.content).map(trimmed) {
@@ -151,11 +146,10 @@ impl Qwen35 {
 
     /// The system message: how much to reason, the tools, and what it says itself, with empty lines between them.
     fn system<'m>(&self, message: &ChatMessage<'m>, tools: &[Tool<'m>]) -> Chunk<'m> {
-        let text = match (self.cookbook_exact, tools, self.generation) {
-            (false, ..) | (true, [], Generation::Qwen38) => trimmed_cow(message.visible_text()),
-            (true, [], Generation::Qwen35) => self.trimmed_text(message),
+        let text = match (self.cookbook_exact, tools) {
+            (false, _) | (true, []) => trimmed_cow(message.visible_text()),
             // The cookbook trims what the system message says together with the tools that it puts before.
-            (true, ..) => trimmed_end_cow(message.visible_text()),
+            (true, _) => trimmed_end_cow(message.visible_text()),
         };
         let sets_effort =
             text.strip_prefix(self.effort).is_some_and(|rest| rest.is_empty() || rest.starts_with("\n\n"));
@@ -172,6 +166,21 @@ impl Qwen35 {
     }
 }
 
+/// Parts with the white space around all their text left out: before the first text that says something, and behind the
+/// last.
+fn trimmed_parts<'m>(parts: &[ChatPart<'m>]) -> Vec<ChatPart<'m>> {
+    let mut parts = parts.to_vec();
+    let trim = |part: &mut ChatPart<'m>, strip: fn(&'m str) -> &'m str| {
+        let ChatPart::Text(text) = *part else { return false };
+        let rest = strip(text);
+        *part = ChatPart::Text(rest);
+        !rest.is_empty()
+    };
+    let _ = parts.iter_mut().any(|part| trim(part, |text| text.trim_start_matches(is_space)));
+    let _ = parts.iter_mut().rev().any(|part| trim(part, |text| text.trim_end_matches(is_space)));
+    parts
+}
+
 fn answers_last_user(conversation: &Conversation<'_>, index: usize) -> bool {
     conversation.last_user().is_none_or(|last_user| index > last_user)
 }
@@ -183,12 +192,16 @@ impl Format for Qwen35 {
             "assistant" => self.assistant(conversation, index),
             "tool" => {
                 let responses = ToolResponses { grouped: true, separator: "\n", closing: "\n</tool_response>" };
-                Ok(responses.message(conversation, index, self.trimmed_text(message)))
+                Ok(responses.message(conversation, index, trimmed_cow(message.visible_text())))
             }
             "system" if index == 0 => {
                 Ok(im_start::plain_message(message, index, self.system(message, conversation.tools())))
             }
-            _ => Ok(im_start::plain_message(message, index, Chunk::default().content(self.trimmed_text(message)))),
+            _ => Ok(im_start::plain_message(
+                message,
+                index,
+                Chunk::default().content(trimmed_cow(message.visible_text())),
+            )),
         }
     }
 
@@ -224,13 +237,29 @@ impl Format for Qwen35 {
     }
 
     fn cookbook_split(&self) -> CookbookSplit {
-        match self.generation {
-            Generation::Qwen35 if !self.strip_thinking => CookbookSplit::Whole,
-            _ => CookbookSplit::ByMessage,
-        }
+        CookbookSplit::ByMessage
     }
 
     fn disables_thinking(&self) -> bool {
         self.disables_thinking
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_trimmed_as_the_one_text_that_they_are() {
+        use ChatPart::{Text, Thinking};
+        for (given, trimmed) in [
+            (vec![Text(" a "), Text(" b ")], vec![Text("a "), Text(" b")]),
+            (vec![Text(" "), Thinking(" t "), Text("\n a")], vec![Text(""), Thinking(" t "), Text("a")]),
+            (vec![Text("a\n"), Text(" \t")], vec![Text("a"), Text("")]),
+            (vec![Text(" "), Text(" ")], vec![Text(""), Text("")]),
+            (vec![Thinking(" t ")], vec![Thinking(" t ")]),
+        ] {
+            assert_eq!(trimmed_parts(&given), trimmed, "{given:?}");
+        }
     }
 }

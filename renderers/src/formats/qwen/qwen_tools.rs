@@ -1,8 +1,7 @@
 //! Tools and their calls as Qwen and Nemotron write them.
 
-use std::borrow::Cow;
-
 use fulgurite_types::{Tool, ToolCall};
+use minijinja::value::ValueKind;
 use serde_json::{Map, Value, json};
 
 use crate::RenderError;
@@ -10,8 +9,8 @@ use crate::call_arguments::arguments_text;
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::Chunk;
 use crate::formats::python_strip::trimmed;
-use crate::python::python_json::{JsonStyle, dumps};
-use crate::python::python_text::{from_json, python_str};
+use crate::python::python_json::{JsonStyle, dumps, to_json};
+use crate::python::python_text::{as_object, from_json, from_json_text, object, python_str};
 
 /// How values are written as text.
 #[derive(Clone, Copy, Debug)]
@@ -25,16 +24,26 @@ pub(crate) struct ValueStyle {
 
 impl ValueStyle {
     pub(crate) fn json(self, value: &Value) -> String {
-        dumps(value, &JsonStyle { ensure_ascii: self.cookbook_exact, ..JsonStyle::default() })
+        dumps(value, &self.json_style())
+    }
+
+    fn json_style(self) -> JsonStyle {
+        JsonStyle { ensure_ascii: self.cookbook_exact, ..JsonStyle::default() }
+    }
+
+    /// A value that was read from JSON, as JSON.
+    fn json_of_read(self, value: &minijinja::Value) -> String {
+        // What came as JSON can be written as JSON.
+        to_json(value, &self.json_style()).unwrap_or_else(|_| value.to_string())
     }
 
     /// An argument or a schema's field: text as it is, lists and maps as JSON.
-    fn argument(self, value: &Value) -> String {
-        match value {
-            Value::String(text) => text.clone(),
-            Value::Array(_) | Value::Object(_) => self.json(value),
-            scalar if self.python_scalars => python_str(&from_json(scalar)).into_owned(),
-            scalar => self.json(scalar),
+    fn argument(self, value: &minijinja::Value) -> String {
+        match (value.as_str(), value.kind()) {
+            (Some(text), _) => text.to_owned(),
+            (None, ValueKind::Seq | ValueKind::Map) => self.json_of_read(value),
+            _ if self.python_scalars => python_str(value).into_owned(),
+            _ => self.json_of_read(value),
         }
     }
 }
@@ -55,7 +64,11 @@ pub(crate) fn json_calls<'m>(
                 let name = style.json(&Value::from(call.function.name.as_str()));
                 format!("{{\"name\": {name}, \"arguments\": {text}}}")
             }
-            _ => style.json(&json!({"name": call.function.name, "arguments": arguments(call, message_index)?})),
+            _ => {
+                let name = minijinja::Value::from(call.function.name.as_str());
+                let arguments = arguments(call, message_index)?;
+                style.json_of_read(&object(vec![("name".into(), name), ("arguments".into(), arguments)]))
+            }
         };
         let separator = if place == 0 { "" } else { "\n" };
         chunk = chunk.format(separator).format("<tool_call>\n").content(content).format("\n</tool_call>");
@@ -78,34 +91,36 @@ fn xml_call<'m>(call: &'m ToolCall, message_index: usize, style: ValueStyle) -> 
     let chunk = Chunk::of_format("<tool_call>\n<function=").content(&*call.function.name).format(">\n");
     let arguments = match arguments(call, message_index) {
         Err(error) if style.cookbook_exact => return Err(error),
-        read => read.unwrap_or(Cow::Borrowed(&call.function.arguments)),
+        read => read.unwrap_or_default(),
     };
-    let chunk = match &*arguments {
-        Value::Object(fields) => fields.iter().fold(chunk, |chunk, (key, value)| {
-            let chunk = chunk.format("<parameter=").content(key.clone()).format(">\n");
+    let chunk = match as_object(&arguments) {
+        Some(arguments) => arguments.fields().iter().fold(chunk, |chunk, (key, value)| {
+            let chunk = chunk.format("<parameter=").content(key.as_str().to_owned()).format(">\n");
             chunk.content(style.argument(value)).format("\n</parameter>\n")
         }),
-        _ if style.cookbook_exact => {
+        None if style.cookbook_exact => {
             let message = format!("the arguments of the call of `{}` are not a JSON object", call.function.name);
             return Err(RenderError::Message { message_index, message });
         }
         // There are no parameters to write, but the text can be.
-        _ => chunk.content(arguments_text(&call.function)).format("\n"),
+        None => chunk.content(arguments_text(&call.function)).format("\n"),
     };
     Ok(chunk.format("</function>\n</tool_call>"))
 }
 
-/// The arguments of a call as JSON; no text is no arguments.
-fn arguments(call: &ToolCall, message_index: usize) -> Result<Cow<'_, Value>, RenderError> {
-    match &call.function.arguments {
-        Value::String(text) if text.is_empty() => Ok(Cow::Owned(Value::Object(Map::new()))),
-        Value::Null => Ok(Cow::Owned(Value::Object(Map::new()))),
-        Value::String(text) => serde_json::from_str(text).map(Cow::Owned).map_err(|error| RenderError::Message {
-            message_index,
-            message: format!("the arguments of the call of `{}` are not JSON: {error}", call.function.name),
-        }),
-        value => Ok(Cow::Borrowed(value)),
-    }
+/// The arguments of a call, read; no text is no arguments.
+fn arguments(call: &ToolCall, message_index: usize) -> Result<minijinja::Value, RenderError> {
+    let text = match &call.function.arguments {
+        Value::Null => return Ok(object(Vec::new())),
+        Value::String(text) if text.is_empty() => return Ok(object(Vec::new())),
+        Value::String(text) => text,
+        value => return Ok(from_json(value)),
+    };
+    from_json_text(text, &|text| minijinja::Value::from(text)).ok_or_else(|| {
+        let error = serde_json::from_str::<Value>(text).err().map(|error| error.to_string()).unwrap_or_default();
+        let message = format!("the arguments of the call of `{}` are not JSON: {error}", call.function.name);
+        RenderError::Message { message_index, message }
+    })
 }
 
 /// Qwen3's explanation of tools, each declared as OpenAI does.
@@ -208,5 +223,5 @@ fn other_fields<'f>(
     fields
         .iter()
         .filter(|(key, _)| !written.contains(&key.as_str()))
-        .map(move |(key, value)| format!("<{key}>{}</{key}>", style.argument(value)))
+        .map(move |(key, value)| format!("<{key}>{}</{key}>", style.argument(&from_json(value))))
 }

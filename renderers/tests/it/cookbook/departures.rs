@@ -97,7 +97,7 @@ const DEPARTURES: &[Departure] = &[
         reason: "reasoning that stands in the text of a turn is reasoning, and treated as such",
     },
     Departure {
-        files: &["role_colon*", "llama3", "nemotron3_low_thinking", "nemotron3_ultra_medium_thinking"],
+        files: &["role_colon*", "llama3", "nemotron3_low_thinking"],
         cases: &["prompt multi_part_text"],
         reason: "a list of text parts is text",
     },
@@ -155,7 +155,7 @@ const DEPARTURES: &[Departure] = &[
         reason: "prompts of this conversation extend what was sampled, so that one sequence holds it",
     },
     Departure {
-        files: &["qwen3_8_xhigh_reasoning", "qwen3_8_medium_reasoning", "qwen3_8_low_reasoning"],
+        files: &["qwen3_5__nostrip", "qwen3_8_xhigh_reasoning", "qwen3_8_medium_reasoning", "qwen3_8_low_reasoning"],
         cases: &[
             "supervised multi_turn_thinking:all_assistant_messages",
             "supervised tool_call_text_think:last_assistant_turn",
@@ -172,7 +172,7 @@ const DEPARTURES: &[Departure] = &[
         reason: "prompts of this conversation extend what was sampled, so that one sequence holds it",
     },
     Departure {
-        files: &["qwen3_5__nostrip", "nemotron3_preserve_thinking", "nemotron3_ultra_preserve_thinking"],
+        files: &["nemotron3_preserve_thinking", "nemotron3_ultra_preserve_thinking"],
         cases: &[
             "supervised multi_turn_plain:all_assistant_messages",
             "supervised multi_turn_plain:all_tokens",

@@ -63,7 +63,7 @@ struct Conversation {
 }
 
 /// Files of `cookbook_tools`, which `vectors/make_cookbook_cases.py` makes.
-const TOOL_FILES: [&str; 18] = [
+const TOOL_FILES: [&str; 19] = [
     "deepseekv3",
     "deepseekv3_thinking",
     "deepseekv3_thinking__nostrip",
@@ -78,6 +78,7 @@ const TOOL_FILES: [&str; 18] = [
     "nemotron3_ultra",
     "qwen3",
     "qwen3_5",
+    "qwen3_5_preserve_thinking",
     "qwen3_8_low_reasoning",
     "qwen3_disable_thinking",
     "qwen3_instruct",

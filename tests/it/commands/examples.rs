@@ -192,7 +192,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("hello", "## A real model", "smollm2-seed-", 3, hello),
         ("local_search", "### What was measured", "search-seed-", 3, search),
         ("chat_sft", "## What to expect", "style-seed-", 3, chat_sft),
-        ("dpo_shorter", "## What to expect", "dpo-seed-", 1, dpo_shorter),
+        ("dpo_shorter", "## What to expect", "dpo-seed-", 3, dpo_shorter),
         ("wordle", "## What is learnt", "wordle-seed-", 3, wordle),
         ("two_players", "## The score", "two-players-seed-", 3, players),
         ("calculator", "### LangGraph", "langgraph-seed-", 3, calculator),

@@ -9,7 +9,7 @@
 //!
 //! - `requests`: routes, the attempt that a request names, and its body.
 //! - `gateway`: Agent-lightning 1.0's way to the same calls.
-//! - `dialects`: OpenAI's, Anthropic's and vLLM's requests, replies, streams and errors.
+//! - `dialects`: OpenAI's, Anthropic's, Google's and vLLM's requests, replies, streams and errors.
 //! - `models`: who answers, and whether calls are held.
 //! - `upstream`: calls of models that are not sampled here, which are forwarded.
 //! - `attempt`: an attempt's remaining budget, and its conversation so far.
@@ -40,6 +40,7 @@ pub use call::answer_request::unseen_tools;
 pub use call::auxiliary_rules::{AuxiliaryRule, AuxiliaryRuleError};
 pub use call::deadlines::SamplingLimits;
 pub use dialects::field_kinds::UnknownFields;
+pub use dialects::google::key_in_query;
 pub use models::served_model::{SampledModel, ServedModel, UpstreamModel};
 pub use observe::access_log::log_access;
 pub use observe::telemetry::{HISTOGRAM_BUCKETS, describe_metrics};

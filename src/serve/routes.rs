@@ -92,6 +92,11 @@ mod tests {
                 add(&format!("{base}/{call}"), Need::ModelCalls, Need::ModelCalls);
             }
         }
+        for base in ["/v1beta", &format!("{attempt}/v1beta")] {
+            for call in ["models", "models/{*model}"] {
+                add(&format!("{base}/{call}"), Need::ModelCalls, Need::ModelCalls);
+            }
+        }
         let gateway = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1/{*endpoint}";
         add(gateway, Need::ModelCalls, Need::ModelCalls);
         add("/v1/agl/queues/rollouts/dequeue", Need::Worker, Need::Worker);

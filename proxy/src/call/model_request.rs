@@ -44,6 +44,17 @@ pub(crate) struct Endpoint {
     pub(crate) id_prefix: &'static str,
     /// The request's field that holds the prompt.
     pub(crate) prompt_field: &'static str,
+    /// What the ids of an answer's tool calls are.
+    pub(crate) call_ids: CallIds,
+}
+
+/// What the ids of an answer's tool calls are, in formats that have none of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallIds {
+    /// They follow from the call's seed.
+    Seeded,
+    /// They are the places of the calls in the conversation, for a dialect whose clients may leave ids out.
+    Numbered,
 }
 
 impl ModelRequest {

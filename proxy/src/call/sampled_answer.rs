@@ -3,9 +3,11 @@ use fulgurite_renderers::{ParseEvent, StreamDecoder, StreamParser};
 use fulgurite_types::{Message, WeightsVersion};
 
 use crate::call::model_call::{Call, Reading};
+use crate::call::model_request::CallIds;
 use crate::reply::answer_token::{AnswerToken, Deltas};
 use crate::reply::assistant_message::{AssistantMessage, Delta, ToolCallIds};
 use crate::reply::finish_reason::FinishReason;
+use crate::reply::numbered_calls::CallNumbers;
 
 /// What has been sampled so far, and the message that it makes.
 pub(crate) struct SampledAnswer {
@@ -49,6 +51,10 @@ impl SampledAnswer {
             seed: call.seed,
             request_digest: call.request_digest.clone(),
             format: renderer.response_format(),
+            numbers: match (call.endpoint.call_ids, &call.reading) {
+                (CallIds::Numbered, Reading::Message(conversation)) => Some(CallNumbers::of(&conversation.messages)),
+                (CallIds::Numbered, Reading::Text) | (CallIds::Seeded, _) => None,
+            },
         };
         Self {
             stop_tokens: renderer.stop_tokens().to_vec(),

@@ -3,6 +3,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod field_checks;
 pub(crate) mod field_kinds;
+pub(crate) mod google;
 pub(crate) mod json_text;
 pub(crate) mod openai;
 pub(crate) mod vllm;

@@ -95,6 +95,7 @@ define_errors! {
                 openais_too_long(*prompt_tokens, *maximum)
             ),
             anthropic: anthropics_too_long(*prompt_tokens, *maximum),
+            google: googles_too_long(*prompt_tokens, *maximum),
         });
 
         /// The body is over the limit.
@@ -120,6 +121,10 @@ define_errors! {
             ),
             anthropic: format!(
                 "prompt is too long: a request of {bytes} bytes, and {context_length} tokens take at most {limit}"
+            ),
+            google: format!(
+                "The input token count exceeds the maximum number of tokens allowed ({context_length}): the request has \
+                 {bytes} bytes, and no prompt of so many tokens takes more than {limit}."
             ),
         });
 
@@ -262,6 +267,7 @@ fn prompt_too_long(prompt_tokens: usize, context_length: usize) -> ErrorDetails<
         openai: openais_too_long(prompt_tokens, context_length),
         // An answer needs room for a token.
         anthropic: anthropics_too_long(prompt_tokens, context_length.saturating_sub(1)),
+        google: googles_too_long(prompt_tokens, context_length.saturating_sub(1)),
     })
 }
 
@@ -276,6 +282,11 @@ fn openais_too_long(prompt_tokens: usize, maximum: usize) -> String {
 /// Agents shorten their conversation when they find Anthropic's message for a prompt that is too long.
 fn anthropics_too_long(prompt_tokens: usize, maximum: usize) -> String {
     format!("prompt is too long: {prompt_tokens} tokens > {maximum} maximum")
+}
+
+/// The words of Google's own servers for a prompt that is too long.
+fn googles_too_long(prompt_tokens: usize, maximum: usize) -> String {
+    format!("The input token count ({prompt_tokens}) exceeds the maximum number of tokens allowed ({maximum}).")
 }
 
 impl From<PartNotText> for ProxyError {

@@ -14,13 +14,14 @@ pub(super) const CONTEXT_LENGTH_EXCEEDED: &str = "context_length_exceeded";
 pub(crate) enum Dialect {
     OpenAi,
     Anthropic,
+    Google,
 }
 
 /// An error as a dialect writes it down.
 #[derive(Debug)]
 pub(crate) struct WireError {
     pub(crate) status: StatusCode,
-    /// `type`.
+    /// `type`, or Google's `status`.
     pub(crate) kind: &'static str,
     /// The message.
     pub(crate) message: String,
@@ -47,6 +48,7 @@ pub(super) struct ErrorDetails<'e> {
 pub(super) struct DialectWords {
     pub(super) openai: String,
     pub(super) anthropic: String,
+    pub(super) google: String,
 }
 
 impl<'e> ErrorDetails<'e> {
@@ -84,30 +86,36 @@ impl<'e> ErrorDetails<'e> {
         let message = match (words, dialect) {
             (Some(words), Dialect::OpenAi) => words.openai,
             (Some(words), Dialect::Anthropic) => words.anthropic,
+            (Some(words), Dialect::Google) => words.google,
             (None, _) => error.to_string(),
         };
         WireError { status, kind: kind(status, dialect), message, parameter: parameter.map(Cow::into_owned), code }
     }
 }
 
-/// `type` of an error with this status.
+/// `type` of an error with this status, or the name that Google has for the status.
 fn kind(status: StatusCode, dialect: Dialect) -> &'static str {
     const INVALID: &str = "invalid_request_error";
     const SERVER: &str = "server_error";
-    let (openai, anthropic) = match status.as_u16() {
-        401 => (INVALID, "authentication_error"),
-        403 => (INVALID, "permission_error"),
-        404 => (INVALID, "not_found_error"),
-        413 => (INVALID, "request_too_large"),
-        429 => ("rate_limit_error", "rate_limit_error"),
-        504 => (SERVER, "timeout_error"),
-        529 => (SERVER, "overloaded_error"),
-        500.. => (SERVER, "api_error"),
-        _ => (INVALID, INVALID),
+    let (openai, anthropic, google) = match status.as_u16() {
+        401 => (INVALID, "authentication_error", "UNAUTHENTICATED"),
+        403 => (INVALID, "permission_error", "PERMISSION_DENIED"),
+        404 => (INVALID, "not_found_error", "NOT_FOUND"),
+        405 => (INVALID, INVALID, "UNIMPLEMENTED"),
+        410 => (INVALID, INVALID, "FAILED_PRECONDITION"),
+        413 => (INVALID, "request_too_large", "INVALID_ARGUMENT"),
+        429 => ("rate_limit_error", "rate_limit_error", "RESOURCE_EXHAUSTED"),
+        502 | 503 => (SERVER, "api_error", "UNAVAILABLE"),
+        408 => (INVALID, INVALID, "DEADLINE_EXCEEDED"),
+        504 => (SERVER, "timeout_error", "DEADLINE_EXCEEDED"),
+        529 => (SERVER, "overloaded_error", "UNAVAILABLE"),
+        500.. => (SERVER, "api_error", "INTERNAL"),
+        _ => (INVALID, INVALID, "INVALID_ARGUMENT"),
     };
     match dialect {
         Dialect::OpenAi => openai,
         Dialect::Anthropic => anthropic,
+        Dialect::Google => google,
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) fn wishes_of(fields: &Map<String, Value>) -> Vec<Wish> {
         at(["thinking", "budget_tokens"]).map(|budget| plain_wish("thinking.budget_tokens", "thinking_budget", budget)),
         alone("verbosity").map(|verbosity| plain_wish("verbosity", "verbosity", verbosity)),
         at(["text", "verbosity"]).map(|verbosity| plain_wish("text.verbosity", "verbosity", verbosity)),
+        at(["thinkingConfig", "thinkingLevel"]).map(googles_level),
+        at(["thinkingConfig", "thinkingBudget"]).map(googles_budget),
     ]
     .into_iter()
     .flatten()
@@ -36,6 +38,21 @@ fn effort_wish(field: &'static str, effort: &Value) -> Wish {
         variables.insert("reasoning_effort".to_owned(), effort.clone());
     }
     Wish { field, variables }
+}
+
+/// Google's level, which other dialects write in lower case.
+fn googles_level(level: &Value) -> Wish {
+    let level = level.as_str().unwrap_or_default().to_ascii_lowercase();
+    effort_wish("generationConfig.thinkingConfig.thinkingLevel", &level.into())
+}
+
+/// Google's budget: 0 is not to think, and -1 as much as the model likes.
+fn googles_budget(budget: &Value) -> Wish {
+    let mut variables = thinking(budget.as_i64() != Some(0));
+    if budget.as_i64().is_some_and(|tokens| tokens > 0) {
+        variables.insert("thinking_budget".to_owned(), budget.clone());
+    }
+    Wish { field: "generationConfig.thinkingConfig.thinkingBudget", variables }
 }
 
 fn plain_wish(field: &'static str, variable: &str, value: &Value) -> Wish {
@@ -55,12 +72,26 @@ mod tests {
     fn every_dialects_wishes_are_variables_of_templates() {
         let low = json!({ "enable_thinking": true, "thinking": true, "reasoning_effort": "low" });
         let off = json!({ "enable_thinking": false, "thinking": false });
+        let (low_level, no_budget) = (low.clone(), off.clone());
+        let budget = json!({ "enable_thinking": true, "thinking": true, "thinking_budget": 64 });
         for (fields, expected) in [
             (json!({ "reasoning_effort": "low" }), vec![("reasoning_effort", low.clone())]),
             (json!({ "reasoning_effort": "none" }), vec![("reasoning_effort", off.clone())]),
             (json!({ "reasoning": { "effort": "low", "summary": "auto" } }), vec![("reasoning.effort", low)]),
             (json!({ "thinking": { "type": "disabled" } }), vec![("thinking.type", off)]),
             (json!({ "text": { "verbosity": "high" } }), vec![("text.verbosity", json!({ "verbosity": "high" }))]),
+            (
+                json!({ "thinkingConfig": { "thinkingLevel": "LOW" } }),
+                vec![("generationConfig.thinkingConfig.thinkingLevel", low_level)],
+            ),
+            (
+                json!({ "thinkingConfig": { "thinkingBudget": 0 } }),
+                vec![("generationConfig.thinkingConfig.thinkingBudget", no_budget)],
+            ),
+            (
+                json!({ "thinkingConfig": { "thinkingBudget": 64 } }),
+                vec![("generationConfig.thinkingConfig.thinkingBudget", budget)],
+            ),
             (json!({ "reasoning": { "effort": null }, "reasoning_effort": null, "text": {} }), vec![]),
         ] {
             let found = wishes_of(fields.as_object().unwrap());

@@ -5,6 +5,8 @@ use fulgurite_renderers::{ParseEvent, ResponseFormat, StopStrings};
 use fulgurite_types::{Content, FunctionCall, Message, ToolCall};
 use serde_json::{Map, Value};
 
+use crate::reply::numbered_calls::CallNumbers;
+
 /// More of an answer's message, as a client may see it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delta {
@@ -64,7 +66,7 @@ impl ParsedCall {
 /// No arguments that can be parsed end in this, whatever has been sent of them: a bracket that closes nothing. Clients that
 /// complete truncated JSON, or read empty text as no arguments, would run the call otherwise; the comma is for parsers that
 /// stop at the first bracket that does not fit.
-fn void_end(sent: &str) -> String {
+pub(crate) fn void_end(sent: &str) -> String {
     let (mut open, mut in_string, mut is_escaped) = (Vec::new(), false, false);
     for character in sent.chars() {
         match character {
@@ -99,7 +101,7 @@ pub(crate) fn drop_void_calls(messages: &mut [Message]) {
 }
 
 /// Whether a call's arguments are those that a stream sent of a malformed call.
-fn is_void(call: &ToolCall) -> bool {
+pub(crate) fn is_void(call: &ToolCall) -> bool {
     let Some(arguments) = call.function.arguments.as_str() else { return false };
     let sent = [",]", ",}"].iter().find_map(|end| arguments.strip_suffix(end));
     sent.is_some_and(|sent| arguments.strip_prefix(sent) == Some(&void_end(sent)))
@@ -232,14 +234,21 @@ pub(crate) struct ToolCallIds {
     /// Tells calls of the same seed apart, which clients that bring their own make.
     pub(crate) request_digest: String,
     pub(crate) format: ResponseFormat,
+    /// The calls of the conversation before, where ids are places in it.
+    pub(crate) numbers: Option<CallNumbers>,
 }
 
 impl ToolCallIds {
     /// The id of a call: the model's own in the format that is built on them, unless an earlier call has it.
     fn choose(&self, index: usize, sampled: Option<String>, earlier: &[Option<ParsedCall>]) -> String {
         let is_free = |id: &String| !earlier.iter().flatten().any(|call| call.id == *id);
-        sampled.filter(|id| self.format == ResponseFormat::Kimi && is_free(id)).unwrap_or_else(|| {
-            format!("call_{:016x}", derive_seed(self.seed, &["tool call", &self.request_digest, &index.to_string()]))
+        let own = sampled.filter(|id| self.format == ResponseFormat::Kimi && is_free(id));
+        own.unwrap_or_else(|| match &self.numbers {
+            Some(numbers) => numbers.id_after(earlier.iter().flatten().count()),
+            None => {
+                let parts = ["tool call", &self.request_digest, &index.to_string()];
+                format!("call_{:016x}", derive_seed(self.seed, &parts))
+            }
         })
     }
 }
@@ -251,7 +260,7 @@ mod tests {
     use super::*;
 
     fn reply(format: ResponseFormat, stop_strings: &[&str]) -> AssistantMessage {
-        let ids = ToolCallIds { seed: 1, request_digest: "d".to_owned(), format };
+        let ids = ToolCallIds { seed: 1, request_digest: "d".to_owned(), format, numbers: None };
         AssistantMessage::new(stop_strings.iter().map(|stop| (*stop).to_owned()).collect(), ids)
     }
 

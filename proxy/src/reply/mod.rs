@@ -6,5 +6,6 @@ pub(crate) mod call_event;
 pub(crate) mod finish_reason;
 pub(crate) mod flight;
 pub(crate) mod http_response;
+pub(crate) mod numbered_calls;
 pub(crate) mod reply_writer;
 pub(crate) mod response_body;

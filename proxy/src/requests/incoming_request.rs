@@ -28,11 +28,30 @@ impl IncomingRequest {
 
     /// The request of a caller who is known.
     pub(crate) async fn of(proxy: &Proxy, caller: Caller, request: Request) -> Result<Self, ProxyError> {
+        Self::read_body_of(proxy, caller, request, None).await
+    }
+
+    /// The same, whose path names the model.
+    pub(crate) async fn of_model(
+        proxy: &Proxy,
+        caller: Caller,
+        request: Request,
+        model: &str,
+    ) -> Result<Self, ProxyError> {
+        Self::read_body_of(proxy, caller, request, Some(model)).await
+    }
+
+    async fn read_body_of(
+        proxy: &Proxy,
+        caller: Caller,
+        request: Request,
+        model: Option<&str>,
+    ) -> Result<Self, ProxyError> {
         let turns = &proxy.shared.large_requests;
         let (parts, body) = request.into_parts();
         let body = read_body(body, proxy.shared.options.body_limit).await?;
         let size = RequestSize::of(body.len(), &caller.target);
-        check_against_context(&proxy.shared.models, turns, &size, &body).await?;
+        check_against_context(&proxy.shared.models, turns, &size, &body, model).await?;
         let fields = size.work(turns, || parse(&body)).await??;
         let caller = Caller { size, ..caller };
         Ok(Self { caller, headers: parts.headers, query: parts.uri.query().map(str::to_owned), body, fields })

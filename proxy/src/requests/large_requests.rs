@@ -79,20 +79,23 @@ impl RequestSize {
     }
 }
 
-/// Refuses a large body that no prompt of the model that it names has, before it is parsed.
+/// Refuses a large body that no prompt of its model has, before it is parsed. `named` is the model that its path names; else
+/// the body does.
 pub(crate) async fn check_against_context(
     models: &ServedModels,
     turns: &FairShare,
     size: &RequestSize,
     body: &[u8],
+    named: Option<&str>,
 ) -> Result<(), ProxyError> {
     if body.len() <= BESIDE_PROMPT {
         return Ok(());
     }
-    let Some(model) = size.work(turns, || model_named(body)).await?.and_then(|name| models.get(&name)?.sampled())
-    else {
-        return Ok(());
+    let named = match named {
+        Some(named) => Some(Cow::Borrowed(named)),
+        None => size.work(turns, || model_named(body)).await?,
     };
+    let Some(model) = named.and_then(|name| models.get(&name)?.sampled()) else { return Ok(()) };
     // A host that cannot be reached now is queried again later.
     let Ok(info) = model.sampler.info().await else { return Ok(()) };
     let limit = bytes_of_context(info.context_length, model.renderer.tokenizer().longest_token_bytes());

@@ -13,8 +13,9 @@ use crate::dialects::openai::endpoint::{chat_completions, completions, embedding
 use crate::dialects::openai::error::OpenAiError;
 use crate::dialects::openai::responses;
 use crate::dialects::vllm::{detokenize, generate, health, tokenize};
-use crate::dialects::{anthropic, openai};
+use crate::dialects::{anthropic, google, openai};
 use crate::error::ProxyError;
+use crate::error::wire_error::Dialect;
 use crate::gateway;
 use crate::models::model_routes;
 use crate::observe::metering::meter;
@@ -36,6 +37,12 @@ pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
             router = router.route(needs.note(&path, Need::ModelCalls), methods.fallback(method_not_allowed));
         }
     }
+    for base in ["/v1beta", &format!("{ATTEMPT}/v1beta")] {
+        for (path, methods) in models_and_their_methods() {
+            let path = format!("{base}{path}");
+            router = router.route(needs.note(&path, Need::ModelCalls), methods.fallback(method_not_allowed));
+        }
+    }
     for base in ["", ATTEMPT] {
         for (path, methods) in calls_at_the_root() {
             let path = format!("{base}{path}");
@@ -52,6 +59,7 @@ pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
 
 /// What agents call below a base URL.
 fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 12] {
+    let [models, model] = models_and_their_methods();
     [
         ("/chat/completions", post(chat_completions)),
         ("/completions", post(completions)),
@@ -63,9 +71,14 @@ fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 12] {
         ("/responses/{response_id}/input_items", get(responses::list_input_items)),
         ("/messages", post(anthropic::messages)),
         ("/messages/count_tokens", post(anthropic::count_tokens)),
-        ("/models", get(list_models)),
-        ("/models/{*model}", get(retrieve_model)),
+        models,
+        model,
     ]
+}
+
+/// The list of models in every dialect, and what Google's clients post to one.
+fn models_and_their_methods() -> [(&'static str, MethodRouter<Proxy>); 2] {
+    [("/models", get(list_models)), ("/models/{*model}", get(retrieve_model).post(post_to_model))]
 }
 
 /// What clients of vLLM call at its root.
@@ -73,7 +86,7 @@ fn calls_at_the_root() -> [(&'static str, MethodRouter<Proxy>); 3] {
     [("/inference/v1/generate", post(generate)), ("/tokenize", post(tokenize)), ("/detokenize", post(detokenize))]
 }
 
-/// Answers whatever no other route does, in Anthropic's shape where the client speaks it, otherwise in OpenAI's.
+/// Answers whatever no other route does, in Anthropic's or Google's shape where the client speaks it, otherwise in OpenAI's.
 pub async fn unknown_route(request: Request) -> Response {
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
     refusal(&request, ProxyError::UnknownRoute { method, path })
@@ -93,17 +106,28 @@ fn refusal(request: &Request, error: ProxyError) -> Response {
 }
 
 fn error_reply(uri: &Uri, headers: &HeaderMap, error: ProxyError) -> Response {
-    match anthropic::is_anthropic_client(uri, headers) {
-        true => anthropic::refusal(&error),
-        false => OpenAiError::from(error).into_response(),
+    match dialect(uri, headers) {
+        Dialect::Anthropic => anthropic::refusal(&error),
+        Dialect::Google => google::response(&error),
+        Dialect::OpenAi => OpenAiError::from(error).into_response(),
+    }
+}
+
+/// The dialect that a client speaks, as far as its request says.
+fn dialect(uri: &Uri, headers: &HeaderMap) -> Dialect {
+    match (google::is_google_client(uri, headers), anthropic::is_anthropic_client(uri, headers)) {
+        (true, _) => Dialect::Google,
+        (false, true) => Dialect::Anthropic,
+        (false, false) => Dialect::OpenAi,
     }
 }
 
 async fn list_models(State(proxy): State<Proxy>, uri: Uri, headers: HeaderMap) -> axum::Json<Value> {
     let (models, created) = (&proxy.shared.models, proxy.shared.started as u64);
-    axum::Json(match anthropic::is_anthropic_client(&uri, &headers) {
-        true => anthropic::model_list(models).await,
-        false => openai::model_list(models, created).await,
+    axum::Json(match dialect(&uri, &headers) {
+        Dialect::Anthropic => anthropic::model_list(models).await,
+        Dialect::Google => google::model_list(models).await,
+        Dialect::OpenAi => openai::model_list(models, created).await,
     })
 }
 
@@ -123,11 +147,21 @@ async fn retrieve_model(
         Ok(model) => model,
         Err(error) => return error_reply(&uri, &headers, error),
     };
-    let entry = match anthropic::is_anthropic_client(&uri, &headers) {
-        true => anthropic::model(model).await,
-        false => openai::model(model, proxy.shared.started as u64).await,
+    let entry = match dialect(&uri, &headers) {
+        Dialect::Anthropic => anthropic::model(model).await,
+        Dialect::Google => google::model(model).await,
+        Dialect::OpenAi => openai::model(model, proxy.shared.started as u64).await,
     };
     axum::Json(entry).into_response()
+}
+
+/// What only Google's clients do, at the path of a model that others get.
+async fn post_to_model(state: State<Proxy>, path: Path<google::MethodPath>, request: Request) -> Response {
+    let is_google = google::is_google_client(request.uri(), request.headers());
+    match is_google {
+        true => google::call(state, path, request).await,
+        false => method_not_allowed(request).await,
+    }
 }
 
 async fn healthz(State(proxy): State<Proxy>) -> Response {

@@ -17,7 +17,7 @@ const OF_CONNECTION: [HeaderName; 8] =
 /// The client's headers that end here. Forwarded bodies must be readable for the record, and so are not compressed.
 const OF_CLIENT: [HeaderName; 5] = [HOST, AUTHORIZATION, COOKIE, EXPECT, ACCEPT_ENCODING];
 /// Keys, and the accounts that they belong to.
-const KEYS: [&str; 4] = ["x-api-key", "api-key", "openai-organization", "openai-project"];
+const KEYS: [&str; 5] = ["x-api-key", "x-goog-api-key", "api-key", "openai-organization", "openai-project"];
 /// What ours begin with.
 const OURS: [&str; 2] = ["x-fulgurite-", "x-agl-"];
 const OUR_IDS: [&str; 2] = ["x-rollout-id", "x-attempt-id"];
@@ -128,6 +128,7 @@ mod tests {
         let headers = map(&[
             ("authorization", "Bearer client"),
             ("x-api-key", "client"),
+            ("x-goog-api-key", "client"),
             ("openai-organization", "clients"),
             ("cookie", "c"),
             ("host", "here"),

@@ -6,7 +6,7 @@ use super::conversation::{WireContent, WireMessage, conversation};
 use super::error::RequestId;
 use super::reply::MessageReply;
 use super::tools::{ToolFields, Tools};
-use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt};
+use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::{JsonForm, StructuredOutput};
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
 use crate::dialects::field_kinds::left_out;
@@ -20,6 +20,7 @@ const MESSAGES: Endpoint = Endpoint {
     operation_name: "chat",
     id_prefix: "msg_",
     prompt_field: "messages",
+    call_ids: CallIds::Seeded,
 };
 
 /// The fields of a request that we act on.

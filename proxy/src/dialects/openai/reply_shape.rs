@@ -6,7 +6,7 @@ use fulgurite_types::{Content, Message};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::call::model_request::Endpoint;
+use crate::call::model_request::{CallIds, Endpoint};
 use crate::dialects::json_text::{ObjectText, write_array, write_json};
 use crate::dialects::openai::token_logprobs::{TokenLogprobs, entries, token_text};
 use crate::reply::assistant_message::Delta;
@@ -28,12 +28,14 @@ impl Shape {
             operation_name: "chat",
             id_prefix: "chatcmpl-",
             prompt_field: "messages",
+            call_ids: CallIds::Seeded,
         };
         const TEXT: Endpoint = Endpoint {
             span_name: "openai.completion",
             operation_name: "text_completion",
             id_prefix: "cmpl-",
             prompt_field: "prompt",
+            call_ids: CallIds::Seeded,
         };
         match self {
             Shape::Chat => &CHAT,

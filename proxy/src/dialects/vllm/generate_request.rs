@@ -2,7 +2,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::generate_reply::GenerateReply;
-use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt};
+use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::dialects::field_checks::refuse;
 use crate::dialects::field_kinds::left_out;
 use crate::dialects::openai::sampling_fields::SamplingFields;
@@ -15,6 +15,7 @@ const GENERATE: Endpoint = Endpoint {
     operation_name: "text_completion",
     id_prefix: "generate-tokens-",
     prompt_field: "token_ids",
+    call_ids: CallIds::Seeded,
 };
 
 /// vLLM's default of `max_tokens`.

@@ -3,6 +3,7 @@
 pub mod clients;
 pub mod conversations;
 pub mod families;
+pub mod google;
 pub mod messages;
 pub mod upstreams;
 

@@ -3,6 +3,7 @@
 mod answer_forms;
 mod chat_completions;
 mod completions;
+mod google;
 mod messages;
 mod responses;
 mod same_tokens;

@@ -9,7 +9,7 @@ use super::reply::ResponseReply;
 use super::response_object::echo;
 use super::tool_forms::TOOL_FORMS;
 use super::tools::DeclaredTools;
-use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt};
+use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, token_limit};
 use crate::dialects::field_kinds::left_out;
@@ -20,8 +20,13 @@ use crate::error::ProxyError;
 use crate::requests::request_body::{digest, read_fields};
 
 /// Readers of spans find the call by the name that a chat's has.
-const RESPONSES: Endpoint =
-    Endpoint { span_name: "openai.chat.completion", operation_name: "chat", id_prefix: "resp_", prompt_field: "input" };
+const RESPONSES: Endpoint = Endpoint {
+    span_name: "openai.chat.completion",
+    operation_name: "chat",
+    id_prefix: "resp_",
+    prompt_field: "input",
+    call_ids: CallIds::Seeded,
+};
 
 /// The fields that change the model's input or sampling; all others are in `rest`.
 #[derive(Debug, Deserialize)]

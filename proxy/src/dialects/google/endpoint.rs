@@ -1,0 +1,109 @@
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::error::response;
+use super::generate_request::{CountedPrompt, read, read_count};
+use super::paths::Method;
+use super::reply::StreamForm;
+use crate::call::answer_request::answer;
+use crate::error::ProxyError;
+use crate::proxy::Proxy;
+use crate::requests::call_target::CallPath;
+use crate::requests::caller::Caller;
+use crate::requests::incoming_request::IncomingRequest;
+
+/// The path of a model with its method, which may be below an attempt's. A model's name may be several segments.
+#[derive(Debug, Deserialize)]
+pub(crate) struct MethodPath {
+    model: String,
+    #[serde(flatten)]
+    call: CallPath,
+}
+
+#[derive(Default, Deserialize)]
+struct StreamQuery {
+    alt: Option<String>,
+}
+
+/// `POST /v1beta/models/{model}:generateContent`, `:streamGenerateContent` and `:countTokens`, also below `/v1` and an
+/// attempt's path.
+pub(crate) async fn call(
+    State(proxy): State<Proxy>,
+    Path(MethodPath { model, call }): Path<MethodPath>,
+    request: Request,
+) -> Response {
+    let Some((model, method)) = Method::of_path(&model) else {
+        let path = request.uri().path().to_owned();
+        return response(&ProxyError::UnknownRoute { method: request.method().to_string(), path });
+    };
+    let model = model.to_owned();
+    let answered = match method {
+        Method::GenerateContent => generate(&proxy, call, request, model, None).await,
+        Method::StreamGenerateContent => {
+            let form = stream_form(&request);
+            match form {
+                Ok(form) => generate(&proxy, call, request, model, Some(form)).await,
+                Err(error) => Err(error.into()),
+            }
+        }
+        Method::CountTokens => count(&proxy, call, request, &model).await,
+    };
+    answered.unwrap_or_else(|error| response(&error))
+}
+
+/// How the client wants a stream: as events, or as an array, which is Google's default.
+fn stream_form(request: &Request) -> Result<StreamForm, ProxyError> {
+    let query = Query::<StreamQuery>::try_from_uri(request.uri());
+    match query.map(|Query(StreamQuery { alt })| alt).unwrap_or_default().as_deref() {
+        None | Some("json") => Ok(StreamForm::Array),
+        Some("sse") => Ok(StreamForm::Events),
+        Some(other) => Err(ProxyError::invalid("alt", format!("alt is `{other}`, but must be sse or json"))),
+    }
+}
+
+async fn generate(
+    proxy: &Proxy,
+    path: CallPath,
+    request: Request,
+    model: String,
+    stream: Option<StreamForm>,
+) -> Result<Response, Arc<ProxyError>> {
+    let (caller, fields) = incoming(proxy, path, request, &model).await?;
+    let request = caller.size.work(&proxy.shared.large_requests, || read(fields, model, stream)).await??;
+    let mut answered = answer(proxy, caller, request).await?;
+    if stream == Some(StreamForm::Array) {
+        answered.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    Ok(answered)
+}
+
+/// How long the prompt of such a request is.
+async fn count(proxy: &Proxy, path: CallPath, request: Request, model: &str) -> Result<Response, Arc<ProxyError>> {
+    let (caller, fields) = incoming(proxy, path, request, model).await?;
+    let turns = &proxy.shared.large_requests;
+    let CountedPrompt { messages, tools, extra } = caller.size.work(turns, || read_count(fields, model)).await??;
+    let models = &proxy.shared.models;
+    let model = models.with_template_arguments(models.sampled(model)?, &extra)?.model;
+    let render = || model.renderer.render_prompt(&messages, &tools);
+    let rendered =
+        caller.size.work(turns, render).await?.map_err(|error| ProxyError::from(error).about_prompt("contents"))?;
+    Ok(axum::Json(json!({ "totalTokens": rendered.tokens.len() })).into_response())
+}
+
+/// A request for that model, which must be sampled here: no upstream speaks this dialect.
+async fn incoming(
+    proxy: &Proxy,
+    path: CallPath,
+    request: Request,
+    model: &str,
+) -> Result<(Caller, Map<String, Value>), ProxyError> {
+    let caller = Caller::new(path, &request)?;
+    proxy.shared.models.sampled(model)?;
+    let IncomingRequest { caller, fields, .. } = IncomingRequest::of_model(proxy, caller, request, model).await?;
+    Ok((caller, fields))
+}

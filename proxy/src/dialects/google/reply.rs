@@ -1,0 +1,239 @@
+use fulgurite_backends::SampledToken;
+use serde_json::{Value, json};
+
+use super::answer_parts::{AnswerPart, PartReader};
+use super::error;
+use crate::call::model_request::ReplyFormat;
+use crate::dialects::json_text::write_json;
+use crate::dialects::openai::token_logprobs::token_text;
+use crate::error::ProxyError;
+use crate::reply::answer_token::AnswerToken;
+use crate::reply::assistant_message::Delta;
+use crate::reply::call_event::Finished;
+use crate::reply::finish_reason::FinishReason;
+use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+
+/// How a stream is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum StreamForm {
+    /// As server-sent events (`alt=sse`).
+    Events,
+    /// As the items of a JSON array.
+    #[default]
+    Array,
+}
+
+/// How generateContent writes an answer.
+#[derive(Debug, PartialEq)]
+pub(super) struct GoogleReply {
+    /// Whether the client is to see what the model thinks.
+    pub(super) shows_thoughts: bool,
+    pub(super) stream: StreamForm,
+}
+
+impl ReplyFormat for GoogleReply {
+    fn writer(self: Box<Self>, context: ReplyContext) -> Box<dyn ReplyWriter> {
+        Box::new(GoogleWriter {
+            reader: PartReader::new(self.shows_thoughts),
+            stream: self.stream,
+            context,
+            waiting: Vec::new(),
+            all: Vec::new(),
+            usage: Usage::default(),
+            has_items: false,
+        })
+    }
+}
+
+struct GoogleWriter {
+    reader: PartReader,
+    stream: StreamForm,
+    context: ReplyContext,
+    /// Sampled tokens that have not been told yet, if logprobs are to be.
+    waiting: Vec<SampledToken>,
+    /// All that was sampled, if the client is to have token ids.
+    all: Vec<u32>,
+    usage: Usage,
+    /// Whether an item of a stream has been written.
+    has_items: bool,
+}
+
+/// Sampled tokens by what they say.
+#[derive(Default)]
+struct Usage {
+    /// Tokens since something was said last.
+    silent: usize,
+    thoughts: usize,
+}
+
+impl Usage {
+    fn count(&mut self, tokens: usize, deltas: &[Delta]) {
+        self.silent += tokens;
+        for delta in deltas {
+            let said_by = std::mem::take(&mut self.silent);
+            if matches!(delta, Delta::Reasoning(_)) {
+                self.thoughts += said_by;
+            }
+        }
+    }
+
+    /// Google's numbers: thoughts are no part of the candidates' tokens, and what is zero is left out.
+    fn json(&self, prompt_tokens: usize, finished: &Finished) -> Value {
+        let thoughts = self.thoughts.min(finished.sampled_tokens);
+        let cached = finished.cached_tokens.unwrap_or_default();
+        let mut usage = json!({
+            "promptTokenCount": prompt_tokens,
+            "candidatesTokenCount": finished.sampled_tokens - thoughts,
+            "totalTokenCount": prompt_tokens + finished.sampled_tokens,
+        });
+        for (name, count) in [("thoughtsTokenCount", thoughts), ("cachedContentTokenCount", cached)] {
+            if count > 0 {
+                usage[name] = count.into();
+            }
+        }
+        usage
+    }
+}
+
+impl GoogleWriter {
+    /// Takes deltas, and adds their parts.
+    fn read(&mut self, deltas: &[Delta], parts: &mut Vec<AnswerPart>) {
+        for part in deltas.iter().filter_map(|delta| self.reader.take(delta)) {
+            part.add_to(parts);
+        }
+    }
+
+    fn keep(&mut self, taken: &AnswerToken) {
+        self.usage.count(1, &taken.deltas);
+        if self.context.logprobs {
+            self.waiting.push(taken.token.clone());
+        }
+        if self.context.token_ids {
+            self.all.push(taken.token.id);
+        }
+    }
+
+    /// A response, or a piece of one: parts with the tokens behind them, and at the end how the answer ended.
+    fn response(&mut self, mut parts: Vec<AnswerPart>, end: Option<&Finished>) -> Value {
+        if parts.is_empty() {
+            // Clients take an answer without parts for none at all.
+            parts.push(AnswerPart::Text(String::new()));
+        }
+        let parts: Vec<Value> = parts.iter().map(AnswerPart::json).collect();
+        let mut candidate = json!({ "content": { "role": "model", "parts": parts }, "index": 0 });
+        if !self.waiting.is_empty() {
+            candidate["logprobsResult"] = self.logprobs();
+        }
+        let ReplyContext { id, model, prompt, token_ids, .. } = &self.context;
+        let mut response = json!({ "candidates": [], "modelVersion": model, "responseId": id });
+        if let Some(finished) = end {
+            candidate["finishReason"] = reason(finished.reason).into();
+            response["usageMetadata"] = self.usage.json(prompt.len(), finished);
+            if *token_ids {
+                candidate["token_ids"] = json!(self.all);
+                response["prompt_token_ids"] = json!(**prompt);
+            }
+        }
+        response["candidates"] = json!([candidate]);
+        response
+    }
+
+    /// The tokens that have not been told, with their ids, their logprobs and those of others in their place.
+    fn logprobs(&mut self) -> Value {
+        let tokens = std::mem::take(&mut self.waiting);
+        let candidate = |id: u32, logprob: f32| {
+            let token = token_text(id, &self.context.tokenizer);
+            json!({ "token": token, "tokenId": id, "logProbability": f64::from(logprob) })
+        };
+        let chosen: Vec<Value> = tokens.iter().map(|token| candidate(token.id, token.logprob)).collect();
+        let mut logprobs = json!({ "chosenCandidates": chosen });
+        if tokens.iter().any(|token| !token.top_logprobs.is_empty()) {
+            let top = tokens.iter().map(|token| {
+                let candidates = token.top_logprobs.iter().map(|(id, logprob)| candidate(*id, *logprob));
+                json!({ "candidates": candidates.collect::<Vec<Value>>() })
+            });
+            logprobs["topCandidates"] = top.collect();
+        }
+        logprobs
+    }
+
+    /// Writes an item of the stream.
+    fn write(&mut self, item: &Value, out: &mut Vec<u8>) {
+        let is_first = !std::mem::replace(&mut self.has_items, true);
+        match self.stream {
+            StreamForm::Events => {
+                out.extend_from_slice(b"data: ");
+                write_json(out, item);
+                out.extend_from_slice(b"\n\n");
+            }
+            StreamForm::Array => {
+                out.extend_from_slice(if is_first { b"" } else { b",\n" });
+                write_json(out, item);
+            }
+        }
+    }
+}
+
+impl ReplyWriter for GoogleWriter {
+    fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
+        for choice in choices {
+            let mut parts = Vec::new();
+            for taken in choice.tokens() {
+                self.keep(taken);
+                self.read(&taken.deltas, &mut parts);
+            }
+            self.usage.count(0, &choice.finished.held_back);
+            self.read(&choice.finished.held_back, &mut parts);
+            let response = self.response(parts, Some(&choice.finished));
+            write_json(out, &response);
+        }
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if self.stream == StreamForm::Array {
+            out.push(b'[');
+        }
+    }
+
+    fn token(&mut self, _choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
+        self.keep(taken);
+        let mut parts = Vec::new();
+        self.read(&taken.deltas, &mut parts);
+        if !parts.is_empty() {
+            let item = self.response(parts, None);
+            self.write(&item, out);
+        }
+    }
+
+    fn finish(&mut self, _choice: usize, finished: &Finished, out: &mut Vec<u8>) {
+        let mut parts = Vec::new();
+        self.usage.count(0, &finished.held_back);
+        self.read(&finished.held_back, &mut parts);
+        let item = self.response(parts, Some(finished));
+        self.write(&item, out);
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        if self.stream == StreamForm::Array {
+            out.push(b']');
+        }
+    }
+
+    fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
+        self.write(&error::body(error), out);
+        self.end(out);
+    }
+
+    /// White space, in which clients that read line by line, or event by event, find nothing.
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\n\n");
+    }
+}
+
+/// Why an answer ended, by Google's names. Calls have none of their own.
+fn reason(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop | FinishReason::ToolCalls => "STOP",
+        FinishReason::Length => "MAX_TOKENS",
+    }
+}

@@ -70,7 +70,7 @@ async fn check_key(entrance: &Entrance, route: Option<&str>, request: Request, n
         let path = parts.uri.path().to_owned();
         return refusal(&parts, Refused::PathNotText { path });
     }
-    let holder = holder(keyring, &parts.headers);
+    let holder = holder(keyring, &parts);
     let admitted = match (&holder, needs.of(&parts.method, route), &keyring.admin) {
         (_, Need::Nothing, _) => Ok(()),
         (Ok(holder @ (KeyHolder::Attempt { .. } | KeyHolder::Grader { .. })), need @ Need::Rollout, None)
@@ -108,20 +108,20 @@ async fn rollout_id(parts: &mut Parts) -> Option<String> {
 }
 
 /// Who bears the keys of a request: of several, the first that opens anything counts, and then a browser's cookie.
-fn holder(keyring: &Keyring, headers: &HeaderMap) -> Result<KeyHolder, KeyRefused> {
+fn holder(keyring: &Keyring, request: &Parts) -> Result<KeyHolder, KeyRefused> {
     let mut refused = KeyRefused::Unknown;
-    for key in keys(headers) {
+    for key in keys(&request.headers).into_iter().chain(fulgurite_proxy::key_in_query(&request.uri)) {
         match keyring.holder(&key) {
             Ok(holder) => return Ok(holder),
             Err(expired @ KeyRefused::Expired { .. }) => refused = expired,
             Err(_) => {}
         }
     }
-    login::reader(keyring, headers).ok_or(refused)
+    login::reader(keyring, &request.headers).ok_or(refused)
 }
 
 /// The keys that a request carries: as a bearer's token, as the password of basic authentication, which is all that some
-/// clients can be made to send (`http://any:KEY@host`), and as Anthropic's clients send theirs.
+/// clients can be made to send (`http://any:KEY@host`), and as Anthropic's and Google's clients send theirs.
 fn keys(headers: &HeaderMap) -> Vec<String> {
     let texts = |name| headers.get_all(name).iter().filter_map(|value: &HeaderValue| value.to_str().ok());
     let authorised = texts("authorization").filter_map(|value| {
@@ -135,7 +135,8 @@ fn keys(headers: &HeaderMap) -> Vec<String> {
             _ => None,
         }
     });
-    authorised.chain(texts("x-api-key").map(str::to_owned)).collect()
+    let alone = ["x-api-key", "x-goog-api-key"].into_iter().flat_map(texts).map(str::to_owned);
+    authorised.chain(alone).collect()
 }
 
 /// The answer to a request that is not let in, in the dialect of what it asks for. `route` is the path that this is
@@ -173,7 +174,8 @@ mod tests {
             }
             keys(&headers)
         };
-        assert_eq!(read(&[("authorization", "bearer  k"), ("x-api-key", "l")]), ["k", "l"]);
+        let every = [("authorization", "bearer  k"), ("x-goog-api-key", "m"), ("x-api-key", "l")];
+        assert_eq!(read(&every), ["k", "l", "m"]);
         // echo -n any:a:b | base64
         assert_eq!(read(&[("authorization", "Basic YW55OmE6Yg==")]), ["a:b"]);
         for nothing in ["Bearer", "Basic YW55", "Basic ???", "Digest k"] {

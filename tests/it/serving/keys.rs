@@ -239,6 +239,42 @@ fn the_admin_key_opens_everything_however_it_is_sent() {
 }
 
 #[test]
+fn googles_clients_send_their_key_in_a_header_of_their_own_or_in_the_query() {
+    let guarded = Guarded::start();
+    let [one, other] = guarded.hand_out_two();
+    let said = json!({ "contents": [{ "parts": [{ "text": "Say" }] }], "generationConfig": { "maxOutputTokens": 2 } });
+    let path = "/v1beta/models/tiny:generateContent";
+    let by_header = [("x-goog-api-key", one.key.as_str())];
+    let in_query = format!("?key={}", one.key);
+    for (path, headers) in [
+        (path.to_owned(), &by_header[..]),
+        (format!("{path}{in_query}"), &[]),
+        (format!("{}{path}{in_query}", one.path()), &[]),
+        (format!("/v1/models/tiny:generateContent{in_query}"), &[]),
+    ] {
+        assert_eq!(guarded.ask(Method::POST, &path, headers, &said).status, 200, "{path}");
+    }
+    assert_eq!(guarded.recorded(), vec![one.rollout_id.clone(); 4]);
+    for (path, headers, status, name) in [
+        (path.to_owned(), &[][..], 401, "UNAUTHENTICATED"),
+        (path.to_owned(), &[("x-goog-api-key", "wrong")], 401, "UNAUTHENTICATED"),
+        (format!("{path}?key=wrong"), &[], 401, "UNAUTHENTICATED"),
+        (format!("{}{path}{in_query}", other.path()), &[], 403, "PERMISSION_DENIED"),
+    ] {
+        let refused = guarded.ask(Method::POST, &path, headers, &said);
+        let error = &refused.json()["error"];
+        assert_eq!(
+            (refused.status, &error["code"], &error["status"]),
+            (status, &json!(status), &json!(name)),
+            "{path}"
+        );
+    }
+    // The queries of other dialects are passed on, and hold no key.
+    let elsewhere = guarded.ask(Method::POST, &format!("/v1/chat/completions?key={ADMIN}"), &[], &call());
+    assert_eq!(elsewhere.status, 401);
+}
+
+#[test]
 fn a_rollouts_key_says_whose_a_call_is_and_opens_its_calls_and_rewards_alone() {
     let mut guarded = Guarded::start();
     let [one, other] = guarded.hand_out_two();

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::metrics::{asked, attempt};
 use crate::common::{Server, client, eventually, model_flag, tiny_model};
+use serde_json::json;
 
 const SECRET: &str = "sk-verysecret";
 const SAID: &str = "Say you are 17.";
@@ -71,6 +72,37 @@ fn a_request_has_one_line_and_nothing_that_was_said_or_sent_as_a_key_stands_in_t
              prompt_tokens=26 sampled_tokens=4"
         );
         assert_eq!(line(&log, "status=404"), "method=\"POST\" path=\"/*\" status=404 milliseconds=N bytes=N");
+        for secret in [SECRET, SAID, "you are"] {
+            assert!(!log.contains(secret), "{secret} at {level}: {log}");
+        }
+    }
+}
+
+#[test]
+fn a_key_of_a_client_of_googles_stands_in_no_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 64);
+    let config = directory.path().join("c.toml");
+    std::fs::write(&config, "[server]\naccess_log = true\n").unwrap();
+    let arguments = ["--config", config.to_str().unwrap(), "--model", &model_flag("tiny", &model)];
+    let body = json!({
+        "contents": [{ "parts": [{ "text": SAID }] }],
+        "generationConfig": { "maxOutputTokens": 4 },
+    });
+    for level in ["warn,fulgurite::access=info", "debug"] {
+        let server = Server::start_in(&[("RUST_LOG", level)], directory.path(), arguments);
+        let ask = |path: &str| {
+            let request = client().post(format!("{}/v1beta/models/{path}", server.url)).json(&body);
+            request.header("x-goog-api-key", SECRET).send().unwrap().text().unwrap()
+        };
+        let whole = ask(&format!("tiny:generateContent?key={SECRET}"));
+        let streamed = ask(&format!("tiny:streamGenerateContent?alt=sse&key={SECRET}"));
+        assert!(whole.contains("\"candidates\"") && streamed.starts_with("data: "), "{whole} {streamed}");
+        ask(&format!("none:generateContent?key={SECRET}"));
+        ask(&format!("tiny:nothing?key={SECRET}"));
+        let log = log_of(directory.path(), 4);
+        let answered = line(&log, "{*model}");
+        assert!(answered.starts_with("method=\"POST\" route=\"/v1beta/models/{*model}\" status=200 "), "{answered}");
         for secret in [SECRET, SAID, "you are"] {
             assert!(!log.contains(secret), "{secret} at {level}: {log}");
         }

@@ -11,11 +11,13 @@ pub(crate) const KEPT_BACK: [&str; 3] = ["FULGURITE_ADMIN_KEY", "FULGURITE_STORE
 
 /// The variables that belong to one attempt: a warm agent, which has many, finds none of them, lest it take another's door
 /// for its own.
-const OF_AN_ATTEMPT: [&str; 8] = [
+const OF_AN_ATTEMPT: [&str; 10] = [
     "OPENAI_BASE_URL",
     "OPENAI_API_KEY",
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_API_KEY",
+    "GOOGLE_GEMINI_BASE_URL",
+    "GEMINI_API_KEY",
     "FULGURITE_ROLLOUT_ID",
     "FULGURITE_ATTEMPT_ID",
     "FULGURITE_TASK",
@@ -44,8 +46,8 @@ pub(crate) fn of_past_attempt(rollout_id: &str, attempt_id: &str, task: &Value) 
     without_an_attempts().into_iter().chain(own.map(|(name, value)| (name.to_owned(), Some(value)))).collect()
 }
 
-/// The variables that point every OpenAI and Anthropic client at the attempt, and say what the task is.
-fn variables(server: &Server, assignment: &Assignment, inside: Option<&str>) -> [(&'static str, String); 8] {
+/// The variables that point every client of OpenAI, Anthropic and Google at the attempt, and say what the task is.
+fn variables(server: &Server, assignment: &Assignment, inside: Option<&str>) -> [(&'static str, String); 10] {
     let url = |segments: &[&str]| {
         let url = server.attempt_url(assignment, segments);
         match inside {
@@ -54,11 +56,14 @@ fn variables(server: &Server, assignment: &Assignment, inside: Option<&str>) -> 
         }
     };
     [
-        // OpenAI's clients append `/chat/completions` to their base URL, Anthropic's append `/v1/messages`.
+        // OpenAI's clients append `/chat/completions` to their base URL, Anthropic's append `/v1/messages`, and Google's
+        // `/v1beta/models`.
         ("OPENAI_BASE_URL", url(&["v1"])),
         ("OPENAI_API_KEY", assignment.agent_key()),
         ("ANTHROPIC_BASE_URL", url(&[])),
         ("ANTHROPIC_API_KEY", assignment.agent_key()),
+        ("GOOGLE_GEMINI_BASE_URL", url(&[])),
+        ("GEMINI_API_KEY", assignment.agent_key()),
         ("FULGURITE_ROLLOUT_ID", assignment.rollout_id.clone()),
         ("FULGURITE_ATTEMPT_ID", assignment.attempt_id.clone()),
         ("FULGURITE_TASK", assignment.task.to_string()),

@@ -198,7 +198,7 @@ async fn the_environment_points_clients_at_the_attempt() {
     let folder = tempfile::tempdir().unwrap();
     let server = Scripted::start([json!({"n": 1}), json!("two")]).await;
     server.record().keys = Some("key-one, key-two".to_owned());
-    let agent = r#"env | grep -E '^(OPENAI|ANTHROPIC)_(BASE_URL|API_KEY)=|^FULGURITE_' | sort > "$FULGURITE_ATTEMPT_ID"; echo '{"reward": 1}'"#;
+    let agent = r#"env | grep -E '^(OPENAI|ANTHROPIC|GEMINI|GOOGLE_GEMINI)_(BASE_URL|API_KEY)=|^FULGURITE_' | sort > "$FULGURITE_ATTEMPT_ID"; echo '{"reward": 1}'"#;
     let working_directory = Some(folder.path().to_path_buf());
     let admin_key = Some("opens all".to_owned());
     run_until_idle(RunnerOptions { parallel: 2, working_directory, admin_key, ..options(&server, agent) }).await;
@@ -207,7 +207,7 @@ async fn the_environment_points_clients_at_the_attempt() {
         let expected = format!(
             "ANTHROPIC_API_KEY={key}\nANTHROPIC_BASE_URL={base}\nFULGURITE_ATTEMPT_ID=at-{attempt}\n\
              FULGURITE_REWARD_URL={base}/reward\nFULGURITE_ROLLOUT_ID=ro-{attempt}\nFULGURITE_TASK={task}\n\
-             OPENAI_API_KEY={key}\nOPENAI_BASE_URL={base}/v1\n"
+             GEMINI_API_KEY={key}\nGOOGLE_GEMINI_BASE_URL={base}\nOPENAI_API_KEY={key}\nOPENAI_BASE_URL={base}/v1\n"
         );
         assert_eq!(std::fs::read_to_string(folder.path().join(format!("at-{attempt}"))).unwrap(), expected);
     }

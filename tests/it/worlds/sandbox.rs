@@ -198,6 +198,10 @@ fn a_container_is_started_with_its_world_its_door_and_no_network() {
     --env
     FULGURITE_WORLD_VARIABLES
     --env
+    GEMINI_API_KEY
+    --env
+    GOOGLE_GEMINI_BASE_URL
+    --env
     OPENAI_API_KEY
     --env
     OPENAI_BASE_URL

@@ -2,4 +2,5 @@
 
 mod anthropic;
 mod frameworks;
+mod google;
 mod openai;

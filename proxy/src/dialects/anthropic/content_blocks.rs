@@ -6,9 +6,13 @@ use crate::reply::assistant_message::Delta;
 /// An answer's content while it is sampled: blocks one after another, of which the last may be open. The events of a stream
 /// are changes of it, so that a whole answer equals the sum of a stream.
 ///
-/// A call is a block once it is whole: clients read the arguments of one that is cut off as if they were.
+/// A call is a block from when its name is known, and its arguments are sent as they are sampled; a stream cannot take
+/// back what it sent of a call that breaks, but it ends its arguments so that they cannot be parsed. A call of a tool that
+/// is not to be streamed is a block once it is whole.
 pub(super) struct ContentBlocks {
     shows_thinking: bool,
+    /// Tools whose calls are sent once they are whole.
+    whole_calls: Vec<String>,
     blocks: Vec<Block>,
     is_open: bool,
     /// The call that has started and is not complete.
@@ -19,19 +23,26 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+    /// Whether it is the open block already.
+    is_block: bool,
 }
 
 #[derive(Debug)]
 enum Block {
     Thinking(String),
     Text(String),
-    ToolUse { id: String, name: String, input: Value },
+    /// `input` is none until the call is whole, and stays so if it breaks.
+    ToolUse {
+        id: String,
+        name: String,
+        input: Option<Value>,
+    },
 }
 
 impl ContentBlocks {
-    /// Empty content.
-    pub(super) fn new(shows_thinking: bool) -> Self {
-        Self { shows_thinking, blocks: Vec::new(), is_open: false, call: None }
+    /// Empty content. Calls of the tools `whole_calls` are sent once they are whole.
+    pub(super) fn new(shows_thinking: bool, whole_calls: Vec<String>) -> Self {
+        Self { shows_thinking, whole_calls, blocks: Vec::new(), is_open: false, call: None }
     }
 
     /// Takes deltas, and returns their events.
@@ -53,12 +64,14 @@ impl ContentBlocks {
                 }
                 self.more(text, &mut events);
             }
-            Delta::ToolCall { id, name, .. } => {
-                self.call = Some(Call { id: id.clone(), name: name.clone(), arguments: String::new() });
-            }
+            Delta::ToolCall { id, name, .. } => self.call(id, name, &mut events),
             Delta::Arguments { text, .. } => self.argue(text, &mut events),
-            // A call is sent once it is complete.
-            Delta::Void { .. } => self.call = None,
+            Delta::Void { end, .. } => {
+                if self.call.take().is_some_and(|call| call.is_block) {
+                    events.push(self.json_delta(end));
+                    self.stop(&mut events);
+                }
+            }
         }
         events
     }
@@ -66,31 +79,57 @@ impl ContentBlocks {
     /// Ends the content. An answer of nothing is an empty text, for clients that take the first block without looking.
     pub(super) fn finish(&mut self) -> Vec<Value> {
         let mut events = Vec::new();
-        if self.blocks.is_empty() {
+        if self.blocks.iter().all(Block::is_broken) {
             self.start(Block::Text(String::new()), &mut events);
         }
         self.stop(&mut events);
         events
     }
 
-    /// All blocks.
+    /// All blocks but calls that broke. Text on both sides of one is one text, as it was sampled.
     pub(super) fn content(&self) -> Value {
-        self.blocks.iter().map(Block::json).collect()
+        let mut content: Vec<Value> = Vec::new();
+        for block in self.blocks.iter().filter(|block| !block.is_broken()) {
+            let text_before = content.last_mut().filter(|last| last["type"] == "text");
+            match (block, text_before) {
+                (Block::Text(text), Some(before)) => {
+                    before["text"] = json!(format!("{}{text}", before["text"].as_str().unwrap_or_default()));
+                }
+                (block, _) => content.push(block.json()),
+            }
+        }
+        content.into()
+    }
+
+    fn call(&mut self, id: &str, name: &str, events: &mut Vec<Value>) {
+        let is_block = !self.whole_calls.iter().any(|whole| whole == name);
+        if is_block {
+            self.start(Block::ToolUse { id: id.to_owned(), name: name.to_owned(), input: None }, events);
+        }
+        self.call = Some(Call { id: id.to_owned(), name: name.to_owned(), arguments: String::new(), is_block });
     }
 
     /// Adds to the arguments of the call, which is whole as soon as they can be read.
     fn argue(&mut self, text: &str, events: &mut Vec<Value>) {
         let Some(call) = &mut self.call else { return };
         call.arguments.push_str(text);
-        if !call.arguments.trim_end().ends_with('}') {
+        if call.is_block {
+            events.push(self.json_delta(text));
+        }
+        let Some(call) = self.call.take_if(|call| call.arguments.trim_end().ends_with('}')) else { return };
+        let Ok(read) = serde_json::from_str::<Value>(&call.arguments) else {
+            self.call = Some(call);
             return;
+        };
+        let Call { id, name, arguments, is_block } = call;
+        if !is_block {
+            self.start(Block::ToolUse { id, name, input: None }, events);
+            events.push(self.json_delta(&arguments));
         }
-        let Ok(input) = serde_json::from_str::<Value>(&call.arguments) else { return };
-        if let Some(Call { id, name, arguments }) = self.call.take() {
-            self.start(Block::ToolUse { id, name, input }, events);
-            events.push(self.delta(json!({ "type": "input_json_delta", "partial_json": arguments })));
-            self.stop(events);
+        if let Some(Block::ToolUse { input, .. }) = self.blocks.last_mut() {
+            *input = Some(read);
         }
+        self.stop(events);
     }
 
     fn start(&mut self, block: Block, events: &mut Vec<Value>) {
@@ -129,6 +168,11 @@ impl ContentBlocks {
         events.push(json!({ "type": "content_block_stop", "index": self.index() }));
     }
 
+    /// More of a call's arguments.
+    fn json_delta(&self, text: &str) -> Value {
+        self.delta(json!({ "type": "input_json_delta", "partial_json": text }))
+    }
+
     fn delta(&self, delta: Value) -> Value {
         json!({ "type": "content_block_delta", "index": self.index(), "delta": delta })
     }
@@ -146,8 +190,15 @@ impl Block {
                 json!({ "type": "thinking", "thinking": thinking, "signature": signature(thinking) })
             }
             Block::Text(text) => json!({ "type": "text", "text": text }),
-            Block::ToolUse { id, name, input } => json!({ "type": "tool_use", "id": id, "name": name, "input": input }),
+            Block::ToolUse { id, name, input } => {
+                json!({ "type": "tool_use", "id": id, "name": name, "input": input })
+            }
         }
+    }
+
+    /// Whether it is a call that is not whole.
+    fn is_broken(&self) -> bool {
+        matches!(self, Block::ToolUse { input: None, .. })
     }
 
     /// The block as it begins, before its deltas.
@@ -163,4 +214,92 @@ impl Block {
 /// Thinking is signed by its digest: clients drop thinking without a signature, and no server needs to verify it.
 fn signature(thinking: &str) -> String {
     format!("{:x}", Sha256::digest(thinking))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(name: &str) -> Delta {
+        Delta::ToolCall { index: 0, id: "c".to_owned(), name: name.to_owned() }
+    }
+
+    fn arguments(text: &str) -> Delta {
+        Delta::Arguments { index: 0, text: text.to_owned() }
+    }
+
+    fn text(text: &str) -> Delta {
+        Delta::Text(text.to_owned())
+    }
+
+    /// The kinds of events, each with what it adds, and the whole content.
+    fn told(deltas: &[Delta]) -> (Vec<(String, String)>, Value) {
+        let mut blocks = ContentBlocks::new(false, vec!["whole".to_owned()]);
+        let mut events: Vec<Value> = deltas.iter().flat_map(|delta| blocks.take(delta)).collect();
+        events.extend(blocks.finish());
+        let brief = |event: &Value| {
+            let added = &event["delta"];
+            let added = added.get("partial_json").or(added.get("text")).or(event["content_block"].get("type"));
+            let kind = event["type"].as_str().unwrap().strip_prefix("content_block_").unwrap();
+            (format!("{kind} {}", event["index"]), added.and_then(Value::as_str).unwrap_or_default().to_owned())
+        };
+        (events.iter().map(brief).collect(), blocks.content())
+    }
+
+    fn expected(events: &[(&str, &str)]) -> Vec<(String, String)> {
+        events.iter().map(|(kind, added)| ((*kind).to_owned(), (*added).to_owned())).collect()
+    }
+
+    #[test]
+    fn arguments_are_sent_as_they_come_and_their_sum_is_the_input() {
+        let deltas = [text("Hm."), call("f"), arguments("{\"a\": "), arguments("{\"b\": 1"), arguments("}}")];
+        let (events, content) = told(&deltas);
+        let sent = [
+            ("start 0", "text"),
+            ("delta 0", "Hm."),
+            ("stop 0", ""),
+            ("start 1", "tool_use"),
+            ("delta 1", "{\"a\": "),
+            ("delta 1", "{\"b\": 1"),
+            ("delta 1", "}}"),
+            ("stop 1", ""),
+        ];
+        assert_eq!(events, expected(&sent));
+        let called = json!({ "type": "tool_use", "id": "c", "name": "f", "input": { "a": { "b": 1 } } });
+        assert_eq!(content, json!([{ "type": "text", "text": "Hm." }, called]));
+    }
+
+    #[test]
+    fn a_call_that_broke_ends_so_that_nobody_can_read_it_and_is_no_block_of_the_answer() {
+        let void = Delta::Void { index: 0, end: ",]".to_owned() };
+        let deltas = [text("Hm."), call("f"), arguments("{\"a\": 1"), void.clone(), text(" f(1")];
+        let (events, content) = told(&deltas);
+        let sent = [
+            ("start 0", "text"),
+            ("delta 0", "Hm."),
+            ("stop 0", ""),
+            ("start 1", "tool_use"),
+            ("delta 1", "{\"a\": 1"),
+            ("delta 1", ",]"),
+            ("stop 1", ""),
+            ("start 2", "text"),
+            ("delta 2", " f(1"),
+            ("stop 2", ""),
+        ];
+        assert_eq!(events, expected(&sent));
+        assert_eq!(content, json!([{ "type": "text", "text": "Hm. f(1" }]));
+        assert_eq!(told(&[call("f"), void]).1, json!([{ "type": "text", "text": "" }]));
+    }
+
+    #[test]
+    fn a_call_that_is_not_to_be_streamed_is_sent_whole_or_not_at_all() {
+        let whole = [("start 0", "tool_use"), ("delta 0", "{\"a\": 1}"), ("stop 0", "")];
+        let (events, _) = told(&[call("whole"), arguments("{\"a\": "), arguments("1}")]);
+        assert_eq!(events, expected(&whole));
+        let void = Delta::Void { index: 0, end: ",]".to_owned() };
+        let (events, content) = told(&[text("Hm."), call("whole"), arguments("{"), void, text(" f(")]);
+        let sent = [("start 0", "text"), ("delta 0", "Hm."), ("delta 0", " f("), ("stop 0", "")];
+        assert_eq!(events, expected(&sent));
+        assert_eq!(content, json!([{ "type": "text", "text": "Hm. f(" }]));
+    }
 }

@@ -4,9 +4,10 @@ use fulgurite_types::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::document::document_text;
 use crate::dialects::field_checks::refuse;
 use crate::error::ProxyError;
-use crate::reply::assistant_message::assistant_message;
+use crate::reply::assistant_message::{assistant_message, drop_void_calls, is_void};
 
 /// A message as it comes.
 #[derive(Debug, Deserialize)]
@@ -51,6 +52,7 @@ pub(super) fn conversation(
         }
     }
     conversation.extend(assistant.map(AssistantTurn::into_message));
+    drop_void_calls(&mut conversation);
     Ok(conversation)
 }
 
@@ -70,6 +72,23 @@ fn text_message(role: &str, mut texts: Vec<String>) -> Message {
         _ => Content::Parts(texts.into_iter().map(ContentPart::from_text).collect()),
     };
     Message { role: role.to_owned(), content: Some(content), ..Message::default() }
+}
+
+/// Content that may be nothing but text and documents of text.
+fn texts_and_documents(content: WireContent, field: &str) -> Result<Vec<String>, ProxyError> {
+    let blocks = match content {
+        WireContent::Text(text) => return Ok(vec![text]),
+        WireContent::Blocks(blocks) => blocks,
+    };
+    let text = |(index, fields): (usize, Map<String, Value>)| {
+        let block = Block { field: format!("{field}[{index}]"), fields };
+        match block.kind() {
+            "text" => block.string("text"),
+            "document" => document_text(&block.field, &block.fields),
+            _ => Err(block.refused()),
+        }
+    };
+    blocks.into_iter().enumerate().map(text).collect()
 }
 
 /// Content that may be nothing but text.
@@ -104,6 +123,7 @@ fn add_user_turn(conversation: &mut Vec<Message>, content: WireContent, field: &
     for block in Block::all(blocks, field) {
         match block.kind() {
             "text" => texts.push(block.string("text")?),
+            "document" => texts.push(document_text(&block.field, &block.fields)?),
             "tool_result" => {
                 let before = std::mem::take(&mut texts);
                 conversation.extend((!before.is_empty()).then(|| text_message("user", before)));
@@ -125,7 +145,7 @@ fn tool_result(mut block: Block) -> Result<Message, ProxyError> {
             let content = serde_json::from_value(content).map_err(|error| {
                 ProxyError::invalid(&field, plain_words(&error.to_string(), &field, Notation::Json))
             })?;
-            texts(content, &field)?
+            texts_and_documents(content, &field)?
         }
     };
     let mut message = Message { tool_call_id, ..text_message("tool", texts) };
@@ -173,13 +193,17 @@ impl AssistantTurn {
 fn tool_call(mut block: Block) -> Result<ToolCall, ProxyError> {
     let (id, name) = (block.string("id")?, block.string("name")?);
     let input = block.fields.remove("input").unwrap_or_else(|| Value::Object(Map::new()));
-    if !input.is_object() {
-        refuse(&format!("{}.input", block.field), "must be an object")?;
+    let (is_text, is_object) = (input.is_string(), input.is_object());
+    let function = FunctionCall { name, arguments: input, extra: Map::new() };
+    let mut call = ToolCall { id: Some(id), call_type: "function".to_owned(), function, extra: Map::new() };
+    match is_object {
+        // As most models spell it, so that the call is recorded as it was when it was answered.
+        true => call.function.arguments = Value::String(arguments_text(&call.function).into_owned()),
+        // Some clients keep what they could not parse.
+        false if is_text && is_void(&call) => {}
+        false => refuse(&format!("{}.input", block.field), "must be an object")?,
     }
-    let mut function = FunctionCall { name, arguments: input, extra: Map::new() };
-    // As most models spell it, so that the call is recorded as it was when it was answered.
-    function.arguments = Value::String(arguments_text(&function).into_owned());
-    Ok(ToolCall { id: Some(id), call_type: "function".to_owned(), function, extra: Map::new() })
+    Ok(call)
 }
 
 /// A content block and its path.

@@ -117,7 +117,7 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
         left_out: left_out(&prompt.rest),
         extra: prompt.rest,
         digest,
-        reply: Box::new(MessageReply { shows_thinking, request_id }),
+        reply: Box::new(MessageReply { shows_thinking, whole_calls: prompt.tools.whole_calls, request_id }),
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod content_blocks;
 mod conversation;
+mod document;
 mod endpoint;
 mod error;
 mod message_request;
@@ -19,5 +20,7 @@ use axum::http::{HeaderMap, Uri};
 /// Whether a request comes from an Anthropic client: by its header, or by a path that only this dialect has.
 pub(crate) fn is_anthropic_client(uri: &Uri, headers: &HeaderMap) -> bool {
     let path = uri.path();
-    headers.contains_key("anthropic-version") || path.ends_with("/messages") || path.ends_with("/messages/count_tokens")
+    let is_own = path.ends_with("/messages") || path.contains("/messages/");
+    // OpenAI's threads have messages too.
+    headers.contains_key("anthropic-version") || (is_own && !path.contains("/threads/"))
 }

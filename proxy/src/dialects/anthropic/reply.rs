@@ -18,12 +18,14 @@ use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 pub(super) struct MessageReply {
     /// Whether the client is to see what the model thinks.
     pub(super) shows_thinking: bool,
+    /// Tools whose calls a stream sends once they are whole.
+    pub(super) whole_calls: Vec<String>,
     pub(super) request_id: RequestId,
 }
 
 impl ReplyFormat for MessageReply {
     fn writer(self: Box<Self>, context: ReplyContext) -> Box<dyn ReplyWriter> {
-        let blocks = ContentBlocks::new(self.shows_thinking);
+        let blocks = ContentBlocks::new(self.shows_thinking, self.whole_calls);
         Box::new(MessageWriter { request_id: self.request_id, context, blocks, tokens: Vec::new() })
     }
 }

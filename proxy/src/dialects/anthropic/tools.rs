@@ -22,6 +22,8 @@ pub(super) struct Tools {
     pub(super) single_call: Option<&'static str>,
     /// Tools that Anthropic's own servers would run: agents always send them, and work without them.
     pub(super) ignored: Vec<Value>,
+    /// Those whose calls a stream is to send once they are whole (`eager_input_streaming` false).
+    pub(super) whole_calls: Vec<String>,
 }
 
 /// What the types of tools that Anthropic's own servers run begin with. Others without a schema are the client's, and
@@ -36,7 +38,12 @@ impl ToolFields {
         check_tool_count(&declared)?;
         for (index, tool) in declared.into_iter().enumerate() {
             match declaration(index, &tool)? {
-                Some(declaration) => tools.shown.push(declaration),
+                Some(declaration) => {
+                    if tool.get("eager_input_streaming") == Some(&Value::Bool(false)) {
+                        tools.whole_calls.extend(tool.get("name").and_then(Value::as_str).map(str::to_owned));
+                    }
+                    tools.shown.push(declaration);
+                }
                 None => tools.ignored.push(tool),
             }
         }
@@ -128,6 +135,17 @@ mod tests {
               "function": { "name": "g", "description": "Does g.", "parameters": { "type": "object" } } },
         ]);
         assert_eq!((json!(tools.shown), tools.ignored), (shown, vec![search]));
+    }
+
+    #[test]
+    fn calls_of_tools_that_say_so_are_sent_whole() {
+        let named = |name: &str, eager: Value| {
+            let mut tool = tool(name);
+            tool["eager_input_streaming"] = eager;
+            tool
+        };
+        let tools = json!([named("a", json!(false)), named("b", json!(true)), named("c", json!(null)), tool("d")]);
+        assert_eq!(check(json!({ "tools": tools })).unwrap().whole_calls, ["a"]);
     }
 
     #[test]

@@ -14,10 +14,12 @@ pub fn events(text: &str) -> Vec<Value> {
     text.split_terminator("\n\n").map(event).collect()
 }
 
-/// The message that the events of a stream add up to, as Anthropic's own clients add them up.
+/// The message that the events of a stream add up to, as Anthropic's own clients add them up, but for calls whose
+/// arguments nobody can read: a stream cannot take back what it sent of a call before it broke.
 pub fn assembled(events: &[Value]) -> Value {
     let mut message = Value::Null;
     let (mut open, mut json) = (false, String::new());
+    let mut broken = Vec::new();
     for event in events {
         match event["type"].as_str().unwrap() {
             "message_start" => message = event["message"].clone(),
@@ -33,7 +35,14 @@ pub fn assembled(events: &[Value]) -> Value {
                 let block = &mut message["content"][event["index"].as_u64().unwrap() as usize];
                 add(block, &event["delta"], &mut json);
             }
-            "content_block_stop" => assert!(std::mem::take(&mut open)),
+            "content_block_stop" => {
+                assert!(std::mem::take(&mut open));
+                let index = event["index"].as_u64().unwrap() as usize;
+                if message["content"][index]["type"] == "tool_use" && serde_json::from_str::<Value>(&json).is_err() {
+                    assert!(json.ends_with(",]") || json.ends_with(",}"), "{json}");
+                    broken.push(index);
+                }
+            }
             "message_delta" => {
                 assert!(!open);
                 for key in ["stop_reason", "stop_sequence"] {
@@ -49,7 +58,24 @@ pub fn assembled(events: &[Value]) -> Value {
             other => panic!("{other}"),
         }
     }
+    if !broken.is_empty() {
+        let content = std::mem::take(message["content"].as_array_mut().unwrap());
+        let told = content.into_iter().enumerate().filter(|(index, _)| !broken.contains(index));
+        message["content"] = told.fold(json!([]), |told, (_, block)| with_block(told, block));
+    }
     message
+}
+
+/// Content with one block more. Text on both sides of a call that broke is one text.
+fn with_block(mut content: Value, block: Value) -> Value {
+    let blocks = content.as_array_mut().unwrap();
+    match blocks.last_mut() {
+        Some(last) if last["type"] == "text" && block["type"] == "text" => {
+            last["text"] = json!(last["text"].as_str().unwrap().to_owned() + block["text"].as_str().unwrap());
+        }
+        _ => blocks.push(block),
+    }
+    content
 }
 
 fn add(block: &mut Value, delta: &Value, json: &mut String) {

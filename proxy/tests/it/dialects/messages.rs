@@ -17,7 +17,7 @@ fn plain() -> Value {
 }
 
 /// What `common::families::request` asks, in this dialect.
-fn request() -> Value {
+pub(super) fn request() -> Value {
     let function = &tools()[0]["function"];
     json!({
         "model": "tiny",
@@ -34,14 +34,14 @@ fn request() -> Value {
     })
 }
 
-async fn post(setup: &Setup, base: &str, body: &Value) -> reqwest::Response {
+pub(super) async fn post(setup: &Setup, base: &str, body: &Value) -> reqwest::Response {
     let response = setup.client.post(format!("{base}/messages?beta=true")).json(body).send().await.unwrap();
     let id = response.headers()["request-id"].to_str().unwrap();
     assert!(id.starts_with("req_"), "{id}");
     response
 }
 
-fn with(mut body: Value, key: &str, value: Value) -> Value {
+pub(super) fn with(mut body: Value, key: &str, value: Value) -> Value {
     body[key] = value;
     body
 }
@@ -176,7 +176,7 @@ async fn thinking_is_for_those_who_ask_and_recorded_for_all() {
 }
 
 #[tokio::test]
-async fn a_call_that_breaks_is_text_and_never_a_block() {
+async fn a_call_that_breaks_is_text_and_no_block_that_anybody_can_run() {
     for family in FAMILIES {
         for broken in family.broken {
             let sampled = format!("{broken}{}", family.stop);
@@ -350,6 +350,8 @@ async fn every_bad_request_gets_anthropics_error_and_stores_nothing() {
         with(plain(), "messages", json!([assistant, { "role": "user", "content": "?" }]))
     };
     let (image, document) = (json!({ "type": "image", "source": {} }), json!({ "type": "document", "source": {} }));
+    let pdf =
+        json!({ "type": "document", "source": { "type": "base64", "media_type": "application/pdf", "data": "x" } });
     let tool = json!([{ "name": "f", "input_schema": {} }]);
     let result = |content: Value| json!({ "type": "tool_result", "tool_use_id": "t", "content": content });
     let long = "17 ".repeat(CONTEXT_LENGTH);
@@ -376,6 +378,8 @@ async fn every_bad_request_gets_anthropics_error_and_stores_nothing() {
         (&here, block(json!({ "type": "text" })), 400, "invalid_request_error", "messages[0].content[0].text must be"),
         (&here, block(image.clone()), 400, "invalid_request_error", "`image`, but this model reads text alone"),
         (&here, block(document), 400, "invalid_request_error", "`document`, but this model reads text alone"),
+        (&here, block(pdf.clone()), 400, "invalid_request_error", "content[0].source.type is `base64`, but this model"),
+        (&here, block(result(json!([pdf]))), 400, "invalid_request_error", "content[0].source.type is `base64`"),
         (&here, block(json!({ "type": "tool_use" })), 400, "invalid_request_error", "is `tool_use`, which cannot"),
         (&here, block(result(json!([image]))), 400, "invalid_request_error", "content[0].content[0].type is `image`"),
         (&here, block(result(json!(7))), 400, "invalid_request_error", "messages[0].content[0].content: expected"),

@@ -91,6 +91,30 @@ mod tests {
             ] {
                 add(&format!("{base}/{call}"), Need::ModelCalls, Need::ModelCalls);
             }
+            for unserved in [
+                "assistants",
+                "audio",
+                "batches",
+                "containers",
+                "conversations",
+                "evals",
+                "files",
+                "fine_tuning",
+                "images",
+                "messages/batches",
+                "moderations",
+                "realtime",
+                "responses/compact",
+                "skills",
+                "threads",
+                "uploads",
+                "vector_stores",
+                "videos",
+            ] {
+                for path in [format!("{base}/{unserved}"), format!("{base}/{unserved}/{{*rest}}")] {
+                    add(&path, Need::ModelCalls, Need::ModelCalls);
+                }
+            }
         }
         for base in ["/v1beta", &format!("{attempt}/v1beta")] {
             for call in ["models", "models/{*model}"] {

@@ -179,6 +179,15 @@ define_errors! {
             path: String,
         } => ErrorDetails::new(StatusCode::NOT_FOUND, "unknown_url");
 
+        /// OpenAI's or Anthropic's own servers serve it, and this one does not.
+        #[error("{what} not served here: {instead}")]
+        NotServed {
+            /// What is not, with its verb.
+            what: &'static str,
+            /// What does the same.
+            instead: &'static str,
+        } => ErrorDetails::new(StatusCode::NOT_FOUND, "not_served");
+
         /// It is not let in.
         #[error(transparent)]
         Refused(refused: #[from] Refused) => ErrorDetails::new(refused.status(), match refused {

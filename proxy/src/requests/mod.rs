@@ -7,3 +7,4 @@ pub(crate) mod large_requests;
 pub(crate) mod request_body;
 pub(crate) mod request_fields;
 pub(crate) mod routes;
+pub(crate) mod unserved_routes;

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, head, post};
+use axum::routing::{MethodRouter, any, get, head, post};
 use fulgurite_api::{Need, Refused, RouteNeeds};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use crate::gateway;
 use crate::models::model_routes;
 use crate::observe::metering::meter;
 use crate::proxy::Proxy;
+use crate::requests::unserved_routes::{Unserved, unserved_routes};
 
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
@@ -35,6 +36,9 @@ pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
         for (path, methods) in model_calls() {
             let path = format!("{base}{path}");
             router = router.route(needs.note(&path, Need::ModelCalls), methods.fallback(method_not_allowed));
+        }
+        for (path, methods) in unserved_routes(not_served) {
+            router = router.route(needs.note(&format!("{base}{path}"), Need::ModelCalls), methods);
         }
     }
     for base in ["/v1beta", &format!("{ATTEMPT}/v1beta")] {
@@ -66,7 +70,7 @@ fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 12] {
         ("/embeddings", post(embeddings)),
         ("/responses", post(responses::create)),
         ("/responses/input_tokens", post(responses::input_tokens)),
-        ("/responses/{response_id}", get(responses::retrieve)),
+        ("/responses/{response_id}", get(responses::retrieve).delete(responses::delete)),
         ("/responses/{response_id}/cancel", post(responses::cancel)),
         ("/responses/{response_id}/input_items", get(responses::list_input_items)),
         ("/messages", post(anthropic::messages)),
@@ -95,6 +99,10 @@ pub async fn unknown_route(request: Request) -> Response {
 /// The answer to a request that is not let in, in the dialect that its client speaks.
 pub fn refused(uri: &Uri, headers: &HeaderMap, refused: Refused) -> Response {
     error_reply(uri, headers, refused.into())
+}
+
+fn not_served(unserved: Unserved) -> MethodRouter<Proxy> {
+    any(move |request: Request| async move { refusal(&request, unserved.into()) })
 }
 
 async fn method_not_allowed(request: Request) -> Response {

@@ -12,16 +12,18 @@ use crate::call::deadlines::{Deadlines, SamplingLimits};
 use crate::error::ProxyError;
 use crate::models::served_model::UpstreamModel;
 
-/// Asks the upstream for a response that it keeps under an id. No model answers, so that nothing is recorded.
+/// Asks the upstream for a response that it keeps under an id, or to delete it. No model answers, so that nothing is
+/// recorded.
 pub(crate) async fn retrieve(
     limits: SamplingLimits,
     model: &UpstreamModel,
+    method: Method,
     response_id: &str,
     headers: &HeaderMap,
     query: Option<&str>,
 ) -> Result<Response, ProxyError> {
     let request = UpstreamRequest {
-        method: Method::GET,
+        method,
         path: format!("{}/{response_id}", Route::Responses.path()),
         query: query.map(str::to_owned),
         headers: request_headers(headers),

@@ -4,6 +4,7 @@ use fulgurite_store::{Store, StoreError};
 use fulgurite_types::Message;
 use serde_json::{Map, Value};
 
+use super::deleted_responses::is_deleted;
 use super::item_id::response_of_item;
 use crate::error::ProxyError;
 use crate::record::recorded_call::{RecordedCall, recorded_call};
@@ -55,7 +56,7 @@ impl EarlierResponses {
     }
 }
 
-/// A recorded answer to messages, if there is one that the caller may see: its own rollout's, or, for a caller that
+/// A recorded answer to messages, if there is one that was not deleted and that the caller may see: its own rollout's, or, for a caller that
 /// names no rollout, one of a session.
 pub(super) async fn visible_response(
     store: &Store,
@@ -71,5 +72,8 @@ pub(super) async fn visible_response(
             metadata.is_some_and(|metadata| metadata.get("kind").is_some_and(|kind| kind == "session"))
         }
     };
-    Ok(is_visible.then_some(call))
+    Ok(match is_visible && !is_deleted(store, &call.generation).await? {
+        true => Some(call),
+        false => None,
+    })
 }

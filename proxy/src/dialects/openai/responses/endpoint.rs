@@ -1,12 +1,13 @@
 use axum::Json;
 use axum::extract::{Path, Query, Request, State};
-use axum::http::header;
+use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use fulgurite_types::Defect;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::deleted_responses::mark_as_deleted;
 use super::earlier_responses::{EarlierResponses, visible_response};
 use super::recorded_response::{recorded_input, recorded_response, recorded_stream};
 use super::response_request;
@@ -73,7 +74,7 @@ pub(crate) async fn retrieve(
     if call.generation.defect == Some(Defect::Upstream) {
         let model = models.upstream(&call.generation.model).ok_or_else(|| unknown(&response_id))?;
         let (limits, query) = (options.sampling_limits, request.uri().query());
-        return Ok(retrieve_upstream(limits, model, &response_id, request.headers(), query).await?);
+        return Ok(retrieve_upstream(limits, model, Method::GET, &response_id, request.headers(), query).await?);
     }
     let RetrieveQuery { stream, starting_after } = query_of(&request)?;
     if stream == Some(true) {
@@ -81,6 +82,33 @@ pub(crate) async fn retrieve(
         return Ok((kind, recorded_stream(&call, starting_after)).into_response());
     }
     Ok(Json(recorded_response(&call)).into_response())
+}
+
+/// `DELETE /v1/responses/{response_id}`, also below an attempt's path: it is not found any more, and nothing goes on from
+/// it. What was recorded of the call stays. One that an upstream keeps is deleted there.
+pub(crate) async fn delete(
+    State(proxy): State<Proxy>,
+    Path(ResponsePath { response_id, call }): Path<ResponsePath>,
+    request: Request,
+) -> Result<Response, OpenAiError> {
+    let Shared { options, models, services, .. } = &*proxy.shared;
+    let target = CallTarget::read(call, request.headers(), request.extensions())?;
+    let headers = request.headers().clone();
+    drop(request);
+    let call = found(&proxy, &target, &response_id).await?;
+    let mut of_upstream = None;
+    if call.generation.defect == Some(Defect::Upstream) {
+        let model = models.upstream(&call.generation.model).ok_or_else(|| unknown(&response_id))?;
+        let limits = options.sampling_limits;
+        let reply = retrieve_upstream(limits, model, Method::DELETE, &response_id, &headers, None).await?;
+        if !reply.status().is_success() {
+            return Ok(reply);
+        }
+        of_upstream = Some(reply);
+    }
+    mark_as_deleted(&services.store, &call).await.map_err(ProxyError::from)?;
+    let deleted = || Json(json!({ "id": response_id, "object": "response", "deleted": true })).into_response();
+    Ok(of_upstream.unwrap_or_else(deleted))
 }
 
 /// Which part of a response's input is asked for.

@@ -6,13 +6,16 @@ use super::item_id::{ItemId, ItemKind, response_of_item};
 use super::output_items::ENCRYPTED_PREFIX;
 use super::tool_forms::{CUSTOM_INPUT, ToolForm, name_in_namespace};
 use crate::error::ProxyError;
-use crate::reply::assistant_message::drop_void_calls;
+use crate::reply::assistant_message::{drop_void_calls, is_void, void_end};
 
 /// The messages that a request's `input` is, which may refer to items of earlier responses.
 ///
 /// The assistant's items (reasoning, text, calls) one after another are one message, as they were sampled. Text directly
-/// after text is a message of its own, and so are items of another response: a client may keep what it got of one that
-/// failed, before those of its replacement.
+/// after text is a message of its own unless both name the same response, and so are items of another response: a client
+/// may keep what it got of one that failed, before those of its replacement.
+///
+/// A call that broke while it was streamed is no call: its text is in the response's text, and the output that a client
+/// made up for it follows the response as the user's message.
 pub(super) fn messages_of(input: &Value, earlier: &EarlierResponses) -> Result<Vec<Message>, ProxyError> {
     let items = match input {
         Value::Null => return Ok(Vec::new()),
@@ -43,6 +46,8 @@ struct AssistantTurn {
     calls: Vec<ToolCall>,
     /// The last item was text.
     ends_in_text: bool,
+    /// Outputs of its broken calls, which may come before its last items.
+    outputs_of_broken: Vec<Message>,
 }
 
 impl Conversation {
@@ -65,7 +70,7 @@ impl Conversation {
             | "local_shell_call_output"
             | "shell_call_output"
             | "apply_patch_call_output"
-            | "tool_search_output" => self.turn(Message {
+            | "tool_search_output" => self.add_output(Message {
                 role: "tool".to_owned(),
                 tool_call_id: Some(item.answered_call()?.to_owned()),
                 content: Some(item.output()?),
@@ -85,10 +90,18 @@ impl Conversation {
         self.messages.push(message);
     }
 
+    /// Adds what a call returned.
+    fn add_output(&mut self, message: Message) {
+        let id = message.tool_call_id.as_deref();
+        match &mut self.assistant {
+            Some(turn) if turn.has_broken(id) => turn.outputs_of_broken.push(message),
+            _ => self.turn(message),
+        }
+    }
+
     /// The assistant's message that an item of a response continues: a new one where another response starts.
     fn answer(&mut self, response_id: Option<String>) -> &mut AssistantTurn {
-        let before = self.assistant.as_ref().and_then(|turn| turn.response_id.as_ref());
-        if before.zip(response_id.as_ref()).is_some_and(|(before, now)| before != now) {
+        if self.assistant.as_ref().is_some_and(|turn| !turn.may_go_on_with(response_id.as_deref())) {
             self.end_assistant_turn();
         }
         let turn = self.assistant.get_or_insert_default();
@@ -97,7 +110,9 @@ impl Conversation {
     }
 
     fn add_text(&mut self, response_id: Option<String>, text: String) {
-        if self.assistant.as_ref().is_some_and(|turn| turn.ends_in_text) {
+        let is_next =
+            |turn: &AssistantTurn| turn.ends_in_text && (response_id.is_none() || turn.response_id != response_id);
+        if self.assistant.as_ref().is_some_and(is_next) {
             self.end_assistant_turn();
         }
         self.answer(response_id).add_text(&text);
@@ -129,7 +144,10 @@ impl Conversation {
     }
 
     fn end_assistant_turn(&mut self) {
-        self.messages.extend(self.assistant.take().map(AssistantTurn::into_message));
+        let Some(mut turn) = self.assistant.take() else { return };
+        let outputs = std::mem::take(&mut turn.outputs_of_broken);
+        self.messages.push(turn.into_message());
+        self.messages.extend(outputs);
     }
 
     fn finish(mut self) -> Vec<Message> {
@@ -140,6 +158,20 @@ impl Conversation {
 }
 
 impl AssistantTurn {
+    /// Whether an item of a response may be more of this message. Behind the output of a broken call, only one that names
+    /// the same response is.
+    fn may_go_on_with(&self, response_id: Option<&str>) -> bool {
+        match (self.response_id.as_deref(), response_id) {
+            (Some(before), Some(now)) => before == now,
+            _ => self.outputs_of_broken.is_empty(),
+        }
+    }
+
+    /// Whether it has a call of that id, which broke.
+    fn has_broken(&self, id: Option<&str>) -> bool {
+        self.calls.iter().any(|call| call.id.as_deref() == id && is_void(call))
+    }
+
     fn reason(&mut self, text: &str) {
         self.reasoning.push_str(text);
         self.ends_in_text = false;
@@ -279,8 +311,13 @@ impl Item<'_> {
         let Some(input) = self.fields.get("input").and_then(Value::as_str) else {
             return self.refuse("input", "must be the text that the tool was called with");
         };
+        // What was sent of a call that broke is its arguments as they are.
+        let broken = self.call_of(self.needed_text("name")?.to_owned(), input.into())?;
+        if is_void(&broken) {
+            return Ok(broken);
+        }
         let arguments = Map::from_iter([(CUSTOM_INPUT.to_owned(), Value::from(input))]);
-        self.call_of(self.needed_text("name")?.to_owned(), Value::from(arguments).to_string().into())
+        self.call_of(broken.function.name, Value::from(arguments).to_string().into())
     }
 
     /// A call of a tool that the client's own program knows.
@@ -289,9 +326,15 @@ impl Item<'_> {
             return self.refuse("type", "is no call");
         };
         match form.arguments(self.fields) {
+            _ if self.is_broken() => self.call_of(name.to_owned(), void_end("").into()),
             Some(arguments) => self.call_of(name.to_owned(), arguments.to_string().into()),
             None => self.refuse("action", "must be what the tool was called with"),
         }
+    }
+
+    /// Whether it is a call of a response of ours that broke while it was streamed: no other is incomplete.
+    fn is_broken(&self) -> bool {
+        self.response_id().is_some() && self.fields.get("status").is_some_and(|status| status == "incomplete")
     }
 
     fn call_of(&self, name: String, arguments: Value) -> Result<ToolCall, ProxyError> {
@@ -408,6 +451,45 @@ mod tests {
         for last in [call("call-7"), without_id] {
             assert_eq!(read(json!([reasoning("rs_a_0"), last])).unwrap(), json!([called]));
         }
+    }
+
+    #[test]
+    fn a_call_that_broke_is_the_text_of_its_response_and_its_output_is_the_users() {
+        let says = |id: &str, text: &str| json!({ "type": "message", "id": id, "role": "assistant", "content": text });
+        let broken = [
+            json!({ "type": "function_call", "id": "fc_a_c", "call_id": "c", "name": "f", "arguments": "{\"a\": 1,]" }),
+            json!({ "type": "custom_tool_call", "id": "fc_a_c", "call_id": "c", "name": "f", "input": "{\"input\": \"a\",]" }),
+            json!({ "type": "shell_call", "id": "fc_a_c", "call_id": "c", "action": null, "status": "incomplete" }),
+            json!({ "type": "local_shell_call", "id": "fc_a_c", "call_id": "c", "action": { "type": "exec", "env": {} },
+                    "status": "incomplete" }),
+        ];
+        let output = json!({ "type": "function_call_output", "call_id": "c", "output": "no JSON" });
+        let expected = json!([
+            { "role": "assistant", "content": "Looking.<call>" },
+            { "role": "user", "content": "no JSON" },
+            { "role": "assistant", "content": "Sorry." },
+        ]);
+        let (before, behind, next) =
+            (says("msg_a_0", "Looking."), says("msg_a_1", "<call>"), says("msg_b_0", "Sorry."));
+        for call in &broken {
+            // The output stands where the client answers calls: behind the response, or behind the call itself.
+            for input in [json!([before, call, behind, output, next]), json!([before, call, output, behind, next])] {
+                assert_eq!(read(input).unwrap(), expected, "{call}");
+            }
+        }
+        // A client may keep whole items alone, as an answer that is not streamed has them.
+        let expected =
+            json!([{ "role": "assistant", "content": "Looking.<call>" }, { "role": "assistant", "content": "Sorry." }]);
+        assert_eq!(read(json!([before, behind, next])).unwrap(), expected);
+        // Without ids nothing says that what follows an output is of the same response.
+        let without_id = |text: &str| json!({ "role": "assistant", "content": text });
+        let input = json!([without_id("Looking."), broken[0], output, without_id("Sorry.")]);
+        let expected = json!([
+            { "role": "assistant", "content": "Looking." },
+            { "role": "user", "content": "no JSON" },
+            { "role": "assistant", "content": "Sorry." },
+        ]);
+        assert_eq!(read(input).unwrap(), expected);
     }
 
     #[test]

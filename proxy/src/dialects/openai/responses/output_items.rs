@@ -149,9 +149,12 @@ impl OutputItems {
         let last = self.items.len() - 1;
         for (place, item) in self.items.iter_mut().enumerate().filter(|(_, item)| item.status == Status::InProgress) {
             let was_called = |id: &str| message.tool_calls.iter().any(|call| call.id.as_deref() == Some(id));
-            let is_broken = item.call.as_ref().is_some_and(|call| !was_called(&call.call_id));
-            let breaks_off = place == last && !is_whole;
-            item.status = if is_broken || breaks_off { Status::Incomplete } else { Status::Completed };
+            let breaks_off = match &item.call {
+                // A whole call stays one where the answer reached its limit behind it.
+                Some(call) => !was_called(&call.call_id),
+                None => place == last && !is_whole,
+            };
+            item.status = if breaks_off { Status::Incomplete } else { Status::Completed };
             changes.push(Change::Done(place));
         }
         changes
@@ -491,6 +494,13 @@ mod tests {
         assert_eq!((&values[2]["namespace"], &values[2]["name"]), (&json!("mcp__demo"), &json!("lookup")));
         let again = OutputItems::of_message(RESPONSE, ReasoningForm::default(), tools, &message, true);
         assert_eq!(again.values(), values);
+    }
+
+    #[test]
+    fn a_whole_call_is_an_item_of_an_answer_that_reached_its_limit_behind_it() {
+        let message = Message { tool_calls: vec![call("c1", "{}")], ..Message::text("assistant", "") };
+        let (items, _) = items_of(&[begins(0, "c1"), arguments(0, "{}")], &message, false);
+        assert_eq!((items.values().len(), &items.values()[0]["status"]), (1, &json!("completed")));
     }
 
     #[test]

@@ -437,6 +437,36 @@ async fn a_conversation_goes_on_token_by_token_behind_a_response_that_broke() {
     assert_eq!((&calls[2].continues, &calls[2].reason), (&Some(calls[1].generation_id.clone()), &None));
 }
 
+/// As Codex does: it keeps every item that was done, the calls that broke among them, and answers what it could not run:
+/// behind the response, or, where it did not come to an end, right behind the call.
+#[tokio::test]
+async fn a_conversation_goes_on_token_by_token_behind_a_call_that_broke() {
+    for family in &FAMILIES {
+        for is_last in [true, false] {
+            let setup = family.setup().await;
+            let (rollout, base) = setup.attempt().await;
+            let sampled = setup.sampled(&format!("{}{}", family.broken[1], family.stop));
+            setup.play(Script::Answer(sampled, SamplingEnd::StopToken));
+            let told =
+                events(&post(&setup, &base, &with(request(), "stream", json!(true))).await.text().await.unwrap());
+            let done = told.iter().filter(|event| event["type"] == "response.output_item.done");
+            let mut kept: Vec<Value> = done.map(|event| event["item"].clone()).collect();
+            let call = kept.iter().position(|item| item["type"] == "function_call").unwrap();
+            assert_eq!(kept[call]["status"], "incomplete", "{}", family.format);
+            let output =
+                json!({ "type": "function_call_output", "call_id": kept[call]["call_id"], "output": "no JSON" });
+            kept.insert(if is_last { kept.len() } else { call + 1 }, output);
+            let mut items = request()["input"].as_array().cloned().unwrap();
+            items.extend(kept);
+            setup.play(Script::Answer(setup.sampled(&(family.says)("Sorry.")), SamplingEnd::StopToken));
+            let next = post(&setup, &base, &with(request(), "input", json!(items))).await;
+            assert_eq!(next.status(), 200, "{}: {}", family.format, next.text().await.unwrap());
+            let drift = setup.store.drift(&rollout).await.unwrap();
+            assert_eq!((drift.continued, &drift.calls[1].reason), (1, &None), "{} {is_last}", family.format);
+        }
+    }
+}
+
 #[tokio::test]
 async fn previous_responses_are_those_of_the_same_rollout() {
     let setup = Setup::new(vec![]).await;
@@ -531,7 +561,8 @@ async fn what_cannot_be_is_refused_in_openais_words() {
     }
     for (method, path, status) in [
         (reqwest::Method::GET, "responses", 405),
-        (reqwest::Method::DELETE, "responses/resp_1", 405),
+        (reqwest::Method::PUT, "responses/resp_1", 405),
+        (reqwest::Method::DELETE, "responses/resp_1", 404),
         (reqwest::Method::POST, "responses/resp_1/cancel", 404),
         (reqwest::Method::GET, "responses/resp_1/input_items", 404),
     ] {

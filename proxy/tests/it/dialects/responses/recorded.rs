@@ -3,7 +3,8 @@
 use fulgurite_backends::SamplingEnd;
 use serde_json::{Value, json};
 
-use super::{answered, assembled, events, request};
+use super::{answered, assembled, events, post, request, with};
+use crate::common::Script;
 use crate::common::families::QWEN3;
 
 #[tokio::test]
@@ -42,4 +43,43 @@ async fn a_recorded_response_is_streamed_again_and_tells_its_input() {
         assert_eq!(reply.status().as_u16(), status, "{path}");
         assert!(reply.json::<Value>().await.unwrap()["error"]["message"].is_string(), "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_deleted_response_is_found_no_more_and_its_record_stays() {
+    let (setup, response, [rollout, other]) = answered(&QWEN3, &request(), QWEN3.turn, SamplingEnd::StopToken).await;
+    let generation = setup.generation_of(&rollout).await;
+    let base = format!("{}/rollout/{rollout}/attempt/{}/v1", setup.url, generation.attempt_id);
+    let id = response["id"].as_str().unwrap();
+    let elsewhere = setup.generation_of(&other).await.attempt_id;
+    let elsewhere = format!("{}/rollout/{other}/attempt/{elsewhere}/v1/responses/{id}", setup.url);
+    assert_eq!(setup.client.delete(elsewhere).send().await.unwrap().status(), 404, "of another rollout");
+
+    let url = format!("{base}/responses/{id}");
+    let deleted = setup.client.delete(&url).send().await.unwrap();
+    assert_eq!(deleted.status(), 200);
+    let expected = json!({ "id": id, "object": "response", "deleted": true });
+    assert_eq!(deleted.json::<Value>().await.unwrap(), expected);
+
+    assert_eq!(setup.client.delete(&url).send().await.unwrap().status(), 404);
+    for path in ["", "/input_items"] {
+        let reply = setup.client.get(format!("{url}{path}")).send().await.unwrap();
+        assert_eq!(reply.status(), 404, "{path}");
+        assert_eq!(reply.json::<Value>().await.unwrap()["error"]["code"], "response_not_found", "{path}");
+    }
+    let mut items = request()["input"].as_array().cloned().unwrap();
+    items.push(json!({ "type": "item_reference", "id": response["output"][1]["id"] }));
+    for body in [with(request(), "previous_response_id", json!(id)), with(request(), "input", json!(items))] {
+        assert!(post(&setup, &base, &body).await.status().is_client_error(), "{body}");
+    }
+    assert_eq!(setup.generation_of(&rollout).await, generation, "the record is never lost");
+
+    // Items that a client has kept itself go on as before.
+    let mut items = request()["input"].as_array().cloned().unwrap();
+    items.extend(response["output"].as_array().cloned().unwrap());
+    let call_id = &response["output"][2]["call_id"];
+    items.push(json!({ "type": "function_call_output", "call_id": call_id, "output": "7" }));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("7")), SamplingEnd::StopToken));
+    assert_eq!(post(&setup, &base, &with(request(), "input", json!(items))).await.status(), 200);
+    assert_eq!(setup.store.drift(&rollout).await.unwrap().continued, 1);
 }

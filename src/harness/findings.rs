@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fulgurite_types::Defect;
+use fulgurite_types::{Defect, DepartureReason, Generation};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
@@ -240,6 +240,12 @@ fn side_requests(plain: &Evidence) -> Finding {
         if let Some(defect @ Defect::Auxiliary(_)) = &call.generation.defect {
             *marked.entry(defect.to_string()).or_default() += 1;
         }
+    }
+    let without_mark: Vec<Generation> =
+        plain.calls.iter().map(|call| call.generation.clone()).filter(|call| call.defect.is_none()).collect();
+    let by_shape = fulgurite_adapters::side_requests(&without_mark).len();
+    if by_shape > 0 {
+        marked.insert(DepartureReason::BesideTools.to_string(), by_shape);
     }
     let mut others: BTreeMap<&str, usize> = BTreeMap::new();
     for seen in plain.seen.iter().filter(|seen| seen.dialect.is_none()) {

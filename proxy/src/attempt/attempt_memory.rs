@@ -34,6 +34,8 @@ struct State {
     recorded_seeds: HashSet<u64>,
     /// Generations that are known, and which of them this server records; none where no other records any.
     known: HashMap<String, bool>,
+    /// Whether an answered call showed the model tools.
+    has_shown_tools: bool,
     /// By the renderer's fingerprint: tokens of one format and tokenizer mean nothing to another.
     turns: HashMap<String, Turns>,
 }
@@ -113,6 +115,11 @@ impl AttemptMemory {
         self.state().requests == 0
     }
 
+    /// Whether a call that was answered showed the model tools.
+    pub(crate) fn has_shown_tools(&self) -> bool {
+        self.state().has_shown_tools
+    }
+
     /// The next prompt of a conversation.
     pub(crate) fn next_prompt(
         &self,
@@ -138,6 +145,7 @@ impl AttemptMemory {
     /// Remembers a call that was answered and is in the store; gives by how much the memory grew.
     pub(crate) fn remember(&self, renderer: &str, call: &AnsweredCall<'_>) -> usize {
         let mut state = self.state();
+        state.has_shown_tools |= !call.tools.is_empty();
         let turns = state.turns.entry(renderer.to_owned()).or_default();
         let before = turns.recorded.token_count();
         turns.recorded.record(&RecordedTurn {

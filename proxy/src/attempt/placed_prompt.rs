@@ -28,4 +28,11 @@ impl PlacedDeparture {
         let departure = Departure { reason, turn: None, message_index: None, token_index: None, detail: None };
         Self { departure, generation: None }
     }
+
+    /// Says of a call that begins a conversation that it has no tools beside others that have.
+    pub(crate) fn begins_beside_tools(&mut self) {
+        if self.departure.reason == DepartureReason::FirstTurn {
+            self.departure.reason = DepartureReason::BesideTools;
+        }
+    }
 }

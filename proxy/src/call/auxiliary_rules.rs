@@ -30,8 +30,8 @@ enum PromptPattern {
 }
 
 /// Prompts that harnesses are known to send beside the task: Claude Code, with titles of older versions, of 2.1.197 and of
-/// 2.1.330, and opencode.
-const BUILT_IN: [(&str, PromptPattern); 8] = [
+/// 2.1.330, opencode, and aider.
+const BUILT_IN: [(&str, PromptPattern); 9] = [
     ("claude_code_topic", PromptPattern::System(r"(?i)\banalyze if this message indicates a new conversation topic\b")),
     ("claude_code_title", PromptPattern::System(r"(?i)\bsummarize this coding conversation in under 50 characters\b")),
     ("claude_code_title", PromptPattern::System(r"(?i)\bgenerate a concise, sentence-case title\b")),
@@ -40,6 +40,7 @@ const BUILT_IN: [(&str, PromptPattern); 8] = [
     ("claude_code_suggestion", PromptPattern::User(r"(?i)\[suggestion mode: suggest what the user might\b")),
     ("claude_code_recap", PromptPattern::User(r"(?i)\bthe user stepped away and is coming back\. recap in under\b")),
     ("opencode_title", PromptPattern::System(r"(?i)^\s*you are a title generator\b")),
+    ("aider_commit_message", PromptPattern::System(r"(?i)\bgenerates concise,\s+one-line git commit messages\b")),
 ];
 
 impl AuxiliaryRule {
@@ -175,6 +176,11 @@ mod tests {
             ("Generate a concise, sentence-case title (3-7 words) that captures the topic.", "claude_code_title"),
             ("You are an agent.You are naming a coding session so the user can pick it out.", "claude_code_title"),
             ("Generate a short kebab-case name (2-4 words) that captures", "claude_code_session_name"),
+            (
+                "You are an expert software engineer that generates concise, \none-line Git commit messages based on the \
+                 provided diffs.",
+                "aider_commit_message",
+            ),
         ] {
             assert_eq!(recognised(&rules, &[("system", system), ("user", "Hi")], &[]).as_deref(), Some(name));
         }

@@ -93,7 +93,11 @@ impl Planner<'_> {
                 seed: generation.seed,
             },
             None => {
-                let placed = self.prompt().map_err(|error| error.about_prompt(self.request.endpoint.prompt_field))?;
+                let mut placed =
+                    self.prompt().map_err(|error| error.about_prompt(self.request.endpoint.prompt_field))?;
+                if let Some(left) = placed.departure.as_mut().filter(|_| self.stands_beside_tools()) {
+                    left.begins_beside_tools();
+                }
                 self.metrics.prompt_was_placed(&placed);
                 self.metrics.auxiliary.increment(defect.is_some().into());
                 let seed = self.seed(&logged.reply_id);
@@ -173,6 +177,17 @@ impl Planner<'_> {
             (Prompt::Text(text), _) => alone(renderer.tokenizer().encode_with_specials(text)?),
             (Prompt::Tokens(tokens), _) => alone(tokens.clone()),
         })
+    }
+
+    /// Whether the model is shown no tools, though an earlier call of the attempt showed it some. A call that its client
+    /// wants to be trained never stands beside another.
+    fn stands_beside_tools(&self) -> bool {
+        let shows_none = match &self.request.prompt {
+            Prompt::Messages(conversation) => conversation.tools.is_empty(),
+            Prompt::Text(_) | Prompt::Tokens(_) => false,
+        };
+        let has_shown = self.memory.as_ref().is_some_and(|memory| memory.has_shown_tools());
+        shows_none && has_shown && self.trainable != Some(true)
     }
 
     /// What the answers are kept to while they are sampled.

@@ -132,6 +132,10 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.auxiliary_rules.7.system = "(?i)^\\s*you are a title generator\\b"  # default
     proxy.auxiliary_rules.7.user = null  # default
     proxy.auxiliary_rules.7.without_tools = true  # default
+    proxy.auxiliary_rules.8.name = "aider_commit_message"  # default
+    proxy.auxiliary_rules.8.system = "(?i)\\bgenerates concise,\\s+one-line git commit messages\\b"  # default
+    proxy.auxiliary_rules.8.user = null  # default
+    proxy.auxiliary_rules.8.without_tools = true  # default
     proxy.budget.calls = null  # default
     proxy.budget.tokens = null  # default
     proxy.budget.sampled_tokens = null  # default

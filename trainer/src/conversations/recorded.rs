@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fulgurite_adapters::{exclusion, sampled_sequences};
+use fulgurite_adapters::{exclusion, sampled_sequences, side_requests};
 use fulgurite_backends::DigestingWriter;
 use fulgurite_renderers::WeightedTokens;
 use fulgurite_types::{Defect, Generation, GenerationUse, RolloutRecord, TokenUse, UntrainedCause};
@@ -119,10 +119,14 @@ impl RecordedRules {
     /// The sequences of a rollout's last attempt, and what becomes of every token that was sampled in it.
     pub(super) fn example(&self, recorded: &RolloutRecord) -> Result<Example, (Unusable, String)> {
         let latest = recorded.attempts.last().map(|attempt| attempt.attempt_id.as_str());
+        let beside = side_requests(&recorded.generations);
         let judged: Vec<(&Generation, Option<UntrainedCause>)> = recorded
             .generations
             .iter()
             .map(|generation| match latest == Some(&generation.attempt_id) {
+                true if beside.contains(generation.generation_id.as_str()) => {
+                    (generation, Some(UntrainedCause::Auxiliary))
+                }
                 true => (generation, self.untrained_cause(generation)),
                 false => (generation, Some(UntrainedCause::SupersededAttempt)),
             })

@@ -1,14 +1,19 @@
 //! Whether a generation is trained, decided once.
 
-use fulgurite_adapters::exclusion;
+use fulgurite_adapters::{exclusion, side_requests};
 use fulgurite_types::{AttemptStatus, Generation, RolloutStatus, UntrainedCause, Verdict};
 
 use super::member::{Member, Phase, Policy};
 
 /// Decides whether each of a member's generations is trained, as long as its group has something to teach.
 pub(crate) fn judge(member: &mut Member, phase: Phase, policy: &Policy) {
-    let causes = member.generations.iter().map(|generation| untrained_cause(generation, member, phase, policy));
-    member.verdicts = causes.map(Verdict::of).collect();
+    let beside = side_requests(&member.generations);
+    let causes = member.generations.iter().map(|generation| {
+        let stands_beside = || beside.contains(generation.generation_id.as_str()).then_some(UntrainedCause::Auxiliary);
+        untrained_cause(generation, member, phase, policy).or_else(stands_beside)
+    });
+    let verdicts = causes.map(Verdict::of).collect();
+    member.verdicts = verdicts;
 }
 
 /// Why a generation is not trained, whatever its group has to teach; `None` if it is. What belongs to the rollout comes
@@ -85,6 +90,45 @@ mod tests {
 
     fn policy(weights_version: u64, max_staleness: u64) -> Policy {
         Policy { tokenizer: "t".to_owned(), model: "m".to_owned(), weights_version, max_staleness }
+    }
+
+    #[test]
+    fn a_side_request_is_told_by_its_shape() {
+        let rollout = json!({
+            "rollout_id": "r", "input": null, "start_time": 0.0, "end_time": null, "mode": "train",
+            "resources_id": null, "status": "succeeded", "config": {}, "metadata": { "kind": "session" },
+        });
+        let attempt = json!({
+            "rollout_id": "r", "attempt_id": "a", "sequence_id": 1, "start_time": 0.0, "end_time": null,
+            "status": "succeeded", "worker_id": null, "last_heartbeat_time": null, "metadata": null,
+        });
+        let call = |id: &str, reason: &str, sequence_id: u64| {
+            let generation = json!({
+                "generation_id": id, "rollout_id": "r", "attempt_id": "a", "span_id": "s", "trace_id": "t", "name": "n",
+                "sequence_id": sequence_id, "parent_id": null, "branch_reason": reason, "start_time": 0.0,
+                "end_time": 1.0, "model": "m", "prompt_tokens": [1], "sampled_tokens": [2], "logprobs": [-0.5],
+                "stop_reason": "stop", "weights_versions": [{ "version": 0, "first_token": 0 }],
+                "sampling": { "temperature": 1.0, "top_p": 1.0, "top_k": null }, "seed": 1, "renderer": "chatml",
+                "tokenizer": "t", "request_digest": "", "client_gone": false, "defect": null,
+            });
+            serde_json::from_value(generation).unwrap()
+        };
+        let mut member = Member {
+            attempts: vec![serde_json::from_value(attempt).unwrap()],
+            generations: vec![call("task", "first_turn", 1), call("commit", "beside_tools", 2)],
+            rewards: vec![fulgurite_types::RecordedReward {
+                attempt_id: "a".to_owned(),
+                span_id: "s".to_owned(),
+                sequence_id: 3,
+                time: None,
+                generation_id: None,
+                reward: fulgurite_types::Reward::new(1.0),
+                giver: None,
+            }],
+            ..Member::of_rollout(rollout)
+        };
+        judge(&mut member, Phase::Train, &policy(0, 0));
+        assert_eq!(member.verdicts, [Verdict::Trained, Verdict::Untrained(UntrainedCause::Auxiliary)]);
     }
 
     #[test]

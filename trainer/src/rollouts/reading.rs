@@ -1,6 +1,6 @@
 //! From a rollout's record to a member of its group.
 
-use fulgurite_adapters::{exclusion, merge_generations};
+use fulgurite_adapters::{exclusion, merge_generations, side_requests};
 use fulgurite_types::{
     Attempt, EpisodeStop, Generation, RecordedReward, Reward, RolloutRecord, RolloutStatus, StopReason,
 };
@@ -74,9 +74,11 @@ fn penalty_of(attempt: &Attempt, penalty: f64) -> RecordedReward {
 /// The limit that refused the attempt a call; else whether the answer to the last call of the model was cut off. Calls
 /// beside the task say nothing of it.
 fn stop_of(attempt: Option<&Attempt>, generations: &[Generation], model: &str) -> EpisodeStop {
+    let beside = side_requests(generations);
     let counts = |generation: &&Generation| {
         let is_of = attempt.is_some_and(|attempt| attempt.attempt_id == generation.attempt_id);
-        is_of && generation.model == model && exclusion(generation).is_none()
+        let is_beside = beside.contains(generation.generation_id.as_str());
+        is_of && !is_beside && generation.model == model && exclusion(generation).is_none()
     };
     if let Some(limit) = attempt.and_then(Attempt::limit) {
         return limit;

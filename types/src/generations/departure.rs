@@ -5,6 +5,9 @@ words! {
     DepartureReason {
         /// A conversation begins: no turn is recorded, or the assistant has not spoken in it yet.
         FirstTurn = "first_turn",
+        /// A conversation begins in which the model is shown no tools, in an attempt in which it was shown some: if nothing
+        /// goes on from it, it is a request beside the task.
+        BesideTools = "beside_tools",
         /// The same request again, of a turn that is recorded.
         RequestRepeated = "request_repeated",
         /// It continues an earlier turn: conversations take turns, or the client went back.
@@ -47,7 +50,7 @@ pub enum BranchReason {
 impl BranchReason {
     /// Whether a conversation begins with it.
     pub fn begins_conversation(&self) -> bool {
-        *self == Self::Departure(DepartureReason::FirstTurn)
+        matches!(self, Self::Departure(DepartureReason::FirstTurn | DepartureReason::BesideTools))
     }
 
     /// The word, in JSON and in SQL.

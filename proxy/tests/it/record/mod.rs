@@ -3,3 +3,4 @@
 mod attribution;
 mod budgets;
 mod continuation;
+mod side_requests;

@@ -14,10 +14,14 @@ use crate::serve::command::store_url;
 use crate::train::run_files::{CONFIG_FILE, STORE_FILE, fill_seed};
 
 /// The keys in the file of a run's configuration that are of the run, and not of its config.
-const RUN_KEYS: [&str; 6] = ["run_id", "instance", "kind", "evaluation", CONFIG_DIRECTORY, SERVERS_STORE];
+const RUN_KEYS: [&str; 7] =
+    ["run_id", "instance", "kind", "evaluation", CONFIG_DIRECTORY, RUN_DIRECTORY, SERVERS_STORE];
 
 /// The key in that file of the directory that relative paths start from.
 pub const CONFIG_DIRECTORY: &str = "config_directory";
+
+/// The key in that file of the directory that the run was begun in, where the page looks for its files.
+const RUN_DIRECTORY: &str = "run_directory";
 
 /// The key in that file of the store of the server beside which the run trains.
 const SERVERS_STORE: &str = "servers_store";
@@ -160,6 +164,7 @@ pub async fn begin_run(
             "run_id": run_id,
             "instance": Uuid::now_v7().to_string(),
             CONFIG_DIRECTORY: std::path::absolute(&loaded.directory).unwrap_or_else(|_| loaded.directory.clone()),
+            RUN_DIRECTORY: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
         });
         if let (Some(all), Value::Object(own)) = (config.as_object_mut(), json!(loaded.config)) {
             all.extend(own);

@@ -253,6 +253,7 @@ impl Grpo {
             importance_mask: options.importance_mask.map(|[low, high]| RatioBounds { low, high }),
             teachers: self.teachers.clone(),
             kl,
+            records_tokens: options.record_tokens,
             baseline_decay: options.harvest.as_ref().map(|harvest| harvest.baseline_decay),
             decode: self.decode.clone(),
             divisors: Vec::new(),

@@ -39,6 +39,9 @@ pub use generations::packed_generation::{PackedGeneration, PackingError};
 pub use generations::packing::{pack_logprobs, pack_tokens, unpack_logprobs, unpack_tokens};
 pub use generations::sampling::{Constraint, RecordedSampling, SamplingParameters, WeightsVersion};
 pub use generations::stop_reason::StopReason;
+pub use generations::trained_tokens::{
+    TokenFate, TrainedTokens, pack_trained_tokens, trained_tokens_file, unpack_trained_tokens,
+};
 pub use generations::verdict::{TokenUse, UntrainedCause, Verdict};
 pub use ids::{new_attempt_id, new_id, new_rollout_id};
 pub use lists::archive::{

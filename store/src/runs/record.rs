@@ -192,6 +192,16 @@ impl Store {
         rows.iter().map(used).collect()
     }
 
+    /// The steps of a run that trained tokens of a rollout, in order.
+    pub async fn steps_that_trained(&self, run_id: &str, rollout_id: &str) -> Result<Vec<u64>> {
+        let mut sql = Sql::new("SELECT DISTINCT step FROM generation_uses WHERE step IS NOT NULL AND cause = ");
+        sql.text(TokenUse::Trained.as_str()).push(" AND run_id = ").text(run_id);
+        sql.push(" AND generation_id IN (SELECT generation_id FROM generations WHERE rollout_id = ");
+        sql.text(rollout_id).push(") ORDER BY step");
+        let rows = sql.all(&mut *self.reader().await?).await?;
+        rows.iter().map(|row| count(row, "step")).collect()
+    }
+
     /// How this run used all sampled tokens in the store. `tokens` sums to all sampled tokens: those that the run has not
     /// accounted for are under `other`, which comes last.
     pub async fn token_ledger(&self, run_id: &str) -> Result<Vec<LedgerRow>> {
@@ -380,7 +390,7 @@ fn checkpoint_from_row(row: &AnyRow) -> Result<Checkpoint> {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_types::{AttemptStatus, AttemptUpdate, NewRollout};
+    use fulgurite_types::{AttemptStatus, AttemptUpdate, GenerationFilter, NewRollout};
     use serde_json::json;
 
     use super::*;
@@ -452,6 +462,18 @@ mod tests {
         assert_eq!(ledger(&store.token_ledger("run").await.unwrap()), expected);
         store.record_uses("run", vec![trained("b", 3)]).await.unwrap();
         assert_eq!(ledger(&store.token_ledger("run").await.unwrap()), [("trained", 2, 4), ("other", 1, 2)]);
+    }
+
+    #[tokio::test]
+    async fn the_steps_that_trained_a_rollout_are_known() {
+        let store = store_with_run().await;
+        let rollout = store.generations(&GenerationFilter::default()).await.unwrap()[0].rollout_id.clone();
+        let unused = GenerationUse { cause: "constant_group".into(), ..trained("c", 1) };
+        store.record_step(step(3, vec![trained("b", 3)])).await.unwrap();
+        store.record_step(step(2, vec![trained("a", 2)])).await.unwrap();
+        store.record_step(step(4, vec![unused])).await.unwrap();
+        assert_eq!(store.steps_that_trained("run", &rollout).await.unwrap(), [2, 3]);
+        assert_eq!(store.steps_that_trained("other", &rollout).await.unwrap(), []);
     }
 
     #[tokio::test]

@@ -10,11 +10,12 @@ mod preference_scores;
 mod reference;
 mod soft_targets;
 mod target_distributions;
+mod trained_rows;
 
 pub(crate) use self::beside::BesideConversations;
 pub(crate) use self::conversation_loss::{ConversationLoss, TokenScores, data_of};
 pub(crate) use self::cross_entropy::CrossEntropy;
-pub(crate) use self::objective::{Lesson, Objective, learn};
+pub(crate) use self::objective::{Lesson, Objective, learn, trained_tokens};
 pub(crate) use self::policy::CONCURRENCY;
 pub use self::policy::{
     AdvantageOptions, Baseline, ComparedCalls, FollowingTeacher, KlPenalty, KlPlace, LossAggregation, PerCall,

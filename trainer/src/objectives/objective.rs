@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fulgurite_backends::{ForwardBackward, Learner, LossFunction};
-use fulgurite_types::{Datum, GenerationUse, TeacherLogprobs};
+use fulgurite_types::{Datum, GenerationUse, TeacherLogprobs, TrainedTokens};
 use serde_json::{Map, Value};
 
+use super::trained_rows::{TrainedRow, trained_tokens as of_rows};
 use crate::sources::DataPosition;
 use crate::{Reporter, SampleAnswer, TrainError};
 
@@ -73,6 +74,9 @@ pub(crate) struct Lesson {
     pub(crate) uses: Vec<GenerationUse>,
     /// What teachers made of those tokens.
     pub(crate) teacher_logprobs: Vec<TeacherLogprobs>,
+    /// Whose tokens the rows of the policy's parts train, row by row in the order in which they are learnt; none where that is
+    /// not to be recorded.
+    pub(crate) trained_rows: Vec<TrainedRow>,
     /// Where there is nothing to learn: what the policy said.
     pub(crate) answers: Vec<SampleAnswer>,
 }
@@ -111,6 +115,13 @@ pub(crate) struct Measurement {
     pub(crate) metrics: Vec<(&'static str, f64)>,
     /// Targets that were trained.
     pub(crate) trained_tokens: usize,
+}
+
+/// What the passes of a lesson made of the tokens that its rows train.
+pub(crate) fn trained_tokens(rows: &[TrainedRow], passes: &[Pass]) -> Vec<TrainedTokens> {
+    let of_policy = passes.iter().filter(|pass| !pass.is_beside);
+    let learnt = of_policy.flat_map(|pass| pass.data.iter().zip(pass.logprobs.iter().map(Vec::as_slice)));
+    of_rows(rows, &learnt.collect::<Vec<_>>())
 }
 
 /// Has the learner add the gradient of a part, and of what the objective adds to it once it knows its logprobs.

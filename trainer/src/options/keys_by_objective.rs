@@ -27,7 +27,7 @@ const COMMON: [&str; 14] = [
 ];
 
 /// Keys of objectives that learn from rollouts.
-const OF_ROLLOUTS: [&str; 19] = [
+const OF_ROLLOUTS: [&str; 20] = [
     "conversations",
     "groups_per_batch",
     "group_size",
@@ -46,6 +46,7 @@ const OF_ROLLOUTS: [&str; 19] = [
     "evaluation",
     "stop",
     "stop_without_gradient",
+    "record_tokens",
     "evaluation.samples_per_task",
 ];
 /// Keys that are read by one objective alone.

@@ -126,6 +126,9 @@ pub struct TrainerOptions {
     /// Updates one after another that may have nothing to learn from, as where every group's rewards are equal; after so
     /// many the run ends with an error. 0 never ends it.
     pub stop_without_gradient: u64,
+    /// Whether the run's directory keeps, for each update, what became of every token that it trained: its advantage, its logprob
+    /// under the weights that the update began with, and whether it was masked or clipped. Nine bytes a token.
+    pub record_tokens: bool,
     /// Conversations that are learnt from in each update beside the rollouts.
     pub conversations: Option<ConversationsBeside>,
     /// Learn from whatever rewarded rollouts there are, in place of tasks.
@@ -181,6 +184,7 @@ impl Default for TrainerOptions {
             evaluation: EvaluationOptions::default(),
             stop: StopRule::default(),
             stop_without_gradient: 20,
+            record_tokens: true,
             conversations: None,
             harvest: None,
             publish_if: None,

@@ -9,6 +9,7 @@ mod metrics_file;
 mod publish_gate;
 mod run_checkpoints;
 mod summary;
+mod token_files;
 mod training_run;
 mod uploads;
 mod without_gradient;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fulgurite_backends::{AdamParameters, Learner};
-use fulgurite_types::{CheckpointRecord, GenerationUse, Step, StepRecord, TeacherLogprobs, TokenUse, WeightsVersion};
+use fulgurite_types::{
+    CheckpointRecord, GenerationUse, Step, StepRecord, TeacherLogprobs, TokenUse, TrainedTokens, WeightsVersion,
+};
 use serde_json::{Map, Value, json};
 
 use super::checkpoint_rules::{Checkpointing, SinceCheckpoint};
@@ -15,9 +17,10 @@ use super::ledger;
 use super::metrics_file::MetricsFile;
 use super::publish_gate::{BehindModel, PublishGate};
 use super::summary::{RunSummary, failed_rollouts, skipped_rows};
+use super::token_files;
 use super::without_gradient;
 use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores, ValidationScores, held_out_score};
-use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, learn};
+use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, learn, trained_tokens};
 use crate::publishing::Publisher;
 use crate::schedule::Schedule;
 use crate::sources::{DataPosition, Source};
@@ -170,6 +173,7 @@ impl<Data> TrainingRun<Data> {
                 position = restored.position();
                 behind = restored.behind.filter(|_| self.publish_gate.is_some());
             }
+            token_files::forget_after(&self.identity.directory, step)?;
             self.record.rewind_run(&run_id, step).await?;
             let undone = ledger::undone(self.record.as_ref(), &run_id).await?;
             self.record.record_uses(&run_id, undone).await?;
@@ -252,7 +256,7 @@ impl<Data> TrainingRun<Data> {
         let mut metrics = self.step_metrics(step, &mut lesson);
         let is_empty = lesson.is_empty();
         let waited = lesson.waited.as_secs_f64();
-        self.update(step, &mut lesson, &mut metrics, reporter).await?;
+        let tokens = self.update(step, &mut lesson, &mut metrics, reporter).await?;
         if self.publish_gate.is_none() {
             self.publish(step + 1).await?;
         }
@@ -280,6 +284,8 @@ impl<Data> TrainingRun<Data> {
             self.upload(progress, checkpoint, &mut metrics, true, reporter).await?;
         }
         let consumed = Consumed { uses, teacher_logprobs: lesson.teacher_logprobs };
+        // Before the step is recorded: a step that is there has its file.
+        token_files::write(&self.identity.directory, &self.identity.run_id, progress.step, tokens).await?;
         self.record(progress, step, metrics, consumed, checkpoint, reporter).await?;
         if is_empty {
             let steps = self.record.steps(&self.identity.run_id).await?;
@@ -305,19 +311,20 @@ impl<Data> TrainingRun<Data> {
         AdamParameters { learning_rate: self.optimizer.learning_rate * self.schedule.share(step), ..self.optimizer }
     }
 
-    /// Forward and backward over each part, and the optimizer once for each substep; nothing if there is nothing to learn.
+    /// Forward and backward over each part, and the optimizer once for each substep; nothing if there is nothing to learn. Gives
+    /// what became of each token, where that is to be recorded.
     async fn update(
         &mut self,
         step: u64,
         lesson: &mut Lesson,
         metrics: &mut Map<String, Value>,
         reporter: &mut dyn Reporter,
-    ) -> Result<(), TrainError> {
+    ) -> Result<Vec<TrainedTokens>, TrainError> {
         let parts = lesson.substeps.iter().flatten().map(|part| part.data.len());
         let datums = parts.chain(lesson.passes.iter().map(|pass| pass.data.len())).sum::<usize>();
         set(metrics, "optim/datums", datums);
         if lesson.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let optimizer = self.optimizer_at(step);
         let mut passes = std::mem::take(&mut lesson.passes);
@@ -345,7 +352,7 @@ impl<Data> TrainingRun<Data> {
             set(metrics, "optim/gradient_norm_per_token", greatest_norm / measured.trained_tokens as f64);
             set(metrics, "optim/clip_factor", clip_factor(greatest_norm, optimizer.gradient_clip_norm));
         }
-        Ok(())
+        Ok(trained_tokens(&lesson.trained_rows, &passes))
     }
 
     async fn record(

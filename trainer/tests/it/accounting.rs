@@ -16,7 +16,7 @@ use fulgurite_trainer::{
 };
 use fulgurite_types::{
     AttemptStatus, AttemptUpdate, AttemptedRollout, Datum, LossInputs, NewGeneration, NewRun, RecordedSampling, Reward,
-    RolloutConfig, RolloutFilter, WeightsFrom, WeightsVersion,
+    RolloutConfig, RolloutFilter, TokenFate, WeightsFrom, WeightsVersion, trained_tokens_file, unpack_trained_tokens,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -245,6 +245,7 @@ async fn train_with(
     keys: serde_json::Value,
 ) -> Result<RunSummary, TrainError> {
     let keys: TrainerOptions = serde_json::from_value(keys).unwrap();
+    let records = keys.record_tokens;
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", directory.path().join("t.db").display());
     let store = Store::open(&url, StoreOptions::default()).await.unwrap();
@@ -282,6 +283,14 @@ async fn train_with(
     let worker = tokio::spawn(work(store.clone()));
     let summary = grpo.run(false, &mut Silent).await;
     worker.abort();
+    if let Ok(summary) = &summary {
+        // What the run's directory has of each token is what the account has of calls.
+        let file = std::fs::read(directory.path().join(trained_tokens_file(1))).ok();
+        let calls = file.map(|bytes| unpack_trained_tokens(&bytes, "run", |_| true).unwrap()).unwrap_or_default();
+        let fates: Vec<TokenFate> = calls.into_iter().flat_map(|call| call.fates).collect();
+        let expected = if records { summary.trained_tokens as usize } else { 0 };
+        assert_eq!(fates, vec![TokenFate::Trained; expected], "{summary:?}");
+    }
     every_rollout_says_which_policy_it_is_for(&store).await;
     summary
 }
@@ -363,6 +372,15 @@ async fn each_call_is_measured_against_the_calls_of_its_turn() {
     assert_eq!(summary.trained_tokens, 15);
     let of_member = |first: f32| vec![first, first, first, -first, -first];
     assert_eq!(advantages(&pupil), [of_member(-1.0), of_member(0.0), of_member(1.0)]);
+}
+
+#[tokio::test]
+async fn what_became_of_tokens_is_not_kept_if_the_run_is_told_so() {
+    for records in [true, false] {
+        let keys = json!({ "record_tokens": records });
+        let summary = train_with(Reached::InProcess, &["honest"], &Arc::default(), keys).await.unwrap();
+        assert_eq!(summary.trained_tokens, 9);
+    }
 }
 
 #[tokio::test]

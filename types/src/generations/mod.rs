@@ -8,4 +8,5 @@ pub(crate) mod packed_generation;
 pub(crate) mod packing;
 pub(crate) mod sampling;
 pub(crate) mod stop_reason;
+pub(crate) mod trained_tokens;
 pub(crate) mod verdict;

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use fulgurite_backends::Learner;
 
 use super::super::objective::{Lesson, Measurement, Objective, Pass, learn};
+use super::super::trained_rows::trained_rows;
 use super::policy_gradient::PolicyGradient;
-use super::trajectories::{Batch, assemble};
+use super::trajectories::{Batch, assemble, call_places};
 use crate::rollouts::{Collected, Phase, sample_answers};
 use crate::sources::{DataPosition, PendingGroups};
 use crate::{Reporter, TrainError};
@@ -33,6 +34,7 @@ impl Objective<PendingGroups> for Minibatches {
     ) -> Result<Lesson, TrainError> {
         self.policy.begin();
         let (mut passes, mut waited) = (Vec::new(), Duration::ZERO);
+        let mut rows = Vec::new();
         let mut all = Collected { phase: Phase::Train, groups: Vec::new(), replaced: Vec::new() };
         let mut whole = Batch::default();
         for rollouts in pending.split(self.count) {
@@ -42,6 +44,10 @@ impl Objective<PendingGroups> for Minibatches {
             let mut batch = assemble(&mut collected, self.policy.credit, None, |_| None)?;
             let groups = std::mem::take(&mut batch.groups);
             if !groups.is_empty() {
+                if self.policy.records_tokens {
+                    let places = call_places(&batch.places, &collected);
+                    rows.extend(trained_rows(places, &groups, Vec::new(), self.policy.loss));
+                }
                 let part = self.policy.part(groups);
                 passes.push(learn(&mut self.policy, passes.len(), &part, learner).await?);
             }
@@ -52,7 +58,8 @@ impl Objective<PendingGroups> for Minibatches {
         pending.check(&all, reporter)?;
         let metrics = self.policy.describe(step, &all, &whole, reporter);
         let answers = if passes.is_empty() { sample_answers(&all, &self.policy.decode) } else { Vec::new() };
-        Ok(Lesson { passes, waited, metrics, uses: all.uses(), answers, ..Lesson::default() })
+        let uses = all.uses();
+        Ok(Lesson { passes, waited, metrics, uses, trained_rows: rows, answers, ..Lesson::default() })
     }
 
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::super::objective::{Lesson, Measurement, Objective, Part, Pass};
 use super::super::reference::Reference;
 use super::super::target_distributions::{reverse_divergence, target_entropy};
+use super::super::trained_rows::trained_rows;
 use super::credit::LossAggregation;
 use super::importance_mask::mask_by_ratio;
 use super::kl_loss::{KlPlace, kl_loss};
@@ -21,7 +22,7 @@ use super::rollout_metrics::rollout_metrics;
 use super::staleness::staleness_metrics;
 use super::substeps::split_into_substeps;
 use super::teachers::{MemberPlace, Teachers};
-use super::trajectories::{Batch, Credit, assemble};
+use super::trajectories::{Batch, Credit, assemble, call_places};
 use crate::rollouts::{Collected, Decode, Member, failure_metrics, findings, reward_metrics, sample_answers};
 use crate::sources::DataPosition;
 use crate::{DistillationLoss, DistillationOptions, Reporter, TrainError, TrainEvent};
@@ -41,6 +42,8 @@ pub(crate) struct PolicyGradient {
     pub(crate) kl: Option<Kl>,
     /// Of a run that harvests, what the running baseline keeps of itself at each reward.
     pub(crate) baseline_decay: Option<f64>,
+    /// Whether it is recorded what became of each trained token.
+    pub(crate) records_tokens: bool,
     /// Reads tokens, for people.
     pub(crate) decode: Decode,
     /// What the lesson's rows are divided by, substep by substep.
@@ -97,12 +100,15 @@ impl Objective<Collected> for PolicyGradient {
             let uses = collected.uses();
             return Ok(Lesson { substeps, metrics, uses, teacher_logprobs, ..Lesson::default() });
         }
-        let groups = self.corrected(groups, learner, &mut metrics).await?;
+        let places = self.records_tokens.then(|| call_places(&batch.places, &collected));
+        let (groups, masked) = self.corrected(groups, learner, &mut metrics).await?;
+        let trained_rows = places.map(|places| trained_rows(places, &groups, masked, self.loss)).unwrap_or_default();
         let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
         self.begin();
         let substeps = split_into_substeps(groups, self.substeps);
         let substeps = substeps.into_iter().map(|groups| vec![self.part(groups)]).collect();
-        Ok(Lesson { substeps, metrics, uses: collected.uses(), teacher_logprobs, answers, ..Lesson::default() })
+        let uses = collected.uses();
+        Ok(Lesson { substeps, metrics, uses, teacher_logprobs, trained_rows, answers, ..Lesson::default() })
     }
 
     /// The loss of leaving the reference, which needs the logprobs of the weights that the substep begins with.
@@ -219,16 +225,17 @@ impl PolicyGradient {
         Part { data: rollouts.into_iter().flatten().collect(), loss: self.loss, is_beside: false }
     }
 
-    /// The rows with what leaving the reference costs taken into their advantages, and without what has moved too far.
+    /// The rows with what leaving the reference costs taken into their advantages, and without what has moved too far, of which
+    /// it gives the targets, row by row.
     pub(super) async fn corrected(
         &self,
         groups: Vec<Vec<Vec<Datum>>>,
         learner: &dyn Learner,
         metrics: &mut Map<String, Value>,
-    ) -> Result<Vec<Vec<Vec<Datum>>>, TrainError> {
+    ) -> Result<(Vec<Vec<Vec<Datum>>>, Vec<Vec<usize>>), TrainError> {
         let in_reward = self.kl.as_ref().filter(|kl| kl.place == KlPlace::Reward);
         if groups.is_empty() || (in_reward.is_none() && self.importance_mask.is_none()) {
-            return Ok(groups);
+            return Ok((groups, Vec::new()));
         }
         let sizes: Vec<Vec<usize>> = groups.iter().map(|group| group.iter().map(Vec::len).collect()).collect();
         let mut rows: Vec<Datum> = groups.into_iter().flatten().flatten().collect();
@@ -238,15 +245,19 @@ impl PolicyGradient {
                 metrics.insert("kl_policy_base".to_owned(), mean.into());
             }
         }
+        let mut masked = Vec::new();
         if let Some(bounds) = self.importance_mask {
             let logprobs = learner.forward(rows.as_slice().into()).await?;
-            if let Some(share) = mask_by_ratio(&mut rows, &logprobs, bounds)? {
+            let made = mask_by_ratio(&mut rows, &logprobs, bounds)?;
+            if let Some(share) = made.share {
                 metrics.insert("optim/importance_masked".to_owned(), share.into());
             }
+            masked = made.targets;
         }
         let mut rows = rows.into_iter();
         let mut of_rollout = |size: usize| rows.by_ref().take(size).collect();
-        Ok(sizes.into_iter().map(|group| group.into_iter().map(&mut of_rollout).collect()).collect())
+        let groups = sizes.into_iter().map(|group| group.into_iter().map(&mut of_rollout).collect()).collect();
+        Ok((groups, masked))
     }
 }
 

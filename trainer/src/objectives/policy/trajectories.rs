@@ -6,6 +6,7 @@ use fulgurite_adapters::{
 use fulgurite_types::{Datum, Generation, UntrainedCause};
 use serde_json::Value;
 
+use super::super::trained_rows::{CallPlace, places_in_rows};
 use super::credit::call_advantages;
 use super::credit::{AdvantageOptions, batch_advantages};
 use super::teachers::MemberPlace;
@@ -116,6 +117,12 @@ pub(crate) fn assemble(
         }
     }
     Ok(Batch { groups: taught, places, idle_groups, idle_tokens, alone, trajectories: groups })
+}
+
+/// Where the calls of rollouts stand in the rows that [`assemble`] made of them, row by row.
+pub(crate) fn call_places(places: &[Vec<MemberPlace>], collected: &Collected) -> Vec<Vec<CallPlace>> {
+    let members = places.iter().flatten().map(|place| &collected.groups[place.group][place.member]);
+    members.flat_map(|member| places_in_rows(member.trained().collect())).collect()
 }
 
 /// At a scale of 0 nothing is left, even of what is no number: a rollout that is alone has no baseline.

@@ -30,8 +30,8 @@ ROWS = {
         ("reads the prompt", "ask-told"),
         ("does not, before", "ask-before"),
         ("after 5 updates, seed 1", "ask-after-5"),
-        ("after 20 updates, seed 1", "ask-seed-1"),
-        ("the same, 37 final questions", "final-seed-1"),
+        *((f"after 20 updates, seed {seed}", f"ask-seed-{seed}") for seed in (1, 2, 3)),
+        ("seed 1, 37 final questions", "final-seed-1"),
     ],
 }
 

@@ -10,14 +10,20 @@ pub enum ResponseFormat {
     QwenJson,
     /// Qwen3.5, Qwen3.8 and Nemotron 3: `<think>`, and calls as `<function=NAME>` with `<parameter=KEY>`, or as JSON.
     QwenXml,
-    /// DeepSeek V3.1: `<think>`, and a section of calls.
+    /// DeepSeek: `<think>`, and a section of calls, as JSON behind the name (V3.1) or in a fence of Markdown (before).
     DeepSeek,
     /// Kimi K2: `<think>`, and a section of calls with ids.
     Kimi,
     /// Harmony of gpt-oss: channels and recipients.
     Harmony,
-    /// Llama 3.1: a call is the whole message, as JSON with `name` and `parameters`.
+    /// Llama 3.1: calls are the whole message, as JSON with `name` and `parameters`, a `;` between them.
     LlamaJson,
+    /// Mistral: calls behind `[TOOL_CALLS]`, as a JSON list or as `NAME[ARGS]JSON`; reasoning in `[THINK]`.
+    Mistral,
+    /// Phi-4: calls as a JSON list behind `<|tool_call|>` or `functools`.
+    Phi,
+    /// FunctionGemma and Gemma 4: `call:NAME{...}` between marks, text between quotes of their own.
+    Gemma,
 }
 
 impl ResponseFormat {

@@ -15,6 +15,7 @@ impl GrammarWriter<'_> {
             }
             ResponseFormat::Harmony => self.harmony(prompt, shape),
             ResponseFormat::LlamaJson => self.llama(shape),
+            ResponseFormat::Mistral | ResponseFormat::Phi | ResponseFormat::Gemma => self.marked(shape),
             ResponseFormat::QwenJson | ResponseFormat::QwenXml | ResponseFormat::DeepSeek | ResponseFormat::Kimi => {
                 self.tagged(prompt, shape)
             }
@@ -26,6 +27,14 @@ impl GrammarWriter<'_> {
         match shape {
             AnswerShape::Json { schema, .. } => Ok(AnswerGrammar::JsonSchema((*schema).clone())),
             AnswerShape::Calls { .. } => self.lark("", Rules::default(), shape, None),
+        }
+    }
+
+    /// Text, or calls behind a mark.
+    fn marked(&self, shape: &AnswerShape<'_>) -> Result<AnswerGrammar, RenderError> {
+        match shape {
+            AnswerShape::Json { schema, tools: [] } => Ok(AnswerGrammar::JsonSchema((*schema).clone())),
+            _ => self.lark("", Rules::default(), shape, None),
         }
     }
 

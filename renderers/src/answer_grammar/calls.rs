@@ -36,6 +36,16 @@ impl GrammarWriter<'_> {
             ResponseFormat::Harmony | ResponseFormat::LlamaJson | ResponseFormat::Text | ResponseFormat::RoleColon => {
                 "call".to_owned()
             }
+            ResponseFormat::Mistral if self.optional_mark("[ARGS]").is_some() => one_or_more(""),
+            ResponseFormat::Mistral | ResponseFormat::Phi => {
+                let (open, close) = match self.format {
+                    ResponseFormat::Mistral => (self.mark("[TOOL_CALLS]")?, String::new()),
+                    _ => (self.mark("<|tool_call|>")?, self.mark("<|/tool_call|>")?),
+                };
+                let calls = one_or_more(&lark::text(", "));
+                format!("{open} {} {calls} {} {close}", lark::text("["), lark::text("]"))
+            }
+            ResponseFormat::Gemma => return Err(self.unsupported("its arguments are no JSON")),
         })
     }
 
@@ -79,6 +89,12 @@ impl GrammarWriter<'_> {
                 format!("{channel} {recipient} {constrain} \"json\" {body} {arguments} {close}")
             }
             ResponseFormat::LlamaJson => json_call("parameters"),
+            ResponseFormat::Mistral if self.optional_mark("[ARGS]").is_some() => {
+                let (open, separator) = (self.mark("[TOOL_CALLS]")?, self.mark("[ARGS]")?);
+                format!("{open} {} {separator} {arguments}", lark::text(name))
+            }
+            ResponseFormat::Mistral | ResponseFormat::Phi => json_call("arguments"),
+            ResponseFormat::Gemma => return Err(self.unsupported("its arguments are no JSON")),
             ResponseFormat::Text | ResponseFormat::RoleColon => return Err(self.unsupported("it has no tool calls")),
         })
     }

@@ -26,6 +26,23 @@ const SNIPPETS: &[&str] = &[
     "<function=f>\n<parameter=x>\n",
     "\n</parameter>\n</function>\n",
     "<function=g></function>",
+    "; ",
+    "[TOOL_CALLS]",
+    "[CALL_ID]",
+    "[ARGS]",
+    "[/THINK]",
+    "functools[",
+    "<|/tool_call|>",
+    " [",
+    ", ",
+    "]",
+    "<start_function_call>",
+    "call:f{x:<escape>a}<escape>,y:[1]",
+    "}",
+    "<end_function_call>",
+    "function",
+    "f\n```json\n",
+    "\n```",
     "f",
     "functions.f:0",
     " to=functions.f",
@@ -57,6 +74,9 @@ static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         setting("kimi", ResponseFormat::Kimi, &["<|im_end|>"]),
         setting("gpt_oss", ResponseFormat::Harmony, &["<|return|>", "<|call|>"]),
         setting("llama3", ResponseFormat::LlamaJson, &["<|eot_id|>"]),
+        setting("llama3", ResponseFormat::Mistral, &["<|eot_id|>"]),
+        setting("llama3", ResponseFormat::Phi, &["<|eot_id|>"]),
+        setting("llama3", ResponseFormat::Gemma, &["<|eot_id|>"]),
         // Tokenizers without tokens for the marks.
         setting("llama3", ResponseFormat::QwenJson, &["<|eot_id|>"]),
         setting("llama3", ResponseFormat::QwenXml, &["<|eot_id|>"]),
@@ -101,7 +121,13 @@ impl Setting {
     /// Whether text between two parts is nothing but the format's markup and white space beside it.
     fn is_markup(&self, gap: &str, may_be_cut: bool) -> bool {
         let mut rest = gap.trim_start();
-        while let Some(mark) = mark_texts(self.format).iter().find(|mark| rest.starts_with(**mark)) {
+        let between_calls: &[&str] = match self.format {
+            ResponseFormat::LlamaJson => &[";"],
+            ResponseFormat::Mistral | ResponseFormat::Phi => &["[", "]", ","],
+            _ => &[],
+        };
+        let markup = [mark_texts(self.format), between_calls.to_vec()].concat();
+        while let Some(mark) = markup.iter().find(|mark| rest.starts_with(**mark)) {
             rest = rest[mark.len()..].trim_start();
         }
         // A header of Harmony's goes up to the body that follows it.

@@ -187,6 +187,11 @@ impl Draft {
         self.call = Some(OpenCall { start, named: None });
     }
 
+    /// Whether a call is open.
+    pub(crate) fn has_open_call(&self) -> bool {
+        self.call.is_some()
+    }
+
     /// Takes a call back that turns out to be none, and says where it began. It must not have been named.
     pub(crate) fn cancel_call(&mut self) -> Option<usize> {
         self.call.take().map(|call| call.start)

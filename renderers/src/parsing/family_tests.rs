@@ -20,6 +20,9 @@ const DEEPSEEK: Family = Family(ResponseFormat::DeepSeek, "deepseek", &["<｜end
 const KIMI: Family = Family(ResponseFormat::Kimi, "kimi", &["<|im_end|>"]);
 const HARMONY: Family = Family(ResponseFormat::Harmony, "gpt_oss", &["<|return|>", "<|call|>"]);
 const LLAMA: Family = Family(ResponseFormat::LlamaJson, "llama3", &["<|eot_id|>"]);
+const MISTRAL: Family = Family(ResponseFormat::Mistral, "llama3", &["<|eot_id|>"]);
+const PHI: Family = Family(ResponseFormat::Phi, "llama3", &["<|eot_id|>"]);
+const GEMMA: Family = Family(ResponseFormat::Gemma, "llama3", &["<|eot_id|>"]);
 const ROLE_COLON: Family = Family(ResponseFormat::RoleColon, "qwen3", &[]);
 
 impl Family {
@@ -256,6 +259,206 @@ fn llama() {
             "B {\"name\": \"f\", \"parameters\": { (the call is not JSON: EOF while parsing an object at line 1 column 29)"
         ]
     );
+}
+
+#[test]
+fn llama_with_several_calls() {
+    let parts = |sampled: &str| LLAMA.parts("<|start_header_id|>assistant<|end_header_id|>\n\n", sampled);
+    let (f, g) = ("{\"name\": \"f\", \"parameters\": {\"x\": 1}}", "{\"name\": \"g\", \"parameters\": {}}");
+    let both = ["C f {\"x\": 1}", "C g {}"];
+    assert_eq!(parts(&format!("{f}; {g}<|eot_id|>")), both);
+    assert_eq!(parts(&format!("{f}\n{g}")), both);
+    assert_eq!(parts(&format!("<|python_tag|>{f};<|python_tag|>{g}<|eot_id|>")), both);
+    assert_eq!(parts(&format!("{f}; {g}; {f}")), ["C f {\"x\": 1}", "C g {}", "C f {\"x\": 1}"]);
+    // What is no call is text, with what stands before it.
+    for behind in ["; and more", "; {\"answer\": 4}", "; {\"name\": \"g\"", ";"] {
+        assert_eq!(parts(&format!("{f}{behind}<|eot_id|>")), [both[0].to_owned(), format!("T {behind}")]);
+    }
+    let cut = "{\"name\": \"g\", \"parameters\": {";
+    let error = "the call is not JSON: EOF while parsing an object at line 1 column 29";
+    assert_eq!(parts(&format!("{f}; {cut}")), [both[0].to_owned(), format!("B {cut} ({error})")]);
+}
+
+#[test]
+fn deepseek_before_3_1() {
+    let call = |name: &str, body: &str| {
+        format!("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{body}\n```<｜tool▁call▁end｜>")
+    };
+    let parts = |calls: &str| {
+        let sampled = format!("ok\n<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜><｜end▁of▁sentence｜>");
+        DEEPSEEK.parts("<｜Assistant｜></think>", &sampled).split_off(1)
+    };
+    assert_eq!(
+        parts(&(call("get-weather", "{\"x\": \"\\n```\"}") + "\n" + &call("b", "{}"))),
+        ["C get-weather {\"x\": \"\\n```\"}", "C b {}"]
+    );
+    // A tool that is called as the type is.
+    assert_eq!(
+        parts("<｜tool▁call▁begin｜>function<｜tool▁sep｜> {\"x\":1}<｜tool▁call▁end｜>"),
+        ["C function {\"x\":1}"]
+    );
+    for (broken, error) in [
+        (call("f", "{bad"), "the arguments are not JSON: key must be a string at line 1 column 2"),
+        (call("f", "[]"), "the arguments are not an object"),
+        (call("f", "```"), "the call has no arguments"),
+        ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>f<｜tool▁call▁end｜>".to_owned(), "the call has no arguments"),
+        (
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\nplain\n{}<｜tool▁call▁end｜>".to_owned(),
+            "no fence stands around the arguments",
+        ),
+        ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```".to_owned(), "nothing ends the call"),
+    ] {
+        assert_eq!(parts(&broken), [format!("B {broken} ({error})")]);
+    }
+    let told = events(
+        DEEPSEEK,
+        "<｜Assistant｜></think>",
+        &format!("<｜tool▁calls▁begin｜>{}<｜tool▁calls▁end｜>", call("f", "{\"x\": [1, 2]}")),
+    );
+    assert_eq!(told[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
+    assert_eq!(arguments_of(&told), "{\"x\": [1, 2]}");
+    assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
+}
+
+/// The text of the arguments that leaves in pieces, of which there must be several.
+fn arguments_of(told: &[ParseEvent]) -> String {
+    let pieces = told.iter().filter_map(|event| match event {
+        ParseEvent::Arguments { delta, .. } => Some(delta.as_str()),
+        _ => None,
+    });
+    assert!(pieces.clone().count() > 1, "{told:?}");
+    pieces.collect()
+}
+
+#[test]
+fn mistral() {
+    let parts = |sampled: &str| MISTRAL.parts("", sampled);
+    let (a, b) =
+        ("{\"name\": \"a\", \"arguments\": {\"x\": 1}, \"id\": \"abcdefghi\"}", "{\"name\": \"b\", \"arguments\": {}}");
+    assert_eq!(parts(&format!(" ok.\n[TOOL_CALLS] [{a}, {b}]<|eot_id|>")), ["T  ok.", "C a {\"x\": 1}", "C b {}"]);
+    assert_eq!(parts(&format!("[TOOL_CALLS][{a}] done")), ["C a {\"x\": 1}", "T done"]);
+    assert_eq!(parts(&format!("[TOOL_CALLS]{b}")), ["C b {}"]);
+    assert_eq!(
+        parts("[TOOL_CALLS]get_weather[ARGS]{\"x\": 1}[TOOL_CALLS]b[CALL_ID]abcdefghi[ARGS]{}<|eot_id|>"),
+        ["C get_weather {\"x\": 1}", "C abcdefghi b {}"]
+    );
+    assert_eq!(parts("[THINK]r \n[/THINK]\na"), ["R r", "T a"]);
+    assert_eq!(parts("[TOOL_CALLS] []"), [""; 0]);
+    // Cut off behind a call, which counts, and within one, which does not.
+    assert_eq!(parts(&format!("[TOOL_CALLS] [{a}, ")), ["C a {\"x\": 1}"]);
+    for (broken, error) in [
+        (
+            "[TOOL_CALLS] [{\"name\": \"a\", \"arguments\": {",
+            "the call is not JSON: EOF while parsing an object at line 1 column 28",
+        ),
+        ("[TOOL_CALLS] {bad", "the call is not JSON: key must be a string at line 1 column 2"),
+        ("[TOOL_CALLS] [{\"name\": \"a\"}", "the call has no `arguments`"),
+        ("[TOOL_CALLS] [1]", "this is no JSON list of calls"),
+        ("[TOOL_CALLS] [", "nothing is called"),
+        ("[TOOL_CALLS]", "nothing is called"),
+        ("[TOOL_CALLS]f", "the call has no arguments"),
+        ("[TOOL_CALLS][ARGS]{}", "the call has no name"),
+        ("[TOOL_CALLS]f[ARGS]{", "the arguments are not JSON: EOF while parsing an object at line 1 column 1"),
+    ] {
+        assert_eq!(parts(broken), [format!("B {broken} ({error})")]);
+    }
+    assert_eq!(
+        parts(&format!("[TOOL_CALLS] [{b} {a}]")),
+        ["C b {}".to_owned(), format!("B {a}] (this is no JSON list of calls)")]
+    );
+    for sampled in
+        ["[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"x\": [1, 2]}}]", "[TOOL_CALLS]f[ARGS]{\"x\": [1, 2]}"]
+    {
+        let told = events(MISTRAL, "", sampled);
+        assert_eq!(told[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
+        assert_eq!(arguments_of(&told), "{\"x\": [1, 2]}");
+        assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
+    }
+}
+
+#[test]
+fn phi() {
+    let parts = |sampled: &str| PHI.parts("", sampled);
+    let (a, b) =
+        ("{\"name\": \"a\", \"arguments\": {\"s\": \"functools[1]\"}}", "{\"name\": \"b\", \"arguments\": {}}");
+    let both = ["C a {\"s\": \"functools[1]\"}", "C b {}"];
+    assert_eq!(parts(&format!("functools[{a}, {b}]<|eot_id|>")), both);
+    assert_eq!(parts(&format!("<|tool_call|>[{a},{b}]<|/tool_call|><|eot_id|>")), both);
+    assert_eq!(parts("import functools.<|eot_id|>"), ["T import functools."]);
+    assert_eq!(parts("a<|/tool_call|>"), ["T a<|/tool_call|>"]);
+    assert_eq!(parts(&format!("Well.\nfunctools[{b}")), ["T Well.", "C b {}"]);
+    for (broken, error) in [
+        ("functools[cache]", "this is no JSON list of calls"),
+        ("<|tool_call|>", "nothing is called"),
+        ("functools[{\"name\": 1, \"arguments\": {}}", "the call's `name` is not a string"),
+    ] {
+        assert_eq!(parts(broken), [format!("B {broken} ({error})")]);
+    }
+    let told = events(PHI, "", "functools[{\"name\": \"f\", \"arguments\": {\"x\": [1, 2]}}]");
+    assert_eq!(arguments_of(&told), "{\"x\": [1, 2]}");
+    assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
+}
+
+#[test]
+fn gemma() {
+    let parts = |sampled: &str| GEMMA.parts("", sampled);
+    let call = |body: &str| format!("<start_function_call>{body}<end_function_call>");
+    let body = "call:get_weather{city:<escape>Paris, {x}<escape>,days:3,deep:{list:[1,<escape>a<escape>],on:true},\
+                big:123456789012345678901234, bare:north}";
+    assert_eq!(
+        parts(&format!("I call.\n{}<|eot_id|>", call(body))),
+        [
+            "T I call.",
+            "C get_weather {\"city\": \"Paris, {x}\", \"days\": 3, \"deep\": {\"list\": [1, \"a\"], \"on\": true}, \
+             \"big\": 123456789012345678901234, \"bare\": \"north\"}"
+        ]
+    );
+    assert_eq!(parts(&(call("call:a{}") + &call("call:b{x:[]}"))), ["C a {}", "C b {\"x\": []}"]);
+    assert_eq!(parts("<|tool_call>call:f{x:<|\"|>a}<|\"|>}<tool_call|>"), ["C f {\"x\": \"a}\"}"]);
+    for (body, error) in [
+        ("call:f{x:}", "an argument has no value"),
+        ("call:f{x}", "an argument has no name"),
+        ("f{}", "the call does not begin with `call:`"),
+        ("call:{}", "the call has no name"),
+        ("call:f{x:1", "no `}` ends the arguments"),
+        ("call:f{x:[1}", "no `]` ends the arguments"),
+        ("call:f{x:<escape>a}", "no `<escape>` ends a text of the arguments"),
+        ("call:f{} x", "text follows the arguments"),
+        ("call:f", "nothing is called"),
+    ] {
+        assert_eq!(parts(&call(body)), [format!("B {} ({error})", call(body))]);
+    }
+    let deep = call(&format!("call:f{{x:{}}}", "[".repeat(100)));
+    assert_eq!(parts(&deep), [format!("B {deep} (the arguments nest too deeply)")]);
+    for cut in ["<start_function_call>call:f{x:1}", "<start_function_call>"] {
+        assert_eq!(parts(cut), [format!("B {cut} (nothing ends the call)")]);
+    }
+    let told = events(GEMMA, "", &call("call:f{x:1}"));
+    let named = ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() };
+    let arguments = ParseEvent::Arguments { index: 0, delta: "{\"x\": 1}".to_owned() };
+    assert_eq!(told, [named, arguments, ParseEvent::ToolCallEnd { index: 0 }]);
+}
+
+#[test]
+fn integers_keep_their_digits_in_every_family() {
+    let json = "{\"x\": 123456789012345678901234567890}";
+    let call = format!("{{\"name\": \"f\", \"arguments\": {json}}}");
+    for (family, sampled) in [
+        (QWEN_JSON, format!("<tool_call>\n{call}\n</tool_call>")),
+        (
+            QWEN_XML,
+            "<tool_call>\n<function=f>\n<parameter=x>\n123456789012345678901234567890\n</parameter>\n</function>\n</tool_call>"
+                .to_owned(),
+        ),
+        (DEEPSEEK, format!("<｜tool▁call▁begin｜>f<｜tool▁sep｜>{json}<｜tool▁call▁end｜>")),
+        (HARMONY, format!(" to=functions.f<|channel|>commentary<|message|>{json}<|call|>")),
+        (LLAMA, call.clone()),
+        (MISTRAL, format!("[TOOL_CALLS][{call}]")),
+        (PHI, format!("functools[{call}]")),
+        (GEMMA, "<start_function_call>call:f{x:123456789012345678901234567890}<end_function_call>".to_owned()),
+    ] {
+        assert_eq!(family.parts("", &sampled), [format!("C f {json}")], "{sampled}");
+    }
 }
 
 #[test]

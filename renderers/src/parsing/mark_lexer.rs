@@ -26,6 +26,12 @@ pub(crate) enum Mark {
     Body,
     /// Harmony: the message ends.
     End,
+    /// A list of calls, whose bracket the mark holds.
+    ListOpen,
+    /// Mistral: the call's id follows.
+    CallId,
+    /// Gemma: a text of the arguments begins or ends.
+    Quote,
     /// Llama: a call follows.
     PythonTag,
     /// A text that ends the turn.
@@ -60,6 +66,23 @@ const HARMONY: [(Mark, &str); 7] = [
     (Mark::End, "<|return|>"),
 ];
 const LLAMA: [(Mark, &str); 1] = [(Mark::PythonTag, "<|python_tag|>")];
+const MISTRAL: [(Mark, &str); 5] = [
+    (Mark::ThinkOpen, "[THINK]"),
+    (Mark::ThinkClose, "[/THINK]"),
+    (Mark::CallOpen, "[TOOL_CALLS]"),
+    (Mark::CallId, "[CALL_ID]"),
+    (Mark::Arguments, "[ARGS]"),
+];
+const PHI: [(Mark, &str); 3] =
+    [(Mark::CallOpen, "<|tool_call|>"), (Mark::CallClose, "<|/tool_call|>"), (Mark::ListOpen, "functools[")];
+const GEMMA: [(Mark, &str); 6] = [
+    (Mark::CallOpen, "<start_function_call>"),
+    (Mark::CallClose, "<end_function_call>"),
+    (Mark::Quote, "<escape>"),
+    (Mark::CallOpen, "<|tool_call>"),
+    (Mark::CallClose, "<tool_call|>"),
+    (Mark::Quote, "<|\"|>"),
+];
 
 /// The texts of a format's marks.
 #[cfg(any(test, fuzzing))]
@@ -76,6 +99,9 @@ pub(crate) fn marks(format: ResponseFormat) -> Vec<(Mark, &'static str)> {
         ResponseFormat::Kimi => [&THINK[..], &KIMI].concat(),
         ResponseFormat::Harmony => HARMONY.to_vec(),
         ResponseFormat::LlamaJson => LLAMA.to_vec(),
+        ResponseFormat::Mistral => MISTRAL.to_vec(),
+        ResponseFormat::Phi => PHI.to_vec(),
+        ResponseFormat::Gemma => GEMMA.to_vec(),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::parsing::calls::parameter_types::ParameterTypes;
 use crate::parsing::dialect::Dialect;
 use crate::parsing::dialects::harmony::Harmony;
 use crate::parsing::dialects::llama::Llama;
+use crate::parsing::dialects::marked::{CallForm, Marked};
 use crate::parsing::dialects::plain::Plain;
 use crate::parsing::dialects::tagged::{Rules, Tagged};
 use crate::parsing::draft::Draft;
@@ -162,5 +163,8 @@ fn dialect(format: ResponseFormat, tools: &[Value]) -> Box<dyn Dialect> {
         ResponseFormat::Kimi => tagged(Rules::KIMI, &[]),
         ResponseFormat::Harmony => Box::new(Harmony::new()),
         ResponseFormat::LlamaJson => Box::new(Llama::new()),
+        ResponseFormat::Mistral => Box::new(Marked::new(CallForm::ListOrNamed)),
+        ResponseFormat::Phi => Box::new(Marked::new(CallForm::List)),
+        ResponseFormat::Gemma => Box::new(Marked::new(CallForm::Braces)),
     }
 }

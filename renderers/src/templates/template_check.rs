@@ -422,7 +422,8 @@ mod tests {
                 "kimi" => ResponseFormat::Kimi,
                 "gpt_oss" => ResponseFormat::Harmony,
                 "llama3_1" => ResponseFormat::LlamaJson,
-                // The calls of DeepSeek V3 are not those of V3.1, and nothing here reads Mistral's.
+                "mistral" => ResponseFormat::Mistral,
+                // DeepSeek's history has no trace of the `<think>` that its prompt opens; Gemma's and Phi's have no calls.
                 _ => ResponseFormat::Text,
             };
             assert_eq!(report.response_format, format, "{name}");
@@ -461,7 +462,9 @@ mod tests {
         assert_eq!(findings(&plain, "round_trip", TemplateVerdict::Ok).len(), 4, "{plain:?}");
         let mistral = check_template(family_directory("mistral").path()).unwrap();
         let unread = findings(&mistral, "round_trip", TemplateVerdict::Warning);
-        assert!(unread.iter().any(|message| message.starts_with("a tool call: ")), "{unread:?}");
+        assert!(unread.iter().any(|message| message.starts_with("text and a tool call: ")), "{unread:?}");
+        let read = findings(&mistral, "round_trip", TemplateVerdict::Ok);
+        assert!(read.iter().any(|message| message == "two tool calls: read back as Mistral"), "{read:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::tokenizer::piece::Piece;
 use crate::{RenderError, Renderer, ResponseFormat, StreamParser, TemplateRenderer};
 
 /// Formats that might read what a template writes; the first counts where several read as much.
-const CANDIDATES: [ResponseFormat; 7] = [
+const CANDIDATES: [ResponseFormat; 10] = [
     ResponseFormat::Text,
     ResponseFormat::QwenJson,
     ResponseFormat::QwenXml,
@@ -15,6 +15,9 @@ const CANDIDATES: [ResponseFormat; 7] = [
     ResponseFormat::Kimi,
     ResponseFormat::Harmony,
     ResponseFormat::LlamaJson,
+    ResponseFormat::Mistral,
+    ResponseFormat::Phi,
+    ResponseFormat::Gemma,
 ];
 
 impl TemplateRenderer {

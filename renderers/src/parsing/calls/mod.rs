@@ -1,9 +1,12 @@
 //! Calls of tools as families write them.
 //!
-//! - [`json_call`]: one JSON object.
+//! - [`json_call`], [`call_list`]: one JSON object, or a list of them.
+//! - [`brace_call`]: a name, then braces that are not quite JSON.
 //! - [`section_call`]: a name, then JSON.
 //! - [`xml_call`], [`parameter_types`]: elements, whose types the tools declare.
 
+pub(crate) mod brace_call;
+pub(crate) mod call_list;
 pub(crate) mod json_call;
 pub(crate) mod parameter_types;
 pub(crate) mod section_call;

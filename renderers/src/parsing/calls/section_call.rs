@@ -8,6 +8,8 @@ use crate::parsing::draft::Draft;
 #[derive(Debug)]
 pub(crate) struct Arguments {
     range: Range<usize>,
+    /// Whether a fence of Markdown ends them.
+    fenced: bool,
     /// Up to here they have left.
     given: usize,
 }
@@ -15,13 +17,26 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Arguments that begin at `start` of the draft's text.
     pub(crate) fn new(start: usize) -> Self {
-        Self { range: start..start, given: start }
+        Self { range: start..start, given: start, fenced: false }
+    }
+
+    /// Arguments that begin at `start`, behind the line that opens a fence.
+    fn fenced(start: usize) -> Self {
+        Self { fenced: true, ..Self::new(start) }
+    }
+
+    /// Text without what may stand behind arguments. JSON of an object ends with none of it.
+    fn without_end<'t>(&self, text: &'t str) -> &'t str {
+        match self.fenced {
+            true => text.trim_end_matches(|character: char| character == '`' || character.is_whitespace()),
+            false => text.trim_end(),
+        }
     }
 
     /// Takes text up to `end`.
     pub(crate) fn read(&mut self, end: usize, draft: &mut Draft) {
         let new = &draft.text()[self.range.end..end];
-        let certain = self.range.end + new.trim_end().len();
+        let certain = self.range.end + self.without_end(new).len();
         if self.range.is_empty() {
             let start = end - new.trim_start().len();
             (self.range, self.given) = (start..start, start);
@@ -37,6 +52,7 @@ impl Arguments {
     /// The arguments, or what is wrong with them.
     pub(crate) fn parse(&self, text: &str) -> Result<Value, String> {
         let text = &text[self.range.clone()];
+        let text = if self.fenced { self.without_end(text) } else { text };
         if text.trim().is_empty() {
             return Err("the call has no arguments".to_owned());
         }
@@ -56,6 +72,8 @@ pub(crate) enum CallHead {
     Name,
     /// By an id that holds the name: `functions.NAME:NUMBER`.
     Id,
+    /// By its name, and by an id behind `[CALL_ID]`.
+    NameAndId,
 }
 
 impl CallHead {
@@ -63,6 +81,11 @@ impl CallHead {
     fn read(self, head: &str) -> Result<(Option<String>, String), String> {
         let head = head.trim();
         match self {
+            Self::NameAndId => {
+                let (name, id) = head.split_once("[CALL_ID]").map_or((head, ""), |(name, id)| (name.trim(), id.trim()));
+                let id = (!id.is_empty()).then(|| id.to_owned());
+                if name.is_empty() { Err("the call has no name".to_owned()) } else { Ok((id, name.to_owned())) }
+            }
             Self::Name if head.is_empty() => Err("the call has no name".to_owned()),
             Self::Name => Ok((None, head.to_owned())),
             Self::Id => {
@@ -76,16 +99,24 @@ impl CallHead {
     }
 }
 
+/// What DeepSeek before V3.1 writes in place of the name.
+const TYPE: &str = "function";
+
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Reads a call whose head and arguments a mark parts (DeepSeek, Kimi).
+/// Reads a call whose head and arguments a mark parts (DeepSeek, Kimi, Mistral).
+///
+/// DeepSeek before V3.1 has the type before the mark, which is `function`, and behind it the name, and the arguments in a
+/// fence of Markdown.
 #[derive(Debug)]
 pub(crate) struct SectionCall {
     head: CallHead,
     head_start: usize,
     arguments: Option<Arguments>,
+    /// Where what follows the mark begins, while it is unclear whether that is a name or arguments.
+    unclear: Option<usize>,
     /// What is wrong with the head.
     error: Option<String>,
 }
@@ -93,20 +124,54 @@ pub(crate) struct SectionCall {
 impl SectionCall {
     /// A reader of what begins at `start` of the draft's text.
     pub(crate) fn new(start: usize, head: CallHead) -> Self {
-        Self { head, head_start: start, arguments: None, error: None }
+        Self { head, head_start: start, arguments: None, unclear: None, error: None }
     }
 
     /// Takes text up to `end`.
     pub(crate) fn read(&mut self, end: usize, draft: &mut Draft) {
+        if let Some(start) = self.unclear {
+            self.begin_unclear(start, end, draft);
+        }
         if let Some(arguments) = &mut self.arguments {
             arguments.read(end, draft);
         }
     }
 
+    /// Finds out whether arguments begin at `start`, or a name and the fence behind it.
+    fn begin_unclear(&mut self, start: usize, end: usize, draft: &mut Draft) {
+        let text = &draft.text()[start..end];
+        match text.trim_start().chars().next() {
+            None => {}
+            Some('{') => {
+                self.unclear = None;
+                draft.name_call(None, TYPE.to_owned());
+                self.arguments = Some(Arguments::new(start));
+            }
+            Some(_) => {
+                let skipped = text.len() - text.trim_start().len();
+                let mut lines = text[skipped..].split_inclusive('\n');
+                let whole = |line: Option<&str>| line.filter(|line| line.ends_with('\n')).map(str::len);
+                let (Some(name), Some(fence)) = (whole(lines.next()), whole(lines.next())) else { return };
+                let name = start + skipped..start + skipped + name;
+                let fence = name.end..name.end + fence;
+                self.unclear = None;
+                self.arguments = Some(Arguments::fenced(fence.end));
+                match draft.text()[fence].trim_start().starts_with("```") {
+                    true => draft.name_call(None, draft.text()[name].trim().to_owned()),
+                    false => self.error = Some("no fence stands around the arguments".to_owned()),
+                }
+            }
+        }
+    }
+
     /// Takes the mark between head and arguments; a second one is text of the arguments.
     pub(crate) fn begin_arguments(&mut self, mark: Range<usize>, draft: &mut Draft) {
-        if self.arguments.is_some() {
+        if self.arguments.is_some() || self.unclear.is_some() {
             return self.read(mark.end, draft);
+        }
+        if self.head == CallHead::Name && draft.text()[self.head_start..mark.start].trim() == TYPE {
+            self.unclear = Some(mark.end);
+            return;
         }
         match self.head.read(&draft.text()[self.head_start..mark.start]) {
             Ok((id, name)) => draft.name_call(id, name),

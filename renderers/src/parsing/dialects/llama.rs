@@ -5,10 +5,14 @@ use crate::parsing::dialect::Dialect;
 use crate::parsing::draft::{Draft, Ending, Prose, Space};
 use crate::parsing::mark_lexer::Mark;
 
+/// What may stand between two calls.
+const SEPARATOR: char = ';';
+
 /// The keys of a call in Llama's JSON. Other keys make it an answer that happens to be JSON.
 const KEYS: Keys = Keys { arguments: &["parameters", "arguments"], others: Some(&["type", "id"]) };
 
-/// Reads Llama 3.1: text, or a call that is the whole message as JSON, with or without `<|python_tag|>` before it.
+/// Reads Llama 3.1: text, or calls that are the whole message as JSON, with or without `<|python_tag|>` before each, and
+/// with white space or a `;` between them.
 #[derive(Debug)]
 pub(crate) struct Llama {
     state: State,
@@ -18,8 +22,11 @@ pub(crate) struct Llama {
 enum State {
     /// Nothing but white space has been sampled since `start`.
     Start { start: usize },
-    /// In JSON that may be a call; `tagged` where `<|python_tag|>` says that it is one.
-    Call { call: Box<JsonCall>, tagged: bool },
+    /// In JSON that may be a call; `tagged` where `<|python_tag|>` says that it is one. `behind`: where the text behind the
+    /// call before it begins.
+    Call { call: Box<JsonCall>, tagged: bool, behind: Option<usize> },
+    /// Nothing but white space and a `;` has been sampled since a call, which ended at `start`.
+    Behind { start: usize },
     /// In text. White space at its beginning that is the format's: that behind a call says nothing.
     Text { leading: Space },
 }
@@ -31,14 +38,14 @@ impl Llama {
     }
 
     fn read_call(&mut self, end: usize, draft: &mut Draft) {
-        let State::Call { call, tagged } = &mut self.state else { return };
+        let State::Call { call, tagged, .. } = &mut self.state else { return };
         call.read(end, draft);
         if let Some(call_end) = call.end() {
             let arguments = call.arguments(call_end, draft.text());
             if call.is_named() || *tagged {
                 draft.close_call(call_end, arguments);
-                self.state = State::Text { leading: Space::All };
-                draft.prose(Prose::Text, call_end..end, Space::All, Space::None);
+                self.state = State::Behind { start: call_end };
+                self.read_behind(call_end, end, draft);
             } else {
                 self.give_up(end, draft);
             }
@@ -47,11 +54,36 @@ impl Llama {
         }
     }
 
-    /// What looked like a call is text.
+    /// Looks for another call in what follows one that ended at `start`.
+    fn read_behind(&mut self, start: usize, end: usize, draft: &mut Draft) {
+        let text = draft.text()[start..end].trim_start();
+        let text = text.strip_prefix(SEPARATOR).unwrap_or(text).trim_start();
+        match text.bytes().next() {
+            None => {}
+            Some(b'{') => {
+                let call_start = end - text.len();
+                draft.open_call(call_start);
+                let call = Box::new(JsonCall::new(call_start, &KEYS));
+                self.state = State::Call { call, tagged: false, behind: Some(start) };
+                self.read_call(end, draft);
+            }
+            Some(_) => {
+                self.state = State::Text { leading: Space::All };
+                draft.prose(Prose::Text, start..end, Space::All, Space::None);
+            }
+        }
+    }
+
+    /// What looked like a call is text, with what stands between it and the call before.
     fn give_up(&mut self, end: usize, draft: &mut Draft) {
-        self.state = State::Text { leading: Space::None };
+        let behind = match self.state {
+            State::Call { behind, .. } => behind,
+            _ => None,
+        };
+        let leading = if behind.is_some() { Space::All } else { Space::None };
+        self.state = State::Text { leading };
         if let Some(start) = draft.cancel_call() {
-            draft.prose(Prose::Text, start..end, Space::None, Space::None);
+            draft.prose(Prose::Text, behind.unwrap_or(start)..end, leading, Space::None);
         }
     }
 }
@@ -67,7 +99,8 @@ impl Dialect for Llama {
                 let said_start = range.end - said.len();
                 if said.starts_with('{') {
                     draft.open_call(said_start);
-                    self.state = State::Call { call: Box::new(JsonCall::new(said_start, &KEYS)), tagged: false };
+                    let call = Box::new(JsonCall::new(said_start, &KEYS));
+                    self.state = State::Call { call, tagged: false, behind: None };
                     self.read_call(range.end, draft);
                 } else {
                     self.state = State::Text { leading: Space::None };
@@ -75,15 +108,17 @@ impl Dialect for Llama {
                 }
             }
             State::Call { .. } => self.read_call(range.end, draft),
+            State::Behind { start } => self.read_behind(start, range.end, draft),
             State::Text { leading } => draft.prose(Prose::Text, range, leading, Space::None),
         }
     }
 
     fn mark(&mut self, _: Mark, range: Range<usize>, draft: &mut Draft) {
         match &self.state {
-            State::Start { .. } => {
+            State::Start { .. } | State::Behind { .. } => {
                 draft.open_call(range.start);
-                self.state = State::Call { call: Box::new(JsonCall::new(range.end, &KEYS)), tagged: true };
+                let call = Box::new(JsonCall::new(range.end, &KEYS));
+                self.state = State::Call { call, tagged: true, behind: None };
             }
             _ => self.text(range, draft),
         }
@@ -93,11 +128,12 @@ impl Dialect for Llama {
         let end = draft.text().len();
         match &self.state {
             State::Start { start } => draft.prose(Prose::Text, *start..end, Space::None, Space::None),
-            State::Call { call, tagged } if call.is_named() || *tagged => {
+            State::Call { call, tagged, .. } if call.is_named() || *tagged => {
                 let arguments = call.arguments(end, draft.text());
                 draft.close_call(end, arguments);
             }
             State::Call { .. } => self.give_up(end, draft),
+            State::Behind { start } => draft.prose(Prose::Text, *start..end, Space::All, Space::None),
             State::Text { .. } => {}
         }
         draft.close_prose(Ending::Kept);

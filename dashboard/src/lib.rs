@@ -6,6 +6,7 @@
 //! - `live`: what is new, as server-sent events.
 //! - `rollout`: one rollout as a person reads it.
 //! - `tokens`: the tokens of an attempt, in columns of bytes.
+//! - `trained`: what updates made of those tokens.
 //! - `models`: the models that are sampled, and what their weights make of recorded tokens.
 
 mod lists;
@@ -15,6 +16,7 @@ mod page;
 mod rollout;
 mod runs;
 mod tokens;
+mod trained;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -19,6 +19,8 @@ use crate::runs::row;
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_secs(1);
+/// Looks from one that tells that something may have changed to the next, at a store that others write to.
+const LOOKS: u64 = 5;
 /// News that are kept for pages that are slow to take them.
 const KEPT: usize = 4096;
 
@@ -31,6 +33,8 @@ enum Kind {
     Step,
     /// There are newer rollouts.
     Rollouts,
+    /// Something else was written, or may have been.
+    Changed,
     /// What was told of a run holds no more: steps were taken back, or the run is gone. Of all runs where none is named.
     Rewound,
 }
@@ -41,6 +45,7 @@ impl Kind {
             Self::Run => "run",
             Self::Step => "step",
             Self::Rollouts => "rollouts",
+            Self::Changed => "changed",
             Self::Rewound => "rewound",
         }
     }
@@ -68,6 +73,8 @@ pub(super) struct Watched {
 #[derive(Default)]
 struct Seen {
     looked: Option<Instant>,
+    /// Looks at a store that others write to.
+    looks: u64,
     commits: u64,
     /// `None` before the first look, which tells no news.
     runs: Option<HashMap<String, RunProgress>>,
@@ -130,6 +137,10 @@ impl Seen {
             self.tell_runs(store, &progress, known).await?;
             if last_rollout > self.last_rollout {
                 self.tell(Kind::Rollouts, &json!({ "next": last_rollout }));
+            }
+            self.looks += 1;
+            if is_alone || self.looks.is_multiple_of(LOOKS) {
+                self.tell(Kind::Changed, &json!({}));
             }
         }
         self.runs = Some(progress.into_iter().map(|run| (run.run_id.clone(), run)).collect());
@@ -209,6 +220,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn of_a_store_that_others_write_it_is_told_now_and_then_that_it_may_have_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("store.db").display());
+        Store::open(&url, StoreOptions::default()).await.unwrap().close().await;
+        let store = Store::open_read_only(&url).await.unwrap();
+        let mut seen = Seen::default();
+        for _ in 0..=2 * LOOKS {
+            seen.look(&store).await.unwrap();
+        }
+        let told: Vec<Kind> = seen.news.iter().map(|news| news.kind).collect();
+        assert_eq!(told, [Kind::Changed, Kind::Changed]);
+    }
+
+    #[tokio::test]
     async fn news_are_told_once_and_in_their_order() {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("store.db").display());
@@ -225,15 +250,15 @@ mod tests {
         seen.look(&store).await.unwrap();
         seen.look(&store).await.unwrap();
         let told: Vec<Kind> = seen.news.iter().map(|news| news.kind).collect();
-        assert_eq!(told, [Kind::Step, Kind::Step, Kind::Run, Kind::Rollouts]);
+        assert_eq!(told, [Kind::Step, Kind::Step, Kind::Run, Kind::Rollouts, Kind::Changed]);
         assert!(seen.news[1].data.contains("\"step\":3") && seen.news[2].data.contains("\"run_id\":\"r\""));
         store.rewind_run("r", 1).await.unwrap();
         seen.look(&store).await.unwrap();
-        let told: Vec<Kind> = seen.news.iter().skip(4).map(|news| news.kind).collect();
-        assert_eq!(told, [Kind::Rewound, Kind::Run]);
+        let told: Vec<Kind> = seen.news.iter().skip(5).map(|news| news.kind).collect();
+        assert_eq!(told, [Kind::Rewound, Kind::Run, Kind::Changed]);
         // A page that was too slow is told to ask for everything.
         let watched = Watched { store, seen: Mutex::new(Seen { dropped: 10, ..seen }) };
         let (news, place) = watched.since(3).await;
-        assert_eq!((news[0].kind, news.len(), place), (Kind::Rewound, 1, 16));
+        assert_eq!((news[0].kind, news.len(), place), (Kind::Rewound, 1, 18));
     }
 }

@@ -2,8 +2,12 @@
 //!
 //! The answer is a length in four bytes, so many bytes of JSON that say which call has which tokens, and the columns one
 //! after another, little-endian: ids (`u32`), logprobs (`f32`, NaN where nothing was sampled), where each token's text ends
-//! (`u32`), who made it (`u8`), and all texts (UTF-8). Spaces behind the JSON have the columns begin at a multiple of four.
+//! (`u32`), who made it (`u8`), and all texts (UTF-8). Where it is recorded what an update made of the tokens, the JSON says
+//! `"trained": true`, two columns stand before those who made them, advantages and logprobs under the weights that the update
+//! began with (`f32`, NaN where nothing was trained), and one behind them, what became of each token (`u8`). Spaces behind the
+//! JSON have the columns begin at a multiple of four.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -13,12 +17,13 @@ use axum::response::{IntoResponse, Response};
 use fulgurite_api::conventions::error::RestError;
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::Store;
-use fulgurite_types::{Generation, GenerationUse, TokenUse};
+use fulgurite_types::{Generation, GenerationUse, TokenFate, TokenUse, TrainedTokens};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::Tokenizers;
 use crate::rollout::generations_of;
+use crate::trained;
 
 /// Who made a token.
 #[derive(Clone, Copy)]
@@ -82,6 +87,16 @@ struct Columns {
     text_ends: Vec<u32>,
     makers: Vec<u8>,
     text: String,
+    /// What an update made of the tokens, where that is recorded of any.
+    trained: Option<TrainedColumns>,
+}
+
+/// What an update made of each token.
+#[derive(Default)]
+struct TrainedColumns {
+    advantages: Vec<f32>,
+    logprobs: Vec<f32>,
+    fates: Vec<u8>,
 }
 
 /// `GET /ui/data/rollouts/{rollout_id}/tokens`: of an attempt, or of the latest.
@@ -91,22 +106,25 @@ pub(super) async fn read(
     Path(rollout_id): Path<String>,
     Query(query): Query<AttemptQuery>,
 ) -> Result<Response, RestError> {
-    let uses = uses(&store, &rollout_id).await?;
+    let (uses, trained) = used(&store, &rollout_id).await?;
     let generations = generations_of(&store, rollout_id, query.attempt_id).await?;
     let bytes = fulgurite_store::aside(|| {
-        packed(&generations, &uses, |fingerprint| Some(tokenizers.get(fingerprint)?.tokenizer()))
+        packed(&generations, &uses, &trained, |fingerprint| Some(tokenizers.get(fingerprint)?.tokenizer()))
     });
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
-/// What became of the tokens of a rollout's calls in the run that it was made for.
-async fn uses(store: &Store, rollout_id: &str) -> Result<Vec<GenerationUse>, RestError> {
+/// What became of the tokens of a rollout's calls in the run that it was made for, and what its updates made of each.
+async fn used(
+    store: &Store,
+    rollout_id: &str,
+) -> Result<(Vec<GenerationUse>, HashMap<String, TrainedTokens>), RestError> {
     let rollout = store.get_rollout(rollout_id).await.map_err(RestError::Store)?;
     let run_id = rollout.as_ref().and_then(|(rollout, _)| rollout.noted("run_id")?.as_str());
-    match run_id {
-        Some(run_id) => store.uses_of_rollout(run_id, rollout_id).await.map_err(RestError::Store),
-        None => Ok(Vec::new()),
-    }
+    let Some(run_id) = run_id else { return Ok((Vec::new(), HashMap::new())) };
+    let uses = store.uses_of_rollout(run_id, rollout_id).await.map_err(RestError::Store)?;
+    let trained = trained::of_rollout(store, run_id, rollout_id, &uses).await.map_err(RestError::Store)?;
+    Ok((uses, trained))
 }
 
 /// Tokens of a call's prompt that stand with the call which it goes on from.
@@ -119,9 +137,12 @@ pub(super) fn continued(generations: &[Generation], generation: &Generation) -> 
 fn packed<'t>(
     generations: &[Generation],
     uses: &[GenerationUse],
+    trained: &HashMap<String, TrainedTokens>,
     tokenizer: impl Fn(&str) -> Option<&'t Tokenizer>,
 ) -> Vec<u8> {
-    let (mut columns, mut calls) = (Columns::default(), Vec::new());
+    let is_trained = generations.iter().any(|generation| trained.contains_key(&generation.generation_id));
+    let mut columns = Columns { trained: is_trained.then(TrainedColumns::default), ..Columns::default() };
+    let mut calls = Vec::new();
     for generation in generations {
         let continued = continued(generations, generation);
         let tokenizer = tokenizer(&generation.tokenizer);
@@ -129,6 +150,10 @@ fn packed<'t>(
         let prompt = generation.prompt_tokens.get(continued..).unwrap_or_default();
         columns.add(prompt, None, Maker::Messages, tokenizer);
         columns.add(&generation.sampled_tokens, generation.logprobs.as_deref(), Maker::Sampled, tokenizer);
+        if let Some(columns) = &mut columns.trained {
+            columns.add(prompt.len(), None);
+            columns.add(generation.sampled_tokens.len(), trained.get(&generation.generation_id));
+        }
         calls.push(CallTokens {
             generation_id: &generation.generation_id,
             model: &generation.model,
@@ -148,7 +173,7 @@ fn packed<'t>(
             has_text: tokenizer.is_some(),
         });
     }
-    columns.bytes(json!({ "calls": calls, "tokens": columns.ids.len() }).to_string())
+    columns.bytes(json!({ "calls": calls, "tokens": columns.ids.len(), "trained": is_trained }).to_string())
 }
 
 impl Columns {
@@ -176,15 +201,40 @@ impl Columns {
 
     fn bytes(&self, mut header: String) -> Vec<u8> {
         header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(4) - header.len()));
-        let mut bytes = Vec::with_capacity(4 + header.len() + 13 * self.ids.len() + self.text.len());
+        let mut bytes = Vec::with_capacity(4 + header.len() + 22 * self.ids.len() + self.text.len());
         bytes.extend(u32::try_from(header.len()).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend(header.as_bytes());
         bytes.extend(self.ids.iter().flat_map(|id| id.to_le_bytes()));
         bytes.extend(self.logprobs.iter().flat_map(|logprob| logprob.to_le_bytes()));
         bytes.extend(self.text_ends.iter().flat_map(|end| end.to_le_bytes()));
+        let floats = |column: &[f32]| column.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        if let Some(TrainedColumns { advantages, logprobs, .. }) = &self.trained {
+            bytes.extend(floats(advantages));
+            bytes.extend(floats(logprobs));
+        }
         bytes.extend(&self.makers);
+        if let Some(TrainedColumns { fates, .. }) = &self.trained {
+            bytes.extend(fates);
+        }
         bytes.extend(self.text.as_bytes());
         bytes
+    }
+}
+
+impl TrainedColumns {
+    /// Adds so many tokens: those of a call that was trained, or others.
+    fn add(&mut self, tokens: usize, call: Option<&TrainedTokens>) {
+        // A file that has another number of tokens is not of this call.
+        let call = call.filter(|call| call.fates.len() == tokens);
+        let length = self.fates.len() + tokens;
+        if let Some(TrainedTokens { advantages, logprobs, fates, .. }) = call {
+            self.advantages.extend(advantages);
+            self.logprobs.extend(logprobs);
+            self.fates.extend(fates.iter().map(|fate| *fate as u8));
+        }
+        self.advantages.resize(length, f32::NAN);
+        self.logprobs.resize(length, f32::NAN);
+        self.fates.resize(length, TokenFate::NotTrained as u8);
     }
 }
 
@@ -215,7 +265,7 @@ pub(crate) mod tests {
             generation("3", None, &[9], &[]),
         ];
         let uses = [GenerationUse { generation_id: "2".into(), cause: TokenUse::Trained, tokens: 1 }];
-        let bytes = packed(&calls, &uses, |_| None);
+        let bytes = packed(&calls, &uses, &HashMap::new(), |_| None);
         let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
         let header: Value = serde_json::from_slice(&bytes[4..4 + length]).unwrap();
         assert_eq!((length % 4, &header["tokens"]), (0, &json!(8)));
@@ -232,5 +282,35 @@ pub(crate) mod tests {
         assert!(logprobs[0].is_nan() && logprobs[5].is_nan());
         assert_eq!((logprobs[3], logprobs[6]), (-4.0, -7.0));
         assert_eq!(bytes[4 + length + 96..], [0, 0, 0, 1, 1, 0, 1, 0]);
+        assert_eq!(header["trained"], false);
+    }
+
+    #[test]
+    fn what_an_update_made_of_tokens_stands_beside_those_that_it_trained() {
+        let calls = [generation("1", None, &[1, 2], &[4, 5]), generation("2", Some("1"), &[1, 2, 4, 5, 6], &[7])];
+        let told = |id: &str, fates: &[TokenFate]| TrainedTokens {
+            generation_id: id.into(),
+            advantages: vec![0.5; fates.len()],
+            logprobs: vec![-2.0; fates.len()],
+            fates: fates.to_vec(),
+        };
+        // The second has more tokens than its call sampled.
+        let trained = [
+            told("1", &[TokenFate::Trained, TokenFate::Clipped]),
+            told("2", &[TokenFate::Trained, TokenFate::Trained]),
+        ];
+        let trained = trained.map(|call| (call.generation_id.clone(), call)).into();
+        let bytes = packed(&calls, &[], &trained, |_| None);
+        let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+        let header: Value = serde_json::from_slice(&bytes[4..4 + length]).unwrap();
+        assert_eq!((&header["trained"], &header["tokens"]), (&json!(true), &json!(6)));
+        let columns = &bytes[4 + length + 3 * 4 * 6..];
+        let floats: Vec<f32> =
+            columns[..48].chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect();
+        let known = |at: std::ops::Range<usize>| floats[at].iter().map(|value| (!value.is_nan()).then_some(*value));
+        let (none, half, two) = (None, Some(0.5), Some(-2.0));
+        assert_eq!(known(0..6).collect::<Vec<_>>(), [none, none, half, half, none, none]);
+        assert_eq!(known(6..12).collect::<Vec<_>>(), [none, none, two, two, none, none]);
+        assert_eq!(columns[48..], [0, 0, 1, 1, 0, 1, 0, 0, 1, 3, 0, 0]);
     }
 }

@@ -1,7 +1,7 @@
 // Scenes of one rollout: its conversations, and its tokens.
 // walk.mjs gives what pages are opened and looked at with.
 
-export const rolloutScenes = ({ opened, checked, url, values }) => ({
+export const rolloutScenes = ({ opened, checked, answered, url, values }) => ({
   /** A rollout with conversations inside others, at ROLLOUT: how they are nested, and what the time line says. */
   async tree() {
     const seen = {};
@@ -22,6 +22,44 @@ export const rolloutScenes = ({ opened, checked, url, values }) => ({
       await page.keyboard.press("Enter");
       seen.focused = await page.evaluate(() => document.activeElement?.getAttribute("data-event"));
       await checked(page, wrong, `tree-${width}`);
+      if (wrong.length) throw new Error(wrong.join("\n"));
+      await context.close();
+    }
+    return seen;
+  },
+
+  /** ROLLOUT, which has a call, before and after it has another. */
+  async grows() {
+    const { page, wrong } = await opened(1280);
+    await page.goto(`${url}/#/rollouts/${values[0]}`);
+    await page.waitForSelector(".thread .call");
+    const before = await page.locator(".thread .call").count();
+    await answered();
+    await page.waitForSelector(".thread .call >> nth=1");
+    const after = await page.locator(".thread .call").count();
+    if (wrong.length) throw new Error(wrong.join("\n"));
+    return { before, after };
+  },
+
+  /** The tokens of ROLLOUT, which was trained, in the colours of what its update made of them. */
+  async trained() {
+    const seen = {};
+    for (const width of [1280, 390]) {
+      const { page, context, wrong } = await opened(width);
+      await page.goto(`${url}/#/rollouts/${values[0]}?as=tokens`);
+      await page.waitForSelector(".token");
+      seen.legends = {};
+      for (const colour of ["advantage", "ratio", "verdict"]) {
+        await page.selectOption("label:has-text('colour') select", colour);
+        seen.legends[colour] = (await page.locator(".legend li").allInnerTexts()).map((words) => words.trim());
+        await checked(page, wrong, `trained-${colour}-${width}`);
+      }
+      await page.selectOption("label:has-text('colour') select", "ratio");
+      const sampled = page.locator(".token:not(.given)").first();
+      await sampled.dispatchEvent("mouseover");
+      await page.waitForSelector(".token.chosen");
+      seen.ratio = await sampled.getAttribute("class");
+      seen.told = await page.locator(".told").innerText();
       if (wrong.length) throw new Error(wrong.join("\n"));
       await context.close();
     }

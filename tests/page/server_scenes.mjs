@@ -66,6 +66,8 @@ export const serverScenes = ({ opened, checked, url, values }) => ({
     };
     await keyed(".answer");
     await page.waitForSelector(`.answer >> nth=${other ? 1 : 0}`);
+    // Until the answers are whole there is a button to stop them in its place.
+    await page.waitForSelector("button[name=send]");
     seen.answers = (await page.locator(".answer pre").allInnerTexts()).map((text) => text.trim());
     seen.tokens = await page.locator(".answer >> nth=0 >> .token").count();
     await page.focus(".answer .tokens");
@@ -88,6 +90,30 @@ export const serverScenes = ({ opened, checked, url, values }) => ({
     await page.click("button:has-text('Go on with this answer') >> nth=0");
     seen.messages = await page.locator(".typed textarea").evaluateAll((all) => all.map((one) => one.value));
     seen.stored = await page.evaluate(() => localStorage.length + sessionStorage.length);
+    // An answer that does not end by itself.
+    await page.evaluate(() => {
+      const real = globalThis.fetch;
+      globalThis.fetch = (path, options) => {
+        if (!String(path).endsWith("/chat/completions")) return real(path, options);
+        const piece = (token) => ({ delta: { content: token }, logprobs: { content: [{ token, logprob: -1 }] } });
+        const event = (token) => `data: ${JSON.stringify({ choices: [piece(token)] })}\n\n`;
+        const bytes = new TextEncoder().encode(event("one") + event(" two"));
+        const begin = (stream) => {
+          // An event may be cut anywhere.
+          stream.enqueue(bytes.slice(0, 30));
+          stream.enqueue(bytes.slice(30));
+          options.signal.addEventListener("abort", () => stream.error(options.signal.reason));
+        };
+        return Promise.resolve(new Response(new ReadableStream({ start: begin })));
+      };
+    });
+    await page.locator(".typed textarea").last().fill("Go on.");
+    await page.click("button[name=send]");
+    await page.waitForSelector(".answer >> nth=0 >> .token >> nth=1");
+    seen.growing = await page.locator(".answer pre").first().innerText();
+    await page.click("button:has-text('Stop')");
+    await page.waitForSelector("button[name=send]");
+    seen.stopped = await page.locator(".answer").first().innerText();
     if (wrong.length) throw new Error(wrong.join("\n"));
     return seen;
   },

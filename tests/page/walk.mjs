@@ -238,7 +238,7 @@ const scenes = {
   },
 };
 
-const tools = { opened, checked, url, values };
+const tools = { opened, checked, answered, url, values };
 Object.assign(scenes, rolloutScenes(tools), serverScenes(tools), partnerScenes({ browser, url, values }));
 
 try {

@@ -10,6 +10,8 @@ export type Happening =
   | { kind: "rollouts"; next: number }
   /** Of all runs where none is named. */
   | { kind: "rewound"; run_id: string | null }
+  /** Something else was written to the store, or may have been. */
+  | { kind: "changed" }
   | { kind: "connection" };
 
 /** `paused` is a page that nobody looks at: a browser opens only six connections to a server, for all of its tabs. */
@@ -64,6 +66,7 @@ function open() {
   on("step", ({ run_id, step }) => ({ kind: "step", run_id, step }));
   on("rollouts", ({ next }) => ({ kind: "rollouts", next }));
   on("rewound", ({ run_id }) => ({ kind: "rewound", run_id }));
+  on("changed", () => ({ kind: "changed" }));
 }
 
 function seenOrHidden() {
@@ -112,6 +115,8 @@ export interface Following<T> {
   seconds: number;
   /** What is known after something happened; the same value, if that is nothing to it. */
   follow?: (value: T, happening: Happening) => T | typeof AGAIN;
+  /** The least seconds from one question to the next; 1 unless told otherwise. */
+  gap?: number;
   /** The server is asked again when it changes, and what was known is shown meanwhile. */
   version?: string | number;
 }
@@ -124,8 +129,8 @@ export const isRewound = (happening: Happening, id: string) =>
 export function useLive<T>(key: string, load: (signal: AbortSignal) => Promise<T>, following: Following<T>): Loaded<T> {
   const { seconds, version } = following;
   const [loaded, setLoaded] = useState<Loaded<T> & { key: string }>({ key, value: null, failure: null });
-  const latest = useRef({ load, follow: following.follow });
-  latest.current = { load, follow: following.follow };
+  const latest = useRef({ load, ...following });
+  latest.current = { load, ...following };
   const again = useRef<() => void>(() => undefined);
   useEffect(() => {
     const controller = new AbortController();
@@ -156,7 +161,7 @@ export function useLive<T>(key: string, load: (signal: AbortSignal) => Promise<T
       isStale = true;
       if (isAsking) return;
       clearTimeout(waiting);
-      waiting = setTimeout(ask, Math.max(0, askedAt + GAP_SECONDS * 1000 - Date.now()));
+      waiting = setTimeout(ask, Math.max(0, askedAt + (latest.current.gap ?? GAP_SECONDS) * 1000 - Date.now()));
     };
     const leave = subscribe((happening) => {
       if (happening.kind === "connection") {
@@ -192,6 +197,10 @@ export function useLive<T>(key: string, load: (signal: AbortSignal) => Promise<T
   }, [version]);
   return loaded.key === key ? loaded : { value: null, failure: null };
 }
+
+/** Asks again once something was written to the store. */
+export const onChange = <T>(value: T, { kind }: Happening): T | typeof AGAIN =>
+  kind === "changed" || kind === "rollouts" ? AGAIN : value;
 
 /** Steps with one that was just recorded. */
 export function withStep(steps: Step[], step: Step): Step[] {

@@ -52,6 +52,8 @@ const CAUSES: Record<string, string> = {
   stale_weights: "sampled from weights older than the limit allows",
   after_last_step: "sampled for a step that the run did not make",
   after_last_checkpoint: "the update was lost with the process",
+  masked: "left out by the importance mask: its ratio was outside",
+  clipped: "held by the bounds of the loss: its ratio was outside",
   other: "not accounted for yet",
 };
 

@@ -1,7 +1,10 @@
 //! Rollouts in full, what a server holds, and models that are asked by hand.
 
+use std::io::{BufRead, Write};
+
 use serde_json::{Value, json};
 
+use super::following::ready;
 use super::{ADMIN, browser, seen};
 use crate::common::{Server, client, model_flag, text, tiny_model};
 
@@ -43,6 +46,28 @@ fn sixty_four_thousand_tokens_are_drawn_where_they_are_looked_at() {
     assert!(sent as u64 <= 40 * tokens, "{sent} bytes for {tokens} tokens");
     // Each token that is drawn is a node at least.
     assert!(seen["nodes"].as_u64().unwrap() < tokens / 3, "{seen}");
+}
+
+#[test]
+fn a_call_is_shown_once_it_is_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serving(directory.path(), 256, None);
+    let (rollout, door) = begun(&server);
+    let call = |words: &str| {
+        let call = json!({ "model": "tiny", "max_tokens": 2, "messages": [user(words)] });
+        server.post(&door, &call).expect(200);
+    };
+    call("One.");
+    let Some(mut browser) = browser("grows", &server.url, &[&rollout]) else { return };
+    let mut said = ready(&mut browser);
+    call("Another.");
+    browser.stdin.take().unwrap().write_all(b"more\n").unwrap();
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let ended = browser.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let seen: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&seen["before"], &seen["after"]), (&json!(1), &json!(2)), "{seen}");
 }
 
 #[test]
@@ -92,6 +117,9 @@ fn a_model_is_played_with_and_what_came_of_it_becomes_a_task_a_comparison_and_a_
     assert!(seen["tokens"].as_u64().unwrap() > 0 && seen["answers"].as_array().unwrap().len() == 2, "{seen}");
     assert_eq!(seen["pair"]["prompt"], "Say 17.", "{seen}");
     assert_eq!(seen["stored"], 0, "the key is in memory alone");
+    assert_eq!(seen["growing"], "one two", "tokens are shown as they come: {seen}");
+    let stopped = text(&seen["stopped"]);
+    assert!(stopped.contains("ended by interruption") && stopped.contains("one two"), "what was there stays: {seen}");
     // What the page made is in the store.
     let rollouts = server.query("rollouts");
     let task =

@@ -10,7 +10,7 @@ use crate::common::Server;
 use crate::common::project::{Project, SMALL};
 
 /// A browser that has said that it is ready, with what it says from then on.
-fn ready(browser: &mut Child) -> BufReader<std::process::ChildStdout> {
+pub(super) fn ready(browser: &mut Child) -> BufReader<std::process::ChildStdout> {
     let mut said = BufReader::new(browser.stdout.take().unwrap());
     let mut line = String::new();
     said.read_line(&mut line).unwrap();

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::common::project::{Project, SMALL};
+use crate::common::project::{Project, SMALL, UNEVEN};
 use crate::common::{Process, Server, client, fulgurite, model_flag, text, tiny_model, wait_until_ready};
 
 const ADMIN: &str = "the-key-to-everything";
@@ -140,6 +140,51 @@ fn the_weights_that_sampled_tokens_score_them_alike() {
     assert_eq!(scored.iter().filter(|score| score.is_nan()).count(), 1, "all but the first token");
     let unknown = server.get(&format!("/ui/data/rollouts/{rollout}/scores?model=other")).expect(404);
     assert!(text(&unknown["detail"]).contains("samples no model \"other\""), "{unknown}");
+}
+
+/// Of a rollout's sampled tokens: the logprob when each was sampled and when it was trained, and what became of it; none where
+/// nothing of that is recorded.
+fn trained_tokens(url: &str, rollout: &str) -> Vec<(f32, f32, u8)> {
+    let reply = client().get(format!("{url}/ui/data/rollouts/{rollout}/tokens")).send().unwrap();
+    let bytes = reply.bytes().unwrap();
+    let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+    let header: Value = serde_json::from_slice(&bytes[4..4 + length]).unwrap();
+    if header["trained"] != true {
+        return Vec::new();
+    }
+    let count = header["tokens"].as_u64().unwrap() as usize;
+    let columns = &bytes[4 + length..];
+    let floats: Vec<f32> = words(&columns[..20 * count]).iter().map(|word| f32::from_le_bytes(*word)).collect();
+    let fates = &columns[21 * count..22 * count];
+    let token = |at: usize| (floats[count + at], floats[4 * count + at], fates[at]);
+    (0..count).map(token).filter(|(sampled, _, _)| !sampled.is_nan()).collect()
+}
+
+#[test]
+fn what_an_update_made_of_each_token_is_shown() {
+    let project = Project::new(UNEVEN, SMALL);
+    let summary = project.train("r", &["--max-steps", "2"]).pop().unwrap();
+    let (_page, url) = dashboard(&project, "r");
+    let listed = client().get(format!("{url}/ui/data/rollouts?run_id=r&mode=train&limit=1000")).send().unwrap();
+    let listed = listed.json::<Value>().unwrap();
+    let (mut trained, mut last) = (0, None);
+    for row in listed["items"].as_array().unwrap() {
+        let id = text(&row["rollout_id"]);
+        let tokens = trained_tokens(&url, &id);
+        // The embedded engine samples and trains with the same kernels.
+        assert!(tokens.iter().all(|(sampled, when_trained, fate)| *fate == 1 && sampled == when_trained), "{tokens:?}");
+        trained += tokens.len() as u64;
+        last = if tokens.is_empty() { last } else { Some(id) };
+    }
+    assert_eq!(summary["trained_tokens"], trained, "{summary}");
+    let last = last.unwrap();
+    let Some(browser) = browser("trained", &url, &[&last]) else { return };
+    let seen = seen(browser);
+    assert_eq!(seen["legends"]["verdict"], json!(["trained"]), "{seen}");
+    // The class of what is neither likelier nor less likely.
+    assert!(text(&seen["ratio"]).contains(" d5"), "{seen}");
+    let told = text(&seen["told"]);
+    assert!(told.contains("ratio 1.0000 when it was trained") && told.contains("advantage "), "{seen}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { type Model, models } from "../api";
 import { Shown, useLoaded } from "../loading";
 import { useKeyed } from "../play/key_asked";
@@ -14,7 +14,7 @@ interface Asking {
   messages: Said[];
 }
 
-/** Asks all models that are chosen, and shows each answer once it is there. */
+/** Asks all models that are chosen, and shows each answer as it grows. */
 function useAnswers() {
   const { attempt, shown } = useKeyed();
   const [answers, setAnswers] = useState<(Answer | null)[]>([]);
@@ -26,20 +26,23 @@ function useAnswers() {
       stopped.current = controller;
       setAnswers(names.map(() => null));
       setWaiting(true);
-      const one = async (name: string, at: number) => {
-        const answer = await ask(name, { messages, temperature, most }, controller.signal);
-        setAnswers((known) => known.map((old, index) => (index === at ? answer : old)));
-      };
+      const one = (name: string, at: number) =>
+        ask(name, { messages, temperature, most }, controller.signal, (answer) => {
+          if (stopped.current === controller)
+            setAnswers((known) => known.map((old, index) => (index === at ? answer : old)));
+        });
       try {
         await Promise.all(names.map(one));
       } catch (error) {
         controller.abort();
         throw error;
       } finally {
-        setWaiting(false);
+        if (stopped.current === controller) setWaiting(false);
       }
     });
   const stop = () => stopped.current?.abort();
+  // Whoever leaves the page does not listen any more.
+  useEffect(() => stop, []);
   return { answers, clear: () => setAnswers([]), isWaiting, send, shown, stop };
 }
 
@@ -80,7 +83,7 @@ function Played({ served, first }: { served: Model[]; first: string }) {
   const [most, setMost] = useState(128);
   const [messages, setMessages] = useState<Said[]>([{ role: "user", content: "" }]);
   const { answers, clear, isWaiting, send, shown, stop } = useAnswers();
-  const there = answers.filter((answer) => answer !== null);
+  const there = answers.filter((answer) => answer !== null && answer.stop !== "") as Answer[];
   const submitted = (event: SubmitEvent) => {
     event.preventDefault();
     void send({ names: right ? [left, right] : [left], temperature, most, messages });
@@ -127,7 +130,7 @@ function Played({ served, first }: { served: Model[]; first: string }) {
         </div>
       </form>
       {shown}
-      <div class="beside" aria-live="polite">
+      <div class="beside" aria-live="polite" aria-busy={isWaiting}>
         {answers.map((answer, index) =>
           answer ? (
             <AnswerView

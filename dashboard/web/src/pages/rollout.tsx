@@ -1,6 +1,7 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { get, getBytes, type RolloutPage } from "../api";
 import { duration } from "../format";
+import { onChange, useLive } from "../events";
 import { Shown, useLoaded } from "../loading";
 import { Conversations } from "../rollouts/conversation";
 import { SameTask } from "../rollouts/same_task";
@@ -118,7 +119,8 @@ export function Rollout({ id, query }: { id: string; query: URLSearchParams }) {
     setOver(OVER.includes(page.rollout.status));
     return page;
   };
-  const loaded = useLoaded(path, load, isOver ? SELDOM : OFTEN);
+  const often = isOver ? SELDOM : OFTEN;
+  const loaded = useLive(path, load, { seconds: often, gap: isOver ? SELDOM : 1, follow: onChange });
   const [asTokens, setAsTokens] = useState(query.get("as") === "tokens");
   return (
     <main>

@@ -1,6 +1,5 @@
 // What one does with a served model by hand: asks it, and keeps what came of it.
-import type { Answered } from "./writing";
-import { post } from "./writing";
+import { post, sent, streamed } from "./writing";
 
 export type Role = "system" | "user" | "assistant";
 
@@ -33,37 +32,48 @@ export interface Answer {
   prompt: Said[];
 }
 
-interface Completion {
+/** A piece of an answer. */
+interface Piece {
   choices: {
-    message: { content: string | null; reasoning_content?: string | null };
+    delta?: { content?: string | null; reasoning_content?: string | null };
     logprobs?: { content?: AnswerToken[] | null } | null;
-    finish_reason: string | null;
+    finish_reason?: string | null;
   }[];
 }
 
 /** Alternatives that are asked for at each token. */
 const ALTERNATIVES = 3;
 
-async function completed(model: string, wish: Wish, more: object, signal: AbortSignal): Promise<Answered<Completion>> {
+/** Asks a model, and tells how its answer grows; whoever stops it keeps what was there. */
+export async function ask(model: string, wish: Wish, signal: AbortSignal, grew: (answer: Answer) => void): Promise<void> {
   const { messages, temperature, most } = wish;
-  const body = { model, messages, temperature, max_tokens: most, logprobs: true, ...more };
-  return await post<Completion>("/v1/chat/completions", body, signal);
-}
-
-export async function ask(model: string, wish: Wish, signal: AbortSignal): Promise<Answer> {
   const began = performance.now();
-  const { value, headers } = await completed(model, wish, { top_logprobs: ALTERNATIVES }, signal);
-  const choice = value.choices[0];
-  return {
-    model,
-    text: choice?.message.content ?? "",
-    reasoning: choice?.message.reasoning_content ?? null,
-    tokens: choice?.logprobs?.content ?? [],
-    stop: choice?.finish_reason ?? "",
-    seconds: (performance.now() - began) / 1000,
-    rollout: headers.get("x-fulgurite-rollout-id"),
-    prompt: wish.messages,
+  const sampling = { temperature, max_tokens: most, logprobs: true, top_logprobs: ALTERNATIVES };
+  const response = await sent("/v1/chat/completions", { model, messages, stream: true, ...sampling }, signal);
+  const rollout = response.headers.get("x-fulgurite-rollout-id");
+  let answer: Answer = { model, text: "", reasoning: null, tokens: [], stop: "", seconds: 0, rollout, prompt: messages };
+  const told = (more: Partial<Answer>) => {
+    answer = { ...answer, ...more, seconds: (performance.now() - began) / 1000 };
+    grew(answer);
   };
+  told({});
+  try {
+    for await (const { choices } of streamed<Piece>(response)) {
+      const [choice] = choices;
+      if (!choice) continue;
+      const reasoning = choice.delta?.reasoning_content;
+      told({
+        text: answer.text + (choice.delta?.content ?? ""),
+        reasoning: reasoning ? (answer.reasoning ?? "") + reasoning : answer.reasoning,
+        tokens: [...answer.tokens, ...(choice.logprobs?.content ?? [])],
+        stop: choice.finish_reason ?? answer.stop,
+      });
+    }
+    if (!answer.stop) told({ stop: "a lost connection" });
+  } catch (error) {
+    told({ stop: signal.aborted ? "interruption" : "an error" });
+    if (!signal.aborted) throw error;
+  }
 }
 
 export async function enqueue(input: unknown, mode: string): Promise<string> {

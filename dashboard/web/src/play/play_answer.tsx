@@ -58,7 +58,8 @@ export function AnswerView({ answer, name, goOn }: { answer: Answer; name: strin
       <h2>
         {answer.model}{" "}
         <span class="quiet">
-          {brief(answer.seconds)}, ended by {answer.stop}
+          {brief(answer.seconds)}
+          {answer.stop ? `, ended by ${answer.stop}` : "…"}
         </span>
       </h2>
       {answer.reasoning && (
@@ -69,7 +70,9 @@ export function AnswerView({ answer, name, goOn }: { answer: Answer; name: strin
       )}
       {answer.tokens.length > 0 ? <Tokens answer={answer} name={name} /> : <pre>{answer.text}</pre>}
       <p>
-        <button onClick={goOn}>Go on with this answer</button>{" "}
+        <button onClick={goOn} disabled={!answer.stop}>
+          Go on with this answer
+        </button>{" "}
         {answer.rollout && <a href={`#/rollouts/${encodeURIComponent(answer.rollout)}`}>the call's rollout</a>}
       </p>
     </section>

@@ -1,7 +1,8 @@
 // How many rollouts are in which status, and who works on them.
 import { get } from "../api";
 import { duration, moment } from "../format";
-import { Shown, useLoaded } from "../loading";
+import { onChange, useLive } from "../events";
+import { Shown } from "../loading";
 import { mean, type Sample } from "./prometheus";
 
 const STATUSES = ["queuing", "preparing", "running", "requeuing", "succeeded", "failed", "cancelled"];
@@ -27,7 +28,8 @@ const counted = async (status: string, signal: AbortSignal): Promise<[string, nu
 };
 
 export function Queue({ metrics, every }: { metrics: Sample[]; every: number }) {
-  const loaded = useLoaded("queue", (signal) => Promise.all(STATUSES.map((status) => counted(status, signal))), every);
+  const load = (signal: AbortSignal) => Promise.all(STATUSES.map((status) => counted(status, signal)));
+  const loaded = useLive("queue", load, { seconds: every, follow: onChange });
   const waited = mean(metrics, "fulgurite_rollout_queue_seconds");
   return (
     <section>
@@ -82,7 +84,8 @@ function WorkerRow({ worker }: { worker: Worker }) {
 }
 
 export function Workers({ every }: { every: number }) {
-  const loaded = useLoaded("workers", (signal) => get<Page<Worker>>("/v1/agl/workers", signal), every);
+  const load = (signal: AbortSignal) => get<Page<Worker>>("/v1/agl/workers", signal);
+  const loaded = useLive("workers", load, { seconds: every, follow: onChange });
   return (
     <section>
       <h2>Workers</h2>

@@ -2,7 +2,8 @@
 import { get } from "../api";
 import { diff, marks } from "../tokens/diff";
 import { moment } from "../format";
-import { Shown, useLoaded } from "../loading";
+import { onChange, useLive } from "../events";
+import { Shown } from "../loading";
 
 interface Resources {
   resources_id: string;
@@ -74,7 +75,8 @@ function Version({ of, before, isNewest }: { of: Resources; before: Resources | 
 }
 
 export function ResourcesList({ every }: { every: number }) {
-  const loaded = useLoaded("resources", (signal) => get<{ items: Resources[] }>("/v1/agl/resources", signal), every);
+  const load = (signal: AbortSignal) => get<{ items: Resources[] }>("/v1/agl/resources", signal);
+  const loaded = useLive("resources", load, { seconds: every, gap: every, follow: onChange });
   return (
     <section class="resources">
       <h2>Resources</h2>

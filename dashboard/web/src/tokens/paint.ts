@@ -1,8 +1,8 @@
 // What the colour of a token says: for each choice, the class of every token and a legend.
-import { callAt, type CallTokens, SAMPLED, type Scores, TEMPLATE, type Tokens } from "./tokens";
+import { callAt, type CallTokens, CLIPPED, MASKED, SAMPLED, type Scores, TEMPLATE, type Tokens } from "./tokens";
 import { causeWords } from "../words_for";
 
-export type Colour = "logprob" | "maker" | "version" | "advantage" | "verdict" | "under" | "compared";
+export type Colour = "logprob" | "maker" | "version" | "advantage" | "ratio" | "verdict" | "under" | "compared";
 
 export interface Paint {
   /** The class of a token. */
@@ -19,6 +19,8 @@ export interface Known {
 
 /** A difference in logprob that has the darkest colour. */
 const GREATEST = 3;
+/** A ratio of e, or of 1 / e, has it where trainer and sampler are compared. */
+const GREATEST_DRIFT = 1;
 const KINDS = 8;
 
 /** From sure to surprising, in tenths. */
@@ -45,7 +47,8 @@ export function colours(tokens: Tokens, known: Known): [Colour, string][] {
     ["logprob", "logprob", true],
     ["maker", "who made it", true],
     ["version", "weights version", some((call) => call.weights_versions.length > 0)],
-    ["advantage", "advantage", some((call) => typeof call.advantage === "number")],
+    ["advantage", "advantage", tokens.trained !== null || some((call) => typeof call.advantage === "number")],
+    ["ratio", "ratio of trainer and sampler", tokens.trained !== null],
     ["verdict", "trained or not", some((call) => (call.uses?.length ?? 0) > 0 || call.defect !== null)],
     ["under", "difference under other weights", known.scores !== null],
   ];
@@ -107,19 +110,59 @@ function versions(tokens: Tokens): Paint {
   return { of: byCall(tokens, (call, index) => name(versionAt(call, index))), legend };
 }
 
+/** The advantage of a sampled token, of a call where it is not known of each; NaN where nobody knows. */
+export function advantageAt(tokens: Tokens, index: number): number {
+  if (tokens.makers[index] !== SAMPLED) return NaN;
+  return tokens.trained?.advantages[index] ?? callAt(tokens.calls, index)?.advantage ?? NaN;
+}
+
 function advantages(tokens: Tokens): Paint {
-  const most = Math.max(...tokens.calls.map((call) => Math.abs(call.advantage ?? 0)));
+  let most = 0;
+  for (let index = 0; index < tokens.ids.length; index += 1) {
+    const size = Math.abs(advantageAt(tokens, index));
+    if (size > most) most = size;
+  }
   const legend = [-1, 0, 1].map((sign) => ({ name: diverging(sign, 1), words: (sign * most).toFixed(3) }));
-  const of = byCall(tokens, (call) => (typeof call.advantage === "number" ? diverging(call.advantage, most) : ""));
+  const of = (index: number) => {
+    const advantage = advantageAt(tokens, index);
+    return Number.isNaN(advantage) ? "" : diverging(advantage, most);
+  };
   return { of, legend };
 }
 
+/** The logarithm of a token's probability when it was trained over that when it was sampled; NaN where nobody knows. */
+export const driftAt = (tokens: Tokens, index: number) =>
+  tokens.makers[index] === SAMPLED ? (tokens.trained?.logprobs[index] ?? NaN) - (tokens.logprobs[index] ?? NaN) : NaN;
+
+function ratios(tokens: Tokens): Paint {
+  const of = (index: number) => {
+    const drift = driftAt(tokens, index);
+    return Number.isNaN(drift) ? "" : diverging(drift, GREATEST_DRIFT);
+  };
+  const legend = [-1, -0.5, 0, 0.5, 1].map((part) => ({
+    name: diverging(part, 1),
+    words: `${Math.abs(part) === 1 ? (part < 0 ? "below " : "above ") : ""}${Math.exp(part * GREATEST_DRIFT).toPrecision(2)}`,
+  }));
+  return { of, legend };
+}
+
+/** What an update left out of a call that it trained, in a word of the ledger's kind. */
+export const leftOut = (tokens: Tokens, index: number) =>
+  ({ [MASKED]: "masked", [CLIPPED]: "clipped" })[tokens.trained?.fates[index] ?? 0] ?? null;
+
+/** What became of a sampled token. */
+const fate = (tokens: Tokens, call: CallTokens, index: number) => leftOut(tokens, index) ?? verdict(call);
+
 function verdicts(tokens: Tokens): Paint {
-  const causes = [...new Set(tokens.calls.filter((call) => call.sampled > 0).map(verdict))];
+  const ofTokens = [MASKED, CLIPPED].flatMap((kind) => {
+    const index = tokens.trained?.fates.indexOf(kind) ?? -1;
+    return index < 0 ? [] : [leftOut(tokens, index) ?? ""];
+  });
+  const causes = [...new Set([...tokens.calls.filter((call) => call.sampled > 0).map(verdict), ...ofTokens])];
   const untrained = causes.filter((cause) => cause !== "trained");
   const name = (cause: string) =>
     cause === "trained" ? "trained" : `k${1 + (untrained.indexOf(cause) % (KINDS - 1))}`;
-  const of = byCall(tokens, (call) => name(verdict(call)));
+  const of = byCall(tokens, (call, index) => name(fate(tokens, call, index)));
   return { of, legend: causes.map((cause) => ({ name: name(cause), words: causeWords(cause) })) };
 }
 
@@ -150,6 +193,7 @@ export function painted(colour: Colour, tokens: Tokens, known: Known): Paint {
   if (colour === "maker") return maker(tokens);
   if (colour === "version") return versions(tokens);
   if (colour === "advantage") return advantages(tokens);
+  if (colour === "ratio") return ratios(tokens);
   if (colour === "verdict") return verdicts(tokens);
   if (colour === "under" && known.scores) return under(tokens, known.scores);
   if (colour === "compared" && known.differs) return compared(known.differs);

@@ -1,5 +1,5 @@
 // What is known of a token or a call, in words.
-import { gain, isCached, isForced, verdict, versionAt } from "./paint";
+import { advantageAt, driftAt, gain, isCached, isForced, leftOut, verdict, versionAt } from "./paint";
 import { callAt, type CallTokens, SAMPLED, type Scores, TEMPLATE, type Tokens } from "./tokens";
 import { causeWords, seamWords } from "../words_for";
 
@@ -52,6 +52,16 @@ function underWords(tokens: Tokens, { model, scores }: Under, index: number): st
   return [`under ${model}: ${probability(logprob)}${by}${other}`];
 }
 
+/** What an update made of a token. */
+function trainedWords(tokens: Tokens, index: number): string[] {
+  const [advantage, drift, cause] = [advantageAt(tokens, index), driftAt(tokens, index), leftOut(tokens, index)];
+  return [
+    ...(cause ? [causeWords(cause)] : []),
+    ...(Number.isNaN(advantage) ? [] : [`advantage ${advantage.toFixed(4)}`]),
+    ...(Number.isNaN(drift) ? [] : [`ratio ${Math.exp(drift).toFixed(4)} when it was trained`]),
+  ];
+}
+
 export function told(tokens: Tokens, index: number, under: Under | null): string {
   const call = callAt(tokens.calls, index);
   const logprob = tokens.logprobs[index] ?? NaN;
@@ -67,7 +77,7 @@ export function told(tokens: Tokens, index: number, under: Under | null): string
           ? [verdict(call) === "trained" ? "trained" : `not trained: ${causeWords(verdict(call))}`]
           : []),
       );
-    if (typeof call?.advantage === "number") facts.push(`advantage ${call.advantage.toFixed(4)}`);
+    facts.push(...trainedWords(tokens, index));
   } else {
     facts.push(tokens.makers[index] === TEMPLATE ? "of the prompt: the chat template" : "of the prompt");
     if (call && isCached(call, index)) facts.push("from the cache");

@@ -28,11 +28,25 @@ export const MESSAGES = 0;
 export const SAMPLED = 1;
 export const TEMPLATE = 2;
 
+/** What an update made of each token; NaN where it made nothing of it. */
+export interface Trained {
+  advantages: Float32Array;
+  /** Under the weights that the update began with. */
+  logprobs: Float32Array;
+  fates: Uint8Array;
+}
+
+/** What became of a token of a call that was trained. */
+export const MASKED = 2;
+export const CLIPPED = 3;
+
 export interface Tokens {
   calls: CallTokens[];
   ids: Uint32Array;
   logprobs: Float32Array;
   makers: Uint8Array;
+  /** What an update made of the tokens, where that is recorded. */
+  trained: Trained | null;
   text(index: number): string;
   /** Bytes of the texts of a part. */
   bytes(from: number, to: number): number;
@@ -41,7 +55,7 @@ export interface Tokens {
 export function unpacked(buffer: ArrayBuffer): Tokens {
   const length = new DataView(buffer).getUint32(0, true);
   const decoder = new TextDecoder();
-  const { calls, tokens } = JSON.parse(decoder.decode(new Uint8Array(buffer, 4, length)));
+  const { calls, tokens, trained: isTrained } = JSON.parse(decoder.decode(new Uint8Array(buffer, 4, length)));
   let at = 4 + length;
   const ids = new Uint32Array(buffer, at, tokens);
   at += 4 * tokens;
@@ -49,12 +63,19 @@ export function unpacked(buffer: ArrayBuffer): Tokens {
   at += 4 * tokens;
   const ends = new Uint32Array(buffer, at, tokens);
   at += 4 * tokens;
+  const advantages = new Float32Array(buffer, at, isTrained ? tokens : 0);
+  at += advantages.byteLength;
+  const updated = new Float32Array(buffer, at, isTrained ? tokens : 0);
+  at += updated.byteLength;
   const makers = new Uint8Array(buffer, at, tokens);
   at += tokens;
+  const fates = new Uint8Array(buffer, at, isTrained ? tokens : 0);
+  at += fates.byteLength;
+  const trained = isTrained ? { advantages, logprobs: updated, fates } : null;
   const bytes = new Uint8Array(buffer, at);
   const text = (index: number) => decoder.decode(bytes.subarray(index ? ends[index - 1] : 0, ends[index]));
   const between = (from: number, to: number) => (ends[to - 1] ?? 0) - (from ? (ends[from - 1] ?? 0) : 0);
-  return { calls, ids, logprobs, makers, text, bytes: between };
+  return { calls, ids, logprobs, makers, trained, text, bytes: between };
 }
 
 /** What a model that is served now says of the same tokens. */

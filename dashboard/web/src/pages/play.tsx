@@ -121,11 +121,14 @@ function Played({ served, first }: { served: Model[]; first: string }) {
             />
           </label>
           {isWaiting ? (
-            <button type="button" onClick={stop}>
+            // Another element than the one that sends: what becomes a submit button under a click submits.
+            <button key="stop" type="button" onClick={stop}>
               Stop
             </button>
           ) : (
-            <button name="send">Send</button>
+            <button key="send" name="send">
+              Send
+            </button>
           )}
         </div>
       </form>

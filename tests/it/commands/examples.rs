@@ -196,6 +196,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("wordle", "## What is learnt", "wordle-seed-", 3, wordle),
         ("two_players", "## The score", "two-players-seed-", 3, players),
         ("calculator", "### LangGraph", "langgraph-seed-", 3, calculator),
+        ("calculator", "### OpenAI Agents SDK", "openai-agents-seed-", 3, calculator),
         ("arithmetic", "## What to expect", "seed-", 3, arithmetic),
     ] {
         let directory = root().join(example);

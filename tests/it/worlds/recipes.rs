@@ -28,6 +28,11 @@ fn the_answerer_of_twenty_questions_reads_what_is_asked_and_its_game_cannot_be_f
 }
 
 #[test]
+fn no_two_recipes_share_a_run_and_each_has_its_rows_in_the_page_of_results() {
+    python_tests("", &["tests.test_run_all"]);
+}
+
+#[test]
 fn the_grader_of_the_calculator_goes_by_calls_that_were_made() {
     python_tests("calculator", &["discover", "-q"]);
 }

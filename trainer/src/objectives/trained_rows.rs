@@ -141,7 +141,7 @@ mod tests {
             "sequence_id": sequence_id, "parent_id": null, "branch_reason": null, "start_time": 0.0, "end_time": 1.0,
             "model": "m", "prompt_tokens": prompt, "sampled_tokens": sampled, "logprobs": logprobs,
             "stop_reason": "stop", "weights_versions": [{ "version": 0, "first_token": 0 }],
-            "sampling": { "temperature": 1.0 }, "seed": 1, "renderer": "x", "tokenizer": "f", "request_digest": "d",
+            "sampling": { "temperature": 1.0, "top_p": 1.0, "top_k": null }, "seed": 1, "renderer": "x", "tokenizer": "f", "request_digest": "d",
             "client_gone": false, "defect": null,
         }))
         .unwrap()

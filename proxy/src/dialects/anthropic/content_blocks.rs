@@ -7,16 +7,31 @@ use crate::reply::assistant_message::Delta;
 /// are changes of it, so that a whole answer equals the sum of a stream.
 ///
 /// A call is a block from when its name is known, and its arguments are sent as they are sampled; a stream cannot take
-/// back what it sent of a call that breaks, but it ends its arguments so that they cannot be parsed. A call of a tool that
-/// is not to be streamed is a block once it is whole.
+/// back what it sent of a call that breaks, but it ends its arguments so that they cannot be parsed. A call that is not to
+/// be streamed is a block once it is whole.
 pub(super) struct ContentBlocks {
     shows_thinking: bool,
-    /// Tools whose calls are sent once they are whole.
-    whole_calls: Vec<String>,
+    eager_calls: EagerCalls,
     blocks: Vec<Block>,
     is_open: bool,
     /// The call that has started and is not complete.
     call: Option<Call>,
+}
+
+/// Which calls a stream sends as they are sampled, and not once they are whole.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct EagerCalls {
+    /// Those of tools that say nothing of it.
+    pub(super) by_default: bool,
+    /// What tools say of theirs (`eager_input_streaming`).
+    pub(super) of_tools: Vec<(String, bool)>,
+}
+
+impl EagerCalls {
+    fn contain(&self, tool: &str) -> bool {
+        let own = self.of_tools.iter().find(|(name, _)| name == tool);
+        own.map_or(self.by_default, |(_, is_eager)| *is_eager)
+    }
 }
 
 struct Call {
@@ -40,9 +55,9 @@ enum Block {
 }
 
 impl ContentBlocks {
-    /// Empty content. Calls of the tools `whole_calls` are sent once they are whole.
-    pub(super) fn new(shows_thinking: bool, whole_calls: Vec<String>) -> Self {
-        Self { shows_thinking, whole_calls, blocks: Vec::new(), is_open: false, call: None }
+    /// Empty content.
+    pub(super) fn new(shows_thinking: bool, eager_calls: EagerCalls) -> Self {
+        Self { shows_thinking, eager_calls, blocks: Vec::new(), is_open: false, call: None }
     }
 
     /// Takes deltas, and returns their events.
@@ -102,7 +117,7 @@ impl ContentBlocks {
     }
 
     fn call(&mut self, id: &str, name: &str, events: &mut Vec<Value>) {
-        let is_block = !self.whole_calls.iter().any(|whole| whole == name);
+        let is_block = self.eager_calls.contain(name);
         if is_block {
             self.start(Block::ToolUse { id: id.to_owned(), name: name.to_owned(), input: None }, events);
         }
@@ -234,7 +249,8 @@ mod tests {
 
     /// The kinds of events, each with what it adds, and the whole content.
     fn told(deltas: &[Delta]) -> (Vec<(String, String)>, Value) {
-        let mut blocks = ContentBlocks::new(false, vec!["whole".to_owned()]);
+        let eager = EagerCalls { by_default: true, of_tools: vec![("whole".to_owned(), false)] };
+        let mut blocks = ContentBlocks::new(false, eager);
         let mut events: Vec<Value> = deltas.iter().flat_map(|delta| blocks.take(delta)).collect();
         events.extend(blocks.finish());
         let brief = |event: &Value| {

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -28,9 +29,21 @@ async fn call(proxy: &Proxy, path: CallPath, request: Request, id: &RequestId) -
     if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
         return forward_call(proxy, model, Route::Messages, incoming).await;
     }
-    let IncomingRequest { caller, fields, .. } = incoming;
-    let request = caller.size.work(&proxy.shared.large_requests, || read(fields, id.clone())).await??;
+    let IncomingRequest { caller, fields, headers, .. } = incoming;
+    let streams_calls = streams_calls(&headers);
+    let read = || read(fields, streams_calls, id.clone());
+    let request = caller.size.work(&proxy.shared.large_requests, read).await??;
     answer(proxy, caller, request).await
+}
+
+/// Whether the arguments of calls are streamed as they are sampled, unless their tool says otherwise. Where Anthropic's own
+/// libraries add up a stream, they fail at a call that breaks, so that they get it whole unless they want it as it comes.
+fn streams_calls(headers: &HeaderMap) -> bool {
+    let says = |header: &str, what: &str| {
+        let mut values = headers.get_all(header).iter().filter_map(|value| value.to_str().ok());
+        values.any(|value| value.contains(what))
+    };
+    !says("x-stainless-helper-method", "stream") || says("anthropic-beta", "fine-grained-tool-streaming")
 }
 
 /// `POST /v1/messages/count_tokens`, also below an attempt's path: how long the prompt of such a request is.
@@ -54,4 +67,22 @@ async fn counted(proxy: &Proxy, request: Request) -> Result<Response, Arc<ProxyE
     let render = || model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown);
     let rendered = caller.size.work(&proxy.shared.large_requests, render).await?.map_err(ProxyError::from)?;
     Ok(axum::Json(json!({ "input_tokens": rendered.tokens.len() })).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn calls_are_streamed_but_to_who_adds_up_a_stream_and_does_not_ask_for_it() {
+        let of = |headers: &[(&'static str, &'static str)]| {
+            let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
+            streams_calls(&headers.collect::<HeaderMap>())
+        };
+        let helper = ("x-stainless-helper-method", "stream");
+        let beta = ("anthropic-beta", "context-1m, fine-grained-tool-streaming-2025-05-14");
+        assert_eq!([of(&[]), of(&[helper]), of(&[helper, beta]), of(&[beta])], [true, false, true, true]);
+    }
 }

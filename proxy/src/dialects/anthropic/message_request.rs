@@ -2,6 +2,7 @@ use fulgurite_types::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::content_blocks::EagerCalls;
 use super::conversation::{WireContent, WireMessage, conversation};
 use super::error::RequestId;
 use super::reply::MessageReply;
@@ -79,8 +80,13 @@ pub(crate) fn conversation_of(body: &Map<String, Value>) -> Option<(Vec<Message>
     Some((messages.collect::<Option<_>>()?, tools))
 }
 
-/// Reads and checks a Messages request, whose response has that id.
-pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<ModelRequest, ProxyError> {
+/// Reads and checks a Messages request, whose response has that id. `streams_calls` says whether calls are streamed as they
+/// are sampled, of tools that do not say it themselves.
+pub(super) fn read(
+    body: Map<String, Value>,
+    streams_calls: bool,
+    request_id: RequestId,
+) -> Result<ModelRequest, ProxyError> {
     let digest = digest(&body);
     let mut prompt = read_prompt(body)?;
     if prompt.messages.last().is_some_and(Message::is_assistant) {
@@ -105,6 +111,7 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
         choices: 1,
     };
     let shows_thinking = shows_thinking(prompt.rest.get("thinking"))?;
+    let eager_calls = EagerCalls { by_default: streams_calls, of_tools: prompt.tools.eager };
     Ok(ModelRequest {
         endpoint: &MESSAGES,
         model: prompt.model,
@@ -117,7 +124,7 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
         left_out: left_out(&prompt.rest),
         extra: prompt.rest,
         digest,
-        reply: Box::new(MessageReply { shows_thinking, whole_calls: prompt.tools.whole_calls, request_id }),
+        reply: Box::new(MessageReply { shows_thinking, eager_calls, request_id }),
     })
 }
 

@@ -1,7 +1,7 @@
 use fulgurite_backends::SampledToken;
 use serde_json::{Value, json};
 
-use super::content_blocks::ContentBlocks;
+use super::content_blocks::{ContentBlocks, EagerCalls};
 use super::error::{self, RequestId};
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
@@ -18,14 +18,13 @@ use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 pub(super) struct MessageReply {
     /// Whether the client is to see what the model thinks.
     pub(super) shows_thinking: bool,
-    /// Tools whose calls a stream sends once they are whole.
-    pub(super) whole_calls: Vec<String>,
+    pub(super) eager_calls: EagerCalls,
     pub(super) request_id: RequestId,
 }
 
 impl ReplyFormat for MessageReply {
     fn writer(self: Box<Self>, context: ReplyContext) -> Box<dyn ReplyWriter> {
-        let blocks = ContentBlocks::new(self.shows_thinking, self.whole_calls);
+        let blocks = ContentBlocks::new(self.shows_thinking, self.eager_calls);
         Box::new(MessageWriter { request_id: self.request_id, context, blocks, tokens: Vec::new() })
     }
 }

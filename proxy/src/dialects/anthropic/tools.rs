@@ -22,8 +22,8 @@ pub(super) struct Tools {
     pub(super) single_call: Option<&'static str>,
     /// Tools that Anthropic's own servers would run: agents always send them, and work without them.
     pub(super) ignored: Vec<Value>,
-    /// Those whose calls a stream is to send once they are whole (`eager_input_streaming` false).
-    pub(super) whole_calls: Vec<String>,
+    /// Those that say whether a stream is to send their calls as they are sampled (`eager_input_streaming`).
+    pub(super) eager: Vec<(String, bool)>,
 }
 
 /// What the types of tools that Anthropic's own servers run begin with. Others without a schema are the client's, and
@@ -39,9 +39,9 @@ impl ToolFields {
         for (index, tool) in declared.into_iter().enumerate() {
             match declaration(index, &tool)? {
                 Some(declaration) => {
-                    if tool.get("eager_input_streaming") == Some(&Value::Bool(false)) {
-                        tools.whole_calls.extend(tool.get("name").and_then(Value::as_str).map(str::to_owned));
-                    }
+                    let name = tool.get("name").and_then(Value::as_str).map(str::to_owned);
+                    let is_eager = tool.get("eager_input_streaming").and_then(Value::as_bool);
+                    tools.eager.extend(name.zip(is_eager));
                     tools.shown.push(declaration);
                 }
                 None => tools.ignored.push(tool),
@@ -138,14 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_tools_that_say_so_are_sent_whole() {
+    fn a_tool_may_say_whether_its_calls_are_sent_as_they_are_sampled() {
         let named = |name: &str, eager: Value| {
             let mut tool = tool(name);
             tool["eager_input_streaming"] = eager;
             tool
         };
         let tools = json!([named("a", json!(false)), named("b", json!(true)), named("c", json!(null)), tool("d")]);
-        assert_eq!(check(json!({ "tools": tools })).unwrap().whole_calls, ["a"]);
+        let said = [("a".to_owned(), false), ("b".to_owned(), true)];
+        assert_eq!(check(json!({ "tools": tools })).unwrap().eager, said);
     }
 
     #[test]

@@ -93,3 +93,24 @@ async fn a_document_of_text_is_read_as_text() {
     let text = "<document>\n<title>Weather</title>\n<document_content>\nRain.\n</document_content>\n</document>\n";
     assert_eq!(prompt.matches(text.trim_end()).count(), 2, "{prompt}");
 }
+
+/// Anthropic's own libraries say when they add up a stream, which they cannot where a call breaks.
+#[tokio::test]
+async fn who_adds_up_a_stream_gets_calls_once_they_are_whole() {
+    for family in FAMILIES {
+        let setup = family.setup().await;
+        let (_, base) = setup.attempt().await;
+        let stream = async |sampled: &str, beta: &str| {
+            setup.play(Script::Answer(setup.sampled(sampled), SamplingEnd::StopToken));
+            let sent = setup.client.post(format!("{base}/messages")).header("x-stainless-helper-method", "stream");
+            let sent = sent.header("anthropic-beta", beta).json(&with(request(), "stream", json!(true)));
+            events(&sent.send().await.unwrap().text().await.unwrap())
+        };
+        let pieces = |told: &[Value]| told.iter().filter(|event| event["delta"]["partial_json"].is_string()).count();
+        let broken = format!("{}{}", family.broken[1], family.stop);
+        assert_eq!(pieces(&stream(family.turn, "none").await), 1, "{}", family.format);
+        assert_eq!(pieces(&stream(&broken, "none").await), 0, "{}", family.format);
+        let eager = "fine-grained-tool-streaming-2025-05-14";
+        assert!(pieces(&stream(family.turn, eager).await) > 1, "{}", family.format);
+    }
+}

@@ -125,6 +125,22 @@ fn a_call_of_llamas_is_json_that_no_answer_may_look_like() {
 }
 
 #[test]
+fn calls_behind_mistrals_mark_are_a_list() {
+    let mistral = family_renderer("mistral");
+    let tools = tool(json!({ "type": "object" }));
+    match grammar_of(&mistral, &AnswerShape::Calls { tools: &tools, single: false }).unwrap() {
+        AnswerGrammar::Lark { grammar, .. } => {
+            let mark = mistral.tokenizer().token_to_id("[TOOL_CALLS]").unwrap();
+            let body = format!("<[{mark}]> \"[\" call (\", \" call)* \"]\"");
+            assert_eq!(rule(&grammar, "body").trim_end(), body);
+            let call = r#""{\"name\": \"f\", \"arguments\": " %json {"type":"object"} "}""#;
+            assert_eq!(rule(&grammar, "call"), call);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn arguments_in_xml_are_text_where_the_schema_wants_text_and_json_elsewhere() {
     let parameter = |schema: Value| {
         let properties = json!({ "k": schema });

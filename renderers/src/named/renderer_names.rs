@@ -177,7 +177,14 @@ mod tests {
             let opened = open_renderer(&vector_dir(tokenizer_of(name)), *name);
             assert_eq!(opened.unwrap().name(), if *name == "auto" { "chatml" } else { name });
         }
-        for name in ["", "qwen9", "Qwen3", "qwen3#strip=True", "gpt_oss_no_sysprompt#strip=False", "kimi_k2_thinking"] {
+        for name in [
+            "",
+            "qwen9",
+            "Qwen3",
+            "qwen3#strip=True",
+            "gpt_oss_no_sysprompt#strip=False",
+            "qwen3_5_preserve_thinking#strip=False",
+        ] {
             let Err(error) = open_renderer(&vector_dir(tokenizer_of(name)), name) else { panic!("{name} opens") };
             assert!(error.to_string().starts_with(&format!("there is no renderer `{name}`; there are auto, ")));
             assert!(renderer_names().iter().all(|known| error.to_string().contains(known)));

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// The renderers, each with a tokenizer that has its tokens.
-pub const RENDERERS: [(&str, &str); 31] = [
+pub const RENDERERS: [(&str, &str); 32] = [
     ("deepseekv3", "deepseek"),
     ("deepseekv3_thinking", "deepseek"),
     ("deepseekv3_thinking#strip=False", "deepseek"),
@@ -29,6 +29,7 @@ pub const RENDERERS: [(&str, &str); 31] = [
     ("qwen3_5", "qwen3"),
     ("qwen3_5#strip=False", "qwen3"),
     ("qwen3_5_disable_thinking", "qwen3"),
+    ("qwen3_5_preserve_thinking", "qwen3"),
     ("qwen3_8_xhigh_reasoning", "qwen3"),
     ("qwen3_8_medium_reasoning", "qwen3"),
     ("qwen3_8_low_reasoning", "qwen3"),

@@ -55,6 +55,19 @@ fn scalars_are_written_as_each_generation_writes_them() {
 }
 
 #[test]
+fn integers_of_any_size_keep_their_digits() {
+    let digits = "123456789012345678901234567890";
+    let arguments = json!(format!("{{\"x\": {digits}, \"l\": [-{digits}, 1.5]}}"));
+    for name in ["qwen3_5", "qwen3_5_preserve_thinking", "qwen3_8_low_reasoning", "nemotron3", "nemotron3_ultra"] {
+        let text = from_assistant(name, call(&arguments));
+        let written = format!("<parameter=x>\n{digits}\n</parameter>\n<parameter=l>\n[-{digits}, 1.5]\n</parameter>");
+        assert!(text.contains(&written), "{name}: {text}");
+    }
+    let text = from_assistant("qwen3", call(&arguments));
+    assert!(text.contains(&format!("\"arguments\": {{\"x\": {digits}, \"l\": [-{digits}, 1.5]}}")), "{text}");
+}
+
+#[test]
 fn a_history_goes_on_after_a_call_whose_arguments_are_no_object() {
     for (arguments, written) in [
         (json!("{\"x\": "), "{\"x\": "),

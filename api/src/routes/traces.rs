@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use flate2::read::MultiGzDecoder;
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use fulgurite_store::{Store, StoreError};
 use fulgurite_types::{Ingested, Span};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
@@ -34,6 +34,43 @@ impl Encoding {
             "application/x-protobuf" => Some(Self::Protobuf),
             "application/json" => Some(Self::Json),
             _ => None,
+        }
+    }
+}
+
+/// How a body is compressed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Compression {
+    Gzip,
+    /// HTTP's `deflate`, which is zlib's format (RFC 9110, 8.4.1.2).
+    Deflate,
+}
+
+impl Compression {
+    /// `None` if the body is as it is.
+    fn of(headers: &HeaderMap) -> Result<Option<Self>, Failure> {
+        match header_text(headers, header::CONTENT_ENCODING).to_ascii_lowercase().as_str() {
+            "" | "identity" => Ok(None),
+            "gzip" => Ok(Some(Self::Gzip)),
+            "deflate" => Ok(Some(Self::Deflate)),
+            other => Err(Failure::bad_request(format!(
+                "Unsupported Content-Encoding '{other}', expected 'gzip', 'deflate' or 'identity'"
+            ))),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate (zlib)",
+        }
+    }
+
+    /// What compressed bytes hold.
+    fn content(self, bytes: &[u8]) -> Box<dyn Read + '_> {
+        match self {
+            Self::Gzip => Box::new(MultiGzDecoder::new(bytes)),
+            Self::Deflate => Box::new(ZlibDecoder::new(bytes)),
         }
     }
 }
@@ -108,7 +145,7 @@ async fn stored(
             content_type(request.headers())
         )));
     };
-    let compression = header_text(request.headers(), header::CONTENT_ENCODING).to_ascii_lowercase();
+    let compression = Compression::of(request.headers())?;
     let sender = sender(request.extensions());
     let queue = Queue::of(request.extensions());
     let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| {
@@ -121,15 +158,13 @@ async fn stored(
             _ => Failure::bad_request(message),
         }
     })?;
-    let is_gzip = match compression.as_str() {
-        "" | "identity" => false,
-        "gzip" => true,
-        other => return Err(Failure::bad_request(format!("Unsupported Content-Encoding '{other}', expected 'gzip'"))),
-    };
-    let size = if is_gzip { size_as_far_as_small(&bytes) } else { bytes.len() };
+    let size = compression.map_or(bytes.len(), |compression| size_as_far_as_small(&bytes, compression));
     let turn = queue.turn(size).await.map_err(Failure::crowded)?;
     let export = turn.work(|| {
-        let content = if is_gzip { inflate(&bytes, body_limit)? } else { bytes };
+        let content = match compression {
+            Some(compression) => inflate(&bytes, compression, body_limit)?,
+            None => bytes,
+        };
         parse(&content, encoding)
     })?;
     drop(turn);
@@ -151,24 +186,25 @@ fn parse(bytes: &[u8], encoding: Encoding) -> Result<Export, Failure> {
     export.map_err(|error| Failure::bad_request(error.to_string()))
 }
 
-/// Bytes of a gzip file or of its content, whichever are more, counted only as far as tells a small body from others.
-fn size_as_far_as_small(bytes: &[u8]) -> usize {
+/// Bytes of a compressed body or of its content, whichever are more, counted only as far as tells a small body from others.
+fn size_as_far_as_small(bytes: &[u8], compression: Compression) -> usize {
     if bytes.len() > SMALL {
         return bytes.len();
     }
-    let mut content = MultiGzDecoder::new(bytes).take(SMALL as u64 + 1);
-    // What is no gzip file is refused when it is read.
+    let mut content = compression.content(bytes).take(SMALL as u64 + 1);
+    // What is not compressed so is refused when it is read.
     std::io::copy(&mut content, &mut std::io::sink()).map_or(0, |size| size as usize)
 }
 
-/// The content of a gzip file, as far as a body may be long.
-fn inflate(bytes: &[u8], limit: usize) -> Result<Bytes, Failure> {
+/// The content of a compressed body, as far as a body may be long.
+fn inflate(bytes: &[u8], compression: Compression, limit: usize) -> Result<Bytes, Failure> {
     let mut content = Vec::new();
     let limit_and_one = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    MultiGzDecoder::new(bytes)
+    compression
+        .content(bytes)
         .take(limit_and_one)
         .read_to_end(&mut content)
-        .map_err(|error| Failure::bad_request(format!("the body is not gzip: {error}")))?;
+        .map_err(|error| Failure::bad_request(format!("the body is not {}: {error}", compression.name())))?;
     if content.len() > limit { Err(Failure::too_large()) } else { Ok(content.into()) }
 }
 

@@ -3,7 +3,7 @@ use std::io::Write;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::write::{GzEncoder, ZlibEncoder};
 use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_types::{AttemptStatus, SpanFilter};
 use http_body_util::BodyExt;
@@ -50,6 +50,13 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// HTTP's `deflate`.
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
 struct Answer {
     status: StatusCode,
     content_type: String,
@@ -82,23 +89,25 @@ async fn spans_are_stored_whichever_way_they_are_written() {
     let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.as_str(), attempted.attempt.attempt_id.as_str());
     let plain = export(&[(1, rollout_id, attempt_id), (2, rollout_id, attempt_id)]).encode_to_vec();
     let more = export(&[(2, rollout_id, attempt_id), (3, rollout_id, attempt_id)]);
+    let deflated = export(&[(4, rollout_id, attempt_id)]);
     for (headers, body) in [
         (&[("content-type", PROTOBUF)][..], plain),
         (
             &[("content-type", "application/x-protobuf; charset=utf-8"), ("content-encoding", "gzip")],
             gzip(&more.encode_to_vec()),
         ),
+        (&[("content-type", PROTOBUF), ("content-encoding", "Deflate")], zlib(&deflated.encode_to_vec())),
     ] {
         let answer = post(&api, headers, body).await;
         assert_eq!((answer.status, answer.content_type.as_str(), answer.body.len()), (StatusCode::OK, PROTOBUF, 0));
     }
-    let last = serde_json::to_vec(&export(&[(4, rollout_id, attempt_id)])).unwrap();
+    let last = serde_json::to_vec(&export(&[(5, rollout_id, attempt_id)])).unwrap();
     let answer = post(&api, &[("content-type", JSON)], last).await;
     assert_eq!(
         (answer.status, answer.content_type.as_str(), answer.body.as_slice()),
         (StatusCode::OK, JSON, &b"{}"[..])
     );
-    let expected = [1, 2, 3, 4].map(|number| format!("span {number}"));
+    let expected = [1, 2, 3, 4, 5].map(|number| format!("span {number}"));
     let found = names(&api, rollout_id).await;
     assert_eq!(found.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), expected);
     assert!(found.windows(2).all(|pair| pair[0].1 < pair[1].1), "{found:?}");
@@ -133,7 +142,8 @@ async fn what_cannot_be_read_is_refused_in_its_own_encoding() {
     let limited = Serving { body_limit: 1000, ..Serving::default() };
     let api = Api { router: fulgurite_api::routes(store.store.clone(), &limited, &mut RouteNeeds::default()), store };
     let zeros = gzip(&vec![0; 100_000]);
-    assert!(zeros.len() < 1000);
+    let deflated_zeros = zlib(&vec![0; 100_000]);
+    assert!(zeros.len() < 1000 && deflated_zeros.len() < 1000);
     let protobuf = ("content-type", PROTOBUF);
     for (headers, body, status, expected) in [
         (
@@ -149,8 +159,10 @@ async fn what_cannot_be_read_is_refused_in_its_own_encoding() {
             &[protobuf, ("content-encoding", "br")],
             Vec::new(),
             400,
-            "Unsupported Content-Encoding 'br', expected 'gzip'",
+            "Unsupported Content-Encoding 'br', expected 'gzip', 'deflate' or 'identity'",
         ),
+        (&[protobuf, ("content-encoding", "deflate")], b"x".to_vec(), 400, "the body is not deflate (zlib): "),
+        (&[protobuf, ("content-encoding", "deflate")], deflated_zeros, 413, "The request body is too large"),
         (&[protobuf, ("content-encoding", "gzip")], zeros, 413, "The request body is too large"),
         (&[protobuf], vec![0; 1001], 413, "The request body is too large"),
     ] {

@@ -2,7 +2,8 @@
 //!
 //! Beyond the original: `rollout_id` may be supplied when a rollout is enqueued, `wait_seconds` makes a dequeue wait,
 //! `lease_seconds` takes back what it hands out unless a sign of life comes, lists of rollouts may be narrowed by
-//! `run_id`, `step` and `mode`, and what does not exist is 404 instead of 500.
+//! `run_id`, `step` and `mode`, sessions (calls that do not say whose they are) are listed among rollouts only with
+//! `include_sessions`, and what does not exist is 404 instead of 500.
 
 mod resources;
 mod rollouts;

@@ -189,6 +189,7 @@ pub(super) struct RolloutSearch {
     run_id: Option<String>,
     step: Option<i64>,
     mode: Option<RolloutMode>,
+    include_sessions: Option<bool>,
     #[serde(flatten)]
     paging: Paging,
 }
@@ -202,6 +203,7 @@ impl Shaped for RolloutSearch {
         Field::nullable("run_id", Shape::Text),
         Field::nullable("step", Shape::Integer(i64::MIN)),
         Field::nullable("mode", Shape::Word(RolloutMode::WORDS)),
+        Field::nullable("include_sessions", Shape::Flag),
     ];
 }
 
@@ -214,6 +216,8 @@ pub(super) async fn search(State(store): State<Store>, body: Body) -> Result<Res
 }
 
 async fn query(store: &Store, search: RolloutSearch) -> Result<Response, RestError> {
+    // Who names rollouts by their ids wants those, whatever they were made for.
+    let without_sessions = !search.include_sessions.unwrap_or(search.rollout_id_in.is_some());
     let filter = RolloutFilter {
         status_in: search.status_in,
         rollout_id_in: search.rollout_id_in,
@@ -222,6 +226,7 @@ async fn query(store: &Store, search: RolloutSearch) -> Result<Response, RestErr
         run_id: search.run_id,
         step: search.step,
         mode: search.mode,
+        without_sessions,
         page: search.paging.page()?,
     };
     if !lists::is_short(&filter.page) {

@@ -5,7 +5,7 @@ use axum::http::{Request, StatusCode};
 use fulgurite_agentlightning::Overdue;
 use fulgurite_api::Serving;
 use fulgurite_store::{KeyHolder, Keyring, Statistics};
-use fulgurite_types::{Attempt, AttemptedRollout};
+use fulgurite_types::{Attempt, AttemptedRollout, SessionIds};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -98,6 +98,28 @@ async fn lists_take_the_same_filters_by_get_and_post() {
     let (_, workers) = api.get("/v1/agl/workers?status_in=busy&limit=1&sort_by=worker_id&sort_order=desc").await;
     assert_eq!((&workers["items"][0]["worker_id"], &workers["total"]), (&json!("Worker-2"), &json!(3)));
 
+    // As Agent-lightning's own server has it: -1 is no limit, and 0 is a mistake, whichever list and however it is read.
+    let rollout_id = got["items"][0]["rollout_id"].as_str().unwrap().to_owned();
+    let (attempts, spans) = (format!("rollouts/{rollout_id}/attempts"), format!("spans?rollout_id={rollout_id}&"));
+    for list in ["rollouts", "workers", "resources", attempts.as_str(), spans.as_str()] {
+        let parameter = if list.ends_with('&') { "limit" } else { "?limit" };
+        for (limit, expected) in
+            [("-1", StatusCode::OK), ("0", StatusCode::BAD_REQUEST), ("-2", StatusCode::BAD_REQUEST)]
+        {
+            let (status, reply) = api.get(&format!("/v1/agl/{list}{parameter}={limit}")).await;
+            assert_eq!(status, expected, "{list} {limit}: {reply}");
+            if status == StatusCode::BAD_REQUEST {
+                assert_eq!(
+                    reply,
+                    json!({"detail": "Limit must be greater than 0 or -1 for no limit"}),
+                    "{list} {limit}"
+                );
+            } else {
+                assert_eq!(reply["limit"], -1, "{list}");
+            }
+        }
+    }
+
     for (path, body, expected) in [
         ("rollouts/search", json!({"limit": 0}), "Limit must be greater than 0 or -1 for no limit"),
         (
@@ -115,6 +137,40 @@ async fn lists_take_the_same_filters_by_get_and_post() {
         let reply = api.post(&format!("/v1/agl/{path}"), body).await;
         assert_eq!(reply, (StatusCode::BAD_REQUEST, json!({"detail": expected})));
     }
+}
+
+#[tokio::test]
+async fn calls_of_nobody_are_listed_among_rollouts_only_for_who_asks() {
+    let api = Api::new().await;
+    api.done("/v1/agl/rollouts", json!({"input": 1})).await;
+    // Metadata that only looks alike.
+    let alike = json!({"input": 2, "metadata": {"kind": "sessions", "note": "{\"kind\":\"session\"}"}});
+    api.done("/v1/agl/rollouts", alike).await;
+    let session = SessionIds::new();
+    api.store.start_session(&session).await.unwrap();
+    let of_client = json!({"input": 3, "metadata": {"kind": "session", "session": {"header": "x"}}});
+    api.done("/v1/agl/rollouts", of_client).await;
+    for (parameters, body, total) in [
+        ("", json!({}), 2),
+        ("?include_sessions=false", json!({"include_sessions": false}), 2),
+        ("?include_sessions=true", json!({"include_sessions": true}), 4),
+        ("?filter_logic=or&status_in=preparing", json!({"filter_logic": "or", "status_in": ["preparing"]}), 2),
+        ("?include_sessions=true&limit=1", json!({"include_sessions": true, "limit": 1}), 4),
+    ] {
+        let (status, got) = api.get(&format!("/v1/agl/rollouts{parameters}")).await;
+        assert_eq!((status, &got["total"]), (StatusCode::OK, &json!(total)), "{parameters}");
+        assert_eq!(got, api.done("/v1/agl/rollouts/search", body).await, "{parameters}");
+    }
+    // Whoever names one wants it.
+    let named = api.done("/v1/agl/rollouts/search", json!({"rollout_id_in": [session.rollout_id]})).await;
+    assert_eq!(named["items"][0]["rollout_id"], json!(session.rollout_id));
+    let (_, found) = api.get(&format!("/v1/agl/rollouts/{}", session.rollout_id)).await;
+    assert_eq!(found["metadata"]["kind"], "session");
+    let (status, refused) = api.get("/v1/agl/rollouts?include_sessions=perhaps").await;
+    assert_eq!(
+        (status, &refused["detail"][0]["loc"]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &json!(["query", "include_sessions"]))
+    );
 }
 
 #[tokio::test]

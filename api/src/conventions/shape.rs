@@ -124,11 +124,7 @@ impl Check {
                     self.mistake("string_type", "Input should be a valid string", value);
                 }
             }
-            Shape::Flag => {
-                if !value.is_boolean() {
-                    self.mistake("bool_type", "Input should be a valid boolean", value);
-                }
-            }
+            Shape::Flag => self.flag(value),
             Shape::Integer(minimum) => self.integer(*minimum, value),
             Shape::Number => self.number(value),
             Shape::Word(words) => self.word(words, value),
@@ -140,6 +136,23 @@ impl Check {
                 self.no_others(fields, value);
             }
             Shape::Tagged(tag, variants) => self.tagged(tag, variants, value),
+        }
+    }
+
+    fn flag(&mut self, value: &mut Value) {
+        match &*value {
+            Value::Bool(_) => {}
+            Value::String(text) if self.from_texts => match text.trim().to_ascii_lowercase().as_str() {
+                "true" | "1" | "yes" | "on" => *value = json!(true),
+                "false" | "0" | "no" | "off" => *value = json!(false),
+                _ => {
+                    let message = "Input should be a valid boolean, unable to interpret input";
+                    self.mistake("bool_parsing", message, value);
+                }
+            },
+            _ => {
+                self.mistake("bool_type", "Input should be a valid boolean", value);
+            }
         }
     }
 

@@ -34,6 +34,10 @@ pub(crate) fn push_conditions(sql: &mut Sql, filter: &RolloutFilter) -> Result<(
     if let Some(mode) = filter.mode {
         sql.push(" AND mode = ").text(mode.as_str());
     }
+    if filter.without_sessions {
+        // As `NewRollout::session` is written; a session has no other key before it.
+        sql.push(r#" AND (metadata IS NULL OR substr(metadata, 1, 17) <> '{"kind":"session"')"#);
+    }
     let mut conditions = Conditions::new(filter.filter_logic);
     if let Some(statuses) = &filter.status_in {
         conditions.one_of(sql, "status", statuses.iter().map(|status| status.as_str()));

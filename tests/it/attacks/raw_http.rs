@@ -214,7 +214,7 @@ fn what_is_no_request_is_refused_and_the_next_client_is_served() {
         let health = exchange(host, &format!("{HEALTH}connection: close\r\n\r\n").replace("HOST", host), false);
         assert_eq!(self::statuses(&health), [200], "after {name}");
     }
-    let rollouts = server.get("/v1/agl/rollouts").expect(200);
+    let rollouts = server.get("/v1/agl/rollouts?include_sessions=true").expect(200);
     assert_eq!(rollouts["total"], json!(0), "what was refused was done all the same: {rollouts}");
     assert_no_panic(directory.path());
 }

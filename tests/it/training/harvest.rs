@@ -72,7 +72,7 @@ fn play(url: &str, task: u64, reward: f64, rollout: &Value) {
 /// A call that says nothing of whose it is, judged later.
 fn play_session(url: &str, question: u64, reward: f64) {
     let known = |url: &str| -> Vec<String> {
-        let reply = client().get(format!("{url}/v1/agl/rollouts")).send().unwrap().text().unwrap();
+        let reply = client().get(format!("{url}/v1/agl/rollouts?include_sessions=true")).send().unwrap().text().unwrap();
         let rollouts: Value = serde_json::from_str(&reply).unwrap();
         rollouts["items"].as_array().unwrap().iter().map(|rollout| text(&rollout["rollout_id"])).collect()
     };
@@ -251,7 +251,8 @@ fn agents_that_are_rewarded_while_it_runs_are_learnt_from() {
             assert!(call.json(&ask(question)).send().unwrap().status().is_success());
         }
     }
-    let listed = client().get(format!("{url}/v1/agl/rollouts?status_in=running")).send().unwrap().text().unwrap();
+    let running = format!("{url}/v1/agl/rollouts?status_in=running&include_sessions=true");
+    let listed = client().get(running).send().unwrap().text().unwrap();
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let sessions = listed["items"].as_array().unwrap();
     assert_eq!(sessions.len(), 2, "{listed}");

@@ -62,6 +62,8 @@ pub struct RolloutFilter {
     pub step: Option<i64>,
     /// Has this mode (always required).
     pub mode: Option<RolloutMode>,
+    /// Is no session: was made for a task, and not for calls that did not say whose they are (always required).
+    pub without_sessions: bool,
     /// Part and order.
     pub page: Page,
 }

@@ -3,14 +3,16 @@
 //! A posted event is kept as a span, its data as JSON text; a reward as the annotation span that every reader of
 //! rewards knows. Model calls are not posted: they are made of the generations. Request and response of a call are
 //! put together from its span, so that only what the span holds is in them; the server's endpoint is not known, and
-//! neither is the version of weights that do not count theirs.
+//! neither is the version of weights that do not count theirs. A call that failed at the gateway has left an event of
+//! its own, with its request whole; what was sampled of its answer is no event beside it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use fulgurite_store::{
-    EVENT_TYPE, NewInstantSpan, Result, Sender, Store, StoreError, recorded_reward, reward_annotation,
+    EVENT_DATA, EVENT_REQUEST_DIGEST, EVENT_SPAN, EVENT_TYPE, NewInstantSpan, Result, Sender, Store, StoreError,
+    recorded_reward, reward_annotation,
 };
-use fulgurite_types::{Event, Generation, GenerationFilter, Object, Reward, Span, SpanFilter};
+use fulgurite_types::{Event, Generation, GenerationFilter, Object, Reward, Span, SpanFilter, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::model_request;
@@ -21,9 +23,6 @@ pub(super) const MODEL_REQUEST: &str = "model_request";
 pub(super) const REWARD: &str = "reward";
 /// The attempt that counts as long as there is none.
 const FIRST_ATTEMPT: &str = "0";
-
-const SPAN_NAME: &str = "agentlightning.event";
-const EVENT_DATA: &str = "agentlightning.event.data";
 
 /// Records an event of an attempt, which is made if its rollout has none of that name. The data of a reward must be an
 /// object whose `value` is a number; a reward is refused if its sender may not give it.
@@ -65,7 +64,17 @@ pub(super) async fn of_rollout(store: &Store, rollout_id: &str) -> Result<Vec<Ev
     let filter =
         SpanFilter { rollout_id: rollout_id.to_owned(), attempt: Some(attempt_id.into()), ..SpanFilter::default() };
     let spans = store.query_spans(&filter).await?.items;
-    Ok(spans.iter().filter_map(|span| event_of(span, generations.get(span.span_id.as_str()).copied())).collect())
+    let failed = spans.iter().filter_map(|span| span.attributes.get(EVENT_REQUEST_DIGEST)?.as_str());
+    let failed: HashSet<&str> = failed.collect();
+    let event = |span: &Span| match generations.get(span.span_id.as_str()) {
+        Some(generation)
+            if generation.stop_reason == StopReason::Error && failed.contains(generation.request_digest.as_str()) =>
+        {
+            None
+        }
+        generation => event_of(span, generation.copied()),
+    };
+    Ok(spans.iter().filter_map(event).collect())
 }
 
 /// Name and attributes of the span that keeps an event.
@@ -75,7 +84,7 @@ fn span_parts(event_type: &str, data: &Value, sender: &Sender) -> Result<(&'stat
         let value = value.ok_or_else(|| StoreError::invalid("data.value", "Input should be a valid number"))?;
         reward_annotation(&Reward::new(value), sender)
     } else {
-        (SPAN_NAME, Map::new())
+        (EVENT_SPAN, Map::new())
     };
     attributes.insert(EVENT_TYPE.to_owned(), json!(event_type));
     // As text, because the attributes of a span hold nothing deeper than lists.

@@ -1,20 +1,22 @@
 //! A generation as the event that the gateway records of a model call.
 
-use fulgurite_types::{Generation, Object, Span};
+use fulgurite_types::{Generation, Object, Span, StopReason};
 use serde_json::{Map, Value, json};
 
-/// Request, response and how the call went.
+/// Request, response and how the call went. Of a call whose sampler failed in the middle, the response holds what had
+/// been sampled, beside the error; which HTTP status its client got is not known.
 pub(super) fn data(span: &Span, generation: &Generation) -> Value {
     let version = generation.weights_versions.last().map(|weights| weights.version);
     let response = response(span, generation);
+    let is_failed = generation.stop_reason == StopReason::Error;
     json!({
         "model": generation.model,
         "model_version": version,
         "request": request(span, generation),
         "server": {"model": generation.model, "endpoint": span.attributes.get("fulgurite.upstream.url"), "version": version},
         "latency_ms": (generation.end_time - generation.start_time) * 1000.0,
-        "http_status": 200,
-        "status": "ok",
+        "http_status": (!is_failed).then_some(200),
+        "status": if is_failed { "error" } else { "ok" },
         "retry_count": 0,
         "usage": response["usage"],
         "finish_reason": response["choices"][0]["finish_reason"],
@@ -44,7 +46,7 @@ fn response(span: &Span, generation: &Generation) -> Value {
     let count = |key: &str, known: usize| span.attributes.get(key).and_then(Value::as_u64).unwrap_or(known as u64);
     let prompt = count("gen_ai.usage.input_tokens", generation.prompt_tokens.len());
     let sampled = count("gen_ai.usage.output_tokens", generation.sampled_tokens.len());
-    json!({
+    let mut response = json!({
         "id": generation.generation_id,
         "object": "chat.completion",
         "created": generation.end_time as u64,
@@ -58,7 +60,11 @@ fn response(span: &Span, generation: &Generation) -> Value {
         }],
         "usage": {"prompt_tokens": prompt, "completion_tokens": sampled, "total_tokens": prompt + sampled},
         "prompt_token_ids": generation.prompt_tokens,
-    })
+    });
+    if generation.stop_reason == StopReason::Error {
+        response["error"] = json!({"message": "the model host failed in the middle of the answer"});
+    }
+    response
 }
 
 /// What the attributes `prefix.a.0.b` say, nested: an object whose keys are the numbers from 0 is a list. `None` if

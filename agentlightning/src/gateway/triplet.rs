@@ -44,7 +44,7 @@ fn call(data: &Value) -> Value {
         "http_status": data["http_status"],
         "status": data["status"],
     });
-    if let Some(error) = data.get("error") {
+    if let Some(error) = response.get("error") {
         call["error"] = error.clone();
     }
     call

@@ -1,5 +1,5 @@
 use axum::http::StatusCode;
-use fulgurite_types::{AttemptStatus, GenerationUse, NewRun, RolloutStatus};
+use fulgurite_types::{AttemptStatus, GenerationUse, NewGeneration, NewRun, RolloutStatus, StopReason};
 use serde_json::{Value, json};
 
 use crate::served::Api;
@@ -201,4 +201,23 @@ async fn of_calls_with_one_prompt_the_last_is_a_triplet() {
     let call = &found[0]["data"];
     assert_eq!(call["server"], json!({"model": "tiny", "version": 3}));
     assert_eq!(call["response_log_probs"], json!([f64::from(-0.1 * 4_f32)]));
+}
+
+#[tokio::test]
+async fn a_call_that_broke_is_an_error_whatever_had_been_sampled() {
+    let api = Api::new().await;
+    let attempted = api.store.start().await;
+    let path = format!("/api/rollouts/{}/events?event_type=model_request", attempted.rollout.rollout_id);
+    let broken = NewGeneration { stop_reason: StopReason::Error, ..generation("g", &attempted, &[1], &[2]) };
+    api.store.record_generation(broken).await.unwrap();
+    let events = get(&api, &path).await;
+    let data = &events[0]["data"];
+    assert_eq!((&data["status"], &data["http_status"]), (&json!("error"), &Value::Null));
+    let message = "the model host failed in the middle of the answer";
+    assert_eq!(data["response"]["error"], json!({ "message": message }));
+    let found = get(&api, &format!("{path}&format=triplet")).await;
+    assert_eq!(
+        (&found[0]["data"]["status"], &found[0]["data"]["error"]["message"]),
+        (&json!("error"), &json!(message))
+    );
 }

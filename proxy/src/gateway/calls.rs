@@ -1,11 +1,14 @@
+use std::time::Instant;
+
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use fulgurite_store::KeyHolder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::called_model::model_of_call;
+use super::called_model::{ModelOfCall, model_of_call};
 use super::error::GatewayError;
+use super::failed_call::PendingCall;
 use super::pause_state::InFlight;
 use crate::call::answer_request::answer;
 use crate::dialects::openai::{chat_request, completion_request, responses};
@@ -27,7 +30,7 @@ pub(crate) struct GatewayPath {
 
 /// `POST /proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1/{endpoint}`: a call whose model and
 /// temperature are not the agent's to choose. An attempt that is not there yet begins with it, unless the key is another
-/// attempt's: with a new attempt come a new budget, and the rollout's outcome.
+/// attempt's: with a new attempt come a new budget, and the rollout's outcome. A call that fails leaves an event.
 ///
 /// Unlike Agent-lightning's own gateway, it streams on request, and takes Responses.
 pub(crate) async fn call(
@@ -35,7 +38,7 @@ pub(crate) async fn call(
     Path(path): Path<GatewayPath>,
     request: Request,
 ) -> Result<Response, GatewayError> {
-    let Shared { options, models, services, large_requests, gateway_pause, registered_models, .. } = &*proxy.shared;
+    let Shared { options, models, services, gateway_pause, registered_models, .. } = &*proxy.shared;
     let temperature = match path.mode.as_str() {
         "train" => options.train_temperature,
         "val" => options.val_temperature,
@@ -44,6 +47,7 @@ pub(crate) async fn call(
     let Some(route) = Route::of_openai(&path.endpoint) else {
         return Err(GatewayError::UnknownEndpoint(path.endpoint));
     };
+    let begun = Instant::now();
     let in_flight = InFlight::enter(gateway_pause)?;
     if services.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
         return Err(GatewayError::UnknownRollout(path.rollout_id));
@@ -61,6 +65,7 @@ pub(crate) async fn call(
         )
         | None => true,
     };
+    let (rollout_id, attempt_id) = (path.rollout_id.clone(), path.attempt_id.clone());
     let caller = Caller {
         // Its path names everything: other headers are not Agent-lightning's.
         target: CallTarget::Attempt { rollout_id: path.rollout_id, attempt_id: Some(path.attempt_id) },
@@ -79,14 +84,29 @@ pub(crate) async fn call(
     if model.is_registered() && path.mode == "train" && route == Route::ChatCompletions {
         incoming.set([("logprobs", json!(true))]);
     }
+    let model_name = model.name().to_owned();
+    let request = incoming.body.clone();
+    let pending = PendingCall { rollout_id, attempt_id, model: model_name, request, begun };
+    let result = answered(&proxy, &model, route, incoming).await;
+    Ok(pending.ended(&services.store, result).await)
+}
+
+/// The answer of the call's model.
+async fn answered(
+    proxy: &Proxy,
+    model: &ModelOfCall,
+    route: Route,
+    incoming: IncomingRequest,
+) -> Result<Response, GatewayError> {
     if let Some(upstream) = model.upstream() {
-        return Ok(forward_call(&proxy, upstream, route, incoming).await?);
+        return Ok(forward_call(proxy, upstream, route, incoming).await?);
     }
+    let large_requests = &proxy.shared.large_requests;
     let IncomingRequest { caller, fields, .. } = incoming;
     let request = match route {
         Route::ChatCompletions => caller.size.work(large_requests, || chat_request::read(fields)).await??,
         Route::Completions => caller.size.work(large_requests, || completion_request::read(fields)).await??,
-        _ => responses::read(fields, &proxy, &caller).await?,
+        _ => responses::read(fields, proxy, &caller).await?,
     };
-    Ok(answer(&proxy, caller, request).await?)
+    Ok(answer(proxy, caller, request).await?)
 }

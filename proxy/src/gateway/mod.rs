@@ -5,6 +5,7 @@
 mod called_model;
 mod calls;
 mod error;
+mod failed_call;
 mod json_body;
 mod model_list;
 mod pause;

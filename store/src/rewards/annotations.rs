@@ -11,6 +11,12 @@ pub(crate) const REWARD: &str = "agentlightning.reward";
 pub(crate) const GIVER: &str = "fulgurite.reward.giver";
 /// The attribute that names the event of Agent-lightning that a span holds.
 pub const EVENT_TYPE: &str = "agentlightning.event.type";
+/// The attribute that holds such an event's data, as JSON text.
+pub const EVENT_DATA: &str = "agentlightning.event.data";
+/// The attribute of a failed call's event that tells which request it was, as a generation's `request_digest` does.
+pub const EVENT_REQUEST_DIGEST: &str = "fulgurite.event.request_digest";
+/// The name of a span that holds an event and no reward.
+pub const EVENT_SPAN: &str = "agentlightning.event";
 const LINK: &str = "agentlightning.link";
 /// The attribute by which a reward is linked to the generation that it is for.
 const RESPONSE_ID: &str = "gen_ai.response.id";

@@ -1,6 +1,7 @@
 //! Agent-lightning's gateway (1.0) over real sockets.
 
-use fulgurite_types::NewRollout;
+use fulgurite_store::{EVENT_DATA, EVENT_TYPE};
+use fulgurite_types::{AttemptStatus, NewRollout, SpanFilter};
 
 use crate::common::{BODY_LIMIT, Script, Setup, body, chunks};
 use crate::scripted::{Reply, ScriptedServer};
@@ -212,4 +213,50 @@ async fn calls_of_a_registered_model_are_passed_on_and_recorded_with_the_tokens_
     assert_eq!(generation.logprobs, Some(vec![-0.5, -0.25]));
     let state = send(&setup, Method::GET, "/proxy/state", &Value::Null).await;
     assert_eq!(state.1["inflight"], 0);
+}
+
+/// The data of the events that failed calls of a rollout have left.
+async fn failed_calls(setup: &Setup, rollout: &str) -> Vec<Value> {
+    let filter = SpanFilter { rollout_id: rollout.to_owned(), ..SpanFilter::default() };
+    let spans = setup.store.query_spans(&filter).await.unwrap().items;
+    let events = spans.iter().filter(|span| span.attributes.get(EVENT_TYPE) == Some(&json!("model_request")));
+    events.map(|span| serde_json::from_str(span.attributes[EVENT_DATA].as_str().unwrap()).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_failed_call_leaves_its_status_and_its_request_whole_and_one_that_is_answered_nothing() {
+    let setup = Setup::new(vec![]).await;
+    let rollout = enqueue(&setup).await;
+    let path = format!("{}/chat/completions", base(&rollout, "train"));
+    let mut request = body();
+    // One that the model host breaks off, and one that is refused for what it asks.
+    let mut wrong = request.clone();
+    wrong["max_tokens"] = json!("many");
+    let mut broken = request.clone();
+    broken["user"] = json!("another");
+    setup.play(Script::Break(setup.tokens("I am")));
+    let (status_broken, reply_broken) = send(&setup, Method::POST, &path, &broken).await;
+    let (status_wrong, reply_wrong) = send(&setup, Method::POST, &path, &wrong).await;
+    let failed = failed_calls(&setup, &rollout).await;
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    for (event, sent, status, reply) in
+        [(&failed[0], &broken, status_broken, reply_broken), (&failed[1], &wrong, status_wrong, reply_wrong)]
+    {
+        assert!(status >= 400, "{reply}");
+        assert_eq!((&event["http_status"], &event["status"]), (&json!(status), &json!("error")));
+        assert_eq!((&event["response"], &event["model"]), (&reply, &json!("tiny")));
+        for key in ["messages", "user", "max_tokens"] {
+            assert_eq!(event["request"][key], sent[key], "{key}");
+        }
+        assert_eq!(event["request"]["return_token_ids"], json!(true), "as the gateway passed it on");
+    }
+    setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
+    let (status, reply) = send(&setup, Method::POST, &path, &request).await;
+    assert_eq!(status, 200, "{reply}");
+    // A call of an attempt that has ended is no part of it.
+    let ended = fulgurite_types::AttemptUpdate::status(AttemptStatus::Failed);
+    setup.store.update_attempt(&rollout, "0", ended).await.unwrap();
+    request["user"] = json!("late");
+    assert!(send(&setup, Method::POST, &path, &request).await.0 >= 400);
+    assert_eq!(failed_calls(&setup, &rollout).await.len(), 2);
 }

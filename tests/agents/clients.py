@@ -1,0 +1,192 @@
+"""Runs each client against a server of this program, and writes what it can as the table of docs/clients.md.
+
+Coding agents play the scripted trials of `fulgurite harness check`; programs on frameworks have two conversations in each
+dialect, whole and streamed. A client that is not installed stands in the table as not run. tests/agents/install installs
+the agents, and tests/run the frameworks; run this by the Python of the former, which has what the scripted model needs:
+
+    tests/agents/install && target/agents/python/bin/python tests/agents/clients.py --write
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from common import PROGRAM, ROOT, listed, served  # noqa: E402
+
+PAGE = ROOT / "docs/clients.md"
+COLUMNS = ["client", "version", "dialect", "streaming", "tools", "exact tokens", "continuation"]
+# By the name that `fulgurite harness check` has for it: what the table calls it.
+AGENTS = {"claude": "Claude Code", "codex": "Codex", "opencode": "opencode", "mini-swe-agent": "mini-swe-agent"}
+# By their script below proxy/tests/clients: what the table calls them, the package whose version is told, and the dialects
+# in the order in which the script has its two conversations in each, whole and streamed.
+FRAMEWORKS = {
+    "openai_agents": ("OpenAI Agents SDK", "openai-agents", ["Responses", "Chat Completions"]),
+    "langgraph_agents": ("LangGraph", "langgraph", ["Chat Completions", "Responses"]),
+    "pydantic_agents": ("PydanticAI", "pydantic-ai-slim", ["Chat Completions", "Responses", "Messages"]),
+}
+
+
+def not_run(client, why):
+    return {"client": client, "version": "", "dialect": f"not run: {why}", **dict.fromkeys(COLUMNS[3:], "")}
+
+
+def failed(client, version, why):
+    lines = [line for line in why.strip().splitlines() if line.strip()]
+    return {**not_run(client, ""), "version": version, "dialect": f"failed: {lines[-1][:120] if lines else 'no output'}"}
+
+
+def agent(name, home, timeout):
+    """A row of a coding agent, from what the check of its harness found."""
+    client = AGENTS[name]
+    path = os.pathsep.join([str(home / "node_modules/.bin"), str(home / "python/bin"), os.environ["PATH"]])
+    command = [PROGRAM, "harness", "check", name, "--json"]
+    try:
+        run = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return failed(client, "", f"no end within {timeout:.0f} s")
+    if "there is no program" in run.stderr:
+        return not_run(client, "not installed")
+    lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        return failed(client, "", run.stderr)
+    told = json.loads(lines[-1])
+    found = {finding["check"]: finding for finding in told["findings"]}
+    version = told["version"] or version_of(home / "python", name) or ""
+    if not found["dialect"]["facts"]:
+        return failed(client, version, found["dialect"]["message"])
+    ways = found["dialect"]["message"].split("; ")
+    going_on = found["continuation"]["facts"]
+    exact = "yes" if going_on["calls"] and going_on["calls"] == going_on["continued"] else "no"
+    return {
+        "client": client,
+        "version": version,
+        "dialect": ", ".join(sorted({way.rsplit(", ", 1)[0] for way in ways})),
+        "streaming": ", ".join(sorted({way.rsplit(", ", 1)[1] for way in ways})),
+        "tools": str(found["tools"]["facts"]["offered"]),
+        "exact tokens": exact,
+        "continuation": f"{going_on['continued']} of {going_on['calls']} later calls",
+    }
+
+
+def version_of(environment, package):
+    """The version of a package of a virtual environment; `None` if it is not there."""
+    python = environment / "bin/python"
+    if not python.exists():
+        return None
+    ask = f"import importlib.metadata as m; print(m.version({package!r}))"
+    said = subprocess.run([python, "-c", ask], capture_output=True, text=True)
+    return said.stdout.strip() if said.returncode == 0 else None
+
+
+def framework(script, environment, timeout):
+    """A row of a framework, from what is recorded of its conversations, which one attempt has."""
+    client, package, dialects = FRAMEWORKS[script]
+    version = version_of(environment, package)
+    if version is None:
+        return not_run(client, "not installed")
+    if importlib.util.find_spec("tokenizers") is None:
+        return not_run(client, f"{sys.executable} has no tokenizers, which the model's host needs")
+    program = ROOT / f"proxy/tests/clients/{script}.py"
+    keys = {"OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+    with tempfile.TemporaryDirectory() as place:
+        work = Path(place)
+        with served(work, "add_with_tool") as url:
+            # Two conversations in each dialect, each an attempt of its own.
+            attempts = [start(url) for _ in range(2 * len(dialects))]
+            bases = [f"{url}/rollout/{rollout}/attempt/{attempt}/v1" for rollout, attempt in attempts]
+            command = [environment / "bin/python", program, *bases]
+            environ = {"HOME": place, "PATH": os.environ["PATH"], **keys}
+            try:
+                ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=timeout)
+            except subprocess.TimeoutExpired:
+                return failed(client, version, f"no end within {timeout:.0f} s")
+        conversations = [listed(work, "generations", rollout) for rollout, _ in attempts]
+    if ended.returncode != 0:
+        return failed(client, version, ended.stderr)
+    return {
+        "client": client,
+        "version": version,
+        "dialect": ", ".join(dialects),
+        "streaming": "streamed, whole",
+        "tools": "1",
+        **continuation(conversations),
+    }
+
+
+def start(url):
+    """A rollout and its attempt, which nobody else plays."""
+    body = json.dumps({"input": {}}).encode()
+    request = urllib.request.Request(f"{url}/v1/agl/rollouts", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        started = json.load(reply)
+    return started["rollout_id"], started["attempt"]["attempt_id"]
+
+
+def continuation(conversations):
+    """How many later calls of conversations go on token by token, and whether all do so by exactly what was sampled."""
+    later, exact = 0, 0
+    for calls in conversations:
+        by_id = {call["generation_id"]: call for call in calls}
+        later += max(len(calls) - 1, 0)
+        for call in calls[1:]:
+            parent = by_id.get(call["parent_id"])
+            history = parent and parent["prompt_tokens"] + parent["sampled_tokens"]
+            exact += bool(history) and call["prompt_tokens"][: len(history)] == history
+    return {"exact tokens": "yes" if later and exact == later else "no", "continuation": f"{exact} of {later} later calls"}
+
+
+def table(rows):
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    lines += ["| " + " | ".join(row[column].replace("|", "/") for column in COLUMNS) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def write(rows):
+    """Puts the table between the page's marks."""
+    begin, end = "<!-- table -->", "<!-- end of table -->"
+    page = PAGE.read_text()
+    before, rest = page.split(begin, 1)
+    after = rest.split(end, 1)[1]
+    PAGE.write_text(f"{before}{begin}\n\n{table(rows)}\n\n{end}{after}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("clients", metavar="CLIENT", nargs="*", help=f"of {', '.join([*AGENTS, *FRAMEWORKS])}; else all")
+    parser.add_argument("--home", type=Path, default=ROOT / "target/agents", help="where tests/agents/install put the agents")
+    parser.add_argument("--python", type=Path, default=ROOT / "target/python", help="the environment with the frameworks")
+    parser.add_argument("--timeout", type=float, default=1200, help="seconds that one client may take")
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.relative_to(ROOT)}, too")
+    given = parser.parse_args()
+    unknown = [name for name in given.clients if name not in {**AGENTS, **FRAMEWORKS}]
+    if unknown:
+        parser.error(f"{', '.join(unknown)}: no such client")
+    if given.write and given.clients:
+        parser.error("--write is of the whole table: leave the clients out")
+    if not PROGRAM.exists():
+        parser.error(f"there is no {PROGRAM}: build it, or name it in FULGURITE_PROGRAM")
+    rows = []
+    for name in given.clients or [*AGENTS, *FRAMEWORKS]:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        try:
+            if name in AGENTS:
+                rows.append(agent(name, given.home.resolve(), given.timeout))
+            else:
+                rows.append(framework(name, given.python.resolve(), given.timeout))
+        except Exception as error:  # one client that fails in another way must not cost the others their rows
+            client = AGENTS[name] if name in AGENTS else FRAMEWORKS[name][0]
+            rows.append(failed(client, "", repr(error)))
+    print(table(rows))
+    if given.write:
+        write(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -165,6 +165,14 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("fitting after", "test/env/all/fitting"),
         ("asked once: won", "final/env/all/won"),
     ];
+    let twenty: &[(&str, &str)] = &[
+        ("won before", "test/env/all/won"),
+        ("won after", "test/env/all/won"),
+        ("turns before", "test/env/all/turns"),
+        ("turns after", "test/env/all/turns"),
+        ("not understood before", "test/env/all/not_understood"),
+        ("not understood after", "test/env/all/not_understood"),
+    ];
     let (random, perfect) = ("test/env/all/random/won_or_drawn", "test/env/all/perfect/won_or_drawn");
     let players: &[(&str, &str)] = &[
         ("random: before", random),
@@ -195,6 +203,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("dpo_shorter", "## What to expect", "dpo-seed-", 3, dpo_shorter),
         ("wordle", "## What is learnt", "wordle-seed-", 3, wordle),
         ("two_players", "## The score", "two-players-seed-", 3, players),
+        ("twenty_questions", "## The run", "twenty-seed-", 1, twenty),
         ("calculator", "### LangGraph", "langgraph-seed-", 3, calculator),
         ("calculator", "### OpenAI Agents SDK", "openai-agents-seed-", 3, calculator),
         ("arithmetic", "## What to expect", "seed-", 3, arithmetic),

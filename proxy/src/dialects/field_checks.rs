@@ -15,43 +15,60 @@ pub(crate) fn refuse(name: &str, why: &str) -> Result<(), ProxyError> {
 
 /// Fields that change an answer or its distribution and that nothing here honours, with the values that change nothing, and
 /// what to do instead.
-pub(crate) const BINDING: [(&str, &[Neutral], &str); 33] = [
+pub(crate) const BINDING: [(&str, &[Neutral], &str); 48] = [
     ("add_generation_prompt", &[Neutral::True], LEAVE_OUT),
+    ("add_special_tokens", &[Neutral::False], "the model's own template writes them"),
     ("allowed_token_ids", &[Neutral::Empty], "use logit_bias"),
     ("audio", &[], "the models here answer in text"),
     ("bad_words", &[Neutral::Empty], LEAVE_OUT),
     ("best_of", &[Neutral::Number(1.0)], "send the request again for another sample"),
     ("chat_template", &[], "the model's own template is used; chat_template_kwargs reach it"),
+    ("compaction", &[], "the history is sampled from as it is sent; a call of your own can summarize it"),
     ("continue_final_message", &[Neutral::False], "no answer can be begun for this model"),
     ("documents", &[Neutral::Empty], "put them into a message"),
     ("echo", &[Neutral::False], "return_token_ids gives the prompt's tokens"),
     ("frequency_penalty", &[Neutral::Number(0.0)], LEAVE_OUT),
+    ("guided_choice", &[], TAKES_A_SCHEMA),
+    ("guided_grammar", &[], TAKES_A_SCHEMA),
+    ("guided_json", &[], TAKES_A_SCHEMA),
+    ("guided_regex", &[], TAKES_A_SCHEMA),
     ("ignore_eos", &[Neutral::False], LEAVE_OUT),
     ("include_stop_str_in_output", &[Neutral::False], LEAVE_OUT),
     ("length_penalty", &[Neutral::Number(1.0)], LEAVE_OUT),
     ("logit_bias", &[Neutral::Empty], LEAVE_OUT),
     ("logits_processors", &[Neutral::Empty], LEAVE_OUT),
+    ("logprob_token_ids", &[Neutral::Empty], "top_logprobs gives the likeliest tokens'"),
     ("max_thinking_tokens", &[], LEAVE_OUT),
+    ("media_io_kwargs", &[Neutral::Empty], LEAVE_OUT),
     ("min_p", &[Neutral::Number(0.0)], LEAVE_OUT),
     ("min_tokens", &[Neutral::Number(0.0)], LEAVE_OUT),
-    ("modalities", &[Neutral::OnlyText], "the models here answer in text"),
     ("mm_processor_kwargs", &[Neutral::Empty], LEAVE_OUT),
+    ("modalities", &[Neutral::OnlyText], "the models here answer in text"),
     ("n", &[Neutral::Number(1.0)], "send the request again for another sample"),
     ("presence_penalty", &[Neutral::Number(0.0)], LEAVE_OUT),
+    ("previous_input_messages", &[Neutral::Empty], "put them into input"),
+    ("prompt_embeds", &[], "send the prompt's text or tokens"),
     ("prompt_logprobs", &[Neutral::Number(0.0), Neutral::False], LEAVE_OUT),
     ("repetition_detection", &[], LEAVE_OUT),
     ("repetition_penalty", &[Neutral::Number(1.0)], LEAVE_OUT),
+    ("response_format", &[Neutral::PlainText], TAKES_A_SCHEMA),
     ("skip_special_tokens", &[Neutral::True], LEAVE_OUT),
     ("spaces_between_special_tokens", &[Neutral::True], LEAVE_OUT),
     ("stop", &[Neutral::Empty], LEAVE_OUT),
     ("stop_token_ids", &[Neutral::Empty], LEAVE_OUT),
+    ("structured_outputs", &[], TAKES_A_SCHEMA),
+    ("thread", &[], "no conversation is kept here: send all of its messages"),
     ("top_a", &[Neutral::Number(0.0)], LEAVE_OUT),
     ("truncate_prompt_tokens", &[], "too long a prompt is refused"),
     ("typical_p", &[Neutral::Number(1.0)], LEAVE_OUT),
     ("use_beam_search", &[Neutral::False], LEAVE_OUT),
+    ("vllm_xargs", &[Neutral::Empty], LEAVE_OUT),
+    ("watermarking", &[Neutral::False], LEAVE_OUT),
 ];
 
 const LEAVE_OUT: &str = "leave it out";
+const TAKES_A_SCHEMA: &str =
+    "a JSON schema is taken by a chat's response_format, a response's text.format and a message's output_config.format";
 
 /// A value that changes nothing.
 #[derive(Clone, Copy, Debug)]
@@ -63,16 +80,19 @@ pub(crate) enum Neutral {
     Empty,
     /// The list of modalities `["text"]`.
     OnlyText,
+    /// The form `{"type": "text"}` of an answer.
+    PlainText,
 }
 
 impl Neutral {
-    fn is(self, value: &Value) -> bool {
+    pub(crate) fn is(self, value: &Value) -> bool {
         match self {
             Self::True => *value == Value::Bool(true),
             Self::False => *value == Value::Bool(false),
             Self::Number(number) => value.as_f64() == Some(number),
             Self::Empty => *value == json!([]) || *value == json!({}) || *value == "",
             Self::OnlyText => *value == json!(["text"]),
+            Self::PlainText => *value == json!({ "type": "text" }),
         }
     }
 }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::dialects::field_checks::BINDING;
+use crate::dialects::field_checks::{BINDING, Neutral};
 use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 
 /// What is done with fields that are not known.
@@ -20,19 +20,23 @@ pub enum UnknownFields {
 
 /// Fields that change nothing about an answer, in any dialect: they are the caller's own notes, or about how the dialect's
 /// own servers store, cache, place and bill.
-const NEUTRAL: [&str; 28] = [
+pub(super) const NEUTRAL: [&str; 39] = [
+    "access_programs",
     "background",
+    "background_options",
     "betas",
+    "billing_policy",
     "cache_control",
     "cache_salt",
     "client_metadata",
-    "container",
     "enable_response_messages",
+    "fallback_credit_token",
+    "fallbacks",
     "include",
-    "include_reasoning",
     "inference_geo",
     "max_tool_calls",
     "metadata",
+    "mm_payload",
     "moderation",
     "parallel_tool_calls",
     "priority",
@@ -40,19 +44,26 @@ const NEUTRAL: [&str; 28] = [
     "prompt_cache_options",
     "prompt_cache_retention",
     "request_id",
+    "return_mm_kwargs",
     "return_token_ids",
+    "return_token_offsets",
+    "routed_experts_prompt_start",
     "safety_identifier",
-    "separate_reasoning",
     "service_tier",
+    "session_id",
     "speed",
     "store",
+    "stream_interval",
     "stream_options",
     "truncation",
+    "truncation_side",
     "user",
+    "user_profile_id",
+    "workspace_id",
 ];
 
 /// Fields of which other readers take what they know: of a part of them that is unknown nobody is told.
-const READ_ELSEWHERE: [&str; 9] = [
+pub(super) const READ_ELSEWHERE: [&str; 9] = [
     "mcp_servers",
     "output_config",
     "output_format",
@@ -64,9 +75,23 @@ const READ_ELSEWHERE: [&str; 9] = [
     TEMPLATE_ARGUMENTS,
 ];
 
-/// Wishes that no template has a variable for.
-const HINTS: [&str; 5] =
-    ["context_management", "prediction", "thinking_token_budget", "web_search_options", "return_tokens_as_token_ids"];
+/// Wishes that no template has a variable for and that no answer is written by, with the values that wish for nothing.
+pub(super) const HINTS: [(&str, &[Neutral]); 14] = [
+    ("container", &[]),
+    ("context_management", &[]),
+    ("diagnostics", &[]),
+    ("ec_transfer_params", &[Neutral::Empty]),
+    ("image", &[]),
+    ("include_reasoning", &[Neutral::True]),
+    ("kv_transfer_params", &[Neutral::Empty]),
+    ("prediction", &[]),
+    ("return_prompt_text", &[Neutral::False]),
+    ("return_tokens_as_token_ids", &[Neutral::False]),
+    ("return_weight_versions", &[Neutral::False]),
+    ("separate_reasoning", &[Neutral::True]),
+    ("thinking_token_budget", &[Neutral::Number(-1.0)]),
+    ("web_search_options", &[]),
+];
 
 /// The fields of a request that were left out of account.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -80,11 +105,13 @@ pub(crate) struct LeftOut {
 /// Those of a body that are left when each reader has taken its own. A field that is null is none.
 pub(crate) fn left_out(rest: &Map<String, Value>) -> LeftOut {
     let mut left = LeftOut::default();
-    for (name, _) in rest.iter().filter(|(_, value)| !value.is_null()) {
+    for (name, value) in rest.iter().filter(|(_, value)| !value.is_null()) {
         let name = name.as_str();
         let is_binding = BINDING.iter().any(|(binding, ..)| *binding == name);
-        if HINTS.contains(&name) {
-            left.hints.push(name.to_owned());
+        if let Some((_, neutral)) = HINTS.iter().find(|(hint, _)| *hint == name) {
+            if !neutral.iter().any(|neutral| neutral.is(value)) {
+                left.hints.push(name.to_owned());
+            }
         } else if !is_binding && !NEUTRAL.contains(&name) && !READ_ELSEWHERE.contains(&name) {
             left.unknown.push(name.to_owned());
         }
@@ -102,13 +129,14 @@ mod tests {
     fn what_says_nothing_is_taken_wishes_are_told_and_the_rest_is_unknown() {
         let body = json!({
             "user": "u", "min_p": 0, "metadata": { "a": "b" }, "prediction": { "type": "content" }, "reasoning_effort": "low",
-            "frobnicate": 1, "tools": [], "gone": null, "chat_template_kwargs": {},
+            "frobnicate": 1, "tools": [], "gone": null, "chat_template_kwargs": {}, "include_reasoning": true,
+            "separate_reasoning": false,
         });
         let left = left_out(body.as_object().unwrap());
         assert_eq!(
             left,
             LeftOut {
-                hints: vec!["prediction".to_owned()],
+                hints: ["prediction", "separate_reasoning"].map(str::to_owned).to_vec(),
                 unknown: ["frobnicate", "tools"].map(str::to_owned).to_vec()
             }
         );

@@ -6,4 +6,6 @@ pub(crate) mod field_kinds;
 pub(crate) mod google;
 pub(crate) mod json_text;
 pub(crate) mod openai;
+#[cfg(test)]
+mod schema_fields;
 pub(crate) mod vllm;

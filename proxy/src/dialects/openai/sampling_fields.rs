@@ -9,7 +9,7 @@ use super::reply_shape::Shape;
 use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt, ReplyFormat};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{
-    check_bias_count, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within,
+    check_bias_count, check_other_hosts_fields, sampling, stop_strings, token_limit, within,
 };
 use crate::dialects::field_kinds::left_out;
 use crate::error::ProxyError;
@@ -18,10 +18,6 @@ use crate::requests::request_body::read_fields;
 pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
 /// OpenAI's greatest `n`.
 const MAXIMUM_CHOICES: u32 = 128;
-
-/// Constraints of an answer that vLLM has and OpenAI has not: ignoring them would change the answer.
-const OTHER_CONSTRAINTS: [&str; 6] =
-    ["response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"];
 
 /// The fields that Chat Completions and Completions share; what neither knows stays in `extra`.
 #[derive(Debug, Deserialize)]
@@ -72,11 +68,6 @@ impl SamplingFields {
         top_logprobs: (&str, Option<usize>),
         logprobs: bool,
     ) -> Result<AnswerOptions, ProxyError> {
-        if let Some(field) =
-            OTHER_CONSTRAINTS.iter().find(|field| self.extra.get(**field).is_some_and(|value| !value.is_null()))
-        {
-            refuse(field, "is not supported; the response_format of a chat takes a JSON schema")?;
-        }
         check_other_hosts_fields(&self.extra)?;
         let (name, limit) = max_tokens;
         let max_tokens = token_limit(name, limit)?;

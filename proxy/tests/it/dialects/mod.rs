@@ -8,6 +8,7 @@ mod message_blocks;
 mod messages;
 mod responses;
 mod same_tokens;
+mod schema_fields;
 mod several_answers;
 mod token_ids;
 mod tool_calls;

@@ -244,4 +244,37 @@ mod tests {
         let hand = deal(examples, 1).remove(0);
         assert_eq!(batches(&hand).map(<[_]>::len).collect::<Vec<_>>(), [8]);
     }
+
+    /// An attempt of so many calls whose harness writes the newest turns anew each time: what the calls' histories have in
+    /// common grows by a few tokens with each, and none goes on where another ended. Positions of its datums, and those that
+    /// are computed.
+    fn rewritten(calls: u32, task: usize) -> (usize, usize) {
+        let history = |call: u32| -> Vec<u32> { (0..call).flat_map(|turn| vec![turn + 2; 8]).collect() };
+        let sequences = (0..calls).map(|call| [vec![1; task], history(call), vec![1000 + call; 4]].concat());
+        let data: Vec<Datum> = sequences
+            .map(|tokens| Datum {
+                model_input: vec![Chunk::Tokens(tokens.clone())],
+                target_tokens: tokens,
+                loss_inputs: LossInputs::Supervised { weights: vec![] },
+            })
+            .collect();
+        let examples: Vec<_> =
+            data.iter().enumerate().map(|(index, datum)| Example::new(index, datum, vec![])).collect();
+        let hand = deal(examples, 1).remove(0);
+        let computed = batches(&hand).map(|batch| {
+            let mut rows = PackedRows::default();
+            rows.push_shared(&batch.iter().map(|example| &example.tokens[..]).collect::<Vec<_>>());
+            rows.len()
+        });
+        (hand.iter().map(Example::positions).sum(), computed.sum())
+    }
+
+    #[test]
+    fn what_rewritten_histories_share_is_computed_once_in_a_batch() {
+        // 100 of the task, 8 for each turn of the longest history, 4 of each call's own.
+        assert_eq!(rewritten(20, 100), (20 * 104 + 8 * 190, 100 + 8 * 19 + 20 * 4));
+        // Each batch begins with all that its first example holds, so that more calls cost more than their own tokens.
+        let (positions, computed) = rewritten(160, 100);
+        assert!(computed * 8 < positions, "{computed} of {positions}");
+    }
 }

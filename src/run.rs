@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use fulgurite_runner::{RunnerOptions, RunnerSummary, forward, supervise};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::io::AsyncReadExt;
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::cli::arguments::RunArguments;
@@ -182,11 +182,17 @@ pub fn part_of_runner() -> Option<ExitCode> {
     }
 }
 
+/// Waits on a thread of its own: one of the runtime's would keep a runner that stops by itself from ending before its standard
+/// input is closed.
 async fn stdin_closed() {
-    let mut stdin = tokio::io::stdin();
-    let mut buffer = [0u8; 64];
-    // An error is an end as well.
-    while matches!(stdin.read(&mut buffer).await, Ok(1..)) {}
+    let (closed, is_closed) = oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        // An error is an end as well.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        drop(closed);
+    });
+    // Nothing is ever sent.
+    let _ = is_closed.await;
 }
 
 fn announce(summary: &RunnerSummary, json: bool) {

@@ -373,3 +373,13 @@ fn a_warm_agent_that_cannot_start_ends_the_runner_with_what_it_wrote() {
     let log = failed["attempt"]["metadata"]["stderr_tail"].as_str().unwrap();
     assert!(log.contains("ModuleNotFoundError"), "{log}");
 }
+
+#[test]
+fn a_runner_that_stops_by_itself_does_not_wait_for_its_standard_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    server.enqueue((0..40).map(Value::from), &json!({ "max_attempts": 1 }));
+    let mut command = fulgurite(["run", "--warm", "--server", &server.url, "--until-stdin-closes", "--parallel", "2"]);
+    command.args(["--", "python3", "-c", "import no_such_module"]).stdin(Stdio::piped()).stderr(Stdio::null());
+    assert_eq!(Process::spawn(command).exit_code(), Some(1));
+}

@@ -52,7 +52,10 @@ pub fn check(loaded: &LoadedConfig) -> Result<()> {
         [source.conversations.as_deref(), source.comparisons.as_deref(), validation_file(source)].into_iter().flatten()
     {
         let path = loaded.resolve(path);
-        std::fs::metadata(&path).with_context(|| format!("[trainer] source: cannot read {}", path.display()))?;
+        std::fs::metadata(&path).with_context(|| {
+            let path = path.display();
+            format!("[trainer] source: cannot read {path}; an example's README says how its own is made")
+        })?;
     }
     Ok(())
 }

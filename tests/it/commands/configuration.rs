@@ -439,7 +439,7 @@ fn a_config_that_cannot_train_is_refused_at_the_start_with_file_key_and_fix() {
     "#);
     insta::assert_snapshot!(fail("[tasks]\ntrain = { file = \"tasks.jsonl\" }\nheld_out = [1]\n"), @r#"
     error: [directory]/config.toml
-      caused by: [directory]/tasks.jsonl: No such file or directory (os error 2)
+      caused by: [directory]/tasks.jsonl: there is no such file; an example's README says how its own is made
     "#);
     insta::assert_snapshot!(fail(&format!("[run]\nname = \"a/b\"\n{TASKS}")), @r#"
     error: [directory]/config.toml

@@ -3,6 +3,7 @@ mod harbor;
 mod harness;
 mod hooks;
 mod models_beside;
+mod recipe_mistakes;
 mod recipes;
 mod rubric;
 mod sandbox;

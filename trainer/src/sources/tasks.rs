@@ -1,6 +1,8 @@
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use fulgurite_backends::{Notation, plain_words};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -141,12 +143,19 @@ impl TaskForm {
 
 fn read_lines(path: &Path) -> Result<Vec<Value>, TrainError> {
     let wrong = |message: String| TrainError::File { path: path.to_owned(), message };
-    let text = std::fs::read_to_string(path).map_err(|source| wrong(source.to_string()))?;
+    let text = std::fs::read_to_string(path).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => wrong("there is no such file; an example's README says how its own is made".to_owned()),
+        _ => wrong(source.to_string()),
+    })?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(index, line)| {
             let not_json = |error: serde_json::Error| {
-                wrong(format!("line {} is not JSON: {error} (a task that is text stands in quotes)", index + 1))
+                let said = plain_words(&error.to_string(), "", Notation::Json);
+                // The line is the file's, not the parser's.
+                let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(said, _)| said);
+                let place = format!("line {}, column {}", index + 1, error.column());
+                wrong(format!("{place} is not JSON: {said} (a task that is text stands in quotes)"))
             };
             serde_json::from_str(line).map_err(not_json)
         })
@@ -185,7 +194,10 @@ mod tests {
         assert!(matches!(load(json!([])), Err(TrainError::NoTasks { .. })));
         std::fs::write(directory.path().join("t.jsonl"), "1\n{").unwrap();
         let error = load(json!({ "file": "t.jsonl" })).unwrap_err().to_string();
-        assert!(error.contains("t.jsonl: line 2"), "{error}");
+        let said = "t.jsonl: line 2, column 1 is not JSON: it ends too early (a task that is text stands in quotes)";
+        assert!(error.ends_with(said), "{error}");
+        let error = load(json!({ "file": "other.jsonl" })).unwrap_err().to_string();
+        assert!(error.ends_with("other.jsonl: there is no such file; an example's README says how its own is made"));
     }
 
     #[test]

@@ -106,6 +106,7 @@ for name, config, loss, inputs in [
     ("cispo", None, cispo(0.0, 4.0), policy),
     ("cispo", {"clip_low_threshold": 0.9, "clip_high_threshold": 1.1}, cispo(0.9, 1.1), policy),
     ("dro", {"beta": 0.05}, dro(0.05), policy),
+    ("gspo", None, gspo(0.8, 1.2), policy | {"sequence_ratio_mask": mask}),
     (
         "gspo",
         {"clip_low_threshold": 0.98, "clip_high_threshold": 1.02},

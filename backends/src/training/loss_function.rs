@@ -16,6 +16,8 @@ impl RatioBounds {
     pub const PPO: Self = Self { low: 0.8, high: 1.2 };
     /// CISPO's, unless configured otherwise.
     pub const CISPO: Self = Self { low: 0.0, high: 4.0 };
+    /// GSPO's over the Tinker API, unless configured otherwise: PPO's, since the API publishes none.
+    pub const GSPO: Self = Self::PPO;
 }
 
 /// The objective. Every loss is a sum over tokens and datums, never a mean: scaling is the caller's job. The names and
@@ -68,8 +70,8 @@ impl LossFunction {
         }
     }
 
-    /// Reads a name with its numbers. Those of PPO (0.8 and 1.2) and CISPO (0 and 4) may be left out; for the others the
-    /// API's defaults are not public, so that they must be given. Fails with what is wrong.
+    /// Reads a name with its numbers. Those of PPO (0.8 and 1.2), CISPO (0 and 4) and GSPO (PPO's: the API publishes none) may
+    /// be left out; DRO's must be given, since the API's default is not public. Fails with what is wrong.
     pub fn named(name: &str, configuration: &BTreeMap<String, f64>) -> Result<Self, String> {
         let number = |key: &str, default: Option<f32>| match (configuration.get(key), default) {
             (Some(value), _) if value.is_finite() && *value >= 0.0 => Ok(*value as f32),
@@ -77,9 +79,8 @@ impl LossFunction {
             (None, Some(default)) => Ok(default),
             (None, None) => Err(format!("the loss {name} needs loss_fn_config.{key}")),
         };
-        let bounds = |usual: Option<RatioBounds>| {
-            let (low, high) = (usual.map(|usual| usual.low), usual.map(|usual| usual.high));
-            let bounds = RatioBounds { low: number(LOW, low)?, high: number(HIGH, high)? };
+        let bounds = |usual: RatioBounds| {
+            let bounds = RatioBounds { low: number(LOW, Some(usual.low))?, high: number(HIGH, Some(usual.high))? };
             match bounds.low <= bounds.high {
                 true => Ok(bounds),
                 false => Err(format!("loss_fn_config.{LOW} is above {HIGH}")),
@@ -88,10 +89,10 @@ impl LossFunction {
         let loss = match name {
             "cross_entropy" => Self::CrossEntropy,
             "importance_sampling" => Self::ImportanceSampling,
-            "ppo" => Self::Ppo(bounds(Some(RatioBounds::PPO))?),
-            "cispo" => Self::Cispo(bounds(Some(RatioBounds::CISPO))?),
+            "ppo" => Self::Ppo(bounds(RatioBounds::PPO)?),
+            "cispo" => Self::Cispo(bounds(RatioBounds::CISPO)?),
             "dro" => Self::Dro { beta: number(BETA, None)? },
-            "gspo" => Self::Gspo(bounds(None)?),
+            "gspo" => Self::Gspo(bounds(RatioBounds::GSPO)?),
             "stable_reinforce" => {
                 return Err(
                     "the objective of stable_reinforce is not public: use importance_sampling, ppo or cispo".into()
@@ -129,6 +130,8 @@ mod tests {
             assert_eq!(named(loss.name(), &numbers), Ok(loss));
         }
         assert_eq!(named("ppo", &[]), Ok(LossFunction::Ppo(RatioBounds { low: 0.8, high: 1.2 })));
+        assert_eq!(named("gspo", &[]), Ok(LossFunction::Gspo(RatioBounds { low: 0.8, high: 1.2 })));
+        assert_eq!(named("gspo", &[(LOW, 0.5)]), Ok(LossFunction::Gspo(RatioBounds { low: 0.5, high: 1.2 })));
         assert_eq!(named("cispo", &[(HIGH, 3.0)]), Ok(LossFunction::Cispo(RatioBounds { low: 0.0, high: 3.0 })));
     }
 
@@ -138,7 +141,7 @@ mod tests {
             ("stable_reinforce", vec![], "not public"),
             ("reinforce", vec![], "no loss `reinforce`"),
             ("dro", vec![], "needs loss_fn_config.beta"),
-            ("gspo", vec![(LOW, 0.5)], "needs loss_fn_config.clip_high"),
+            ("gspo", vec![(LOW, 1.5)], "above"),
             ("ppo", vec![(LOW, 2.0)], "above"),
             ("ppo", vec![(LOW, -1.0)], "from 0 up"),
             ("ppo", vec![(LOW, f64::NAN)], "from 0 up"),

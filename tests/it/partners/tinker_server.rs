@@ -148,6 +148,21 @@ fn what_cannot_be_done_is_refused_in_the_apis_words() {
     refused("asample", asked(json!({ "seq_id": 1 })), 404, "no sampling session");
 }
 
+/// Pages that show usage ask for it, and take a 404 for a fault.
+#[test]
+fn what_is_billed_and_audited_is_nothing_and_said_to_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, _) = start(directory.path());
+    for (path, expected) in [
+        ("audit?starting_on=2026-11-01", json!({ "entries": [] })),
+        ("billing/usage/events", json!({ "data": [], "sessions": {}, "cost_data_through": null })),
+        ("billing/usage/checkpoints/current", json!({ "data": [], "effective_rate_usd_per_gigabyte_month": null })),
+    ] {
+        assert_eq!(server.get(&format!("/api/v1/{path}")).expect(200), expected, "{path}");
+    }
+    server.get("/api/v1/billing/usage").expect(404);
+}
+
 #[test]
 fn official_sdks_wait_for_a_server_that_is_busy() {
     let directory = tempfile::tempdir().unwrap();

@@ -37,7 +37,20 @@ pub(crate) fn routes() -> Router<Arc<TinkerServer>> {
         .route("/api/v1/sessions/{session_id}", get(session))
         .route("/api/v1/sessions/{session_id}/project", put(assign_project))
         .route("/api/v1/sessions/{session_id}/trace_export", get(export_trace))
+        .route("/api/v1/audit", get(async || Json(json!({ "entries": [] }))))
+        .route("/api/v1/billing/usage/events", get(async || Json(no_usage())))
+        .route("/api/v1/billing/usage/checkpoints/current", get(async || Json(no_storage())))
         .route("/api/v1/{*path}", any(unknown_route))
+}
+
+/// Usage that is billed: there is none, and no day has prices.
+fn no_usage() -> Value {
+    json!({ "data": [], "sessions": {}, "cost_data_through": null })
+}
+
+/// Storage that is billed: there is none, and it has no rate.
+fn no_storage() -> Value {
+    json!({ "data": [], "effective_rate_usd_per_gigabyte_month": null })
 }
 
 /// What this server does not have, in the API's words: it must not look like a fault that passes.

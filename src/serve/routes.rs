@@ -74,7 +74,7 @@ mod tests {
         for path in ["", "/", "/v1", "/v1/"] {
             add(&format!("{attempt}{path}"), Need::ModelCalls, Need::Nothing);
         }
-        for base in ["/v1", attempt, &format!("{attempt}/v1")] {
+        for base in ["/v1", attempt, &format!("{attempt}/v1"), "/oai/api/v1", "/anthropic/api/v1"] {
             for call in [
                 "chat/completions",
                 "completions",

@@ -24,15 +24,19 @@ use crate::requests::unserved_routes::{Unserved, unserved_routes};
 
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
-/// Every route of the proxy: the model calls, plain and below `/rollout/{rollout_id}/attempt/{attempt_id}`, with and
-/// without `/v1` there, vLLM's own at the root, Agent-lightning's gateway, and `/healthz`. An attempt's path itself, and `HEAD /`, are answered
-/// without a body, because some clients check whether a server is there. What each needs of a key is noted in `needs`.
+/// Where Tinker has its calls in OpenAI's and in Anthropic's shape: both names stand for `/v1`.
+const AS_TINKER: [&str; 2] = ["/oai/api/v1", "/anthropic/api/v1"];
+
+/// Every route of the proxy: the model calls, plain, below `/rollout/{rollout_id}/attempt/{attempt_id}`, with and without `/v1`
+/// there, and below Tinker's prefixes, vLLM's own at the root, Agent-lightning's gateway, and `/healthz`. An attempt's path
+/// itself, and `HEAD /`, are answered without a body, because some clients check whether a server is there. What each needs of
+/// a key is noted in `needs`.
 pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
     let mut router = Router::new()
         .route(needs.note("/healthz", Need::Nothing), get(healthz))
         .route(needs.note("/health", Need::Nothing), get(health))
         .route("/", head(StatusCode::OK).fallback(unknown_route));
-    for base in ["/v1", &format!("{ATTEMPT}/v1"), ATTEMPT] {
+    for base in ["/v1", &format!("{ATTEMPT}/v1"), ATTEMPT].into_iter().chain(AS_TINKER) {
         for (path, methods) in model_calls() {
             let path = format!("{base}{path}");
             router = router.route(needs.note(&path, Need::ModelCalls), methods.fallback(method_not_allowed));

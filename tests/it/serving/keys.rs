@@ -275,6 +275,28 @@ fn googles_clients_send_their_key_in_a_header_of_their_own_or_in_the_query() {
 }
 
 #[test]
+fn tinkers_prefixes_are_other_names_of_the_same_calls() {
+    let guarded = Guarded::start();
+    let [one, _] = guarded.hand_out_two();
+    let by_key = [("x-api-key", one.key.as_str())];
+    assert_eq!(guarded.with_key(Method::POST, "/oai/api/v1/chat/completions", &one.key, &call()).status, 200);
+    let message = guarded.ask(Method::POST, "/anthropic/api/v1/messages", &by_key, &call());
+    assert_eq!((message.status, &message.json()["type"]), (200, &json!("message")));
+    let said = json!({ "model": "tiny", "messages": [{ "role": "user", "content": "Say" }] });
+    let counted = guarded.ask(Method::POST, "/anthropic/api/v1/messages/count_tokens", &by_key, &said);
+    assert_eq!((counted.status, counted.json()["input_tokens"].is_u64()), (200, true));
+    assert_eq!(guarded.recorded(), vec![one.rollout_id.clone(); 2]);
+    assert_eq!(guarded.with_key(Method::GET, "/oai/api/v1/models", &one.key, &Value::Null).status, 200);
+    // The prefix ends in the version already.
+    assert_eq!(guarded.with_key(Method::POST, "/oai/api/v1/v1/chat/completions", ADMIN, &call()).status, 404);
+    for (path, name) in [("/oai/api/v1/chat/completions", "code"), ("/anthropic/api/v1/messages", "type")] {
+        let refused = guarded.ask(Method::POST, path, &[], &call());
+        let expected = if name == "code" { "invalid_api_key" } else { "authentication_error" };
+        assert_eq!((refused.status, &refused.json()["error"][name]), (401, &json!(expected)), "{path}");
+    }
+}
+
+#[test]
 fn a_rollouts_key_says_whose_a_call_is_and_opens_its_calls_and_rewards_alone() {
     let mut guarded = Guarded::start();
     let [one, other] = guarded.hand_out_two();

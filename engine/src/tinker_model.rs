@@ -44,6 +44,7 @@ impl EmbeddedTinkerModel {
         let directory = std::fs::canonicalize(directory).map_err(EngineError::io("find", directory))?;
         let facts = ModelFacts {
             architecture: config.architecture.name().to_owned(),
+            hidden_size: config.hidden_size,
             context_length: config.max_position_embeddings,
             vocabulary_size: config.vocab_size,
             end_tokens: end_tokens(&directory, config)?,

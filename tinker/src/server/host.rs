@@ -21,6 +21,8 @@ pub struct ModelFacts {
     pub directory: PathBuf,
     /// What kind of model it is, as its configuration names it.
     pub architecture: String,
+    /// The width of its residual stream, which is a dimension of every matrix that an adapter stands beside.
+    pub hidden_size: usize,
     /// Tokens that prompt and answer may have together.
     pub context_length: usize,
     /// Token ids are below this.

@@ -2,15 +2,19 @@ use crate::wire::LoraConfig;
 
 use crate::server::state::names::new_seed;
 
-/// The greatest rank of an adapter: a matrix of it takes as many numbers for each of its inputs and outputs.
-const GREATEST_RANK: u32 = 1024;
+/// The rank that the official SDK asks for unless it is told otherwise: it is taken of every model.
+const USUAL_RANK: usize = 32;
 
-/// What is trained beside the base, as a client asks for it; nothing where it asks for all weights, which is rank 0.
-pub(crate) fn requested_adapter(asked: Option<LoraConfig>) -> Result<Option<LoraConfig>, String> {
+/// What is trained beside a base of this width, as a client asks for it; nothing where it asks for all weights, which is
+/// rank 0. No product of rank above the width says more than one of that rank.
+pub(crate) fn requested_adapter(asked: Option<LoraConfig>, hidden_size: usize) -> Result<Option<LoraConfig>, String> {
+    let greatest = hidden_size.max(USUAL_RANK);
     match asked.filter(|config| config.rank > 0) {
-        Some(config) if config.rank > GREATEST_RANK => {
-            Err(format!("lora_config.rank is {}, but must be at most {GREATEST_RANK}", config.rank))
-        }
+        Some(config) if config.rank as usize > greatest => Err(format!(
+            "lora_config.rank is {}, but must be at most {greatest} beside a model of hidden size {hidden_size}; rank 0 \
+             trains all weights",
+            config.rank
+        )),
         Some(config) if !(config.train_attn || config.train_mlp || config.train_unembed) => {
             Err("train_attn, train_mlp and train_unembed are all false, which leaves nothing to train".into())
         }
@@ -33,6 +37,7 @@ mod tests {
 
     #[test]
     fn rank_0_is_all_weights_and_an_adapter_of_nothing_is_refused() {
+        let requested_adapter = |asked| requested_adapter(asked, 64);
         assert_eq!(requested_adapter(None), Ok(None));
         assert_eq!(requested_adapter(Some(LoraConfig { rank: 0, ..CONFIG })), Ok(None));
         assert_eq!(requested_adapter(Some(CONFIG)), Ok(Some(CONFIG)));
@@ -41,5 +46,19 @@ mod tests {
         assert!(!is_same_form(Some(CONFIG), None));
         let nothing = LoraConfig { train_mlp: false, train_attn: false, ..CONFIG };
         assert!(requested_adapter(Some(nothing)).unwrap_err().contains("nothing to train"));
+    }
+
+    #[test]
+    fn a_rank_is_at_most_the_models_width_and_the_usual_one_is_taken_of_every_model() {
+        for (rank, hidden_size, greatest) in [(64, 64, None), (65, 64, Some(64)), (32, 16, None), (33, 16, Some(32))] {
+            let asked = requested_adapter(Some(LoraConfig { rank, ..CONFIG }), hidden_size);
+            match greatest {
+                None => assert_eq!(asked.unwrap().unwrap().rank, rank),
+                Some(greatest) => {
+                    let error = asked.unwrap_err();
+                    assert!(error.contains(&format!("rank is {rank}, but must be at most {greatest} ")), "{error}");
+                }
+            }
+        }
     }
 }

@@ -47,7 +47,9 @@ impl TinkerServer {
             request;
         let beginning = || {
             check_optimizer(&optimizer_config)?;
-            Ok(Beginning { base: self.base(&base_model)?, adapter: requested_adapter(lora_config)?, source: None })
+            let base = self.base(&base_model)?;
+            let adapter = requested_adapter(lora_config, base.facts().hidden_size)?;
+            Ok(Beginning { base, adapter, source: None })
         };
         self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning: beginning() }, asked).await
     }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
@@ -177,7 +178,18 @@ fn submit_pass(
 ) -> Submitted {
     let session_id = server.model(model_id)?.session_id;
     let request = request.and_then(|request| request.standing_in(server.options.stable_reinforce, &session_id));
+    // Before the age of its sequences is looked at: a request that comes again later is still the same.
     let asked = Fingerprint::of(&(&request, forward_only));
+    let request = request.and_then(|request| {
+        let renewed = server.sampled.renew(&request.sequence_ids(), Instant::now());
+        let refused = |sequence_id: &str| {
+            format!(
+                "the sequence `{sequence_id}` was sampled or trained on more than a day ago: stable_reinforce needs younger \
+                 ones, so sample again"
+            )
+        };
+        renewed.map_err(refused).map(|()| request)
+    });
     server.submit(model_id, place, asked, Work::Pass { request, forward_only }).map(Json)
 }
 

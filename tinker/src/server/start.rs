@@ -7,6 +7,7 @@ use super::futures::Futures;
 use super::options::TinkerServerOptions;
 use super::registry::Registry;
 use super::sampling::repeated_seeds::SeedCounts;
+use super::sampling::sampled_requests::SampledRequests;
 use super::tinker_server::TinkerServer;
 use crate::server::management::link_signer::LinkSigner;
 use crate::server::sampling::weights_cache::WeightsCache;
@@ -32,6 +33,7 @@ impl TinkerServer {
             bases: bases.into_iter().map(Arc::new).collect(),
             futures: Futures::default(),
             seed_counts: SeedCounts::default(),
+            sampled: SampledRequests::default(),
             weights: WeightsCache::default(),
             state,
             links: LinkSigner::new()?,

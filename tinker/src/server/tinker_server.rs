@@ -12,6 +12,7 @@ use super::options::TinkerServerOptions;
 use super::refusals::Refusal;
 use super::registry::Registry;
 use super::sampling::repeated_seeds::SeedCounts;
+use super::sampling::sampled_requests::SampledRequests;
 use crate::server::management::link_signer::LinkSigner;
 use crate::server::sampling::weights_cache::WeightsCache;
 use crate::server::state::records::Record;
@@ -28,6 +29,7 @@ pub struct TinkerServer {
     pub(crate) bases: Vec<Arc<TinkerBase>>,
     pub(crate) futures: Futures,
     pub(crate) seed_counts: SeedCounts,
+    pub(crate) sampled: SampledRequests,
     pub(crate) weights: WeightsCache,
     pub(crate) state: StateDirectory,
     pub(crate) links: LinkSigner,
@@ -39,13 +41,18 @@ impl TinkerServer {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The base model of a name or path.
+    /// The base model of a name or path, either with `:peft:N` after it, too, if its context is `N` tokens or longer.
     pub(crate) fn base(&self, name: &str) -> Result<Arc<TinkerBase>, String> {
         let unknown = || {
             let names: Vec<&str> = self.bases.iter().map(|base| base.name.as_str()).collect();
             format!("there is no base model `{name}`; there is {}", names.join(", "))
         };
-        self.bases.iter().find(|base| base.is_called(name)).cloned().ok_or_else(unknown)
+        for base in &self.bases {
+            if base.is_meant(name)? {
+                return Ok(base.clone());
+            }
+        }
+        Err(unknown())
     }
 
     /// A model that is in memory.

@@ -2,13 +2,23 @@ use crate::wire::protobuf::{SampleResponse, SampledSequence, StopReason, TopkLog
 use crate::wire::{JsonSampleResponse, JsonSampledSequence};
 use fulgurite_backends::{BackendError, SampleEvent, SampleStream, SampledToken, SamplingEnd};
 
-/// Everything that one stream gives. `alternatives` are requested at each token.
-pub(crate) async fn collect(mut stream: SampleStream, alternatives: usize) -> Result<SampledSequence, BackendError> {
+/// Everything that one stream gives.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Collected {
+    pub(crate) sequence: SampledSequence,
+    /// The prompt's tokens that were in the cache; 0 from a host that does not say it.
+    pub(crate) cached_tokens: usize,
+}
+
+/// Takes a stream to its end. `alternatives` are requested at each token.
+pub(crate) async fn collect(mut stream: SampleStream, alternatives: usize) -> Result<Collected, BackendError> {
     let mut tokens: Vec<SampledToken> = Vec::new();
+    let mut cached_tokens = 0;
     let reason = loop {
         match stream.next().await? {
             SampleEvent::Token(token) => tokens.push(token),
-            SampleEvent::WeightsVersions(_) | SampleEvent::CachedPrompt(_) => {}
+            SampleEvent::CachedPrompt(cached) => cached_tokens = cached,
+            SampleEvent::WeightsVersions(_) => {}
             SampleEvent::Finished(SamplingEnd::StopToken) => break StopReason::Stop,
             SampleEvent::Finished(SamplingEnd::Length) => break StopReason::Length,
         }
@@ -20,7 +30,7 @@ pub(crate) async fn collect(mut stream: SampleStream, alternatives: usize) -> Re
         let rows: Vec<_> = tokens.into_iter().map(|token| token.top_logprobs).collect();
         sequence.topk_sampled_logprobs = Some(TopkLogprobs::new(&rows, alternatives));
     }
-    Ok(sequence)
+    Ok(Collected { sequence, cached_tokens })
 }
 
 /// The answer in JSON, for SDKs that know no other.
@@ -43,4 +53,23 @@ pub(crate) fn json_response(response: &SampleResponse) -> Result<JsonSampleRespo
         sequences: response.sequences.iter().map(sequence).collect::<Result<_, String>>()?,
         prompt_logprobs: response.prompt_logprobs.as_ref().map(floats),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stream_is_collected_with_what_of_its_prompt_was_cached() {
+        let token = SampledToken { id: 7, logprob: -0.5, weights_version: None, top_logprobs: Vec::new() };
+        for (told, expected) in [(Some(SampleEvent::CachedPrompt(48)), 48), (None, 0)] {
+            let (sender, stream) = SampleStream::channel();
+            let events =
+                [Some(SampleEvent::Token(token.clone())), told, Some(SampleEvent::Finished(SamplingEnd::Length))];
+            events.into_iter().flatten().for_each(|event| sender.send(Ok(event)).unwrap());
+            let sequence = SampledSequence::new(StopReason::Length, &[7], &[-0.5]);
+            let collected = collect(stream, 0).await.unwrap();
+            assert_eq!(collected, Collected { sequence, cached_tokens: expected });
+        }
+    }
 }

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fulgurite_backends::{SampleRequest, SampleStream, derive_seed};
 
@@ -9,7 +9,7 @@ use crate::server::host::HostedWeights;
 use crate::server::refusals::{Refusal, failure, servers_fault};
 use crate::server::sampling::prompt_report::PromptReportOptions;
 use crate::server::sampling::repeated_seeds::{CountedSeed, RepeatedSeeds};
-use crate::server::sampling::sample_answer::collect;
+use crate::server::sampling::sample_answer::{Collected, collect};
 use crate::server::sampling::sample_request::read_request;
 use crate::server::state::names::new_id;
 use crate::server::state::records::{SampledWeights, SamplerRecord};
@@ -172,6 +172,7 @@ impl TinkerServer {
         };
         match self.start_samples(&base, &sampler.weights, asked, request.num_samples).await {
             Ok(started) => {
+                self.sampled.note(&request_id, Instant::now());
                 let answer = started.answer(prompt_report);
                 let (server, id) = (self.clone(), request_id.clone());
                 #[expect(clippy::disallowed_methods, reason = "the request holds it")]
@@ -243,9 +244,13 @@ impl Started {
     async fn answer(self, of_prompt: PromptReportOptions) -> Result<SampleResponse, RequestFailed> {
         let Self { asked, weights, streams } = self;
         let mut response = SampleResponse::default();
-        for stream in streams {
-            let sequence = collect(stream, asked.top_logprobs).await;
-            response.sequences.push(sequence.map_err(failure)?);
+        for (index, stream) in streams.into_iter().enumerate() {
+            let Collected { sequence, cached_tokens } = collect(stream, asked.top_logprobs).await.map_err(failure)?;
+            // What the prompt found before this call: the other samples find what the first has just read.
+            if index == 0 {
+                response.prompt_cache_hit_tokens = i32::try_from(cached_tokens).unwrap_or(i32::MAX);
+            }
+            response.sequences.push(sequence);
         }
         if of_prompt != PromptReportOptions::default() {
             let request = asked;

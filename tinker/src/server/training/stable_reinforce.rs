@@ -49,7 +49,7 @@ impl StableReinforce {
 /// Where a run of a datum's targets is from.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TargetSpan {
-    sequence_id: String,
+    pub(crate) sequence_id: String,
     length: usize,
     is_sampled: bool,
 }

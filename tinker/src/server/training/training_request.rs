@@ -99,6 +99,12 @@ impl TrainingRequest {
         })
     }
 
+    /// The sequences that its targets are from, as far as the loss is one that asks for them.
+    pub(crate) fn sequence_ids(&self) -> Vec<&str> {
+        let spans = self.rows.iter().flat_map(|row| &row.spans).filter(|_| self.stand_in.is_some());
+        spans.map(|span| span.sequence_id.as_str()).collect()
+    }
+
     /// The datums as the learner takes them. Fails with what is wrong.
     pub(crate) fn computation(self) -> Result<Computation, String> {
         let loss = LossFunction::named(&self.loss, &self.configuration)?;

@@ -115,7 +115,9 @@ pub(super) fn piece(response: &SampleResponse, request: &SampleRequest) -> Resul
         Ok(StopReason::Length) => SamplingEnd::Length,
         Err(_) => return Err(AnswerFault::UnknownEnd { reason: sequence.stop_reason.to_string() }),
     };
-    Ok(Piece { tokens: tokens.collect(), end: Some(end), ..Piece::default() })
+    // 0 is also what a service says that tells nothing of its cache.
+    let cached = usize::try_from(response.prompt_cache_hit_tokens).ok().filter(|cached| *cached > 0);
+    Ok(Piece { tokens: tokens.collect(), end: Some(end), cached, ..Piece::default() })
 }
 
 /// The likeliest tokens at each position, if any were requested.
@@ -195,7 +197,10 @@ mod tests {
         let mut sequence = SampledSequence::new(StopReason::Stop, &[5, 9], &[-0.5, -0.25]);
         sequence.topk_sampled_logprobs = Some(TopkLogprobs::new(&[vec![(5, -0.5), (6, -1.0)], vec![(9, -0.25)]], 2));
         let asked = SampleRequest { top_logprobs: 2, ..sample_request() };
+        let cached = SampleResponse { prompt_cache_hit_tokens: 1, ..response(sequence.clone()) };
+        assert_eq!(piece(&cached, &asked).unwrap().cached, Some(1));
         let read = piece(&response(sequence), &asked).unwrap();
+        assert_eq!(read.cached, None);
         let told: Vec<_> =
             read.tokens.iter().map(|token| (token.id, token.logprob, token.alternatives.len())).collect();
         assert_eq!(told, [(5, Some(-0.5), 2), (9, Some(-0.25), 1)]);

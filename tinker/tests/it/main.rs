@@ -8,6 +8,7 @@
     unreachable_pub
 )]
 
+mod base_models;
 mod learner;
 mod sampler;
 #[path = "../../../backends/tests/scripted/mod.rs"]

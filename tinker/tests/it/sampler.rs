@@ -78,7 +78,7 @@ async fn sample(
             SampleEvent::Token(token) => tokens.push(token),
             SampleEvent::Finished(reason) => return Ok((tokens, reason)),
             SampleEvent::WeightsVersions(_) => panic!("every token tells its own"),
-            SampleEvent::CachedPrompt(_) => panic!("the protocol has no word for it"),
+            SampleEvent::CachedPrompt(_) => panic!("the service finds nothing in its cache"),
         }
     }
 }

@@ -17,10 +17,10 @@ use tower::ServiceExt;
 const WORK: [&str; 9] = ["pass", "pass", "step", "score", "pass", "step", "nothing", "unreadable", "score"];
 
 /// A server, and a session in it. One for all cases: each has a model of its own.
-struct Host {
-    runtime: Runtime,
-    routes: Router,
-    session_id: String,
+pub struct Host {
+    pub runtime: Runtime,
+    pub routes: Router,
+    pub session_id: String,
     _home: tempfile::TempDir,
 }
 
@@ -43,7 +43,7 @@ fn tiny_config() -> ModelConfig {
     }
 }
 
-fn host() -> &'static Host {
+pub fn host() -> &'static Host {
     static HOST: OnceLock<Host> = OnceLock::new();
     HOST.get_or_init(|| {
         let home = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ fn host() -> &'static Host {
     })
 }
 
-async fn post(routes: &Router, route: &str, body: &Value) -> Value {
+pub async fn post(routes: &Router, route: &str, body: &Value) -> Value {
     let request = Request::post(format!("/api/v1/{route}")).header("content-type", "application/json");
     let request = request.body(Body::from(body.to_string())).unwrap();
     let response = routes.clone().oneshot(request).await.unwrap();

@@ -1,6 +1,7 @@
 r"""Draws the training reward of a sweep's runs against the seconds that they took, an SVG picture:
 
     python3 grid_picture.py runs/grid > curves/grid.svg
+    python3 grid_picture.py runs/grid --rows > curves/grid.jsonl    # what each run came to, in numbers
 
 A line for each run: its color tells the learning rate, thick is a group of 16, dashed the loss `ppo`, and a dot at its
 end a LoRA rank of 16. Seconds are those of sampling and training, without evaluations.
@@ -39,11 +40,31 @@ def value(config, key):
 
 
 def runs(sweep):
-    """The keys and the curve of each run of a sweep."""
+    """The keys and the metrics of each run of a sweep."""
     for metrics in sorted(Path(sweep).glob("*/metrics.jsonl")):
         config = json.loads(metrics.with_name("config.json").read_text(encoding="utf-8"))
         arm = {key: value(config, key) for key in grid.VALUES}
-        yield arm, curve(metrics.read_text(encoding="utf-8").splitlines())
+        yield arm, metrics.read_text(encoding="utf-8").splitlines()
+
+
+def share(lines, metric):
+    """A metric at each evaluation."""
+    rows = map(json.loads, lines)
+    return [row[metric] for row in rows if metric in row]
+
+
+def row(arm, lines):
+    """What a run came to: the share of held-out games that were won at each evaluation, and what it cost."""
+    points = curve(lines)
+    return {
+        **arm,
+        "updates": len(points),
+        "won": share(lines, "test/env/all/won"),
+        "final_won": share(lines, "final/env/all/won")[-1],
+        "training_reward": round(points[-1][1], 4),
+        "seconds": round(points[-1][0]),
+        "sampled_tokens": round(sum(share(lines, "env/all/total_ac_tokens"))),
+    }
 
 
 def drawn(found):
@@ -85,7 +106,15 @@ def drawn(found):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("sweep", help="directory of the sweep")
-    print(drawn(runs(parser.parse_args().sweep)))
+    parser.add_argument("--rows", action="store_true", help="print a line of JSON for each run, the best first")
+    options = parser.parse_args()
+    # A run that is not over yet would be compared too soon.
+    found = [(arm, lines) for arm, lines in runs(options.sweep) if share(lines, "final/env/all/won")]
+    if options.rows:
+        rows = [row(arm, lines) for arm, lines in found]
+        print(*map(json.dumps, sorted(rows, key=lambda each: -each["won"][-1])), sep="\n")
+    else:
+        print(drawn((arm, curve(lines)) for arm, lines in found))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ import collections
 import itertools
 import json
 import random
+import re
 import unittest
 import xml.etree.ElementTree
+from pathlib import Path
 
 import credit
 import first_guess
@@ -22,7 +24,6 @@ class Grid(unittest.TestCase):
             self.assertEqual(len(met), len(grid.VALUES[one]) * len(grid.VALUES[other]))
             self.assertEqual(len(set(met.values())), 1, (one, other))
 
-
     def test_the_picture_has_a_line_for_each_run(self):
         lines = [json.dumps({"step": 1, grid_picture.METRIC: 0.5, "time/sampling": 2.0, "time/training": 1.0})] * 4
         points = grid_picture.curve([*lines, json.dumps({"step": 4})])
@@ -35,6 +36,29 @@ class Grid(unittest.TestCase):
         config = {"trainer": {"loss": "ppo"}, "models": [{"lora_rank": 4}]}
         self.assertEqual(grid_picture.value(config, "trainer.loss"), "ppo")
         self.assertEqual(grid_picture.value(config, "models.0.lora_rank"), 4)
+
+    def test_a_row_has_what_a_run_came_to(self):
+        played = {grid_picture.METRIC: 0.5, "time/sampling": 2.0, "time/training": 1.0, "env/all/total_ac_tokens": 7.0}
+        steps = [{"step": 0, "test/env/all/won": 0.1, **played}, played, {"test/env/all/won": 0.4, "final/env/all/won": 0.2}]
+        row = grid_picture.row({"trainer.loss": "ppo"}, [json.dumps(step) for step in steps])
+        self.assertEqual(row.pop("won"), [0.1, 0.4])
+        self.assertEqual(list(row.values()), ["ppo", 2, 0.2, 0.5, 6, 14])
+
+    def test_the_table_of_the_readme_is_of_the_runs(self):
+        here = Path(__file__).resolve().parents[1]
+        table = (here / "README.md").read_text(encoding="utf-8").partition("## A grid")[2]
+        found = [line for line in table.splitlines() if re.match(r"\| [0-9.e-]+ \| (8|16) \| ", line)]
+        if not (here / "curves").exists():
+            self.assertTrue(found)
+            return
+        wanted = []
+        for line in (here / "curves/grid.jsonl").read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            won = " | ".join(f"{share:.3f}" for share in row["won"])
+            arm = " | ".join(str(row[key]) for key in grid.VALUES)
+            numbers = f"{row['final_won']:.3f} | {row['sampled_tokens']} | {row['seconds']}"
+            wanted.append(f"| {arm} | {won} | {numbers} |")
+        self.assertEqual(found, wanted)
 
 
 class Credit(unittest.TestCase):

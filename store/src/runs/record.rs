@@ -473,7 +473,7 @@ mod tests {
         store.record_step(step(2, vec![trained("a", 2)])).await.unwrap();
         store.record_step(step(4, vec![unused])).await.unwrap();
         assert_eq!(store.steps_that_trained("run", &rollout).await.unwrap(), [2, 3]);
-        assert_eq!(store.steps_that_trained("other", &rollout).await.unwrap(), []);
+        assert_eq!(store.steps_that_trained("other", &rollout).await.unwrap(), [0_u64; 0]);
     }
 
     #[tokio::test]

@@ -52,9 +52,7 @@ pub use queries::progress::{CalledModel, RunProgress};
 pub use queries::raw_sql::{SqlRows, SqlValue};
 pub use queries::summary::{GenerationCount, RewardSummary, RolloutCount, Summary, TableSize};
 pub use recording::new_call::NewCall;
-pub use rewards::annotations::{
-    EVENT_DATA, EVENT_REQUEST_DIGEST, EVENT_SPAN, EVENT_TYPE, recorded_reward, reward_of,
-};
+pub use rewards::annotations::{EVENT_DATA, EVENT_REQUEST_DIGEST, EVENT_SPAN, EVENT_TYPE, recorded_reward, reward_of};
 pub use rewards::refused::RewardRefused;
 pub use rewards::rights::{Sender, reward_annotation};
 pub use rollouts::pages::RolloutPages;

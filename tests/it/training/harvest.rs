@@ -72,7 +72,8 @@ fn play(url: &str, task: u64, reward: f64, rollout: &Value) {
 /// A call that says nothing of whose it is, judged later.
 fn play_session(url: &str, question: u64, reward: f64) {
     let known = |url: &str| -> Vec<String> {
-        let reply = client().get(format!("{url}/v1/agl/rollouts?include_sessions=true")).send().unwrap().text().unwrap();
+        let reply =
+            client().get(format!("{url}/v1/agl/rollouts?include_sessions=true")).send().unwrap().text().unwrap();
         let rollouts: Value = serde_json::from_str(&reply).unwrap();
         rollouts["items"].as_array().unwrap().iter().map(|rollout| text(&rollout["rollout_id"])).collect()
     };

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use crate::conversations::{ConversationFile, Rendering, Sequences, Split};
 use crate::evaluation::{ConversationScores, DataEvaluator, Evaluator, TaskEvaluator};
 use crate::objectives::{
-    BesideConversations, ConversationLoss, Credit, Kl, KlPenalty, Minibatches, Objective, PolicyGradient, Reference,
-    Teachers,
+    BesideConversations, ConversationLoss, Credit, Kl, KlPenalty, Minibatches, Objective, Origins, PolicyGradient,
+    Reference, Teachers,
 };
 use crate::options::{
     ConversationForm, ConversationsBeside, LossReduction, PolicyLoss, SamplingSchedule, TrainOn, TrainerOptions,
@@ -258,6 +258,7 @@ impl Grpo {
             decode: self.decode.clone(),
             divisors: Vec::new(),
             kl_loss: None,
+            origins: Origins::default(),
         })
     }
 

@@ -350,6 +350,7 @@ fn every_key_of_metrics_jsonl_is_documented() {
         .map(|key| match key.rsplit_once('/') {
             Some((prefix, "exact")) => format!("{prefix}/NAME"),
             Some((prefix @ "env/all/stop", _)) => format!("{prefix}/REASON"),
+            Some((prefix, "same_weights" | "stale" | "earlier_substeps" | "other")) => format!("{prefix}/CAUSE"),
             Some((prefix @ "rollout_errors", cause)) if cause != "total" => format!("{prefix}/CAUSE"),
             _ => key,
         })

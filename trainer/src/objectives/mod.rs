@@ -23,7 +23,7 @@ pub use self::policy::{
     policy_metrics, rollout_metrics, split_into_substeps,
 };
 pub(crate) use self::policy::{
-    Credit, GREATEST_LOGPROB_DIFFERENCE, Kl, Minibatches, PolicyGradient, report_odd_rewards,
+    Credit, GREATEST_LOGPROB_DIFFERENCE, Kl, Minibatches, Origins, PolicyGradient, report_odd_rewards,
 };
 pub(crate) use self::preference::{Held, Preference, data_of as compared_data, fill_in};
 pub(crate) use self::preference_scores::PreferenceScores;

@@ -2,7 +2,7 @@
 
 use fulgurite_adapters::turns_in_time;
 use fulgurite_backends::{LossFunction, RatioBounds};
-use fulgurite_types::{Datum, Generation, LossInputs, TokenFate, TrainedTokens};
+use fulgurite_types::{Datum, Generation, LossInputs, TokenFate, TrainedTokens, WeightsFrom};
 
 /// A call's sampled tokens among the targets of a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,6 +11,23 @@ pub(crate) struct CallPlace {
     /// The target that its first token is.
     first: usize,
     count: usize,
+    /// Which weights sampled its tokens.
+    weights_versions: Vec<WeightsFrom>,
+}
+
+impl CallPlace {
+    /// Of a call with so many tokens, of which the first is the target `first`.
+    pub(super) fn new(generation_id: &str, first: usize, count: usize, weights_versions: Vec<WeightsFrom>) -> Self {
+        Self { generation_id: generation_id.to_owned(), first, count, weights_versions }
+    }
+
+    /// The version of the weights that sampled a target, if it is a token of this call and the version is known.
+    pub(super) fn version_of(&self, target: usize) -> Option<u64> {
+        let token = target.checked_sub(self.first).filter(|token| *token < self.count)?;
+        let parts = &self.weights_versions;
+        let part = parts.partition_point(|part| part.first_token <= token).checked_sub(1)?;
+        Some(parts.get(part)?.version)
+    }
 }
 
 /// What is known of a row's targets before it is trained.
@@ -40,8 +57,8 @@ pub(super) fn places_in_rows(mut in_time: Vec<&Generation>) -> Vec<Vec<CallPlace
         }
         // The first token of a row is no target, so that targets are counted from the second.
         if let (Some(row), Some(first)) = (rows.last_mut(), generation.prompt_tokens.len().checked_sub(1)) {
-            let (generation_id, count) = (generation.generation_id.clone(), generation.sampled_tokens.len());
-            row.push(CallPlace { generation_id, first, count });
+            let (count, versions) = (generation.sampled_tokens.len(), generation.weights_versions.clone());
+            row.push(CallPlace::new(&generation.generation_id, first, count, versions));
         }
         last = Some(generation);
     }
@@ -101,7 +118,7 @@ fn of_row(row: &TrainedRow, datum: &Datum, logprobs: &[f32]) -> Vec<TrainedToken
             _ => TokenFate::Trained,
         }
     };
-    let of_call = |CallPlace { generation_id, first, count }: CallPlace| {
+    let of_call = |CallPlace { generation_id, first, count, .. }: CallPlace| {
         let targets = first..first + count;
         Some(TrainedTokens {
             generation_id,
@@ -148,7 +165,16 @@ mod tests {
     }
 
     fn place(id: &str, first: usize, count: usize) -> CallPlace {
-        CallPlace { generation_id: id.into(), first, count }
+        CallPlace::new(id, first, count, vec![WeightsFrom { version: 0, first_token: 0 }])
+    }
+
+    #[test]
+    fn each_token_has_the_version_that_sampled_it() {
+        let versions = [(4, 0), (5, 2)].map(|(version, first_token)| WeightsFrom { version, first_token });
+        let place = CallPlace::new("a", 3, 4, versions.into());
+        let of_targets: Vec<Option<u64>> = (2..8).map(|target| place.version_of(target)).collect();
+        assert_eq!(of_targets, [None, Some(4), Some(4), Some(5), Some(5), None]);
+        assert_eq!(CallPlace::new("a", 3, 4, Vec::new()).version_of(3), None);
     }
 
     fn bounds(low: f32, high: f32) -> RatioBounds {

@@ -25,7 +25,7 @@ const TOKENIZER: &str = "the learner's tokenizer";
 
 /// A learner that remembers what it was given.
 #[derive(Default)]
-struct Pupil {
+pub struct Pupil {
     lessons: Mutex<Vec<Datum>>,
     optimizer_steps: Mutex<usize>,
 }
@@ -103,6 +103,11 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
         "unknown_tokenizer" => generation.tokenizer = "another tokenizer".into(),
         "modified_distribution" => {
             generation.sampling = RecordedSampling(json!({ "temperature": 0.7, "top_p": 1.0, "top_k": null }))
+        }
+        // As by a host whose weights were swapped in the middle of the call.
+        "swapped_weights" if attempted.rollout.metadata.as_ref().unwrap()["step"] == 1 => {
+            generation.weights_versions.push(WeightsFrom { version: 1, first_token: 1 });
+            generation.logprobs = Some(vec![-0.75, -0.5, -0.5]);
         }
         "broken_off" => generation.stop_reason = "error".into(),
         "client_gone" => generation.client_gone = true,
@@ -210,7 +215,7 @@ fn endpoint() -> PolicyEndpoint {
 
 /// How a run reaches the store.
 #[derive(Clone, Copy, Debug)]
-enum Reached {
+pub enum Reached {
     InProcess,
     OverHttp,
 }
@@ -245,9 +250,31 @@ async fn train_with(
     keys: serde_json::Value,
 ) -> Result<RunSummary, TrainError> {
     let keys: TrainerOptions = serde_json::from_value(keys).unwrap();
-    let records = keys.record_tokens;
+    let options = TrainerOptions { max_steps: Some(1), ..keys };
+    let records = options.record_tokens;
     let directory = tempfile::tempdir().unwrap();
-    let url = format!("sqlite://{}", directory.path().join("t.db").display());
+    let (store, summary) = run_in(directory.path(), reached, tasks, pupil, options).await;
+    if let Ok(summary) = &summary {
+        // What the run's directory has of each token is what the account has of calls.
+        let file = std::fs::read(directory.path().join(trained_tokens_file(1))).ok();
+        let calls = file.map(|bytes| unpack_trained_tokens(&bytes, "run", |_| true).unwrap()).unwrap_or_default();
+        let fates: Vec<TokenFate> = calls.into_iter().flat_map(|call| call.fates).collect();
+        let expected = if records { summary.trained_tokens as usize } else { 0 };
+        assert_eq!(fates, vec![TokenFate::Trained; expected], "{summary:?}");
+    }
+    every_rollout_says_which_policy_it_is_for(&store).await;
+    summary
+}
+
+/// The store in this directory, and how the run ended that has groups of three and a held-out task.
+pub async fn run_in(
+    directory: &Path,
+    reached: Reached,
+    tasks: &[&str],
+    pupil: &Arc<Pupil>,
+    options: TrainerOptions,
+) -> (Store, Result<RunSummary, TrainError>) {
+    let url = format!("sqlite://{}", directory.join("t.db").display());
     let store = Store::open(&url, StoreOptions::default()).await.unwrap();
     let run = NewRun { run_id: "run".into(), name: "run".into(), config: json!({}), seed: 1 };
     store.create_run(run).await.unwrap();
@@ -259,9 +286,8 @@ async fn train_with(
             groups_per_batch: tasks.len(),
             group_size: 3,
             reward_bounds: Some([0.0, 100.0]),
-            max_steps: Some(1),
             evaluation: EvaluationOptions { every: 1, samples_per_task: 1 },
-            ..keys
+            ..options
         },
         reference: Reference::Start,
         teachers: None,
@@ -273,7 +299,7 @@ async fn train_with(
             held_out: vec![json!("held out")],
             last: Vec::new(),
         },
-        identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned(), archive: None },
+        identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.to_owned(), archive: None },
         rollout_config: RolloutConfig::default(),
         tokenizer: TOKENIZER.into(),
         decode: Arc::new(|tokens| format!("{tokens:?}")),
@@ -283,16 +309,7 @@ async fn train_with(
     let worker = tokio::spawn(work(store.clone()));
     let summary = grpo.run(false, &mut Silent).await;
     worker.abort();
-    if let Ok(summary) = &summary {
-        // What the run's directory has of each token is what the account has of calls.
-        let file = std::fs::read(directory.path().join(trained_tokens_file(1))).ok();
-        let calls = file.map(|bytes| unpack_trained_tokens(&bytes, "run", |_| true).unwrap()).unwrap_or_default();
-        let fates: Vec<TokenFate> = calls.into_iter().flat_map(|call| call.fates).collect();
-        let expected = if records { summary.trained_tokens as usize } else { 0 };
-        assert_eq!(fates, vec![TokenFate::Trained; expected], "{summary:?}");
-    }
-    every_rollout_says_which_policy_it_is_for(&store).await;
-    summary
+    (store, summary)
 }
 
 /// All routes over a store, as a server has them.

@@ -9,4 +9,5 @@
 )]
 
 mod accounting;
+mod drift;
 mod remote_record;

@@ -32,7 +32,7 @@ impl Objective<PendingGroups> for Minibatches {
         learner: &dyn Learner,
         reporter: &mut dyn Reporter,
     ) -> Result<Lesson, TrainError> {
-        self.policy.begin();
+        self.policy.begin(step);
         let (mut passes, mut waited) = (Vec::new(), Duration::ZERO);
         let mut rows = Vec::new();
         let mut all = Collected { phase: Phase::Train, groups: Vec::new(), replaced: Vec::new() };
@@ -44,8 +44,9 @@ impl Objective<PendingGroups> for Minibatches {
             let mut batch = assemble(&mut collected, self.policy.credit, None, |_| None)?;
             let groups = std::mem::take(&mut batch.groups);
             if !groups.is_empty() {
+                let places = call_places(&batch.places, &collected);
+                self.policy.origins.extend(places.clone());
                 if self.policy.records_tokens {
-                    let places = call_places(&batch.places, &collected);
                     rows.extend(trained_rows(places, &groups, Vec::new(), self.policy.loss));
                 }
                 let part = self.policy.part(groups);
@@ -63,6 +64,7 @@ impl Objective<PendingGroups> for Minibatches {
     }
 
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {
-        self.policy.measure(passes)
+        // The one optimizer step comes behind the last part.
+        self.policy.measured(passes, |_| false)
     }
 }

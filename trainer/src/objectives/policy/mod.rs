@@ -1,6 +1,7 @@
 //! The policy gradient: rewards become advantages, advantages a loss.
 
 mod credit;
+mod drift_causes;
 mod following_teacher;
 mod importance_mask;
 mod kl_loss;
@@ -21,6 +22,7 @@ pub use self::credit::{
     AdvantageOptions, Baseline, ComparedCalls, LossAggregation, PerCall, STANDARD_DEVIATION_FLOOR, Spread,
     batch_advantages,
 };
+pub(crate) use self::drift_causes::Origins;
 pub use self::following_teacher::FollowingTeacher;
 pub use self::kl_loss::KlPlace;
 pub use self::kl_penalty::{KlPenalty, distill, penalize_kl};

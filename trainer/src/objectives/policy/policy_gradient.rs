@@ -14,10 +14,11 @@ use super::super::reference::Reference;
 use super::super::target_distributions::{reverse_divergence, target_entropy};
 use super::super::trained_rows::trained_rows;
 use super::credit::LossAggregation;
+use super::drift_causes::{Origins, metrics_by_cause};
 use super::importance_mask::mask_by_ratio;
 use super::kl_loss::{KlPlace, kl_loss};
 use super::kl_penalty::{KlPenalty, penalize_kl};
-use super::policy_metrics::{PolicyMetrics, policy_metrics, policy_metrics_of};
+use super::policy_metrics::{PolicyMetrics, policy_metrics_of};
 use super::rollout_metrics::rollout_metrics;
 use super::staleness::staleness_metrics;
 use super::substeps::split_into_substeps;
@@ -50,6 +51,8 @@ pub(crate) struct PolicyGradient {
     pub(crate) divisors: Vec<Vec<f64>>,
     /// The cost of leaving the reference, of the passes since the lesson: its sum, that of distances, and targets.
     pub(crate) kl_loss: Option<(f64, f64, usize)>,
+    /// Which weights sampled the lesson's rows.
+    pub(crate) origins: Origins,
 }
 
 /// What leaving a reference costs.
@@ -100,11 +103,13 @@ impl Objective<Collected> for PolicyGradient {
             let uses = collected.uses();
             return Ok(Lesson { substeps, metrics, uses, teacher_logprobs, ..Lesson::default() });
         }
-        let places = self.records_tokens.then(|| call_places(&batch.places, &collected));
+        let places = call_places(&batch.places, &collected);
         let (groups, masked) = self.corrected(groups, learner, &mut metrics).await?;
-        let trained_rows = places.map(|places| trained_rows(places, &groups, masked, self.loss)).unwrap_or_default();
+        self.begin(step);
+        self.origins.extend(places.clone());
+        let trained_rows =
+            if self.records_tokens { trained_rows(places, &groups, masked, self.loss) } else { Vec::new() };
         let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
-        self.begin();
         let substeps = split_into_substeps(groups, self.substeps);
         let substeps = substeps.into_iter().map(|groups| vec![self.part(groups)]).collect();
         let uses = collected.uses();
@@ -136,19 +141,30 @@ impl Objective<Collected> for PolicyGradient {
         }
     }
 
-    /// How far sampler and trainer are from each other is told of the first substep, before which no update has moved
-    /// the weights; all else of all.
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {
+        self.measured(passes, |pass| pass.substep > 0)
+    }
+}
+
+impl PolicyGradient {
+    /// The greatest difference of sampler and trainer is told of the passes before which no optimizer step of the update has
+    /// moved the weights; all else of all. `is_moved` says of a pass whether one has.
+    pub(super) fn measured(
+        &self,
+        passes: &[Pass],
+        is_moved: impl Fn(&Pass) -> bool,
+    ) -> Result<Measurement, TrainError> {
         if let Some(teachers) = self.teachers.as_ref().filter(|teachers| teachers.options.loss.is_of_distributions()) {
             return Ok(measured_distributions(passes, &teachers.options));
         }
         let mut all = policy_metrics_of(passes.iter().map(|pass| (&*pass.data, pass.logprobs.as_slice())))?;
-        if let ([first, _, ..], Some(all)) = (passes, &mut all)
-            && let Some(first) = policy_metrics(&first.data, &first.logprobs)?
-        {
-            all.greatest_logprob_difference = first.greatest_logprob_difference;
+        let unmoved = passes.iter().filter(|pass| !is_moved(pass));
+        let unmoved = policy_metrics_of(unmoved.map(|pass| (&*pass.data, pass.logprobs.as_slice())))?;
+        if let (Some(unmoved), Some(all)) = (unmoved, &mut all) {
+            all.greatest_logprob_difference = unmoved.greatest_logprob_difference;
         }
         let mut metrics: Vec<(&'static str, f64)> = all.iter().flat_map(PolicyMetrics::entries).collect();
+        metrics.extend(metrics_by_cause(passes, &self.origins, is_moved)?);
         let entropies: Option<f64> = passes.iter().map(|pass| pass.entropy_sum).sum();
         if let (Some(entropies), Some(all)) = (entropies, &all) {
             metrics.push(("optim/entropy_exact", entropies / all.trained_tokens as f64));
@@ -160,9 +176,7 @@ impl Objective<Collected> for PolicyGradient {
         metrics.push(("optim/loss:sum", passes.iter().map(|pass| pass.loss_sum).sum()));
         Ok(Measurement { metrics, trained_tokens: all.map_or(0, |all| all.trained_tokens) })
     }
-}
 
-impl PolicyGradient {
     /// Takes into the advantages what teachers make of the rows, and gives it by generation.
     async fn taught(
         &self,
@@ -179,9 +193,9 @@ impl PolicyGradient {
         Ok(told)
     }
 
-    /// Forgets the step before.
-    pub(super) fn begin(&mut self) {
-        (self.divisors, self.kl_loss) = (Vec::new(), None);
+    /// Forgets the update before, for the one that follows `step` others.
+    pub(super) fn begin(&mut self, step: u64) {
+        (self.divisors, self.kl_loss, self.origins) = (Vec::new(), None, Origins::of_step(step));
     }
 
     /// What there is to say of the rollouts of a step.

@@ -137,15 +137,20 @@ pub(crate) fn policy_metrics_of<'p>(
     for (data, logprobs) in passes {
         targets.extend(trained_targets(data, logprobs)?.into_iter().flatten());
     }
+    Ok(policy_metrics_of_targets(&targets))
+}
+
+/// As [`policy_metrics`], of some trained targets.
+pub(super) fn policy_metrics_of_targets(targets: &[TrainedTarget]) -> Option<PolicyMetrics> {
     if targets.is_empty() {
-        return Ok(None);
+        return None;
     }
     let count = targets.len() as f64;
     let differences: Vec<f64> = targets.iter().map(|t| f64::from(t.sampler_logprob) - f64::from(t.logprob)).collect();
     let ratios: Vec<f64> = differences.iter().map(|difference| (-difference).exp()).collect();
     let sum = |values: &[f64]| values.iter().sum::<f64>();
     let sum_of_squares = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
-    Ok(Some(PolicyMetrics {
+    Some(PolicyMetrics {
         trained_tokens: targets.len(),
         kl_sample_train_v1: sum(&differences) / count,
         kl_sample_train_v2: sum_of_squares(&differences) / (2.0 * count),
@@ -155,7 +160,7 @@ pub(crate) fn policy_metrics_of<'p>(
             .fold(0.0, |greatest, difference| greatest.max(difference.abs())),
         greatest_ratio: ratios.iter().copied().fold(0.0, f64::max),
         effective_sample_fraction: effective_sample_fraction(&ratios),
-    }))
+    })
 }
 
 /// Scaled by the greatest ratio first, so that squares of huge ratios do not overflow.

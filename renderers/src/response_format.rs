@@ -10,6 +10,8 @@ pub enum ResponseFormat {
     QwenJson,
     /// Qwen3.5, Qwen3.8 and Nemotron 3: `<think>`, and calls as `<function=NAME>` with `<parameter=KEY>`, or as JSON.
     QwenXml,
+    /// GLM: `<think>`, and calls as `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>` in `<tool_call>`, or as JSON.
+    Glm,
     /// DeepSeek: `<think>`, and a section of calls, as JSON behind the name (V3.1) or in a fence of Markdown (before).
     DeepSeek,
     /// Kimi K2: `<think>`, and a section of calls with ids.

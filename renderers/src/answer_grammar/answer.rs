@@ -16,9 +16,11 @@ impl GrammarWriter<'_> {
             ResponseFormat::Harmony => self.harmony(prompt, shape),
             ResponseFormat::LlamaJson => self.llama(shape),
             ResponseFormat::Mistral | ResponseFormat::Phi | ResponseFormat::Gemma => self.marked(shape),
-            ResponseFormat::QwenJson | ResponseFormat::QwenXml | ResponseFormat::DeepSeek | ResponseFormat::Kimi => {
-                self.tagged(prompt, shape)
-            }
+            ResponseFormat::QwenJson
+            | ResponseFormat::QwenXml
+            | ResponseFormat::Glm
+            | ResponseFormat::DeepSeek
+            | ResponseFormat::Kimi => self.tagged(prompt, shape),
         }
     }
 

@@ -45,7 +45,9 @@ impl GrammarWriter<'_> {
                 let calls = one_or_more(&lark::text(", "));
                 format!("{open} {} {calls} {} {close}", lark::text("["), lark::text("]"))
             }
-            ResponseFormat::Gemma => return Err(self.unsupported("its arguments are no JSON")),
+            ResponseFormat::Gemma | ResponseFormat::Glm => {
+                return Err(self.unsupported("its arguments are no JSON"));
+            }
         })
     }
 
@@ -94,7 +96,9 @@ impl GrammarWriter<'_> {
                 format!("{open} {} {separator} {arguments}", lark::text(name))
             }
             ResponseFormat::Mistral | ResponseFormat::Phi => json_call("arguments"),
-            ResponseFormat::Gemma => return Err(self.unsupported("its arguments are no JSON")),
+            ResponseFormat::Gemma | ResponseFormat::Glm => {
+                return Err(self.unsupported("its arguments are no JSON"));
+            }
             ResponseFormat::Text | ResponseFormat::RoleColon => return Err(self.unsupported("it has no tool calls")),
         })
     }

@@ -31,6 +31,12 @@ pub(crate) trait Format: Debug + Send + Sync + 'static {
         None
     }
 
+    /// The control token with which the turn before the message at `index` ends and which is that message's role too, so
+    /// that the turn writes it and the message does not. None where the two share nothing.
+    fn shared_turn_end(&self, _conversation: &Conversation<'_>, _index: usize) -> Option<&'static str> {
+        None
+    }
+
     /// What a turn lacks that was cut off before its end.
     fn end_of_turn(&self) -> Chunk<'static>;
 
@@ -43,7 +49,8 @@ pub(crate) trait Format: Debug + Send + Sync + 'static {
     }
 
     /// The conversation, tools declared, with what the format adds by itself: a default system message, a wish
-    /// for short reasoning. Messages may be changed, and before the first message of the assistant put in or taken out.
+    /// for short reasoning. Messages may be changed, results of tools in a row put in another order, and before the first
+    /// message of the assistant messages put in or taken out.
     /// `_declares_tools`: whether there are tools.
     fn complete<'m>(&self, messages: Vec<Cow<'m, Message>>, _declares_tools: bool) -> Vec<Cow<'m, Message>> {
         messages

@@ -2,13 +2,14 @@
 //!
 //! - [`format`], [`chunk`]: what a format writes of a conversation, and its text.
 //! - [`open_format`], [`format_options`]: a format by its name.
-//! - [`qwen`], [`kimi`], [`gpt_oss`], [`deepseek`], [`llama3`], [`role_colon`]: the families.
+//! - [`qwen`], [`kimi`], [`gpt_oss`], [`deepseek`], [`glm`], [`llama3`], [`role_colon`]: the families.
 //! - [`plain_text`], [`python_strip`], [`reasoning`]: what several share.
 
 pub(crate) mod chunk;
 pub(crate) mod deepseek;
 pub(crate) mod format;
 pub(crate) mod format_options;
+pub(crate) mod glm;
 pub(crate) mod gpt_oss;
 pub(crate) mod kimi;
 pub(crate) mod llama3;

@@ -2,6 +2,7 @@ use super::qwen::{nemotron3, qwen3, qwen3_5};
 use crate::formats::deepseek;
 use crate::formats::format::Format;
 use crate::formats::format_options::FormatOptions;
+use crate::formats::glm;
 use crate::formats::gpt_oss::gpt_oss_format as gpt_oss;
 use crate::formats::kimi::kimi_format as kimi;
 use crate::formats::llama3;
@@ -33,6 +34,8 @@ pub(crate) fn open_format(
         name if name.starts_with("qwen3") => qwen3::Qwen3::named(name, strip_thinking, exact).map(boxed),
         name if name.starts_with("nemotron3") => nemotron3::Nemotron3::named(name, strip_thinking, exact).map(boxed),
         name if name.starts_with("deepseekv3") => deepseek::DeepSeek::named(name, strip_thinking, exact).map(boxed),
+        // It has no variant that leaves reasoning out.
+        name if name.starts_with("glm") && strip_thinking => glm::Glm::named(name, exact).map(boxed),
         name if name.starts_with("kimi") => kimi::Kimi::named(name, strip_thinking, exact).map(boxed),
         name if name.starts_with("gpt_oss") && strip_thinking => gpt_oss::GptOss::named(name, options).map(boxed),
         _ => None,

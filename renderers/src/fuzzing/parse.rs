@@ -26,6 +26,8 @@ const SNIPPETS: &[&str] = &[
     "<function=f>\n<parameter=x>\n",
     "\n</parameter>\n</function>\n",
     "<function=g></function>",
+    "<arg_key>x</arg_key><arg_value>",
+    "</arg_value>",
     "; ",
     "[TOOL_CALLS]",
     "[CALL_ID]",
@@ -77,7 +79,9 @@ static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         setting("llama3", ResponseFormat::Mistral, &["<|eot_id|>"]),
         setting("llama3", ResponseFormat::Phi, &["<|eot_id|>"]),
         setting("llama3", ResponseFormat::Gemma, &["<|eot_id|>"]),
+        setting("glm", ResponseFormat::Glm, &["<|user|>", "<|observation|>"]),
         // Tokenizers without tokens for the marks.
+        setting("llama3", ResponseFormat::Glm, &["<|eot_id|>"]),
         setting("llama3", ResponseFormat::QwenJson, &["<|eot_id|>"]),
         setting("llama3", ResponseFormat::QwenXml, &["<|eot_id|>"]),
         setting("gpt_oss", ResponseFormat::Kimi, &["<|end|>"]),
@@ -89,7 +93,13 @@ fn setting(tokenizer: &str, format: ResponseFormat, turn_ends: &[&str]) -> Setti
     let tokens = |texts: &[&str]| texts.iter().filter_map(|text| tokenizer.token_to_id(text)).collect::<Vec<u32>>();
     let mut controls = tokens(&mark_texts(format));
     controls.extend(tokens(turn_ends));
-    controls.extend(tokens(&["<|im_start|>", "<｜Assistant｜>", "<|im_middle|>", "<|start_header_id|>"]));
+    controls.extend(tokens(&[
+        "<|im_start|>",
+        "<｜Assistant｜>",
+        "<|im_middle|>",
+        "<|start_header_id|>",
+        "<|assistant|>",
+    ]));
     controls.push(u32::MAX);
     let ordinary = |text: &&str| tokenizer.encode_ordinary(text).expect("the tokenizer encodes");
     Setting {

@@ -1,3 +1,4 @@
+use crate::formats::chunk::Chunk;
 use crate::formats::format::Conversation;
 use crate::named::prompt_writer::PromptWriter;
 use crate::{Continuation, RenderError};
@@ -23,8 +24,13 @@ impl PromptWriter {
         new_from: usize,
         sampled: &[u32],
     ) -> Result<Vec<u32>, RenderError> {
-        let is_ended = sampled.last().is_some_and(|token| self.stop_tokens.contains(token));
-        let mut tokens = if is_ended { Vec::new() } else { self.encode(&self.format.end_of_turn())? };
+        let last = sampled.last().copied();
+        let (is_ended, end) = match self.format.shared_turn_end(conversation, new_from) {
+            // Another token that ends a turn is not the role that the next message leaves out.
+            Some(end) => (last.is_some() && last == self.tokenizer().token_to_id(end), Chunk::of_format(end)),
+            None => (last.is_some_and(|token| self.stop_tokens.contains(&token)), self.format.end_of_turn()),
+        };
+        let mut tokens = if is_ended { Vec::new() } else { self.encode(&end)? };
         tokens.extend(self.tokens_from(conversation, new_from)?);
         Ok(tokens)
     }

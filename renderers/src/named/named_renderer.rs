@@ -123,6 +123,8 @@ mod tests {
             ("gpt_oss_low_reasoning", &low, None),
             ("qwen3_disable_thinking", &off, None),
             ("role_colon", &off, None),
+            ("glm5_3_max_reasoning", &low, Some("glm5_3_low_reasoning")),
+            ("glm5_3_max_reasoning", &off, None),
         ] {
             assert_eq!(variant(name, wishes.clone()).as_deref(), wished, "{name} {wishes}");
         }

@@ -32,6 +32,9 @@ pub fn renderer_names() -> &'static [&'static str] {
         "deepseekv3",
         "deepseekv3_disable_thinking",
         "deepseekv3_thinking",
+        "glm5_3_max_reasoning",
+        "glm5_3_high_reasoning",
+        "glm5_3_low_reasoning",
         "kimi_k2",
         "kimi_k25",
         "kimi_k25_disable_thinking",
@@ -53,9 +56,6 @@ pub(crate) const UNWRITTEN: &[&str] = &[
     "deepseekv4_1_max_reasoning",
     "deepseekv4_1_disable_thinking",
     "deepseekv4_1_preserve_thinking",
-    "glm5_3_max_reasoning",
-    "glm5_3_low_reasoning",
-    "glm5_3_high_reasoning",
     "kimi_k31_pro_max_reasoning",
     "kimi_k31_pro_high_reasoning",
     "kimi_k31_pro_low_reasoning",
@@ -167,7 +167,7 @@ mod tests {
 
     /// The directory of a tokenizer that has the tokens of a renderer's family.
     fn tokenizer_of(name: &str) -> &'static str {
-        let families = ["llama3", "deepseek", "kimi", "gpt_oss"];
+        let families = ["llama3", "deepseek", "glm", "kimi", "gpt_oss"];
         families.into_iter().find(|family| name.starts_with(family)).unwrap_or("qwen3")
     }
 
@@ -183,6 +183,7 @@ mod tests {
             "Qwen3",
             "qwen3#strip=True",
             "gpt_oss_no_sysprompt#strip=False",
+            "glm5_3_max_reasoning#strip=False",
             "qwen3_5_preserve_thinking#strip=False",
         ] {
             let Err(error) = open_renderer(&vector_dir(tokenizer_of(name)), name) else { panic!("{name} opens") };

@@ -34,6 +34,13 @@ fn files() -> Vec<File> {
     files
 }
 
+/// Files of `cookbook_tools` that say what was read.
+fn tool_files() -> Vec<File> {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/cookbook_tools");
+    let names = ["glm5_3_high_reasoning", "glm5_3_low_reasoning", "glm5_3_max_reasoning"];
+    names.iter().map(|name| file(&dir.join(format!("{name}.json"))).unwrap()).collect()
+}
+
 fn file(path: &Path) -> Option<File> {
     let vectors: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let cases = vectors.get("parse_response")?.as_array().unwrap().iter().map(case).collect();
@@ -56,7 +63,7 @@ fn case(case: &Value) -> Case {
 #[test]
 fn the_cookbooks_results_are_reproduced() {
     let mut wrong = String::new();
-    for file in files() {
+    for file in files().into_iter().chain(tool_files()) {
         for case in file.cases {
             let ours = parse_as_cookbook(&file.name, &file.tokenizer, &case.sampled)
                 .map(|parsed| json!({"message": parsed.message, "termination": parsed.termination}))

@@ -16,6 +16,7 @@ struct Family(ResponseFormat, &'static str, &'static [&'static str]);
 
 const QWEN_JSON: Family = Family(ResponseFormat::QwenJson, "qwen3", &["<|im_end|>"]);
 const QWEN_XML: Family = Family(ResponseFormat::QwenXml, "qwen3", &["<|im_end|>"]);
+const GLM: Family = Family(ResponseFormat::Glm, "glm", &["<|user|>", "<|observation|>", "<|endoftext|>"]);
 const DEEPSEEK: Family = Family(ResponseFormat::DeepSeek, "deepseek", &["<｜end▁of▁sentence｜>"]);
 const KIMI: Family = Family(ResponseFormat::Kimi, "kimi", &["<|im_end|>"]);
 const HARMONY: Family = Family(ResponseFormat::Harmony, "gpt_oss", &["<|return|>", "<|call|>"]);
@@ -533,4 +534,48 @@ fn a_message_has_openais_shape() {
         json!({"role": "assistant", "content": null, "tool_calls": [call], "reasoning_content": "r"})
     );
     assert_eq!(message("<|im_end|>"), json!({"role": "assistant", "content": ""}));
+}
+
+#[test]
+fn glms_calls_are_pairs_of_keys_and_values() {
+    let prompt = "<|assistant|><think>";
+    for (sampled, parts) in [
+        ("r</think>\na <|user|>", vec!["R r", "T a "]),
+        ("</think>a<tool_call>f</tool_call><|observation|>", vec!["T a", "C f {}"]),
+        (
+            "r</think>\n<tool_call>get-x.y\n<arg_key> k </arg_key>\n<arg_value> é\n</arg_value>\n<arg_key>n</arg_key>\
+             <arg_value>[1, 2]</arg_value>\n</tool_call><tool_call>g</tool_call><|observation|>",
+            vec!["R r", "C get-x.y {\"k\": \" é\\n\", \"n\": [1, 2]}", "C g {}"],
+        ),
+        (
+            "r</think><tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call><|user|>",
+            vec!["R r", "C f {\"x\": 1}"],
+        ),
+        // A call in reasoning that has no end is a call; one in reasoning that has an end is quoted.
+        ("r<tool_call>f</tool_call><|observation|>", vec!["R r", "C f {}"]),
+        ("r<tool_call>f</tool_call></think>a<|user|>", vec!["R r<tool_call>f</tool_call>", "T a"]),
+    ] {
+        assert_eq!(GLM.parts(prompt, sampled), parts, "{sampled}");
+    }
+    for (call, error) in [
+        ("<tool_call></tool_call>", "the call is empty"),
+        ("<tool_call>f g</tool_call>", "nothing is called"),
+        ("<tool_call>f<arg_key> </arg_key><arg_value>1</arg_value></tool_call>", "an argument has no name"),
+        ("<tool_call>f<arg_key>a</arg_key>x<arg_value>1</arg_value></tool_call>", "text stands beside the arguments"),
+        ("<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value>x</tool_call>", "text stands beside the arguments"),
+        ("<tool_call>f<arg_key>a</arg_key><arg_value>1</tool_call>", "the last argument is not whole"),
+        ("<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value>", "nothing ends the call"),
+    ] {
+        let parsed = GLM.parse(prompt, &format!("</think>{call}<|observation|>"), &[]);
+        let [part] = &parsed.parts[..] else { panic!("{parsed:?}") };
+        assert_eq!(part.content, PartContent::BrokenToolCall { error: error.to_owned() }, "{call}");
+        assert_eq!(parsed.text_of(part), call);
+    }
+    // The tool says of which type a value is.
+    let properties = json!({"a": {"type": "string"}, "b": {"type": "integer"}});
+    let tool = json!({"name": "f", "parameters": {"type": "object", "properties": properties}});
+    let call = "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value><arg_key>b</arg_key><arg_value>1</arg_value></tool_call>";
+    let parsed = GLM.parse(prompt, &format!("</think>{call}<|observation|>"), &[tool]);
+    assert_eq!(described(&parsed), ["C f {\"a\": \"1\", \"b\": 1}"]);
+    assert_eq!(parsed.termination, Termination::StopSequence);
 }

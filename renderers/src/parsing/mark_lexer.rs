@@ -16,6 +16,12 @@ pub(crate) enum Mark {
     CallClose,
     /// What names a call ends, and its arguments begin.
     Arguments,
+    /// GLM: the name of an argument begins and ends.
+    KeyOpen,
+    KeyClose,
+    /// GLM: the value of an argument begins and ends.
+    ValueOpen,
+    ValueClose,
     /// Harmony: a message begins.
     Start,
     /// Harmony: the channel's name follows.
@@ -40,6 +46,12 @@ pub(crate) enum Mark {
 
 const THINK: [(Mark, &str); 2] = [(Mark::ThinkOpen, "<think>"), (Mark::ThinkClose, "</think>")];
 const QWEN: [(Mark, &str); 2] = [(Mark::CallOpen, "<tool_call>"), (Mark::CallClose, "</tool_call>")];
+const GLM: [(Mark, &str); 4] = [
+    (Mark::KeyOpen, "<arg_key>"),
+    (Mark::KeyClose, "</arg_key>"),
+    (Mark::ValueOpen, "<arg_value>"),
+    (Mark::ValueClose, "</arg_value>"),
+];
 const DEEPSEEK: [(Mark, &str); 5] = [
     (Mark::SectionOpen, "<｜tool▁calls▁begin｜>"),
     (Mark::SectionClose, "<｜tool▁calls▁end｜>"),
@@ -95,6 +107,7 @@ pub(crate) fn marks(format: ResponseFormat) -> Vec<(Mark, &'static str)> {
     match format {
         ResponseFormat::Text | ResponseFormat::RoleColon => Vec::new(),
         ResponseFormat::QwenJson | ResponseFormat::QwenXml => [THINK, QWEN].concat(),
+        ResponseFormat::Glm => [&THINK[..], &QWEN, &GLM].concat(),
         ResponseFormat::DeepSeek => [&THINK[..], &DEEPSEEK].concat(),
         ResponseFormat::Kimi => [&THINK[..], &KIMI].concat(),
         ResponseFormat::Harmony => HARMONY.to_vec(),

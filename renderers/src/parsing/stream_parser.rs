@@ -159,6 +159,7 @@ fn dialect(format: ResponseFormat, tools: &[Value]) -> Box<dyn Dialect> {
         ResponseFormat::RoleColon => Box::new(Plain::role_colon()),
         ResponseFormat::QwenJson => tagged(Rules::QWEN_JSON, &[]),
         ResponseFormat::QwenXml => tagged(Rules::QWEN_XML, tools),
+        ResponseFormat::Glm => tagged(Rules::GLM, tools),
         ResponseFormat::DeepSeek => tagged(Rules::DEEPSEEK, &[]),
         ResponseFormat::Kimi => tagged(Rules::KIMI, &[]),
         ResponseFormat::Harmony => Box::new(Harmony::new()),

@@ -7,7 +7,7 @@ use crate::tokenizer::piece::Piece;
 use crate::{RenderError, Renderer, ResponseFormat, StreamParser, TemplateRenderer};
 
 /// Formats that might read what a template writes; the first counts where several read as much.
-const CANDIDATES: [ResponseFormat; 10] = [
+const CANDIDATES: [ResponseFormat; 11] = [
     ResponseFormat::Text,
     ResponseFormat::QwenJson,
     ResponseFormat::QwenXml,
@@ -18,6 +18,7 @@ const CANDIDATES: [ResponseFormat; 10] = [
     ResponseFormat::Mistral,
     ResponseFormat::Phi,
     ResponseFormat::Gemma,
+    ResponseFormat::Glm,
 ];
 
 impl TemplateRenderer {

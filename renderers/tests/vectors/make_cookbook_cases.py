@@ -28,9 +28,44 @@ RENDERERS = {
     "deepseek": ["deepseekv3", "deepseekv3_thinking", "deepseekv3_thinking#strip=False"],
     "kimi": ["kimi_k2", "kimi_k25", "kimi_k25_disable_thinking", "kimi_k26_preserve_thinking"],
     "gpt_oss": ["gpt_oss_no_sysprompt", "gpt_oss_low_reasoning"],
+    "glm": ["glm5_3_max_reasoning", "glm5_3_high_reasoning", "glm5_3_low_reasoning"],
 }
 # Cases that only some renderers have.
-ONLY = {"space_around_parts": ("qwen3_5", "qwen3_8")}
+ONLY = {
+    "space_around_parts": ("qwen3_5", "qwen3_8", "glm5_3"),
+    "results_out_of_order": "glm5_3",
+    "results_of_other_calls": "glm5_3",
+    "arguments_of_every_kind": "glm5_3",
+    "arguments_no_object": "glm5_3",
+    "reasoning_in_text": "glm5_3",
+    "bare_result": "glm5_3",
+    "call_and_no_result": "glm5_3",
+    "tools_deferred": "glm5_3",
+}
+# What is sampled of renderers whose results have no file in `cookbook/`.
+CALL = "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
+SAMPLED = {
+    "glm5_3": [
+        "Hello.<|user|>", "Hello.<|endoftext|>", "Hello truncated", "reason</think>Hello.<|user|>",
+        "<think>reason</think>Hello.<|user|>", "</think>Hello.<|user|>", "reason</think>cut", "reason<|user|>", "<|user|>",
+        "r</think>a<|user|>b<|user|>", "r</think>a<|observation|><|endoftext|>",
+        f"r</think>{CALL}<|observation|>", f"r</think>say {CALL}{CALL}<|observation|>", f"{CALL}<|observation|>",
+        "</think><tool_call>ping</tool_call><|observation|>", "</think><tool_call>\n ping \n</tool_call>\n<|observation|>",
+        "</think><tool_call>get.we-a_ther\n<arg_key> city </arg_key>\n<arg_value> Paris </arg_value>\n"
+        "<arg_key>days</arg_key><arg_value> 2 </arg_value></tool_call><|observation|>",
+        '</think><tool_call>f<arg_key>a</arg_key><arg_value>{"x": [1, 2.50, null, "é"]}</arg_value><arg_key>b</arg_key>'
+        "<arg_value>é\n{</arg_value><arg_key>a</arg_key><arg_value>true</arg_value></tool_call><|observation|>",
+        "</think><tool_call>f<arg_key>a</arg_key>x<arg_value>1</arg_value></tool_call><|observation|>",
+        "</think><tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value>x</tool_call><|observation|>",
+        "</think><tool_call>f x<arg_key>a</arg_key><arg_value>1</arg_value></tool_call><|observation|>",
+        "</think><tool_call>f<arg_key> </arg_key><arg_value>1</arg_value></tool_call><|observation|>",
+        "</think><tool_call>f<arg_key>a</arg_key></tool_call><|observation|>",
+        "</think><tool_call></tool_call><|observation|>", "</think><tool_call>é<|observation|>",
+        '</think><tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call><|observation|>',
+        '</think><tool_call>{"name": 1}</tool_call><|observation|>',
+        "a<tool_call>quoted</think>b<|user|>", f"r</think>x {CALL} y<think>z</think><|user|>",
+    ],
+}
 TRAIN_ON = ["last_assistant_message", "last_assistant_turn", "all_assistant_messages", "all_tokens"]
 DATE = "2025-06-28"
 
@@ -184,6 +219,51 @@ MESSAGES = {
         tool([text(" pong "), text(" ")], **ping(0)),
         assistant([text(" "), text("\n")]),
     ],
+    "results_out_of_order": [
+        user("go"),
+        assistant("", call("a", "{}", "1"), call("b", "{}", "2"), call("c", "{}", "3")),
+        tool("of 3", tool_call_id="3"),
+        tool([text("of "), text("1")], tool_call_id="1"),
+        assistant("ok", call("a", "{}", "1"), call("b", "{}", "2")),
+        tool("of 2", tool_call_id="2"),
+        tool("of 1", tool_call_id="1"),
+        user("and"),
+        assistant([thinking(""), text("end")]),
+    ],
+    "results_of_other_calls": [
+        user("go"),
+        assistant("", call("a", "{}", "1"), call("b", "{}", "2")),
+        tool("x", tool_call_id="2"),
+        tool("y", tool_call_id="9"),
+        assistant("", call("a", "{}", "1"), call("b", "{}", "1")),
+        tool("x", tool_call_id="1"),
+        tool("y", tool_call_id="1"),
+        assistant("", call("a", "{}"), call("b", "{}", "2")),
+        tool("x", tool_call_id="2"),
+        tool("y"),
+    ],
+    "arguments_of_every_kind": [
+        user("go"),
+        assistant(
+            "x\n", call("f", '{"s": "é\\n", "i": 1, "f": 1.50, "n": null, "b": true, "o": {"k": ["é", -0.0]}}'), call("g", "")
+        ),
+        tool("r"),
+        user("<think>u</think>"),
+        assistant("y", call("f", '{"only": "é"}', "")),
+    ],
+    "arguments_no_object": [user("go"), assistant("y", call("f", "[1]"))],
+    "reasoning_in_text": [
+        user("go"),
+        assistant("<think>a</think>b</think> c "),
+        user("on"),
+        assistant("a</think>"),
+        user("on"),
+        assistant("<think>open"),
+        user("on"),
+        assistant([text("<think>a</think>b")]),
+    ],
+    "bare_result": [user("go"), assistant("a"), tool("r"), assistant("b"), system("s"), user("x"), assistant("c")],
+    "call_and_no_result": [user("go"), assistant("a", call("ping", "{}", "1")), user("b"), assistant("c"), user("d")],
     "thinking_then_plain": [user("a"), assistant([thinking("t1"), text("b")]), user("c"), assistant("d")],
 }
 
@@ -193,6 +273,8 @@ def conversations():
     loop = [user("w?"), assistant("", call("ping", "{}", "functions.ping:0")), tool("pong", **ping(0)), assistant("d")]
     cases["tools_nested"] = {"messages": [user("go")], "tools": [NEST, TREE, WEATHER], "system_prompt_for_tools": "Be."}
     cases["tools_no_system"] = {"messages": [user("go")], "tools": [WEATHER, PING], "system_prompt_for_tools": ""}
+    deferred = [{**PING, "strict": True}, {**WEATHER, "defer_loading": True}, {**TREE, "defer_loading": False}]
+    cases["tools_deferred"] = {"messages": [user("go")], "tools": deferred, "system_prompt_for_tools": "sys"}
     cases["tools_then_loop"] = {
         "messages": [*loop, user("more")], "tools": [WEATHER, PING], "system_prompt_for_tools": "sys",
     }
@@ -229,11 +311,11 @@ def example(renderer, tokens, weights):
     return {"segments": [[weight, decode(run)] for weight, run in runs], "n_tokens": len(tokens.to_ints())}
 
 
-def or_error(make):
+def or_error(make, longest=120):
     try:
         return make()
     except Exception as error:  # Whatever the cookbook raises is its answer.
-        return {"error": type(error).__name__, "message": str(error)[:120]}
+        return {"error": type(error).__name__, "message": str(error)[:longest]}
 
 
 def render(renderer, cases):
@@ -253,6 +335,20 @@ def render(renderer, cases):
                 ]
             )
     return {"generation_prompt": prompts, "supervised_examples": supervised}
+
+
+def parse(renderer, sampled):
+    ids = renderer.tokenizer.encode(sampled, add_special_tokens=False)
+
+    def result():
+        message, termination = renderer.parse_response(ids)
+        calls = {
+            key: [one.model_dump(mode="json") for one in message[key]]
+            for key in ("tool_calls", "unparsed_tool_calls") if key in message
+        }
+        return {"message": {**message, **calls}, "termination": termination.value}
+
+    return {"text": sampled, "ids": ids, "result": or_error(result, longest=None)}
 
 
 def open_tokenizer(family):
@@ -313,7 +409,11 @@ def main():
             head = {"renderer": name, "tokenizer": family, "current_date": DATE}
             file = OUT / f"{name.replace('#strip=False', '__nostrip')}.json"
             fitting = {case: given for case, given in cases.items() if name.startswith(ONLY.get(case, ""))}
-            rendered = head | render(open_renderer(name, tokenizer), fitting)
+            renderer = open_renderer(name, tokenizer)
+            rendered = head | render(renderer, fitting)
+            sampled = SAMPLED.get(name.rsplit("_", 2)[0])
+            if sampled is not None:
+                rendered["parse_response"] = [parse(renderer, text) for text in sampled]
             file.write_text(json.dumps(rendered, ensure_ascii=False) + "\n")
 
 

@@ -38,7 +38,7 @@ impl ValueStyle {
     }
 
     /// An argument or a schema's field: text as it is, lists and maps as JSON.
-    fn argument(self, value: &minijinja::Value) -> String {
+    pub(crate) fn argument(self, value: &minijinja::Value) -> String {
         match (value.as_str(), value.kind()) {
             (Some(text), _) => text.to_owned(),
             (None, ValueKind::Seq | ValueKind::Map) => self.json_of_read(value),
@@ -109,7 +109,7 @@ fn xml_call<'m>(call: &'m ToolCall, message_index: usize, style: ValueStyle) -> 
 }
 
 /// The arguments of a call, read; no text is no arguments.
-fn arguments(call: &ToolCall, message_index: usize) -> Result<minijinja::Value, RenderError> {
+pub(crate) fn arguments(call: &ToolCall, message_index: usize) -> Result<minijinja::Value, RenderError> {
     let text = match &call.function.arguments {
         Value::Null => return Ok(object(Vec::new())),
         Value::String(text) if text.is_empty() => return Ok(object(Vec::new())),

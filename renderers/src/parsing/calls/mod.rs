@@ -3,11 +3,12 @@
 //! - [`json_call`], [`call_list`]: one JSON object, or a list of them.
 //! - [`brace_call`]: a name, then braces that are not quite JSON.
 //! - [`section_call`]: a name, then JSON.
-//! - [`xml_call`], [`parameter_types`]: elements, whose types the tools declare.
+//! - [`xml_call`], [`pair_call`], [`parameter_types`]: elements, whose types the tools declare.
 
 pub(crate) mod brace_call;
 pub(crate) mod call_list;
 pub(crate) mod json_call;
+pub(crate) mod pair_call;
 pub(crate) mod parameter_types;
 pub(crate) mod section_call;
 pub(crate) mod xml_call;

@@ -1,8 +1,11 @@
 use super::cookbook_message::CookbookMessage;
 use super::draft::Draft;
-use super::{harmony, qwen, role_colon, sections};
+use super::{glm, harmony, qwen, role_colon, sections};
 use crate::parsing::Termination;
 use crate::{RenderError, Tokenizer};
+
+/// The token of GLM's that ends a text; the others that end a turn are roles.
+const GLM_EOS: &str = "<|endoftext|>";
 
 /// How the cookbook reads what a family says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +13,7 @@ enum Family {
     RoleColon,
     Text,
     Qwen(qwen::Variant),
+    Glm,
     DeepSeek { prefilled: bool },
     Kimi { prefilled: bool },
     Harmony,
@@ -27,6 +31,7 @@ impl Family {
             "kimi_k2" => Self::Kimi { prefilled: false },
             "deepseekv3_thinking" => Self::DeepSeek { prefilled: true },
             _ if name.starts_with("qwen3_") || name.starts_with("nemotron3") => Self::Qwen(qwen::Variant::Xml),
+            _ if name.starts_with("glm5_3") => Self::Glm,
             _ if name.starts_with("deepseekv3") => Self::DeepSeek { prefilled: false },
             _ if name.starts_with("kimi_k2") => Self::Kimi { prefilled: true },
             _ if name.starts_with("gpt_oss") => Self::Harmony,
@@ -55,11 +60,14 @@ pub fn parse_as_cookbook(
     let draft = match family {
         Family::RoleColon | Family::Text => Draft::of_text(text),
         Family::Qwen(variant) => qwen::parse(&text, variant),
+        Family::Glm => glm::parse(&text),
         Family::DeepSeek { .. } => sections::parse_deepseek(&text),
         Family::Kimi { .. } => sections::parse_kimi(&text),
         Family::Harmony => harmony::parse(&text),
     };
-    Ok(CookbookMessage { message: draft.into_message(), termination: Termination::StopSequence })
+    let is_eos = family == Family::Glm && tokenizer.token_to_id(GLM_EOS) == Some(sampled[stop]);
+    let termination = if is_eos { Termination::Eos } else { Termination::StopSequence };
+    Ok(CookbookMessage { message: draft.into_message(), termination })
 }
 
 /// The tokens with the `<think>` before them that the prompt is taken to have ended with: the cookbook does not look
@@ -67,7 +75,7 @@ pub fn parse_as_cookbook(
 fn with_prefill(family: Family, tokenizer: &Tokenizer, sampled: &[u32]) -> Result<Vec<u32>, RenderError> {
     let prefill = match family {
         Family::Qwen(qwen::Variant::Xml) => "<think>\n",
-        Family::DeepSeek { prefilled: true } | Family::Kimi { prefilled: true } => "<think>",
+        Family::DeepSeek { prefilled: true } | Family::Kimi { prefilled: true } | Family::Glm => "<think>",
         _ => return Ok(sampled.to_vec()),
     };
     let prefill = tokenizer.encode_with_specials(prefill)?;
@@ -79,6 +87,16 @@ fn with_prefill(family: Family, tokenizer: &Tokenizer, sampled: &[u32]) -> Resul
 /// Where the turn ends. Fails where a token that ends it stands twice.
 fn stop_position(tokenizer: &Tokenizer, family: Family, sampled: &[u32]) -> Result<Option<usize>, RenderError> {
     let mut first = None;
+    if family == Family::Glm {
+        let stops = stop_tokens(tokenizer, family);
+        let is_stop = |place: &usize| stops.iter().any(|(_, stop)| *stop == sampled[*place]);
+        let places: Vec<usize> = (0..sampled.len()).filter(is_stop).collect();
+        return match places[..] {
+            [] => Ok(None),
+            [place] => Ok(Some(place)),
+            _ => Err(RenderError::StopTokensRepeated { count: places.len() }),
+        };
+    }
     for (name, token) in stop_tokens(tokenizer, family) {
         let places = sampled.iter().enumerate().filter(|(_, sampled)| **sampled == token);
         let places: Vec<usize> = places.map(|(place, _)| place).collect();
@@ -100,6 +118,7 @@ fn stop_tokens(tokenizer: &Tokenizer, family: Family) -> Vec<(&'static str, u32)
         Family::Qwen(_) | Family::Kimi { .. } => &["<|im_end|>"],
         Family::DeepSeek { .. } => &["<｜end▁of▁sentence｜>"],
         Family::Harmony => &["<|call|>", "<|return|>"],
+        Family::Glm => &["<|user|>", "<|observation|>", GLM_EOS],
     };
     let token = |name: &&'static str| Some((*name, tokenizer.token_to_id(name)?));
     names.iter().filter_map(token).collect()

@@ -21,8 +21,8 @@ pub(super) enum Variant {
 }
 
 /// A block of a call that is no JSON: what stands there, and why.
-struct Unparsed {
-    raw_text: String,
+pub(super) struct Unparsed {
+    pub(super) raw_text: String,
     error: String,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn parse(text: &str, variant: Variant) -> Draft {
 }
 
 /// The text as parts. Calls that are JSON go into the draft, others into `unparsed`.
-fn parts_and_calls(text: &str, draft: &mut Draft, unparsed: &mut Vec<Unparsed>) -> Vec<Value> {
+pub(super) fn parts_and_calls(text: &str, draft: &mut Draft, unparsed: &mut Vec<Unparsed>) -> Vec<Value> {
     let mut parts = Vec::new();
     let mut at = 0;
     loop {

@@ -3,6 +3,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use crate::parsing::calls::json_call::{JsonCall, Keys};
+use crate::parsing::calls::pair_call::PairCall;
 use crate::parsing::calls::parameter_types::ParameterTypes;
 use crate::parsing::calls::section_call::{CallHead, SectionCall};
 use crate::parsing::calls::xml_call::XmlCall;
@@ -14,7 +15,7 @@ use crate::parsing::mark_lexer::Mark;
 const QWEN_KEYS: Keys = Keys { arguments: &["arguments"], others: None };
 
 /// Reads families that put reasoning between `<think>` and `</think>` and calls between marks of their own: Qwen,
-/// Nemotron, DeepSeek, Kimi.
+/// Nemotron, GLM, DeepSeek, Kimi.
 #[derive(Debug)]
 pub(crate) struct Tagged {
     rules: Rules,
@@ -44,6 +45,8 @@ enum CallForm {
     Json,
     /// XML in `<tool_call>`, or JSON.
     Xml,
+    /// Pairs of keys and values in `<tool_call>`, or JSON.
+    Pairs,
     /// In a section, head and arguments parted by a mark.
     Section(CallHead),
 }
@@ -60,6 +63,12 @@ impl Rules {
         after_reasoning: Space::Newlines,
         before_call: Ending::Stripped,
         call: CallForm::Xml,
+    };
+    pub(crate) const GLM: Self = Self {
+        reasoning: Space::None,
+        after_reasoning: Space::Newlines,
+        before_call: Ending::Stripped,
+        call: CallForm::Pairs,
     };
     pub(crate) const DEEPSEEK: Self = Self {
         reasoning: Space::None,
@@ -99,6 +108,7 @@ enum Call {
     },
     Json(Box<JsonCall>),
     Xml(XmlCall),
+    Pairs(PairCall),
     Section(SectionCall),
 }
 
@@ -108,11 +118,15 @@ impl Call {
             match draft.text()[*start..end].trim_start().chars().next() {
                 None => return,
                 Some('<') if form == CallForm::Xml => *self = Self::Xml(XmlCall::new(*start)),
+                Some(character) if form == CallForm::Pairs && character != '{' => {
+                    *self = Self::Pairs(PairCall::new(*start));
+                }
                 Some(_) => *self = Self::Json(Box::new(JsonCall::new(*start, &QWEN_KEYS))),
             }
         }
         match self {
-            Self::Unclear { .. } => {}
+            // Marks alone move a call of pairs.
+            Self::Unclear { .. } | Self::Pairs(_) => {}
             Self::Json(call) => call.read(end, draft),
             Self::Xml(call) => call.read(end, types, draft),
             Self::Section(call) => call.read(end, draft),
@@ -124,6 +138,7 @@ impl Call {
             Self::Unclear { .. } => Err("the call is empty".to_owned()),
             Self::Json(call) => call.arguments(end, text),
             Self::Xml(call) => call.arguments(),
+            Self::Pairs(call) => call.arguments(),
             Self::Section(call) => call.arguments(text),
         }
     }
@@ -157,7 +172,7 @@ impl Tagged {
         self.close_prose_before_call(draft);
         draft.open_call(mark.start);
         self.state = State::Call(match self.rules.call {
-            CallForm::Json | CallForm::Xml => Call::Unclear { start: mark.end },
+            CallForm::Json | CallForm::Xml | CallForm::Pairs => Call::Unclear { start: mark.end },
             CallForm::Section(head) => Call::Section(SectionCall::new(mark.end, head)),
         });
     }
@@ -185,6 +200,9 @@ impl Tagged {
         let is_section = matches!(call, Call::Section(_));
         match (mark, call) {
             (Mark::CallClose, call) => {
+                if let Call::Pairs(pairs) = call {
+                    pairs.close(range.start, draft);
+                }
                 let arguments = call.arguments(range.start, draft.text());
                 draft.close_call(range.end, arguments);
                 self.state = State::Prose;
@@ -194,6 +212,7 @@ impl Tagged {
                 self.break_call(range.start, draft);
                 self.mark_in_prose(mark, range, draft);
             }
+            (mark, Call::Pairs(call)) => call.mark(mark, range, &self.types, draft),
             (_, call) => call.read(range.end, self.rules.call, &self.types, draft),
         }
     }

@@ -63,10 +63,13 @@ struct Conversation {
 }
 
 /// Files of `cookbook_tools`, which `vectors/make_cookbook_cases.py` makes.
-const TOOL_FILES: [&str; 19] = [
+const TOOL_FILES: [&str; 22] = [
     "deepseekv3",
     "deepseekv3_thinking",
     "deepseekv3_thinking__nostrip",
+    "glm5_3_high_reasoning",
+    "glm5_3_low_reasoning",
+    "glm5_3_max_reasoning",
     "gpt_oss_low_reasoning",
     "gpt_oss_no_sysprompt",
     "kimi_k2",

@@ -9,10 +9,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// The renderers, each with a tokenizer that has its tokens.
-pub const RENDERERS: [(&str, &str); 32] = [
+pub const RENDERERS: [(&str, &str); 34] = [
     ("deepseekv3", "deepseek"),
     ("deepseekv3_thinking", "deepseek"),
     ("deepseekv3_thinking#strip=False", "deepseek"),
+    ("glm5_3_max_reasoning", "glm"),
+    ("glm5_3_low_reasoning", "glm"),
     ("kimi_k2", "kimi"),
     ("kimi_k25", "kimi"),
     ("kimi_k26_disable_thinking", "kimi"),

@@ -2,6 +2,7 @@
 //! token, and what follows a sampled turn is rendered without the turn.
 
 mod conversations;
+mod glm;
 mod qwen;
 mod supervised;
 
@@ -68,7 +69,12 @@ proptest! {
         let tokens = renderer.render_continuation(&continuation).unwrap();
         let whole = renderer.render_prompt(&messages, &[]).unwrap().tokens;
         let end = if name.starts_with("gpt_oss") { renderer.tokenizer().token_to_id("<|end|>").unwrap() } else { stop };
-        let new = if is_cut_off { tokens.strip_prefix(&[end]).expect("the turn is ended") } else { &tokens[..] };
+        let new = match is_cut_off {
+            // Its turn ends with the role of what follows.
+            true if name.starts_with("glm") => &tokens[..],
+            true => tokens.strip_prefix(&[end]).expect("the turn is ended"),
+            false => &tokens[..],
+        };
         prop_assert!(whole.ends_with(new));
     }
 }
@@ -107,6 +113,26 @@ fn a_turn_goes_on_as_its_format_has_it() {
             &both,
             "<｜tool▁output▁begin｜>pong<｜tool▁output▁end｜><｜User｜>b<｜Assistant｜></think>",
         ),
+        // The turn has written the role of the message that follows, if it ended as that message needs.
+        (
+            "glm5_3_max_reasoning",
+            "r</think><tool_call>ping</tool_call><|observation|>",
+            &tool,
+            "<tool_response>pong</tool_response><|assistant|><think>",
+        ),
+        (
+            "glm5_3_max_reasoning",
+            "r</think><tool_call>ping</tool_call><|endoftext|>",
+            &both,
+            "<|observation|><tool_response>pong</tool_response><|user|>b<|assistant|><think>",
+        ),
+        (
+            "glm5_3_low_reasoning",
+            "r</think><tool_call>ping",
+            &tool,
+            "<|observation|><tool_response>pong</tool_response><|assistant|><think>",
+        ),
+        ("glm5_3_low_reasoning", "r</think>x<|observation|>", &user, "<|user|>b<|assistant|><think>"),
         (
             "kimi_k25",
             "r</think>x<|im_end|>",

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Tokenizers under `tests/vectors/tokenizers`.
-pub(crate) const TOKENIZERS: [&str; 5] = ["deepseek", "gpt_oss", "kimi", "llama3", "qwen3"];
+pub(crate) const TOKENIZERS: [&str; 6] = ["deepseek", "glm", "gpt_oss", "kimi", "llama3", "qwen3"];
 
 /// The directory of a tokenizer by its name.
 pub(crate) fn vector_dir(name: &str) -> PathBuf {

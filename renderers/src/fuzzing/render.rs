@@ -23,6 +23,8 @@ const SNIPPETS: &[&str] = &[
     "</think>",
     "<think>\nr\n</think>\n\n",
     "<tool_call>",
+    "<|user|>",
+    "<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>",
     "<|im_end|>",
     "<|im_start|>",
     "<｜User｜>",
@@ -36,7 +38,8 @@ const SNIPPETS: &[&str] = &[
 ];
 
 static RENDERERS: LazyLock<Vec<NamedRenderer>> = LazyLock::new(|| {
-    let families = [("deepseek", "deepseek"), ("kimi", "kimi"), ("gpt_oss", "gpt_oss"), ("llama3", "llama3")];
+    let families =
+        [("deepseek", "deepseek"), ("glm", "glm"), ("kimi", "kimi"), ("gpt_oss", "gpt_oss"), ("llama3", "llama3")];
     let open = |name: &&str| {
         let family = families.iter().find(|(family, _)| name.starts_with(family)).map_or("qwen3", |(_, of)| of);
         let options = FormatOptions { current_date: Some("2026-01-31".to_owned()), ..FormatOptions::default() };

@@ -21,6 +21,7 @@ fn renderers() -> Vec<NamedRenderer> {
         ("qwen3", "qwen3"),
         ("nemotron3", "qwen3"),
         ("deepseek", "deepseek"),
+        ("glm", "glm"),
         ("kimi", "kimi"),
         ("gpt_oss", "gpt_oss"),
     ];

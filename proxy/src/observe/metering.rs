@@ -21,14 +21,15 @@ pub(crate) async fn meter(State(telemetry): State<Arc<Telemetry>>, mut request: 
     let call = MeteredCall { telemetry, api, facts: Arc::clone(&facts), outcome: Outcome::ClientGone };
     let mut response = next.run(request).await;
     facts.describe(&mut response);
-    if api != Api::Messages {
+    if !matches!(api, Api::Messages | Api::GenerateContent) {
         name_request(&mut response);
     }
     let status = response.status();
     response.map(|body| Body::new(ObservedBody::new(body, move |end| call.end(status, end))))
 }
 
-/// What OpenAI's clients tell a person who asks about an answer; Anthropic's have a header of their own.
+/// What OpenAI's clients tell a person who asks about an answer; Anthropic's have a header of their own, Google's the
+/// answer's `responseId`.
 fn name_request(response: &mut Response) {
     let id = format!("req_{}", uuid::Uuid::now_v7().simple());
     if let Ok(value) = HeaderValue::from_str(&id) {

@@ -70,11 +70,19 @@ pub(crate) enum Api {
     Completions,
     Responses,
     Messages,
+    GenerateContent,
     Generate,
 }
 
 impl Api {
-    const ALL: [Self; 5] = [Self::ChatCompletions, Self::Completions, Self::Responses, Self::Messages, Self::Generate];
+    const ALL: [Self; 6] = [
+        Self::ChatCompletions,
+        Self::Completions,
+        Self::Responses,
+        Self::Messages,
+        Self::GenerateContent,
+        Self::Generate,
+    ];
 
     /// Of a path, with any prefix.
     pub(crate) fn of_path(path: &str) -> Option<Self> {
@@ -84,6 +92,8 @@ impl Api {
             ("/completions", Self::Completions),
             ("/responses", Self::Responses),
             ("/messages", Self::Messages),
+            (":generateContent", Self::GenerateContent),
+            (":streamGenerateContent", Self::GenerateContent),
             ("/inference/v1/generate", Self::Generate),
         ]
         .into_iter()
@@ -96,6 +106,7 @@ impl Api {
             Self::Completions => "completions",
             Self::Responses => "responses",
             Self::Messages => "messages",
+            Self::GenerateContent => "generate_content",
             Self::Generate => "generate",
         }
     }
@@ -303,6 +314,9 @@ mod tests {
             ("/rollout/r/attempt/a/completions", Some(Api::Completions)),
             ("/proxy/rollout/r/attempt/a/mode/train/openai/v1/responses", Some(Api::Responses)),
             ("/v1/messages", Some(Api::Messages)),
+            ("/v1beta/models/org/tiny:generateContent", Some(Api::GenerateContent)),
+            ("/rollout/r/attempt/a/v1beta/models/tiny:streamGenerateContent", Some(Api::GenerateContent)),
+            ("/v1beta/models/tiny:countTokens", None),
             ("/v1/messages/count_tokens", None),
             ("/v1/models", None),
         ] {

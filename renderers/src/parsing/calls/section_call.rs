@@ -35,12 +35,13 @@ impl Arguments {
 
     /// Takes text up to `end`.
     pub(crate) fn read(&mut self, end: usize, draft: &mut Draft) {
-        let new = &draft.text()[self.range.end..end];
-        let certain = self.range.end + self.without_end(new).len();
         if self.range.is_empty() {
+            let new = &draft.text()[self.range.end..end];
             let start = end - new.trim_start().len();
             (self.range, self.given) = (start..start, start);
         }
+        // From where the last delta ended: what stands behind arguments may come in several pieces.
+        let certain = self.given + self.without_end(&draft.text()[self.given..end]).len();
         self.range.end = end;
         if certain > self.given {
             let delta = draft.text()[self.given..certain].to_owned();

@@ -100,8 +100,11 @@ impl<Data> TrainingRun<Data> {
         let (sampled_since_checkpoint, last_checkpoint) = (0, Instant::now());
         let mut progress =
             Progress { step, position, metrics_file, behind, held_out, sampled_since_checkpoint, last_checkpoint };
+        let mut has_leave = false;
         let end = loop {
-            self.wait_for_leave(progress.step, reporter).await?;
+            if !has_leave {
+                self.wait_for_leave(progress.step, reporter).await?;
+            }
             let mut evaluation = self.evaluate_if_due(progress.step, reporter).await?;
             if let Some(evaluation) = &mut evaluation {
                 self.publish_if_not_worse(&mut progress, evaluation, reporter).await?;
@@ -122,7 +125,7 @@ impl<Data> TrainingRun<Data> {
             if let Some((gate, behind)) = self.publish_gate.zip(progress.behind.as_ref()) {
                 gate.check(progress.step, behind.version)?;
             }
-            self.step(&mut progress, evaluation, reporter).await?;
+            has_leave = self.step(&mut progress, evaluation, reporter).await?;
         };
         self.summarize(end, started, reporter).await
     }
@@ -238,13 +241,14 @@ impl<Data> TrainingRun<Data> {
         Ok(self.evaluator.is_met(&history))
     }
 
-    /// One update.
+    /// One update, and whether the run may make more. That is asked once: a run that waits has a checkpoint of where it waits,
+    /// and leave that is taken back in between counts after the next update.
     async fn step(
         &mut self,
         progress: &mut Progress,
         evaluation: Option<Evaluation>,
         reporter: &mut dyn Reporter,
-    ) -> Result<(), TrainError> {
+    ) -> Result<bool, TrainError> {
         let started = Instant::now();
         let step = progress.step;
         let data = self.source.next(step, &mut progress.position, reporter).await?;
@@ -276,8 +280,8 @@ impl<Data> TrainingRun<Data> {
         progress.sampled_since_checkpoint += uses.iter().map(|used| used.tokens).sum::<u64>();
         let seconds = progress.last_checkpoint.elapsed().as_secs_f64();
         let since = SinceCheckpoint { tokens: progress.sampled_since_checkpoint, seconds };
-        let is_due =
-            self.checkpointing.triggers.are_met(progress.step, since) || !self.may_go_on(progress.step).await?;
+        let has_leave = self.may_go_on(progress.step).await?;
+        let is_due = self.checkpointing.triggers.are_met(progress.step, since) || !has_leave;
         set(&mut metrics, "time/total", total);
         let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
         if let Some(checkpoint) = &checkpoint {
@@ -294,7 +298,7 @@ impl<Data> TrainingRun<Data> {
                 .for_each(|warning| reporter.report(warning));
             without_gradient::check(&steps, self.stop_without_gradient)?;
         }
-        Ok(())
+        Ok(has_leave)
     }
 
     fn step_metrics(&self, step: u64, lesson: &mut Lesson) -> Map<String, Value> {

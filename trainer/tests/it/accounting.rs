@@ -40,7 +40,7 @@ impl Learner for Pupil {
         assert_eq!(loss, LossFunction::ImportanceSampling);
         self.lessons.lock().unwrap().extend(data.iter().cloned());
         let logprobs = data.iter().map(|datum| vec![-0.5; datum.target_tokens.len()]).collect();
-        Ok(ForwardBackward { loss_sum: 1.0, logprobs, entropy_sum: None })
+        Ok(ForwardBackward { loss_sum: 1.0, logprobs, entropies: None })
     }
 
     async fn optimizer_step(&self, _: AdamParameters) -> Result<OptimizerStep, BackendError> {
@@ -274,6 +274,18 @@ pub async fn run_in(
     pupil: &Arc<Pupil>,
     options: TrainerOptions,
 ) -> (Store, Result<RunSummary, TrainError>) {
+    run_told_to(|_| Silent, directory, reached, tasks, pupil, options).await
+}
+
+/// The same, told to what is made of the store.
+pub async fn run_told_to<R: Reporter>(
+    reporter: impl FnOnce(&Store) -> R,
+    directory: &Path,
+    reached: Reached,
+    tasks: &[&str],
+    pupil: &Arc<Pupil>,
+    options: TrainerOptions,
+) -> (Store, Result<RunSummary, TrainError>) {
     let url = format!("sqlite://{}", directory.join("t.db").display());
     let store = Store::open(&url, StoreOptions::default()).await.unwrap();
     let run = NewRun { run_id: "run".into(), name: "run".into(), config: json!({}), seed: 1 };
@@ -307,7 +319,7 @@ pub async fn run_in(
         runner,
     };
     let worker = tokio::spawn(work(store.clone()));
-    let summary = grpo.run(false, &mut Silent).await;
+    let summary = grpo.run(false, &mut reporter(&store)).await;
     worker.abort();
     (store, summary)
 }

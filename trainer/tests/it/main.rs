@@ -10,4 +10,5 @@
 
 mod accounting;
 mod drift;
+mod leave;
 mod remote_record;

@@ -8,6 +8,7 @@ const SEAMS: Record<string, string> = {
   truncated: "messages that had been there are gone: the history was cut or compacted",
   system_changed: "the system message changed",
   tools_changed: "other tools are declared, or in another order",
+  beside_tools: "asked beside the task, without its tools, such as for a title",
   history_rewritten: "a message of the history changed: it was compacted or edited",
   renderer_cannot_continue: "the chat template cannot write what follows without what comes before",
   reasoning_dropped: "the template leaves earlier reasoning out",

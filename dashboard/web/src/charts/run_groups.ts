@@ -136,6 +136,7 @@ function drift(drawn: Drawn): ChartProps[] {
     ...drawn.lines("KL of sampler and trainer, without bias", split("optim/kl_sample_train_v1", "all causes")),
     ...drawn.lines("Greatest ratio of trainer and sampler", split("optim/ratio_max", "all causes")),
     ...drawn.lines("Greatest difference of logprobs", split("optim/logprob_difference_max", "all causes")),
+    ...drawn.stack("Trained tokens, by what made the difference", drawn.below("optim/trained_tokens/")),
     ...drawn.lines("Shares of tokens", [
       ["optim/effective_sample_fraction", "effective samples"],
       ["optim/importance_masked", "masked by importance"],

@@ -14,6 +14,8 @@ pub enum ResponseFormat {
     Glm,
     /// DeepSeek: `<think>`, and a section of calls, as JSON behind the name (V3.1) or in a fence of Markdown (before).
     DeepSeek,
+    /// DeepSeek V4.1: `<think>`, and a section of calls as elements of its markup, `<｜DSML｜ invoke name="NAME">`.
+    Dsml,
     /// Kimi K2: `<think>`, and a section of calls with ids.
     Kimi,
     /// Harmony of gpt-oss: channels and recipients.
@@ -31,6 +33,6 @@ pub enum ResponseFormat {
 impl ResponseFormat {
     /// Whether a turn may end behind any of its calls. It may not where calls stand in a section, which would stay open.
     pub fn may_end_behind_a_call(self) -> bool {
-        !matches!(self, Self::DeepSeek | Self::Kimi)
+        !matches!(self, Self::DeepSeek | Self::Dsml | Self::Kimi)
     }
 }

@@ -20,6 +20,7 @@ impl GrammarWriter<'_> {
             | ResponseFormat::QwenXml
             | ResponseFormat::Glm
             | ResponseFormat::DeepSeek
+            | ResponseFormat::Dsml
             | ResponseFormat::Kimi => self.tagged(prompt, shape),
         }
     }

@@ -45,7 +45,7 @@ impl GrammarWriter<'_> {
                 let calls = one_or_more(&lark::text(", "));
                 format!("{open} {} {calls} {} {close}", lark::text("["), lark::text("]"))
             }
-            ResponseFormat::Gemma | ResponseFormat::Glm => {
+            ResponseFormat::Gemma | ResponseFormat::Glm | ResponseFormat::Dsml => {
                 return Err(self.unsupported("its arguments are no JSON"));
             }
         })
@@ -96,7 +96,7 @@ impl GrammarWriter<'_> {
                 format!("{open} {} {separator} {arguments}", lark::text(name))
             }
             ResponseFormat::Mistral | ResponseFormat::Phi => json_call("arguments"),
-            ResponseFormat::Gemma | ResponseFormat::Glm => {
+            ResponseFormat::Gemma | ResponseFormat::Glm | ResponseFormat::Dsml => {
                 return Err(self.unsupported("its arguments are no JSON"));
             }
             ResponseFormat::Text | ResponseFormat::RoleColon => return Err(self.unsupported("it has no tool calls")),

@@ -71,6 +71,12 @@ pub(crate) trait Format: Debug + Send + Sync + 'static {
 
     /// How the cookbook cuts a conversation into sequences to train on. Ours decides by the tokens.
     fn cookbook_split(&self) -> CookbookSplit;
+
+    /// Whether the cookbook holds that a message of the system behind the first ends the assistant's turn, as the user's
+    /// do.
+    fn cookbook_system_ends_turn(&self) -> bool {
+        false
+    }
 }
 
 /// Into how many sequences tinker-cookbook cuts a conversation that it trains on.
@@ -138,7 +144,7 @@ impl<'m> Conversation<'m> {
         Ok(Self { tools: read_tools(tools)?, ..self })
     }
 
-    /// The tools that are declared; none for messages that continue a turn, since they were declared before it.
+    /// The tools that are declared, which the first message explains where the format has them in a message.
     pub(crate) fn tools(&self) -> &[Tool<'m>] {
         &self.tools
     }

@@ -1,5 +1,6 @@
 use super::qwen::{nemotron3, qwen3, qwen3_5};
 use crate::formats::deepseek;
+use crate::formats::deepseek_v4;
 use crate::formats::format::Format;
 use crate::formats::format_options::FormatOptions;
 use crate::formats::glm;
@@ -34,6 +35,9 @@ pub(crate) fn open_format(
         name if name.starts_with("qwen3") => qwen3::Qwen3::named(name, strip_thinking, exact).map(boxed),
         name if name.starts_with("nemotron3") => nemotron3::Nemotron3::named(name, strip_thinking, exact).map(boxed),
         name if name.starts_with("deepseekv3") => deepseek::DeepSeek::named(name, strip_thinking, exact).map(boxed),
+        name if name.starts_with("deepseekv4") => {
+            deepseek_v4::DeepSeekV4::named(name, strip_thinking, exact).map(boxed)
+        }
         // It has no variant that leaves reasoning out.
         name if name.starts_with("glm") && strip_thinking => glm::Glm::named(name, exact).map(boxed),
         name if name.starts_with("kimi") => kimi::Kimi::named(name, strip_thinking, exact).map(boxed),

@@ -26,6 +26,11 @@ const SNIPPETS: &[&str] = &[
     "<function=f>\n<parameter=x>\n",
     "\n</parameter>\n</function>\n",
     "<function=g></function>",
+    " name=\"f\">\n",
+    " name=\"x\" string=\"true\">",
+    " name=\"y\" string=\"false\">[1]",
+    " name=\"f\">\n<",
+    "<｜DSML｜ calls>",
     "<arg_key>x</arg_key><arg_value>",
     "</arg_value>",
     "; ",
@@ -62,7 +67,7 @@ struct Setting {
     turn_ends: Vec<u32>,
     turn_end_text: Option<&'static str>,
     /// Marks, the ends of turns, and the beginning of one.
-    controls: Vec<u32>,
+    controls: Vec<Vec<u32>>,
     snippets: Vec<Vec<u32>>,
 }
 
@@ -80,8 +85,10 @@ static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         setting("llama3", ResponseFormat::Phi, &["<|eot_id|>"]),
         setting("llama3", ResponseFormat::Gemma, &["<|eot_id|>"]),
         setting("glm", ResponseFormat::Glm, &["<|user|>", "<|observation|>"]),
+        setting("deepseek", ResponseFormat::Dsml, &["<｜end▁of▁sentence｜>"]),
         // Tokenizers without tokens for the marks.
         setting("llama3", ResponseFormat::Glm, &["<|eot_id|>"]),
+        setting("llama3", ResponseFormat::Dsml, &["<|eot_id|>"]),
         setting("llama3", ResponseFormat::QwenJson, &["<|eot_id|>"]),
         setting("llama3", ResponseFormat::QwenXml, &["<|eot_id|>"]),
         setting("gpt_oss", ResponseFormat::Kimi, &["<|end|>"]),
@@ -91,16 +98,16 @@ static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
 fn setting(tokenizer: &str, format: ResponseFormat, turn_ends: &[&str]) -> Setting {
     let tokenizer = super::tokenizer(tokenizer);
     let tokens = |texts: &[&str]| texts.iter().filter_map(|text| tokenizer.token_to_id(text)).collect::<Vec<u32>>();
-    let mut controls = tokens(&mark_texts(format));
-    controls.extend(tokens(turn_ends));
-    controls.extend(tokens(&[
-        "<|im_start|>",
-        "<｜Assistant｜>",
-        "<|im_middle|>",
-        "<|start_header_id|>",
-        "<|assistant|>",
-    ]));
-    controls.push(u32::MAX);
+    let marks = mark_texts(format).into_iter().filter(|text| {
+        // A mark that holds a token has none of its own.
+        text.contains("｜DSML｜") || tokenizer.token_to_id(text).is_some()
+    });
+    let mut controls: Vec<Vec<u32>> =
+        marks.map(|text| tokenizer.encode_with_specials(text).expect("the tokenizer encodes")).collect();
+    let others =
+        ["<|im_start|>", "<｜Assistant｜>", "<|im_middle|>", "<|start_header_id|>", "<|assistant|>", "｜DSML｜"];
+    let others = [tokens(turn_ends), tokens(&others), vec![u32::MAX]].concat();
+    controls.extend(others.into_iter().map(|token| vec![token]));
     let ordinary = |text: &&str| tokenizer.encode_ordinary(text).expect("the tokenizer encodes");
     Setting {
         turn_ends: tokens(turn_ends),
@@ -122,7 +129,7 @@ impl Setting {
     fn tokens(&self, byte: u8) -> Vec<u32> {
         let index = usize::from(byte);
         match byte {
-            0..80 => vec![self.controls[index % self.controls.len()]],
+            0..80 => self.controls[index % self.controls.len()].clone(),
             80..160 => self.snippets[index % self.snippets.len()].clone(),
             _ => vec![u32::from(byte) * 5 % 560],
         }

@@ -28,6 +28,7 @@ const SNIPPETS: &[&str] = &[
     "<|im_end|>",
     "<|im_start|>",
     "<｜User｜>",
+    "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>",
     "<|end|>",
     "<|eot_id|>",
     "{\"x\": [1, 2.5, null, \"<|im_end|>\"]}",

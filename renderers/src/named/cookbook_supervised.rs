@@ -25,7 +25,7 @@ pub(crate) fn cookbook_examples(
         (CookbookSplit::ByMessage, _) => true,
     };
     if cuts_messages {
-        let first = first_trained(messages, train_on)
+        let first = first_trained(writer, messages, train_on)
             .ok_or_else(|| RenderError::TrainsMoreThanAssistant { renderer: writer.name().to_owned() })?;
         let trained = (first..messages.len()).filter(|index| messages[*index].is_assistant());
         return trained.map(|index| example(index + 1, &TrainOnWhat::LastAssistantMessage)).collect();
@@ -40,12 +40,13 @@ pub(crate) fn cookbook_examples(
 
 /// From which message on those of the assistant are trained, each in a sequence of its own. None for ways to train that
 /// cannot be cut.
-fn first_trained(messages: &[Message], train_on: &TrainOnWhat) -> Option<usize> {
+fn first_trained(writer: &PromptWriter, messages: &[Message], train_on: &TrainOnWhat) -> Option<usize> {
     match train_on {
         TrainOnWhat::LastAssistantMessage => Some(messages.len().saturating_sub(1)),
         TrainOnWhat::LastAssistantTurn => {
-            let last_user = messages.iter().rposition(|message| message.role == "user");
-            Some(last_user.map_or(0, |last_user| last_user + 1))
+            let mut roles = messages.iter().map(|message| message.role.as_str()).enumerate();
+            let before = roles.rfind(|(index, role)| ends_turn(writer, *index, role));
+            Some(before.map_or(0, |(before, _)| before + 1))
         }
         TrainOnWhat::AllAssistantMessages => Some(0),
         _ => None,
@@ -97,13 +98,22 @@ pub(crate) fn cookbook_example(
     Ok(example)
 }
 
+/// Whether the cookbook holds that a message ends the turn of the assistant before it.
+fn ends_turn(writer: &PromptWriter, index: usize, role: &str) -> bool {
+    role == "user" || (role == "system" && index > 0 && writer.format.cookbook_system_ends_turn())
+}
+
 /// Where the turn begins that a conversation ends with: after the last message of the user, in Kimi's formats after the
 /// last answer before the last message.
 fn turn_start(writer: &PromptWriter, conversation: &Conversation<'_>) -> usize {
     let messages = conversation.messages();
     let before = match writer.format.cookbook_split() {
         CookbookSplit::ByUserTurn => conversation.last_answer(),
-        _ => messages[..messages.len().saturating_sub(1)].iter().rposition(|message| message.role == "user"),
+        _ => {
+            let mut roles =
+                messages.iter().map(|message| message.role).enumerate().take(messages.len().saturating_sub(1));
+            roles.rfind(|(index, role)| ends_turn(writer, *index, role)).map(|(before, _)| before)
+        }
     };
     before.map_or(0, |before| before + 1)
 }

@@ -7,11 +7,12 @@ impl PromptWriter {
     /// What follows a turn that was sampled: what the turn lacks of its end, the messages after it, and what asks for
     /// the next one.
     pub(crate) fn continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
-        let Continuation { messages, new_from, sampled, .. } = *continuation;
+        let Continuation { messages, new_from, sampled, tools } = *continuation;
         let written = self.written(messages, &[])?;
         // What is put in or taken out when written stands before the first turn.
         let new_from = new_from + written.len() - messages.len();
-        let tokens = Conversation::read(&written).and_then(|conversation| match self.format.stop_string() {
+        let conversation = Conversation::read(&written).and_then(|conversation| conversation.with_tools(tools));
+        let tokens = conversation.and_then(|conversation| match self.format.stop_string() {
             Some(stop) => self.tokens_after_stop_string(&conversation, new_from, sampled, stop),
             None => self.tokens_after_stop_token(&conversation, new_from, sampled),
         });

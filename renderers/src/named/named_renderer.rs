@@ -123,6 +123,8 @@ mod tests {
             ("gpt_oss_low_reasoning", &low, None),
             ("qwen3_disable_thinking", &off, None),
             ("role_colon", &off, None),
+            ("deepseekv4_1", &low, Some("deepseekv4_1_low_reasoning")),
+            ("deepseekv4_1_max_reasoning", &off, Some("deepseekv4_1_disable_thinking")),
             ("glm5_3_max_reasoning", &low, Some("glm5_3_low_reasoning")),
             ("glm5_3_max_reasoning", &off, None),
         ] {

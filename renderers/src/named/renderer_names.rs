@@ -32,6 +32,11 @@ pub fn renderer_names() -> &'static [&'static str] {
         "deepseekv3",
         "deepseekv3_disable_thinking",
         "deepseekv3_thinking",
+        "deepseekv4_1",
+        "deepseekv4_1_low_reasoning",
+        "deepseekv4_1_max_reasoning",
+        "deepseekv4_1_disable_thinking",
+        "deepseekv4_1_preserve_thinking",
         "glm5_3_max_reasoning",
         "glm5_3_high_reasoning",
         "glm5_3_low_reasoning",
@@ -51,11 +56,6 @@ pub fn renderer_names() -> &'static [&'static str] {
 /// Renderers of tinker-cookbook's that models are known to need and that are not written here.
 pub(crate) const UNWRITTEN: &[&str] = &[
     "tml_v0",
-    "deepseekv4_1",
-    "deepseekv4_1_low_reasoning",
-    "deepseekv4_1_max_reasoning",
-    "deepseekv4_1_disable_thinking",
-    "deepseekv4_1_preserve_thinking",
     "kimi_k31_pro_max_reasoning",
     "kimi_k31_pro_high_reasoning",
     "kimi_k31_pro_low_reasoning",
@@ -185,6 +185,8 @@ mod tests {
             "gpt_oss_no_sysprompt#strip=False",
             "glm5_3_max_reasoning#strip=False",
             "qwen3_5_preserve_thinking#strip=False",
+            "deepseekv4_1_preserve_thinking#strip=False",
+            "deepseekv4_1_high_reasoning",
         ] {
             let Err(error) = open_renderer(&vector_dir(tokenizer_of(name)), name) else { panic!("{name} opens") };
             assert!(error.to_string().starts_with(&format!("there is no renderer `{name}`; there are auto, ")));

@@ -37,7 +37,14 @@ fn files() -> Vec<File> {
 /// Files of `cookbook_tools` that say what was read.
 fn tool_files() -> Vec<File> {
     let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/cookbook_tools");
-    let names = ["glm5_3_high_reasoning", "glm5_3_low_reasoning", "glm5_3_max_reasoning"];
+    let names = [
+        "deepseekv4_1",
+        "deepseekv4_1_disable_thinking",
+        "deepseekv4_1_preserve_thinking",
+        "glm5_3_high_reasoning",
+        "glm5_3_low_reasoning",
+        "glm5_3_max_reasoning",
+    ];
     names.iter().map(|name| file(&dir.join(format!("{name}.json"))).unwrap()).collect()
 }
 

@@ -1,5 +1,7 @@
 //! What each family's messages are read as, part by part.
 
+mod dsml;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

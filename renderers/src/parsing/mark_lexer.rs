@@ -16,10 +16,10 @@ pub(crate) enum Mark {
     CallClose,
     /// What names a call ends, and its arguments begin.
     Arguments,
-    /// GLM: the name of an argument begins and ends.
+    /// GLM, DSML: the name of an argument begins; GLM: it ends.
     KeyOpen,
     KeyClose,
-    /// GLM: the value of an argument begins and ends.
+    /// GLM: the value of an argument begins; GLM, DSML: it ends.
     ValueOpen,
     ValueClose,
     /// Harmony: a message begins.
@@ -59,6 +59,16 @@ const DEEPSEEK: [(Mark, &str); 5] = [
     (Mark::Arguments, "<｜tool▁sep｜>"),
     (Mark::CallClose, "<｜tool▁call▁end｜>"),
 ];
+const DSML: [(Mark, &str); 6] = [
+    (Mark::SectionOpen, "<｜DSML｜ calls>"),
+    (Mark::SectionClose, "</｜DSML｜ calls>"),
+    (Mark::CallOpen, "<｜DSML｜ invoke"),
+    (Mark::CallClose, "</｜DSML｜ invoke>"),
+    (Mark::KeyOpen, "<｜DSML｜ parameter"),
+    (Mark::ValueClose, "</｜DSML｜ parameter>"),
+];
+/// A token that stands within marks of DSML, which have none of their own.
+const DSML_TOKEN: &str = "｜DSML｜";
 const KIMI: [(Mark, &str); 7] = [
     (Mark::SectionOpen, "<|tool_calls_section_begin|>"),
     (Mark::SectionClose, "<|tool_calls_section_end|>"),
@@ -109,6 +119,7 @@ pub(crate) fn marks(format: ResponseFormat) -> Vec<(Mark, &'static str)> {
         ResponseFormat::QwenJson | ResponseFormat::QwenXml => [THINK, QWEN].concat(),
         ResponseFormat::Glm => [&THINK[..], &QWEN, &GLM].concat(),
         ResponseFormat::DeepSeek => [&THINK[..], &DEEPSEEK].concat(),
+        ResponseFormat::Dsml => [&THINK[..], &DSML].concat(),
         ResponseFormat::Kimi => [&THINK[..], &KIMI].concat(),
         ResponseFormat::Harmony => HARMONY.to_vec(),
         ResponseFormat::LlamaJson => LLAMA.to_vec(),
@@ -152,7 +163,8 @@ pub(crate) type EmitLexeme<'t> = dyn FnMut(Lexeme<&str>) + 't;
 ///
 /// A mark that the tokenizer has as a control token is that token and nothing else: the same letters sampled as
 /// ordinary tokens are text, as in a quotation. A mark that the tokenizer has no token for is recognised by its
-/// letters, and text that may be its beginning is held back until that is clear.
+/// letters, and text that may be its beginning is held back until that is clear. Where the tokenizer has a token for what
+/// stands within a mark, that must be the token.
 #[derive(Clone, Debug)]
 pub(crate) struct MarkLexer {
     decoder: StreamDecoder,
@@ -160,6 +172,10 @@ pub(crate) struct MarkLexer {
     spelled: Vec<(Mark, String)>,
     /// Text that may be the beginning of a spelled mark.
     held: String,
+    /// The token that stands within spelled marks, if the tokenizer has it.
+    inner: Option<u32>,
+    /// Where that token stands in `held`.
+    inner_at: Vec<usize>,
 }
 
 impl MarkLexer {
@@ -169,6 +185,10 @@ impl MarkLexer {
             tokens: Vec::new(),
             spelled: stop.map(|stop| (Mark::Stop, stop.to_owned())).into_iter().collect(),
             held: String::new(),
+            inner: (format == ResponseFormat::Dsml)
+                .then(|| tokenizer.token_to_id(DSML_TOKEN).filter(|token| tokenizer.is_control(*token)))
+                .flatten(),
+            inner_at: Vec::new(),
             decoder: StreamDecoder::new(tokenizer.clone()),
         };
         for (mark, text) in marks(format) {
@@ -196,7 +216,7 @@ impl MarkLexer {
     pub(crate) fn opened_by(&self, tokenizer: &Tokenizer, prompt: &[u32]) -> Vec<Lexeme> {
         let is_bound = |token: &u32| match self.mark_of(*token) {
             Some(mark) => mark == Mark::Start,
-            None => tokenizer.is_control(*token),
+            None => tokenizer.is_control(*token) && self.inner != Some(*token),
         };
         let bound = prompt.iter().rposition(is_bound);
         let first_mark = || prompt.iter().position(|token| self.mark_of(*token).is_some());
@@ -221,6 +241,9 @@ impl MarkLexer {
             }
             None => {
                 self.decoder.feed_into(token, &mut self.held);
+                if self.inner == Some(token) {
+                    self.inner_at.push(self.held.len() - DSML_TOKEN.len());
+                }
                 self.scan(emit);
             }
         }
@@ -232,11 +255,17 @@ impl MarkLexer {
         self.scan(emit);
         emit_text(&self.held, emit);
         self.held.clear();
+        self.inner_at.clear();
     }
 
     /// Tells what is certain of the text that is held.
     fn scan(&mut self, emit: &mut EmitLexeme<'_>) {
-        let Self { spelled, held, .. } = self;
+        let Self { spelled, held, inner, inner_at, .. } = self;
+        // Whether the letters at `at`, which are a mark's, were sampled as the mark's tokens.
+        let is_sampled = |text: &str, at: usize| match text.find(DSML_TOKEN) {
+            Some(offset) if inner.is_some() => inner_at.contains(&(at + offset)),
+            _ => true,
+        };
         // Up to where it has been emitted, and up to where it is certain.
         let (mut told, mut certain) = (0, 0);
         if spelled.is_empty() {
@@ -244,12 +273,13 @@ impl MarkLexer {
         }
         while certain < held.len() {
             let rest = &held[certain..];
-            if let Some((mark, text)) = spelled.iter().find(|(_, text)| rest.starts_with(text)) {
+            let is_mark = |(_, text): &&(Mark, String)| rest.starts_with(text) && is_sampled(text, certain);
+            if let Some((mark, text)) = spelled.iter().find(is_mark) {
                 emit_text(&held[told..certain], emit);
                 emit(Lexeme::Mark(*mark, text));
                 certain += text.len();
                 told = certain;
-            } else if spelled.iter().any(|(_, text)| text.starts_with(rest)) {
+            } else if spelled.iter().any(|(_, text)| text.len() > rest.len() && text.starts_with(rest)) {
                 break;
             } else {
                 certain += rest.chars().next().map_or(1, char::len_utf8);
@@ -257,6 +287,13 @@ impl MarkLexer {
         }
         emit_text(&held[told..certain], emit);
         held.drain(..certain);
+        inner_at.retain_mut(|at| match at.checked_sub(certain) {
+            Some(rest) => {
+                *at = rest;
+                true
+            }
+            None => false,
+        });
     }
 }
 

@@ -161,6 +161,7 @@ fn dialect(format: ResponseFormat, tools: &[Value]) -> Box<dyn Dialect> {
         ResponseFormat::QwenXml => tagged(Rules::QWEN_XML, tools),
         ResponseFormat::Glm => tagged(Rules::GLM, tools),
         ResponseFormat::DeepSeek => tagged(Rules::DEEPSEEK, &[]),
+        ResponseFormat::Dsml => tagged(Rules::DSML, &[]),
         ResponseFormat::Kimi => tagged(Rules::KIMI, &[]),
         ResponseFormat::Harmony => Box::new(Harmony::new()),
         ResponseFormat::LlamaJson => Box::new(Llama::new()),

@@ -7,7 +7,7 @@ use crate::tokenizer::piece::Piece;
 use crate::{RenderError, Renderer, ResponseFormat, StreamParser, TemplateRenderer};
 
 /// Formats that might read what a template writes; the first counts where several read as much.
-const CANDIDATES: [ResponseFormat; 11] = [
+const CANDIDATES: [ResponseFormat; 12] = [
     ResponseFormat::Text,
     ResponseFormat::QwenJson,
     ResponseFormat::QwenXml,
@@ -19,6 +19,7 @@ const CANDIDATES: [ResponseFormat; 11] = [
     ResponseFormat::Phi,
     ResponseFormat::Gemma,
     ResponseFormat::Glm,
+    ResponseFormat::Dsml,
 ];
 
 impl TemplateRenderer {

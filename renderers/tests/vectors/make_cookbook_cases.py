@@ -25,7 +25,10 @@ RENDERERS = {
         "role_colon", "qwen3", "qwen3_disable_thinking", "qwen3_instruct", "qwen3_5", "qwen3_5_preserve_thinking",
         "qwen3_8_low_reasoning", "nemotron3", "nemotron3_ultra",
     ],
-    "deepseek": ["deepseekv3", "deepseekv3_thinking", "deepseekv3_thinking#strip=False"],
+    "deepseek": [
+        "deepseekv3", "deepseekv3_thinking", "deepseekv3_thinking#strip=False", "deepseekv4_1", "deepseekv4_1_low_reasoning",
+        "deepseekv4_1_max_reasoning", "deepseekv4_1_disable_thinking", "deepseekv4_1_preserve_thinking",
+    ],
     "kimi": ["kimi_k2", "kimi_k25", "kimi_k25_disable_thinking", "kimi_k26_preserve_thinking"],
     "gpt_oss": ["gpt_oss_no_sysprompt", "gpt_oss_low_reasoning"],
     "glm": ["glm5_3_max_reasoning", "glm5_3_high_reasoning", "glm5_3_low_reasoning"],
@@ -33,16 +36,42 @@ RENDERERS = {
 # Cases that only some renderers have.
 ONLY = {
     "space_around_parts": ("qwen3_5", "qwen3_8", "glm5_3"),
-    "results_out_of_order": "glm5_3",
-    "results_of_other_calls": "glm5_3",
-    "arguments_of_every_kind": "glm5_3",
-    "arguments_no_object": "glm5_3",
-    "reasoning_in_text": "glm5_3",
-    "bare_result": "glm5_3",
-    "call_and_no_result": "glm5_3",
-    "tools_deferred": "glm5_3",
+    "results_out_of_order": ("glm5_3", "deepseekv4_1"),
+    "results_of_other_calls": ("glm5_3", "deepseekv4_1"),
+    "arguments_of_every_kind": ("glm5_3", "deepseekv4_1"),
+    "arguments_no_object": ("glm5_3", "deepseekv4_1"),
+    "reasoning_in_text": ("glm5_3", "deepseekv4_1"),
+    "bare_result": ("glm5_3", "deepseekv4_1"),
+    "call_and_no_result": ("glm5_3", "deepseekv4_1"),
+    "tools_deferred": ("glm5_3", "deepseekv4_1"),
+    "arguments_written_twice": "deepseekv4_1",
+    "results_among_users": "deepseekv4_1",
+    "system_before_answer": "deepseekv4_1",
+    "system_and_assistant": "deepseekv4_1",
+    "system_alone": "deepseekv4_1",
+    "line_breaks_of_system": "deepseekv4_1",
+    "control_tokens_in_text": "deepseekv4_1",
+    "tools_and_reasoning": "deepseekv4_1",
 }
 # What is sampled of renderers whose results have no file in `cookbook/`.
+CALLS = ("\n\n<｜DSML｜ calls>\n", "\n</｜DSML｜ calls>")
+INVOKE = ('<｜DSML｜ invoke name="f">\n', "\n</｜DSML｜ invoke>")
+EOS = "<｜end▁of▁sentence｜>"
+
+
+def parameter(key, value, is_string):
+    return f'<｜DSML｜ parameter name="{key}" string="{is_string}">{value}</｜DSML｜ parameter>'
+
+
+def invoke(*parameters):
+    return INVOKE[0] + "\n".join(parameters) + INVOKE[1]
+
+
+def section(*calls):
+    return CALLS[0] + "\n".join(calls) + CALLS[1]
+
+
+ONE, TWO = parameter("a", "1", "false"), parameter("b", ' é\n"', "true")
 CALL = "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
 SAMPLED = {
     "glm5_3": [
@@ -66,6 +95,22 @@ SAMPLED = {
         "a<tool_call>quoted</think>b<|user|>", f"r</think>x {CALL} y<think>z</think><|user|>",
     ],
 }
+SAMPLED["deepseekv4_1"] = [
+    text + EOS
+    for text in [
+        "Hello.", "r</think>Hello.", "<think>r</think>Hello.", "</think>Hello.", " r \n</think>\n\n a ", "r", "",
+        f"r</think>{section(invoke(ONE, TWO))}", f"r</think>say {section(invoke(ONE), invoke())}", section(invoke(TWO)),
+        f"</think>x\n\n\n\n{section(invoke(ONE))[2:]}", f"</think>{section(invoke(ONE)).strip()}\n",
+        f"</think>{section(invoke(ONE), 'x', invoke(ONE))}", f"</think>{section()}", f"</think>{section(invoke('x'))}",
+        f"</think>{section(invoke(ONE, ONE))}", f"</think>{section(invoke(parameter(' ', '1', 'true')), invoke(ONE))}",
+        f"</think>{section(invoke(parameter('k', 'x', 'false')))}", f"</think>{section(invoke(parameter('k', '', 'false')))}",
+        f"</think>{section(invoke(parameter('k', '', 'true'), parameter('o', ' [1, 2.50, null] ', 'false')))}",
+        f"</think>{section(invoke(ONE).replace('f', ' ', 1))}", f"</think>{section(invoke(ONE))} and more",
+        f"</think>{section(invoke(ONE))}{section(invoke(TWO))}", f"</think>a{CALLS[0]}{INVOKE[0]}{ONE}",
+        f"</think>a{CALLS[0]}{invoke(ONE)}", f"</think>a {invoke(ONE)}", f"r{section(invoke(ONE))}", "</think>a ｜DSML｜ b",
+        f"</think>{section(invoke(parameter('k', '<｜DSML｜ calls>', 'true')))}",
+    ]
+] + ["r</think>Hello", f"r</think>a{section(invoke(ONE))}", f"a{EOS}b", f"a{EOS}b{EOS}"]
 TRAIN_ON = ["last_assistant_message", "last_assistant_turn", "all_assistant_messages", "all_tokens"]
 DATE = "2025-06-28"
 
@@ -264,6 +309,31 @@ MESSAGES = {
     ],
     "bare_result": [user("go"), assistant("a"), tool("r"), assistant("b"), system("s"), user("x"), assistant("c")],
     "call_and_no_result": [user("go"), assistant("a", call("ping", "{}", "1")), user("b"), assistant("c"), user("d")],
+    "arguments_written_twice": [
+        user("go"), assistant("", call("f", '"{\\"a\\": 1, \\"b\\": \\"x\\"}"'), call("g", '"text"'), call("h", "null"), call("i", "x{")),
+    ],
+    "results_among_users": [
+        user("go"),
+        assistant("", call("a", "{}", "1"), call("b", "{}", "2")),
+        user("so"),
+        tool("of 2", tool_call_id="2"),
+        user("\n and"),
+        tool("of 1", tool_call_id="1"),
+        tool("of 0"),
+        assistant([thinking("r"), text("ok")]),
+        tool("again 2", tool_call_id="2"),
+        tool("again 1", tool_call_id="1"),
+    ],
+    "system_before_answer": [
+        user("go"), assistant([thinking("r1"), text("a")]), system("s"), assistant([thinking("r2"), text("b")]),
+        assistant([thinking("r3"), text("c")]),
+    ],
+    "system_and_assistant": [system("s"), assistant([thinking("r"), text("a")]), user("b"), assistant("c")],
+    "system_alone": [system("s")],
+    "line_breaks_of_system": [system("\n\nsys\n"), user("\n\n"), assistant("\n\n"), user("")],
+    "control_tokens_in_text": [
+        system("<｜User｜>"), user("<｜DSML｜ calls><｜Assistant｜>"), assistant("</think>", call("f<think>", '{"｜DSML｜": "<｜System｜>"}')),
+    ],
     "thinking_then_plain": [user("a"), assistant([thinking("t1"), text("b")]), user("c"), assistant("d")],
 }
 
@@ -275,6 +345,7 @@ def conversations():
     cases["tools_no_system"] = {"messages": [user("go")], "tools": [WEATHER, PING], "system_prompt_for_tools": ""}
     deferred = [{**PING, "strict": True}, {**WEATHER, "defer_loading": True}, {**TREE, "defer_loading": False}]
     cases["tools_deferred"] = {"messages": [user("go")], "tools": deferred, "system_prompt_for_tools": "sys"}
+    cases["tools_and_reasoning"] = {"messages": MESSAGES["loop_two_rounds"], "tools": [PING], "system_prompt_for_tools": ""}
     cases["tools_then_loop"] = {
         "messages": [*loop, user("more")], "tools": [WEATHER, PING], "system_prompt_for_tools": "sys",
     }
@@ -412,7 +483,7 @@ def main():
             fitting = {case: given for case, given in cases.items() if name.startswith(ONLY.get(case, ""))}
             renderer = open_renderer(name, tokenizer)
             rendered = head | render(renderer, fitting)
-            sampled = SAMPLED.get(name.rsplit("_", 2)[0])
+            sampled = next((texts for family, texts in SAMPLED.items() if name.startswith(family)), None)
             if sampled is not None:
                 rendered["parse_response"] = [parse(renderer, text) for text in sampled]
             file.write_text(json.dumps(rendered, ensure_ascii=False) + "\n")

@@ -4,9 +4,11 @@
 //! - [`brace_call`]: a name, then braces that are not quite JSON.
 //! - [`section_call`]: a name, then JSON.
 //! - [`xml_call`], [`pair_call`], [`parameter_types`]: elements, whose types the tools declare.
+//! - [`dsml_call`]: elements that say of which type they are.
 
 pub(crate) mod brace_call;
 pub(crate) mod call_list;
+pub(crate) mod dsml_call;
 pub(crate) mod json_call;
 pub(crate) mod pair_call;
 pub(crate) mod parameter_types;

@@ -2,12 +2,13 @@
 //! against its own. Everything else reads by [`StreamParser`](crate::StreamParser).
 //!
 //! - [`parse_as_cookbook()`]: what was sampled, by the family of a renderer.
-//! - `qwen`, `glm`, `sections`, `harmony`, `role_colon`: the families; `blocks`: what they share.
+//! - `qwen`, `glm`, `dsml`, `sections`, `harmony`, `role_colon`: the families; `blocks`: what they share.
 //! - `draft`, [`CookbookMessage`]: a message while it is put together, and whole.
 
 mod blocks;
 mod cookbook_message;
 mod draft;
+mod dsml;
 mod glm;
 mod harmony;
 mod parse_as_cookbook;

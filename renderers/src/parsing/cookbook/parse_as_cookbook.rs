@@ -1,6 +1,6 @@
 use super::cookbook_message::CookbookMessage;
 use super::draft::Draft;
-use super::{glm, harmony, qwen, role_colon, sections};
+use super::{dsml, glm, harmony, qwen, role_colon, sections};
 use crate::parsing::Termination;
 use crate::{RenderError, Tokenizer};
 
@@ -15,6 +15,7 @@ enum Family {
     Qwen(qwen::Variant),
     Glm,
     DeepSeek { prefilled: bool },
+    Dsml { prefilled: bool },
     Kimi { prefilled: bool },
     Harmony,
 }
@@ -32,6 +33,8 @@ impl Family {
             "deepseekv3_thinking" => Self::DeepSeek { prefilled: true },
             _ if name.starts_with("qwen3_") || name.starts_with("nemotron3") => Self::Qwen(qwen::Variant::Xml),
             _ if name.starts_with("glm5_3") => Self::Glm,
+            "deepseekv4_1_disable_thinking" => Self::Dsml { prefilled: false },
+            _ if name.starts_with("deepseekv4_1") => Self::Dsml { prefilled: true },
             _ if name.starts_with("deepseekv3") => Self::DeepSeek { prefilled: false },
             _ if name.starts_with("kimi_k2") => Self::Kimi { prefilled: true },
             _ if name.starts_with("gpt_oss") => Self::Harmony,
@@ -62,6 +65,7 @@ pub fn parse_as_cookbook(
         Family::Qwen(variant) => qwen::parse(&text, variant),
         Family::Glm => glm::parse(&text),
         Family::DeepSeek { .. } => sections::parse_deepseek(&text),
+        Family::Dsml { .. } => dsml::parse(&text),
         Family::Kimi { .. } => sections::parse_kimi(&text),
         Family::Harmony => harmony::parse(&text),
     };
@@ -75,7 +79,10 @@ pub fn parse_as_cookbook(
 fn with_prefill(family: Family, tokenizer: &Tokenizer, sampled: &[u32]) -> Result<Vec<u32>, RenderError> {
     let prefill = match family {
         Family::Qwen(qwen::Variant::Xml) => "<think>\n",
-        Family::DeepSeek { prefilled: true } | Family::Kimi { prefilled: true } | Family::Glm => "<think>",
+        Family::DeepSeek { prefilled: true }
+        | Family::Dsml { prefilled: true }
+        | Family::Kimi { prefilled: true }
+        | Family::Glm => "<think>",
         _ => return Ok(sampled.to_vec()),
     };
     let prefill = tokenizer.encode_with_specials(prefill)?;
@@ -116,7 +123,7 @@ fn stop_tokens(tokenizer: &Tokenizer, family: Family) -> Vec<(&'static str, u32)
         Family::RoleColon => &[],
         Family::Text => &["<|eot_id|>"],
         Family::Qwen(_) | Family::Kimi { .. } => &["<|im_end|>"],
-        Family::DeepSeek { .. } => &["<｜end▁of▁sentence｜>"],
+        Family::DeepSeek { .. } | Family::Dsml { .. } => &["<｜end▁of▁sentence｜>"],
         Family::Harmony => &["<|call|>", "<|return|>"],
         Family::Glm => &["<|user|>", "<|observation|>", GLM_EOS],
     };

@@ -2,6 +2,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
+use crate::parsing::calls::dsml_call::DsmlCall;
 use crate::parsing::calls::json_call::{JsonCall, Keys};
 use crate::parsing::calls::pair_call::PairCall;
 use crate::parsing::calls::parameter_types::ParameterTypes;
@@ -49,6 +50,8 @@ enum CallForm {
     Pairs,
     /// In a section, head and arguments parted by a mark.
     Section(CallHead),
+    /// In a section, elements of DeepSeek's markup.
+    Dsml,
 }
 
 impl Rules {
@@ -76,6 +79,12 @@ impl Rules {
         before_call: Ending::Stripped,
         call: CallForm::Section(CallHead::Name),
     };
+    pub(crate) const DSML: Self = Self {
+        reasoning: Space::None,
+        after_reasoning: Space::None,
+        before_call: Ending::Without("\n\n"),
+        call: CallForm::Dsml,
+    };
     pub(crate) const KIMI: Self = Self {
         reasoning: Space::None,
         after_reasoning: Space::None,
@@ -86,7 +95,7 @@ impl Rules {
     /// Whether a call may stand inside reasoning. Where it is written between two marks that reasoning may quote, it
     /// counts as quoted if the reasoning goes on to its end.
     fn calls_while_reasoning(&self) -> bool {
-        matches!(self.call, CallForm::Section(_))
+        matches!(self.call, CallForm::Section(_) | CallForm::Dsml)
     }
 }
 
@@ -110,6 +119,7 @@ enum Call {
     Xml(XmlCall),
     Pairs(PairCall),
     Section(SectionCall),
+    Dsml(DsmlCall),
 }
 
 impl Call {
@@ -125,8 +135,8 @@ impl Call {
             }
         }
         match self {
-            // Marks alone move a call of pairs.
-            Self::Unclear { .. } | Self::Pairs(_) => {}
+            // Marks alone move these.
+            Self::Unclear { .. } | Self::Pairs(_) | Self::Dsml(_) => {}
             Self::Json(call) => call.read(end, draft),
             Self::Xml(call) => call.read(end, types, draft),
             Self::Section(call) => call.read(end, draft),
@@ -140,6 +150,7 @@ impl Call {
             Self::Xml(call) => call.arguments(),
             Self::Pairs(call) => call.arguments(),
             Self::Section(call) => call.arguments(text),
+            Self::Dsml(call) => call.arguments(),
         }
     }
 }
@@ -174,6 +185,7 @@ impl Tagged {
         self.state = State::Call(match self.rules.call {
             CallForm::Json | CallForm::Xml | CallForm::Pairs => Call::Unclear { start: mark.end },
             CallForm::Section(head) => Call::Section(SectionCall::new(mark.end, head)),
+            CallForm::Dsml => Call::Dsml(DsmlCall::new(mark.end)),
         });
     }
 
@@ -197,22 +209,25 @@ impl Tagged {
 
     fn mark_in_call(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
         let State::Call(call) = &mut self.state else { return };
-        let is_section = matches!(call, Call::Section(_));
+        let is_in_section = matches!(call, Call::Section(_) | Call::Dsml(_));
         match (mark, call) {
             (Mark::CallClose, call) => {
-                if let Call::Pairs(pairs) = call {
-                    pairs.close(range.start, draft);
+                match call {
+                    Call::Pairs(call) => call.close(range.start, draft),
+                    Call::Dsml(call) => call.close(range.start, draft),
+                    _ => {}
                 }
                 let arguments = call.arguments(range.start, draft.text());
                 draft.close_call(range.end, arguments);
                 self.state = State::Prose;
             }
             (Mark::Arguments, Call::Section(call)) => call.begin_arguments(range, draft),
-            (Mark::CallOpen | Mark::SectionOpen | Mark::SectionClose, _) if is_section => {
+            (Mark::CallOpen | Mark::SectionOpen | Mark::SectionClose, _) if is_in_section => {
                 self.break_call(range.start, draft);
                 self.mark_in_prose(mark, range, draft);
             }
             (mark, Call::Pairs(call)) => call.mark(mark, range, &self.types, draft),
+            (mark, Call::Dsml(call)) => call.mark(mark, range, draft),
             (_, call) => call.read(range.end, self.rules.call, &self.types, draft),
         }
     }

@@ -116,7 +116,8 @@ fn play(renderer: Arc<dyn Renderer>, tools: Vec<Value>) -> usize {
 
 #[test]
 fn every_named_format_continues_every_turn() {
-    for (renderer, _) in named_formats() {
+    let deepseek = ["deepseekv4_1", "deepseekv4_1_disable_thinking"].map(|name| named(name, "deepseek"));
+    for renderer in named_formats().into_iter().map(|(renderer, _)| renderer).chain(deepseek) {
         let name = renderer.name().to_owned();
         assert!(play(renderer.clone(), vec![]) >= 12, "{name}");
         play(renderer, vec![weather_tool()]);

@@ -63,10 +63,15 @@ struct Conversation {
 }
 
 /// Files of `cookbook_tools`, which `vectors/make_cookbook_cases.py` makes.
-const TOOL_FILES: [&str; 22] = [
+const TOOL_FILES: [&str; 27] = [
     "deepseekv3",
     "deepseekv3_thinking",
     "deepseekv3_thinking__nostrip",
+    "deepseekv4_1",
+    "deepseekv4_1_disable_thinking",
+    "deepseekv4_1_low_reasoning",
+    "deepseekv4_1_max_reasoning",
+    "deepseekv4_1_preserve_thinking",
     "glm5_3_high_reasoning",
     "glm5_3_low_reasoning",
     "glm5_3_max_reasoning",

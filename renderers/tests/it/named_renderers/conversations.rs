@@ -9,10 +9,14 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// The renderers, each with a tokenizer that has its tokens.
-pub const RENDERERS: [(&str, &str); 34] = [
+pub const RENDERERS: [(&str, &str); 38] = [
     ("deepseekv3", "deepseek"),
     ("deepseekv3_thinking", "deepseek"),
     ("deepseekv3_thinking#strip=False", "deepseek"),
+    ("deepseekv4_1", "deepseek"),
+    ("deepseekv4_1_low_reasoning", "deepseek"),
+    ("deepseekv4_1_disable_thinking", "deepseek"),
+    ("deepseekv4_1_preserve_thinking", "deepseek"),
     ("glm5_3_max_reasoning", "glm"),
     ("glm5_3_low_reasoning", "glm"),
     ("kimi_k2", "kimi"),

@@ -2,6 +2,7 @@
 //! token, and what follows a sampled turn is rendered without the turn.
 
 mod conversations;
+mod deepseek_v4;
 mod glm;
 mod qwen;
 mod supervised;
@@ -113,6 +114,14 @@ fn a_turn_goes_on_as_its_format_has_it() {
             &both,
             "<｜tool▁output▁begin｜>pong<｜tool▁output▁end｜><｜User｜>b<｜Assistant｜></think>",
         ),
+        // Results and what the user says are one turn.
+        (
+            "deepseekv4_1",
+            "r</think>x<｜end▁of▁sentence｜>",
+            &both,
+            "<｜User｜><tool_result>pong</tool_result>\n\nb<｜Assistant｜><think>",
+        ),
+        ("deepseekv4_1_disable_thinking", "x", &user, "<｜end▁of▁sentence｜><｜User｜>b<｜Assistant｜></think>"),
         // The turn has written the role of the message that follows, if it ended as that message needs.
         (
             "glm5_3_max_reasoning",

@@ -38,6 +38,7 @@ pub use plain_words::{Notation, nearest_name, plain_words};
 pub use remote::http::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;
 pub use replicas::{ReplicaOptions, Replicas};
+pub use sampling::kept_weights::{KeptModel, KeptWeights, KeptWeightsError};
 pub use sampling::new_weights::{Changeover, NewWeights, WeightsSource};
 pub use sampling::prompt_scores::{PromptQuestions, PromptScores};
 pub use sampling::sample_event::{SampleEvent, SampledToken, SamplingEnd};

@@ -41,6 +41,7 @@ pub use call::auxiliary_rules::{AuxiliaryRule, AuxiliaryRuleError};
 pub use call::deadlines::SamplingLimits;
 pub use dialects::field_kinds::UnknownFields;
 pub use dialects::google::key_in_query;
+pub use models::named_weights::NamedWeights;
 pub use models::served_model::{SampledModel, ServedModel, UpstreamModel};
 pub use observe::access_log::log_access;
 pub use observe::telemetry::{HISTOGRAM_BUCKETS, describe_metrics};

@@ -12,6 +12,7 @@ use crate::call::shutdown::Shutdown;
 use crate::clock::now;
 use crate::gateway::pause_state::PauseState;
 use crate::gateway::registered_models::RegisteredModels;
+use crate::models::named_weights::NamedWeights;
 use crate::models::restored_weights::restore_weights;
 use crate::models::served_model::ServedModel;
 use crate::models::served_models::ServedModels;
@@ -52,7 +53,17 @@ impl Proxy {
     /// A proxy in front of `models`. With no models every call is answered with "no such model".
     /// Fails if a rule for auxiliary calls cannot be used.
     pub fn new(store: Store, models: Vec<ServedModel>, options: ProxyOptions) -> Result<Self, AuxiliaryRuleError> {
-        let models = ServedModels::new(models);
+        Self::with_named_weights(store, models, None, options)
+    }
+
+    /// As [`Proxy::new`], with weights that calls may name in the place of a model.
+    pub fn with_named_weights(
+        store: Store,
+        models: Vec<ServedModel>,
+        named_weights: Option<NamedWeights>,
+        options: ProxyOptions,
+    ) -> Result<Self, AuxiliaryRuleError> {
+        let models = ServedModels::new(models).with_named_weights(named_weights);
         let planning = PlanningRules {
             continuation: options.continuation,
             schema_bytes: options.schema_bytes,

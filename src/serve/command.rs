@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use axum::Router;
 use fulgurite_proxy::{ServedModel, unseen_tools};
 use fulgurite_store::{Store, StoreOptions, redact_url};
 use fulgurite_tinker::server::{
-    self as tinker_server, SavedWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
+    self as tinker_server, NamedCheckpoints, SavedWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
 };
 
 use crate::cli::arguments::ServeArguments;
@@ -18,7 +17,7 @@ use crate::config::models::{Backend, parse_model};
 use crate::config::seconds::seconds;
 use crate::models::open::OpenModel;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_file};
+use crate::serve::server::{Beside, Interruptions, Listening, RunningServer, write_ready_file};
 use crate::train::exclusive_lock::ExclusiveLock;
 
 /// Serves until it is told to stop.
@@ -44,7 +43,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     for entry in &said {
         models.push(OpenModel::open(entry, "".as_ref(), &loaded.config)?);
     }
-    let tinker = tinker_routes(&mut models, &loaded)?;
+    let tinker = tinker_api(&mut models, &loaded)?;
     let _lock = ExclusiveLock::of_store(&store_url, "fulgurite serve")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
     let served = models.iter().map(|model| model.served.clone()).collect();
@@ -89,11 +88,12 @@ fn use_small_pages() {
     }
 }
 
-/// The Tinker API over the models in this process, if there are any; behind these, what it has saved can be put by name.
-fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Router> {
+/// The Tinker API over the models in this process, if there are any. What it has saved can be put behind these by name, and
+/// calls may name it in the place of a model.
+fn tinker_api(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Beside> {
     let bases: Vec<TinkerBase> = models.iter_mut().filter_map(|model| model.tinker.take()).collect();
     if bases.is_empty() {
-        return Ok(Router::new());
+        return Ok(Beside::default());
     }
     let config = &loaded.config.tinker_server;
     let directory = loaded.resolve(&config.directory);
@@ -115,7 +115,8 @@ fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Rout
             served.sampler = Arc::new(sampler);
         }
     }
-    Ok(tinker_server::routes(server))
+    let kept_weights = Arc::new(NamedCheckpoints::new(server.clone()));
+    Ok(Beside { routes: tinker_server::routes(server), kept_weights: Some(kept_weights) })
 }
 
 fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {

@@ -12,11 +12,13 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
 use fulgurite_agentlightning::Overdue;
-use fulgurite_api::{Serving, Turns, TurnsFull};
-use fulgurite_backends::{FairShare, ShareLimits};
+use fulgurite_api::{Need, Serving, Turns, TurnsFull};
+use fulgurite_backends::{FairShare, KeptWeights, ShareLimits};
 use fulgurite_dashboard::{PageModel, Tokenizers};
 use fulgurite_engine::{EmbeddedTinkerModel, Engine, EngineOptions, TokenText, Vocabulary};
-use fulgurite_proxy::{Budget, LargeRequestLimits, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
+use fulgurite_proxy::{
+    Budget, LargeRequestLimits, NamedWeights, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel,
+};
 use fulgurite_renderers::{RendererChoice, Tokenizer};
 use fulgurite_store::{AdminKey, Keyring, Store};
 use fulgurite_tinker::server::TinkerBase;
@@ -111,6 +113,21 @@ impl Turns for BodyTurns {
     }
 }
 
+/// What a server has beside the proxy and the store.
+#[derive(Default)]
+pub struct Beside {
+    /// Routes of their own.
+    pub routes: Router,
+    /// Weights that calls may name in the place of a model.
+    pub kept_weights: Option<Arc<dyn KeptWeights>>,
+}
+
+impl From<Router> for Beside {
+    fn from(routes: Router) -> Self {
+        Self { routes, kept_weights: None }
+    }
+}
+
 /// For what is cut short when the server ends: to be told, to be recorded, to be sent.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
@@ -130,15 +147,15 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Listens, and answers from now on, under `more_routes` too. With an admin key, only who has a key is answered.
-    /// `kept_weights` were behind models before, and are put back.
+    /// Listens, and answers from now on, with what is `beside` the proxy and the store, too. With an admin key, only who has
+    /// a key is answered. `kept_weights` were behind models before, and are put back.
     pub async fn start(
         config: &Config,
         listening: Listening,
         store: Store,
         models: Vec<ServedModel>,
         kept_weights: Vec<ModelWeights>,
-        more_routes: Router,
+        beside: impl Into<Beside>,
         metrics: &MetricsPage,
     ) -> Result<Self> {
         let Listening { listener, address, admin, origins, connection_limits, patience, watchdog_interval, around } =
@@ -167,7 +184,11 @@ impl RunningServer {
         let export =
             collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
         let (tokenizers, page_models) = (tokenizers(&models), page_models(&models));
-        let proxy = Proxy::new(store.clone(), models, proxy_options)?;
+        let Beside { routes: more_routes, kept_weights: named } = beside.into();
+        // Whoever may sample from them over the API that keeps them.
+        let need = admin.as_ref().map_or(Need::Nothing, |_| Need::Admin);
+        let named = named.map(|weights| NamedWeights { weights, need });
+        let proxy = Proxy::with_named_weights(store.clone(), models, named, proxy_options)?;
         proxy.restore_weights(kept_weights);
         let door = Door::new();
         let serving = Serving { body_limit, turns: Arc::new(BodyTurns::new(&config.proxy)) };

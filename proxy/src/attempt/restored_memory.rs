@@ -7,7 +7,7 @@ use fulgurite_types::{Defect, StopReason};
 
 use crate::attempt::attempt_memory::{AnsweredCall, AttemptMemory};
 use crate::attempt::budget::Spending;
-use crate::models::served_model::ServedModel;
+use crate::models::served_model::SampledModel;
 use crate::models::served_models::ServedModels;
 use crate::record::recorded_call::{RecordedCall, recorded_call, recorded_calls, reply_id};
 use crate::retries::logged_requests::Identity;
@@ -110,11 +110,11 @@ fn count(spending: &Spending, call: &RecordedCall) {
 /// Remembers an answer that can be continued here. Returns by how many bytes the memory grew.
 fn restore_answer(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCall) -> usize {
     let RecordedCall { generation, messages, tools, reply, .. } = call;
-    let model = models.get(&generation.model).and_then(ServedModel::sampled).filter(|model| {
+    let model = models.recorded(&generation.model).filter(|model| {
         // Tokens of another format or tokenizer cannot be continued.
         model.renderer.name() == generation.renderer && model.renderer.tokenizer().fingerprint() == generation.tokenizer
     });
-    let told = |model| models.with_template_arguments(model, &call.request_extra).map(|told| told.model);
+    let told = |model: SampledModel| models.with_template_arguments(&model, &call.request_extra).map(|told| told.model);
     let model = model.map(told).transpose();
     let model = model.unwrap_or_else(|error| {
         tracing::warn!(generation_id = generation.generation_id, %error, "what was told to a model's template cannot be again");

@@ -17,7 +17,7 @@ use crate::dialects::field_kinds::{LeftOut, UnknownFields};
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::SampledModel;
-use crate::models::served_models::ServedModels;
+use crate::models::served_models::{CalledModel, ServedModels};
 use crate::models::template_arguments::ToldModel;
 use crate::observe::call_facts::CallFacts;
 use crate::observe::telemetry::ModelMetrics;
@@ -36,15 +36,15 @@ pub(crate) async fn answer(
     request: ModelRequest,
 ) -> Result<Response, Arc<ProxyError>> {
     let Shared { options, models, services, .. } = &*proxy.shared;
-    let gate = models.gate(&request.model)?;
-    let ToldModel { model, ignored } =
-        models.with_template_arguments(models.sampled(&request.model)?, &request.extra)?;
+    let CalledModel { model, served, gate } = models.called(&request.model, &caller.key)?;
+    let ToldModel { model, ignored } = models.with_template_arguments(&model, &request.extra)?;
     refuse_unknown_fields(options.unknown_fields, &request)?;
     let facts = Arc::clone(&caller.facts);
-    let metrics = proxy.shared.telemetry.of_model(&model.name);
+    let metrics = proxy.shared.telemetry.of_model(served);
     facts.is_of_model(&metrics, request.endpoint.operation_name);
     tell_ignored_fields(models, &metrics, &request, &ignored, &facts);
-    let info = limits(models, &model, gate, &services.shutdown, options.sampling_limits.host_patience).await;
+    let hosted = HostedModel { model: &model, served, gate };
+    let info = limits(models, hosted, &services.shutdown, options.sampling_limits.host_patience).await;
     if let Err(error) = &info {
         // An attempt does not begin with a call that nobody answers.
         let attribution =
@@ -55,7 +55,7 @@ pub(crate) async fn answer(
     }
     let info = info?;
     check_capabilities(&request, &info)?;
-    warn_of_unseen_tools(models, &model, &request, &facts);
+    warn_of_unseen_tools(models, &model, served, &request, &facts);
     let attribution =
         attribute(&services.store, options.rollout_defaults(), &caller.target, caller.maker, caller.begins_attempt)
             .await?;
@@ -123,21 +123,28 @@ pub(crate) async fn answer(
     respond(request, answered, joined, facts).await
 }
 
+/// A model, and the served one whose host samples it.
+struct HostedModel<'a> {
+    model: &'a SampledModel,
+    served: &'a str,
+    gate: &'a Gate,
+}
+
 /// The limits of a model's host. Where it is away, those that it told last; one that was never there, or that cannot report
 /// them yet while the model is paused, may come up: the call waits.
 async fn limits(
     models: &ServedModels,
-    model: &SampledModel,
-    gate: &Gate,
+    hosted: HostedModel<'_>,
     shutdown: &Shutdown,
     host_patience: Duration,
 ) -> Result<SamplerInfo, ProxyError> {
+    let HostedModel { model, served, gate } = hosted;
     let mut cut = shutdown.cut();
     let mut patience = Patience::new(host_patience);
     loop {
         let error = match model.sampler.info().await {
             Ok(info) => {
-                models.told_limits(&model.name, &info);
+                models.told_limits(served, &info);
                 return Ok(info);
             }
             Err(error) => error,
@@ -150,7 +157,7 @@ async fn limits(
         if !is_away(&error) {
             return Err(error);
         }
-        if let Some(info) = models.last_limits(&model.name) {
+        if let Some(info) = models.last_limits(served) {
             return Ok(info);
         }
         let Some(at) = patience.next() else { return Err(error) };
@@ -224,8 +231,8 @@ fn tell_ignored_fields(
     let ignored = wishes.iter().copied().chain(hints.iter().chain(unknown).map(String::as_str));
     for field in ignored {
         metrics.ignored_fields.increment(1);
-        if models.is_first_ignored(&request.model, field) {
-            let model = &request.model;
+        let model = &metrics.name;
+        if models.is_first_ignored(model, field) {
             tracing::info!(model, field, "a field of requests has no effect on this model's answers, and is ignored");
         }
         facts.ignore(field);
@@ -233,12 +240,18 @@ fn tell_ignored_fields(
 }
 
 /// Warns the client and the log of tools that the model is not shown.
-fn warn_of_unseen_tools(models: &ServedModels, model: &SampledModel, request: &ModelRequest, facts: &CallFacts) {
+fn warn_of_unseen_tools(
+    models: &ServedModels,
+    model: &SampledModel,
+    served: &str,
+    request: &ModelRequest,
+    facts: &CallFacts,
+) {
     if request.unseen_tools(&*model.renderer) == 0 {
         return;
     }
     let warning = unseen_tools(&model.name);
-    if models.is_first_warning_of_tools(&model.name) {
+    if models.is_first_warning_of_tools(served) {
         tracing::warn!("a request declares tools: {warning}");
     }
     facts.warn(warning);

@@ -141,6 +141,15 @@ define_errors! {
             served: String,
         } => ErrorDetails::new(StatusCode::NOT_FOUND, "model_not_found").about("model");
 
+        /// No weights of that name are kept.
+        #[error("there are no weights `{name}` here; kept: {kept}")]
+        UnknownWeights {
+            /// What was requested.
+            name: String,
+            /// Names of those that there are.
+            kept: String,
+        } => ErrorDetails::new(StatusCode::NOT_FOUND, "model_not_found").about("model");
+
         /// Path or headers name what is not in the store.
         #[error("there is no {kind} `{id}`")]
         UnknownTarget {

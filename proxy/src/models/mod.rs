@@ -1,8 +1,10 @@
 //! The models that are served: each with the gate that holds its calls, and new weights behind it.
 
+pub(crate) mod caller_key;
 pub(crate) mod caller_wishes;
 pub(crate) mod gate;
 pub(crate) mod model_routes;
+pub(crate) mod named_weights;
 pub(crate) mod restored_weights;
 pub(crate) mod served_model;
 pub(crate) mod served_models;

@@ -2,11 +2,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use fulgurite_backends::SamplerInfo;
+use fulgurite_backends::{KeptModel, SamplerInfo};
 use serde_json::{Map, Value};
 
 use crate::error::ProxyError;
+use crate::models::caller_key::CallerKey;
 use crate::models::gate::Gate;
+use crate::models::named_weights::NamedWeights;
 use crate::models::served_model::{SampledModel, ServedModel, UpstreamModel};
 use crate::models::template_arguments::{TemplateRenderers, ToldModel};
 use crate::models::weights_loads::WeightsLoads;
@@ -14,6 +16,8 @@ use crate::models::weights_loads::WeightsLoads;
 /// The models that are served, by name.
 pub(crate) struct ServedModels {
     models: BTreeMap<String, Served>,
+    /// Beside these.
+    named_weights: Option<NamedWeights>,
     template_renderers: TemplateRenderers,
 }
 
@@ -28,6 +32,16 @@ struct Served {
     ignored_fields: Mutex<BTreeSet<String>>,
     /// What its host can do, as it told last.
     limits: Mutex<Option<SamplerInfo>>,
+}
+
+/// Who samples a call.
+pub(crate) struct CalledModel<'m> {
+    /// A model that is served, or weights under their own name with the tokenizer and template of the model they are of.
+    pub(crate) model: SampledModel,
+    /// The served model's name: the calls of weights that clients name are counted as calls of theirs.
+    pub(crate) served: &'m str,
+    /// What holds the served model's calls.
+    pub(crate) gate: &'m Gate,
 }
 
 /// Names of ignored fields that are remembered of a model, which clients choose.
@@ -51,7 +65,12 @@ impl ServedModels {
                 },
             )
         });
-        Self { models: served.collect(), template_renderers: TemplateRenderers::default() }
+        Self { models: served.collect(), named_weights: None, template_renderers: TemplateRenderers::default() }
+    }
+
+    /// The same, and weights that calls may name.
+    pub(crate) fn with_named_weights(self, named_weights: Option<NamedWeights>) -> Self {
+        Self { named_weights, ..self }
     }
 
     /// All of them, in the order of their names.
@@ -82,6 +101,43 @@ impl ServedModels {
         self.model(name)?.sampled().ok_or_else(|| {
             ProxyError::invalid("model", format!("the calls of `{name}` are passed on, and not sampled here"))
         })
+    }
+
+    /// Who samples a call that names this, for who has that key.
+    pub(crate) fn called(&self, name: &str, key: &CallerKey) -> Result<CalledModel<'_>, ProxyError> {
+        let named = self.named_weights.as_ref().filter(|_| !self.models.contains_key(name));
+        match named.map(|weights| weights.find_for(key, name)).transpose()?.flatten() {
+            Some(kept) => self.of_kept(kept),
+            None => {
+                let model = self.sampled(name)?.clone();
+                let (served, Served { gate, .. }) = self.entry(name)?;
+                Ok(CalledModel { model, served, gate })
+            }
+        }
+    }
+
+    /// The model of a recorded call, if it is still there.
+    pub(crate) fn recorded(&self, name: &str) -> Option<SampledModel> {
+        if let Some(model) = self.get(name) {
+            return model.sampled().cloned();
+        }
+        let kept = self.named_weights.as_ref()?.find(name).ok()??;
+        self.of_kept(kept).ok().map(|called| called.model)
+    }
+
+    /// What a client sees of the model of that name.
+    pub(crate) fn shown(&self, name: &str, key: &CallerKey) -> Result<ServedModel, ProxyError> {
+        match self.get(name) {
+            Some(model) => Ok(model.clone()),
+            None => self.called(name, key).map(|called| ServedModel::Sampled(called.model)),
+        }
+    }
+
+    fn of_kept(&self, kept: KeptModel) -> Result<CalledModel<'_>, ProxyError> {
+        let KeptModel { name, base_model, sampler } = kept;
+        let renderer = self.sampled(&base_model)?.renderer.clone();
+        let (served, Served { gate, .. }) = self.entry(&base_model)?;
+        Ok(CalledModel { model: SampledModel { name, renderer, sampler }, served, gate })
     }
 
     /// The model of a request that names none: the only one that is sampled here.
@@ -150,7 +206,12 @@ impl ServedModels {
     }
 
     fn served(&self, name: &str) -> Result<&Served, ProxyError> {
-        self.models.get(name).ok_or_else(|| ProxyError::UnknownModel {
+        self.entry(name).map(|(_, served)| served)
+    }
+
+    fn entry(&self, name: &str) -> Result<(&str, &Served), ProxyError> {
+        let found = self.models.get_key_value(name).map(|(name, served)| (name.as_str(), served));
+        found.ok_or_else(|| ProxyError::UnknownModel {
             model: name.to_owned(),
             served: match self.models.keys().cloned().collect::<Vec<_>>() {
                 names if names.is_empty() => "none".to_owned(),

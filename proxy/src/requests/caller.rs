@@ -4,6 +4,7 @@ use axum::extract::Request;
 
 use crate::error::ProxyError;
 use crate::gateway::pause_state::InFlight;
+use crate::models::caller_key::CallerKey;
 use crate::observe::call_facts::CallFacts;
 use crate::requests::call_target::{CallMaker, CallPath, CallTarget};
 use crate::requests::large_requests::RequestSize;
@@ -15,6 +16,7 @@ const TRAINABLE: &str = "x-fulgurite-trainable";
 #[derive(Default)]
 pub(crate) struct Caller {
     pub(crate) target: CallTarget,
+    pub(crate) key: CallerKey,
     /// A grader's answers are never trained.
     pub(crate) maker: CallMaker,
     /// Whether the attempt is made if it is not there.
@@ -46,6 +48,7 @@ impl Caller {
             value.parse().map_err(|_| ProxyError::invalid(TRAINABLE, format!("{TRAINABLE} must be true or false")))
         });
         Ok(Self {
+            key: CallerKey::read(request.method(), request.extensions()),
             maker: CallMaker::read(request.extensions()),
             idempotency_key: header("idempotency-key").map(str::to_owned),
             retries: header("x-stainless-retry-count").and_then(|count| count.parse().ok()).unwrap_or_default(),

@@ -17,6 +17,7 @@ use crate::dialects::{anthropic, google, openai};
 use crate::error::ProxyError;
 use crate::error::wire_error::Dialect;
 use crate::gateway;
+use crate::models::caller_key::CallerKey;
 use crate::models::model_routes;
 use crate::observe::metering::meter;
 use crate::proxy::Proxy;
@@ -152,17 +153,19 @@ struct ModelPath {
 async fn retrieve_model(
     State(proxy): State<Proxy>,
     Path(ModelPath { model }): Path<ModelPath>,
-    uri: Uri,
-    headers: HeaderMap,
+    request: Request,
 ) -> Response {
-    let model = match proxy.shared.models.model(&model) {
+    let key = CallerKey::read(request.method(), request.extensions());
+    let (uri, headers) = (request.uri().clone(), request.headers().clone());
+    drop(request);
+    let model = match proxy.shared.models.shown(&model, &key) {
         Ok(model) => model,
         Err(error) => return error_reply(&uri, &headers, error),
     };
     let entry = match dialect(&uri, &headers) {
-        Dialect::Anthropic => anthropic::model(model).await,
-        Dialect::Google => google::model(model).await,
-        Dialect::OpenAi => openai::model(model, proxy.shared.started as u64).await,
+        Dialect::Anthropic => anthropic::model(&model).await,
+        Dialect::Google => google::model(&model).await,
+        Dialect::OpenAi => openai::model(&model, proxy.shared.started as u64).await,
     };
     axum::Json(entry).into_response()
 }

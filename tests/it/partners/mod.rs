@@ -1,3 +1,4 @@
 mod agent_lightning;
 mod tinker_models;
+mod tinker_names;
 mod tinker_server;

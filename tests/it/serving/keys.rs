@@ -175,6 +175,40 @@ fn a_graders_calls_take_nothing_from_the_agents_budget_and_are_never_trained() {
 }
 
 #[test]
+fn weights_that_calls_name_are_open_to_the_admin_key_alone_as_the_api_that_saves_them_is() {
+    let guarded = Guarded::start();
+    let [Handed { key: agent, .. }, _] = guarded.hand_out_two();
+    let result = |path: &str, body: Value| {
+        let submitted = guarded.admin(Method::POST, &format!("/api/v1/{path}"), &body);
+        guarded.admin(Method::POST, "/api/v1/retrieve_future", &json!({ "request_id": submitted["request_id"] }))
+    };
+    let session = guarded.admin(Method::POST, "/api/v1/create_session", &json!({}))["session_id"].clone();
+    let create =
+        json!({ "session_id": session, "model_seq_id": 0, "base_model": "tiny", "lora_config": { "rank": 4 } });
+    let model = result("create_model", create)["model_id"].clone();
+    let save = json!({ "model_id": model, "path": "a", "seq_id": 1 });
+    let saved = text(&result("save_weights_for_sampler", save)["path"]);
+    let of = |name: &str| {
+        let mut call = call();
+        call["model"] = json!(name);
+        call
+    };
+    for (path, call) in [("/v1/chat/completions", of(&saved)), ("/oai/api/v1/chat/completions", of("tinker://x"))] {
+        let refused = guarded.with_key(Method::POST, path, &agent, &call);
+        assert_eq!((refused.status, &refused.json()["error"]["code"]), (403, &json!("insufficient_permissions")));
+        assert!(!refused.text.contains(&saved), "{}", refused.text);
+    }
+    let shown = format!("/v1/models/{}", saved.replace('/', "%2F"));
+    assert_eq!(guarded.with_key(Method::GET, &shown, &agent, &Value::Null).status, 403);
+    assert_eq!(guarded.with_key(Method::POST, "/v1/chat/completions", &agent, &of("tiny")).status, 200);
+    assert_eq!(guarded.with_key(Method::POST, "/v1/chat/completions", ADMIN, &of(&saved)).status, 200);
+    assert_eq!(guarded.with_key(Method::GET, &shown, ADMIN, &Value::Null).status, 200);
+    let models: Vec<Value> =
+        guarded.server.query("generations").iter().map(|generation| generation["model"].clone()).collect();
+    assert_eq!(models, [json!("tiny"), json!(saved)]);
+}
+
+#[test]
 fn without_a_key_only_signs_of_life_are_answered_and_each_dialect_says_so() {
     let guarded = Guarded::start();
     for (method, path) in [(Method::GET, "/healthz"), (Method::HEAD, "/"), (Method::HEAD, "/rollout/r/attempt/a/v1")] {

@@ -40,6 +40,7 @@ pub use host::{HostedLearner, HostedModel, HostedWeights, ModelFacts};
 pub use management::downloads::SIGNED_LINK;
 pub use options::TinkerServerOptions;
 pub use routes::routes;
+pub use sampling::named_checkpoints::NamedCheckpoints;
 pub use sampling::repeated_seeds::RepeatedSeeds;
 pub use sampling::saved_weights::SavedWeightsSampler;
 pub use tinker_server::TinkerServer;

@@ -63,7 +63,7 @@ async fn counted(proxy: &Proxy, request: Request) -> Result<Response, Arc<ProxyE
     let IncomingRequest { caller, fields, .. } = incoming;
     let prompt = caller.size.work(&proxy.shared.large_requests, || read_prompt(fields)).await??;
     let models = &proxy.shared.models;
-    let model = models.with_template_arguments(models.sampled(&prompt.model)?, &prompt.rest)?.model;
+    let model = models.with_template_arguments(&models.called(&prompt.model, &caller.key)?.model, &prompt.rest)?.model;
     let render = || model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown);
     let rendered = caller.size.work(&proxy.shared.large_requests, render).await?.map_err(ProxyError::from)?;
     Ok(axum::Json(json!({ "input_tokens": rendered.tokens.len() })).into_response())

@@ -88,7 +88,7 @@ async fn count(proxy: &Proxy, path: CallPath, request: Request, model: &str) -> 
     let turns = &proxy.shared.large_requests;
     let CountedPrompt { messages, tools, extra } = caller.size.work(turns, || read_count(fields, model)).await??;
     let models = &proxy.shared.models;
-    let model = models.with_template_arguments(models.sampled(model)?, &extra)?.model;
+    let model = models.with_template_arguments(&models.called(model, &caller.key)?.model, &extra)?.model;
     let render = || model.renderer.render_prompt(&messages, &tools);
     let rendered =
         caller.size.work(turns, render).await?.map_err(|error| ProxyError::from(error).about_prompt("contents"))?;
@@ -103,7 +103,7 @@ async fn incoming(
     model: &str,
 ) -> Result<(Caller, Map<String, Value>), ProxyError> {
     let caller = Caller::new(path, &request)?;
-    proxy.shared.models.sampled(model)?;
+    proxy.shared.models.called(model, &caller.key)?;
     let IncomingRequest { caller, fields, .. } = IncomingRequest::of_model(proxy, caller, request, model).await?;
     Ok((caller, fields))
 }

@@ -24,7 +24,8 @@ pub(crate) async fn generate(
     }
     let IncomingRequest { caller, fields, .. } = incoming;
     let name = fields.get("model").and_then(|model| model.as_str()).unwrap_or_default();
-    let stop_tokens = models.sampled(name).map(|model| model.renderer.stop_tokens().to_vec()).unwrap_or_default();
+    let called = models.called(name, &caller.key);
+    let stop_tokens = called.map(|called| called.model.renderer.stop_tokens().to_vec()).unwrap_or_default();
     let request = caller.size.work(&proxy.shared.large_requests, || read(fields, &stop_tokens)).await??;
     Ok(answer(&proxy, caller, request).await?)
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialects::openai::error::OpenAiError;
 use crate::error::ProxyError;
+use crate::models::caller_key::CallerKey;
 use crate::models::served_model::SampledModel;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
@@ -36,7 +37,7 @@ pub(crate) async fn tokenize(
 ) -> Result<Response, OpenAiError> {
     let IncomingRequest { caller, mut fields, .. } = IncomingRequest::read(&proxy, path, request).await?;
     let asked: TokenizeFields = read_fields(&mut fields)?;
-    let model = model_named(&proxy, asked.model.as_deref(), &fields)?;
+    let model = model_named(&proxy, &caller.key, asked.model.as_deref(), &fields)?;
     let info = model.sampler.info().await.map_err(ProxyError::from)?;
     let (renderer, wants_texts) = (&model.renderer, asked.return_token_strs == Some(true));
     let tokens = caller.size.work(&proxy.shared.large_requests, || match (asked.prompt, asked.messages) {
@@ -70,7 +71,7 @@ pub(crate) async fn detokenize(
 ) -> Result<Response, OpenAiError> {
     let IncomingRequest { caller, mut fields, .. } = IncomingRequest::read(&proxy, path, request).await?;
     let asked: DetokenizeFields = read_fields(&mut fields)?;
-    let model = model_named(&proxy, asked.model.as_deref(), &fields)?;
+    let model = model_named(&proxy, &caller.key, asked.model.as_deref(), &fields)?;
     let tokenizer = model.renderer.tokenizer();
     let text = caller.size.work(&proxy.shared.large_requests, || {
         let unknown = asked.tokens.iter().find(|token| tokenizer.id_to_bytes(**token).is_none());
@@ -83,8 +84,16 @@ pub(crate) async fn detokenize(
 }
 
 /// The model that a request names, or the only one, told what the request has for its template.
-fn model_named(proxy: &Proxy, name: Option<&str>, fields: &Map<String, Value>) -> Result<SampledModel, ProxyError> {
+fn model_named(
+    proxy: &Proxy,
+    key: &CallerKey,
+    name: Option<&str>,
+    fields: &Map<String, Value>,
+) -> Result<SampledModel, ProxyError> {
     let models = &proxy.shared.models;
-    let model = name.map_or_else(|| models.only_sampled(), |name| models.sampled(name))?;
-    Ok(models.with_template_arguments(model, fields)?.model)
+    let model = match name {
+        Some(name) => models.called(name, key)?.model,
+        None => models.only_sampled()?.clone(),
+    };
+    Ok(models.with_template_arguments(&model, fields)?.model)
 }

@@ -7,7 +7,9 @@
 //! - [`sample_answer`]: answers in both forms of the wire.
 //! - [`weights_cache`]: saved weights that were sampled from last.
 //! - [`saved_weights`]: what was saved for sampling, behind a model that agents call.
+//! - [`named_checkpoints`]: checkpoints that agents' calls name in the place of a model.
 
+pub(crate) mod named_checkpoints;
 pub(crate) mod prompt_report;
 pub(crate) mod repeated_seeds;
 pub(crate) mod sample_answer;

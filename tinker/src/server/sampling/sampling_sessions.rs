@@ -94,7 +94,7 @@ impl TinkerServer {
     }
 
     /// A checkpoint to sample from, and its base.
-    fn sampler_checkpoint(&self, path: &str) -> Result<(String, String), Refusal> {
+    pub(crate) fn sampler_checkpoint(&self, path: &str) -> Result<(String, String), Refusal> {
         let parsed: CheckpointPath = path.parse().map_err(|error| Refusal::bad_request(format!("{error}")))?;
         if parsed.kind == CheckpointKind::ExternalWeights {
             return Err(Refusal::bad_request(format!("`{path}` holds no weights to sample from")));

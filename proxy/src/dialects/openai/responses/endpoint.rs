@@ -179,7 +179,8 @@ pub(crate) async fn input_tokens(
     let IncomingRequest { caller, fields, .. } = IncomingRequest::read(&proxy, path, request).await?;
     let request = read(fields, &proxy, &caller).await?;
     let models = &proxy.shared.models;
-    let model = models.with_template_arguments(models.sampled(&request.model)?, &request.extra)?.model;
+    let model =
+        models.with_template_arguments(&models.called(&request.model, &caller.key)?.model, &request.extra)?.model;
     let render = || match &request.prompt {
         Prompt::Messages(conversation) => {
             model.renderer.render_prompt(&conversation.messages, &conversation.tools).map(|prompt| prompt.tokens.len())

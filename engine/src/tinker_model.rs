@@ -1,7 +1,7 @@
 //! The embedded models as a Tinker server has them.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::adapters::lora::LoraModule;
 use crate::adapters::lora::LoraOptions;
+use crate::checkpoints::checkpoint::write_weights_for_tinkers_tools;
 use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG};
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -84,7 +85,7 @@ impl HostedModel for EmbeddedTinkerModel {
             Some(config) => EmbeddedLearner::over(weights.clone(), &lora_options(config), threads, directory)?,
             None => EmbeddedLearner::open(directory, threads, weights.model.device.clone())?,
         };
-        Ok(Box::new(TrainingRun { learner, sampler: self.sampler.clone() }))
+        Ok(Box::new(TrainingRun { learner, sampler: self.sampler.clone(), source: directory.clone() }))
     }
 }
 
@@ -114,6 +115,8 @@ impl HostedWeights for SampledSnapshot {
 struct TrainingRun {
     learner: EmbeddedLearner,
     sampler: Arc<EmbeddedSampler>,
+    /// The base's directory.
+    source: PathBuf,
 }
 
 #[async_trait]
@@ -140,6 +143,14 @@ impl HostedLearner for TrainingRun {
 
     async fn load_weights(&self, directory: &Path) -> Result<(), BackendError> {
         self.learner.load_weights(directory).await
+    }
+
+    async fn export_weights(&self, directory: &Path) -> Result<(), BackendError> {
+        let WeightsSnapshot(published) = self.learner.snapshot(WeightsVersion::default()).await?;
+        let (directory, source) = (directory.to_path_buf(), self.source.clone());
+        let write = move || write_weights_for_tinkers_tools(&directory, &source, &published.policy);
+        let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
+        Ok(tokio::task::spawn_blocking(write).await.map_err(panicked)??)
     }
 
     async fn snapshot(&self) -> Result<Arc<dyn HostedWeights>, BackendError> {

@@ -11,10 +11,11 @@ use crate::adapters::adapter::Adapter;
 use crate::adapters::adapter_layout::AdapterLayout;
 use crate::adapters::lora::LoraModule;
 use crate::checkpoints::new_directory::NewDirectory;
-use crate::checkpoints::tensor_files::{TensorSearch, parse, written_tensors};
+use crate::checkpoints::tensor_files::{TensorFile, TensorSearch, parse, written_tensors};
 use crate::error::EngineError;
 use crate::model::config::ModelConfig;
 use crate::model::element_type::ElementType;
+use crate::model::layout::Tensor;
 
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
@@ -56,16 +57,58 @@ impl AdapterConfig {
     }
 }
 
+/// The head as PEFT and the model itself call it.
+const HEAD: &str = "lm_head";
+/// What Tinker calls it: its tools find the matrix by that name even where it is the embedding.
+const TINKERS_HEAD: &str = "model.unembed_tokens";
+const MODULES: &str = "base_model.model.";
+
+/// What an adapter's file calls the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadName {
+    /// As the model does.
+    Models,
+    /// As Tinker does.
+    Tinkers,
+}
+
+impl HeadName {
+    /// The name of a matrix, which a layout has under the model's names.
+    fn of(self, name: &str) -> String {
+        let of_head = name.strip_prefix(MODULES).and_then(|name| name.strip_prefix(HEAD));
+        match (self, of_head) {
+            (Self::Tinkers, Some(rest)) => format!("{MODULES}{TINKERS_HEAD}{rest}"),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// What it is in a file with matrices of these names.
+    fn among<'n>(mut names: impl Iterator<Item = &'n str>) -> Self {
+        let is_tinkers = |name: &str| name.strip_prefix(MODULES).is_some_and(|name| name.starts_with(TINKERS_HEAD));
+        if names.any(is_tinkers) { Self::Tinkers } else { Self::Models }
+    }
+}
+
 /// A matrix's module under the model's names, and which of the two it is.
 pub(crate) fn matrix_of(name: &str) -> Option<(&str, &str)> {
-    let rest = name.strip_prefix("base_model.model.")?.strip_suffix(".weight")?;
+    let rest = name.strip_prefix(MODULES)?.strip_suffix(".weight")?;
     let (module, part) = rest.rsplit_once('.')?;
+    let module = if module == TINKERS_HEAD { HEAD } else { module };
     ["lora_A", "lora_B"].contains(&part).then_some((module, part))
 }
 
 /// Writes an adapter over the model of `base`.
-pub(crate) fn write_adapter(new: &mut NewDirectory<'_>, base: &Path, adapter: &Adapter) -> Result<(), EngineError> {
+pub(crate) fn write_adapter(
+    new: &mut NewDirectory<'_>,
+    base: &Path,
+    adapter: &Adapter,
+    head: HeadName,
+) -> Result<(), EngineError> {
     let (layout, alpha) = (&adapter.layout, adapter.alpha);
+    let module = |module: &LoraModule| match (head, module) {
+        (HeadName::Tinkers, LoraModule::Head) => "unembed_tokens",
+        _ => module.name(),
+    };
     let config = json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -74,7 +117,7 @@ pub(crate) fn write_adapter(new: &mut NewDirectory<'_>, base: &Path, adapter: &A
         // A whole number where it is one, as PEFT has it.
         "lora_alpha": if alpha.fract() == 0.0 { json!(alpha as u64) } else { json!(alpha) },
         "lora_dropout": 0.0,
-        "target_modules": layout.modules,
+        "target_modules": layout.modules.iter().map(module).collect::<Vec<_>>(),
         "bias": "none",
         "fan_in_fan_out": false,
         "use_rslora": false,
@@ -83,8 +126,14 @@ pub(crate) fn write_adapter(new: &mut NewDirectory<'_>, base: &Path, adapter: &A
         "inference_mode": true,
     });
     new.write(ADAPTER_CONFIG, format!("{config:#}\n").as_bytes())?;
-    let tensors = written_tensors(&layout.tensors, "", &adapter.values, ElementType::F32);
+    let tensors = written_tensors(&named_tensors(layout, head), "", &adapter.values, ElementType::F32);
     new.write_tensors(ADAPTER_WEIGHTS, tensors)
+}
+
+/// A layout's tensors under the names that a file has for them.
+fn named_tensors(layout: &AdapterLayout, head: HeadName) -> Vec<Tensor> {
+    let named = |tensor: &Tensor| Tensor { name: head.of(&tensor.name), ..tensor.clone() };
+    layout.tensors.iter().map(named).collect()
 }
 
 /// Reads an adapter of the same matrices and the same scale as `adapter`.
@@ -110,7 +159,9 @@ pub(crate) fn read_adapter(directory: &Path, model: &ModelConfig) -> Result<Adap
 }
 
 fn read_matrices(path: &Path, layout: &AdapterLayout) -> Result<Vec<f32>, EngineError> {
-    let mut search = TensorSearch::new(&layout.tensors, "");
+    let names = TensorFile::open(path)?.metadata.offset_keys();
+    let tensors = named_tensors(layout, HeadName::among(names.iter().map(String::as_str)));
+    let mut search = TensorSearch::new(&tensors, "");
     search.look_into(path, |_| true)?;
     let mut values = vec![0.0; layout.length];
     search.finish(path)?.read(&mut values)?;
@@ -152,9 +203,40 @@ mod tests {
     }
 
     fn write(directory: &Path, base: &str, adapter: &Adapter) {
+        write_as(directory, base, adapter, HeadName::Models);
+    }
+
+    fn write_as(directory: &Path, base: &str, adapter: &Adapter, head: HeadName) {
         let mut new = NewDirectory::begin(directory).unwrap();
-        write_adapter(&mut new, Path::new(base), adapter).unwrap();
+        write_adapter(&mut new, Path::new(base), adapter, head).unwrap();
         new.complete().unwrap();
+    }
+
+    #[test]
+    fn an_adapter_whose_head_has_tinkers_name_is_the_same_adapter() {
+        let home = tempfile::tempdir().unwrap();
+        let written = adapter(&LoraOptions::new(2, 1));
+        let directory = home.path().join("adapter");
+        write_as(&directory, "base", &written, HeadName::Tinkers);
+        let bytes = std::fs::read(directory.join(ADAPTER_WEIGHTS)).unwrap();
+        let mut names: Vec<String> =
+            parse(&bytes, &directory).unwrap().names().into_iter().map(str::to_owned).collect();
+        names.retain(|name| !name.contains(".layers."));
+        names.sort_unstable();
+        let head = ["lora_A", "lora_B"].map(|part| format!("base_model.model.model.unembed_tokens.{part}.weight"));
+        assert_eq!(names, head);
+        assert_eq!(
+            head.each_ref().map(|name| matrix_of(name)),
+            [Some(("lm_head", "lora_A")), Some(("lm_head", "lora_B"))]
+        );
+        let config = std::fs::read_to_string(directory.join(ADAPTER_CONFIG)).unwrap();
+        let config: Value = serde_json::from_str(&config).unwrap();
+        let modules: Vec<&str> =
+            config["target_modules"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(modules.contains(&"unembed_tokens") && !modules.contains(&"lm_head"), "{modules:?}");
+        let read = read_adapter(&directory, &tiny_config()).unwrap();
+        assert_eq!((&read.layout, &read.values), (&written.layout, &written.values));
+        assert_eq!(read_into_adapter(&directory, &written).unwrap().values, written.values);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use fulgurite_backends::WeightsSource;
 use safetensors::Dtype;
 
-use crate::checkpoints::adapter_files::{read_adapter, read_into_adapter, write_adapter};
+use crate::checkpoints::adapter_files::{HeadName, read_adapter, read_into_adapter, write_adapter};
 use crate::checkpoints::new_directory::NewDirectory;
 use crate::checkpoints::tensor_files::{
     CONFIG, Content, TensorFile, TensorSearch, WEIGHTS, Written, find_weights, written_tensors,
@@ -46,7 +46,7 @@ pub(crate) fn write_checkpoint(
     adam: &AdamState,
 ) -> Result<(), EngineError> {
     let mut new = NewDirectory::begin(directory)?;
-    write_trained(&mut new, source, policy)?;
+    write_trained(&mut new, source, policy, HeadName::Models)?;
     new.write_tensors(OPTIMIZER, written_moments(policy.trained_tensors(), adam))?;
     new.complete()
 }
@@ -54,16 +54,34 @@ pub(crate) fn write_checkpoint(
 /// Writes what is trained. The directory appears whole or not at all.
 pub(crate) fn write_weights(directory: &Path, source: &Path, policy: &Policy) -> Result<(), EngineError> {
     let mut new = NewDirectory::begin(directory)?;
-    write_trained(&mut new, source, policy)?;
+    write_trained(&mut new, source, policy, HeadName::Models)?;
+    new.complete()
+}
+
+/// The same for Tinker's tools, which merge an adapter of a head that is the embedding under a name of their own.
+pub(crate) fn write_weights_for_tinkers_tools(
+    directory: &Path,
+    source: &Path,
+    policy: &Policy,
+) -> Result<(), EngineError> {
+    let layout = &policy.weights.model.layout;
+    let head = if layout.head == layout.embedding { HeadName::Tinkers } else { HeadName::Models };
+    let mut new = NewDirectory::begin(directory)?;
+    write_trained(&mut new, source, policy, head)?;
     new.complete()
 }
 
 /// Weights with all that makes them a model, its tokenizer copied from `source`; or an adapter, which says that `source`
 /// is its base.
-fn write_trained(new: &mut NewDirectory<'_>, source: &Path, policy: &Policy) -> Result<(), EngineError> {
+fn write_trained(
+    new: &mut NewDirectory<'_>,
+    source: &Path,
+    policy: &Policy,
+    head: HeadName,
+) -> Result<(), EngineError> {
     let Policy { weights, adapter } = policy;
     match adapter {
-        Some(adapter) => write_adapter(new, source, adapter),
+        Some(adapter) => write_adapter(new, source, adapter, head),
         None => {
             write_config(new, &weights.model)?;
             let tensors = written_tensors(&weights.model.layout.tensors, "", &**weights, ElementType::F32);

@@ -91,6 +91,10 @@ pub trait HostedLearner: Send + Sync + 'static {
     /// Goes on from what was saved as weights with a fresh optimizer, and drops accumulated gradients.
     async fn load_weights(&self, directory: &Path) -> Result<(), BackendError>;
 
+    /// Writes the weights as the tools of the API's clients read them: a model, or an adapter. The directory appears whole or
+    /// not at all.
+    async fn export_weights(&self, directory: &Path) -> Result<(), BackendError>;
+
     /// The weights as they are now.
     async fn snapshot(&self) -> Result<Arc<dyn HostedWeights>, BackendError>;
 }

@@ -197,9 +197,8 @@ impl Worker {
         let absolute = server.state.resolve(&directory);
         match kind {
             CheckpointKind::Weights => learner.learner().save_checkpoint(&absolute).await,
-            CheckpointKind::SamplerWeights | CheckpointKind::ExternalWeights => {
-                learner.learner().save_weights(&absolute).await
-            }
+            CheckpointKind::SamplerWeights => learner.learner().save_weights(&absolute).await,
+            CheckpointKind::ExternalWeights => learner.export_weights(&absolute).await,
         }
         .map_err(failure)?;
         let (state, of) = (server.state.clone(), directory.clone());

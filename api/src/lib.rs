@@ -15,4 +15,4 @@ pub use conventions::refused::{BodyTooSlow, Refused};
 pub use conventions::serving::{DEFAULT_BODY_LIMIT, Serving};
 pub use conventions::turns::{Turns, TurnsFull};
 pub use otlp::{rejected_spans, spans_to_protobuf};
-pub use routes::{refusal, routes};
+pub use routes::{is_grpc, refusal, routes, unknown_method};

@@ -14,7 +14,7 @@ use fulgurite_api::{Need, Refused, RouteNeeds};
 use fulgurite_store::{KeyHolder, KeyRefused, Keyring};
 use percent_encoding::percent_decode_str;
 
-use crate::serve::connections::Door;
+use crate::serve::door::Door;
 use crate::serve::login;
 use crate::serve::web_origins::{Page, WebOrigins};
 
@@ -142,13 +142,16 @@ fn keys(headers: &HeaderMap) -> Vec<String> {
 /// The answer to a request that is not let in, in the dialect of what it asks for. `route` is the path that this is
 /// registered under.
 fn refusal(needs: &RouteNeeds, route: Option<&str>, request: &Parts, refused: Refused) -> Response {
-    let Parts { method, uri, headers, .. } = request;
+    let Parts { method, uri, headers, version, .. } = request;
     // Under this module's name stand the lines of requests, which are filtered apart from all else.
     tracing::debug!(target: "fulgurite::refusals", path = uri.path(), %refused, "a request was refused");
+    if fulgurite_api::is_grpc(*version, headers) {
+        return fulgurite_api::refusal(request, refused);
+    }
     let status = refused.status();
     let mut response = match (needs.of(method, route), route) {
         (Need::ModelCalls, _) | (_, None) => fulgurite_proxy::refused(uri, headers, refused),
-        (_, Some(_)) => fulgurite_api::refusal(uri.path(), headers, refused),
+        (_, Some(_)) => fulgurite_api::refusal(request, refused),
     };
     let told = match status {
         StatusCode::UNAUTHORIZED => &[(header::WWW_AUTHENTICATE, "Bearer")][..],

@@ -11,6 +11,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+/// What a connection may take.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    /// For the head of a request, from the end of the request before it, or the beginning of the connection. One that
+    /// says nothing for so long is closed.
+    pub head_time: Duration,
+    /// Bytes of a request's head.
+    pub head_bytes: usize,
+    /// For a request's body, from when it is asked for.
+    pub body_time: Duration,
+    /// For a client to take nothing in of what it is sent.
+    pub write_time: Duration,
+}
+
 /// What is known of the requests of one connection.
 #[derive(Debug, Default)]
 pub struct Requests {

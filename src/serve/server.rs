@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use fulgurite_agentlightning::Overdue;
 use fulgurite_api::{Need, Serving, Turns, TurnsFull};
 use fulgurite_backends::{FairShare, KeptWeights, ShareLimits};
@@ -32,7 +32,9 @@ use tokio::time::timeout;
 use crate::config::declarations::{Config, ProxyConfig, ServerConfig};
 use crate::config::seconds::seconds;
 use crate::serve::access::{self, Entrance};
-use crate::serve::connections::{self, ConnectionLimits, Door};
+use crate::serve::connections;
+use crate::serve::door::Door;
+use crate::serve::limited_stream::ConnectionLimits;
 use crate::serve::metrics_page::MetricsPage;
 use crate::serve::routes::all_routes;
 use crate::serve::trace_export::{Collector, TraceExport};
@@ -200,7 +202,7 @@ impl RunningServer {
         let router = routes
             .merge(metrics.routes())
             .merge(more_routes)
-            .fallback(fulgurite_proxy::unknown_route)
+            .fallback(unknown_route)
             .layer(from_fn_with_state(entrance, access::check));
         let watchdog = watchdog_interval.map(|interval| store.spawn_watchdog(interval));
         // Outside of all, so that what is refused has its line too.
@@ -317,7 +319,7 @@ impl Listening {
             async move {
                 let (parts, body) = request.into_parts();
                 match origins.check(&parts) {
-                    Err(refused) => fulgurite_api::refusal(parts.uri.path(), &parts.headers, refused),
+                    Err(refused) => fulgurite_api::refusal(&parts, refused),
                     Ok(_) if !parts.method.is_safe() => StatusCode::METHOD_NOT_ALLOWED.into_response(),
                     Ok(_) => next.run(Request::from_parts(parts, body)).await,
                 }
@@ -330,6 +332,14 @@ impl Listening {
     pub fn within(mut self, around: impl FnOnce(Router) -> Router + Send + 'static) -> Self {
         self.around = Some(Box::new(around));
         self
+    }
+}
+
+/// The answer to a request for what there is not.
+async fn unknown_route(request: Request) -> Response {
+    match fulgurite_api::is_grpc(request.version(), request.headers()) {
+        true => fulgurite_api::unknown_method(request.uri().path()),
+        false => fulgurite_proxy::unknown_route(request).await,
     }
 }
 

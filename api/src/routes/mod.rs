@@ -1,8 +1,9 @@
-//! Our own routes: OpenTelemetry's traces at `/v1/traces`, rewards under `/rollout`, and what our own runners and
+//! Our own routes: OpenTelemetry's traces at `/v1/traces` and over gRPC, rewards under `/rollout`, and what our own runners and
 //! trainers need under `/v1/fulgurite`.
 
 mod attempts;
 mod generations;
+mod grpc;
 mod keys;
 mod records;
 mod rewards;
@@ -12,7 +13,8 @@ mod traces;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fulgurite_store::Store;
@@ -22,6 +24,8 @@ use crate::access::route_needs::RouteNeeds;
 use crate::conventions::error::RestError;
 use crate::conventions::refused::Refused;
 use crate::conventions::serving::Serving;
+
+pub use grpc::{is_grpc, unknown_method};
 
 /// Our own routes over the store. What each needs of a key is noted in `needs`.
 pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router {
@@ -36,8 +40,11 @@ pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router
         .route("/keys/worker", post(keys::issue_to_worker))
         .route("/keys/reader", post(keys::issue_to_reader))
         .nest("/runs", run_routes());
-    let routes = Router::new()
+    let other_signals = grpc::OTHER_SIGNALS.into_iter();
+    let routes = other_signals
+        .fold(Router::new(), |router, path| router.route(path, post(grpc::not_taken)))
         .nest("/v1/fulgurite", own)
+        .route(grpc::TRACES, post(move |State(store), request| grpc::export(store, request, body_limit)))
         .route("/v1/traces", post(move |State(store), request| traces::export(store, request, body_limit)))
         .route("/v1/metrics", post(not_taken))
         .route("/v1/logs", post(not_taken))
@@ -88,11 +95,16 @@ async fn not_taken() -> StatusCode {
     StatusCode::NOT_IMPLEMENTED
 }
 
-/// The answer to a request that is not let in, in the shape of its route's other errors: OpenTelemetry's routes have one
-/// of their own, all others over the store tell it as [`RestError`] does.
-pub fn refusal(path: &str, headers: &HeaderMap, refused: Refused) -> Response {
-    match path {
-        "/v1/traces" | "/v1/metrics" | "/v1/logs" | "/v1/development/profiles" => traces::refusal(headers, &refused),
+/// The answer to a request that is not let in, in the shape of its route's other errors: calls of gRPC and OpenTelemetry's
+/// routes have one of their own, all others over the store tell it as [`RestError`] does.
+pub fn refusal(request: &Parts, refused: Refused) -> Response {
+    if is_grpc(request.version, &request.headers) {
+        return grpc::refusal(&refused);
+    }
+    match request.uri.path() {
+        "/v1/traces" | "/v1/metrics" | "/v1/logs" | "/v1/development/profiles" => {
+            traces::refusal(&request.headers, &refused)
+        }
         _ => RestError::Refused(refused).into_response(),
     }
 }

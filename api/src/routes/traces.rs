@@ -5,10 +5,10 @@ use std::io::Read;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
-use fulgurite_store::{Store, StoreError};
+use fulgurite_store::{Sender, Store, StoreError};
 use fulgurite_types::{Ingested, Span};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
 use prost::Message;
@@ -22,7 +22,7 @@ use crate::otlp::{Export, Rejected, spans_from_json, spans_from_protobuf};
 
 /// How a client writes its messages, and reads ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Encoding {
+pub(super) enum Encoding {
     Protobuf,
     Json,
 }
@@ -40,21 +40,21 @@ impl Encoding {
 
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Compression {
+pub(super) enum Compression {
     Gzip,
     /// HTTP's `deflate`, which is zlib's format (RFC 9110, 8.4.1.2).
     Deflate,
 }
 
 impl Compression {
-    /// `None` if the body is as it is.
-    fn of(headers: &HeaderMap) -> Result<Option<Self>, Failure> {
-        match header_text(headers, header::CONTENT_ENCODING).to_ascii_lowercase().as_str() {
+    /// As the header of this name says; `None` if the body is as it is.
+    pub(super) fn of(headers: &HeaderMap, name: &str) -> Result<Option<Self>, Failure> {
+        match header_text(headers, name).to_ascii_lowercase().as_str() {
             "" | "identity" => Ok(None),
             "gzip" => Ok(Some(Self::Gzip)),
             "deflate" => Ok(Some(Self::Deflate)),
             other => Err(Failure::bad_request(format!(
-                "Unsupported Content-Encoding '{other}', expected 'gzip', 'deflate' or 'identity'"
+                "Unsupported {name} '{other}', expected 'gzip', 'deflate' or 'identity'"
             ))),
         }
     }
@@ -84,25 +84,29 @@ struct RpcStatus {
 
 /// Why an export was refused as a whole. Nothing has been stored.
 #[derive(Debug)]
-struct Failure {
-    status: StatusCode,
-    message: String,
+pub(super) struct Failure {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
 }
 
 impl Failure {
-    fn bad_request(message: impl Into<String>) -> Self {
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, message: message.into() }
     }
 
-    fn too_large() -> Self {
+    pub(super) fn too_large() -> Self {
         Self { status: StatusCode::PAYLOAD_TOO_LARGE, message: TOO_LARGE.to_owned() }
+    }
+
+    pub(super) fn too_slow(slow: BodyTooSlow) -> Self {
+        Self { status: StatusCode::REQUEST_TIMEOUT, message: slow.to_string() }
     }
 
     fn crowded(full: TurnsFull) -> Self {
         Self { status: StatusCode::TOO_MANY_REQUESTS, message: full.to_string() }
     }
 
-    fn response(self, encoding: Option<Encoding>) -> Response {
+    pub(super) fn response(self, encoding: Option<Encoding>) -> Response {
         let Self { status, message } = self;
         match encoding {
             Some(Encoding::Json) => (status, Json(json!({ "message": message }))).into_response(),
@@ -145,12 +149,12 @@ async fn stored(
             content_type(request.headers())
         )));
     };
-    let compression = Compression::of(request.headers())?;
+    let compression = Compression::of(request.headers(), "Content-Encoding")?;
     let sender = sender(request.extensions());
     let queue = Queue::of(request.extensions());
     let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| {
         if let Some(slow) = BodyTooSlow::cause_of(&rejection) {
-            return Failure { status: StatusCode::REQUEST_TIMEOUT, message: slow.to_string() };
+            return Failure::too_slow(slow);
         }
         let message = rejection.body_text();
         match rejection.into_response().status() {
@@ -158,6 +162,25 @@ async fn stored(
             _ => Failure::bad_request(message),
         }
     })?;
+    ingest(&store, sender, queue, Sent { bytes, encoding, compression }, body_limit).await
+}
+
+/// An export as it was sent.
+pub(super) struct Sent {
+    pub(super) bytes: Bytes,
+    pub(super) encoding: Encoding,
+    pub(super) compression: Option<Compression>,
+}
+
+/// Stores what an export holds, whose content may have `body_limit` bytes, and says which of its spans were left out.
+pub(super) async fn ingest(
+    store: &Store,
+    sender: Sender,
+    queue: Queue,
+    sent: Sent,
+    body_limit: usize,
+) -> Result<Rejected, Failure> {
+    let Sent { bytes, encoding, compression } = sent;
     let size = compression.map_or(bytes.len(), |compression| size_as_far_as_small(&bytes, compression));
     let turn = queue.turn(size).await.map_err(Failure::crowded)?;
     let export = turn.work(|| {
@@ -208,10 +231,14 @@ fn inflate(bytes: &[u8], compression: Compression, limit: usize) -> Result<Bytes
     if content.len() > limit { Err(Failure::too_large()) } else { Ok(content.into()) }
 }
 
+/// What of an export was left out, if something was.
+pub(super) fn partial_success(rejected: Rejected) -> Option<ExportTracePartialSuccess> {
+    let Rejected { count, first_reason } = rejected;
+    first_reason.map(|reason| ExportTracePartialSuccess { rejected_spans: count, error_message: reason })
+}
+
 fn success(encoding: Encoding, rejected: Rejected) -> Response {
-    let partial_success = rejected
-        .first_reason
-        .map(|reason| ExportTracePartialSuccess { rejected_spans: rejected.count, error_message: reason });
+    let partial_success = partial_success(rejected);
     match (encoding, partial_success) {
         (Encoding::Protobuf, partial_success) => {
             protobuf(StatusCode::OK, &ExportTraceServiceResponse { partial_success })
@@ -229,10 +256,10 @@ fn protobuf(status: StatusCode, message: &impl Message) -> Response {
     (status, [(header::CONTENT_TYPE, "application/x-protobuf")], message.encode_to_vec()).into_response()
 }
 
-fn content_type(headers: &HeaderMap) -> &str {
-    header_text(headers, header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim()
+pub(super) fn content_type(headers: &HeaderMap) -> &str {
+    header_text(headers, "content-type").split(';').next().unwrap_or_default().trim()
 }
 
-fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
+fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

@@ -15,6 +15,7 @@ mod served;
 #[path = "../../../store/tests/test_store/mod.rs"]
 mod test_store;
 mod traces;
+mod traces_over_grpc;
 mod training;
 
 use axum::Router;

@@ -32,7 +32,7 @@ fn pair(key: &str, value: &str) -> KeyValue {
     KeyValue { key: key.into(), value: Some(value), ..KeyValue::default() }
 }
 
-fn export(spans: &[(u8, &str, &str)]) -> ExportTraceServiceRequest {
+pub(crate) fn export(spans: &[(u8, &str, &str)]) -> ExportTraceServiceRequest {
     let spans = spans.iter().map(|(number, rollout_id, attempt_id)| Span {
         trace_id: vec![1; 16],
         span_id: vec![*number; 8],
@@ -44,7 +44,7 @@ fn export(spans: &[(u8, &str, &str)]) -> ExportTraceServiceRequest {
     ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
@@ -76,7 +76,7 @@ async fn post(api: &Api, headers: &[(&str, &str)], body: impl Into<Body>) -> Ans
     }
 }
 
-async fn names(api: &Api, rollout_id: &str) -> Vec<(String, u64)> {
+pub(crate) async fn names(api: &Api, rollout_id: &str) -> Vec<(String, u64)> {
     let filter = SpanFilter { rollout_id: rollout_id.into(), ..SpanFilter::default() };
     let spans = api.store.query_spans(&filter).await.unwrap().items;
     spans.into_iter().map(|span| (span.name, span.sequence_id)).collect()

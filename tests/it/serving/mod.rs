@@ -2,6 +2,8 @@ mod attach;
 mod constrained_answers;
 mod drain;
 mod full_disk;
+mod grpc;
+mod http2;
 mod keys;
 mod limits;
 mod remote_models;

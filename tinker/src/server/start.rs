@@ -21,6 +21,7 @@ impl TinkerServer {
     /// Offers these models, and goes on with what the state directory holds. Called within a Tokio runtime.
     pub fn start(bases: Vec<TinkerBase>, options: TinkerServerOptions) -> Result<Arc<Self>, TinkerServerError> {
         let state = StateDirectory::new(options.state_directory.clone());
+        state.clear_plaintext()?;
         let registry = Registry {
             sessions: state.read()?,
             runs: state.read()?,

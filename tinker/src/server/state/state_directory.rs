@@ -14,6 +14,9 @@ pub(crate) struct StateDirectory {
     root: PathBuf,
 }
 
+/// Where what is not encrypted yet is, below the state directory. No training run is called so.
+const PLAINTEXT: &str = "weights/plaintext";
+
 impl StateDirectory {
     pub(crate) fn new(root: PathBuf) -> Self {
         Self { root }
@@ -37,6 +40,16 @@ impl StateDirectory {
     /// A place for the weights of one sampling session, below the state directory.
     pub(crate) fn place_of_sampler(&self, sampler_id: &str) -> PathBuf {
         Path::new("weights").join("samplers").join(sampler_id)
+    }
+
+    /// A place for what is encrypted before it is kept, for as long as that takes.
+    pub(crate) fn place_of_plaintext(&self, id: &str) -> PathBuf {
+        self.resolve(Path::new(PLAINTEXT)).join(id)
+    }
+
+    /// Deletes what an earlier process left at such places.
+    pub(crate) fn clear_plaintext(&self) -> Result<(), TinkerServerError> {
+        self.delete_weights(Path::new(PLAINTEXT))
     }
 
     /// All records of a kind.
@@ -138,7 +151,7 @@ impl StateDirectory {
 }
 
 /// Makes a directory's list of names durable.
-fn sync_directory(path: &Path) -> Result<(), TinkerServerError> {
+pub(crate) fn sync_directory(path: &Path) -> Result<(), TinkerServerError> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(TinkerServerError::io("sync", path))
 }
 

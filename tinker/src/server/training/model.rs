@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::encrypted_export::Recipients;
 use super::training_request::TrainingRequest;
 use crate::server::base::TinkerBase;
 use crate::server::futures::Promise;
@@ -74,6 +75,8 @@ pub(crate) struct Save {
     pub(crate) overwrite: bool,
     pub(crate) ttl_seconds: Option<u64>,
     pub(crate) user_metadata: Option<UserMetadata>,
+    /// To whom it is encrypted, if it is.
+    pub(crate) recipients: Option<Recipients>,
 }
 
 impl Model {

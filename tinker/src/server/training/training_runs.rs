@@ -12,6 +12,7 @@ use crate::server::state::names::{check_name, new_id};
 use crate::server::state::records::{RunRecord, SampledWeights, SamplerRecord, UserMetadata};
 use crate::server::tinker_server::TinkerServer;
 use crate::server::training::adapters::{is_same_form, requested_adapter};
+use crate::server::training::encrypted_export::Recipients;
 use crate::server::training::model::{Model, Order, Save, Source, Work};
 use crate::server::training::worker::start_model;
 use crate::wire::{
@@ -205,7 +206,7 @@ impl TinkerServer {
     pub(crate) fn save_weights(&self, request: SaveWeightsRequest) -> Result<SubmittedRequest, Refusal> {
         let asked = Fingerprint::of(&request);
         let SaveWeightsRequest { model_id, path, seq_id, ttl_seconds, overwrite, user_metadata } = request;
-        let save = |name| Work::SaveCheckpoint(Save { name, overwrite, ttl_seconds, user_metadata });
+        let save = |name| Work::SaveCheckpoint(Save { name, overwrite, ttl_seconds, user_metadata, recipients: None });
         self.submit(&model_id, seq_id, asked, named(path, save))
     }
 
@@ -216,16 +217,17 @@ impl TinkerServer {
     ) -> Result<SubmittedRequest, Refusal> {
         let asked = Fingerprint::of(&request);
         let SaveWeightsExternalRequest { model_id, path, seq_id, ttl_seconds, age_encryption_recipients } = request;
-        let work = match age_encryption_recipients {
-            Some(recipients) if !recipients.is_empty() => {
-                let because = "weights cannot be encrypted here: leave age_encryption_recipients out";
-                Work::Nothing { because: because.to_owned() }
+        let recipients = match Recipients::read(&age_encryption_recipients.unwrap_or_default()) {
+            Ok(recipients) => recipients,
+            Err(detail) => {
+                // It has its place all the same, and those after it do not wait for it.
+                self.submit(&model_id, seq_id, asked, Work::Nothing { because: detail.clone() })?;
+                return Err(Refusal { status: StatusCode::UNPROCESSABLE_ENTITY, detail });
             }
-            _ => named(Some(path), |name| {
-                Work::SaveExternally(Save { name, overwrite: false, ttl_seconds, user_metadata: None })
-            }),
         };
-        self.submit(&model_id, seq_id, asked, work)
+        let save =
+            |name| Work::SaveExternally(Save { name, overwrite: false, ttl_seconds, user_metadata: None, recipients });
+        self.submit(&model_id, seq_id, asked, named(Some(path), save))
     }
 
     /// Takes weights to sample from: under a name, or for a sampling session of their own.
@@ -266,7 +268,9 @@ impl TinkerServer {
                 Work::Nothing { because: because.to_owned() }
             }
             (path, _) => {
-                let save = |name| Work::SaveForSampler(Save { name, overwrite: false, ttl_seconds, user_metadata });
+                let save = |name| {
+                    Work::SaveForSampler(Save { name, overwrite: false, ttl_seconds, user_metadata, recipients: None })
+                };
                 named(path, save)
             }
         };

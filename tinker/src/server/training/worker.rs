@@ -7,6 +7,7 @@ use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward};
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use super::encrypted_export::export_encrypted;
 use super::model::{Model, Order, Save, Source, Work};
 use super::training_request::TrainingRequest;
 use crate::server::base::TinkerBase;
@@ -198,7 +199,13 @@ impl Worker {
         match kind {
             CheckpointKind::Weights => learner.learner().save_checkpoint(&absolute).await,
             CheckpointKind::SamplerWeights => learner.learner().save_weights(&absolute).await,
-            CheckpointKind::ExternalWeights => learner.export_weights(&absolute).await,
+            CheckpointKind::ExternalWeights => match &save.recipients {
+                None => learner.export_weights(&absolute).await,
+                Some(recipients) => {
+                    let plain = server.state.place_of_plaintext(&new_id());
+                    export_encrypted(learner, recipients, plain, &absolute).await
+                }
+            },
         }
         .map_err(failure)?;
         let (state, of) = (server.state.clone(), directory.clone());

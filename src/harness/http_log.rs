@@ -18,9 +18,9 @@ use tower::Layer;
 use super::trial::Trial;
 
 /// Variables that name the server; each has its own path there, by which it is told from the others.
-pub const BASES: [&str; 2] = ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"];
+pub const BASES: [&str; 3] = ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"];
 /// Variables that hold a key; each holds its own name, for a server without an admin key takes any.
-pub const KEYS: [&str; 2] = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
+pub const KEYS: [&str; 3] = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"];
 /// What comes before the name of a variable in the path that it holds.
 pub const BY: &str = "/by/";
 
@@ -41,7 +41,12 @@ pub enum Dialect {
     Completions,
     /// Anthropic's Messages.
     Messages,
+    /// Google's generateContent.
+    GenerateContent,
 }
+
+/// Behind a model's name in Google's paths; the first is answered whole, the second in a stream.
+const GENERATE_CONTENT: [&str; 2] = ["generateContent", "streamGenerateContent"];
 
 impl Dialect {
     /// For people.
@@ -51,6 +56,7 @@ impl Dialect {
             Self::Responses => "Responses",
             Self::Completions => "Completions",
             Self::Messages => "Messages",
+            Self::GenerateContent => "generateContent",
         }
     }
 
@@ -58,14 +64,39 @@ impl Dialect {
         if method != Method::POST {
             return None;
         }
-        match endpoint.strip_prefix("/v1")? {
+        match endpoint.strip_prefix("/v1beta").or_else(|| endpoint.strip_prefix("/v1"))? {
             "/chat/completions" => Some(Self::Chat),
             "/responses" => Some(Self::Responses),
             "/completions" => Some(Self::Completions),
             "/messages" => Some(Self::Messages),
+            of_model if of_model.starts_with("/models/") => {
+                GENERATE_CONTENT.contains(&method_of_model(of_model)?).then_some(Self::GenerateContent)
+            }
             _ => None,
         }
     }
+
+    /// Whether the answer to a call is to be streamed: Google says so in the path.
+    fn is_streamed(self, endpoint: &str, body: &Value) -> bool {
+        match self {
+            Self::GenerateContent => method_of_model(endpoint) == Some(GENERATE_CONTENT[1]),
+            Self::Chat | Self::Responses | Self::Completions | Self::Messages => body["stream"] == true,
+        }
+    }
+}
+
+/// What Google's paths say behind a model's name.
+fn method_of_model(endpoint: &str) -> Option<&str> {
+    endpoint.rsplit_once(':').map(|(_, method)| method)
+}
+
+/// How many tools a request declares. Google's hold several functions each.
+fn tools(body: &Value) -> usize {
+    let functions = |tool: &Value| {
+        let several = ["functionDeclarations", "function_declarations"].iter().find_map(|name| tool[*name].as_array());
+        several.map_or(1, Vec::len)
+    };
+    body["tools"].as_array().map_or(0, |tools| tools.iter().map(functions).sum())
 }
 
 /// One request.
@@ -132,18 +163,19 @@ async fn note(State(log): State<Arc<HttpLog>>, request: Request, next: Next) -> 
     };
     let Ok(body) = to_bytes(body, BODY_LIMIT).await else { return StatusCode::PAYLOAD_TOO_LARGE.into_response() };
     let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let dialect = Dialect::of(&parts.method, &endpoint);
     let mut seen = Seen {
         trial,
         asked: format!("{} {endpoint}", parts.method),
-        dialect: Dialect::of(&parts.method, &endpoint),
+        dialect,
         base,
         key: key_of(&parts),
-        is_streamed: said["stream"] == true,
-        tools: said["tools"].as_array().map_or(0, Vec::len),
+        is_streamed: dialect.is_some_and(|dialect| dialect.is_streamed(&endpoint, &said)),
+        tools: tools(&said),
         status: 0,
     };
     let response = match log.refuses(&seen) {
-        true => too_many_requests(),
+        true => too_many_requests(seen.dialect),
         false => next.run(Request::from_parts(parts, Body::from(body))).await,
     };
     seen.status = response.status().as_u16();
@@ -152,10 +184,19 @@ async fn note(State(log): State<Arc<HttpLog>>, request: Request, next: Next) -> 
     response
 }
 
-/// In the words of both OpenAI and Anthropic.
-fn too_many_requests() -> Response {
-    let error = json!({ "type": "rate_limit_error", "code": "rate_limit_exceeded", "message": "too many requests" });
-    (StatusCode::TOO_MANY_REQUESTS, axum::Json(json!({ "type": "error", "error": error }))).into_response()
+/// In the words of both OpenAI and Anthropic, or in Google's.
+fn too_many_requests(dialect: Option<Dialect>) -> Response {
+    let message = "too many requests";
+    let body = match dialect {
+        Some(Dialect::GenerateContent) => {
+            json!({ "error": { "code": 429, "message": message, "status": "RESOURCE_EXHAUSTED" } })
+        }
+        _ => {
+            let error = json!({ "type": "rate_limit_error", "code": "rate_limit_exceeded", "message": message });
+            json!({ "type": "error", "error": error })
+        }
+    };
+    (StatusCode::TOO_MANY_REQUESTS, axum::Json(body)).into_response()
 }
 
 /// Takes the variable's name out of the path that it held.
@@ -175,9 +216,11 @@ fn attempt_of(path: &str) -> Option<(Trial, String)> {
 }
 
 fn key_of(parts: &Parts) -> Option<&'static str> {
-    let said: Vec<&str> = ["x-api-key", AUTHORIZATION.as_str()]
+    let in_query = fulgurite_proxy::key_in_query(&parts.uri);
+    let said: Vec<&str> = ["x-api-key", "x-goog-api-key", AUTHORIZATION.as_str()]
         .iter()
         .filter_map(|name| parts.headers.get(*name)?.to_str().ok())
+        .chain(in_query.as_deref())
         .collect();
     KEYS.into_iter().find(|key| said.iter().any(|said| said.ends_with(key)))
 }
@@ -203,5 +246,40 @@ mod tests {
         let of = |endpoint| Dialect::of(&Method::POST, endpoint);
         assert_eq!((of("/v1/messages"), of("/v1/messages/count_tokens")), (Some(Dialect::Messages), None));
         assert_eq!(Dialect::of(&Method::GET, "/v1/responses"), None);
+        let google = Dialect::GenerateContent;
+        for (endpoint, is_streamed) in [
+            ("/v1beta/models/checked:generateContent", false),
+            ("/v1/models/org/tiny:0.6b:generateContent", false),
+            ("/v1beta/models/checked:streamGenerateContent", true),
+        ] {
+            assert_eq!(of(endpoint), Some(google), "{endpoint}");
+            assert_eq!(google.is_streamed(endpoint, &Value::Null), is_streamed, "{endpoint}");
+        }
+        for other in ["/v1beta/models/checked:countTokens", "/v1beta/models/checked", "/v1/models"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        assert!(Dialect::Chat.is_streamed("/v1/chat/completions", &json!({ "stream": true })));
+    }
+
+    #[test]
+    fn functions_are_tools_also_where_a_tool_holds_several() {
+        assert_eq!(tools(&json!({ "tools": [{ "type": "function" }, { "type": "function" }] })), 2);
+        let functions = json!([{ "name": "a" }, { "name": "b" }]);
+        assert_eq!(tools(&json!({ "tools": [{ "functionDeclarations": functions }, { "googleSearch": {} }] })), 3);
+        assert_eq!(tools(&json!({ "contents": [] })), 0);
+    }
+
+    #[test]
+    fn a_key_is_found_where_each_dialect_has_it() {
+        for (uri, header, expected) in [
+            ("/v1/responses", ("authorization", "Bearer OPENAI_API_KEY"), Some("OPENAI_API_KEY")),
+            ("/v1/messages", ("x-api-key", "ANTHROPIC_API_KEY"), Some("ANTHROPIC_API_KEY")),
+            ("/v1beta/models/m:generateContent", ("x-goog-api-key", "GEMINI_API_KEY"), Some("GEMINI_API_KEY")),
+            ("/v1beta/models/m:generateContent?key=GEMINI_API_KEY", ("accept", "*/*"), Some("GEMINI_API_KEY")),
+            ("/v1/responses", ("authorization", "Bearer other"), None),
+        ] {
+            let request = Request::builder().uri(uri).header(header.0, header.1).body(()).unwrap();
+            assert_eq!(key_of(&request.into_parts().0), expected, "{uri}");
+        }
     }
 }

@@ -49,6 +49,49 @@ while True:
         messages[0]["content"] += "!"
 "#;
 
+/// The same by Google's own package, streamed.
+const GOOGLE_AGENT: &str = r#"
+import subprocess, sys
+from google import genai
+from google.genai import errors, types
+
+client = genai.Client()
+shell = types.FunctionDeclaration(
+    name="run_shell_command",
+    description="Runs a command.",
+    parameters=types.Schema(type="OBJECT", properties={"command": types.Schema(type="STRING")}, required=["command"]),
+)
+other = types.FunctionDeclaration(name="look", description="Looks.", parameters=types.Schema(type="OBJECT"))
+config = types.GenerateContentConfig(
+    tools=[types.Tool(function_declarations=[shell, other])],
+    thinking_config=types.ThinkingConfig(include_thoughts=True),
+    automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+)
+contents = [types.Content(role="user", parts=[types.Part(text=sys.argv[1])])]
+
+def ask():
+    while True:
+        try:
+            stream = client.models.generate_content_stream(model="checked", contents=contents, config=config)
+            return [part for chunk in stream for part in chunk.candidates[0].content.parts]
+        except errors.APIError as error:
+            if error.code == 400:
+                sys.exit(f"the model answers {error.code}")
+
+while True:
+    parts = ask()
+    contents.append(types.Content(role="model", parts=parts))
+    calls = [part.function_call for part in parts if part.function_call]
+    if not calls:
+        break
+    ran = [subprocess.run(call.args["command"], shell=True, capture_output=True, text=True).stdout for call in calls]
+    results = [
+        types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response={"output": output}))
+        for call, output in zip(calls, ran)
+    ]
+    contents.append(types.Content(role="user", parts=results))
+"#;
+
 fn check(directory: &Path, faults: &[&str], flags: &[&str]) -> Ran {
     let agent = directory.join("agent.py");
     std::fs::write(&agent, AGENT).unwrap();
@@ -96,6 +139,31 @@ fn an_agent_is_said_to_do_well_and_how_it_calls_its_model() {
     {"marked":{},"unmarked":0,"others":{}}
     {"calls":4,"refused":1,"ended":true}
     "#);
+}
+
+#[test]
+fn an_agent_of_googles_package_is_known_by_its_dialect_and_does_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let agent = directory.path().join("agent.py");
+    std::fs::write(&agent, GOOGLE_AGENT).unwrap();
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
+    assert!(python.exists(), "tests/run makes {}", python.display());
+    let mut command = fulgurite(["harness", "check", "--"]);
+    let ran = Ran::from(command.arg(python).arg(&agent).arg("{task}").output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let (_, found) = ran.stdout.split_once('\n').unwrap();
+    insta::assert_snapshot!(found, @r"
+    ok       dialect         generateContent, streamed
+    ok       variables       GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL
+    ok       tools           2 tools; run_shell_command runs commands
+    ok       parallel calls  both of two calls were run
+    ok       continuation    2 of 2 later calls go on token by token
+    ok       broken answer   it asks again, and goes on
+    ok       server error    it asks again, and goes on
+    ok       rate limit      it asks again
+    ok       side requests   none
+    ok       budget          it ends when a call is refused
+    ");
 }
 
 #[test]

@@ -112,9 +112,12 @@ fn saved_weights_are_named_as_a_model_in_every_dialect_and_recorded_under_their_
         }
     }
     assert_eq!(recorded[0]["model"], path.as_str());
+    let prompt = json!({ "model": path, "messages": [{ "role": "user", "content": "Say" }] });
+    let counted_by_google = json!({ "contents": contents["contents"] });
     let counted = [
-        server.post("/v1/messages/count_tokens", &chat(json!({}))).expect(200)["input_tokens"].clone(),
-        server.post(&format!("/v1beta/models/{path}:countTokens"), &contents).expect(200)["totalTokens"].clone(),
+        server.post("/v1/messages/count_tokens", &prompt).expect(200)["input_tokens"].clone(),
+        server.post(&format!("/v1beta/models/{path}:countTokens"), &counted_by_google).expect(200)["totalTokens"]
+            .clone(),
     ];
     assert_eq!(counted, [(); 2].map(|()| json!(recorded[0]["prompt_tokens"].as_array().unwrap().len())));
     let shown = server.get(&format!("/v1/models/{}", path.replace('/', "%2F"))).expect(200);

@@ -4,8 +4,9 @@
 //! after another, little-endian: ids (`u32`), logprobs (`f32`, NaN where nothing was sampled), where each token's text ends
 //! (`u32`), who made it (`u8`), and all texts (UTF-8). Where it is recorded what an update made of the tokens, the JSON says
 //! `"trained": true`, two columns stand before those who made them, advantages and logprobs under the weights that the update
-//! began with (`f32`, NaN where nothing was trained), and one behind them, what became of each token (`u8`). Spaces behind the
-//! JSON have the columns begin at a multiple of four.
+//! began with (`f32`, NaN where nothing was trained), and one behind them, what became of each token (`u8`). With `"entropies":
+//! true` a third column of `f32` is before those who made them, the entropies under the same weights. Spaces behind the JSON have
+//! the columns begin at a multiple of four.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -96,6 +97,8 @@ struct Columns {
 struct TrainedColumns {
     advantages: Vec<f32>,
     logprobs: Vec<f32>,
+    /// Where they are recorded of any.
+    entropies: Option<Vec<f32>>,
     fates: Vec<u8>,
 }
 
@@ -134,14 +137,32 @@ pub(super) fn continued(generations: &[Generation], generation: &Generation) -> 
     parent.map_or(0, |parent| parent.prompt_tokens.len() + parent.sampled_tokens.len())
 }
 
+/// A prompt that was made of a call's messages, in the same columns: as a call that has sampled nothing yet.
+pub(super) fn of_prompt(call: Generation, prompt_tokens: Vec<u32>, tokenizer: &Tokenizer) -> Vec<u8> {
+    let call = Generation {
+        prompt_tokens,
+        sampled_tokens: Vec::new(),
+        logprobs: None,
+        weights_versions: Vec::new(),
+        parent_id: None,
+        branch_reason: None,
+        defect: None,
+        ..call
+    };
+    packed(&[call], &[], &HashMap::new(), |_| Some(tokenizer))
+}
+
 fn packed<'t>(
     generations: &[Generation],
     uses: &[GenerationUse],
     trained: &HashMap<String, TrainedTokens>,
     tokenizer: impl Fn(&str) -> Option<&'t Tokenizer>,
 ) -> Vec<u8> {
-    let is_trained = generations.iter().any(|generation| trained.contains_key(&generation.generation_id));
-    let mut columns = Columns { trained: is_trained.then(TrainedColumns::default), ..Columns::default() };
+    let calls_trained = || generations.iter().filter_map(|generation| trained.get(&generation.generation_id));
+    let is_trained = calls_trained().next().is_some();
+    let has_entropies = calls_trained().any(|call| call.entropies.is_some());
+    let of_update = || TrainedColumns { entropies: has_entropies.then(Vec::new), ..TrainedColumns::default() };
+    let mut columns = Columns { trained: is_trained.then(of_update), ..Columns::default() };
     let mut calls = Vec::new();
     for generation in generations {
         let continued = continued(generations, generation);
@@ -173,7 +194,9 @@ fn packed<'t>(
             has_text: tokenizer.is_some(),
         });
     }
-    columns.bytes(json!({ "calls": calls, "tokens": columns.ids.len(), "trained": is_trained }).to_string())
+    let tokens = columns.ids.len();
+    let header = json!({ "calls": calls, "tokens": tokens, "trained": is_trained, "entropies": has_entropies });
+    columns.bytes(header.to_string())
 }
 
 impl Columns {
@@ -201,16 +224,17 @@ impl Columns {
 
     fn bytes(&self, mut header: String) -> Vec<u8> {
         header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(4) - header.len()));
-        let mut bytes = Vec::with_capacity(4 + header.len() + 22 * self.ids.len() + self.text.len());
+        let mut bytes = Vec::with_capacity(4 + header.len() + 26 * self.ids.len() + self.text.len());
         bytes.extend(u32::try_from(header.len()).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend(header.as_bytes());
         bytes.extend(self.ids.iter().flat_map(|id| id.to_le_bytes()));
         bytes.extend(self.logprobs.iter().flat_map(|logprob| logprob.to_le_bytes()));
         bytes.extend(self.text_ends.iter().flat_map(|end| end.to_le_bytes()));
         let floats = |column: &[f32]| column.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-        if let Some(TrainedColumns { advantages, logprobs, .. }) = &self.trained {
+        if let Some(TrainedColumns { advantages, logprobs, entropies, .. }) = &self.trained {
             bytes.extend(floats(advantages));
             bytes.extend(floats(logprobs));
+            bytes.extend(floats(entropies.as_deref().unwrap_or_default()));
         }
         bytes.extend(&self.makers);
         if let Some(TrainedColumns { fates, .. }) = &self.trained {
@@ -227,13 +251,19 @@ impl TrainedColumns {
         // A file that has another number of tokens is not of this call.
         let call = call.filter(|call| call.fates.len() == tokens);
         let length = self.fates.len() + tokens;
-        if let Some(TrainedTokens { advantages, logprobs, fates, .. }) = call {
+        if let Some(TrainedTokens { advantages, logprobs, entropies, fates, .. }) = call {
+            if let (Some(column), Some(entropies)) = (&mut self.entropies, entropies) {
+                column.extend(entropies);
+            }
             self.advantages.extend(advantages);
             self.logprobs.extend(logprobs);
             self.fates.extend(fates.iter().map(|fate| *fate as u8));
         }
         self.advantages.resize(length, f32::NAN);
         self.logprobs.resize(length, f32::NAN);
+        if let Some(column) = &mut self.entropies {
+            column.resize(length, f32::NAN);
+        }
         self.fates.resize(length, TokenFate::NotTrained as u8);
     }
 }
@@ -292,6 +322,7 @@ pub(crate) mod tests {
             generation_id: id.into(),
             advantages: vec![0.5; fates.len()],
             logprobs: vec![-2.0; fates.len()],
+            entropies: (id == "1").then(|| vec![0.25, f32::NAN]),
             fates: fates.to_vec(),
         };
         // The second has more tokens than its call sampled.
@@ -303,14 +334,28 @@ pub(crate) mod tests {
         let bytes = packed(&calls, &[], &trained, |_| None);
         let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
         let header: Value = serde_json::from_slice(&bytes[4..4 + length]).unwrap();
-        assert_eq!((&header["trained"], &header["tokens"]), (&json!(true), &json!(6)));
+        assert_eq!(
+            (&header["trained"], &header["entropies"], &header["tokens"]),
+            (&json!(true), &json!(true), &json!(6))
+        );
         let columns = &bytes[4 + length + 3 * 4 * 6..];
         let floats: Vec<f32> =
-            columns[..48].chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect();
+            columns[..72].chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect();
         let known = |at: std::ops::Range<usize>| floats[at].iter().map(|value| (!value.is_nan()).then_some(*value));
         let (none, half, two) = (None, Some(0.5), Some(-2.0));
         assert_eq!(known(0..6).collect::<Vec<_>>(), [none, none, half, half, none, none]);
         assert_eq!(known(6..12).collect::<Vec<_>>(), [none, none, two, two, none, none]);
-        assert_eq!(columns[48..], [0, 0, 1, 1, 0, 1, 0, 0, 1, 3, 0, 0]);
+        assert_eq!(known(12..18).collect::<Vec<_>>(), [none, none, Some(0.25), none, none, none]);
+        assert_eq!(columns[72..], [0, 0, 1, 1, 0, 1, 0, 0, 1, 3, 0, 0]);
+        // A host that tells none: no column of them.
+        let untold = trained.into_values().map(|call| {
+            let call = TrainedTokens { entropies: None, ..call };
+            (call.generation_id.clone(), call)
+        });
+        let bytes = packed(&calls, &[], &untold.collect(), |_| None);
+        let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+        let header: Value = serde_json::from_slice(&bytes[4..4 + length]).unwrap();
+        assert_eq!((&header["trained"], &header["entropies"]), (&json!(true), &json!(false)));
+        assert_eq!(bytes.len(), 4 + length + 6 * (3 * 4 + 2 * 4 + 2));
     }
 }

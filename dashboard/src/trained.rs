@@ -62,6 +62,7 @@ mod tests {
                 generation_id: id.into(),
                 advantages: vec![1.0],
                 logprobs: vec![-1.0],
+                entropies: None,
                 fates: vec![TokenFate::Trained],
             };
             std::fs::create_dir_all(directory.join("tokens")).unwrap();

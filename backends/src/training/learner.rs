@@ -39,9 +39,10 @@ pub struct ForwardBackward {
     pub loss_sum: f64,
     /// For each datum, the logprob of each target token under the weights before the update.
     pub logprobs: Vec<Vec<f32>>,
-    /// The entropy of the distributions that predict the targets which take part in the loss, in nats, exact over the
-    /// vocabulary and summed; `None` from hosts that do not report it.
-    pub entropy_sum: Option<f64>,
+    /// For each datum and each target, the entropy of the distribution that predicts it, in nats, exact over the vocabulary; 0
+    /// of targets that take no part in the loss, and of all but the first of those that one position has. `None` from hosts
+    /// that do not report it.
+    pub entropies: Option<Vec<Vec<f32>>>,
 }
 
 /// What an optimizer step did.
@@ -90,7 +91,7 @@ pub trait Learner: Send + Sync + 'static {
         let logprobs = self.forward(Arc::clone(&data)).await?;
         let (loss_sum, linear) = comparisons.as_cross_entropy(&data, &logprobs);
         self.forward_backward(linear.into(), LossFunction::CrossEntropy).await?;
-        Ok(ForwardBackward { loss_sum, logprobs, entropy_sum: None })
+        Ok(ForwardBackward { loss_sum, logprobs, entropies: None })
     }
 
     /// Applies the accumulated gradient and clears it. Fails, changing nothing, if the gradient is not finite.

@@ -51,9 +51,9 @@ pub(crate) enum ReportedLogprobs {
 pub(crate) struct Scored {
     pub(crate) index: usize,
     pub(crate) loss: f64,
-    /// Summed over the targets that take part in the loss, of a pass with a gradient.
-    pub(crate) entropy: f64,
     pub(crate) logprobs: Vec<f32>,
+    /// Of the targets that take part in the loss, of a pass with a gradient; all others stand as 0.
+    pub(crate) entropies: Vec<f32>,
 }
 
 /// Of each target its weight or mask as the loss that a pass over whole answers multiplies.

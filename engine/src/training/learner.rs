@@ -269,7 +269,7 @@ impl LearnerState {
                 token_losses(datum, loss, logprobs).map_err(|message| EngineError::Datum { index, message })?;
             loss_sum += losses.iter().zip(logprobs).map(|(loss, &logprob)| loss.value(logprob)).sum::<f64>();
         }
-        Ok(ForwardBackward { loss_sum, logprobs, entropy_sum: None })
+        Ok(ForwardBackward { loss_sum, logprobs, entropies: None })
     }
 
     fn forward_backward(
@@ -423,7 +423,6 @@ impl LearnerState {
 /// What a pass with a gradient tells of all its datums.
 fn summed(scored: Vec<Scored>) -> ForwardBackward {
     let loss_sum = scored.iter().map(|scored| scored.loss).sum();
-    let entropy_sum = Some(scored.iter().map(|scored| scored.entropy).sum());
-    let logprobs = scored.into_iter().map(|scored| scored.logprobs).collect();
-    ForwardBackward { loss_sum, logprobs, entropy_sum }
+    let (logprobs, entropies) = scored.into_iter().map(|scored| (scored.logprobs, scored.entropies)).unzip();
+    ForwardBackward { loss_sum, logprobs, entropies: Some(entropies) }
 }

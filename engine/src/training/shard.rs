@@ -187,11 +187,11 @@ impl Shard {
 
     fn collect(&self, batch: &[Example<'_>], scored: &mut Vec<Scored>) {
         for (example, predictions) in batch.iter().zip(&self.of_examples) {
-            let logprobs = vec![0.0; example.losses.len()];
-            let mut own = Scored { index: example.index, loss: 0.0, entropy: 0.0, logprobs };
+            let nothing = vec![0.0; example.losses.len()];
+            let mut own = Scored { index: example.index, loss: 0.0, logprobs: nothing.clone(), entropies: nothing };
             for prediction in &self.predictions[predictions.clone()] {
                 own.logprobs[prediction.slot] = prediction.logprob;
-                own.entropy += f64::from(prediction.entropy);
+                own.entropies[prediction.slot] = prediction.entropy;
                 own.loss += prediction.loss.value(prediction.logprob);
             }
             scored.push(own);

@@ -7,7 +7,7 @@ use fulgurite_backends::{ForwardBackward, Learner, LossFunction};
 use fulgurite_types::{Datum, GenerationUse, TeacherLogprobs, TrainedTokens};
 use serde_json::{Map, Value};
 
-use super::trained_rows::{TrainedRow, trained_tokens as of_rows};
+use super::trained_rows::{LearntRow, TrainedRow, trained_tokens as of_rows};
 use crate::sources::DataPosition;
 use crate::{Reporter, SampleAnswer, TrainError};
 
@@ -104,8 +104,17 @@ pub(crate) struct Pass {
     /// Of each datum, the logprob of each of its targets under the weights before the update.
     pub(crate) logprobs: Vec<Vec<f32>>,
     pub(crate) loss_sum: f64,
-    /// Of the distributions that predict the trained targets, if the host tells it.
-    pub(crate) entropy_sum: Option<f64>,
+    /// Of each datum, the entropy of the distribution that predicts each target, 0 of targets that are not trained; if the host
+    /// tells it.
+    pub(crate) entropies: Option<Vec<Vec<f32>>>,
+}
+
+impl Pass {
+    /// The sum of the entropies, in nats; `None` if the host does not tell them.
+    pub(crate) fn entropy_sum(&self) -> Option<f64> {
+        let of_datum = |entropies: &Vec<f32>| entropies.iter().fold(0.0, |sum, entropy| sum + f64::from(*entropy));
+        Some(self.entropies.as_ref()?.iter().map(of_datum).sum())
+    }
 }
 
 /// What passes say.
@@ -118,10 +127,14 @@ pub(crate) struct Measurement {
 }
 
 /// What the passes of a lesson made of the tokens that its rows train.
-pub(crate) fn trained_tokens(rows: &[TrainedRow], passes: &[Pass]) -> Vec<TrainedTokens> {
+pub(crate) fn trained_tokens<'p>(rows: &[TrainedRow], passes: &'p [Pass]) -> Vec<TrainedTokens> {
     let of_policy = passes.iter().filter(|pass| !pass.is_beside);
-    let learnt = of_policy.flat_map(|pass| pass.data.iter().zip(pass.logprobs.iter().map(Vec::as_slice)));
-    of_rows(rows, &learnt.collect::<Vec<_>>())
+    let of_pass = |pass: &'p Pass| {
+        let entropies = move |row: usize| pass.entropies.as_ref().and_then(|rows| Some(rows.get(row)?.as_slice()));
+        let rows = pass.data.iter().zip(&pass.logprobs).enumerate();
+        rows.map(move |(row, (datum, logprobs))| LearntRow { datum, logprobs, entropies: entropies(row) })
+    };
+    of_rows(rows, &of_policy.flat_map(of_pass).collect::<Vec<_>>())
 }
 
 /// Has the learner add the gradient of a part, and of what the objective adds to it once it knows its logprobs.
@@ -132,9 +145,9 @@ pub(crate) async fn learn<Data>(
     learner: &dyn Learner,
 ) -> Result<Pass, TrainError> {
     let told = objective.forward_backward(part, learner).await?;
-    let ForwardBackward { loss_sum, logprobs, entropy_sum } = told;
+    let ForwardBackward { loss_sum, logprobs, entropies } = told;
     let (data, is_beside) = (Arc::clone(&part.data), part.is_beside);
-    let pass = Pass { substep, is_beside, data, logprobs, loss_sum, entropy_sum };
+    let pass = Pass { substep, is_beside, data, logprobs, loss_sum, entropies };
     if let Some(Part { data, loss, .. }) = objective.addition(&pass, learner).await? {
         learner.forward_backward(data, loss).await?;
     }

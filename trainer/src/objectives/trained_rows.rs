@@ -41,6 +41,15 @@ pub(crate) struct TrainedRow {
     loss: LossFunction,
 }
 
+/// A row as the learner's pass over it found it, under the weights that the optimizer's step began with: of each target a logprob, and
+/// the entropy of the distribution that predicts it if the host tells it.
+#[derive(Clone, Copy)]
+pub(super) struct LearntRow<'p> {
+    pub(super) datum: &'p Datum,
+    pub(super) logprobs: &'p [f32],
+    pub(super) entropies: Option<&'p [f32]>,
+}
+
 /// Where the trained calls of a rollout stand in its rows, row by row. As [`turns_to_data`](fulgurite_adapters::turns_to_data) has
 /// them: calls share a row as long as each prompt begins with all that came before.
 pub(super) fn places_in_rows(mut in_time: Vec<&Generation>) -> Vec<Vec<CallPlace>> {
@@ -89,16 +98,17 @@ pub(super) fn trained_rows(
     places.into_iter().zip(rows).map(row).collect()
 }
 
-/// What was made of the tokens of these rows, call by call, where `learnt` has each row as it was trained and the logprobs of its
-/// targets under the weights that the optimizer's step began with; nothing if those are other rows.
-pub(super) fn trained_tokens(rows: &[TrainedRow], learnt: &[(&Datum, &[f32])]) -> Vec<TrainedTokens> {
+/// What was made of the tokens of these rows, call by call, where `learnt` has each row as it was trained; nothing if those are
+/// other rows.
+pub(super) fn trained_tokens(rows: &[TrainedRow], learnt: &[LearntRow<'_>]) -> Vec<TrainedTokens> {
     if rows.len() != learnt.len() {
         return Vec::new();
     }
-    rows.iter().zip(learnt).flat_map(|(row, (datum, logprobs))| of_row(row, datum, logprobs)).collect()
+    rows.iter().zip(learnt).flat_map(|(row, learnt)| of_row(row, *learnt)).collect()
 }
 
-fn of_row(row: &TrainedRow, datum: &Datum, logprobs: &[f32]) -> Vec<TrainedTokens> {
+fn of_row(row: &TrainedRow, learnt: LearntRow<'_>) -> Vec<TrainedTokens> {
+    let LearntRow { datum, logprobs, entropies } = learnt;
     let LossInputs::Policy { logprobs: sampler_logprobs, mask, .. } = &datum.loss_inputs else { return Vec::new() };
     let is_trained = |target: usize| mask.get(target).is_some_and(|mask| *mask > 0.0);
     let difference = |target: usize| logprobs.get(target).zip(sampler_logprobs.get(target)).map(|(new, old)| new - old);
@@ -118,12 +128,18 @@ fn of_row(row: &TrainedRow, datum: &Datum, logprobs: &[f32]) -> Vec<TrainedToken
             _ => TokenFate::Trained,
         }
     };
+    // A host tells the entropies of trained targets alone, and 0 of others.
+    let entropy_of = |entropies: &[f32], target: usize| match entropies.get(target) {
+        Some(entropy) if is_trained(target) => *entropy,
+        Some(_) | None => f32::NAN,
+    };
     let of_call = |CallPlace { generation_id, first, count, .. }: CallPlace| {
         let targets = first..first + count;
         Some(TrainedTokens {
             generation_id,
             advantages: row.advantages.get(targets.clone())?.to_vec(),
             logprobs: logprobs.get(targets.clone())?.to_vec(),
+            entropies: entropies.map(|all| targets.clone().map(|target| entropy_of(all, target)).collect()),
             fates: targets.map(fate).collect(),
         })
     };
@@ -221,12 +237,31 @@ mod tests {
         let data = trajectory_to_data(&merge_generations(&[&call], &[]).unwrap(), advantage).unwrap();
         let groups = vec![vec![data.clone()]];
         let rows = trained_rows(places_in_rows(vec![&call]), &groups, vec![vec![count - 1]], loss);
-        let learnt = (&data[0], logprobs);
+        let entropies: Vec<f32> = (0..count).map(|target| target as f32 / 2.0).collect();
+        let learnt = LearntRow { datum: &data[0], logprobs, entropies: Some(&entropies) };
         assert_eq!(trained_tokens(&rows, &[learnt, learnt]), [], "other rows than were meant");
         let [tokens] = trained_tokens(&rows, &[learnt]).try_into().unwrap();
         assert_eq!((tokens.generation_id.as_str(), tokens.logprobs.as_slice()), ("a", logprobs));
         assert_eq!(tokens.advantages, vec![advantage; count]);
+        assert_eq!(tokens.entropies, Some(entropies.clone()));
+        let [untold] = trained_tokens(&rows, &[LearntRow { entropies: None, ..learnt }]).try_into().unwrap();
+        assert_eq!(untold.entropies, None, "a host that tells none");
         tokens.fates
+    }
+
+    #[test]
+    fn a_token_that_was_not_trained_has_no_entropy() {
+        let call = generation("a", 1, &[1], &[5, 6]);
+        let mut data = trajectory_to_data(&merge_generations(&[&call], &[]).unwrap(), 1.0).unwrap();
+        let LossInputs::Policy { mask, .. } = &mut data[0].loss_inputs else { unreachable!() };
+        mask[0] = 0.0;
+        let groups = vec![vec![data.clone()]];
+        let rows = trained_rows(places_in_rows(vec![&call]), &groups, Vec::new(), LossFunction::ImportanceSampling);
+        let learnt = LearntRow { datum: &data[0], logprobs: &[-1.0, -1.0], entropies: Some(&[0.0, 0.5]) };
+        let [tokens] = trained_tokens(&rows, &[learnt]).try_into().unwrap();
+        let entropies = tokens.entropies.unwrap();
+        assert!(entropies[0].is_nan() && entropies[1] == 0.5, "{entropies:?}");
+        assert_eq!(tokens.fates, [TokenFate::NotTrained, TokenFate::Trained]);
     }
 
     #[test]

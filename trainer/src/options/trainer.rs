@@ -127,7 +127,8 @@ pub struct TrainerOptions {
     /// many the run ends with an error. 0 never ends it.
     pub stop_without_gradient: u64,
     /// Whether the run's directory keeps, for each update, what became of every token that it trained: its advantage, its logprob
-    /// under the weights that the update began with, and whether it was masked or clipped. Nine bytes a token.
+    /// under the weights that the update began with, the entropy of what predicts it if the model host tells it, and whether it was
+    /// masked or clipped. Thirteen bytes a token, nine without entropies.
     pub record_tokens: bool,
     /// Conversations that are learnt from in each update beside the rollouts.
     pub conversations: Option<ConversationsBeside>,

@@ -72,6 +72,7 @@ mod tests {
             generation_id: "g".into(),
             advantages: vec![advantage],
             logprobs: vec![-1.0],
+            entropies: Some(vec![0.5]),
             fates: vec![TokenFate::Trained],
         }]
     }

@@ -1,16 +1,46 @@
 //! What an update made of each token that it trained, as bytes: a file of an update's tokens.
 //!
-//! `fulgtok1`, the run's id, the number of calls, and of each call its id and how many tokens it sampled; then three columns over
-//! all calls, little-endian: advantages (`f32`), logprobs under the weights that the update began with (`f32`), and what
-//! became of each token (`u8`). An id is its length (`u32`) and so many bytes; numbers are `u32`.
+//! `fulgtok2`, the run's id, the number of calls, and of each call its id and how many tokens it sampled; then four columns over
+//! all calls, little-endian: advantages (`f32`), logprobs under the weights that the update began with (`f32`), entropies of the
+//! distributions that the tokens are predicted by (`f32`, NaN where nobody told one), and what became of each token (`u8`). An id
+//! is its length (`u32`) and so many bytes; numbers are `u32`. Where no call has entropies a file begins with `fulgtok1`, and has
+//! no such column.
 
 use super::packing::{pack_logprobs, unpack_logprobs};
 
-/// What a file begins with.
-const BEGINNING: &[u8; 8] = b"fulgtok1";
+/// Which columns a file has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Columns {
+    /// Advantages, logprobs and fates.
+    WithoutEntropies,
+    /// Entropies too.
+    WithEntropies,
+}
 
-/// Bytes that a token takes.
-const TOKEN_BYTES: usize = 9;
+impl Columns {
+    /// What a file begins with.
+    fn beginning(self) -> &'static [u8; 8] {
+        match self {
+            Self::WithoutEntropies => b"fulgtok1",
+            Self::WithEntropies => b"fulgtok2",
+        }
+    }
+
+    /// Bytes that a token takes.
+    fn token_bytes(self) -> usize {
+        match self {
+            Self::WithoutEntropies => 9,
+            Self::WithEntropies => 13,
+        }
+    }
+
+    /// Those of a file, and what follows its beginning.
+    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        [Self::WithoutEntropies, Self::WithEntropies]
+            .into_iter()
+            .find_map(|columns| Some((columns, bytes.strip_prefix(columns.beginning())?)))
+    }
+}
 
 /// What became of a token of a call that was trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +71,9 @@ pub struct TrainedTokens {
     pub advantages: Vec<f32>,
     /// Logprobs under the weights that the optimizer's step began with.
     pub logprobs: Vec<f32>,
+    /// Entropies of the distributions that predict them under those weights, in nats, exact over the vocabulary; NaN of tokens that
+    /// were not trained. `None` if the model host does not tell them.
+    pub entropies: Option<Vec<f32>>,
     /// What became of each.
     pub fates: Vec<TokenFate>,
 }
@@ -50,12 +83,18 @@ pub fn trained_tokens_file(step: u64) -> String {
     format!("tokens/{step:06}.tokens")
 }
 
-/// The bytes of a file. Of calls whose lists differ in length, what all of them have is kept.
+/// The bytes of a file. Of calls whose lists differ in length, what all of them have is kept; a call without entropies among others
+/// has NaN for each.
 pub fn pack_trained_tokens(run_id: &str, calls: &[TrainedTokens]) -> Vec<u8> {
-    let count = |call: &TrainedTokens| call.advantages.len().min(call.logprobs.len()).min(call.fates.len());
+    let count = |call: &TrainedTokens| {
+        let entropies = call.entropies.as_ref().map_or(usize::MAX, Vec::len);
+        call.advantages.len().min(call.logprobs.len()).min(entropies).min(call.fates.len())
+    };
     let all: usize = calls.iter().map(count).sum();
-    let mut packed = Vec::with_capacity(TOKEN_BYTES * all + 64 * (calls.len() + 1));
-    packed.extend_from_slice(BEGINNING);
+    let have_entropies = calls.iter().any(|call| call.entropies.is_some());
+    let columns = if have_entropies { Columns::WithEntropies } else { Columns::WithoutEntropies };
+    let mut packed = Vec::with_capacity(columns.token_bytes() * all + 64 * (calls.len() + 1));
+    packed.extend_from_slice(columns.beginning());
     push_text(&mut packed, run_id);
     push_number(&mut packed, calls.len());
     for call in calls {
@@ -64,6 +103,12 @@ pub fn pack_trained_tokens(run_id: &str, calls: &[TrainedTokens]) -> Vec<u8> {
     }
     calls.iter().for_each(|call| packed.extend(pack_logprobs(&call.advantages[..count(call)])));
     calls.iter().for_each(|call| packed.extend(pack_logprobs(&call.logprobs[..count(call)])));
+    if columns == Columns::WithEntropies {
+        calls.iter().for_each(|call| match &call.entropies {
+            Some(entropies) => packed.extend(pack_logprobs(&entropies[..count(call)])),
+            None => packed.extend(pack_logprobs(&vec![f32::NAN; count(call)])),
+        });
+    }
     calls.iter().for_each(|call| packed.extend(call.fates[..count(call)].iter().map(|fate| *fate as u8)));
     packed
 }
@@ -83,7 +128,7 @@ pub fn unpack_trained_tokens(
     run_id: &str,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Option<Vec<TrainedTokens>> {
-    let mut rest = bytes.strip_prefix(BEGINNING)?;
+    let (columns, mut rest) = Columns::read(bytes)?;
     if take_text(&mut rest)? != run_id {
         return None;
     }
@@ -96,17 +141,30 @@ pub fn unpack_trained_tokens(
         }
         all = all.checked_add(count)?;
     }
-    if Some(rest.len()) != all.checked_mul(TOKEN_BYTES) {
+    if Some(rest.len()) != all.checked_mul(columns.token_bytes()) {
         return None;
     }
     let (advantages, rest) = rest.split_at(4 * all);
-    let (logprobs, fates) = rest.split_at(4 * all);
+    let (logprobs, rest) = rest.split_at(4 * all);
+    let (entropies, fates) = match columns {
+        Columns::WithoutEntropies => (None, rest),
+        Columns::WithEntropies => {
+            let (entropies, fates) = rest.split_at(4 * all);
+            (Some(entropies), fates)
+        }
+    };
     let of_call = |(generation_id, range): (String, std::ops::Range<usize>)| {
         let words = 4 * range.start..4 * range.end;
+        let floats = |column: &[u8]| unpack_logprobs(column.get(words.clone())?);
+        let entropies = match entropies {
+            Some(column) => Some(floats(column)?),
+            None => None,
+        };
         Some(TrainedTokens {
             generation_id,
-            advantages: unpack_logprobs(advantages.get(words.clone())?)?,
-            logprobs: unpack_logprobs(logprobs.get(words)?)?,
+            advantages: floats(advantages)?,
+            logprobs: floats(logprobs)?,
+            entropies,
             fates: fates.get(range)?.iter().map(|byte| TokenFate::from_byte(*byte)).collect::<Option<_>>()?,
         })
     };
@@ -135,12 +193,14 @@ mod tests {
             generation_id: "g1".into(),
             advantages: vec![0.5, -0.5],
             logprobs: vec![-1.0, -2.5],
+            entropies: Some(vec![0.75, 1.25]),
             fates: vec![TokenFate::Trained, TokenFate::Clipped],
         };
         let second = TrainedTokens {
             generation_id: "g2".into(),
             advantages: vec![0.0],
             logprobs: vec![-0.25],
+            entropies: Some(vec![0.0]),
             fates: vec![TokenFate::Masked],
         };
         [first, second]
@@ -152,8 +212,30 @@ mod tests {
         assert_eq!(unpack_trained_tokens(&bytes, "run", |_| true), Some(calls().to_vec()));
         assert_eq!(unpack_trained_tokens(&bytes, "run", |id| id == "g2"), Some(calls()[1..].to_vec()));
         assert_eq!(unpack_trained_tokens(&bytes, "other", |_| true), None, "another run's");
-        // 8 and 4 + 3 bytes before the calls, 4 for their number, 4 + 2 + 4 for each, and nine for each of three tokens.
-        assert_eq!(bytes.len(), 8 + 7 + 4 + 2 * 10 + 3 * 9);
+        // 8 and 4 + 3 bytes before the calls, 4 for their number, 4 + 2 + 4 for each, and thirteen for each of three tokens.
+        assert_eq!(bytes.len(), 8 + 7 + 4 + 2 * 10 + 3 * 13);
+    }
+
+    #[test]
+    fn a_file_from_before_entropies_were_kept_is_read() {
+        let mut old = b"fulgtok1\x03\0\0\0run\x02\0\0\0\x02\0\0\0g1\x02\0\0\0\x02\0\0\0g2\x01\0\0\0".to_vec();
+        for number in [0.5f32, -0.5, 0.0, -1.0, -2.5, -0.25] {
+            old.extend(number.to_le_bytes());
+        }
+        old.extend([1, 3, 2]);
+        let without = calls().map(|call| TrainedTokens { entropies: None, ..call });
+        assert_eq!(unpack_trained_tokens(&old, "run", |_| true), Some(without.to_vec()));
+        assert_eq!(pack_trained_tokens("run", &without), old, "where no host tells entropies");
+    }
+
+    #[test]
+    fn a_call_without_entropies_among_others_has_none_that_are_numbers() {
+        let [first, second] = calls();
+        let bytes = pack_trained_tokens("run", &[first.clone(), TrainedTokens { entropies: None, ..second }]);
+        let read = unpack_trained_tokens(&bytes, "run", |_| true).unwrap();
+        assert_eq!(read[0], first);
+        assert!(read[1].entropies.as_ref().unwrap()[0].is_nan());
+        assert_eq!(read[1].fates, [TokenFate::Masked]);
     }
 
     #[test]

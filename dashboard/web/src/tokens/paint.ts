@@ -2,7 +2,7 @@
 import { callAt, type CallTokens, CLIPPED, MASKED, SAMPLED, type Scores, TEMPLATE, type Tokens } from "./tokens";
 import { causeWords } from "../words_for";
 
-export type Colour = "logprob" | "maker" | "version" | "advantage" | "ratio" | "verdict" | "under" | "compared";
+export type Colour = "logprob" | "maker" | "version" | "advantage" | "ratio" | "entropy" | "verdict" | "under" | "compared";
 
 export interface Paint {
   /** The class of a token. */
@@ -21,11 +21,14 @@ export interface Known {
 const GREATEST = 3;
 /** A ratio of e, or of 1 / e, has it where trainer and sampler are compared. */
 const GREATEST_DRIFT = 1;
+/** An entropy, in nats, that has the darkest colour: as undecided as between twenty equally likely tokens. */
+const GREATEST_ENTROPY = 3;
 const KINDS = 8;
 
 /** From sure to surprising, in tenths. */
-export const shade = (logprob: number) =>
-  Number.isNaN(logprob) ? "p0" : `p${Math.min(9, Math.floor(Math.min(1, -logprob / 6) * 10))}`;
+export const shade = (logprob: number) => (Number.isNaN(logprob) ? "p0" : tenth(-logprob, 6));
+
+const tenth = (value: number, greatest: number) => `p${Math.min(9, Math.floor(Math.min(1, value / greatest) * 10))}`;
 
 /** From the least to the greatest value around nought, in eleven. */
 function diverging(value: number, greatest: number): string {
@@ -49,6 +52,7 @@ export function colours(tokens: Tokens, known: Known): [Colour, string][] {
     ["version", "weights version", some((call) => call.weights_versions.length > 0)],
     ["advantage", "advantage", tokens.trained !== null || some((call) => typeof call.advantage === "number")],
     ["ratio", "ratio of trainer and sampler", tokens.trained !== null],
+    ["entropy", "entropy", !!tokens.trained?.entropies],
     ["verdict", "trained or not", some((call) => (call.uses?.length ?? 0) > 0 || call.defect !== null)],
     ["under", "difference under other weights", known.scores !== null],
   ];
@@ -146,6 +150,22 @@ function ratios(tokens: Tokens): Paint {
   return { of, legend };
 }
 
+/** The entropy of what predicts a sampled token when it was trained, in nats; NaN where nobody knows. */
+export const entropyAt = (tokens: Tokens, index: number) =>
+  tokens.makers[index] === SAMPLED ? (tokens.trained?.entropies?.[index] ?? NaN) : NaN;
+
+function entropies(tokens: Tokens): Paint {
+  const of = (index: number) => {
+    const entropy = entropyAt(tokens, index);
+    return Number.isNaN(entropy) ? "" : tenth(entropy, GREATEST_ENTROPY);
+  };
+  const legend = [0, 0.5, 1, 2, GREATEST_ENTROPY].map((nats) => ({
+    name: tenth(nats, GREATEST_ENTROPY),
+    words: `${nats === GREATEST_ENTROPY ? "above " : ""}${nats} nats`,
+  }));
+  return { of, legend };
+}
+
 /** What an update left out of a call that it trained, in a word of the ledger's kind. */
 export const leftOut = (tokens: Tokens, index: number) =>
   ({ [MASKED]: "masked", [CLIPPED]: "clipped" })[tokens.trained?.fates[index] ?? 0] ?? null;
@@ -185,7 +205,7 @@ function under(tokens: Tokens, scores: Scores): Paint {
 function compared(differs: Uint8Array): Paint {
   return {
     of: (index) => (differs[index] ? "differs" : ""),
-    legend: [{ name: "differs", words: "not in the other rollout" }],
+    legend: [{ name: "differs", words: "not on the other side" }],
   };
 }
 
@@ -194,6 +214,7 @@ export function painted(colour: Colour, tokens: Tokens, known: Known): Paint {
   if (colour === "version") return versions(tokens);
   if (colour === "advantage") return advantages(tokens);
   if (colour === "ratio") return ratios(tokens);
+  if (colour === "entropy") return entropies(tokens);
   if (colour === "verdict") return verdicts(tokens);
   if (colour === "under" && known.scores) return under(tokens, known.scores);
   if (colour === "compared" && known.differs) return compared(known.differs);

@@ -1,5 +1,5 @@
 // What is known of a token or a call, in words.
-import { advantageAt, driftAt, gain, isCached, isForced, leftOut, verdict, versionAt } from "./paint";
+import { advantageAt, driftAt, entropyAt, gain, isCached, isForced, leftOut, verdict, versionAt } from "./paint";
 import { callAt, type CallTokens, SAMPLED, type Scores, TEMPLATE, type Tokens } from "./tokens";
 import { causeWords, seamWords } from "../words_for";
 
@@ -55,10 +55,12 @@ function underWords(tokens: Tokens, { model, scores }: Under, index: number): st
 /** What an update made of a token. */
 function trainedWords(tokens: Tokens, index: number): string[] {
   const [advantage, drift, cause] = [advantageAt(tokens, index), driftAt(tokens, index), leftOut(tokens, index)];
+  const entropy = entropyAt(tokens, index);
   return [
     ...(cause ? [causeWords(cause)] : []),
     ...(Number.isNaN(advantage) ? [] : [`advantage ${advantage.toFixed(4)}`]),
     ...(Number.isNaN(drift) ? [] : [`ratio ${Math.exp(drift).toFixed(4)} when it was trained`]),
+    ...(Number.isNaN(entropy) ? [] : [`entropy ${entropy.toFixed(4)} nats`]),
   ];
 }
 

@@ -33,6 +33,8 @@ export interface Trained {
   advantages: Float32Array;
   /** Under the weights that the update began with. */
   logprobs: Float32Array;
+  /** Of what predicts each token under those weights, in nats, where a host told it. */
+  entropies: Float32Array | null;
   fates: Uint8Array;
 }
 
@@ -55,7 +57,8 @@ export interface Tokens {
 export function unpacked(buffer: ArrayBuffer): Tokens {
   const length = new DataView(buffer).getUint32(0, true);
   const decoder = new TextDecoder();
-  const { calls, tokens, trained: isTrained } = JSON.parse(decoder.decode(new Uint8Array(buffer, 4, length)));
+  const header = JSON.parse(decoder.decode(new Uint8Array(buffer, 4, length)));
+  const { calls, tokens, trained: isTrained, entropies: hasEntropies } = header;
   let at = 4 + length;
   const ids = new Uint32Array(buffer, at, tokens);
   at += 4 * tokens;
@@ -67,11 +70,14 @@ export function unpacked(buffer: ArrayBuffer): Tokens {
   at += advantages.byteLength;
   const updated = new Float32Array(buffer, at, isTrained ? tokens : 0);
   at += updated.byteLength;
+  const entropies = new Float32Array(buffer, at, hasEntropies ? tokens : 0);
+  at += entropies.byteLength;
   const makers = new Uint8Array(buffer, at, tokens);
   at += tokens;
   const fates = new Uint8Array(buffer, at, isTrained ? tokens : 0);
   at += fates.byteLength;
-  const trained = isTrained ? { advantages, logprobs: updated, fates } : null;
+  const told = hasEntropies ? entropies : null;
+  const trained = isTrained ? { advantages, logprobs: updated, entropies: told, fates } : null;
   const bytes = new Uint8Array(buffer, at);
   const text = (index: number) => decoder.decode(bytes.subarray(index ? ends[index - 1] : 0, ends[index]));
   const between = (from: number, to: number) => (ends[to - 1] ?? 0) - (from ? (ends[from - 1] ?? 0) : 0);

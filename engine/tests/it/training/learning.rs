@@ -60,6 +60,38 @@ async fn a_reward_makes_its_answer_likelier_and_a_penalty_rarer() {
     }
 }
 
+#[tokio::test]
+async fn entropies_are_those_of_the_whole_distributions_that_the_sampler_tells() {
+    let (_home, directory) = create(&tiny_config(), 4);
+    let engine = open(&directory, 2);
+    let learner = engine.learner();
+    // Fresh weights find every token about as likely; a few steps tell the distributions apart.
+    train(&learner, 0..4, quick()).await;
+    learner.publish_weights(WeightsVersion(1)).await.unwrap();
+    let sequences = [(21, 30), (22, 12)].map(|(seed, length)| sequence(seed, length, 41));
+    let datum = |sequence: &Vec<u32>| {
+        let mut datum = supervised(sequence, 1.0);
+        if let LossInputs::Supervised { weights } = &mut datum.loss_inputs {
+            weights[..4].fill(0.0);
+        }
+        datum
+    };
+    let data: Arc<[_]> = sequences.iter().map(datum).collect();
+    let told = learner.forward_backward(data, LossFunction::CrossEntropy).await.unwrap();
+    let of_data = told.entropies.unwrap();
+    assert_eq!(of_data.len(), 2);
+    for (sequence, entropies) in sequences.iter().zip(&of_data) {
+        let scores = engine.sampler().score_prompt(sequence, 41).await.unwrap();
+        assert_eq!((entropies.len(), scores.likeliest.len()), (sequence.len() - 1, sequence.len() - 1));
+        assert_eq!(entropies[..4], [0.0; 4], "those that take no part in the loss");
+        for (entropy, row) in entropies.iter().zip(&scores.likeliest).skip(4) {
+            let exact: f64 = row.iter().map(|(_, logprob)| f64::from(*logprob)).map(|l| -l * l.exp()).sum();
+            assert_eq!(row.len(), 41);
+            assert!(exact < 41f64.ln() - 0.01 && (f64::from(*entropy) - exact).abs() < 1e-4, "{entropy} {exact}");
+        }
+    }
+}
+
 /// Norms tell it: with the inner product that one sum's norm has, those of all other sums follow.
 #[tokio::test]
 async fn the_gradient_of_two_losses_is_the_sum_of_theirs() {

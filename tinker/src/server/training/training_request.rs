@@ -369,7 +369,7 @@ mod tests {
         let weights = |weights: [f32; 2]| LossInputs::Supervised { weights: weights.to_vec() };
         assert_eq!(read, [(vec![1, 3], weights([0.1, 0.3])), (vec![2, 4], weights([0.2, 0.4]))]);
         let computed =
-            ForwardBackward { loss_sum: 1.5, logprobs: vec![vec![-1.0, -3.0], vec![-2.0, -4.0]], entropy_sum: None };
+            ForwardBackward { loss_sum: 1.5, logprobs: vec![vec![-1.0, -3.0], vec![-2.0, -4.0]], entropies: None };
         let output = computation.output(&computed);
         let told = output.field(LOGPROBS).unwrap().unwrap();
         assert_eq!(told, [Numbers::Floats(vec![-1.0, -2.0, -3.0, -4.0])]);

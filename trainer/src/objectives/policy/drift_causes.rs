@@ -157,7 +157,7 @@ mod tests {
             },
         };
         let (data, logprobs) = (vec![row].into(), vec![logprobs.to_vec()]);
-        Pass { substep, is_beside: false, data, logprobs, loss_sum: 0.0, entropy_sum: None }
+        Pass { substep, is_beside: false, data, logprobs, loss_sum: 0.0, entropies: None }
     }
 
     fn call(first: usize, count: usize, versions: &[(u64, usize)]) -> CallPlace {

@@ -165,7 +165,7 @@ impl PolicyGradient {
         }
         let mut metrics: Vec<(&'static str, f64)> = all.iter().flat_map(PolicyMetrics::entries).collect();
         metrics.extend(metrics_by_cause(passes, &self.origins, is_moved)?);
-        let entropies: Option<f64> = passes.iter().map(|pass| pass.entropy_sum).sum();
+        let entropies: Option<f64> = passes.iter().map(Pass::entropy_sum).sum();
         if let (Some(entropies), Some(all)) = (entropies, &all) {
             metrics.push(("optim/entropy_exact", entropies / all.trained_tokens as f64));
         }

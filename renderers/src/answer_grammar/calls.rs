@@ -27,6 +27,7 @@ impl GrammarWriter<'_> {
                 let (open, close) = (self.mark("<｜tool▁calls▁begin｜>")?, self.mark("<｜tool▁calls▁end｜>")?);
                 format!("{open} {} {close}", one_or_more(""))
             }
+            ResponseFormat::Dsml => self.dsml_section(&one_or_more(""))?,
             ResponseFormat::Kimi => {
                 let (open, close) =
                     (self.mark("<|tool_calls_section_begin|>")?, self.mark("<|tool_calls_section_end|>")?);
@@ -45,7 +46,7 @@ impl GrammarWriter<'_> {
                 let calls = one_or_more(&lark::text(", "));
                 format!("{open} {} {calls} {} {close}", lark::text("["), lark::text("]"))
             }
-            ResponseFormat::Gemma | ResponseFormat::Glm | ResponseFormat::Dsml => {
+            ResponseFormat::Gemma | ResponseFormat::Glm => {
                 return Err(self.unsupported("its arguments are no JSON"));
             }
         })
@@ -75,6 +76,7 @@ impl GrammarWriter<'_> {
                 );
                 format!("{open} {} {separator} {arguments} {close}", lark::text(name))
             }
+            ResponseFormat::Dsml => self.dsml_call(tool, rules)?,
             ResponseFormat::Kimi => {
                 let (open, arguments_begin, close) = (
                     self.mark("<|tool_call_begin|>")?,
@@ -96,7 +98,7 @@ impl GrammarWriter<'_> {
                 format!("{open} {} {separator} {arguments}", lark::text(name))
             }
             ResponseFormat::Mistral | ResponseFormat::Phi => json_call("arguments"),
-            ResponseFormat::Gemma | ResponseFormat::Glm | ResponseFormat::Dsml => {
+            ResponseFormat::Gemma | ResponseFormat::Glm => {
                 return Err(self.unsupported("its arguments are no JSON"));
             }
             ResponseFormat::Text | ResponseFormat::RoleColon => return Err(self.unsupported("it has no tool calls")),

@@ -5,16 +5,18 @@
 //! grammars are in llguidance's dialect of Lark, in which `<[ID]>` is a token and `%json` stands before a JSON schema.
 //!
 //! - [`answer`]: the grammar of an answer, by the format; [`tagged`], [`harmony`]: with what the format puts before it.
-//! - [`body`], [`calls`], [`xml_call`]: the answer proper.
+//! - [`body`], [`calls`], [`xml_call`], [`dsml_call`], [`parameters`]: the answer proper.
 //! - [`grammar_writer`], [`answer_shape`], [`lark`]: what they share; what is requested; the grammars' language.
 
 mod answer;
 mod answer_shape;
 mod body;
 mod calls;
+mod dsml_call;
 mod grammar_writer;
 mod harmony;
 mod lark;
+mod parameters;
 mod tagged;
 #[cfg(test)]
 mod tests;

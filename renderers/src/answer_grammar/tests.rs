@@ -167,6 +167,45 @@ fn arguments_in_xml_are_text_where_the_schema_wants_text_and_json_elsewhere() {
 }
 
 #[test]
+fn arguments_in_deepseeks_markup_say_whether_they_are_text() {
+    let parameter = |schema: Value| {
+        let properties = json!({ "k": schema });
+        let tools = tool(json!({ "type": "object", "properties": properties, "required": ["k"] }));
+        let grammar = lark("deepseekv4_1", "deepseek", &AnswerShape::Calls { tools: &tools, single: true });
+        assert_eq!(rule(&grammar, "start"), "TEXT_0? </think>  body");
+        assert_eq!(rule(&grammar, "body"), r#""\n\n"? "<" ｜DSML｜ " calls>\n" call "</" ｜DSML｜ " calls>""#);
+        let call = rule(&grammar, "call");
+        let call =
+            call.strip_prefix(r#""<" ｜DSML｜ " invoke name=\"f\">\n" "<" ｜DSML｜ " parameter name=\"k\" "#).unwrap();
+        let call = call.strip_suffix(r#" ｜DSML｜ " parameter>\n" "</" ｜DSML｜ " invoke>\n""#).unwrap();
+        match call.strip_prefix(r#"string=\"true\">" "#) {
+            Some(text) if text.starts_with("TEXT_") => rule(&grammar, text).to_owned(),
+            _ => call.to_owned(),
+        }
+    };
+    let json = |schema: &str| format!(r#"string=\"false\">" %json {schema} "</""#);
+    assert_eq!(parameter(json!({ "type": "string", "description": "d" })), r"/(?s:.)*<\//");
+    assert_eq!(parameter(json!({ "type": "string", "minLength": 1, "maxLength": 4 })), r"/(?s:.){1,4}<\//");
+    assert_eq!(parameter(json!({ "enum": ["a", "a<"] })), r#"string=\"true\">" ("a</" | "a<</")"#);
+    assert_eq!(parameter(json!({ "const": "a", "type": "string" })), r#"string=\"true\">" ("a</")"#);
+    assert_eq!(parameter(json!({ "type": "integer" })), json(r#"{"type":"integer"}"#));
+    for schema in [
+        json!({ "enum": ["a", 1] }),
+        json!({ "type": "string", "pattern": "a+" }),
+        json!({ "type": ["string", "null"] }),
+        json!({ "anyOf": [{ "type": "string" }] }),
+        json!(true),
+    ] {
+        let spelled = if schema == json!(true) { "{}".to_owned() } else { schema.to_string() };
+        assert_eq!(parameter(schema), json(&spelled));
+    }
+    let optional = tool(json!({ "type": "object", "properties": { "k": { "type": "boolean" } } }));
+    let grammar = lark("deepseekv4_1", "deepseek", &AnswerShape::Calls { tools: &optional, single: false });
+    assert!(grammar.contains(r#"%json {"type":"boolean"} "</" ｜DSML｜ " parameter>\n")?"#), "{grammar}");
+    assert!(rule(&grammar, "body").contains("call ( call)*"), "{grammar}");
+}
+
+#[test]
 fn what_cannot_be_spelled_is_refused_with_the_reason() {
     let refused = |format: &str, tokenizer: &str, tools: &[Value]| {
         grammar(format, tokenizer, &AnswerShape::Calls { tools, single: true }).unwrap_err().to_string()
@@ -183,6 +222,7 @@ fn what_cannot_be_spelled_is_refused_with_the_reason() {
         (refused("qwen3_5", "qwen3", &tool(json!({ "allOf": [] }))), "`allOf` beside properties"),
         (refused("qwen3_5", "qwen3", &tool(json!({ "required": ["k"] }))), "`k` is required but not among"),
         (refused("qwen3_5", "qwen3", &with(json!({ "a>b": {} }))), "the name `a>b` cannot be written"),
+        (refused("deepseekv4_1", "deepseek", &with(json!({ "a\"b": {} }))), "the name `a\"b` cannot be written"),
         (refused("qwen3_5", "qwen3", &with(json!({ "k": { "type": "string", "format": "date" } }))), "its `format`"),
         (
             refused(

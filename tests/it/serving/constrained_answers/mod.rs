@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 type Family = (&'static str, &'static str);
 
 /// Those that know tools, and one that does not.
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 11] = [
     ("llama3", "llama3"),
     ("qwen3", "qwen3"),
     ("qwen3_disable_thinking", "qwen3"),
@@ -26,6 +26,7 @@ const FAMILIES: [Family; 10] = [
     ("nemotron3", "qwen3"),
     ("deepseekv3", "deepseek"),
     ("deepseekv3_thinking", "deepseek"),
+    ("deepseekv4_1", "deepseek"),
     ("kimi_k25", "kimi"),
     ("gpt_oss_low_reasoning", "gpt_oss"),
     ("template", "llama3"),

@@ -35,7 +35,7 @@ mod tokenizer;
 mod tool_preamble;
 
 pub use answer_grammar::{AnswerGrammar, AnswerShape};
-pub use call_arguments::arguments_text;
+pub use call_arguments::{arguments_text, respelled_json};
 pub use chatml_renderer::ChatMlRenderer;
 pub use continuation::{
     ContinuationPolicy, Continued, Departure, Fresh, NextPrompt, RecordedTurn, RecordedTurns, VolatileDetector,

@@ -1,6 +1,11 @@
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::dialects::exact_json::exact_json;
 use crate::reply::assistant_message::Delta;
 
 /// An answer's content while it is sampled: blocks one after another, of which the last may be open. The events of a stream
@@ -50,8 +55,17 @@ enum Block {
     ToolUse {
         id: String,
         name: String,
-        input: Option<Value>,
+        input: Option<Box<RawValue>>,
     },
+}
+
+/// A block of a whole answer.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum ContentBlock<'b> {
+    Thinking { thinking: &'b str, signature: String },
+    Text { text: Cow<'b, str> },
+    ToolUse { id: &'b str, name: &'b str, input: &'b RawValue },
 }
 
 impl ContentBlocks {
@@ -102,18 +116,17 @@ impl ContentBlocks {
     }
 
     /// All blocks but calls that broke. Text on both sides of one is one text, as it was sampled.
-    pub(super) fn content(&self) -> Value {
-        let mut content: Vec<Value> = Vec::new();
-        for block in self.blocks.iter().filter(|block| !block.is_broken()) {
-            let text_before = content.last_mut().filter(|last| last["type"] == "text");
-            match (block, text_before) {
-                (Block::Text(text), Some(before)) => {
-                    before["text"] = json!(format!("{}{text}", before["text"].as_str().unwrap_or_default()));
+    pub(super) fn content(&self) -> Vec<ContentBlock<'_>> {
+        let mut content: Vec<ContentBlock<'_>> = Vec::new();
+        for block in self.blocks.iter().filter_map(Block::whole) {
+            match (content.last_mut(), block) {
+                (Some(ContentBlock::Text { text: before }), ContentBlock::Text { text }) => {
+                    before.to_mut().push_str(&text);
                 }
-                (block, _) => content.push(block.json()),
+                (_, block) => content.push(block),
             }
         }
-        content.into()
+        content
     }
 
     fn call(&mut self, id: &str, name: &str, events: &mut Vec<Value>) {
@@ -132,7 +145,7 @@ impl ContentBlocks {
             events.push(self.json_delta(text));
         }
         let Some(call) = self.call.take_if(|call| call.arguments.trim_end().ends_with('}')) else { return };
-        let Ok(read) = serde_json::from_str::<Value>(&call.arguments) else {
+        let Some(read) = exact_json(&call.arguments) else {
             self.call = Some(call);
             return;
         };
@@ -199,16 +212,13 @@ impl ContentBlocks {
 }
 
 impl Block {
-    fn json(&self) -> Value {
-        match self {
-            Block::Thinking(thinking) => {
-                json!({ "type": "thinking", "thinking": thinking, "signature": signature(thinking) })
-            }
-            Block::Text(text) => json!({ "type": "text", "text": text }),
-            Block::ToolUse { id, name, input } => {
-                json!({ "type": "tool_use", "id": id, "name": name, "input": input })
-            }
-        }
+    /// The block as a whole answer has it; `None` of a call that is not whole.
+    fn whole(&self) -> Option<ContentBlock<'_>> {
+        Some(match self {
+            Block::Thinking(thinking) => ContentBlock::Thinking { thinking, signature: signature(thinking) },
+            Block::Text(text) => ContentBlock::Text { text: text.into() },
+            Block::ToolUse { id, name, input } => ContentBlock::ToolUse { id, name, input: input.as_deref()? },
+        })
     }
 
     /// Whether it is a call that is not whole.
@@ -259,7 +269,7 @@ mod tests {
             let kind = event["type"].as_str().unwrap().strip_prefix("content_block_").unwrap();
             (format!("{kind} {}", event["index"]), added.and_then(Value::as_str).unwrap_or_default().to_owned())
         };
-        (events.iter().map(brief).collect(), blocks.content())
+        (events.iter().map(brief).collect(), json!(blocks.content()))
     }
 
     fn expected(events: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -283,6 +293,17 @@ mod tests {
         assert_eq!(events, expected(&sent));
         let called = json!({ "type": "tool_use", "id": "c", "name": "f", "input": { "a": { "b": 1 } } });
         assert_eq!(content, json!([{ "type": "text", "text": "Hm." }, called]));
+    }
+
+    #[test]
+    fn integers_of_any_length_keep_their_digits() {
+        let mut blocks = ContentBlocks::new(false, EagerCalls::default());
+        let deltas = [call("f"), arguments("{\"n\":"), arguments("123456789012345678901234567890}")];
+        deltas.iter().for_each(|delta| drop(blocks.take(delta)));
+        blocks.finish();
+        let content = serde_json::to_string(&blocks.content()).unwrap();
+        let input = "{\"n\": 123456789012345678901234567890}";
+        assert_eq!(content, format!("[{{\"type\":\"tool_use\",\"id\":\"c\",\"name\":\"f\",\"input\":{input}}}]"));
     }
 
     #[test]

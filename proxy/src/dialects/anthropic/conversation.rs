@@ -1,10 +1,11 @@
 use fulgurite_backends::{Notation, plain_words};
-use fulgurite_renderers::arguments_text;
+use fulgurite_renderers::{arguments_text, respelled_json};
 use fulgurite_types::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::document::document_text;
+use crate::dialects::exact_json::{ExactValues, Step};
 use crate::dialects::field_checks::refuse;
 use crate::error::ProxyError;
 use crate::reply::assistant_message::{assistant_message, drop_void_calls, is_void};
@@ -24,10 +25,16 @@ pub(super) enum WireContent {
     Blocks(Vec<Map<String, Value>>),
 }
 
-/// A request's conversation as Chat Completions would have it: the same conversation has the same tokens.
+/// Where the inputs of calls stand in a request.
+pub(super) const CALL_INPUTS: &[Step] =
+    &[Step::Field(&["messages"]), Step::Items, Step::Field(&["content"]), Step::Items, Step::Field(&["input"])];
+
+/// A request's conversation as Chat Completions would have it: the same conversation has the same tokens. `exact` has the
+/// inputs of calls whose integers were rounded.
 pub(super) fn conversation(
     system: Option<WireContent>,
     messages: Vec<WireMessage>,
+    exact: &ExactValues,
 ) -> Result<Vec<Message>, ProxyError> {
     if messages.is_empty() {
         refuse("messages", "must hold at least one message")?;
@@ -41,7 +48,7 @@ pub(super) fn conversation(
         let field = format!("messages[{index}]");
         if role == "assistant" {
             // Messages that follow each other are one turn.
-            assistant.get_or_insert_default().add(content, &field)?;
+            assistant.get_or_insert_default().add(content, &field, exact)?;
             continue;
         }
         conversation.extend(assistant.take().map(AssistantTurn::into_message));
@@ -164,7 +171,7 @@ struct AssistantTurn {
 }
 
 impl AssistantTurn {
-    fn add(&mut self, content: WireContent, field: &str) -> Result<(), ProxyError> {
+    fn add(&mut self, content: WireContent, field: &str, exact: &ExactValues) -> Result<(), ProxyError> {
         let blocks = match content {
             WireContent::Text(text) => {
                 self.text.push_str(&text);
@@ -178,7 +185,7 @@ impl AssistantTurn {
                 "thinking" => self.reasoning.push_str(&block.string("thinking")?),
                 // Encrypted by another model, and unreadable here.
                 "redacted_thinking" => {}
-                "tool_use" => self.tool_calls.push(tool_call(block)?),
+                "tool_use" => self.tool_calls.push(tool_call(block, exact)?),
                 _ => return Err(block.refused()),
             }
         }
@@ -190,7 +197,7 @@ impl AssistantTurn {
     }
 }
 
-fn tool_call(mut block: Block) -> Result<ToolCall, ProxyError> {
+fn tool_call(mut block: Block, exact: &ExactValues) -> Result<ToolCall, ProxyError> {
     let (id, name) = (block.string("id")?, block.string("name")?);
     let input = block.fields.remove("input").unwrap_or_else(|| Value::Object(Map::new()));
     let (is_text, is_object) = (input.is_string(), input.is_object());
@@ -198,7 +205,11 @@ fn tool_call(mut block: Block) -> Result<ToolCall, ProxyError> {
     let mut call = ToolCall { id: Some(id), call_type: "function".to_owned(), function, extra: Map::new() };
     match is_object {
         // As most models spell it, so that the call is recorded as it was when it was answered.
-        true => call.function.arguments = Value::String(arguments_text(&call.function).into_owned()),
+        true => {
+            let exact = exact.get(&format!("{}.input", block.field)).and_then(respelled_json);
+            let text = exact.unwrap_or_else(|| arguments_text(&call.function).into_owned());
+            call.function.arguments = Value::String(text);
+        }
         // Some clients keep what they could not parse.
         false if is_text && is_void(&call) => {}
         false => refuse(&format!("{}.input", block.field), "must be an object")?,

@@ -5,9 +5,11 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use super::conversation::CALL_INPUTS;
 use super::error::{RequestId, response};
 use super::message_request::{read, read_prompt};
 use crate::call::answer_request::answer;
+use crate::dialects::exact_json::ExactValues;
 use crate::error::ProxyError;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
@@ -29,9 +31,9 @@ async fn call(proxy: &Proxy, path: CallPath, request: Request, id: &RequestId) -
     if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
         return forward_call(proxy, model, Route::Messages, incoming).await;
     }
-    let IncomingRequest { caller, fields, headers, .. } = incoming;
+    let IncomingRequest { caller, fields, headers, body, .. } = incoming;
     let streams_calls = streams_calls(&headers);
-    let read = || read(fields, streams_calls, id.clone());
+    let read = || read(fields, &ExactValues::read(&body, &[CALL_INPUTS]), streams_calls, id.clone());
     let request = caller.size.work(&proxy.shared.large_requests, read).await??;
     answer(proxy, caller, request).await
 }
@@ -60,8 +62,9 @@ async fn counted(proxy: &Proxy, request: Request) -> Result<Response, Arc<ProxyE
     if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
         return forward_call(proxy, model, Route::CountTokens, incoming).await;
     }
-    let IncomingRequest { caller, fields, .. } = incoming;
-    let prompt = caller.size.work(&proxy.shared.large_requests, || read_prompt(fields)).await??;
+    let IncomingRequest { caller, fields, body, .. } = incoming;
+    let read = || read_prompt(fields, &ExactValues::read(&body, &[CALL_INPUTS]));
+    let prompt = caller.size.work(&proxy.shared.large_requests, read).await??;
     let models = &proxy.shared.models;
     let model = models.with_template_arguments(&models.called(&prompt.model, &caller.key)?.model, &prompt.rest)?.model;
     let render = || model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown);

@@ -9,6 +9,7 @@ use super::reply::MessageReply;
 use super::tools::{ToolFields, Tools};
 use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::{JsonForm, StructuredOutput};
+use crate::dialects::exact_json::ExactValues;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
 use crate::dialects::field_kinds::left_out;
 use crate::dialects::openai::response_format;
@@ -55,12 +56,12 @@ pub(super) struct MessagePrompt {
     pub(super) rest: Map<String, Value>,
 }
 
-/// Reads and checks what makes a prompt.
-pub(super) fn read_prompt(mut body: Map<String, Value>) -> Result<MessagePrompt, ProxyError> {
+/// Reads and checks what makes a prompt, in which `exact` has what was rounded.
+pub(super) fn read_prompt(mut body: Map<String, Value>, exact: &ExactValues) -> Result<MessagePrompt, ProxyError> {
     let PromptFields { model, system, messages } = read_fields(&mut body)?;
     let tools: ToolFields = read_fields(&mut body)?;
     refuse_unsupported(&body)?;
-    Ok(MessagePrompt { model, messages: conversation(system, messages)?, tools: tools.check()?, rest: body })
+    Ok(MessagePrompt { model, messages: conversation(system, messages, exact)?, tools: tools.check()?, rest: body })
 }
 
 /// Messages and tools of an unchecked request; `None` if its messages cannot be read. Content that has no form in a chat,
@@ -70,7 +71,7 @@ pub(crate) fn conversation_of(body: &Map<String, Value>) -> Option<(Vec<Message>
     let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
     let declared = ToolFields { tools: Some(tools.clone()), tool_choice: None };
     let tools = declared.check().map_or(tools, |declared| [declared.shown, declared.ignored].concat());
-    if let Ok(messages) = conversation(fields.system, fields.messages) {
+    if let Ok(messages) = conversation(fields.system, fields.messages, &ExactValues::default()) {
         return Some((messages, tools));
     }
     let system = body.get("system").filter(|system| !system.is_null());
@@ -81,14 +82,15 @@ pub(crate) fn conversation_of(body: &Map<String, Value>) -> Option<(Vec<Message>
 }
 
 /// Reads and checks a Messages request, whose response has that id. `streams_calls` says whether calls are streamed as they
-/// are sampled, of tools that do not say it themselves.
+/// are sampled, of tools that do not say it themselves, and `exact` has what was rounded.
 pub(super) fn read(
     body: Map<String, Value>,
+    exact: &ExactValues,
     streams_calls: bool,
     request_id: RequestId,
 ) -> Result<ModelRequest, ProxyError> {
-    let digest = digest(&body);
-    let mut prompt = read_prompt(body)?;
+    let digest = exact.digest(digest(&body));
+    let mut prompt = read_prompt(body, exact)?;
     if prompt.messages.last().is_some_and(Message::is_assistant) {
         refuse("messages", "must not end with the assistant's: no answer can be begun for this model")?;
     }

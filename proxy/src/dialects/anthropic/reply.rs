@@ -1,7 +1,8 @@
 use fulgurite_backends::SampledToken;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::content_blocks::{ContentBlocks, EagerCalls};
+use super::content_blocks::{ContentBlock, ContentBlocks, EagerCalls};
 use super::error::{self, RequestId};
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
@@ -38,14 +39,15 @@ struct MessageWriter {
 }
 
 impl MessageWriter {
-    fn message(&self, content: Value, end: Value, usage: Value) -> Value {
+    /// A message of no content.
+    fn message(&self, end: Value, usage: Value) -> Value {
         let ReplyContext { id, model, .. } = &self.context;
         let mut message = json!({
             "id": id,
             "type": "message",
             "role": "assistant",
             "model": model,
-            "content": content,
+            "content": [],
             "stop_reason": end["stop_reason"],
             "stop_sequence": end["stop_sequence"],
             "usage": usage,
@@ -97,14 +99,14 @@ impl ReplyWriter for MessageWriter {
             self.blocks.finish();
             choice.tokens().for_each(|taken| self.keep(taken));
             let usage = self.usage(finished.sampled_tokens, finished.cached_tokens);
-            let mut reply = self.message(self.blocks.content(), end(finished), usage);
-            self.add_token_ids(&mut reply);
-            write_json(out, &reply);
+            let mut message = self.message(end(finished), usage);
+            self.add_token_ids(&mut message);
+            write_json(out, &MessageWith { message: &message, content: self.blocks.content() });
         }
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
-        let message = self.message(json!([]), json!({}), self.usage(0, None));
+        let message = self.message(json!({}), self.usage(0, None));
         write(out, &json!({ "type": "message_start", "message": message }));
         // As Anthropic's own streams begin.
         self.keep_alive(out);
@@ -134,6 +136,25 @@ impl ReplyWriter for MessageWriter {
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         write(out, &json!({ "type": "ping" }));
+    }
+}
+
+/// A message with content, which a [`Value`] would round the long integers of.
+struct MessageWith<'m> {
+    message: &'m Value,
+    content: Vec<ContentBlock<'m>>,
+}
+
+impl Serialize for MessageWith<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.message.as_object().into_iter().flatten() {
+            match name.as_str() {
+                "content" => map.serialize_entry(name, &self.content)?,
+                _ => map.serialize_entry(name, value)?,
+            }
+        }
+        map.end()
     }
 }
 

@@ -1,13 +1,33 @@
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
+use crate::dialects::exact_json::exact_json;
 use crate::reply::assistant_message::Delta;
 
 /// A part of an answer's content, or more of one.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
 pub(super) enum AnswerPart {
-    Text(String),
-    Thought(String),
-    Call { id: String, name: String, arguments: Value },
+    Text {
+        text: String,
+    },
+    Thought {
+        text: String,
+        /// Says that it is one.
+        thought: bool,
+    },
+    #[serde(rename_all = "camelCase")]
+    Call {
+        function_call: FunctionCall,
+    },
+}
+
+/// A call with its arguments, all of whose digits they keep.
+#[derive(Debug, Serialize)]
+pub(super) struct FunctionCall {
+    id: String,
+    name: String,
+    args: Box<RawValue>,
 }
 
 /// Makes parts of what is sampled. A call is a part once it is whole: clients run what they get.
@@ -31,13 +51,12 @@ impl PartReader {
     /// The part that a delta makes, if it makes one.
     pub(super) fn take(&mut self, delta: &Delta) -> Option<AnswerPart> {
         match delta {
-            Delta::Reasoning(text) => {
-                (self.shows_thoughts && !text.is_empty()).then(|| AnswerPart::Thought(text.clone()))
-            }
+            Delta::Reasoning(text) => (self.shows_thoughts && !text.is_empty())
+                .then(|| AnswerPart::Thought { text: text.clone(), thought: true }),
             Delta::Text(text) => {
                 // A malformed call continues as text.
                 self.call = None;
-                Some(AnswerPart::Text(text.clone()))
+                Some(AnswerPart::Text { text: text.clone() })
             }
             Delta::ToolCall { id, name, .. } => {
                 self.call = Some(OpenCall { id: id.clone(), name: name.clone(), arguments: String::new() });
@@ -58,9 +77,9 @@ impl PartReader {
         if !call.arguments.trim_end().ends_with('}') {
             return None;
         }
-        let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+        let args = exact_json(&call.arguments)?;
         let OpenCall { id, name, .. } = self.call.take()?;
-        Some(AnswerPart::Call { id, name, arguments })
+        Some(AnswerPart::Call { function_call: FunctionCall { id, name, args } })
     }
 }
 
@@ -68,25 +87,17 @@ impl AnswerPart {
     /// Adds a part to others, in which texts that follow each other are one.
     pub(super) fn add_to(self, parts: &mut Vec<AnswerPart>) {
         match (parts.last_mut(), self) {
-            (Some(AnswerPart::Text(text)), AnswerPart::Text(more))
-            | (Some(AnswerPart::Thought(text)), AnswerPart::Thought(more)) => text.push_str(&more),
+            (Some(AnswerPart::Text { text }), AnswerPart::Text { text: more })
+            | (Some(AnswerPart::Thought { text, .. }), AnswerPart::Thought { text: more, .. }) => text.push_str(&more),
             (_, part) => parts.push(part),
-        }
-    }
-
-    pub(super) fn json(&self) -> Value {
-        match self {
-            AnswerPart::Text(text) => json!({ "text": text }),
-            AnswerPart::Thought(text) => json!({ "text": text, "thought": true }),
-            AnswerPart::Call { id, name, arguments } => {
-                json!({ "functionCall": { "id": id, "name": name, "args": arguments } })
-            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn parts(shows_thoughts: bool, deltas: &[Delta]) -> Value {
@@ -94,7 +105,15 @@ mod tests {
         for part in deltas.iter().filter_map(|delta| reader.take(delta)) {
             part.add_to(&mut parts);
         }
-        parts.iter().map(AnswerPart::json).collect()
+        json!(parts)
+    }
+
+    impl PartReader {
+        /// The JSON of all parts.
+        fn take_all(mut self, deltas: &[Delta]) -> String {
+            let parts: Vec<AnswerPart> = deltas.iter().filter_map(|delta| self.take(delta)).collect();
+            serde_json::to_string(&parts).unwrap()
+        }
     }
 
     fn text(text: &str) -> Delta {
@@ -120,6 +139,9 @@ mod tests {
         let whole = json!({ "functionCall": { "id": "c", "name": "f", "args": { "a": { "b": 1 } } } });
         assert_eq!(parts(false, &call(&["{\"a\": {\"b\": 1}", "}"])), json!([whole]));
         assert_eq!(parts(false, &call(&["{\"a\": {\"b\": 1}"])), json!([]));
+        let long = PartReader::new(false).take_all(&call(&["{\"n\":", "123456789012345678901234567890}"]));
+        let args = "{\"n\": 123456789012345678901234567890}";
+        assert_eq!(long, format!("[{{\"functionCall\":{{\"id\":\"c\",\"name\":\"f\",\"args\":{args}}}}}]"));
         let void = Delta::Void { index: 0, end: ",]".to_owned() };
         let broken = [call(&["{\"a\": 1"]), vec![void, text("<call>")]].concat();
         assert_eq!(parts(false, &broken), json!([{ "text": "<call>" }]));

@@ -1,8 +1,9 @@
-use fulgurite_renderers::arguments_text;
+use fulgurite_renderers::{arguments_text, respelled_json};
 use fulgurite_types::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, must};
+use crate::dialects::exact_json::{ExactValues, RawFields, Step};
 use crate::dialects::field_checks::refuse;
 use crate::error::ProxyError;
 use crate::reply::assistant_message::assistant_message;
@@ -11,8 +12,35 @@ use crate::reply::numbered_calls::CallNumbers;
 /// Fields of a part that say nothing of what it means: Gemini's own marks, which come back to it, and notes.
 const NEUTRAL: [&str; 4] = ["thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata"];
 
-/// Reads what makes a conversation, as Chat Completions would have it: the same conversation has the same tokens.
-pub(super) fn read(body: &mut Fields, unknown: &mut Vec<String>) -> Result<Vec<Message>, ProxyError> {
+const REQUEST: Step = Step::Inside(&["generateContentRequest", "generate_content_request"]);
+const CONTENTS: Step = Step::Field(&["contents"]);
+const PARTS: Step = Step::Field(&["parts"]);
+const CALL: Step = Step::Field(&["functionCall", "function_call"]);
+const ARGUMENTS: Step = Step::Field(&["args"]);
+const RESPONSE: Step = Step::Field(&["functionResponse", "function_response"]);
+const RESULT: Step = Step::Field(&["response"]);
+
+/// Where the arguments of calls and what they gave stand in a request.
+pub(super) const CALLS_AND_RESULTS: [&[Step]; 2] = [
+    &[CONTENTS, Step::Items, PARTS, Step::Items, CALL, ARGUMENTS],
+    &[CONTENTS, Step::Items, PARTS, Step::Items, RESPONSE, RESULT],
+];
+
+/// The same in a request to count tokens that holds one to generate.
+pub(super) const COUNTED_CALLS_AND_RESULTS: [&[Step]; 4] = [
+    CALLS_AND_RESULTS[0],
+    CALLS_AND_RESULTS[1],
+    &[REQUEST, CONTENTS, Step::Items, PARTS, Step::Items, CALL, ARGUMENTS],
+    &[REQUEST, CONTENTS, Step::Items, PARTS, Step::Items, RESPONSE, RESULT],
+];
+
+/// Reads what makes a conversation, as Chat Completions would have it: the same conversation has the same tokens. `exact`
+/// has the arguments and results whose integers were rounded.
+pub(super) fn read(
+    body: &mut Fields,
+    exact: &ExactValues,
+    unknown: &mut Vec<String>,
+) -> Result<Vec<Message>, ProxyError> {
     let system = body.object("systemInstruction")?;
     let contents = body.objects("contents")?;
     if contents.is_empty() {
@@ -20,12 +48,12 @@ pub(super) fn read(body: &mut Fields, unknown: &mut Vec<String>) -> Result<Vec<M
     }
     let mut conversation = Conversation { messages: Vec::new(), numbers: CallNumbers::default(), waiting: Vec::new() };
     if let Some(system) = system {
-        conversation.add_system(system, unknown)?;
+        conversation.add_system(system, exact, unknown)?;
     }
     let mut turn: Option<ModelTurn> = None;
     for mut content in contents {
         let role = content.string("role")?.unwrap_or_else(|| "user".to_owned());
-        let parts = parts(&mut content, unknown)?;
+        let parts = parts(&mut content, exact, unknown)?;
         if role == "model" {
             // Contents that follow each other are one turn, such as the pieces of a stream.
             turn.get_or_insert_default().add(parts, &mut conversation.numbers)?;
@@ -45,8 +73,17 @@ pub(super) fn read(body: &mut Fields, unknown: &mut Vec<String>) -> Result<Vec<M
 enum Part {
     Text(String),
     Thought(String),
-    Call { id: Option<String>, name: String, arguments: Value },
-    Response { id: Option<String>, name: String, text: String },
+    /// The arguments are JSON.
+    Call {
+        id: Option<String>,
+        name: String,
+        arguments: String,
+    },
+    Response {
+        id: Option<String>,
+        name: String,
+        text: String,
+    },
 }
 
 /// A part and its place.
@@ -69,13 +106,13 @@ impl PlacedPart {
 }
 
 /// The parts of a content.
-fn parts(content: &mut Fields, unknown: &mut Vec<String>) -> Result<Vec<PlacedPart>, ProxyError> {
-    let parts = content.objects("parts")?.into_iter().map(|part| read_part(part, unknown)).collect();
+fn parts(content: &mut Fields, exact: &ExactValues, unknown: &mut Vec<String>) -> Result<Vec<PlacedPart>, ProxyError> {
+    let parts = content.objects("parts")?.into_iter().map(|part| read_part(part, exact, unknown)).collect();
     content.tell_left(unknown);
     parts
 }
 
-fn read_part(mut fields: Fields, unknown: &mut Vec<String>) -> Result<PlacedPart, ProxyError> {
+fn read_part(mut fields: Fields, exact: &ExactValues, unknown: &mut Vec<String>) -> Result<PlacedPart, ProxyError> {
     for neutral in NEUTRAL {
         fields.take(neutral);
     }
@@ -96,24 +133,26 @@ fn read_part(mut fields: Fields, unknown: &mut Vec<String>) -> Result<PlacedPart
         // Some clients leave an empty text out.
         (text, None, None) if is_thought => Part::Thought(text.unwrap_or_default()),
         (text, None, None) => Part::Text(text.unwrap_or_default()),
-        (None, Some(call), None) => read_call(call, unknown)?,
-        (None, None, Some(response)) => read_response(response, unknown)?,
+        (None, Some(call), None) => read_call(call, exact, unknown)?,
+        (None, None, Some(response)) => read_response(response, exact, unknown)?,
         _ => return Err(must(fields.place(), "must hold one of text, functionCall and functionResponse")),
     };
     Ok(PlacedPart { place: fields.place().to_owned(), part })
 }
 
-fn read_call(mut call: Fields, unknown: &mut Vec<String>) -> Result<Part, ProxyError> {
+fn read_call(mut call: Fields, exact: &ExactValues, unknown: &mut Vec<String>) -> Result<Part, ProxyError> {
     let (id, name) = (given_id(&mut call)?, function_name(&mut call)?);
     let arguments = call.take("args").unwrap_or_else(|| json!({}));
     if !arguments.is_object() {
         refuse(&call.place_of("args"), "must be an object")?;
     }
+    let exact = exact.get(&call.place_of("args")).and_then(respelled_json);
+    let arguments = exact.unwrap_or_else(|| json_text(arguments));
     call.tell_left(unknown);
     Ok(Part::Call { id, name, arguments })
 }
 
-fn read_response(mut response: Fields, unknown: &mut Vec<String>) -> Result<Part, ProxyError> {
+fn read_response(mut response: Fields, exact: &ExactValues, unknown: &mut Vec<String>) -> Result<Part, ProxyError> {
     let (id, name) = (given_id(&mut response)?, function_name(&mut response)?);
     let result = response.take("response").unwrap_or_else(|| json!({}));
     let Value::Object(result) = result else {
@@ -125,8 +164,9 @@ fn read_response(mut response: Fields, unknown: &mut Vec<String>) -> Result<Part
     for neutral in ["willContinue", "scheduling"] {
         response.take(neutral);
     }
+    let exact = exact.get(&response.place_of("response")).and_then(exact_result_text);
     response.tell_left(unknown);
-    Ok(Part::Response { id, name, text: result_text(result) })
+    Ok(Part::Response { id, name, text: exact.unwrap_or_else(|| result_text(result)) })
 }
 
 /// An id; an empty one is none.
@@ -145,6 +185,16 @@ fn result_text(mut result: Map<String, Value>) -> String {
     match only_output.unwrap_or(Value::Object(result)) {
         Value::String(text) => text,
         value => json_text(value),
+    }
+}
+
+/// The same of a result that is still text; `None` where it gave a text.
+fn exact_result_text(result: &str) -> Option<String> {
+    let fields: RawFields<'_> = serde_json::from_str(result).ok()?;
+    match fields.get("output") {
+        Some(output) if fields.len() == 1 && output.get().starts_with('"') => None,
+        Some(output) if fields.len() == 1 => respelled_json(output.get()),
+        _ => respelled_json(result),
     }
 }
 
@@ -168,10 +218,15 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn add_system(&mut self, mut system: Fields, unknown: &mut Vec<String>) -> Result<(), ProxyError> {
+    fn add_system(
+        &mut self,
+        mut system: Fields,
+        exact: &ExactValues,
+        unknown: &mut Vec<String>,
+    ) -> Result<(), ProxyError> {
         // Clients say that it is the user's, or the system's.
         system.take("role");
-        let texts = parts(&mut system, unknown)?.into_iter().map(|part| match part.part {
+        let texts = parts(&mut system, exact, unknown)?.into_iter().map(|part| match part.part {
             Part::Text(text) => Ok(text),
             Part::Thought(_) | Part::Call { .. } | Part::Response { .. } => Err(part.misplaced()),
         });
@@ -260,10 +315,9 @@ impl ModelTurn {
     }
 }
 
-fn tool_call(id: String, name: String, arguments: Value) -> ToolCall {
-    let mut function = FunctionCall { name, arguments, extra: Map::new() };
-    // As most models spell it, so that the call is recorded as it was when it was answered.
-    function.arguments = Value::String(arguments_text(&function).into_owned());
+/// The arguments are spelled as most models do, so that the call is recorded as it was when it was answered.
+fn tool_call(id: String, name: String, arguments: String) -> ToolCall {
+    let function = FunctionCall { name, arguments: arguments.into(), extra: Map::new() };
     ToolCall { id: Some(id), call_type: "function".to_owned(), function, extra: Map::new() }
 }
 
@@ -275,7 +329,7 @@ mod tests {
     fn messages(body: Value) -> Result<(Value, Vec<String>), String> {
         let mut unknown = Vec::new();
         let mut body = Fields::of_body(body.as_object().unwrap().clone()).unwrap();
-        let messages = read(&mut body, &mut unknown).map_err(refused_field)?;
+        let messages = read(&mut body, &ExactValues::default(), &mut unknown).map_err(refused_field)?;
         Ok((json!(messages), unknown))
     }
 

@@ -4,13 +4,15 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
+use super::conversation::{CALLS_AND_RESULTS, COUNTED_CALLS_AND_RESULTS};
 use super::error::response;
 use super::generate_request::{CountedPrompt, read, read_count};
 use super::paths::Method;
 use super::reply::StreamForm;
 use crate::call::answer_request::answer;
+use crate::dialects::exact_json::ExactValues;
 use crate::error::ProxyError;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
@@ -73,8 +75,9 @@ async fn generate(
     model: String,
     stream: Option<StreamForm>,
 ) -> Result<Response, Arc<ProxyError>> {
-    let (caller, fields) = incoming(proxy, path, request, &model).await?;
-    let request = caller.size.work(&proxy.shared.large_requests, || read(fields, model, stream)).await??;
+    let IncomingRequest { caller, fields, body, .. } = incoming(proxy, path, request, &model).await?;
+    let read = || read(fields, model, stream, &ExactValues::read(&body, &CALLS_AND_RESULTS));
+    let request = caller.size.work(&proxy.shared.large_requests, read).await??;
     let mut answered = answer(proxy, caller, request).await?;
     if stream == Some(StreamForm::Array) {
         answered.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -84,9 +87,10 @@ async fn generate(
 
 /// How long the prompt of such a request is.
 async fn count(proxy: &Proxy, path: CallPath, request: Request, model: &str) -> Result<Response, Arc<ProxyError>> {
-    let (caller, fields) = incoming(proxy, path, request, model).await?;
+    let IncomingRequest { caller, fields, body, .. } = incoming(proxy, path, request, model).await?;
     let turns = &proxy.shared.large_requests;
-    let CountedPrompt { messages, tools, extra } = caller.size.work(turns, || read_count(fields, model)).await??;
+    let read = || read_count(fields, model, &ExactValues::read(&body, &COUNTED_CALLS_AND_RESULTS));
+    let CountedPrompt { messages, tools, extra } = caller.size.work(turns, read).await??;
     let models = &proxy.shared.models;
     let model = models.with_template_arguments(&models.called(model, &caller.key)?.model, &extra)?.model;
     let render = || model.renderer.render_prompt(&messages, &tools);
@@ -96,14 +100,8 @@ async fn count(proxy: &Proxy, path: CallPath, request: Request, model: &str) -> 
 }
 
 /// A request for that model, which must be sampled here: no upstream speaks this dialect.
-async fn incoming(
-    proxy: &Proxy,
-    path: CallPath,
-    request: Request,
-    model: &str,
-) -> Result<(Caller, Map<String, Value>), ProxyError> {
+async fn incoming(proxy: &Proxy, path: CallPath, request: Request, model: &str) -> Result<IncomingRequest, ProxyError> {
     let caller = Caller::new(path, &request)?;
     proxy.shared.models.called(model, &caller.key)?;
-    let IncomingRequest { caller, fields, .. } = IncomingRequest::of_model(proxy, caller, request, model).await?;
-    Ok((caller, fields))
+    IncomingRequest::of_model(proxy, caller, request, model).await
 }

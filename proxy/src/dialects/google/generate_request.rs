@@ -6,6 +6,7 @@ use super::reply::{GoogleReply, StreamForm};
 use super::tools::{self, Tools};
 use super::{conversation, generation_config};
 use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
+use crate::dialects::exact_json::ExactValues;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse};
 use crate::dialects::field_kinds::LeftOut;
 use crate::error::ProxyError;
@@ -37,11 +38,11 @@ pub(super) struct GooglePrompt {
     left_out: LeftOut,
 }
 
-/// Reads and checks what makes a prompt.
-fn read_prompt(body: Map<String, Value>) -> Result<GooglePrompt, ProxyError> {
+/// Reads and checks what makes a prompt, in which `exact` has what was rounded.
+fn read_prompt(body: Map<String, Value>, exact: &ExactValues) -> Result<GooglePrompt, ProxyError> {
     let (mut rest, mut left_out) = (Fields::of_body(body)?, LeftOut::default());
     rest.take("model");
-    let messages = conversation::read(&mut rest, &mut left_out.unknown)?;
+    let messages = conversation::read(&mut rest, exact, &mut left_out.unknown)?;
     let tools = tools::read(&mut rest, &mut left_out.unknown)?;
     for neutral in NEUTRAL {
         rest.take(neutral);
@@ -62,7 +63,11 @@ fn put_model(body: &mut Map<String, Value>, model: &str) -> Result<(), ProxyErro
 }
 
 /// Reads a request to count tokens, which holds the contents alone, or a whole request to generate.
-pub(super) fn read_count(body: Map<String, Value>, model: &str) -> Result<CountedPrompt, ProxyError> {
+pub(super) fn read_count(
+    body: Map<String, Value>,
+    model: &str,
+    exact: &ExactValues,
+) -> Result<CountedPrompt, ProxyError> {
     let mut fields = Fields::of_body(body)?;
     let mut body = match fields.take("generateContentRequest") {
         None => fields.into_rest(),
@@ -73,7 +78,7 @@ pub(super) fn read_count(body: Map<String, Value>, model: &str) -> Result<Counte
         Some(_) => return Err(must("generateContentRequest", "must be an object")),
     };
     put_model(&mut body, model)?;
-    let GooglePrompt { messages, tools, mut rest, .. } = read_prompt(body)?;
+    let GooglePrompt { messages, tools, mut rest, .. } = read_prompt(body, exact)?;
     let config = generation_config::read(rest.object("generationConfig")?, &mut Vec::new())?;
     let extra = extra(&mut rest, config.thinking)?;
     Ok(CountedPrompt { messages, tools: tools.shown, extra })
@@ -92,10 +97,11 @@ pub(super) fn read(
     mut body: Map<String, Value>,
     model: String,
     stream: Option<StreamForm>,
+    exact: &ExactValues,
 ) -> Result<ModelRequest, ProxyError> {
     put_model(&mut body, &model)?;
-    let digest = digest(&body);
-    let GooglePrompt { messages, tools, mut rest, mut left_out } = read_prompt(body)?;
+    let digest = exact.digest(digest(&body));
+    let GooglePrompt { messages, tools, mut rest, mut left_out } = read_prompt(body, exact)?;
     if messages.last().is_some_and(Message::is_assistant) {
         refuse("contents", "must not end with the model's: no answer can be begun for this model")?;
     }
@@ -148,7 +154,7 @@ mod tests {
     }
 
     fn read_body(body: Map<String, Value>) -> Result<ModelRequest, String> {
-        read(body, "tiny".to_owned(), None).map_err(refused_field)
+        read(body, "tiny".to_owned(), None, &ExactValues::default()).map_err(refused_field)
     }
 
     #[test]
@@ -189,7 +195,9 @@ mod tests {
 
     #[test]
     fn requests_of_other_models_are_others_and_a_stream_is_the_same() {
-        let digest = |model: &str, stream| read(with("x", json!(1)), model.to_owned(), stream).unwrap().digest;
+        let digest = |model: &str, stream| {
+            read(with("x", json!(1)), model.to_owned(), stream, &ExactValues::default()).unwrap().digest
+        };
         assert_eq!(digest("tiny", None), digest("tiny", Some(StreamForm::Events)));
         assert_ne!(digest("tiny", None), digest("other", None));
     }
@@ -199,9 +207,12 @@ mod tests {
         let whole = with("systemInstruction", json!({ "parts": [{ "text": "Be brief." }] }));
         let wrapped = json!({ "generate_content_request": whole }).as_object().unwrap().clone();
         for body in [whole, wrapped] {
-            assert_eq!(read_count(body, "tiny").unwrap().messages.len(), 2);
+            assert_eq!(read_count(body, "tiny", &ExactValues::default()).unwrap().messages.len(), 2);
         }
         let both = with("generateContentRequest", json!({}));
-        assert_eq!(refused_field(read_count(both, "tiny").unwrap_err()), "generateContentRequest");
+        assert_eq!(
+            refused_field(read_count(both, "tiny", &ExactValues::default()).unwrap_err()),
+            "generateContentRequest"
+        );
     }
 }

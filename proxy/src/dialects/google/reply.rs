@@ -1,4 +1,5 @@
 use fulgurite_backends::SampledToken;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer_parts::{AnswerPart, PartReader};
@@ -58,6 +59,38 @@ struct GoogleWriter {
     has_items: bool,
 }
 
+/// A response, or an item of a stream.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    candidates: [Candidate; 1],
+    model_version: String,
+    response_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage_metadata: Option<Value>,
+    #[serde(rename = "prompt_token_ids", skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<Vec<u32>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    content: Content,
+    index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs_result: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<&'static str>,
+    #[serde(rename = "token_ids", skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
+}
+
+#[derive(Serialize)]
+struct Content {
+    role: &'static str,
+    parts: Vec<AnswerPart>,
+}
+
 /// Sampled tokens by what they say.
 #[derive(Default)]
 struct Usage {
@@ -114,28 +147,28 @@ impl GoogleWriter {
     }
 
     /// A response, or a piece of one: parts with the tokens behind them, and at the end how the answer ended.
-    fn response(&mut self, mut parts: Vec<AnswerPart>, end: Option<&Finished>) -> Value {
+    fn response(&mut self, mut parts: Vec<AnswerPart>, end: Option<&Finished>) -> Response {
         if parts.is_empty() {
             // Clients take an answer without parts for none at all.
-            parts.push(AnswerPart::Text(String::new()));
+            parts.push(AnswerPart::Text { text: String::new() });
         }
-        let parts: Vec<Value> = parts.iter().map(AnswerPart::json).collect();
-        let mut candidate = json!({ "content": { "role": "model", "parts": parts }, "index": 0 });
-        if !self.waiting.is_empty() {
-            candidate["logprobsResult"] = self.logprobs();
-        }
+        let logprobs_result = (!self.waiting.is_empty()).then(|| self.logprobs());
         let ReplyContext { id, model, prompt, token_ids, .. } = &self.context;
-        let mut response = json!({ "candidates": [], "modelVersion": model, "responseId": id });
-        if let Some(finished) = end {
-            candidate["finishReason"] = reason(finished.reason).into();
-            response["usageMetadata"] = self.usage.json(prompt.len(), finished);
-            if *token_ids {
-                candidate["token_ids"] = json!(self.all);
-                response["prompt_token_ids"] = json!(**prompt);
-            }
+        let is_end_with_ids = end.is_some() && *token_ids;
+        let candidate = Candidate {
+            content: Content { role: "model", parts },
+            index: 0,
+            logprobs_result,
+            finish_reason: end.map(|finished| reason(finished.reason)),
+            token_ids: is_end_with_ids.then(|| self.all.clone()),
+        };
+        Response {
+            candidates: [candidate],
+            model_version: model.clone(),
+            response_id: id.clone(),
+            usage_metadata: end.map(|finished| self.usage.json(prompt.len(), finished)),
+            prompt_token_ids: is_end_with_ids.then(|| prompt.to_vec()),
         }
-        response["candidates"] = json!([candidate]);
-        response
     }
 
     /// The tokens that have not been told, with their ids, their logprobs and those of others in their place.
@@ -158,7 +191,7 @@ impl GoogleWriter {
     }
 
     /// Writes an item of the stream.
-    fn write(&mut self, item: &Value, out: &mut Vec<u8>) {
+    fn write(&mut self, item: &impl Serialize, out: &mut Vec<u8>) {
         let is_first = !std::mem::replace(&mut self.has_items, true);
         match self.stream {
             StreamForm::Events => {

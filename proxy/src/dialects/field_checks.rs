@@ -82,6 +82,8 @@ pub(crate) enum Neutral {
     OnlyText,
     /// The form `{"type": "text"}` of an answer.
     PlainText,
+    /// This word.
+    Word(&'static str),
 }
 
 impl Neutral {
@@ -93,6 +95,7 @@ impl Neutral {
             Self::Empty => *value == json!([]) || *value == json!({}) || *value == "",
             Self::OnlyText => *value == json!(["text"]),
             Self::PlainText => *value == json!({ "type": "text" }),
+            Self::Word(word) => *value == word,
         }
     }
 }

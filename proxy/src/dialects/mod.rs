@@ -6,6 +6,7 @@ pub(crate) mod field_checks;
 pub(crate) mod field_kinds;
 pub(crate) mod google;
 pub(crate) mod json_text;
+pub(crate) mod object_fields;
 pub(crate) mod openai;
 #[cfg(test)]
 mod schema_fields;

@@ -113,7 +113,8 @@ fn schemas() -> BTreeMap<String, Vec<Schema>> {
 fn listed() -> Vec<&'static str> {
     let binding = BINDING.iter().map(|(name, ..)| *name);
     let hints = HINTS.iter().map(|(name, _)| *name);
-    binding.chain(hints).chain(NEUTRAL).chain(READ_ELSEWHERE).collect()
+    let elsewhere = READ_ELSEWHERE.iter().map(|(name, _)| *name);
+    binding.chain(hints).chain(NEUTRAL).chain(elsewhere).collect()
 }
 
 #[test]

@@ -10,8 +10,9 @@ use super::tools::{ToolFields, Tools};
 use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::{JsonForm, StructuredOutput};
 use crate::dialects::exact_json::ExactValues;
-use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
-use crate::dialects::field_kinds::left_out;
+use crate::dialects::field_checks::{Neutral, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
+use crate::dialects::field_kinds::{LeftOut, left_out};
+use crate::dialects::object_fields::{MESSAGES_TOOL_CHOICE, OF_MESSAGES};
 use crate::dialects::openai::response_format;
 use crate::error::ProxyError;
 use crate::requests::request_body::{digest, read_fields};
@@ -52,6 +53,8 @@ pub(super) struct MessagePrompt {
     pub(super) model: String,
     pub(super) messages: Vec<Message>,
     pub(super) tools: Tools,
+    /// Of `tool_choice`.
+    left_out: LeftOut,
     /// Every other field.
     pub(super) rest: Map<String, Value>,
 }
@@ -61,7 +64,10 @@ pub(super) fn read_prompt(mut body: Map<String, Value>, exact: &ExactValues) -> 
     let PromptFields { model, system, messages } = read_fields(&mut body)?;
     let tools: ToolFields = read_fields(&mut body)?;
     refuse_unsupported(&body)?;
-    Ok(MessagePrompt { model, messages: conversation(system, messages, exact)?, tools: tools.check()?, rest: body })
+    let mut left_out = LeftOut::default();
+    left_out.look_into("tool_choice", tools.tool_choice.as_ref(), MESSAGES_TOOL_CHOICE);
+    let (messages, tools) = (conversation(system, messages, exact)?, tools.check()?);
+    Ok(MessagePrompt { model, messages, tools, left_out, rest: body })
 }
 
 /// Messages and tools of an unchecked request; `None` if its messages cannot be read. Content that has no form in a chat,
@@ -112,6 +118,8 @@ pub(super) fn read(
         top_logprobs: 0,
         choices: 1,
     };
+    let mut left_out = left_out(&prompt.rest, OF_MESSAGES);
+    left_out.extend(prompt.left_out);
     let shows_thinking = shows_thinking(prompt.rest.get("thinking"))?;
     let eager_calls = EagerCalls { by_default: streams_calls, of_tools: prompt.tools.eager };
     Ok(ModelRequest {
@@ -123,7 +131,7 @@ pub(super) fn read(
         return_token_ids: fields.return_token_ids.unwrap_or(false),
         seed: fields.seed,
         ignored_tools: prompt.tools.ignored,
-        left_out: left_out(&prompt.rest),
+        left_out,
         extra: prompt.rest,
         digest,
         reply: Box::new(MessageReply { shows_thinking, eager_calls, request_id }),
@@ -156,7 +164,10 @@ fn output_format(rest: &Map<String, Value>) -> Result<Option<JsonForm>, ProxyErr
 /// Refuses by name what changes an answer and cannot be honoured.
 fn refuse_unsupported(rest: &Map<String, Value>) -> Result<(), ProxyError> {
     check_other_hosts_fields(rest)?;
-    if rest.get("mcp_servers").and_then(Value::as_array).is_some_and(|servers| !servers.is_empty()) {
+    if rest.get("output_config").is_some_and(|config| !(config.is_object() || config.is_null())) {
+        refuse("output_config", "must be an object")?;
+    }
+    if rest.get("mcp_servers").is_some_and(|servers| !(servers.is_null() || Neutral::Empty.is(servers))) {
         refuse("mcp_servers", "are not supported: no server is called from here")?;
     }
     Ok(())

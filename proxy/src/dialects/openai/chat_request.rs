@@ -9,6 +9,8 @@ use super::tool_fields::{ChatTools, ToolFields};
 use crate::call::model_request::{AnswerOptions, ModelRequest, Prompt};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::refuse;
+use crate::dialects::field_kinds::LeftOut;
+use crate::dialects::object_fields::{RESPONSE_FORMAT, TOOL_CHOICE};
 use crate::error::ProxyError;
 use crate::record::message_attributes::REASONING_FIELDS;
 use crate::reply::assistant_message::drop_void_calls;
@@ -36,6 +38,9 @@ pub(crate) fn read(mut body: Map<String, Value>) -> Result<ModelRequest, ProxyEr
     chat.messages.iter_mut().enumerate().try_for_each(|(index, message)| read_content(index, message))?;
     drop_void_calls(&mut chat.messages);
     let json = response_format::read("response_format", chat.response_format.as_ref())?;
+    let mut left_out = LeftOut::default();
+    left_out.look_into("response_format", chat.response_format.as_ref(), RESPONSE_FORMAT);
+    left_out.look_into("tool_choice", tools.tool_choice.as_ref(), TOOL_CHOICE);
     let ChatTools { shown, call, single_call } = tools.check()?;
     let logprobs = chat.logprobs.unwrap_or(false);
     if chat.top_logprobs.is_some_and(|top| top > 0) && !logprobs {
@@ -47,7 +52,9 @@ pub(crate) fn read(mut body: Map<String, Value>) -> Result<ModelRequest, ProxyEr
     };
     let options = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
     let options = AnswerOptions { form: StructuredOutput { json, call, single_call }, ..options };
-    Ok(fields.request(Shape::Chat, Prompt::conversation(chat.messages, shown), options, digest))
+    let mut request = fields.request(Shape::Chat, Prompt::conversation(chat.messages, shown), options, digest);
+    request.left_out.extend(left_out);
+    Ok(request)
 }
 
 /// Messages and tools of a request that is not checked; `None` if its messages cannot be read.

@@ -10,7 +10,11 @@ pub(crate) fn read(field: &'static str, format: Option<&Value>) -> Result<Option
     let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(None) };
     let schema = match format.get("type").and_then(Value::as_str) {
         Some("text") => return Ok(None),
-        Some("json_object") => json!({ "type": "object" }),
+        // llama.cpp's clients put a schema beside it.
+        Some("json_object") => {
+            let schema = format.get("schema").filter(|schema| schema.is_object());
+            schema.cloned().unwrap_or_else(|| json!({ "type": "object" }))
+        }
         Some("json_schema") => match format.get("json_schema").unwrap_or(format).get("schema") {
             Some(schema @ (Value::Object(_) | Value::Bool(_))) => schema.clone(),
             _ => {
@@ -47,6 +51,8 @@ mod tests {
         );
         assert_eq!(read(json!({ "type": "json_schema", "name": "n", "schema": schema, "strict": true })), form(schema));
         assert_eq!(read(json!({ "type": "json_object" })), form(json!({ "type": "object" })));
+        let described = json!({ "type": "object", "required": ["a"] });
+        assert_eq!(read(json!({ "type": "json_object", "schema": described })), form(described));
         assert_eq!(read(json!({ "type": "text" })), Ok(None));
         assert_eq!(read(Value::Null), Ok(None));
         for (format, field) in [

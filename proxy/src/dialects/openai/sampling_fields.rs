@@ -9,9 +9,10 @@ use super::reply_shape::Shape;
 use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt, ReplyFormat};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{
-    check_bias_count, check_other_hosts_fields, sampling, stop_strings, token_limit, within,
+    check_bias_count, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within,
 };
 use crate::dialects::field_kinds::left_out;
+use crate::dialects::object_fields::STREAM_OPTIONS;
 use crate::error::ProxyError;
 use crate::requests::request_body::read_fields;
 
@@ -24,7 +25,7 @@ const MAXIMUM_CHOICES: u32 = 128;
 pub(crate) struct SamplingFields {
     model: String,
     stream: Option<bool>,
-    stream_options: Option<StreamOptions>,
+    stream_options: Option<Map<String, Value>>,
     pub(crate) max_tokens: Option<u32>,
     temperature: Option<f32>,
     top_p: Option<f32>,
@@ -38,12 +39,6 @@ pub(crate) struct SamplingFields {
     return_token_ids: Option<bool>,
     #[serde(skip)]
     extra: Map<String, Value>,
-}
-
-#[derive(Debug, Deserialize)]
-struct StreamOptions {
-    #[serde(default)]
-    include_usage: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -69,6 +64,9 @@ impl SamplingFields {
         logprobs: bool,
     ) -> Result<AnswerOptions, ProxyError> {
         check_other_hosts_fields(&self.extra)?;
+        if self.include_usage().is_some_and(|include_usage| !include_usage.is_boolean()) {
+            refuse("stream_options.include_usage", "must be true or false")?;
+        }
         let (name, limit) = max_tokens;
         let max_tokens = token_limit(name, limit)?;
         let (name, top_logprobs) = top_logprobs;
@@ -94,7 +92,7 @@ impl SamplingFields {
 
     /// The whole request, once these fields have been checked and given `options`.
     pub(crate) fn request(self, shape: Shape, prompt: Prompt, options: AnswerOptions, digest: String) -> ModelRequest {
-        let include_usage = self.stream_options.as_ref().is_some_and(|options| options.include_usage);
+        let include_usage = self.include_usage() == Some(&Value::Bool(true));
         self.request_of(shape.endpoint(), prompt, options, digest, Box::new(OpenAiReply { shape, include_usage }))
     }
 
@@ -107,6 +105,9 @@ impl SamplingFields {
         digest: String,
         reply: Box<dyn ReplyFormat>,
     ) -> ModelRequest {
+        let mut left_out = left_out(&self.extra, &[]);
+        let stream_options = self.stream_options.map(Value::Object);
+        left_out.look_into("stream_options", stream_options.as_ref(), STREAM_OPTIONS);
         ModelRequest {
             endpoint,
             prompt,
@@ -116,11 +117,16 @@ impl SamplingFields {
             seed: self.seed,
             model: self.model,
             ignored_tools: Vec::new(),
-            left_out: left_out(&self.extra),
+            left_out,
             extra: self.extra,
             digest,
             reply,
         }
+    }
+
+    /// `stream_options.include_usage`, which is null for nothing.
+    fn include_usage(&self) -> Option<&Value> {
+        self.stream_options.as_ref()?.get("include_usage").filter(|include_usage| !include_usage.is_null())
     }
 
     /// `logit_bias`: added logits by token id, which JSON spells as a key.

@@ -9,7 +9,7 @@ use crate::error::ProxyError;
 #[derive(Debug, Deserialize)]
 pub(crate) struct ToolFields {
     tools: Option<Vec<Value>>,
-    tool_choice: Option<Value>,
+    pub(crate) tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
     functions: Option<Vec<Value>>,
     function_call: Option<Value>,

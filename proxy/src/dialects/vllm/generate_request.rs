@@ -5,6 +5,7 @@ use super::generate_reply::GenerateReply;
 use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::dialects::field_checks::refuse;
 use crate::dialects::field_kinds::left_out;
+use crate::dialects::object_fields::OF_GENERATE;
 use crate::dialects::openai::sampling_fields::SamplingFields;
 use crate::error::ProxyError;
 use crate::requests::request_body::{digest, read_fields};
@@ -71,11 +72,10 @@ pub(super) fn read(mut body: Map<String, Value>, stop_tokens: &[u32]) -> Result<
     if token_ids.is_empty() {
         refuse("token_ids", "must hold at least one token")?;
     }
-    let left_out_of_body = left_out(&body);
+    let left_out_of_body = left_out(&body, OF_GENERATE);
     let mut request = fields.request_of(&GENERATE, Prompt::Tokens(token_ids), options, digest, Box::new(GenerateReply));
     request.stream = stream.unwrap_or(false);
-    request.left_out.hints.extend(left_out_of_body.hints);
-    request.left_out.unknown.extend(left_out_of_body.unknown);
+    request.left_out.extend(left_out_of_body);
     request.extra.extend(body);
     Ok(request)
 }

@@ -21,9 +21,11 @@ pub(super) struct ReasoningForm {
 impl ReasoningForm {
     /// The form that a request's fields require.
     pub(super) fn asked_in(request: &Map<String, Value>) -> Self {
-        let summary = request.get("reasoning").and_then(|reasoning| reasoning.get("summary"));
+        let reasoning = request.get("reasoning");
+        // The older name still counts.
+        let is_given = |name: &str| reasoning.and_then(|fields| fields.get(name)).is_some_and(|form| !form.is_null());
         Self {
-            summary: summary.is_some_and(|summary| !summary.is_null()),
+            summary: is_given("summary") || is_given("generate_summary"),
             encrypted: is_included(request, "reasoning.encrypted_content"),
         }
     }

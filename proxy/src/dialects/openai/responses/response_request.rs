@@ -12,7 +12,8 @@ use super::tools::DeclaredTools;
 use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, token_limit};
-use crate::dialects::field_kinds::left_out;
+use crate::dialects::field_kinds::{LeftOut, left_out};
+use crate::dialects::object_fields::{OF_RESPONSES, TOOL_CHOICE};
 use crate::dialects::openai::response_format;
 use crate::dialects::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
 use crate::dialects::openai::tool_fields::ToolChoice;
@@ -50,6 +51,19 @@ struct ResponseFields {
     rest: Map<String, Value>,
 }
 
+/// What `include` may name that an answer comes with.
+const INCLUDED: [&str; 2] = ["message.output_text.logprobs", "reasoning.encrypted_content"];
+
+/// What it may name of the items of OpenAI's own tools, and of images: nothing here has them.
+const OF_OTHER_ITEMS: [&str; 6] = [
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+];
+
 /// Reads and checks a request, which continues the `earlier` responses that it names.
 pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
     let (digest, mut extra) = (digest(&body), recorded_extra(&body));
@@ -78,7 +92,7 @@ pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> 
         return_token_ids: fields.return_token_ids.unwrap_or(false),
         seed: fields.seed,
         ignored_tools: tools.ignored,
-        left_out: left_out(&fields.rest),
+        left_out: fields.left_out()?,
         digest,
         reply: Box::new(reply),
         extra,
@@ -117,6 +131,11 @@ impl ResponseFields {
         if self.rest.get("background").is_some_and(|background| *background == true) {
             refuse("background", "true is not supported: a response is given to whoever asks for it")?;
         }
+        for field in ["reasoning", "text"] {
+            if self.rest.get(field).is_some_and(|value| !(value.is_object() || value.is_null())) {
+                refuse(field, "must be an object")?;
+            }
+        }
         for (field, instead) in [
             ("conversation", "send the conversation's items, or previous_response_id"),
             ("prompt", "send instructions and input themselves"),
@@ -126,6 +145,28 @@ impl ResponseFields {
             }
         }
         Ok(())
+    }
+
+    /// The fields that are left out of account, and the words of `include`.
+    fn left_out(&self) -> Result<LeftOut, ProxyError> {
+        let field = "include";
+        let no_list = || ProxyError::invalid(field, "include must be a list of strings");
+        let words = match self.rest.get(field) {
+            None | Some(Value::Null) => &[][..],
+            Some(Value::Array(words)) => words,
+            Some(_) => return Err(no_list()),
+        };
+        let mut left = left_out(&self.rest, OF_RESPONSES);
+        left.look_into("tool_choice", self.tool_choice.as_ref(), TOOL_CHOICE);
+        for word in words {
+            let word = word.as_str().ok_or_else(no_list)?;
+            match (INCLUDED.contains(&word), OF_OTHER_ITEMS.contains(&word)) {
+                (true, _) => {}
+                (false, true) => left.hints.push(format!("{field}.{word}")),
+                (false, false) => left.unknown.push(format!("{field}.{word}")),
+            }
+        }
+        Ok(left)
     }
 
     /// The conversation: the instructions, the messages up to the end of the previous response, and the new ones.
@@ -238,6 +279,7 @@ mod tests {
         assert_eq!(json!(request.ignored_tools), json!([{ "type": "web_search" }]));
         assert_eq!((request.options.max_tokens, request.options.sampling.temperature), (Some(9), 0.5));
         assert!(request.stream);
+        assert_eq!(request.left_out, LeftOut::default());
         for field in ["parallel_tool_calls", "store", "client_metadata", "reasoning", "truncation", "prompt_cache_key"]
         {
             assert!(request.extra.contains_key(field), "{field}");

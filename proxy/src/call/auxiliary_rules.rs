@@ -30,8 +30,8 @@ enum PromptPattern {
 }
 
 /// Prompts that harnesses are known to send beside the task: Claude Code, with titles of older versions, of 2.1.197 and of
-/// 2.1.330, opencode, and aider.
-const BUILT_IN: [(&str, PromptPattern); 9] = [
+/// 2.1.330, opencode, and aider; and the server's own request for the summary of a compaction.
+const BUILT_IN: [(&str, PromptPattern); 10] = [
     ("claude_code_topic", PromptPattern::System(r"(?i)\banalyze if this message indicates a new conversation topic\b")),
     ("claude_code_title", PromptPattern::System(r"(?i)\bsummarize this coding conversation in under 50 characters\b")),
     ("claude_code_title", PromptPattern::System(r"(?i)\bgenerate a concise, sentence-case title\b")),
@@ -41,6 +41,10 @@ const BUILT_IN: [(&str, PromptPattern); 9] = [
     ("claude_code_recap", PromptPattern::User(r"(?i)\bthe user stepped away and is coming back\. recap in under\b")),
     ("opencode_title", PromptPattern::System(r"(?i)^\s*you are a title generator\b")),
     ("aider_commit_message", PromptPattern::System(r"(?i)\bgenerates concise,\s+one-line git commit messages\b")),
+    (
+        "responses_compaction",
+        PromptPattern::User(r"(?i)^summarize this conversation for another assistant, who will go on\b"),
+    ),
 ];
 
 impl AuxiliaryRule {

@@ -35,6 +35,9 @@ pub(crate) async fn whole(
     }
     let ended = tokens.into_iter().zip(finished.into_iter().flatten());
     let choices: Vec<WholeChoice> = ended.map(|(tokens, finished)| WholeChoice { tokens, finished }).collect();
+    if let Some(error) = writer.refused(&choices) {
+        return Err(error.into());
+    }
     let mut bytes = Vec::new();
     writer.whole(&choices, &mut bytes);
     let mut response = Response::new(Body::new(WholeBody::new(bytes.into(), listener)));

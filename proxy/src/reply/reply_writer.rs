@@ -38,6 +38,11 @@ impl WholeChoice {
 /// Writes one response in some dialect: whole, or as the events of a stream. Of a stream, `begin` comes first, then the
 /// answers' events while they are sampled, and `end` once all of them have finished; or `fail`, and nothing after it.
 pub(crate) trait ReplyWriter: Send {
+    /// Why the answers are refused where they would be written whole, if they are.
+    fn refused(&self, _choices: &[WholeChoice]) -> Option<ProxyError> {
+        None
+    }
+
     /// The whole response, of all answers.
     fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>);
 

@@ -67,13 +67,14 @@ pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
 }
 
 /// What agents call below a base URL.
-fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 12] {
+fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 13] {
     let [models, model] = models_and_their_methods();
     [
         ("/chat/completions", post(chat_completions)),
         ("/completions", post(completions)),
         ("/embeddings", post(embeddings)),
         ("/responses", post(responses::create)),
+        ("/responses/compact", post(responses::compact)),
         ("/responses/input_tokens", post(responses::input_tokens)),
         ("/responses/{response_id}", get(responses::retrieve).delete(responses::delete)),
         ("/responses/{response_id}/cancel", post(responses::cancel)),

@@ -28,7 +28,7 @@ const TEXT_ALONE: &str = "the models here read and write text, at /v1/chat/compl
 const OWN_TOOL: &str = "have your own program do it, and declare it as a tool";
 
 /// What is not served, below a base URL, each with all paths below its own.
-const UNSERVED: [(&str, Unserved); 18] = [
+const UNSERVED: [(&str, Unserved); 17] = [
     ("/assistants", Unserved { what: "assistants are", instead: OF_THE_AGENT }),
     ("/audio", Unserved { what: "audio is", instead: TEXT_ALONE }),
     ("/batches", Unserved { what: "batches are", instead: TO_CHAT }),
@@ -53,13 +53,6 @@ const UNSERVED: [(&str, Unserved); 18] = [
     ),
     ("/moderations", Unserved { what: "moderations are", instead: "ask a model at /v1/chat/completions" }),
     ("/realtime", Unserved { what: "realtime sessions are", instead: TEXT_ALONE }),
-    (
-        "/responses/compact",
-        Unserved {
-            what: "compaction is",
-            instead: "ask the model for a summary at /v1/responses, and send that with what follows",
-        },
-    ),
     ("/skills", Unserved { what: "skills are", instead: "put their instructions into the system prompt" }),
     ("/threads", Unserved { what: "threads are", instead: OF_THE_AGENT }),
     ("/uploads", Unserved { what: "uploads are", instead: IN_A_MESSAGE }),

@@ -11,6 +11,7 @@ pub(crate) enum Route {
     ChatCompletions,
     Completions,
     Responses,
+    Compaction,
     Embeddings,
     Messages,
     CountTokens,
@@ -32,6 +33,7 @@ impl Route {
             Route::ChatCompletions => "chat/completions",
             Route::Completions => "completions",
             Route::Responses => "responses",
+            Route::Compaction => "responses/compact",
             Route::Embeddings => "embeddings",
             Route::Messages => "messages",
             Route::CountTokens => "messages/count_tokens",
@@ -48,13 +50,13 @@ impl Route {
         match self {
             Route::ChatCompletions | Route::Messages | Route::CountTokens => "messages",
             Route::Completions => "prompt",
-            Route::Responses | Route::Embeddings => "input",
+            Route::Responses | Route::Compaction | Route::Embeddings => "input",
         }
     }
 
     pub(super) fn dialect(self) -> UpstreamDialect {
         match self {
-            Route::ChatCompletions | Route::Completions | Route::Responses | Route::Embeddings => {
+            Route::ChatCompletions | Route::Completions | Route::Responses | Route::Compaction | Route::Embeddings => {
                 UpstreamDialect::OpenAi
             }
             Route::Messages | Route::CountTokens => UpstreamDialect::Anthropic,
@@ -66,7 +68,7 @@ impl Route {
         match self {
             Route::Completions => "openai.completion",
             Route::Embeddings => "openai.embeddings",
-            Route::ChatCompletions | Route::Responses | Route::Messages | Route::CountTokens => {
+            Route::ChatCompletions | Route::Responses | Route::Compaction | Route::Messages | Route::CountTokens => {
                 "openai.chat.completion"
             }
         }
@@ -77,7 +79,9 @@ impl Route {
         match self {
             Route::Completions => "text_completion",
             Route::Embeddings => "embeddings",
-            Route::ChatCompletions | Route::Responses | Route::Messages | Route::CountTokens => "chat",
+            Route::ChatCompletions | Route::Responses | Route::Compaction | Route::Messages | Route::CountTokens => {
+                "chat"
+            }
         }
     }
 
@@ -95,7 +99,9 @@ impl Route {
     pub(super) fn conversation(self, fields: &Map<String, Value>) -> Conversation {
         let (source_fields, known): (&[&str], _) = match self {
             Route::ChatCompletions => (&["messages", "tools"], openai::chat_request::conversation(fields)),
-            Route::Responses => (&["instructions", "input", "tools"], openai::responses::conversation(fields)),
+            Route::Responses | Route::Compaction => {
+                (&["instructions", "input", "tools"], openai::responses::conversation(fields))
+            }
             Route::Messages => (&["system", "messages", "tools"], anthropic::conversation_of(fields)),
             Route::Completions | Route::Embeddings | Route::CountTokens => (&[], None),
         };
@@ -107,7 +113,7 @@ impl Route {
         let named = |event: Value| format!("event: error\ndata: {event}\n\n").into_bytes();
         match self {
             Route::Messages | Route::CountTokens => named(anthropic::error_event(error)),
-            Route::Responses => {
+            Route::Responses | Route::Compaction => {
                 let mut event = openai::error::body(error)["error"].take();
                 event["type"] = json!("error");
                 named(event)

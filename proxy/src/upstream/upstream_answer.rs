@@ -53,6 +53,7 @@ impl Answer {
             Route::Completions => each(&reply["choices"], text_choice)?,
             Route::Messages => vec![message(reply)?],
             Route::Responses => vec![response(reply)?],
+            Route::Compaction => vec![compaction(reply)?],
             Route::Embeddings => reply["data"].as_array().map(|_| Vec::new())?,
             Route::CountTokens => Vec::new(),
         };
@@ -178,6 +179,13 @@ fn response(reply: &Value) -> Option<Choice> {
         other => other,
     };
     Some(Choice { message: pieces.into_message(), finish_reason: reason.map(str::to_owned) })
+}
+
+/// A compaction, but for what it keeps of the request. Nobody but its server can read it.
+fn compaction(reply: &Value) -> Option<Choice> {
+    let others = reply["output"].as_array()?.iter().filter(|item| item["type"] != "message").cloned().collect();
+    let message = Pieces { others, ..Pieces::default() }.into_message();
+    Some(Choice { message, finish_reason: Some("stop".to_owned()) })
 }
 
 impl Usage {

@@ -136,6 +136,10 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.auxiliary_rules.8.system = "(?i)\\bgenerates concise,\\s+one-line git commit messages\\b"  # default
     proxy.auxiliary_rules.8.user = null  # default
     proxy.auxiliary_rules.8.without_tools = true  # default
+    proxy.auxiliary_rules.9.name = "responses_compaction"  # default
+    proxy.auxiliary_rules.9.system = null  # default
+    proxy.auxiliary_rules.9.user = "(?i)^summarize this conversation for another assistant, who will go on\\b"  # default
+    proxy.auxiliary_rules.9.without_tools = false  # default
     proxy.budget.calls = null  # default
     proxy.budget.tokens = null  # default
     proxy.budget.sampled_tokens = null  # default

@@ -23,7 +23,6 @@ async fn what_is_not_served_names_what_to_use_instead_in_the_callers_dialect() {
             ("POST", "audio/transcriptions", "text"),
             ("POST", "moderations", "/v1/chat/completions"),
             ("POST", "fine_tuning/jobs", "fulgurite train"),
-            ("POST", "responses/compact", "a summary"),
         ] {
             let url = format!("{base}/{path}");
             let reply = setup.client.request(method.parse().unwrap(), url).json(&json!({})).send().await.unwrap();

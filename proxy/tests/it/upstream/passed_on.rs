@@ -292,6 +292,23 @@ async fn a_key_goes_on_in_the_header_that_its_upstream_takes() {
 }
 
 #[tokio::test]
+async fn a_compaction_is_made_by_the_upstream_which_alone_can_read_it() {
+    let reply = json!({ "id": "resp_1", "object": "response.compaction", "created_at": 17, "output": [
+        { "id": "msg_1", "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "Who?" }] },
+        { "id": "cmp_1", "type": "compaction", "encrypted_content": "gAAAAABp" },
+    ], "usage": { "input_tokens": 9, "output_tokens": 5, "total_tokens": 14 } });
+    let setup = Setup::new(vec![Reply::Json(200, reply.clone())]).await;
+    let (rollout, base) = setup.attempt().await;
+    let request = json!({ "model": "judge", "input": "Who?" });
+    let whole = setup.post(&format!("{base}/responses/compact"), &request).await.json::<Value>().await.unwrap();
+    assert_eq!(whole, reply);
+    assert_eq!(setup.server.requests.lock().unwrap()[0].path, "/v1/responses/compact");
+    let spans = setup.spans(&rollout).await;
+    assert_eq!(spans[0].attributes["gen_ai.prompt.0.content"], "Who?");
+    assert_eq!(spans[0].attributes["gen_ai.usage.output_tokens"], 5);
+}
+
+#[tokio::test]
 async fn responses_go_on_whole_and_streamed_and_are_asked_for_again_there() {
     let response = |id: &str| {
         json!({ "id": id, "object": "response", "status": "completed", "model": "gpt-x-1", "output": [

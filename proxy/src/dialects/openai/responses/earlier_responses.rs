@@ -4,13 +4,12 @@ use fulgurite_store::{Store, StoreError};
 use fulgurite_types::Message;
 use serde_json::{Map, Value};
 
+use super::compaction::compacted_conversation;
 use super::deleted_responses::is_deleted;
 use super::item_id::response_of_item;
+use super::record_marks;
 use crate::error::ProxyError;
 use crate::record::recorded_call::{RecordedCall, recorded_call};
-
-/// Of a record whose first message is the request's `instructions`, which a later request does not take over.
-pub(super) const INSTRUCTIONS_COME_FIRST: &str = "instructions_come_first";
 
 /// The recorded responses that a request continues, by id: those that exist and that the caller may see.
 #[derive(Debug, Default)]
@@ -38,7 +37,7 @@ impl EarlierResponses {
         Ok(Self(found))
     }
 
-    /// The conversation up to the end of a response, without its request's instructions.
+    /// The conversation up to the end of a response, without its request's instructions; of a compaction, what it left.
     pub(super) fn conversation(&self, response_id: &str) -> Result<Vec<Message>, ProxyError> {
         let unknown = || ProxyError::InvalidRequest {
             message: format!("Previous response with id '{response_id}' not found."),
@@ -46,8 +45,10 @@ impl EarlierResponses {
             code: Some("previous_response_not_found"),
         };
         let call = self.0.get(response_id).ok_or_else(unknown)?;
-        let instructions = usize::from(call.request_extra.contains_key(INSTRUCTIONS_COME_FIRST));
-        Ok(call.messages.iter().skip(instructions).chain(&call.reply).cloned().collect())
+        if record_marks::is_compaction(call) {
+            return Ok(compacted_conversation(call));
+        }
+        Ok(record_marks::conversation(call).map(|(_, message)| message).chain(&call.reply).cloned().collect())
     }
 
     /// A response's message.

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::deleted_responses::mark_as_deleted;
 use super::earlier_responses::{EarlierResponses, visible_response};
+use super::record_marks::is_compaction;
 use super::recorded_response::{recorded_input, recorded_response, recorded_stream};
 use super::response_request;
 use crate::call::answer_request::answer;
@@ -78,6 +79,9 @@ pub(crate) async fn retrieve(
     }
     let RetrieveQuery { stream, starting_after } = query_of(&request)?;
     if stream == Some(true) {
+        if is_compaction(&call) {
+            refuse("stream", "true is not supported: a compaction has no events")?;
+        }
         let kind = [(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")];
         return Ok((kind, recorded_stream(&call, starting_after)).into_response());
     }

@@ -1,6 +1,8 @@
 use fulgurite_types::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use serde_json::{Map, Value};
 
+use super::assistant_turn::AssistantTurn;
+use super::compaction::{summary_in, summary_message};
 use super::earlier_responses::EarlierResponses;
 use super::item_id::{ItemId, ItemKind, response_of_item};
 use super::output_items::ENCRYPTED_PREFIX;
@@ -37,19 +39,6 @@ struct Conversation {
     assistant: Option<AssistantTurn>,
 }
 
-#[derive(Default)]
-struct AssistantTurn {
-    /// The response of these items, if they name it.
-    response_id: Option<String>,
-    reasoning: String,
-    text: Option<String>,
-    calls: Vec<ToolCall>,
-    /// The last item was text.
-    ends_in_text: bool,
-    /// Outputs of its broken calls, which may come before its last items.
-    outputs_of_broken: Vec<Message>,
-}
-
 impl Conversation {
     fn add(&mut self, item: &Item<'_>, earlier: &EarlierResponses) -> Result<(), ProxyError> {
         match item.kind()? {
@@ -77,6 +66,11 @@ impl Conversation {
                 ..Message::default()
             }),
             "item_reference" => self.refer(item, earlier)?,
+            "compaction" | "compaction_summary" => self.turn(summary_message(item.summary()?)),
+            "compaction_trigger" => item.refuse(
+                "type",
+                "is `compaction_trigger`, which nothing here follows; POST the conversation to /v1/responses/compact",
+            )?,
             other => {
                 item.refuse("type", &format!("is `{other}`, which the model here can neither say nor be given"))?
             }
@@ -133,6 +127,7 @@ impl Conversation {
                     .reason(reply.extra.get("reasoning_content").and_then(Value::as_str).unwrap_or_default());
             }
             (ItemKind::Message, "0") => self.add_text(Some(response_id), reply.plain_text(item.index)?),
+            (ItemKind::Compaction, _) => self.turn(summary_message(&reply.plain_text(item.index)?)),
             (ItemKind::Reasoning | ItemKind::Message, _) => {}
             (ItemKind::Call, call_id) => match reply.tool_calls.iter().find(|call| call.id.as_deref() == Some(call_id))
             {
@@ -154,48 +149,6 @@ impl Conversation {
         self.end_assistant_turn();
         drop_void_calls(&mut self.messages);
         self.messages
-    }
-}
-
-impl AssistantTurn {
-    /// Whether an item of a response may be more of this message. Behind the output of a broken call, only one that names
-    /// the same response is.
-    fn may_go_on_with(&self, response_id: Option<&str>) -> bool {
-        match (self.response_id.as_deref(), response_id) {
-            (Some(before), Some(now)) => before == now,
-            _ => self.outputs_of_broken.is_empty(),
-        }
-    }
-
-    /// Whether it has a call of that id, which broke.
-    fn has_broken(&self, id: Option<&str>) -> bool {
-        self.calls.iter().any(|call| call.id.as_deref() == id && is_void(call))
-    }
-
-    fn reason(&mut self, text: &str) {
-        self.reasoning.push_str(text);
-        self.ends_in_text = false;
-    }
-
-    fn add_text(&mut self, text: &str) {
-        self.text.get_or_insert_default().push_str(text);
-        self.ends_in_text = true;
-    }
-
-    fn call(&mut self, call: ToolCall) {
-        self.calls.push(call);
-        self.ends_in_text = false;
-    }
-
-    /// The message as it was sampled: one of nothing but calls or reasoning has no content.
-    fn into_message(self) -> Message {
-        let mut extra = Map::new();
-        let is_silent = self.reasoning.is_empty() && self.calls.is_empty();
-        if !self.reasoning.is_empty() {
-            extra.insert("reasoning_content".to_owned(), self.reasoning.into());
-        }
-        let content = self.text.filter(|text| is_silent || !text.is_empty()).map(Content::Text);
-        Message { role: "assistant".to_owned(), content, tool_calls: self.calls, extra, ..Message::default() }
     }
 }
 
@@ -293,6 +246,17 @@ impl Item<'_> {
         };
         let content = texts("content");
         if content.is_empty() { texts("summary") } else { content }
+    }
+
+    /// The summary that a compaction carries.
+    fn summary(&self) -> Result<&str, ProxyError> {
+        match summary_in(self.needed_text("encrypted_content")?) {
+            Some(summary) => Ok(summary),
+            None => self.refuse(
+                "encrypted_content",
+                "is no compaction of this server, and nobody here can read it; put a summary into a message",
+            ),
+        }
     }
 
     fn call(&self) -> Result<ToolCall, ProxyError> {
@@ -577,6 +541,9 @@ mod tests {
             (json!([{ "type": "shell_call", "action": {} }]), "input[0].call_id"),
             (json!([{ "type": "tool_search_output", "call_id": "c" }]), "input[0].tools"),
             (json!([{ "type": "mcp_call", "id": "m" }]), "input[0].type"),
+            (json!([{ "type": "compaction", "encrypted_content": "gAAAAAB" }]), "input[0].encrypted_content"),
+            (json!([{ "type": "compaction" }]), "input[0].encrypted_content"),
+            (json!([{ "type": "compaction_trigger" }]), "input[0].type"),
             (json!([{ "type": "item_reference", "id": "msg_1" }]), "input[0].id"),
             (json!([{ "type": "item_reference" }]), "input[0].id"),
         ] {

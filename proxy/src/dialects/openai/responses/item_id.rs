@@ -8,6 +8,8 @@ pub(super) enum ItemKind {
     Reasoning,
     Message,
     Call,
+    /// Of a compacted conversation, and of no answer.
+    Compaction,
 }
 
 impl ItemKind {
@@ -16,6 +18,7 @@ impl ItemKind {
             ItemKind::Reasoning => "rs",
             ItemKind::Message => "msg",
             ItemKind::Call => "fc",
+            ItemKind::Compaction => "cmp",
         }
     }
 }
@@ -34,7 +37,7 @@ impl ItemId {
     pub(super) fn read(id: &str) -> Option<Self> {
         let (prefix, rest) = id.split_once('_')?;
         let (response, key) = rest.split_once('_')?;
-        let kinds = [ItemKind::Reasoning, ItemKind::Message, ItemKind::Call];
+        let kinds = [ItemKind::Reasoning, ItemKind::Message, ItemKind::Call, ItemKind::Compaction];
         Some(Self {
             response_id: format!("{RESPONSE_PREFIX}{response}"),
             kind: kinds.into_iter().find(|kind| kind.prefix() == prefix)?,
@@ -63,6 +66,7 @@ mod tests {
             (ItemKind::Reasoning, "3", "rs_0a_3"),
             (ItemKind::Message, "0", "msg_0a_0"),
             (ItemKind::Call, "call_1f", "fc_0a_call_1f"),
+            (ItemKind::Compaction, "0", "cmp_0a_0"),
         ] {
             let id = ItemId { response_id: "resp_0a".to_owned(), kind, key: key.to_owned() };
             assert_eq!(id.text(), written);

@@ -299,7 +299,7 @@ impl OutputItem {
     fn value(&self, form: ReasoningForm) -> Value {
         let mut value = self.bare();
         match self.id.kind {
-            ItemKind::Call => {}
+            ItemKind::Call | ItemKind::Compaction => {}
             ItemKind::Message => value["content"] = json!([self.part(form)]),
             ItemKind::Reasoning => {
                 value[if form.summary { "summary" } else { "content" }] = json!([self.part(form)]);
@@ -326,6 +326,7 @@ impl OutputItem {
     fn event(&self, what: &str, place: usize, form: ReasoningForm) -> Option<Value> {
         let (name, index) = match self.id.kind {
             ItemKind::Call => (self.call.as_ref()?.form.delta_event()?, None),
+            ItemKind::Compaction => return None,
             ItemKind::Message => ("output_text", Some("content_index")),
             ItemKind::Reasoning if form.summary => ("reasoning_summary_text", Some("summary_index")),
             ItemKind::Reasoning => ("reasoning_text", Some("content_index")),
@@ -341,7 +342,7 @@ impl OutputItem {
     /// An event about the item's part, if it has one.
     fn part_event(&self, what: &str, place: usize, form: ReasoningForm) -> Option<Value> {
         let (name, index) = match self.id.kind {
-            ItemKind::Call => return None,
+            ItemKind::Call | ItemKind::Compaction => return None,
             ItemKind::Reasoning if form.summary => ("reasoning_summary_part", "summary_index"),
             ItemKind::Message | ItemKind::Reasoning => ("content_part", "content_index"),
         };

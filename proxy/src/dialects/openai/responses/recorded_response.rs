@@ -1,8 +1,9 @@
 use fulgurite_types::{Message, StopReason};
 use serde_json::{Map, Value, json};
 
-use super::earlier_responses::INSTRUCTIONS_COME_FIRST;
+use super::compaction::recorded_compaction;
 use super::output_items::{Change, OutputItems, ReasoningForm};
+use super::record_marks;
 use super::response_object::{ResponseStatus, echo, response, status_event, write_event};
 use super::tool_forms::{TOOL_FORMS, recorded_forms};
 use super::tools::declaration;
@@ -11,6 +12,9 @@ use crate::record::recorded_call::RecordedCall;
 /// A response from its record. Tools that the model was not shown are not among its tools, and the number of reasoning
 /// tokens is not known any more.
 pub(super) fn recorded_response(call: &RecordedCall) -> Value {
+    if record_marks::is_compaction(call) {
+        return recorded_compaction(call);
+    }
     let response_status = response_status(call);
     let items = said(call, &response_status).0;
     recorded(call, &response_status, items.values())
@@ -70,9 +74,8 @@ fn recorded(call: &RecordedCall, response_status: &ResponseStatus, output: Vec<V
 /// of a conversation that goes on from another response among them.
 pub(super) fn recorded_input(call: &RecordedCall) -> Vec<Value> {
     let forms = recorded_forms(&call.request_extra);
-    let instructions = usize::from(call.request_extra.contains_key(INSTRUCTIONS_COME_FIRST));
     let mut items = Vec::new();
-    for (place, message) in call.messages.iter().enumerate().skip(instructions) {
+    for (place, message) in record_marks::conversation(call) {
         let own = call.generation.generation_id.trim_start_matches("resp_");
         let text = message.plain_text(place).unwrap_or_default();
         match message.role.as_str() {
@@ -99,9 +102,7 @@ fn request(call: &RecordedCall) -> Map<String, Value> {
     let mut request = call.request_extra.clone();
     let forms = recorded_forms(&request);
     request.remove(TOOL_FORMS);
-    if request.contains_key(INSTRUCTIONS_COME_FIRST)
-        && let Some(instructions) = call.messages.first()
-    {
+    if let Some(instructions) = record_marks::instructions(call) {
         request.insert("instructions".to_owned(), json!(instructions.content));
     }
     request.insert("tools".to_owned(), call.tools.iter().map(|tool| declaration(tool, &forms)).collect());

@@ -2,9 +2,10 @@ use fulgurite_types::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::earlier_responses::{EarlierResponses, INSTRUCTIONS_COME_FIRST};
+use super::earlier_responses::EarlierResponses;
 use super::input_items::messages_of;
 use super::output_items::{ReasoningForm, is_included};
+use super::record_marks::mark_instructions;
 use super::reply::ResponseReply;
 use super::response_object::echo;
 use super::tool_forms::TOOL_FORMS;
@@ -21,7 +22,7 @@ use crate::error::ProxyError;
 use crate::requests::request_body::{digest, read_fields};
 
 /// Readers of spans find the call by the name that a chat's has.
-const RESPONSES: Endpoint = Endpoint {
+pub(super) const RESPONSES: Endpoint = Endpoint {
     span_name: "openai.chat.completion",
     operation_name: "chat",
     id_prefix: "resp_",
@@ -72,7 +73,8 @@ pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> 
     let fields: ResponseFields = read_fields(&mut body)?;
     let fields = ResponseFields { rest: body, ..fields };
     fields.refuse_unsupported()?;
-    let messages = fields.messages(earlier)?;
+    let previous = fields.previous_response_id.as_deref();
+    let messages = conversation_of(fields.instructions.as_deref(), previous, &fields.input, earlier)?;
     let mut tools = DeclaredTools::read(fields.tools.clone().unwrap_or_default())?;
     add_found_tools(&mut tools, &fields.input)?;
     if !tools.forms.is_empty() {
@@ -136,15 +138,7 @@ impl ResponseFields {
                 refuse(field, "must be an object")?;
             }
         }
-        for (field, instead) in [
-            ("conversation", "send the conversation's items, or previous_response_id"),
-            ("prompt", "send instructions and input themselves"),
-        ] {
-            if self.rest.get(field).is_some_and(|value| !value.is_null()) {
-                refuse(field, &format!("is not supported, for no such thing is stored here; {instead}"))?;
-            }
-        }
-        Ok(())
+        refuse_stored(&self.rest)
     }
 
     /// The fields that are left out of account, and the words of `include`.
@@ -169,21 +163,6 @@ impl ResponseFields {
         Ok(left)
     }
 
-    /// The conversation: the instructions, the messages up to the end of the previous response, and the new ones.
-    fn messages(&self, earlier: &EarlierResponses) -> Result<Vec<Message>, ProxyError> {
-        let mut messages: Vec<Message> =
-            self.instructions.iter().map(|instructions| Message::text("system", instructions)).collect();
-        if let Some(previous) = &self.previous_response_id {
-            messages.extend(earlier.conversation(previous)?);
-        }
-        let new = messages_of(&self.input, earlier)?;
-        if new.is_empty() && self.previous_response_id.is_none() {
-            refuse("input", "must hold at least one item")?;
-        }
-        messages.extend(new);
-        Ok(messages)
-    }
-
     fn options(&self, form: StructuredOutput, logprobs: bool) -> Result<AnswerOptions, ProxyError> {
         let top_logprobs = self.top_logprobs.unwrap_or(0);
         if top_logprobs > MAXIMUM_TOP_LOGPROBS {
@@ -201,13 +180,46 @@ impl ResponseFields {
     }
 }
 
+/// Refuses what OpenAI's servers store, and this one does not.
+pub(super) fn refuse_stored(rest: &Map<String, Value>) -> Result<(), ProxyError> {
+    for (field, instead) in [
+        ("conversation", "send the conversation's items, or previous_response_id"),
+        ("prompt", "send instructions and input themselves"),
+    ] {
+        if rest.get(field).is_some_and(|value| !value.is_null()) {
+            refuse(field, &format!("is not supported, for no such thing is stored here; {instead}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A request's conversation: the instructions, the messages up to the end of the previous response, and the new ones.
+pub(super) fn conversation_of(
+    instructions: Option<&str>,
+    previous_response_id: Option<&str>,
+    input: &Value,
+    earlier: &EarlierResponses,
+) -> Result<Vec<Message>, ProxyError> {
+    let mut messages: Vec<Message> =
+        instructions.into_iter().map(|instructions| Message::text("system", instructions)).collect();
+    if let Some(previous) = previous_response_id {
+        messages.extend(earlier.conversation(previous)?);
+    }
+    let new = messages_of(input, earlier)?;
+    if new.is_empty() && previous_response_id.is_none() {
+        refuse("input", "must hold at least one item")?;
+    }
+    messages.extend(new);
+    Ok(messages)
+}
+
 /// The fields of a body that are recorded: those that are not recorded otherwise, and those that a response repeats.
-fn recorded_extra(body: &Map<String, Value>) -> Map<String, Value> {
+pub(super) fn recorded_extra(body: &Map<String, Value>) -> Map<String, Value> {
     let read_fields = ["model", "input", "instructions", "tools", "stream"];
     let rest = body.iter().filter(|(field, _)| !read_fields.contains(&field.as_str()));
     let mut extra: Map<String, Value> = rest.map(|(field, value)| (field.clone(), value.clone())).collect();
     if body.get("instructions").is_some_and(|instructions| !instructions.is_null()) {
-        extra.insert(INSTRUCTIONS_COME_FIRST.to_owned(), json!(true));
+        mark_instructions(&mut extra);
     }
     extra
 }

@@ -1,5 +1,6 @@
 //! OpenAI's Responses over real sockets, whole and streamed.
 
+mod compaction;
 mod other_tools;
 mod recorded;
 

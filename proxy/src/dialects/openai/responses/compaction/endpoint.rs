@@ -1,0 +1,31 @@
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+
+use super::compact_request::read;
+use crate::call::answer_request::answer;
+use crate::dialects::openai::error::OpenAiError;
+use crate::dialects::openai::responses::earlier_responses::EarlierResponses;
+use crate::error::ProxyError;
+use crate::proxy::Proxy;
+use crate::requests::call_target::CallPath;
+use crate::requests::incoming_request::IncomingRequest;
+use crate::upstream::forward_call::forward_call;
+use crate::upstream::route::Route;
+
+/// `POST /v1/responses/compact`, also below an attempt's path.
+pub(crate) async fn compact(
+    State(proxy): State<Proxy>,
+    Path(path): Path<CallPath>,
+    request: Request,
+) -> Result<Response, OpenAiError> {
+    let incoming = IncomingRequest::read(&proxy, path, request).await?;
+    if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
+        return Ok(forward_call(&proxy, model, Route::Compaction, incoming).await?);
+    }
+    let IncomingRequest { caller, fields, .. } = incoming;
+    let store = &proxy.shared.services.store;
+    let earlier =
+        EarlierResponses::named_in(&fields, store, caller.target.named_rollout()).await.map_err(ProxyError::from)?;
+    let request = caller.size.work(&proxy.shared.large_requests, || read(fields, &earlier)).await??;
+    Ok(answer(&proxy, caller, request).await?)
+}

@@ -2,3 +2,4 @@
 
 mod gateway;
 mod model_control;
+mod named_weights;

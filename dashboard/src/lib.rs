@@ -7,12 +7,14 @@
 //! - `rollout`: one rollout as a person reads it.
 //! - `tokens`: the tokens of an attempt, in columns of bytes.
 //! - `trained`: what updates made of those tokens.
+//! - `renderings`: a recorded conversation as other renderers write it.
 //! - `models`: the models that are sampled, and what their weights make of recorded tokens.
 
 mod lists;
 mod live;
 mod models;
 mod page;
+mod renderings;
 mod rollout;
 mod runs;
 mod tokens;
@@ -49,11 +51,14 @@ pub fn routes(
         .route("/ui/data/runs", get(runs::runs))
         .route("/ui/data/rollouts", get(lists::rollouts))
         .route("/ui/data/rollouts/{rollout_id}", get(rollout::read))
+        .route("/ui/data/rollouts/{rollout_id}/renderers", get(renderings::list))
+        .route("/ui/data/rollouts/{rollout_id}/rendering", get(renderings::read))
         .route("/ui/data/rollouts/{rollout_id}/same-task", get(lists::same_task))
         .route("/ui/data/rollouts/{rollout_id}/scores", get(models::scores))
         .route("/ui/data/rollouts/{rollout_id}/tokens", get(tokens::read))
         .layer(Extension(Arc::new(tokenizers)))
         .layer(Extension(models::Models::new(models)))
+        .layer(Extension(renderings::Renderings::new()))
         .layer(Extension(live::Watched::new(store.clone())));
     serving.serve(data, store).merge(files)
 }

@@ -58,6 +58,7 @@ pub use rewards::rights::{Sender, reward_annotation};
 pub use rollouts::pages::RolloutPages;
 pub use runs::totals::RunTotals;
 pub use spans::instant_spans::NewInstantSpan;
+pub use spans::message_attributes;
 pub use spans::pages::SpanPages;
 pub use spans::span_message::SpanMessage;
 pub use store::{Statistics, Store};

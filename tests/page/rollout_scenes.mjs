@@ -49,7 +49,7 @@ export const rolloutScenes = ({ opened, checked, answered, url, values }) => ({
       await page.goto(`${url}/#/rollouts/${values[0]}?as=tokens`);
       await page.waitForSelector(".token");
       seen.legends = {};
-      for (const colour of ["advantage", "ratio", "verdict"]) {
+      for (const colour of ["advantage", "ratio", "entropy", "verdict"]) {
         await page.selectOption("label:has-text('colour') select", colour);
         seen.legends[colour] = (await page.locator(".legend li").allInnerTexts()).map((words) => words.trim());
         await checked(page, wrong, `trained-${colour}-${width}`);
@@ -60,10 +60,55 @@ export const rolloutScenes = ({ opened, checked, answered, url, values }) => ({
       await page.waitForSelector(".token.chosen");
       seen.ratio = await sampled.getAttribute("class");
       seen.told = await page.locator(".told").innerText();
+      await page.selectOption("label:has-text('colour') select", "entropy");
+      seen.entropy = await sampled.getAttribute("class");
       if (wrong.length) throw new Error(wrong.join("\n"));
       await context.close();
     }
     return seen;
+  },
+
+  /** The conversation of ROLLOUT by what rendered it and by RENDERER, from the rollout's own page. */
+  async renderings() {
+    const seen = {};
+    for (const width of [1280, 390]) {
+      const { page, context, wrong } = await opened(width, ["400"]);
+      await page.goto(`${url}/#/rollouts/${values[0]}`);
+      await page.click("a:has-text('under two renderers')");
+      const right = page.locator("label:has-text('renderer B') select");
+      await page.waitForSelector("label:has-text('renderer B') select:not([disabled])");
+      await checked(page, wrong, `renderings-none-${width}`);
+      seen.offered = await right.locator("option").evaluateAll((all) => all.map((one) => one.value));
+      await right.selectOption(values[1]);
+      await page.waitForSelector(".difference");
+      seen.difference = await page.locator(".difference").innerText();
+      const other = page.locator("section[aria-label='Renderer B']");
+      await other.locator(".token.marked").scrollIntoViewIfNeeded();
+      seen.marked = await other.locator(".token.marked").evaluateAll((all) => all.map((one) => one.dataset.at));
+      seen.differing = await other.locator(".token.differs").count();
+      await checked(page, wrong, `renderings-${width}`);
+      await page.goto(`${url}/#/compare?conversation=${values[0]}&right=nobody`);
+      await page.waitForSelector("[role=alert]");
+      seen.refused = await page.locator("[role=alert]").innerText();
+      await checked(page, wrong, `renderings-refused-${width}`);
+      if (wrong.length) throw new Error(wrong.join("\n"));
+      await context.close();
+    }
+    return seen;
+  },
+
+  /** The same where no model's tokenizer is at hand, from the form of the comparison's page. */
+  async renderings_alone() {
+    const { page, wrong } = await opened(1280);
+    await page.goto(`${url}/#/compare`);
+    await page.fill("input[name=conversation]", values[0]);
+    await page.click("button:has-text('Render')");
+    await page.waitForSelector("[role=alert]");
+    const told = await page.locator("[role=alert]").innerText();
+    const disabled = await page.locator("select[disabled]").count();
+    await checked(page, wrong, "renderings-alone");
+    if (wrong.length) throw new Error(wrong.join("\n"));
+    return { told, disabled };
   },
 
   /** The tokens of ROLLOUT, from the first to the last by scrolling, in each choice of colours. */

@@ -3,6 +3,7 @@
 pub(crate) mod call_span;
 pub(crate) mod incoming;
 pub(crate) mod instant_spans;
+pub mod message_attributes;
 pub(crate) mod pages;
 pub(crate) mod reading;
 pub(crate) mod rows;

@@ -9,21 +9,21 @@ use super::{ADMIN, browser, seen};
 use crate::common::{Server, client, model_flag, text, tiny_model};
 
 /// A server that serves a tiny model as `tiny`, behind a key if one is given.
-fn serving(directory: &std::path::Path, context: usize, key: Option<&str>) -> Server {
+pub(super) fn serving(directory: &std::path::Path, context: usize, key: Option<&str>) -> Server {
     let model = tiny_model(directory, context);
     let environment: Vec<(&str, &str)> = key.into_iter().map(|key| ("FULGURITE_ADMIN_KEY", key)).collect();
     Server::start_in(&environment, directory, ["--model", &model_flag("tiny", &model)])
 }
 
 /// A rollout whose attempt has begun, and where it calls models.
-fn begun(server: &Server) -> (String, String) {
+pub(super) fn begun(server: &Server) -> (String, String) {
     let started = server.post("/v1/agl/rollouts", &json!({ "input": "x" })).expect(201);
     let (rollout, attempt) = (text(&started["rollout_id"]), text(&started["attempt"]["attempt_id"]));
     let door = format!("/rollout/{rollout}/attempt/{attempt}/v1/chat/completions");
     (rollout, door)
 }
 
-fn user(words: &str) -> Value {
+pub(super) fn user(words: &str) -> Value {
     json!({ "role": "user", "content": words })
 }
 

@@ -3,6 +3,7 @@
 mod by_hand;
 mod following;
 mod partners;
+mod renderings;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -142,9 +143,18 @@ fn the_weights_that_sampled_tokens_score_them_alike() {
     assert!(text(&unknown["detail"]).contains("samples no model \"other\""), "{unknown}");
 }
 
-/// Of a rollout's sampled tokens: the logprob when each was sampled and when it was trained, and what became of it; none where
-/// nothing of that is recorded.
-fn trained_tokens(url: &str, rollout: &str) -> Vec<(f32, f32, u8)> {
+/// What is recorded of a sampled token.
+#[derive(Debug)]
+struct TrainedToken {
+    /// Logprobs when it was sampled and when it was trained.
+    sampled: f32,
+    trained: f32,
+    entropy: f32,
+    fate: u8,
+}
+
+/// Of a rollout's sampled tokens; none where nothing of that is recorded.
+fn trained_tokens(url: &str, rollout: &str) -> Vec<TrainedToken> {
     let reply = client().get(format!("{url}/ui/data/rollouts/{rollout}/tokens")).send().unwrap();
     let bytes = reply.bytes().unwrap();
     let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
@@ -152,39 +162,53 @@ fn trained_tokens(url: &str, rollout: &str) -> Vec<(f32, f32, u8)> {
     if header["trained"] != true {
         return Vec::new();
     }
+    assert_eq!(header["entropies"], true, "the embedded engine tells them");
     let count = header["tokens"].as_u64().unwrap() as usize;
     let columns = &bytes[4 + length..];
-    let floats: Vec<f32> = words(&columns[..20 * count]).iter().map(|word| f32::from_le_bytes(*word)).collect();
-    let fates = &columns[21 * count..22 * count];
-    let token = |at: usize| (floats[count + at], floats[4 * count + at], fates[at]);
-    (0..count).map(token).filter(|(sampled, _, _)| !sampled.is_nan()).collect()
+    let floats: Vec<f32> = words(&columns[..24 * count]).iter().map(|word| f32::from_le_bytes(*word)).collect();
+    let (fates, of) = (&columns[25 * count..26 * count], |column: usize, at: usize| floats[column * count + at]);
+    let token =
+        |at: usize| TrainedToken { sampled: of(1, at), trained: of(4, at), entropy: of(5, at), fate: fates[at] };
+    (0..count).map(token).filter(|token| !token.sampled.is_nan()).collect()
 }
 
 #[test]
 fn what_an_update_made_of_each_token_is_shown() {
     let project = Project::new(UNEVEN, SMALL);
-    let summary = project.train("r", &["--max-steps", "2"]).pop().unwrap();
+    let mut lines = project.train("r", &["--max-steps", "2"]);
+    let summary = lines.pop().unwrap();
     let (_page, url) = dashboard(&project, "r");
     let listed = client().get(format!("{url}/ui/data/rollouts?run_id=r&mode=train&limit=1000")).send().unwrap();
     let listed = listed.json::<Value>().unwrap();
-    let (mut trained, mut last) = (0, None);
+    let (mut trained, mut last, mut entropies) = (0, None, 0.0);
     for row in listed["items"].as_array().unwrap() {
         let id = text(&row["rollout_id"]);
         let tokens = trained_tokens(&url, &id);
         // The embedded engine samples and trains with the same kernels.
-        assert!(tokens.iter().all(|(sampled, when_trained, fate)| *fate == 1 && sampled == when_trained), "{tokens:?}");
+        assert!(tokens.iter().all(|token| token.fate == 1 && token.sampled == token.trained), "{tokens:?}");
+        // A vocabulary of 300 tokens.
+        assert!(tokens.iter().all(|token| token.entropy > 0.0 && token.entropy < 300f32.ln()), "{tokens:?}");
         trained += tokens.len() as u64;
+        entropies += tokens.iter().map(|token| f64::from(token.entropy)).sum::<f64>();
         last = if tokens.is_empty() { last } else { Some(id) };
     }
     assert_eq!(summary["trained_tokens"], trained, "{summary}");
+    let of_step =
+        |line: &Value| Some(line["optim/entropy_exact"].as_f64()? * line["optim/trained_tokens"].as_f64().unwrap());
+    let logged: f64 = lines.iter().filter_map(of_step).sum();
+    assert!((entropies - logged).abs() < 1e-6 * logged, "{entropies} of tokens, {logged} in the metrics");
     let last = last.unwrap();
     let Some(browser) = browser("trained", &url, &[&last]) else { return };
     let seen = seen(browser);
     assert_eq!(seen["legends"]["verdict"], json!(["trained"]), "{seen}");
     // The class of what is neither likelier nor less likely.
     assert!(text(&seen["ratio"]).contains(" d5"), "{seen}");
+    // A model that has hardly learnt anything is as undecided as it can be: darkest is what is above three nats.
+    assert!(text(&seen["entropy"]).contains(" p9"), "{seen}");
+    assert_eq!(seen["legends"]["entropy"].as_array().unwrap().last(), Some(&json!("above 3 nats")), "{seen}");
     let told = text(&seen["told"]);
     assert!(told.contains("ratio 1.0000 when it was trained") && told.contains("advantage "), "{seen}");
+    assert!(told.contains(" · entropy ") && told.ends_with(" nats"), "{seen}");
 }
 
 #[test]

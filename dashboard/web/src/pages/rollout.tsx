@@ -107,6 +107,8 @@ function Summary({ rollout, attempts }: RolloutPage) {
       {attempts.length > 1 && `, ${attempts.length} attempts of which ${failed} failed`}
       {" · "}
       <a href={`#/store?rollout=${encodeURIComponent(rollout.rollout_id)}`}>its spans as a waterfall</a>
+      {" · "}
+      <a href={`#/compare?conversation=${encodeURIComponent(rollout.rollout_id)}`}>its conversation under two renderers</a>
     </p>
   );
 }

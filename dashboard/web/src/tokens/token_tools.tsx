@@ -32,7 +32,7 @@ export function kinds(choices: [Colour, string][]): [Sought, string][] {
     ["surprising", "surprising tokens", true],
     ["untrained", "untrained answers", has("verdict")],
     ["differing", "differences of weights", has("under")],
-    ["compared", "differences of rollouts", has("compared")],
+    ["compared", "differences of the two sides", has("compared")],
   ];
   return all.flatMap(([kind, words, is]): [Sought, string][] => (is ? [[kind, words]] : []));
 }

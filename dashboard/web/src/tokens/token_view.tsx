@@ -15,11 +15,12 @@ interface Shape {
   marked: number | null;
   paint: Paint;
   onlySampled: boolean;
+  isRecorded: boolean;
 }
 
 /** One call: where its tokens come from, the tokens, and what became of them. */
 function Call({ call, blocks, shape }: { call: CallTokens; blocks: number[]; shape: Shape }) {
-  const { tokens, chosen, marked, paint, onlySampled } = shape;
+  const { tokens, chosen, marked, paint, onlySampled, isRecorded } = shape;
   const inside = (index: number | null, from: number, to: number) =>
     index !== null && index >= from && index < to ? index : null;
   const notes = fates(call);
@@ -48,7 +49,7 @@ function Call({ call, blocks, shape }: { call: CallTokens; blocks: number[]; sha
         })}
       </pre>
       <p class="quiet">
-        {call.prompt} given, {call.sampled} sampled, ended by {call.stop_reason}
+        {isRecorded ? `${call.prompt} given, ${call.sampled} sampled, ended by ${call.stop_reason}` : `${call.prompt} given`}
         {typeof call.advantage === "number" && `, advantage ${call.advantage.toFixed(4)}`}
         {call.grammar && ", held to a grammar"}
         {call.teachers?.map(({ teacher }) => `, scored by the teacher ${teacher}`).join("")}
@@ -68,6 +69,8 @@ export interface TokenViewProps {
   marked?: number | null;
   /** Which tokens another rollout does not have. */
   differs?: Uint8Array | null;
+  /** Whether they are a rollout's as it was recorded, which models that are served now can score. */
+  isRecorded?: boolean;
 }
 
 /** The tokens under the weights that a served model has now. */
@@ -80,7 +83,7 @@ function useScores(id: string, attempt: string | undefined, model: string) {
   );
 }
 
-export function TokenView({ id, attempt, tokens, marked = null, differs = null }: TokenViewProps) {
+export function TokenView({ id, attempt, tokens, marked = null, differs = null, isRecorded = true }: TokenViewProps) {
   const [chosen, choose] = useState<{ index: number; isFar: boolean } | null>(null);
   const [wished, setColour] = useState<Colour>(differs ? "compared" : "logprob");
   const [model, setModel] = useState("");
@@ -124,15 +127,18 @@ export function TokenView({ id, attempt, tokens, marked = null, differs = null }
     setColour(name ? "under" : "logprob");
     setKind(name ? "differing" : "surprising");
   };
-  const shape = { tokens, chosen: chosen?.index ?? null, marked, paint, onlySampled };
+  const shape = { tokens, chosen: chosen?.index ?? null, marked, paint, onlySampled, isRecorded };
   return (
     <div>
       <TokenTools
         {...{ choices, colour, setColour, onlySampled, setOnlySampled, model, setUnder, seekable, kind, setKind, go }}
-        served={served.value ?? []}
+        served={isRecorded ? (served.value ?? []) : []}
       />
       {model && <Shown of={loaded}>{() => null}</Shown>}
       <Legend paint={paint} />
+      {tokens.trained && !tokens.trained.entropies && (
+        <p class="quiet">No entropies: the model host that trained these tokens told none, or the run is older than their record.</p>
+      )}
       {under && <Differences tokens={tokens} under={under} go={(index) => choose({ index, isFar: true })} />}
       <div
         class="tokens"

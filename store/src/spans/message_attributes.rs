@@ -3,18 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use fulgurite_store::StoreError;
-use fulgurite_types::{Content, FunctionCall, Message, ToolCall};
+use fulgurite_types::{Content, FunctionCall, Message, Object, ToolCall};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-type Object = Map<String, Value>;
+use crate::StoreError;
 
 /// Fields of a message that hold the assistant's reasoning.
-pub(crate) const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
+pub const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
 
 /// Prefix of the answer's message.
-pub(crate) const ANSWER: &str = "gen_ai.completion.0";
+pub const ANSWER: &str = "gen_ai.completion.0";
 const PROMPT: &str = "gen_ai.prompt";
 const FUNCTIONS: &str = "gen_ai.request.functions";
 /// Said of an answer, but no part of it as a message.
@@ -27,30 +26,30 @@ const EXTRA: &str = "extra";
 
 /// The messages in the attributes of a call's span.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct CallMessages {
+pub struct CallMessages {
     /// The prompt's.
-    pub(crate) messages: Vec<Message>,
+    pub messages: Vec<Message>,
     /// In OpenAI's shape for chats.
-    pub(crate) tools: Vec<Value>,
+    pub tools: Vec<Value>,
     /// The answer.
-    pub(crate) reply: Option<Message>,
+    pub reply: Option<Message>,
 }
 
 /// Adds the prompt's messages.
-pub(crate) fn add_messages(attributes: &mut Object, messages: &[Message]) {
+pub fn add_messages(attributes: &mut Object, messages: &[Message]) {
     for (index, message) in messages.iter().enumerate() {
         add_message(attributes, &format!("{PROMPT}.{index}"), message);
     }
 }
 
 /// Adds a message below `prefix`: `gen_ai.prompt.N` or [`ANSWER`].
-pub(crate) fn add_message(attributes: &mut Object, prefix: &str, message: &Message) {
+pub fn add_message(attributes: &mut Object, prefix: &str, message: &Message) {
     attributes.extend(message_parts(message).into_iter().map(|(part, value)| (format!("{prefix}.{part}"), value)));
 }
 
 /// A message by the ends of its attributes' names. The same message has the same attributes in prompt and answer, so that
 /// the store keeps an answer once that comes back in the history; fields that are null, which clients add, are left out.
-pub(crate) fn message_parts(message: &Message) -> Object {
+pub fn message_parts(message: &Message) -> Object {
     let mut parts = Object::new();
     let mut set = |key: &str, value: Value| {
         parts.insert(key.to_owned(), value);
@@ -113,7 +112,7 @@ fn without_nulls(fields: &Object) -> Object {
 }
 
 /// Adds the tools that a request declares.
-pub(crate) fn add_tools(attributes: &mut Object, tools: &[Value]) {
+pub fn add_tools(attributes: &mut Object, tools: &[Value]) {
     for (index, tool) in tools.iter().enumerate() {
         let mut set = |key: &str, value: Value| {
             attributes.insert(format!("{FUNCTIONS}.{index}.{key}"), value);
@@ -165,9 +164,11 @@ fn text_of(value: &Value) -> Value {
 }
 
 /// Undoes [`add_messages`], [`add_message`] and [`add_tools`], but that arguments of a call that were given as an
-/// object come back as its text, and fields that are null do not come back. Fails, naming the attribute, where
-/// something else was written.
-pub(crate) fn messages_of(attributes: &Object) -> Result<CallMessages, StoreError> {
+/// object come back as its text, and fields that are null do not come back.
+///
+/// # Errors
+/// [`StoreError::Corrupt`], naming the attribute, where something else was written.
+pub fn messages_of(attributes: &Object) -> Result<CallMessages, StoreError> {
     let (mut messages, mut tools, mut reply) = (BTreeMap::new(), BTreeMap::new(), Fields::below(ANSWER));
     for (key, value) in attributes {
         if let Some((index, field)) = numbered(key, PROMPT) {

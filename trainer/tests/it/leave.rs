@@ -9,11 +9,13 @@ use tokio::task::block_in_place;
 
 use crate::accounting::{Reached, run_told_to};
 
+/// The updates that the run waited after, each with that of its newest checkpoint.
+type Waits = Arc<Mutex<Vec<(u64, Option<u64>)>>>;
+
 /// Takes leave back once the first update is told of, and gives it again where the run waits.
 struct Moody {
     store: Store,
-    /// The update that the run waited after, and that of its newest checkpoint.
-    waited: Arc<Mutex<Vec<(u64, Option<u64>)>>>,
+    waited: Waits,
 }
 
 impl Reporter for Moody {
@@ -37,7 +39,7 @@ impl Reporter for Moody {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_leave_is_taken_back_between_updates_waits_where_it_has_a_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
-    let waited = Arc::new(Mutex::new(Vec::new()));
+    let waited = Waits::default();
     let moody = |store: &Store| Moody { store: store.clone(), waited: Arc::clone(&waited) };
     let options = TrainerOptions { max_steps: Some(3), checkpoint_every: Some(100), ..TrainerOptions::default() };
     let (tasks, pupil) = (["honest"], Arc::default());

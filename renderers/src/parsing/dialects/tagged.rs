@@ -162,9 +162,11 @@ impl Tagged {
     }
 
     fn prose(&mut self, range: Range<usize>, draft: &mut Draft) {
-        match self.is_reasoning {
-            true => draft.prose(Prose::Reasoning, range, self.rules.reasoning, self.rules.reasoning),
-            false => draft.prose(Prose::Text, range, self.leading, Space::All),
+        match (self.is_reasoning, self.rules.call) {
+            // Between the marks of a section and of its calls stand line feeds.
+            (true, CallForm::Dsml) => draft.prose(Prose::Reasoning, range, self.leading, Space::None),
+            (true, _) => draft.prose(Prose::Reasoning, range, self.rules.reasoning, self.rules.reasoning),
+            (false, _) => draft.prose(Prose::Text, range, self.leading, Space::All),
         }
     }
 
@@ -194,6 +196,7 @@ impl Tagged {
             (Mark::ThinkOpen, false) => {
                 draft.close_prose(Ending::KeptUnlessBlank);
                 self.is_reasoning = true;
+                self.leading = Space::None;
             }
             // The prompt may have opened it already.
             (Mark::ThinkOpen, true) if !draft.has_open_text() => {}

@@ -91,6 +91,7 @@ impl Api {
             ("/chat/completions", Self::ChatCompletions),
             ("/completions", Self::Completions),
             ("/responses", Self::Responses),
+            ("/responses/compact", Self::Responses),
             ("/messages", Self::Messages),
             (":generateContent", Self::GenerateContent),
             (":streamGenerateContent", Self::GenerateContent),

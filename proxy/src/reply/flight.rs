@@ -178,6 +178,15 @@ impl<E> Listener<E> {
         self.flight.state().delivered = true;
         self.flight.changed.notify_waiters();
     }
+
+    /// Tells that all of it was received and is of no use: who asks again gets another answer.
+    pub(crate) fn refused(&self) {
+        self.flight.change(|state| {
+            state.delivered = true;
+            state.closed = true;
+        });
+        self.flight.changed.notify_waiters();
+    }
 }
 
 impl<E> Drop for Listener<E> {

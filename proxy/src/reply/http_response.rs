@@ -36,6 +36,7 @@ pub(crate) async fn whole(
     let ended = tokens.into_iter().zip(finished.into_iter().flatten());
     let choices: Vec<WholeChoice> = ended.map(|(tokens, finished)| WholeChoice { tokens, finished }).collect();
     if let Some(error) = writer.refused(&choices) {
+        listener.refused();
         return Err(error.into());
     }
     let mut bytes = Vec::new();

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{Ran, Server, eventually, text, tiny_model};
+use crate::common::{Ran, Server, client, eventually, text, tiny_model};
 use fulgurite_renderers::Tokenizer;
 use serde_json::{Value, json};
 
@@ -422,7 +422,7 @@ fn flip(path: &Path) {
 fn calls_that_repeat_a_seed_get_seeds_of_their_own_which_are_the_same_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let (server, _) = start(directory.path());
-    let sampled = |server: &Server| {
+    let sampled = |server: &Server, own_seed: bool| {
         let session = server.post("/api/v1/create_session", &json!({ "sdk_version": "0.38.0" })).expect(200);
         let opened = json!({ "session_id": session["session_id"], "sampling_session_seq_id": 0, "base_model": "tiny" });
         let sampler =
@@ -433,14 +433,20 @@ fn calls_that_repeat_a_seed_get_seeds_of_their_own_which_are_the_same_after_a_re
                 "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
                 "sampling_params": { "max_tokens": 20, "seed": 42 },
             });
-            result(server, "asample", &asked)["sequences"][0]["tokens"].clone()
+            let post = client().post(format!("{}/api/v1/asample", server.url)).json(&asked);
+            let post = if own_seed { post.header("x-fulgurite-own-seed", "1") } else { post };
+            let submitted: Value = post.send().unwrap().json().unwrap();
+            let future = json!({ "request_id": submitted["request_id"] });
+            server.post("/api/v1/retrieve_future", &future).expect(200)["sequences"][0]["tokens"].clone()
         };
         [sample(0), sample(1), sample(2)]
     };
-    let first = sampled(&server);
+    let first = sampled(&server, false);
     assert!(first[0] != first[1] && first[1] != first[2] && first[0] != first[2], "{first:?}");
+    // Ours, which come again where they were lost on their way.
+    assert_eq!(sampled(&server, true), [(); 3].map(|()| first[0].clone()));
     drop(server);
-    assert_eq!(sampled(&start_again(directory.path())), first);
+    assert_eq!(sampled(&start_again(directory.path()), false), first);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::sampled;
 use super::service::{NoResult, Refusal, RequestKind, TinkerService};
 use super::session::Session;
 use crate::wire::protobuf::SampleResponse;
-use crate::wire::{CreateSamplingSessionRequest, CreateSamplingSessionResponse, SubmittedRequest};
+use crate::wire::{CreateSamplingSessionRequest, CreateSamplingSessionResponse, OWN_SEED, SubmittedRequest};
 use fulgurite_backends::remote::Elements;
 use fulgurite_backends::remote::{Answer, EndsAt};
 use fulgurite_backends::{BackendError, PromptScores, SampleEvent, SampleRequest};
@@ -129,6 +129,7 @@ impl Sampling {
         let mut submission = Request::post("api/v1/asample", &body)?;
         // Has the service answer 429 instead of queueing without end.
         submission.headers.push(("X-Tinker-Sampling-Backpressure", "1".to_owned()));
+        submission.headers.push((OWN_SEED, "1".to_owned()));
         let submitted = self.service.submit(&submission).await;
         let submitted = submitted.inspect_err(|refusal| end_if_unknown(&sampling_session.session, refusal))?;
         Ok(Submitted { sampling_session, submitted })

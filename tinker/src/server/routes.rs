@@ -14,6 +14,7 @@ use crate::server::futures::{Fingerprint, Outcome, Polled};
 use crate::server::input::{read, unless_small};
 use crate::server::management::{checkpoints, downloads, runs_and_sessions};
 use crate::server::refusals::{Refusal, servers_fault};
+use crate::server::sampling::repeated_seeds::RepeatedSeeds;
 use crate::server::sampling::sample_answer::json_response;
 use crate::server::state::records::SampledWeights;
 use crate::server::tinker_server::{Server, TinkerServer};
@@ -25,9 +26,10 @@ use crate::wire::{
     CreateSessionRequest, CreateSessionResponse, DynamicConfig, FinishSessionRequest, FuturesRetrieveRequest,
     FuturesRetrieveResponse, GetInfoRequest, GetInfoResponse, GetSamplerResponse, HealthResponse,
     JoinSamplingSessionRequest, JoinSamplingSessionResponse, JsonForwardBackwardRequest, JsonForwardRequest,
-    LoadWeightsRequest, OptimStepRequest, QueueState, RetrieveFutureRequest, SampleRequest, SaveWeightsExternalRequest,
-    SaveWeightsForSamplerRequest, SaveWeightsRequest, ServerCapabilities, SessionHeartbeatRequest,
-    SessionHeartbeatResponse, SubmittedRequest, SupportedModel, TelemetryResponse, TryAgain, UnloadModelRequest,
+    LoadWeightsRequest, OWN_SEED, OptimStepRequest, QueueState, RetrieveFutureRequest, SampleRequest,
+    SaveWeightsExternalRequest, SaveWeightsForSamplerRequest, SaveWeightsRequest, ServerCapabilities,
+    SessionHeartbeatRequest, SessionHeartbeatResponse, SubmittedRequest, SupportedModel, TelemetryResponse, TryAgain,
+    UnloadModelRequest,
 };
 
 const PROTOBUF: &str = "application/x-protobuf";
@@ -238,8 +240,9 @@ async fn join_sampling_session(
     server.join_sampling_session(&sampling_session_id).await.map(Json)
 }
 
-async fn sample(State(server): Server, body: Bytes) -> Submitted {
-    server.sample(read::<SampleRequest>(&body)?).await.map(Json)
+async fn sample(State(server): Server, headers: HeaderMap, body: Bytes) -> Submitted {
+    let repeated = if headers.contains_key(OWN_SEED) { RepeatedSeeds::Literal } else { server.options.repeated_seeds };
+    server.sample(read::<SampleRequest>(&body)?, repeated).await.map(Json)
 }
 
 async fn retrieve_future(State(server): Server, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {

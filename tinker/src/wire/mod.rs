@@ -41,7 +41,8 @@ pub use models::{
 };
 pub use sampling::{
     CreateSamplingSessionRequest, CreateSamplingSessionResponse, GetSamplerResponse, JoinSamplingSessionRequest,
-    JoinSamplingSessionResponse, JsonSampleResponse, JsonSampledSequence, SampleRequest, SamplingParams, StopSequences,
+    JoinSamplingSessionResponse, JsonSampleResponse, JsonSampledSequence, OWN_SEED, SampleRequest, SamplingParams,
+    StopSequences,
 };
 pub use sessions::{
     AuthTokenResponse, ClientConfig, ClientConfigRequest, CreateSessionRequest, CreateSessionResponse, DynamicConfig,

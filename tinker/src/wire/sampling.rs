@@ -103,6 +103,9 @@ impl Default for SamplingParams {
     }
 }
 
+/// Header of a request for samples whose seed is its own: one that comes again is that request, lost on its way.
+pub const OWN_SEED: &str = "x-fulgurite-own-seed";
+
 /// `POST /api/v1/asample`. Its result is [`super::protobuf::SampleResponse`], or [`JsonSampleResponse`] for old SDKs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "sample")]

@@ -149,7 +149,11 @@ impl TinkerServer {
     }
 
     /// Takes a request for samples. A full queue refuses it, and it may come again.
-    pub(crate) async fn sample(self: &Arc<Self>, request: WireRequest) -> Result<SubmittedRequest, Refusal> {
+    pub(crate) async fn sample(
+        self: &Arc<Self>,
+        request: WireRequest,
+        repeated: RepeatedSeeds,
+    ) -> Result<SubmittedRequest, Refusal> {
         let sampler = self.sampler_of(&request)?;
         let base = self.base(&sampler.base_model).map_err(Refusal::bad_request)?;
         // Before anything is made of its counts.
@@ -166,9 +170,11 @@ impl TinkerServer {
             Taken::New(promise) => promise,
             Taken::Known(known) => return Ok(known),
         };
-        let asked = match request.sampling_params.seed {
-            Some(_) => SampleRequest { seed: self.seed_of(&sampler, asked.seed, &asked.prompt), ..asked },
-            None => asked,
+        let asked = match (request.sampling_params.seed, repeated) {
+            (Some(_), RepeatedSeeds::Derive) => {
+                SampleRequest { seed: self.seed_of(&sampler, asked.seed, &asked.prompt), ..asked }
+            }
+            _ => asked,
         };
         match self.start_samples(&base, &sampler.weights, asked, request.num_samples).await {
             Ok(started) => {
@@ -191,11 +197,8 @@ impl TinkerServer {
         }
     }
 
-    /// The seed of a call to which its client gave one.
+    /// The seed of a call to which its client gave one that may repeat.
     fn seed_of(&self, sampler: &SamplerRecord, given: u64, prompt: &[u32]) -> u64 {
-        if self.options.repeated_seeds == RepeatedSeeds::Literal {
-            return given;
-        }
         let CountedSeed { seed, repetition } =
             self.seed_counts.count(&format!("{} {:?}", sampler.base_model, sampler.weights), given, prompt);
         if repetition == 1 && !self.seed_counts.was_said() {

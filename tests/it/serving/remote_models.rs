@@ -15,7 +15,8 @@ fn a_host_may_come_up_after_the_server_and_is_sent_its_key() {
     let bind = |address| runtime.block_on(tokio::net::TcpListener::bind(address)).unwrap();
     let address = bind("127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap()).local_addr().unwrap();
     let flag = format!("tiny=vllm:http://{address}/v1,path={},api_key_env={KEY_VARIABLE}", model.display());
-    let server = Server::start(directory.path(), ["--model", &flag]);
+    std::fs::write(directory.path().join("serve.toml"), "[proxy]\nhost_patience_seconds = 0").unwrap();
+    let server = Server::start(directory.path(), ["--config", "serve.toml", "--model", &flag]);
     let listed = server.get("/v1/models").expect(200);
     assert_eq!((&listed["data"][0]["id"], &listed["data"][0]["max_model_len"]), (&json!("tiny"), &Value::Null));
     let request = json!({ "model": "tiny", "prompt": "Say", "max_tokens": 4 });

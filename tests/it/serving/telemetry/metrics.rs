@@ -191,7 +191,11 @@ fn hosts_are_told_apart_by_how_they_are() {
     let _host = ScriptedServer::start_on(listener, move |request| vllm.answer(request));
     let away = "http://127.0.0.1:1";
     let flag = |name: &str, url: &str| format!("{name}=vllm:{url},path={}", model.display());
-    let server = Server::start(directory.path(), ["--model", &flag("near", &near), "--model", &flag("far", away)]);
+    // Long enough to give a host up.
+    std::fs::write(directory.path().join("serve.toml"), "[proxy]\nhost_patience_seconds = 5").unwrap();
+    let models = [flag("near", &near), flag("far", away)];
+    let server =
+        Server::start(directory.path(), ["--config", "serve.toml", "--model", &models[0], "--model", &models[1]]);
     let mut completion = json!({ "model": "near", "prompt": "Say", "max_tokens": 2 });
     server.post("/v1/completions", &completion).expect(200);
     completion["model"] = json!("far");

@@ -20,6 +20,8 @@ pub enum Known {
     Opencode,
     /// mini-swe-agent
     MiniSweAgent,
+    /// Google's Gemini CLI
+    Gemini,
 }
 
 /// How opencode finds a model; it fills in the variables itself.
@@ -36,6 +38,12 @@ const CODEX: &str = r#"exec codex exec --model checked --skip-git-repo-check --d
     -c model_provider=fulgurite -c "model_providers.fulgurite={ name = \"Fulgurite\", base_url = \"$OPENAI_BASE_URL\", \
     env_key = \"OPENAI_API_KEY\", wire_api = \"responses\" }" "$0" </dev/null"#;
 
+/// With a base URL the Gemini CLI takes for granted that a gateway signs it in, which it refuses where it has no dialogs, unless
+/// its settings say that there is a key.
+const GEMINI: &str = r#"mkdir -p "$HOME/.gemini"
+printf %s '{ "security": { "auth": { "selectedType": "gemini-api-key" } } }' > "$HOME/.gemini/settings.json"
+exec gemini --model checked --yolo --skip-trust --prompt "$0" </dev/null"#;
+
 impl Known {
     /// The program that has to be there.
     fn program(self) -> &'static str {
@@ -44,6 +52,7 @@ impl Known {
             Self::Codex => "codex",
             Self::Opencode => "opencode",
             Self::MiniSweAgent => "mini",
+            Self::Gemini => "gemini",
         }
     }
 
@@ -54,6 +63,7 @@ impl Known {
             Self::Codex => "npm install --global @openai/codex",
             Self::Opencode => "npm install --global opencode-ai",
             Self::MiniSweAgent => "pip install mini-swe-agent mcp",
+            Self::Gemini => "npm install --global @google/gemini-cli",
         }
     }
 
@@ -73,6 +83,7 @@ impl Known {
                 "bypassPermissions",
             ],
             Self::Codex => vec!["sh", "-c", CODEX, "{task}"],
+            Self::Gemini => vec!["sh", "-c", GEMINI, "{task}"],
             Self::Opencode => vec![
                 "env",
                 "OPENCODE_DISABLE_MODELS_FETCH=1",

@@ -4,7 +4,7 @@ import json
 
 THOUGHT = "<think>\nA file, then.\n</think>\n\n"
 # The tool of each agent's shell, and what a command is called there.
-SHELLS = {"Bash": "command", "exec_command": "cmd", "bash": "command"}
+SHELLS = {"Bash": "command", "exec_command": "cmd", "bash": "command", "run_shell_command": "command", "execute_command": "command"}
 
 
 def shell_of(text):

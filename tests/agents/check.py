@@ -11,7 +11,7 @@ from common import PROGRAM, TESTS, listed, main_in_directory, served
 
 # With the number of trajectories that its conversation makes. opencode puts what it was told of the answer that broke off
 # into its history, before the answer that it got instead.
-AGENTS = {"claude-code": 1, "codex": 1, "opencode": 2}
+AGENTS = {"claude-code": 1, "codex": 1, "opencode": 2, "gemini": 1, "adk": 1}
 HOME = Path(sys.argv[1]).resolve()
 
 

@@ -23,7 +23,14 @@ from common import PROGRAM, ROOT, listed, served  # noqa: E402
 PAGE = ROOT / "docs/clients.md"
 COLUMNS = ["client", "version", "dialect", "streaming", "tools", "exact tokens", "continuation"]
 # By the name that `fulgurite harness check` has for it: what the table calls it.
-AGENTS = {"claude": "Claude Code", "codex": "Codex", "opencode": "opencode", "mini-swe-agent": "mini-swe-agent"}
+AGENTS = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "opencode": "opencode",
+    "mini-swe-agent": "mini-swe-agent",
+    "gemini": "Gemini CLI",
+    "google-adk": "Agent Development Kit",
+}
 # By their script below proxy/tests/clients: what the table calls them, the package whose version is told, and the dialects
 # in the order in which the script has its two conversations in each, whole and streamed.
 FRAMEWORKS = {
@@ -47,6 +54,12 @@ def agent(name, home, timeout):
     client = AGENTS[name]
     path = os.pathsep.join([str(home / "node_modules/.bin"), str(home / "python/bin"), os.environ["PATH"]])
     command = [PROGRAM, "harness", "check", name, "--json"]
+    if name == "google-adk":
+        # A library, of which the check knows no program.
+        python = home / "adk/bin/python"
+        if not python.exists():
+            return not_run(client, "not installed")
+        command = [PROGRAM, "harness", "check", "--json", "--", python, ROOT / "tests/agents/adk_agent.py", "checked", "{task}"]
     try:
         run = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -58,7 +71,7 @@ def agent(name, home, timeout):
         return failed(client, "", run.stderr)
     told = json.loads(lines[-1])
     found = {finding["check"]: finding for finding in told["findings"]}
-    version = told["version"] or version_of(home / "python", name) or ""
+    version = told["version"] or version_of(home / ("adk" if name == "google-adk" else "python"), name) or ""
     if not found["dialect"]["facts"]:
         return failed(client, version, found["dialect"]["message"])
     ways = found["dialect"]["message"].split("; ")

@@ -69,5 +69,5 @@ def main_in_directory(main):
         try:
             main(Path(work))
         except BaseException:
-            print((Path(work) / "log").read_text()[-4000:], file=sys.stderr)
+            print("".join(log.read_text()[-4000:] for log in Path(work).glob("**/log")), file=sys.stderr)
             raise

@@ -49,7 +49,7 @@ impl<E> Body for WholeBody<E> {
 pub(crate) struct StreamedBody {
     listener: Listener,
     writer: Box<dyn ReplyWriter>,
-    /// Events that were received before the body was created.
+    /// An event that was received and is still to be written.
     first_event: Option<ChoiceEvent>,
     has_started: bool,
     /// Answers that have not finished yet.
@@ -112,7 +112,8 @@ impl StreamedBody {
         }
     }
 
-    /// Writes all new events. Pending while more may come.
+    /// Writes all new events, but none that fails behind others: what ends a stream is a piece of its own, in which
+    /// Google's client for JavaScript looks for it. Pending while more may come.
     fn poll_events(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<()> {
         while !self.has_ended {
             let event = match self.first_event.take() {
@@ -120,6 +121,10 @@ impl StreamedBody {
                 None => ready!(self.listener.poll_next(context)),
             };
             match event {
+                Some(event) if matches!(event.event, CallEvent::Failed(_)) && !out.is_empty() => {
+                    self.first_event = Some(event);
+                    break;
+                }
                 Some(event) => self.write(&event, out),
                 None => break,
             }

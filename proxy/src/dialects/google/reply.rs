@@ -252,8 +252,16 @@ impl ReplyWriter for GoogleWriter {
         }
     }
 
+    /// Among events an error is no event: Google's servers write its JSON as it is, and its clients look for that. The one for
+    /// JavaScript takes an event with an error for an answer without parts.
     fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
-        self.write(&error::body(error), out);
+        match self.stream {
+            StreamForm::Events => {
+                write_json(out, &error::body(error));
+                out.extend_from_slice(b"\n\n");
+            }
+            StreamForm::Array => self.write(&error::body(error), out),
+        }
         self.end(out);
     }
 

@@ -2,10 +2,16 @@
 
 use serde_json::{Value, json};
 
-/// The items of a stream of server-sent events.
+/// The items of a stream of server-sent events. An error among them is no event.
 pub fn events(text: &str) -> Vec<Value> {
     let events = text.split("\n\n").filter(|event| !event.is_empty());
-    events.map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap()).collect()
+    let item = |event: &str| {
+        let data = event.strip_prefix("data: ");
+        let item: Value = serde_json::from_str(data.unwrap_or(event)).unwrap();
+        assert_eq!(data.is_none(), item.get("error").is_some(), "{event}");
+        item
+    };
+    events.map(item).collect()
 }
 
 /// The response that the items of a stream add up to, as Google's clients add them up: texts that follow each other are

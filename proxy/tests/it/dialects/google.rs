@@ -331,8 +331,14 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_a_quiet_one_gives_signs
     let expected =
         json!({ "error": { "code": 500, "message": "the model host failed: it broke", "status": "INTERNAL" } });
     setup.play(Script::Break(setup.tokens("I am")));
-    let broken = post(&setup, &setup.url, "streamGenerateContent?alt=sse", &plain()).await;
-    assert_eq!(events(&broken.text().await.unwrap()).last(), Some(&expected));
+    let mut broken = post(&setup, &setup.url, "streamGenerateContent?alt=sse", &plain()).await;
+    let mut pieces = Vec::new();
+    while let Some(piece) = broken.chunk().await.unwrap() {
+        pieces.push(String::from_utf8(piece.to_vec()).unwrap());
+    }
+    assert_eq!(events(&pieces.concat()).last(), Some(&expected));
+    // By itself, where Google's client for JavaScript looks for it.
+    assert_eq!(serde_json::from_str::<Value>(pieces.last().unwrap()).unwrap(), expected);
     setup.play(Script::Break(setup.tokens("I am")));
     let broken = post(&setup, &setup.url, "streamGenerateContent", &plain()).await;
     assert_eq!(broken.json::<Vec<Value>>().await.unwrap().last(), Some(&expected));

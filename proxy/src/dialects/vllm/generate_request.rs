@@ -46,6 +46,11 @@ struct GenerateSampling {
     _stream_interval: Option<Value>,
     #[serde(rename = "detokenize")]
     _detokenize: Option<Value>,
+    /// How its text would be spelt, and it has none.
+    #[serde(rename = "skip_special_tokens")]
+    _skip_special_tokens: Option<Value>,
+    #[serde(rename = "spaces_between_special_tokens")]
+    _spaces_between_special_tokens: Option<Value>,
 }
 
 /// Reads and checks a request to a model with those stop tokens.
@@ -110,7 +115,7 @@ mod tests {
         let request = read_value(json!({
             "model": "m", "token_ids": [1, 2], "stream": true, "priority": 1, "cache_salt": "s",
             "sampling_params": { "max_tokens": 5, "temperature": 0.5, "logprobs": 1, "stop_token_ids": [7], "seed": 3,
-                                 "detokenize": false, "skip_special_tokens": true },
+                                 "detokenize": false, "skip_special_tokens": false },
         }))
         .unwrap();
         assert_eq!(request.prompt, Prompt::Tokens(vec![1, 2]));

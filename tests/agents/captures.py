@@ -1,7 +1,6 @@
 """OpenEnv's capture and verifiers' client for training stand in front of the embedded engine, as they do in front of vLLM, and what
 they take down is what was recorded here. Run by OpenEnv's Python; usage: captures.py MODEL_DIRECTORY (see `environments`)"""
 
-import contextlib
 import json
 import os
 import socket
@@ -10,44 +9,10 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from common import PROGRAM, ROOT, main_in_directory, store_of, written
+from common import PROGRAM, main_in_directory, serving, start, store_of, verifiers_environment
 from openenv.core.harness.capture import CaptureServer, validate_llm
 
 MODEL = Path(sys.argv[1]).resolve()
-VERIFIERS = ROOT / "target/verifiers/bin"
-TASKSET = """
-import verifiers.v1 as vf
-
-
-class Data(vf.TaskData):
-    pass
-
-
-class Task(vf.Task[Data]):
-    @vf.reward(weight=1.0)
-    async def reward(self, trace: vf.Trace) -> float:
-        return float(bool(str(trace.last_reply)))
-
-
-class CapturedTaskset(vf.Taskset[Task, vf.TasksetConfig]):
-    def load(self) -> list[Task]:
-        return [Task(Data(idx=i, prompt=f"Count to {i + 2}."), self.config.task) for i in range(3)]
-"""
-
-
-@contextlib.contextmanager
-def engine(work):
-    """A server of the embedded engine: its URL."""
-    config, ready = work / "serve.toml", work / "ready"
-    config.write_text(f'[[models]]\nname = "smol"\nbackend = "embedded"\npath = "{MODEL}"\ntools = "preamble"\n')
-    words = [PROGRAM, "serve", "--config", config, "--listen", "127.0.0.1:0", "--store", store_of(work), "--ready-file", ready]
-    with (work / "log").open("w") as log:
-        server = subprocess.Popen(words, stdout=log, stderr=log)
-        try:
-            yield json.loads(written(ready))["url"]
-        finally:
-            server.terminate()
-            server.wait()
 
 
 def recorded(work):
@@ -76,8 +41,7 @@ def probe(url):
 def capture(url):
     """A conversation of three turns through OpenEnv's capture becomes one sequence, since its session has an attempt for its engine:
     OpenEnv tells whose a call is by nothing else."""
-    started = post(f"{url}/v1/agl/rollouts", {"input": "colours"})
-    engine_url = f"{url}/rollout/{started['rollout_id']}/attempt/{started['attempt']['attempt_id']}/v1"
+    _, engine_url = start(url)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -99,15 +63,11 @@ def capture(url):
 
 def play(work, url):
     """`vf-eval` with verifiers' client for training, which renders the prompts itself: the traces that it writes."""
-    subprocess.run([VERIFIERS / "vf-init", "captured", "--path", work / "environments"], check=True, capture_output=True)
-    package = work / "environments/captured"
-    (package / "captured/taskset.py").write_text(TASKSET)
-    pip = [VERIFIERS / "python", "-m", "pip", "install", "--quiet", "--no-deps", "-e", package]
-    subprocess.run(pip, check=True)
-    words = [VERIFIERS / "vf-eval", "captured", "-n", "3", "--model", "smol", "--client.type", "train", "--client.base-url", f"{url}/v1",
+    home = verifiers_environment(work)
+    words = [home / "vf-eval", "my-env", "-n", "3", "--model", "smol", "--client.type", "train", "--client.base-url", f"{url}/v1",
              "--client.api-key-var", "KEY", "--client.renderer-model-name", MODEL, "--sampling.max-tokens", "12",
              "--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess", "--no-push", "--output-dir", work / "outputs"]
-    environment = {**os.environ, "KEY": "none", "PATH": f"{VERIFIERS}:{os.environ['PATH']}"}
+    environment = {**os.environ, "KEY": "none", "PATH": f"{home}:{os.environ['PATH']}"}
     ended = subprocess.run(words, cwd=work, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
     lines = [line for file in work.glob("outputs/*/traces.jsonl") for line in file.read_text().splitlines()]
@@ -135,7 +95,8 @@ def check_traces(traces, generations):
 
 
 def main(work):
-    with engine(work) as url:
+    model = f'[[models]]\nname = "smol"\nbackend = "embedded"\npath = "{MODEL}"\ntools = "preamble"\n'
+    with serving(work, settings=model) as url:
         probe(url)
         check_document(capture(url))
         traces = play(work, url)

@@ -14,11 +14,10 @@ import os
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from common import PROGRAM, ROOT, listed, served  # noqa: E402
+from common import PROGRAM, ROOT, listed, served, start  # noqa: E402
 
 PAGE = ROOT / "docs/clients.md"
 COLUMNS = ["client", "version", "dialect", "streaming", "tools", "exact tokens", "continuation"]
@@ -113,8 +112,7 @@ def framework(script, environment, timeout):
         with served(work, "add_with_tool") as url:
             # Two conversations in each dialect, each an attempt of its own.
             attempts = [start(url) for _ in range(2 * len(dialects))]
-            bases = [f"{url}/rollout/{rollout}/attempt/{attempt}/v1" for rollout, attempt in attempts]
-            command = [environment / "bin/python", program, *bases]
+            command = [environment / "bin/python", program, *(base for _, base in attempts)]
             environ = {"HOME": place, "PATH": os.environ["PATH"], **keys}
             try:
                 ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=timeout)
@@ -131,15 +129,6 @@ def framework(script, environment, timeout):
         "tools": "1",
         **continuation(conversations),
     }
-
-
-def start(url):
-    """A rollout and its attempt, which nobody else plays."""
-    body = json.dumps({"input": {}}).encode()
-    request = urllib.request.Request(f"{url}/v1/agl/rollouts", body, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as reply:
-        started = json.load(reply)
-    return started["rollout_id"], started["attempt"]["attempt_id"]
 
 
 def continuation(conversations):

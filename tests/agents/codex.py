@@ -1,14 +1,12 @@
 """Codex with an MCP server of its own, whose tools reach the model and are called, and with a sub-agent, whose conversation is one
 of its own: both go on token by token. usage: codex.py HOME (see run)"""
 
-import json
 import os
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
-from common import TESTS, listed, main_in_directory, served
+from common import TESTS, listed, main_in_directory, served, start
 
 HOME = Path(sys.argv[1]).resolve()
 
@@ -17,9 +15,7 @@ def play(work, script, task, expected, *settings):
     """What was recorded of a task at a script, which has to end with what is expected. Conversations apart from side requests."""
     work.mkdir()
     with served(work, script) as url:
-        start = urllib.request.Request(f"{url}/v1/agl/rollouts", b'{"input": "x"}', {"content-type": "application/json"})
-        rollout = json.load(urllib.request.urlopen(start))
-        base = f"{url}/rollout/{rollout['rollout_id']}/attempt/{rollout['attempt']['attempt_id']}/v1"
+        rollout, base = start(url)
         provider = f'{{ name = "Fulgurite", base_url = "{base}", env_key = "OPENAI_API_KEY", wire_api = "responses" }}'
         home = work / "home"
         home.mkdir()
@@ -31,7 +27,7 @@ def play(work, script, task, expected, *settings):
         ended = subprocess.run([*command, *words, task], cwd=home, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                                text=True, timeout=300)
         assert ended.returncode == 0 and expected in ended.stdout, ended.stdout[-2000:] + ended.stderr[-4000:]
-    generations = listed(work, "generations", rollout["rollout_id"])
+    generations = listed(work, "generations", rollout)
     return [g for g in generations if not (g["defect"] or "").startswith("auxiliary:")]
 
 

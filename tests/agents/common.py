@@ -8,12 +8,32 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent.parent
 PROGRAM = Path(os.environ.get("FULGURITE_PROGRAM", ROOT / "target/release/fulgurite"))
 VECTORS = ROOT / "renderers/tests/vectors"
+# Of an environment of verifiers.
+TASKSET = """
+import verifiers.v1 as vf
+
+
+class Data(vf.TaskData):
+    pass
+
+
+class Task(vf.Task[Data]):
+    @vf.reward(weight=1.0)
+    async def reward(self, trace: vf.Trace) -> float:
+        return float("Done" in str(trace.last_reply))
+
+
+class MyEnvTaskset(vf.Taskset[Task, vf.TasksetConfig]):
+    def load(self) -> list[Task]:
+        return [Task(Data(idx=i, prompt=f"Write a.txt, {i}."), self.config.task) for i in range(3)]
+"""
 
 
 def make_model(directory):
@@ -34,22 +54,56 @@ def written(file):
 
 
 @contextlib.contextmanager
-def served(work, script, settings=""):
-    """A server with the model of a script (see host.py), below `work`, where its store and its log are: its URL."""
-    make_model(work / "model")
-    host_ready, server_ready, config = work / "host-ready", work / "server-ready", work / "serve.toml"
+def serving(work, *words, settings=""):
+    """A server of this program below `work`, where its config, its store and its log are: its URL."""
+    ready, config = work / "server-ready", work / "serve.toml"
     config.write_text(settings)
-    with (work / "log").open("w") as log:
-        started = [subprocess.Popen([sys.executable, TESTS / "host.py", work / "model", host_ready, script], stderr=log)]
-        try:
-            model = f"tiny=vllm:{written(host_ready)},path={work}/model"
-            serve = [PROGRAM, "serve", "--config", config, "--listen", "127.0.0.1:0", "--store", store_of(work), "--model", model]
-            started.append(subprocess.Popen([*serve, "--ready-file", server_ready], stdout=log, stderr=log))
-            yield json.loads(written(server_ready))["url"]
-        finally:
-            for process in reversed(started):
-                process.terminate()
-                process.wait()
+    serve = [PROGRAM, "serve", "--config", config, "--listen", "127.0.0.1:0", "--store", store_of(work), "--ready-file", ready]
+    with (work / "log").open("a") as log:
+        server = subprocess.Popen([*serve, *words], stdout=log, stderr=log)
+    try:
+        yield json.loads(written(ready))["url"]
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@contextlib.contextmanager
+def served(work, script, settings=""):
+    """A server with the model of a script (see host.py), below `work`: its URL."""
+    make_model(work / "model")
+    ready = work / "host-ready"
+    with (work / "log").open("a") as log:
+        host = subprocess.Popen([sys.executable, TESTS / "host.py", work / "model", ready, script], stderr=log)
+    try:
+        with serving(work, "--model", f"tiny=vllm:{written(ready)},path={work}/model", settings=settings) as url:
+            yield url
+    finally:
+        host.terminate()
+        host.wait()
+
+
+def start(url):
+    """A rollout that nobody else plays, and the base URL of its attempt."""
+    body = json.dumps({"input": {}}).encode()
+    request = urllib.request.Request(f"{url}/v1/agl/rollouts", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        started = json.load(reply)
+    rollout = started["rollout_id"]
+    return rollout, f"{url}/rollout/{rollout}/attempt/{started['attempt']['attempt_id']}/v1"
+
+
+def verifiers_environment(work):
+    """An environment as `vf-init my-env` makes it, with tasks and a reward filled in; where verifiers' commands are."""
+    home = ROOT / "target/verifiers/bin"
+
+    def run(*words):
+        subprocess.run(words, check=True, capture_output=True, text=True)
+
+    run(home / "vf-init", "my-env", "--path", work / "environments")
+    (work / "environments/my_env/my_env/taskset.py").write_text(TASKSET)
+    run(home / "python", "-m", "pip", "install", "--quiet", "--no-deps", "-e", work / "environments/my_env")
+    return home
 
 
 def store_of(work):

@@ -9,28 +9,10 @@ import time
 import urllib.request
 from pathlib import Path
 
-from common import PROGRAM, ROOT, TESTS, make_model, written
+from common import PROGRAM, ROOT, TESTS, make_model, verifiers_environment, written
 
 EXAMPLES = ROOT / "examples/environments"
 PLAYED = 3
-TASKSET = """
-import verifiers.v1 as vf
-
-
-class Data(vf.TaskData):
-    pass
-
-
-class Task(vf.Task[Data]):
-    @vf.reward(weight=1.0)
-    async def reward(self, trace: vf.Trace) -> float:
-        return float("Done" in str(trace.last_reply))
-
-
-class MyEnvTaskset(vf.Taskset[Task, vf.TasksetConfig]):
-    def load(self) -> list[Task]:
-        return [Task(Data(idx=i, prompt=f"Write a.txt, {i}."), self.config.task) for i in range(3)]
-"""
 
 
 def run(*words, **more):
@@ -38,11 +20,8 @@ def run(*words, **more):
 
 
 def verifiers_words(work):
-    """A runner's words for an environment as `vf-init` makes it, with tasks and a reward filled in."""
-    home = ROOT / "target/verifiers/bin"
-    run(home / "vf-init", "my-env", "--path", work / "environments")
-    (work / "environments/my_env/my_env/taskset.py").write_text(TASKSET)
-    run(home / "python", "-m", "pip", "install", "--quiet", "--no-deps", "-e", work / "environments/my_env")
+    """A runner's words for an environment of verifiers."""
+    home = verifiers_environment(work)
     config = work / "verifiers.toml"
     config.write_text((EXAMPLES / "verifiers.toml").read_text())
     return ["--config", config, "--worlds", work / "worlds"], home

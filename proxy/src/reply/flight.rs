@@ -181,11 +181,8 @@ impl<E> Listener<E> {
 
     /// Tells that all of it was received and is of no use: who asks again gets another answer.
     pub(crate) fn refused(&self) {
-        self.flight.change(|state| {
-            state.delivered = true;
-            state.closed = true;
-        });
-        self.flight.changed.notify_waiters();
+        self.flight.state().closed = true;
+        self.delivered();
     }
 }
 

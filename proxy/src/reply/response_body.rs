@@ -50,7 +50,7 @@ pub(crate) struct StreamedBody {
     listener: Listener,
     writer: Box<dyn ReplyWriter>,
     /// An event that was received and is still to be written.
-    first_event: Option<ChoiceEvent>,
+    next_event: Option<ChoiceEvent>,
     has_started: bool,
     /// Answers that have not finished yet.
     unfinished: usize,
@@ -67,7 +67,7 @@ impl StreamedBody {
     pub(crate) fn new(
         listener: Listener,
         writer: Box<dyn ReplyWriter>,
-        first_event: Option<ChoiceEvent>,
+        next_event: Option<ChoiceEvent>,
         choices: usize,
         quiet: Duration,
         facts: Arc<CallFacts>,
@@ -75,7 +75,7 @@ impl StreamedBody {
         Self {
             listener,
             writer,
-            first_event,
+            next_event,
             has_started: false,
             unfinished: choices,
             has_ended: false,
@@ -116,13 +116,13 @@ impl StreamedBody {
     /// Google's client for JavaScript looks for it. Pending while more may come.
     fn poll_events(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<()> {
         while !self.has_ended {
-            let event = match self.first_event.take() {
+            let event = match self.next_event.take() {
                 Some(event) => Some(event),
                 None => ready!(self.listener.poll_next(context)),
             };
             match event {
                 Some(event) if matches!(event.event, CallEvent::Failed(_)) && !out.is_empty() => {
-                    self.first_event = Some(event);
+                    self.next_event = Some(event);
                     break;
                 }
                 Some(event) => self.write(&event, out),

@@ -9,13 +9,14 @@ use fulgurite_backends::{
     BackendError, ForwardBackward, Learner, LossFunction, PromptQuestions, PromptScores, SampleRequest, SampleStream,
     Sampler,
 };
-use fulgurite_tinker::server::{HostedLearner, HostedModel, HostedWeights, ModelFacts};
+use fulgurite_tinker::server::{FileBeginning, HostedLearner, HostedModel, HostedWeights, ModelFacts};
 use fulgurite_tinker::wire::LoraConfig;
 use fulgurite_types::{Datum, WeightsVersion};
 use serde_json::Value;
 
 use crate::adapters::lora::LoraModule;
 use crate::adapters::lora::LoraOptions;
+use crate::checkpoints::adapter_files::beginnings_for_tinkers_tools;
 use crate::checkpoints::checkpoint::write_weights_for_tinkers_tools;
 use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG};
 use crate::engine::Engine;
@@ -73,6 +74,14 @@ impl HostedModel for EmbeddedTinkerModel {
     fn read_weights(&self, directory: &Path) -> Result<Arc<dyn HostedWeights>, BackendError> {
         let snapshot = WeightsSnapshot::read(directory, &self.weights, WeightsVersion::default())?;
         Ok(Arc::new(SampledSnapshot { sampler: self.sampler.clone(), snapshot }))
+    }
+
+    fn beginnings_for_tools(&self, directory: &Path) -> Result<Vec<FileBeginning>, BackendError> {
+        let layout = &self.weights.model.layout;
+        match layout.head == layout.embedding {
+            true => Ok(beginnings_for_tinkers_tools(directory)?),
+            false => Ok(Vec::new()),
+        }
     }
 
     fn begin_training(

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fulgurite_tinker::server::FileBeginning;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -61,6 +62,8 @@ impl AdapterConfig {
 const HEAD: &str = "lm_head";
 /// What Tinker calls it: its tools find the matrix by that name even where it is the embedding.
 const TINKERS_HEAD: &str = "model.unembed_tokens";
+/// The last part of that name.
+const TINKERS_MODULE: &str = "unembed_tokens";
 const MODULES: &str = "base_model.model.";
 
 /// What an adapter's file calls the head.
@@ -79,6 +82,14 @@ impl HeadName {
         match (self, of_head) {
             (Self::Tinkers, Some(rest)) => format!("{MODULES}{TINKERS_HEAD}{rest}"),
             _ => name.to_owned(),
+        }
+    }
+
+    /// The name of a module, alone.
+    fn of_module(self, name: &str) -> &str {
+        match self {
+            Self::Tinkers if name == HEAD => TINKERS_MODULE,
+            _ => name,
         }
     }
 
@@ -105,10 +116,6 @@ pub(crate) fn write_adapter(
     head: HeadName,
 ) -> Result<(), EngineError> {
     let (layout, alpha) = (&adapter.layout, adapter.alpha);
-    let module = |module: &LoraModule| match (head, module) {
-        (HeadName::Tinkers, LoraModule::Head) => "unembed_tokens",
-        _ => module.name(),
-    };
     let config = json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -117,7 +124,7 @@ pub(crate) fn write_adapter(
         // A whole number where it is one, as PEFT has it.
         "lora_alpha": if alpha.fract() == 0.0 { json!(alpha as u64) } else { json!(alpha) },
         "lora_dropout": 0.0,
-        "target_modules": layout.modules.iter().map(module).collect::<Vec<_>>(),
+        "target_modules": layout.modules.iter().map(|module| head.of_module(module.name())).collect::<Vec<_>>(),
         "bias": "none",
         "fan_in_fan_out": false,
         "use_rslora": false,
@@ -128,6 +135,32 @@ pub(crate) fn write_adapter(
     new.write(ADAPTER_CONFIG, format!("{config:#}\n").as_bytes())?;
     let tensors = written_tensors(&named_tensors(layout, head), "", &adapter.values, ElementType::F32);
     new.write_tensors(ADAPTER_WEIGHTS, tensors)
+}
+
+/// How the files of a kept adapter begin for Tinker's tools, if its head has a name of its own there: the configuration whole,
+/// and what stands before the matrices. Empty for weights without an adapted head. Blocks.
+pub(crate) fn beginnings_for_tinkers_tools(directory: &Path) -> Result<Vec<FileBeginning>, EngineError> {
+    let path = directory.join(ADAPTER_CONFIG);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let matrices = TensorFile::open(&directory.join(ADAPTER_WEIGHTS))?;
+    let (head, names) = (HeadName::Tinkers, matrices.metadata.offset_keys());
+    if names.iter().all(|name| head.of(name) == *name) {
+        return Ok(Vec::new());
+    }
+    let text = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
+    let mut config: Value = serde_json::from_slice(&text).map_err(|error| EngineError::Malformed {
+        path: path.clone(),
+        message: format!("not the configuration of an adapter: {error}"),
+    })?;
+    for module in config["target_modules"].as_array_mut().into_iter().flatten() {
+        *module = head.of_module(module.as_str().unwrap_or_default()).into();
+    }
+    let beginning = |file: &str, bytes, replaces| FileBeginning { file: file.to_owned(), bytes, replaces };
+    let (header, replaced) = matrices.renamed(|name| head.of(name))?;
+    let config = beginning(ADAPTER_CONFIG, format!("{config:#}\n").into_bytes(), text.len() as u64);
+    Ok(Vec::from([config, beginning(ADAPTER_WEIGHTS, header, replaced)]))
 }
 
 /// A layout's tensors under the names that a file has for them.
@@ -237,6 +270,30 @@ mod tests {
         let read = read_adapter(&directory, &tiny_config()).unwrap();
         assert_eq!((&read.layout, &read.values), (&written.layout, &written.values));
         assert_eq!(read_into_adapter(&directory, &written).unwrap().values, written.values);
+        assert_eq!(beginnings_for_tinkers_tools(&directory).unwrap(), []);
+
+        // As the model calls it, the files begin otherwise for Tinker's tools, and are the same after that.
+        let kept = home.path().join("kept");
+        write(&kept, "base", &written);
+        for beginning in beginnings_for_tinkers_tools(&kept).unwrap() {
+            let FileBeginning { file, mut bytes, replaces } = beginning;
+            bytes.extend(&std::fs::read(kept.join(&file)).unwrap()[replaces as usize..]);
+            std::fs::write(kept.join(file), bytes).unwrap();
+        }
+        assert_eq!(
+            TensorFile::open(&kept.join(ADAPTER_WEIGHTS)).unwrap().metadata.offset_keys().len(),
+            written.layout.tensors.len()
+        );
+        assert_eq!(read_adapter(&kept, &tiny_config()).unwrap().values, written.values);
+        assert_eq!(
+            std::fs::read(kept.join(ADAPTER_CONFIG)).unwrap(),
+            std::fs::read(directory.join(ADAPTER_CONFIG)).unwrap()
+        );
+        let head_is_not_adapted = LoraOptions { modules: LoraModule::ATTENTION.into(), ..LoraOptions::new(2, 1) };
+        let other = home.path().join("other");
+        write(&other, "base", &adapter(&head_is_not_adapted));
+        assert_eq!(beginnings_for_tinkers_tools(&other).unwrap(), []);
+        assert_eq!(beginnings_for_tinkers_tools(home.path()).unwrap(), []);
     }
 
     #[test]

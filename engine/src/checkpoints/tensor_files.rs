@@ -210,6 +210,14 @@ impl TensorFile {
         Ok(Self { path: path.to_path_buf(), file, metadata, start })
     }
 
+    /// What would stand before its tensors if they had other names, and the bytes that stand there.
+    pub(crate) fn renamed(&self, rename: impl Fn(&str) -> String) -> Result<(Vec<u8>, u64), EngineError> {
+        let tensor = |name: String| Some((rename(&name), self.metadata.info(&name)?.clone()));
+        let infos = self.metadata.offset_keys().into_iter().filter_map(tensor).collect();
+        let header = Metadata::new(self.metadata.metadata().clone(), infos).and_then(|metadata| header_of(&metadata));
+        Ok((header.map_err(no_layout(&self.path))?, self.start))
+    }
+
     /// All bytes of one small tensor.
     pub(crate) fn bytes(&mut self, name: &str) -> Result<Option<Vec<u8>>, EngineError> {
         let Some((start, end)) = self.metadata.info(name).map(|info| info.data_offsets) else { return Ok(None) };
@@ -358,14 +366,16 @@ pub(crate) fn write_tensors(path: &Path, mut tensors: Vec<(String, Written<'_>)>
     tensors.sort_by(|(left_name, left), (right_name, right)| {
         right.dtype.cmp(&left.dtype).then_with(|| left_name.cmp(right_name))
     });
-    let header = header(&tensors).map_err(|error| EngineError::Malformed {
-        path: path.to_path_buf(),
-        message: format!("cannot be laid out: {error}"),
-    })?;
+    let header = header(&tensors).map_err(no_layout(path))?;
     write_new(path, |file| {
         file.write_all(&header)?;
         tensors.iter().try_for_each(|(_, tensor)| tensor.write(file))
     })
+}
+
+fn no_layout(path: &Path) -> impl FnOnce(SafeTensorError) -> EngineError {
+    let path = path.to_path_buf();
+    |error| EngineError::Malformed { path, message: format!("cannot be laid out: {error}") }
 }
 
 /// All that stands in a safetensors file before the tensors, which lie one after another in this order.
@@ -379,7 +389,11 @@ fn header(tensors: &[(String, Written<'_>)]) -> Result<Vec<u8>, SafeTensorError>
     let infos = tensors.iter().map(info).collect();
     // transformers refuses files that do not name a framework.
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
-    let mut text = serde_json::to_vec(&Metadata::new(Some(metadata), infos)?)?;
+    header_of(&Metadata::new(Some(metadata), infos)?)
+}
+
+fn header_of(metadata: &Metadata) -> Result<Vec<u8>, SafeTensorError> {
+    let mut text = serde_json::to_vec(metadata)?;
     text.resize(text.len().next_multiple_of(8), b' ');
     Ok([&(text.len() as u64).to_le_bytes()[..], &text].concat())
 }

@@ -74,6 +74,29 @@ impl Trained {
         urls.as_object().unwrap().iter().map(fetch).collect()
     }
 
+    /// The files in the archive of a checkpoint, as older SDKs fetch it.
+    fn archived(&self, checkpoint: &str) -> BTreeMap<String, Vec<u8>> {
+        let run = text(&self.model);
+        let link = format!("{}/api/v1/training_runs/{run}/checkpoints/{checkpoint}/archive", self.server.url);
+        let fetched = client().get(link).send().unwrap();
+        assert_eq!(fetched.status(), 200);
+        let length = fetched.content_length();
+        let mut rest: &[u8] = &fetched.bytes().unwrap();
+        assert_eq!(length, Some(rest.len() as u64));
+        let mut files = BTreeMap::new();
+        // Its blocks have 512 bytes: a header for each file, the file, and nothing at the end.
+        while rest[0] != 0 {
+            let (header, after) = rest.split_at(512);
+            let field = |range: std::ops::Range<usize>| {
+                String::from_utf8(header[range].iter().copied().take_while(|byte| *byte != 0).collect()).unwrap()
+            };
+            let size = usize::from_str_radix(&field(124..136), 8).unwrap();
+            files.insert(field(0..100), after[..size].to_vec());
+            rest = &after[size.next_multiple_of(512)..];
+        }
+        files
+    }
+
     /// Names of directories below a directory of the server's.
     fn below(&self, place: &str) -> Vec<String> {
         let path = self.directory.path().join("fulgurite-tinker").join(place);
@@ -84,12 +107,22 @@ impl Trained {
 
 const WEIGHTS: &str = "adapter_model.safetensors";
 
-/// The names of the tensors in a safetensors file.
-fn tensors(file: &[u8]) -> BTreeSet<String> {
+/// The tensors in a safetensors file, by their names.
+fn numbers(file: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let (length, rest) = file.split_at(8);
-    let length = u64::from_le_bytes(length.try_into().unwrap()) as usize;
-    let header: Value = serde_json::from_slice(&rest[..length]).unwrap();
-    header.as_object().unwrap().keys().filter(|name| *name != "__metadata__").cloned().collect()
+    let (header, numbers) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
+    let header: BTreeMap<String, Value> = serde_json::from_slice(header).unwrap();
+    let place = |offset: &Value| offset.as_u64().unwrap() as usize;
+    let named = header.iter().filter(|(name, _)| *name != "__metadata__").map(|(name, tensor)| {
+        let [start, end] = [0, 1].map(|at| place(&tensor["data_offsets"][at]));
+        (name.clone(), numbers[start..end].to_vec())
+    });
+    named.collect()
+}
+
+/// Their names.
+fn tensors(file: &[u8]) -> BTreeSet<String> {
+    numbers(file).into_keys().collect()
 }
 
 fn names_of_head(module: &str) -> [String; 2] {
@@ -111,6 +144,12 @@ fn an_exported_adapter_of_a_tied_head_has_the_names_that_tinkers_tools_merge() {
     let kept = trained.directory.path().join("fulgurite-tinker/weights").join(run).join("sampler_weights/a");
     let names = tensors(&std::fs::read(kept.join(WEIGHTS)).unwrap());
     assert!(names_of_head("lm_head").iter().all(|name| names.contains(name)), "{saved} {names:?}");
+
+    // Older SDKs take these away as an archive, for the same tools as what is exported: the names and the numbers are the same.
+    let archived = trained.archived("sampler_weights/a");
+    let config = "adapter_config.json";
+    assert_eq!(archived.keys().collect::<Vec<_>>(), [config, WEIGHTS]);
+    assert_eq!((&archived[config], numbers(&archived[WEIGHTS])), (&files[config], numbers(&files[WEIGHTS])));
 
     let adapter = trained.directory.path().join("adapter");
     std::fs::create_dir(&adapter).unwrap();

@@ -33,6 +33,17 @@ pub struct ModelFacts {
     pub queue_limit: usize,
 }
 
+/// How a file begins for some of its readers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileBeginning {
+    /// Its name.
+    pub file: String,
+    /// What they read first.
+    pub bytes: Vec<u8>,
+    /// The bytes of the file that this stands for; the others follow.
+    pub replaces: u64,
+}
+
 /// A model that training runs begin with and that is sampled from.
 pub trait HostedModel: Debug + Send + Sync + 'static {
     /// What it is.
@@ -46,6 +57,10 @@ pub trait HostedModel: Debug + Send + Sync + 'static {
 
     /// Weights that a training run over it has saved, or an adapter. Blocks.
     fn read_weights(&self, directory: &Path) -> Result<Arc<dyn HostedWeights>, BackendError>;
+
+    /// How files of weights that a training run over it has saved begin for the tools of the API's clients, where that is not
+    /// how they are kept. Blocks.
+    fn beginnings_for_tools(&self, directory: &Path) -> Result<Vec<FileBeginning>, BackendError>;
 
     /// A new training run over it: an adapter beside it, or without one all of its weights. Blocks.
     fn begin_training(

@@ -36,7 +36,7 @@ mod training;
 
 pub use base::TinkerBase;
 pub use error::TinkerServerError;
-pub use host::{HostedLearner, HostedModel, HostedWeights, ModelFacts};
+pub use host::{FileBeginning, HostedLearner, HostedModel, HostedWeights, ModelFacts};
 pub use management::downloads::SIGNED_LINK;
 pub use options::TinkerServerOptions;
 pub use routes::routes;

@@ -1,5 +1,6 @@
 //! Checkpoints' files for whoever has a link: links are signed, so that they need no key, and are good for an hour.
 
+use std::io::SeekFrom;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,10 +14,11 @@ use axum::{Json, Router};
 use futures::stream::{self, Stream};
 use serde_json::{Value, json};
 use tokio::fs::File;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::tar::Part;
 use crate::server::error::run_blocking;
+use crate::server::host::FileBeginning;
 use crate::server::management::checkpoints::{CheckpointSegments, checkpoint_path};
 use crate::server::management::tar;
 use crate::server::refusals::Refusal;
@@ -51,6 +53,30 @@ impl TinkerServer {
         let directory = found.ok_or_else(|| Refusal::not_found("checkpoint", path))?;
         let state = self.state.clone();
         Ok(run_blocking(move || state.files(&directory)).await?)
+    }
+
+    /// What an archive has of a checkpoint's files, which begin there as clients' tools read them.
+    async fn contents_for_tools(
+        &self,
+        path: &str,
+        files: Vec<(String, PathBuf, u64)>,
+    ) -> Result<Vec<(String, Vec<Part>)>, Refusal> {
+        let found = self.registry().checkpoints.get(path).cloned();
+        let checkpoint = found.ok_or_else(|| Refusal::not_found("checkpoint", path))?;
+        let base = self.base(&checkpoint.base_model).map_err(Refusal::bad_request)?;
+        let directory = self.state.resolve(&checkpoint.directory);
+        let beginnings = run_blocking(move || base.model.beginnings_for_tools(&directory)).await?;
+        let content = |(name, path, size): (String, PathBuf, u64)| {
+            let parts = match beginnings.iter().find(|beginning| beginning.file == name) {
+                None => vec![Part::File { path, from: 0, size }],
+                Some(FileBeginning { bytes, replaces, .. }) => {
+                    let size = size.saturating_sub(*replaces);
+                    vec![Part::Bytes(bytes.clone()), Part::File { path, from: *replaces, size }]
+                }
+            };
+            (name, parts)
+        };
+        Ok(files.into_iter().map(content).collect())
     }
 
     /// Where a file can be fetched, as this request has reached the server.
@@ -109,11 +135,11 @@ async fn download(
     }
     let files = server.files(&path).await?;
     let parts = match file.as_str() {
-        ARCHIVE => tar::parts(files),
+        ARCHIVE => tar::parts(server.contents_for_tools(&path, files).await?),
         _ => {
             let found = files.into_iter().find(|(name, ..)| *name == file);
-            let (_, place, size) = found.ok_or_else(|| Refusal::not_found("file", &file))?;
-            vec![Part::File(place, size)]
+            let (_, path, size) = found.ok_or_else(|| Refusal::not_found("file", &file))?;
+            vec![Part::File { path, from: 0, size }]
         }
     };
     let size: u64 = parts.iter().map(Part::size).sum();
@@ -135,7 +161,9 @@ fn pieces(parts: Vec<Part>) -> impl Stream<Item = std::io::Result<Vec<u8>>> {
             match parts.next() {
                 None => return Ok(None),
                 Some(Part::Bytes(bytes)) => return Ok(Some((bytes, (parts, None)))),
-                Some(Part::File(path, _)) => open = Some(File::open(path).await?),
+                Some(Part::File { path, from, .. }) => {
+                    open.insert(File::open(path).await?).seek(SeekFrom::Start(from)).await?;
+                }
             }
         }
     })

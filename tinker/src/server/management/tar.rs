@@ -10,25 +10,32 @@ const LARGEST_IN_OCTAL: u64 = 1 << 33;
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part {
     Bytes(Vec<u8>),
-    /// A file of so many bytes.
-    File(PathBuf, u64),
+    /// What a file has after so many bytes, and how many that are.
+    File {
+        path: PathBuf,
+        from: u64,
+        size: u64,
+    },
 }
 
 impl Part {
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::File(_, size) => *size,
+            Self::File { size, .. } => *size,
         }
     }
 }
 
 /// An archive (POSIX ustar) of files by their names, each of which is less than 100 bytes.
-pub(crate) fn parts(files: Vec<(String, PathBuf, u64)>) -> Vec<Part> {
+pub(crate) fn parts(files: Vec<(String, Vec<Part>)>) -> Vec<Part> {
     let mut parts = Vec::new();
-    for (name, place, size) in files {
+    for (name, content) in files {
+        let size = content.iter().map(Part::size).sum();
         let padding = (BLOCK - (size % BLOCK as u64) as usize) % BLOCK;
-        parts.extend([Part::Bytes(header(&name, size)), Part::File(place, size), Part::Bytes(vec![0; padding])]);
+        parts.push(Part::Bytes(header(&name, size)));
+        parts.extend(content);
+        parts.push(Part::Bytes(vec![0; padding]));
     }
     parts.push(Part::Bytes(vec![0; 2 * BLOCK]));
     parts
@@ -65,13 +72,16 @@ mod tests {
 
     #[test]
     fn parts_fill_blocks_and_the_end_is_two_empty_ones() {
-        let parts = parts(vec![("a".into(), "x/a".into(), 513), ("b".into(), "x/b".into(), 1024)]);
+        let file = |path: &str, from, size| Part::File { path: path.into(), from, size };
+        let begun_otherwise = vec![Part::Bytes(vec![1; 24]), file("x/b", 40, 1000)];
+        let parts = parts(vec![("a".into(), vec![file("x/a", 0, 513)]), ("b".into(), begun_otherwise)]);
         let expected = [
             Part::Bytes(header("a", 513)),
-            Part::File("x/a".into(), 513),
+            file("x/a", 0, 513),
             Part::Bytes(vec![0; 511]),
             Part::Bytes(header("b", 1024)),
-            Part::File("x/b".into(), 1024),
+            Part::Bytes(vec![1; 24]),
+            file("x/b", 40, 1000),
             Part::Bytes(vec![]),
             Part::Bytes(vec![0; 1024]),
         ];

@@ -15,7 +15,7 @@ const DEFAULT_MAX_TOKENS: u32 = 16;
 #[derive(Debug, Deserialize)]
 struct CompletionFields {
     prompt: PromptField,
-    logprobs: Option<usize>,
+    logprobs: Option<LogprobsField>,
     echo: Option<bool>,
     suffix: Option<String>,
     best_of: Option<u32>,
@@ -30,6 +30,24 @@ enum PromptField {
     TokenLists(Vec<Vec<u32>>),
 }
 
+/// How many of the likeliest tokens come with each.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a whole number, 0 or more")]
+enum LogprobsField {
+    Count(usize),
+    /// As gateways send it that make a completion of a chat; vLLM takes it for 1.
+    Wished(bool),
+}
+
+impl LogprobsField {
+    fn count(self) -> Option<usize> {
+        match self {
+            Self::Count(count) => Some(count),
+            Self::Wished(wished) => wished.then_some(1),
+        }
+    }
+}
+
 /// Reads and checks a Completions request.
 pub(crate) fn read(mut body: Map<String, Value>) -> Result<ModelRequest, ProxyError> {
     let digest = digest(&body);
@@ -37,7 +55,8 @@ pub(crate) fn read(mut body: Map<String, Value>) -> Result<ModelRequest, ProxyEr
     let fields = SamplingFields::read(body)?;
     completion.refuse_unsupported()?;
     let max_tokens = ("max_tokens", Some(fields.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)));
-    let options = fields.check(max_tokens, ("logprobs", completion.logprobs), completion.logprobs.is_some())?;
+    let logprobs = completion.logprobs.and_then(LogprobsField::count);
+    let options = fields.check(max_tokens, ("logprobs", logprobs), logprobs.is_some())?;
     Ok(fields.request(Shape::Text, completion.prompt.one()?, options, digest))
 }
 
@@ -107,6 +126,16 @@ mod tests {
     }
 
     #[test]
+    fn logprobs_may_be_wished_for_as_a_chat_does() {
+        for (given, expected) in
+            [(json!(true), Some(1)), (json!(false), None), (json!(0), Some(0)), (json!(2), Some(2))]
+        {
+            let options = read_with("logprobs", given.clone()).unwrap().options;
+            assert_eq!(options.logprobs.then_some(options.top_logprobs), expected, "{given}");
+        }
+    }
+
+    #[test]
     fn every_fault_names_its_field() {
         for (key, value) in [
             ("prompt", json!("")),
@@ -120,7 +149,8 @@ mod tests {
             ("suffix", json!("end")),
             ("best_of", json!(2)),
             ("logprobs", json!(21)),
-            ("logprobs", json!(true)),
+            ("logprobs", json!("1")),
+            ("logprobs", json!(-1)),
             ("max_tokens", json!(0)),
             ("n", json!(0)),
         ] {

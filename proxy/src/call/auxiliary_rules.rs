@@ -27,11 +27,14 @@ enum PromptPattern {
     System(&'static str),
     /// By the text of the user's last message, in a call that continues with the tools of the task.
     User(&'static str),
+    /// By that text, in a call that declares no tools.
+    UserAlone(&'static str),
 }
 
 /// Prompts that harnesses are known to send beside the task: Claude Code, with titles of older versions, of 2.1.197 and of
-/// 2.1.330, opencode, and aider; and the server's own request for the summary of a compaction.
-const BUILT_IN: [(&str, PromptPattern); 10] = [
+/// 2.1.330, opencode, and aider; the server's own request for the summary of a compaction; and what Inspect asks, before its
+/// task, to see whether there are Responses.
+const BUILT_IN: [(&str, PromptPattern); 11] = [
     ("claude_code_topic", PromptPattern::System(r"(?i)\banalyze if this message indicates a new conversation topic\b")),
     ("claude_code_title", PromptPattern::System(r"(?i)\bsummarize this coding conversation in under 50 characters\b")),
     ("claude_code_title", PromptPattern::System(r"(?i)\bgenerate a concise, sentence-case title\b")),
@@ -45,17 +48,20 @@ const BUILT_IN: [(&str, PromptPattern); 10] = [
         "responses_compaction",
         PromptPattern::User(r"(?i)^summarize this conversation for another assistant, who will go on\b"),
     ),
+    ("inspect_probe", PromptPattern::UserAlone(r"^Please say 'hello, world'$")),
 ];
 
 impl AuxiliaryRule {
     /// The rules for harnesses that are known to need them.
     pub fn built_in() -> Vec<Self> {
         let rule = |(name, prompt): (&str, PromptPattern)| {
-            let (system, user) = match prompt {
-                PromptPattern::System(pattern) => (Some(pattern.to_owned()), None),
-                PromptPattern::User(pattern) => (None, Some(pattern.to_owned())),
+            let (system, user, without_tools) = match prompt {
+                PromptPattern::System(pattern) => (Some(pattern), None, true),
+                PromptPattern::User(pattern) => (None, Some(pattern), false),
+                PromptPattern::UserAlone(pattern) => (None, Some(pattern), true),
             };
-            Self { name: name.to_owned(), without_tools: system.is_some(), system, user }
+            let [system, user] = [system, user].map(|pattern| pattern.map(str::to_owned));
+            Self { name: name.to_owned(), system, user, without_tools }
         };
         BUILT_IN.into_iter().map(rule).collect()
     }
@@ -192,6 +198,9 @@ mod tests {
             [("user", "Go."), ("user", "[SUGGESTION MODE: Suggest what the user might naturally type next.]")];
         assert_eq!(recognised(&rules, &suggestion, &[json!({})]).as_deref(), Some("claude_code_suggestion"));
         assert_eq!(recognised(&rules, &suggestion[..1], &[json!({})]), None);
+        let probe = [("user", "Please say 'hello, world'")];
+        assert_eq!(recognised(&rules, &probe, &[]).as_deref(), Some("inspect_probe"));
+        assert_eq!(recognised(&rules, &probe, &[json!({})]), None);
         let topic = [("system", "Analyze if this message indicates a new conversation topic."), ("user", "Hi")];
         assert_eq!(recognised(&rules, &topic, &[]).as_deref(), Some("claude_code_topic"));
         let task = [("system", "You write titles for books."), ("user", "You are a title generator?")];

@@ -140,6 +140,10 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.auxiliary_rules.9.system = null  # default
     proxy.auxiliary_rules.9.user = "(?i)^summarize this conversation for another assistant, who will go on\\b"  # default
     proxy.auxiliary_rules.9.without_tools = false  # default
+    proxy.auxiliary_rules.10.name = "inspect_probe"  # default
+    proxy.auxiliary_rules.10.system = null  # default
+    proxy.auxiliary_rules.10.user = "^Please say 'hello, world'$"  # default
+    proxy.auxiliary_rules.10.without_tools = true  # default
     proxy.budget.calls = null  # default
     proxy.budget.tokens = null  # default
     proxy.budget.sampled_tokens = null  # default

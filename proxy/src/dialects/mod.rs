@@ -1,7 +1,6 @@
 //! The APIs that clients speak: how their requests are read and checked, and how answers and errors are written.
 
 pub(crate) mod anthropic;
-pub(crate) mod exact_json;
 pub(crate) mod field_checks;
 pub(crate) mod field_kinds;
 pub(crate) mod google;

@@ -7,6 +7,7 @@ use crate::error::ProxyError;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
 use crate::requests::caller::Caller;
+use crate::requests::exact_json::object_text;
 use crate::requests::large_requests::{RequestSize, check_against_context};
 use crate::requests::request_body::{parse, read_body};
 
@@ -60,6 +61,6 @@ impl IncomingRequest {
     /// Puts values in the place of the client's.
     pub(crate) fn set<const N: usize>(&mut self, values: [(&str, Value); N]) {
         self.fields.extend(values.map(|(key, value)| (key.to_owned(), value)));
-        self.body = Bytes::from(Value::Object(self.fields.clone()).to_string());
+        self.body = Bytes::from(object_text(&self.fields, &self.body));
     }
 }

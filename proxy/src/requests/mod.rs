@@ -2,6 +2,7 @@
 
 pub(crate) mod call_target;
 pub(crate) mod caller;
+pub(crate) mod exact_json;
 pub(crate) mod incoming_request;
 pub(crate) mod large_requests;
 pub(crate) mod request_body;

@@ -21,6 +21,7 @@ use crate::observe::call_facts::CallFacts;
 use crate::proxy::{Proxy, Shared};
 use crate::record::delivery::mark;
 use crate::requests::caller::Caller;
+use crate::requests::exact_json::{ExactValues, WHOLE};
 use crate::requests::incoming_request::IncomingRequest;
 use crate::requests::request_body;
 use crate::retries::logged_requests::Identity;
@@ -44,7 +45,8 @@ pub(crate) async fn forward_call(
         }
         false => None,
     };
-    let digest = request_body::digest(&incoming.fields);
+    let exact = route.exact_values(&incoming.body);
+    let digest = exact.digest(request_body::digest(&incoming.fields));
     let identity = identity(route, &incoming, attribution.as_ref());
     let reply_id = uuid::Uuid::now_v7().to_string();
     let facts = Arc::clone(&incoming.caller.facts);
@@ -86,6 +88,7 @@ pub(crate) async fn forward_call(
         request: request_of(model, route, &incoming, attribution.as_ref().map(|of| of.rollout_id.clone())),
         owner: Owner::new(attribution, None, 1),
         fields: incoming.fields,
+        exact,
         digest,
         idempotency_key: incoming.caller.idempotency_key.take(),
         admission,
@@ -118,8 +121,8 @@ fn identity(route: Route, incoming: &IncomingRequest, attribution: Option<&Attri
     let owner = attribution.map(|of| format!("{}\n{}", of.rollout_id, of.attempt_id)).unwrap_or_default();
     let mut body = Value::Object(incoming.fields.clone());
     body.sort_all_objects();
-    let digest =
-        Sha256::new().chain_update(format!("{}\n{owner}\n", route.path())).chain_update(body.to_string()).finalize();
+    let body = ExactValues::read(&incoming.body, &[WHOLE]).digest(body.to_string());
+    let digest = Sha256::new().chain_update(format!("{}\n{owner}\n", route.path())).chain_update(body).finalize();
     let caller = &incoming.caller;
     Identity {
         digest: format!("{digest:x}"),

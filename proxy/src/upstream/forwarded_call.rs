@@ -11,6 +11,7 @@ use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::UpstreamModel;
 use crate::observe::call_facts::CallFacts;
+use crate::requests::exact_json::ExactValues;
 
 /// A forwarded call, and all that is recorded of it.
 pub(super) struct ForwardedCall {
@@ -22,6 +23,8 @@ pub(super) struct ForwardedCall {
     pub(super) owner: Owner,
     /// The client's body.
     pub(super) fields: Map<String, Value>,
+    /// What `fields` rounds.
+    pub(super) exact: ExactValues,
     pub(super) digest: String,
     pub(super) idempotency_key: Option<String>,
     /// What lets it take from its attempt's budget, if it takes from one.

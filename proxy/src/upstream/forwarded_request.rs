@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::route::Route;
 use crate::models::served_model::UpstreamModel;
+use crate::requests::exact_json::object_text;
 use crate::requests::incoming_request::IncomingRequest;
 
 /// Headers of one connection, which are not forwarded.
@@ -49,7 +50,7 @@ fn body(model: &UpstreamModel, incoming: &IncomingRequest) -> Bytes {
     }
     let mut fields = incoming.fields.clone();
     fields.insert("model".to_owned(), json!(model.upstream_name));
-    Bytes::from(Value::Object(fields).to_string())
+    Bytes::from(object_text(&fields, &incoming.body))
 }
 
 /// The client's headers that are forwarded.

@@ -40,7 +40,7 @@ pub(super) async fn record_answer(
     if !call.route.is_recorded() {
         return Ok(None);
     }
-    let request = call.route.conversation(&call.fields);
+    let request = call.route.conversation(&call.fields, &call.exact);
     let is_generation = call.route.is_generation();
     let conversation = recorded_conversation(&request, &answer).filter(|_| is_generation);
     let mut attributes = request_attributes(call, &request);
@@ -116,7 +116,7 @@ pub(super) async fn record_failure(
     if !call.route.is_recorded() || call.owner.attribution().is_none() {
         return Ok(());
     }
-    let request = call.route.conversation(&call.fields);
+    let request = call.route.conversation(&call.fields, &call.exact);
     let mut attributes = request_attributes(call, &request);
     add_conversation(&mut attributes, &request);
     attributes.insert("error.type".to_owned(), json!(kind));

@@ -115,7 +115,7 @@ impl<'r> Relay<'r> {
 
     async fn record_whole(&self, reply: &UpstreamReply, body: &[u8]) -> Result<Option<Recorded>, ProxyError> {
         let (store, call) = (&self.services.store, self.call);
-        let read = || Answer::read(call.route, &serde_json::from_slice::<Value>(body).ok()?);
+        let read = || Answer::parse(call.route, body);
         let recorded = match reply.status.is_success().then(read).flatten() {
             Some(answer) => record_answer(store, call, &reply.url, answer, End::Whole).await?,
             None => {

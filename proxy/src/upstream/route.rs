@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialects::{anthropic, openai};
 use crate::error::ProxyError;
+use crate::requests::exact_json::ExactValues;
 
 /// A route whose calls are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,14 +96,24 @@ impl Route {
         self != Route::CountTokens
     }
 
-    /// The conversation of a request, as far as it has a form in chats.
-    pub(super) fn conversation(self, fields: &Map<String, Value>) -> Conversation {
+    /// What a conversation has of a body that its fields would round.
+    pub(super) fn exact_values(self, body: &[u8]) -> ExactValues {
+        match self {
+            Route::Messages => ExactValues::read(body, &[anthropic::CALL_INPUTS]),
+            // Their calls have texts.
+            Route::ChatCompletions | Route::Responses | Route::Compaction => ExactValues::default(),
+            Route::Completions | Route::Embeddings | Route::CountTokens => ExactValues::default(),
+        }
+    }
+
+    /// The conversation of a request, as far as it has a form in chats; `exact` has what its fields round.
+    pub(super) fn conversation(self, fields: &Map<String, Value>, exact: &ExactValues) -> Conversation {
         let (source_fields, known): (&[&str], _) = match self {
             Route::ChatCompletions => (&["messages", "tools"], openai::chat_request::conversation(fields)),
             Route::Responses | Route::Compaction => {
                 (&["instructions", "input", "tools"], openai::responses::conversation(fields))
             }
-            Route::Messages => (&["system", "messages", "tools"], anthropic::conversation_of(fields)),
+            Route::Messages => (&["system", "messages", "tools"], anthropic::conversation_of(fields, exact)),
             Route::Completions | Route::Embeddings | Route::CountTokens => (&[], None),
         };
         known.map_or_else(Conversation::default, |(messages, tools)| Conversation { messages, tools, source_fields })

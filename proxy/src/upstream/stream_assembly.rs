@@ -2,6 +2,7 @@ use serde_json::{Map, Value, json};
 
 use super::route::Route;
 use super::upstream_answer::Answer;
+use crate::requests::exact_json::value_or_text;
 
 /// Assembles the events of a stream into the answer that would have come in one piece.
 #[derive(Debug)]
@@ -64,10 +65,8 @@ impl Assembly {
     pub(super) fn into_reply(mut self) -> Value {
         for (index, input) in std::mem::take(&mut self.inputs).iter().enumerate().filter(|(_, input)| !input.is_empty())
         {
-            // One that is cut short stays text.
-            let input = serde_json::from_str(input).unwrap_or_else(|_| json!(input));
             if let Some(block) = self.block(index) {
-                block.insert("input".to_owned(), input);
+                block.insert("input".to_owned(), value_or_text(input));
             }
         }
         Value::Object(self.reply)

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::route::Route;
 use crate::reply::assistant_message::assistant_message;
+use crate::requests::exact_json::{ExactValues, Step, value_or_text};
 
 /// An upstream's whole answer, in any dialect.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,8 +46,25 @@ pub(super) struct Tokens {
     pub(super) logprobs: Option<Vec<f32>>,
 }
 
+/// Where the inputs of calls stand in an answer of Anthropic's.
+const CALL_INPUTS: &[Step] = &[Step::Field(&["content"]), Step::Items, Step::Field(&["input"])];
+
 impl Answer {
-    /// Reads a whole answer; `None` for what is none.
+    /// Reads the bytes of a whole answer, whose calls keep the digits of their integers; `None` for what is none.
+    pub(super) fn parse(route: Route, body: &[u8]) -> Option<Self> {
+        let mut reply: Value = serde_json::from_slice(body).ok()?;
+        let exact = ExactValues::read(body, &[CALL_INPUTS]);
+        let blocks = reply.get_mut("content").and_then(Value::as_array_mut);
+        for (index, block) in blocks.into_iter().flatten().enumerate() {
+            let input = exact.get(&format!("content[{index}].input")).map(value_or_text);
+            if let (Some(input), Some(block)) = (input, block.as_object_mut()) {
+                block.insert("input".to_owned(), input);
+            }
+        }
+        Self::read(route, &reply)
+    }
+
+    /// Reads a whole answer; `None` for what is none. The input of a call may be its text.
     pub(super) fn read(route: Route, reply: &Value) -> Option<Self> {
         let choices = match route {
             Route::ChatCompletions => each(&reply["choices"], chat_choice)?,
@@ -133,7 +151,10 @@ fn message(reply: &Value) -> Option<Choice> {
         match block["type"].as_str() {
             Some("text") => pieces.text.push_str(block["text"].as_str().unwrap_or_default()),
             Some("thinking") => pieces.reasoning.push_str(block["thinking"].as_str().unwrap_or_default()),
-            Some("tool_use") => pieces.call(&block["id"], &block["name"], json!(block["input"].to_string())),
+            Some("tool_use") => {
+                let input = block["input"].as_str().map_or_else(|| block["input"].to_string(), str::to_owned);
+                pieces.call(&block["id"], &block["name"], input.into());
+            }
             _ => pieces.others.push(block.clone()),
         }
     }

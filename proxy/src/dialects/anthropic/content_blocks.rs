@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::dialects::exact_json::exact_json;
 use crate::reply::assistant_message::Delta;
+use crate::requests::exact_json::exact_json;
 
 /// An answer's content while it is sampled: blocks one after another, of which the last may be open. The events of a stream
 /// are changes of it, so that a whole answer equals the sum of a stream.

@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::document::document_text;
-use crate::dialects::exact_json::{ExactValues, Step};
 use crate::dialects::field_checks::refuse;
 use crate::error::ProxyError;
 use crate::reply::assistant_message::{assistant_message, drop_void_calls, is_void};
+use crate::requests::exact_json::{ExactValues, Step};
 
 /// A message as it comes.
 #[derive(Debug, Deserialize)]
@@ -26,7 +26,7 @@ pub(super) enum WireContent {
 }
 
 /// Where the inputs of calls stand in a request.
-pub(super) const CALL_INPUTS: &[Step] =
+pub(crate) const CALL_INPUTS: &[Step] =
     &[Step::Field(&["messages"]), Step::Items, Step::Field(&["content"]), Step::Items, Step::Field(&["input"])];
 
 /// A request's conversation as Chat Completions would have it: the same conversation has the same tokens. `exact` has the

@@ -9,12 +9,12 @@ use super::reply::MessageReply;
 use super::tools::{ToolFields, Tools};
 use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::{JsonForm, StructuredOutput};
-use crate::dialects::exact_json::ExactValues;
 use crate::dialects::field_checks::{Neutral, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
 use crate::dialects::field_kinds::{LeftOut, left_out};
 use crate::dialects::object_fields::{MESSAGES_TOOL_CHOICE, OF_MESSAGES};
 use crate::dialects::openai::response_format;
 use crate::error::ProxyError;
+use crate::requests::exact_json::ExactValues;
 use crate::requests::request_body::{digest, read_fields};
 
 /// The span has the name by which Agent-lightning's adapters look for model calls.
@@ -70,14 +70,14 @@ pub(super) fn read_prompt(mut body: Map<String, Value>, exact: &ExactValues) -> 
     Ok(MessagePrompt { model, messages, tools, left_out, rest: body })
 }
 
-/// Messages and tools of an unchecked request; `None` if its messages cannot be read. Content that has no form in a chat,
-/// such as images, stays as it is.
-pub(crate) fn conversation_of(body: &Map<String, Value>) -> Option<(Vec<Message>, Vec<Value>)> {
+/// Messages and tools of an unchecked request, in which `exact` has what was rounded; `None` if its messages cannot be read.
+/// Content that has no form in a chat, such as images, stays as it is.
+pub(crate) fn conversation_of(body: &Map<String, Value>, exact: &ExactValues) -> Option<(Vec<Message>, Vec<Value>)> {
     let fields: PromptFields = read_fields(&mut body.clone()).ok()?;
     let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
     let declared = ToolFields { tools: Some(tools.clone()), tool_choice: None };
     let tools = declared.check().map_or(tools, |declared| [declared.shown, declared.ignored].concat());
-    if let Ok(messages) = conversation(fields.system, fields.messages, &ExactValues::default()) {
+    if let Ok(messages) = conversation(fields.system, fields.messages, exact) {
         return Some((messages, tools));
     }
     let system = body.get("system").filter(|system| !system.is_null());

@@ -10,6 +10,7 @@ mod models;
 mod reply;
 mod tools;
 
+pub(crate) use conversation::CALL_INPUTS;
 pub(crate) use endpoint::{count_tokens, messages};
 pub(crate) use error::{error_event, refusal};
 pub(crate) use message_request::conversation_of;

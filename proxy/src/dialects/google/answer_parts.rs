@@ -1,8 +1,8 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::dialects::exact_json::exact_json;
 use crate::reply::assistant_message::Delta;
+use crate::requests::exact_json::exact_json;
 
 /// A part of an answer's content, or more of one.
 #[derive(Debug, Serialize)]

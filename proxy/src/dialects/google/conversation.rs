@@ -3,11 +3,11 @@ use fulgurite_types::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, must};
-use crate::dialects::exact_json::{ExactValues, RawFields, Step};
 use crate::dialects::field_checks::refuse;
 use crate::error::ProxyError;
 use crate::reply::assistant_message::assistant_message;
 use crate::reply::numbered_calls::CallNumbers;
+use crate::requests::exact_json::{ExactValues, RawFields, Step};
 
 /// Fields of a part that say nothing of what it means: Gemini's own marks, which come back to it, and notes.
 const NEUTRAL: [&str; 4] = ["thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata"];

@@ -12,11 +12,11 @@ use super::generate_request::{CountedPrompt, read, read_count};
 use super::paths::Method;
 use super::reply::StreamForm;
 use crate::call::answer_request::answer;
-use crate::dialects::exact_json::ExactValues;
 use crate::error::ProxyError;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
 use crate::requests::caller::Caller;
+use crate::requests::exact_json::ExactValues;
 use crate::requests::incoming_request::IncomingRequest;
 
 /// The path of a model with its method, which may be below an attempt's. A model's name may be several segments.

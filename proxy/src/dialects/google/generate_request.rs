@@ -6,10 +6,10 @@ use super::reply::{GoogleReply, StreamForm};
 use super::tools::{self, Tools};
 use super::{conversation, generation_config};
 use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
-use crate::dialects::exact_json::ExactValues;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse};
 use crate::dialects::field_kinds::LeftOut;
 use crate::error::ProxyError;
+use crate::requests::exact_json::ExactValues;
 use crate::requests::request_body::digest;
 use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 

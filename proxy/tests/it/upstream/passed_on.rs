@@ -272,6 +272,70 @@ async fn messages_go_on_to_who_speaks_anthropics_dialect_whole_and_streamed() {
     assert!(!head.contains("sk-of-the-client"), "{head}");
 }
 
+/// What 64 bits do not hold, as models in Python write it.
+const DIGITS: &str = "123456789012345678901234567890";
+
+#[tokio::test]
+async fn integers_of_any_length_go_on_come_back_and_are_recorded_with_their_digits() {
+    let call = |digits: &str| {
+        format!("{{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"look\",\"input\":{{\"at\":{digits}}}}}")
+    };
+    let answer = |id: &str| {
+        let content = call(DIGITS);
+        format!(
+            "{{\"id\":\"{id}\",\"content\":[{content}],\"stop_reason\":\"tool_use\",\"usage\":{{\"input_tokens\":1}}}}"
+        )
+    };
+    let begun = json!({ "type": "tool_use", "id": "t", "name": "look", "input": {} });
+    let delta = json!({ "type": "input_json_delta", "partial_json": format!("{{\"at\":{DIGITS}}}") });
+    let events = [
+        json!({ "type": "message_start", "message": { "id": "msg_2", "content": [], "usage": { "input_tokens": 1 } } }),
+        json!({ "type": "content_block_start", "index": 0, "content_block": begun }),
+        json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
+        json!({ "type": "content_block_stop", "index": 0 }),
+        json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" }, "usage": { "output_tokens": 3 } }),
+        json!({ "type": "message_stop" }),
+    ];
+    let events: String = events.iter().map(named).collect();
+    let headers = "content-type: application/json\r\n";
+    let setup = Setup::new(vec![with_headers(200, headers, &answer("msg_1"))]).await;
+    setup.play(Reply::Stream(vec![bytes(&events), Step::End]));
+    // What differs in a digit alone is no retry.
+    setup.play(with_headers(200, headers, &answer("msg_3")));
+    let other = DIGITS.replace("789", "788");
+    let (rollout, base) = setup.attempt().await;
+    for (digits, stream, retries) in [(DIGITS, false, "0"), (DIGITS, true, "0"), (&other, false, "1")] {
+        let history = call(digits);
+        let body = format!(
+            "{{\"model\":\"claude\",\"max_tokens\":9,\"stream\":{stream},\"messages\":[\
+             {{\"role\":\"user\",\"content\":\"look\"}},{{\"role\":\"assistant\",\"content\":[{history}]}},\
+             {{\"role\":\"user\",\"content\":[{{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":\"x\"}}]}}]}}"
+        );
+        let sent = setup.client.post(format!("{base}/messages")).body(body).header("content-type", "application/json");
+        let sent = sent.header("anthropic-version", "2023-06-01").header("x-stainless-retry-count", retries);
+        let response = sent.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert!(response.text().await.unwrap().contains(DIGITS));
+        let gone_on = setup.server.requests.lock().unwrap().last().unwrap().bytes.clone();
+        let gone_on = String::from_utf8(gone_on).unwrap();
+        assert!(gone_on.contains(&format!("\"at\":{digits}")), "{gone_on}");
+        let attributes = setup.attributes(&rollout).await;
+        for (attribute, digits) in [("prompt.1", digits), ("completion.0", DIGITS)] {
+            let arguments = format!("gen_ai.{attribute}.tool_calls.0.arguments");
+            assert_eq!(attributes[&arguments], format!("{{\"at\": {digits}}}"), "{attributes}");
+        }
+    }
+    // Also where the model's name is not the upstream's, so that the body is written anew.
+    setup.play(with_headers(200, headers, &chat_answer("c").to_string()));
+    let body = format!("{{\"model\":\"judge\",\"messages\":[],\"mood\":{{\"of\":{DIGITS}}}}}");
+    let sent = setup.client.post(format!("{base}/chat/completions")).body(body).send().await.unwrap();
+    assert_eq!(sent.status(), 200);
+    let gone_on = setup.server.requests.lock().unwrap().iter().map(|request| request.bytes.clone()).collect::<Vec<_>>();
+    assert_eq!(gone_on.len(), 4);
+    let expected = format!("{{\"model\":\"gpt-x\",\"messages\":[],\"mood\":{{\"of\":{DIGITS}}}}}");
+    assert_eq!(String::from_utf8_lossy(&gone_on[3]), expected);
+}
+
 #[tokio::test]
 async fn a_key_goes_on_in_the_header_that_its_upstream_takes() {
     let setup = Setup::new(vec![Reply::Json(200, message())]).await;

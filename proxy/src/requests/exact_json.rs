@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use fulgurite_renderers::respelled_json;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 /// The fields of an object whose values are not read yet.
@@ -21,6 +21,9 @@ pub(crate) enum Step {
     /// The items of a list. What stands alone is a list of one.
     Items,
 }
+
+/// The way to a body itself.
+pub(crate) const WHOLE: &[Step] = &[];
 
 /// The texts of those values of a body that hold long integers, by their places, such as `messages[1].content[0].input`.
 #[derive(Debug, Default)]
@@ -66,6 +69,32 @@ pub(crate) fn exact_json(text: &str) -> Option<Box<RawValue>> {
         false => value.to_string(),
     };
     RawValue::from_string(exact).ok()
+}
+
+/// The value of a JSON text, or the text where a value would round it. What is no JSON stays text.
+pub(crate) fn value_or_text(text: &str) -> Value {
+    let value = || serde_json::from_str(text).unwrap_or_else(|_| text.into());
+    let exact = may_hold_long_integer(text.as_bytes()).then(|| respelled_json(text)).flatten();
+    exact.map_or_else(value, Value::String)
+}
+
+/// The JSON text of fields, of which those that a body has with the same value are spelled as there.
+pub(crate) fn object_text(fields: &Map<String, Value>, body: &[u8]) -> String {
+    let spelled: RawFields<'_> = match may_hold_long_integer(body) {
+        true => serde_json::from_slice(body).unwrap_or_default(),
+        false => RawFields::default(),
+    };
+    let is_read_as =
+        |raw: &RawValue, value: &Value| serde_json::from_str::<Value>(raw.get()).is_ok_and(|read| read == *value);
+    let field = |(key, value): (&String, &Value)| {
+        let spelled = spelled.get(key).filter(|raw| is_read_as(raw, value));
+        format!(
+            "{}:{}",
+            Value::from(key.as_str()),
+            spelled.map_or_else(|| value.to_string(), |raw| raw.get().to_owned())
+        )
+    };
+    format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(","))
 }
 
 /// Whether JSON may hold an integer that 64 bits do not.
@@ -131,6 +160,27 @@ mod tests {
         {
             assert!(ExactValues::read(none, &[WAY]).0.is_empty());
         }
+    }
+
+    #[test]
+    fn an_object_is_spelled_as_its_body_but_for_what_was_changed() {
+        let body = br#"{"model":"a", "n": {"of" : 123456789012345678901234567890}, "left_out": 1, "half": 0.5, "n\u00e9": 2 }"#;
+        let mut fields: Map<String, Value> = serde_json::from_slice(body).unwrap();
+        fields.insert("model".to_owned(), "b".into());
+        fields.remove("left_out");
+        let text = object_text(&fields, body);
+        assert!(text.contains(r#""n":{"of" : 123456789012345678901234567890}"#), "{text}");
+        assert_eq!(serde_json::from_str::<Map<String, Value>>(&text).unwrap(), fields);
+        assert_eq!(object_text(&fields, b""), Value::Object(fields).to_string());
+        assert_eq!(object_text(&Map::new(), body), "{}");
+    }
+
+    #[test]
+    fn a_text_is_its_value_unless_that_is_rounded() {
+        let long = r#"{ "n" : 123456789012345678901234567890 }"#;
+        assert!(value_or_text(long).as_str().unwrap().contains("123456789012345678901234567890"));
+        assert_eq!(value_or_text(r#"{"n": 1}"#), serde_json::json!({ "n": 1 }));
+        assert_eq!(value_or_text(r#"{"n": "#), r#"{"n": "#);
     }
 
     #[test]

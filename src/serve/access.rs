@@ -14,7 +14,7 @@ use fulgurite_api::{Need, Refused, RouteNeeds};
 use fulgurite_store::{KeyHolder, KeyRefused, Keyring};
 use percent_encoding::percent_decode_str;
 
-use crate::serve::door::Door;
+use crate::serve::http::door::Door;
 use crate::serve::login;
 use crate::serve::web_origins::{Page, WebOrigins};
 

@@ -2,17 +2,11 @@
 
 pub mod access;
 pub mod command;
-mod connections;
-mod door;
-mod half_closed;
-mod http2;
-mod limited_stream;
+mod http;
 mod login;
 pub mod metrics_page;
-mod preface;
 mod routes;
 pub mod run_answers;
 pub mod server;
-mod timed_body;
 mod trace_export;
 mod web_origins;

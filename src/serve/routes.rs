@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::config::declarations::ServerConfig;
     use crate::serve::access::{self, Entrance};
-    use crate::serve::door::Door;
+    use crate::serve::http::door::Door;
     use crate::serve::web_origins::WebOrigins;
 
     const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];

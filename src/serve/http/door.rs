@@ -14,8 +14,8 @@ use hyper::body::Incoming;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use crate::serve::limited_stream::Requests;
-use crate::serve::timed_body::TimedBody;
+use crate::serve::http::limited_stream::Requests;
+use crate::serve::http::timed_body::TimedBody;
 
 /// What is let in, and how far the end has come. Clones share it.
 #[derive(Clone)]

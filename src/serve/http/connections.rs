@@ -19,11 +19,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::serve::door::{Door, Phase};
-use crate::serve::half_closed::{Presence, SharedStream};
-use crate::serve::http2;
-use crate::serve::limited_stream::{ConnectionLimits, LimitedStream, Requests};
-use crate::serve::preface::PrefaceStream;
+use crate::serve::http::door::{Door, Phase};
+use crate::serve::http::half_closed::{Presence, SharedStream};
+use crate::serve::http::http2;
+use crate::serve::http::limited_stream::{ConnectionLimits, LimitedStream, Requests};
+use crate::serve::http::preface::PrefaceStream;
 
 /// What is taken in of a client that was refused, in bytes.
 const LAST_BYTES: u64 = 1 << 20;

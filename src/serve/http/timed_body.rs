@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Sleep, sleep};
 
-use crate::serve::limited_stream::Requests;
+use crate::serve::http::limited_stream::Requests;
 
 /// A request's body, which is broken off if it has not arrived whole in time. Whoever reads it says so in the dialect of
 /// the route.

@@ -18,9 +18,9 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::serve::door::{Door, Phase};
-use crate::serve::limited_stream::{ConnectionLimits, LimitedStream, Requests};
-use crate::serve::preface::PrefaceStream;
+use crate::serve::http::door::{Door, Phase};
+use crate::serve::http::limited_stream::{ConnectionLimits, LimitedStream, Requests};
+use crate::serve::http::preface::PrefaceStream;
 
 /// Requests of one connection that are answered at once; further ones are refused unread, as the protocol has it.
 const STREAMS: u32 = 128;

@@ -3,30 +3,15 @@ they take down is what was recorded here. Run by OpenEnv's Python; usage: captur
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
-from common import PROGRAM, main_in_directory, serving, start, store_of, verifiers_environment
+from common import free_port, main_in_directory, post, recorded, serving, start, verifiers_environment
 from openenv.core.harness.capture import CaptureServer, validate_llm
 
 MODEL = Path(sys.argv[1]).resolve()
-
-
-def recorded(work):
-    """Every generation in the store."""
-    file = work / "generations.jsonl"
-    words = [PROGRAM, "export", "--what", "generations", "--to", file, "--store", store_of(work)]
-    subprocess.run(words, check=True, capture_output=True)
-    return [json.loads(line)["data"] for line in file.read_text().splitlines()]
-
-
-def post(url, body, key="none"):
-    headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=300) as reply:
-        return json.load(reply)
 
 
 def probe(url):
@@ -42,9 +27,7 @@ def capture(url):
     """A conversation of three turns through OpenEnv's capture becomes one sequence, since its session has an attempt for its engine:
     OpenEnv tells whose a call is by nothing else."""
     _, engine_url = start(url)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = CaptureServer(llm_url=url, model="smol", port=port)
     server.start()
     try:

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -30,12 +31,49 @@ AGENTS = {
     "gemini": "Gemini CLI",
     "google-adk": "Agent Development Kit",
 }
-# By their script below proxy/tests/clients: what the table calls them, the package whose version is told, and the dialects
-# in the order in which the script has its two conversations in each, whole and streamed.
+@dataclass(frozen=True)
+class Framework:
+    """A program on a framework, which has a conversation or more with each of the servers that it is given."""
+
+    label: str
+    package: str
+    # Below the root.
+    program: str
+    # The dialect of each server's conversation, and whether its answers are streamed.
+    conversations: list[tuple[str, str]]
+    # Where its packages are: below --home, or by default --python.
+    home: str | None = None
+    # Those that it declares.
+    tools: int = 1
+
+
+def both(*dialects):
+    return [(dialect, way) for dialect in dialects for way in ("whole", "streamed")]
+
+
+CLIENTS, PROGRAMS = "proxy/tests/clients", "tests/agents/programs"
 FRAMEWORKS = {
-    "openai_agents": ("OpenAI Agents SDK", "openai-agents", ["Responses", "Chat Completions"]),
-    "langgraph_agents": ("LangGraph", "langgraph", ["Chat Completions", "Responses"]),
-    "pydantic_agents": ("PydanticAI", "pydantic-ai-slim", ["Chat Completions", "Responses", "Messages"]),
+    "openai_agents": Framework(
+        "OpenAI Agents SDK", "openai-agents", f"{CLIENTS}/openai_agents.py", both("Responses", "Chat Completions")
+    ),
+    "langgraph_agents": Framework(
+        "LangGraph", "langgraph", f"{CLIENTS}/langgraph_agents.py", both("Chat Completions", "Responses")
+    ),
+    "pydantic_agents": Framework(
+        "PydanticAI", "pydantic-ai-slim", f"{CLIENTS}/pydantic_agents.py", both("Chat Completions", "Responses", "Messages")
+    ),
+    "smolagents": Framework(
+        "smolagents", "smolagents", f"{PROGRAMS}/smolagents_agent.py", both("Chat Completions"), "smolagents", 2
+    ),
+    "llama-index": Framework(
+        "llama-index ReAct", "llama-index-core", f"{PROGRAMS}/llama_index_agent.py", [("Chat Completions", "streamed")],
+        "llama-index", 0,
+    ),
+    "inspect-ai": Framework(
+        "Inspect", "inspect-ai", f"{PROGRAMS}/inspect_task.py",
+        [("Responses", "whole"), ("Chat Completions", "whole"), ("Messages", "streamed")], "inspect"
+    ),
+    "aider": Framework("aider", "aider-chat", f"{PROGRAMS}/aider_edit.py", [("Chat Completions", "streamed")], "aider", 0),
 }
 
 
@@ -58,7 +96,7 @@ def agent(name, home, timeout):
         python = home / "adk/bin/python"
         if not python.exists():
             return not_run(client, "not installed")
-        command = [PROGRAM, "harness", "check", "--json", "--", python, ROOT / "tests/agents/adk_agent.py", "checked", "{task}"]
+        command = [PROGRAM, "harness", "check", "--json", "--", python, ROOT / "tests/agents/programs/adk_agent.py", "checked", "{task}"]
     try:
         run = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -97,36 +135,36 @@ def version_of(environment, package):
     return said.stdout.strip() if said.returncode == 0 else None
 
 
-def framework(script, environment, timeout):
-    """A row of a framework, from what is recorded of its conversations, which one attempt has."""
-    client, package, dialects = FRAMEWORKS[script]
-    version = version_of(environment, package)
+def framework(name, homes, timeout):
+    """A row of a framework, from what is recorded of its conversations, each of which has an attempt."""
+    told = FRAMEWORKS[name]
+    environment = homes[told.home is not None] / (told.home or "")
+    version = version_of(environment, told.package)
     if version is None:
-        return not_run(client, "not installed")
+        return not_run(told.label, "not installed")
     if importlib.util.find_spec("tokenizers") is None:
-        return not_run(client, f"{sys.executable} has no tokenizers, which the model's host needs")
-    program = ROOT / f"proxy/tests/clients/{script}.py"
+        return not_run(told.label, f"{sys.executable} has no tokenizers, which the model's host needs")
     keys = {"OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         with served(work, "add_with_tool") as url:
-            # Two conversations in each dialect, each an attempt of its own.
-            attempts = [start(url) for _ in range(2 * len(dialects))]
-            command = [environment / "bin/python", program, *(base for _, base in attempts)]
+            attempts = [start(url) for _ in told.conversations]
+            command = [environment / "bin/python", ROOT / told.program, *(base for _, base in attempts)]
             environ = {"HOME": place, "PATH": os.environ["PATH"], **keys}
             try:
-                ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=timeout)
+                ended = subprocess.run(command, cwd=work, env=environ, capture_output=True, text=True, timeout=timeout)
             except subprocess.TimeoutExpired:
-                return failed(client, version, f"no end within {timeout:.0f} s")
+                return failed(told.label, version, f"no end within {timeout:.0f} s")
         conversations = [listed(work, "generations", rollout) for rollout, _ in attempts]
     if ended.returncode != 0:
-        return failed(client, version, ended.stderr)
+        return failed(told.label, version, ended.stderr)
+    dialects, ways = zip(*told.conversations)
     return {
-        "client": client,
+        "client": told.label,
         "version": version,
-        "dialect": ", ".join(dialects),
-        "streaming": "streamed, whole",
-        "tools": "1",
+        "dialect": ", ".join(dict.fromkeys(dialects)),
+        "streaming": ", ".join(sorted(set(ways))),
+        "tools": str(told.tools),
         **continuation(conversations),
     }
 
@@ -134,7 +172,9 @@ def framework(script, environment, timeout):
 def continuation(conversations):
     """How many later calls of conversations go on token by token, and whether all do so by exactly what was sampled."""
     later, exact = 0, 0
-    for calls in conversations:
+    for recorded in conversations:
+        # What a client asks beside the task is marked, and goes on from nothing.
+        calls = [call for call in recorded if not str(call["defect"]).startswith("auxiliary")]
         by_id = {call["generation_id"]: call for call in calls}
         later += max(len(calls) - 1, 0)
         for call in calls[1:]:
@@ -181,9 +221,9 @@ def main():
             if name in AGENTS:
                 rows.append(agent(name, given.home.resolve(), given.timeout))
             else:
-                rows.append(framework(name, given.python.resolve(), given.timeout))
+                rows.append(framework(name, (given.python.resolve(), given.home.resolve()), given.timeout))
         except Exception as error:  # one client that fails in another way must not cost the others their rows
-            client = AGENTS[name] if name in AGENTS else FRAMEWORKS[name][0]
+            client = AGENTS[name] if name in AGENTS else FRAMEWORKS[name].label
             rows.append(failed(client, "", repr(error)))
     print(table(rows))
     if given.write:

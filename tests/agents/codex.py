@@ -40,7 +40,7 @@ def check_exact(turns):
 
 
 def with_mcp(work):
-    server = f'mcp_servers.demo={{ command = "{sys.executable}", args = ["{TESTS / "mcp_demo.py"}"], required = true }}'
+    server = f'mcp_servers.demo={{ command = "{sys.executable}", args = ["{TESTS / "programs/mcp_demo.py"}"], required = true }}'
     turns = play(work, "use_mcp", "What is the value of amber?", "It is rebma.", server)
     assert len(turns) == 2, f"{len(turns)} turns"
     check_exact(turns)

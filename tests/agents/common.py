@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,19 @@ def start(url):
     return rollout, f"{url}/rollout/{rollout}/attempt/{started['attempt']['attempt_id']}/v1"
 
 
+def post(url, body, key="none", read=json.load):
+    headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=300) as reply:
+        return read(reply)
+
+
+def free_port():
+    """For programs that take no port 0."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 def verifiers_environment(work):
     """An environment as `vf-init my-env` makes it, with tasks and a reward filled in; where verifiers' commands are."""
     home = ROOT / "target/verifiers/bin"
@@ -108,6 +122,14 @@ def verifiers_environment(work):
 
 def store_of(work):
     return f"sqlite://{work}/store.db"
+
+
+def recorded(work, rollout=None):
+    """Every generation in the store, or a rollout's, the oldest first."""
+    file = work / "generations.jsonl"
+    words = [PROGRAM, "export", *([rollout] if rollout else []), "--what", "generations", "--to", file, "--store", store_of(work)]
+    subprocess.run(words, check=True, capture_output=True)
+    return [json.loads(line)["data"] for line in file.read_text().splitlines()]
 
 
 def listed(work, what, rollout):

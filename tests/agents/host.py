@@ -1,6 +1,6 @@
 """A vLLM server whose model is a script, of a directory's tokenizer. usage: host.py DIRECTORY READY_FILE SCRIPT
 
-The script is a module of this folder: what `answer` makes of a prompt's text is said, and whether that breaks off in its middle.
+The script is a module of the folder scripts: what `answer` makes of a prompt's text is said, and whether that breaks off in its middle.
 """
 
 import importlib
@@ -13,6 +13,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 TOKENIZER = Tokenizer.from_file(f"{sys.argv[1]}/tokenizer.json")
+sys.path.insert(0, str(Path(__file__).resolve().parent / "scripts"))
 SCRIPT = importlib.import_module(sys.argv[3])
 STOP = TOKENIZER.token_to_id("<|im_end|>")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from calls import THOUGHT, call, declares, shell_calls, shell_of
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples/toy_repo"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples/toy_repo"))
 from repositories import REPOSITORIES  # noqa: E402
 
 PLACE = "/repository"

@@ -1,0 +1,32 @@
+"""Adds 17 and 4 with the tool `add` that a prompt declares, in the words of the program that asks, and says what came out.
+
+smolagents wants the answer as a call, llama-index's ReAct agents have calls and results in the text, and aider wants a file and
+the message of a commit.
+"""
+
+from calls import call, declares
+
+THOUGHT = "<think>\nI add.\n</think>\n\n"
+NUMBERS = '{"a": 17, "b": 4}'
+
+
+def answer(text):
+    """What is said to a prompt, and whether it breaks off."""
+    return THOUGHT + said(text), False
+
+
+def said(text):
+    system, asked = text.split("<|im_end|>")[0], text.rsplit("<|im_start|>user", 1)[-1]
+    if "one-line git commit messages" in system.lower():
+        return "feat: write the sum"
+    if "sum.txt" in asked:
+        return "sum.txt\n```\n21\n```"
+    if "Action Input:" in system:
+        if "Observation: 21" in asked:
+            return "Thought: I can answer without using any more tools. I'll use the user's language to answer\nAnswer: 21"
+        return f"Thought: I need to use a tool to help me answer the question.\nAction: add\nAction Input: {NUMBERS}"
+    if declares(text, "final_answer") and "Observation:" in asked:
+        return call("final_answer", answer="21")
+    if "<tool_response>" in text:
+        return "Yes."
+    return call("add", a=17, b=4)

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::adapters::lora::LoraModule;
 use crate::adapters::lora::LoraOptions;
-use crate::checkpoints::adapter_files::beginnings_for_tinkers_tools;
+use crate::checkpoints::adapter_archive::beginnings_for_tinkers_tools;
 use crate::checkpoints::checkpoint::write_weights_for_tinkers_tools;
 use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG};
 use crate::engine::Engine;

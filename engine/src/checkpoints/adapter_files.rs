@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fulgurite_tinker::server::FileBeginning;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -77,7 +76,7 @@ pub(crate) enum HeadName {
 
 impl HeadName {
     /// The name of a matrix, which a layout has under the model's names.
-    fn of(self, name: &str) -> String {
+    pub(super) fn of(self, name: &str) -> String {
         let of_head = name.strip_prefix(MODULES).and_then(|name| name.strip_prefix(HEAD));
         match (self, of_head) {
             (Self::Tinkers, Some(rest)) => format!("{MODULES}{TINKERS_HEAD}{rest}"),
@@ -86,7 +85,7 @@ impl HeadName {
     }
 
     /// The name of a module, alone.
-    fn of_module(self, name: &str) -> &str {
+    pub(super) fn of_module(self, name: &str) -> &str {
         match self {
             Self::Tinkers if name == HEAD => TINKERS_MODULE,
             _ => name,
@@ -135,32 +134,6 @@ pub(crate) fn write_adapter(
     new.write(ADAPTER_CONFIG, format!("{config:#}\n").as_bytes())?;
     let tensors = written_tensors(&named_tensors(layout, head), "", &adapter.values, ElementType::F32);
     new.write_tensors(ADAPTER_WEIGHTS, tensors)
-}
-
-/// How the files of a kept adapter begin for Tinker's tools, if its head has a name of its own there: the configuration whole,
-/// and what stands before the matrices. Empty for weights without an adapted head. Blocks.
-pub(crate) fn beginnings_for_tinkers_tools(directory: &Path) -> Result<Vec<FileBeginning>, EngineError> {
-    let path = directory.join(ADAPTER_CONFIG);
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let matrices = TensorFile::open(&directory.join(ADAPTER_WEIGHTS))?;
-    let (head, names) = (HeadName::Tinkers, matrices.metadata.offset_keys());
-    if names.iter().all(|name| head.of(name) == *name) {
-        return Ok(Vec::new());
-    }
-    let text = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
-    let mut config: Value = serde_json::from_slice(&text).map_err(|error| EngineError::Malformed {
-        path: path.clone(),
-        message: format!("not the configuration of an adapter: {error}"),
-    })?;
-    for module in config["target_modules"].as_array_mut().into_iter().flatten() {
-        *module = head.of_module(module.as_str().unwrap_or_default()).into();
-    }
-    let beginning = |file: &str, bytes, replaces| FileBeginning { file: file.to_owned(), bytes, replaces };
-    let (header, replaced) = matrices.renamed(|name| head.of(name))?;
-    let config = beginning(ADAPTER_CONFIG, format!("{config:#}\n").into_bytes(), text.len() as u64);
-    Ok(Vec::from([config, beginning(ADAPTER_WEIGHTS, header, replaced)]))
 }
 
 /// A layout's tensors under the names that a file has for them.
@@ -223,19 +196,19 @@ fn adapted_modules(path: &PathBuf) -> Result<BTreeSet<LoraModule>, EngineError> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::adapters::lora::LoraOptions;
     use crate::checkpoints::tensor_files::write_tensors;
     use crate::test_models::{numbers, tiny_config};
 
-    fn adapter(options: &LoraOptions) -> Adapter {
+    pub(in crate::checkpoints) fn adapter(options: &LoraOptions) -> Adapter {
         let fresh = Adapter::initial(&tiny_config(), options);
         let values = numbers(3, fresh.layout.length);
         Adapter::new(fresh.layout.clone(), fresh.alpha, values)
     }
 
-    fn write(directory: &Path, base: &str, adapter: &Adapter) {
+    pub(in crate::checkpoints) fn write(directory: &Path, base: &str, adapter: &Adapter) {
         write_as(directory, base, adapter, HeadName::Models);
     }
 
@@ -270,30 +243,6 @@ mod tests {
         let read = read_adapter(&directory, &tiny_config()).unwrap();
         assert_eq!((&read.layout, &read.values), (&written.layout, &written.values));
         assert_eq!(read_into_adapter(&directory, &written).unwrap().values, written.values);
-        assert_eq!(beginnings_for_tinkers_tools(&directory).unwrap(), []);
-
-        // As the model calls it, the files begin otherwise for Tinker's tools, and are the same after that.
-        let kept = home.path().join("kept");
-        write(&kept, "base", &written);
-        for beginning in beginnings_for_tinkers_tools(&kept).unwrap() {
-            let FileBeginning { file, mut bytes, replaces } = beginning;
-            bytes.extend(&std::fs::read(kept.join(&file)).unwrap()[replaces as usize..]);
-            std::fs::write(kept.join(file), bytes).unwrap();
-        }
-        assert_eq!(
-            TensorFile::open(&kept.join(ADAPTER_WEIGHTS)).unwrap().metadata.offset_keys().len(),
-            written.layout.tensors.len()
-        );
-        assert_eq!(read_adapter(&kept, &tiny_config()).unwrap().values, written.values);
-        assert_eq!(
-            std::fs::read(kept.join(ADAPTER_CONFIG)).unwrap(),
-            std::fs::read(directory.join(ADAPTER_CONFIG)).unwrap()
-        );
-        let head_is_not_adapted = LoraOptions { modules: LoraModule::ATTENTION.into(), ..LoraOptions::new(2, 1) };
-        let other = home.path().join("other");
-        write(&other, "base", &adapter(&head_is_not_adapted));
-        assert_eq!(beginnings_for_tinkers_tools(&other).unwrap(), []);
-        assert_eq!(beginnings_for_tinkers_tools(home.path()).unwrap(), []);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 //! - [`tensor_files`]: safetensors, read and written.
 //! - [`new_directory`], [`verification`]: directories that appear whole, and are compared with their digests.
 //! - [`checkpoint`], [`adapter_files`]: what is trained, in Hugging Face's form and PEFT's.
+//! - [`adapter_archive`]: an adapter as an archive has it for Tinker's tools.
 //! - [`conversion`]: other element types, and adapters merged into models.
 //! - [`inspection`], [`inspect_model`]: what a directory holds.
 
+pub(crate) mod adapter_archive;
 pub(crate) mod adapter_files;
 pub(crate) mod checkpoint;
 pub(crate) mod conversion;

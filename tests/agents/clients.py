@@ -74,6 +74,18 @@ FRAMEWORKS = {
         [("Responses", "whole"), ("Chat Completions", "whole"), ("Messages", "streamed")], "inspect"
     ),
     "aider": Framework("aider", "aider-chat", f"{PROGRAMS}/aider_edit.py", [("Chat Completions", "streamed")], "aider", 0),
+    "autogen": Framework("AutoGen", "autogen-agentchat", f"{PROGRAMS}/autogen_agent.py", both("Chat Completions"), "autogen"),
+    "strands": Framework(
+        "Strands", "strands-agents", f"{PROGRAMS}/strands_agent.py",
+        [("Chat Completions", "streamed"), ("Messages", "streamed")], "strands"
+    ),
+    "agno": Framework("Agno", "agno", f"{PROGRAMS}/agno_agent.py", both("Chat Completions"), "agno"),
+    "crewai": Framework("CrewAI", "crewai", f"{PROGRAMS}/crewai_crew.py", both("Chat Completions"), "crewai"),
+    "dspy": Framework("DSPy ReAct", "dspy", f"{PROGRAMS}/dspy_program.py", [("Chat Completions", "whole")], "dspy", 0),
+    "ai-sdk": Framework(
+        "AI SDK", "ai", f"{PROGRAMS}/ai_sdk.mjs",
+        [("Chat Completions", "streamed"), ("Responses", "streamed"), ("Messages", "streamed")], "ai-sdk/node_modules"
+    ),
 }
 
 
@@ -126,7 +138,10 @@ def agent(name, home, timeout):
 
 
 def version_of(environment, package):
-    """The version of a package of a virtual environment; `None` if it is not there."""
+    """The version of a package of a virtual environment, or of Node's; `None` if it is not there."""
+    manifest = environment / package / "package.json"
+    if environment.name == "node_modules" and manifest.exists():
+        return json.loads(manifest.read_text())["version"]
     python = environment / "bin/python"
     if not python.exists():
         return None
@@ -149,8 +164,9 @@ def framework(name, homes, timeout):
         work = Path(place)
         with served(work, "add_with_tool") as url:
             attempts = [start(url) for _ in told.conversations]
-            command = [environment / "bin/python", ROOT / told.program, *(base for _, base in attempts)]
-            environ = {"HOME": place, "PATH": os.environ["PATH"], **keys}
+            runtime = "node" if told.program.endswith(".mjs") else environment / "bin/python"
+            command = [runtime, ROOT / told.program, *(base for _, base in attempts)]
+            environ = {"HOME": place, "PATH": os.environ["PATH"], "NODE_MODULES": str(environment), **keys}
             try:
                 ended = subprocess.run(command, cwd=work, env=environ, capture_output=True, text=True, timeout=timeout)
             except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
 """Adds 17 and 4 with the tool `add` that a prompt declares, in the words of the program that asks, and says what came out.
 
-smolagents wants the answer as a call, llama-index's ReAct agents have calls and results in the text, and aider wants a file and
-the message of a commit.
+smolagents wants the answer as a call, ReAct agents of llama-index and of DSPy have calls and results in the text, and aider wants
+a file and the message of a commit.
 """
 
 from calls import call, declares
@@ -25,8 +25,18 @@ def said(text):
         if "Observation: 21" in asked:
             return "Thought: I can answer without using any more tools. I'll use the user's language to answer\nAnswer: 21"
         return f"Thought: I need to use a tool to help me answer the question.\nAction: add\nAction Input: {NUMBERS}"
+    if "[[ ## next_tool_name ## ]]" in system:
+        tool, arguments = ("finish", "{}") if "[[ ## trajectory ## ]]" in asked and "observation_0" in asked else ("add", NUMBERS)
+        return fields(next_thought="I add.", next_tool_name=tool, next_tool_args=arguments)
+    if "[[ ## answer ## ]]" in system:
+        return fields(reasoning="It was added.", answer="21")
     if declares(text, "final_answer") and "Observation:" in asked:
         return call("final_answer", answer="21")
     if "<tool_response>" in text:
         return "Yes."
     return call("add", a=17, b=4)
+
+
+def fields(**values):
+    """As DSPy has them in the text."""
+    return "".join(f"[[ ## {name} ## ]]\n{value}\n\n" for name, value in values.items()) + "[[ ## completed ## ]]"

@@ -203,7 +203,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("dpo_shorter", "## What to expect", "dpo-seed-", 3, dpo_shorter),
         ("wordle", "## What is learnt", "wordle-seed-", 3, wordle),
         ("two_players", "## The score", "two-players-seed-", 3, players),
-        ("twenty_questions", "## The run", "twenty-seed-", 2, twenty),
+        ("twenty_questions", "## The run", "twenty-seed-", 3, twenty),
         ("calculator", "### LangGraph", "langgraph-seed-", 3, calculator),
         ("calculator", "### OpenAI Agents SDK", "openai-agents-seed-", 3, calculator),
         ("arithmetic", "## What to expect", "seed-", 3, arithmetic),

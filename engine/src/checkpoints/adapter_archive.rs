@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
-use fulgurite_backends::{DIGEST_LIST, DamagedFiles, DigestingWriter, FileDamage, digest_list, listed_digests};
+use fulgurite_backends::{DIGEST_LIST, DigestingWriter, digest_list};
 use fulgurite_tinker::server::FileBeginning;
 use serde_json::Value;
 
-use crate::checkpoints::adapter_files::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, HeadName};
+use crate::checkpoints::adapter_files::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, HeadName, no_configuration};
 use crate::checkpoints::tensor_files::TensorFile;
+use crate::checkpoints::verification::digests_of;
 use crate::error::EngineError;
 
 /// How its files begin there: the configuration whole, what stands before the matrices, and the digests of both. Empty for
@@ -25,10 +26,7 @@ pub(crate) fn beginnings_for_tinkers_tools(directory: &Path) -> Result<Vec<FileB
         return Ok(Vec::new());
     }
     let text = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
-    let mut config: Value = serde_json::from_slice(&text).map_err(|error| EngineError::Malformed {
-        path: path.clone(),
-        message: format!("not the configuration of an adapter: {error}"),
-    })?;
+    let mut config: Value = serde_json::from_slice(&text).map_err(no_configuration(&path))?;
     for module in config["target_modules"].as_array_mut().into_iter().flatten() {
         *module = head.of_module(module.as_str().unwrap_or_default()).into();
     }
@@ -36,9 +34,7 @@ pub(crate) fn beginnings_for_tinkers_tools(directory: &Path) -> Result<Vec<FileB
     let (header, replaced) = matrices.renamed(|name| head.of(name))?;
     let config = beginning(ADAPTER_CONFIG, format!("{config:#}\n").into_bytes(), text.len() as u64);
     let mut beginnings = Vec::from([config, beginning(ADAPTER_WEIGHTS, header, replaced)]);
-    let damaged =
-        |damage: FileDamage| EngineError::Damaged(DamagedFiles { directory: directory.to_path_buf(), damage });
-    if let Some(mut digests) = listed_digests(directory).map_err(damaged)? {
+    if let Some(mut digests) = digests_of(directory)? {
         let list = directory.join(DIGEST_LIST);
         let replaced = std::fs::metadata(&list).map_err(EngineError::io("read", &list))?.len();
         for beginning in &beginnings {
@@ -85,7 +81,7 @@ mod tests {
             bytes.extend(&std::fs::read(directory.join(&file)).unwrap()[replaces as usize..]);
             std::fs::write(directory.join(file), bytes).unwrap();
         }
-        assert_eq!(find_damage(&directory, &listed_digests(&directory).unwrap().unwrap()), None);
+        assert_eq!(find_damage(&directory, &digests_of(&directory).unwrap().unwrap()), None);
         assert_eq!(read_adapter(&directory, &tiny_config()).unwrap().values, written.values);
         let names = TensorFile::open(&directory.join(ADAPTER_WEIGHTS)).unwrap().metadata.offset_keys();
         assert!(names.contains(&"base_model.model.model.unembed_tokens.lora_A.weight".to_owned()), "{names:?}");

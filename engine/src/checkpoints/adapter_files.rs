@@ -35,10 +35,7 @@ pub(crate) struct AdapterConfig {
 impl AdapterConfig {
     pub(crate) fn read(path: &Path) -> Result<Self, EngineError> {
         let text = std::fs::read_to_string(path).map_err(EngineError::io("read", path))?;
-        let config: Self = serde_json::from_str(&text).map_err(|error| EngineError::Malformed {
-            path: path.to_path_buf(),
-            message: format!("not the configuration of an adapter: {error}"),
-        })?;
+        let config: Self = serde_json::from_str(&text).map_err(no_configuration(path))?;
         let refuse = |message: String| Err(EngineError::Malformed { path: path.to_path_buf(), message });
         if config.peft_type != "LORA" || config.r < 1.0 {
             return refuse(format!("peft_type {} of rank {} is not known here, LORA is", config.peft_type, config.r));
@@ -55,6 +52,11 @@ impl AdapterConfig {
     pub(crate) fn scale(&self) -> f64 {
         self.lora_alpha / if self.use_rslora { self.r.sqrt() } else { self.r }
     }
+}
+
+pub(super) fn no_configuration(path: &Path) -> impl FnOnce(serde_json::Error) -> EngineError {
+    let path = path.to_path_buf();
+    |error| EngineError::Malformed { path, message: format!("not the configuration of an adapter: {error}") }
 }
 
 /// The head as PEFT and the model itself call it.

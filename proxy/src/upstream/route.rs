@@ -100,9 +100,13 @@ impl Route {
     pub(super) fn exact_values(self, body: &[u8]) -> ExactValues {
         match self {
             Route::Messages => ExactValues::read(body, &[anthropic::CALL_INPUTS]),
-            // Their calls have texts.
-            Route::ChatCompletions | Route::Responses | Route::Compaction => ExactValues::default(),
-            Route::Completions | Route::Embeddings | Route::CountTokens => ExactValues::default(),
+            // Their calls have texts, or they have none.
+            Route::ChatCompletions
+            | Route::Completions
+            | Route::Responses
+            | Route::Compaction
+            | Route::Embeddings
+            | Route::CountTokens => ExactValues::default(),
         }
     }
 

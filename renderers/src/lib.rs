@@ -21,6 +21,7 @@ mod formats;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod json_schema;
 mod named;
 mod open_renderer;
 mod parsing;

@@ -4,6 +4,7 @@ use super::grammar_writer::{CalledTool, GrammarWriter};
 use super::lark::{self, Rules};
 use super::parameters::{listed_values, text_length};
 use crate::RenderError;
+use crate::json_schema::SchemaDocument;
 
 /// The token that stands in every mark; what stands before it and behind it is text.
 const DSML: &str = "｜DSML｜";
@@ -18,7 +19,9 @@ impl GrammarWriter<'_> {
     /// `<｜DSML｜ invoke name="NAME">` with the parameters.
     pub(super) fn dsml_call(&self, tool: &CalledTool<'_>, rules: &mut Rules) -> Result<String, RenderError> {
         let name = tool.name;
-        let parameters = self.parameters(tool, |key, property| self.dsml_parameter(name, key, property, rules))?;
+        let document = SchemaDocument::new(&tool.parameters);
+        let parameters =
+            self.parameters(tool, |key, property| self.dsml_parameter(name, key, property, document, rules))?;
         let head = self.dsml_mark("<", &format!(" invoke name=\"{name}\">\n"))?;
         Ok(format!("{head}{parameters} {}", self.dsml_mark("</", " invoke>\n")?))
     }
@@ -30,12 +33,14 @@ impl GrammarWriter<'_> {
         tool: &str,
         key: &str,
         property: &Value,
+        document: SchemaDocument<'_>,
         rules: &mut Rules,
     ) -> Result<String, RenderError> {
         if key.trim().is_empty() || key.contains(['"', '\n']) {
             return Err(self.unsupported_in(tool, &format!("the name `{key}` cannot be written")));
         }
-        let (is_text, value) = match text_value(property, rules) {
+        let flat = document.flattened(property);
+        let (is_text, value) = match flat.and_then(|flat| text_value(&flat, rules)) {
             Some(text) => (true, text),
             None => (false, format!("{} {}", lark::json(property), lark::text("</"))),
         };

@@ -2,6 +2,7 @@ use serde_json::{Map, Value};
 
 use super::grammar_writer::{CalledTool, GrammarWriter};
 use crate::RenderError;
+use crate::json_schema::{ANNOTATIONS, SchemaDocument};
 
 /// Bytes of the grammar of a call: the definitions of its schema stand in it once for each parameter that refers to any.
 const LONGEST_CALL: usize = 4 << 20;
@@ -20,9 +21,6 @@ const ARGUMENTS: [&str; 10] = [
     "definitions",
 ];
 
-/// What a schema may say of text without narrowing it.
-const ANNOTATIONS: [&str; 6] = ["type", "title", "description", "default", "examples", "deprecated"];
-
 impl GrammarWriter<'_> {
     /// The arguments of a call in the order in which they are declared, each as `parameter` spells it; those that are not
     /// required may be left out. Nothing that is not declared is passed.
@@ -32,7 +30,10 @@ impl GrammarWriter<'_> {
         mut parameter: impl FnMut(&str, &Value) -> Result<String, RenderError>,
     ) -> Result<String, RenderError> {
         let CalledTool { name, parameters } = tool;
-        let schema = parameters.as_object().ok_or_else(|| self.unsupported_in(name, "they are no schema"))?;
+        let document = SchemaDocument::new(parameters);
+        let flat = document.flattened(parameters);
+        let flat = flat.ok_or_else(|| self.unsupported_in(name, "their schemas cannot be written as one"))?;
+        let schema = flat.as_object().ok_or_else(|| self.unsupported_in(name, "they are no schema"))?;
         if let Some(key) = schema.keys().find(|key| !ARGUMENTS.contains(&key.as_str())) {
             return Err(self.unsupported_in(name, &format!("`{key}` beside properties cannot be kept")));
         }
@@ -44,7 +45,11 @@ impl GrammarWriter<'_> {
         }
         let mut spelled = String::new();
         for (key, property) in &properties {
-            let parameter = parameter(key, &with_definitions(property, schema))?;
+            let property = match refers_elsewhere(property) {
+                true => document.flattened(property).unwrap_or_else(|| property.clone()),
+                false => property.clone(),
+            };
+            let parameter = parameter(key, &with_definitions(&property, schema))?;
             if spelled.len() + parameter.len() > LONGEST_CALL {
                 let why = format!("with the definitions that each refers to they take more than {LONGEST_CALL} bytes");
                 return Err(self.unsupported_in(name, &why));
@@ -84,6 +89,12 @@ fn refers(schema: &Value) -> bool {
     }
 }
 
+/// Whether a schema itself refers to what is no definition, such as another property.
+fn refers_elsewhere(schema: &Value) -> bool {
+    let reference = schema.get("$ref").and_then(Value::as_str);
+    reference.is_some_and(|reference| !["#/$defs/", "#/definitions/"].iter().any(|place| reference.starts_with(place)))
+}
+
 /// The values that a schema lists.
 pub(super) fn listed_values(schema: &Value) -> Option<Vec<&Value>> {
     let listed = schema.get("enum").and_then(Value::as_array).map(|values| values.iter().collect());
@@ -96,8 +107,7 @@ pub(super) fn text_length(schema: &Value) -> Result<String, String> {
     let fields = schema.as_object().ok_or("it is no schema")?;
     let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|key| fields.get(key)?.as_array());
     let narrows = |fields: &Map<String, Value>, also: &[&str]| {
-        let known =
-            |key: &&String| [&ANNOTATIONS[..], &["$defs", "definitions"], also].concat().contains(&key.as_str());
+        let known = |key: &&String| [&ANNOTATIONS[..], &["type", "nullable"], also].concat().contains(&key.as_str());
         fields.keys().find(|key| !known(key)).map(|key| format!("text cannot be kept to its `{key}`"))
     };
     if let Some(alternatives) = alternatives {

@@ -159,11 +159,40 @@ fn arguments_in_xml_are_text_where_the_schema_wants_text_and_json_elsewhere() {
     assert_eq!(parameter(json!({ "type": "string", "maxLength": 4 })), any_text.replacen('*', "{0,4}", 1));
     assert_eq!(parameter(json!({ "type": "integer" })), format!(r#"%json {{"type":"integer"}} {end}"#));
     assert_eq!(parameter(json!({ "$ref": "#/$defs/x" })), format!(r##"%json {{"$ref":"#/$defs/x"}} {end}"##));
-    assert_eq!(parameter(json!({ "const": "2" })), format!(r#"%json {{"const":"2"}} {end}"#));
+    assert_eq!(parameter(json!({ "const": "2" })), format!(r#"("2") {end}"#));
     assert_eq!(parameter(json!({ "enum": ["a\"b", 2, null] })), format!(r#"("a\"b" | "2" | "null") {end}"#));
+    assert_eq!(
+        parameter(json!({ "anyOf": [{ "enum": ["a", "b"], "type": "string" }, { "type": "null" }] })),
+        format!(r#"("a" | "b" | "null") {end}"#)
+    );
     let optional = tool(json!({ "type": "object", "properties": { "k": { "type": "boolean" } } }));
     let grammar = lark("qwen3_5", "qwen3", &AnswerShape::Calls { tools: &optional, single: true });
     assert!(grammar.contains(r#"("<parameter=k>\n" %json {"type":"boolean"} "\n</parameter>\n")?"#), "{grammar}");
+}
+
+#[test]
+fn a_parameter_whose_type_stands_behind_a_reference_is_spelled_as_its_type() {
+    let definitions =
+        json!({ "Id": { "type": "string", "enum": ["42", "b"] }, "Text": { "allOf": [{ "type": "string" }] } });
+    let call = |parameters: Value, format: &str, tokenizer: &str| {
+        let tools = tool(parameters);
+        let grammar = lark(format, tokenizer, &AnswerShape::Calls { tools: &tools, single: true });
+        rule(&grammar, "call").to_owned()
+    };
+    let part = json!({ "properties": { "k": { "$ref": "#/$defs/Id" } }, "required": ["k"] });
+    for parameters in [
+        json!({ "properties": { "k": { "$ref": "#/$defs/Id", "description": "d" } }, "required": ["k"], "$defs": definitions }),
+        json!({ "$ref": "#/$defs/P", "$defs": { "Id": definitions["Id"], "P": part } }),
+        json!({ "allOf": [part], "$defs": definitions }),
+        json!({ "properties": { "k": { "$ref": "#/properties/l" }, "l": definitions["Id"] }, "required": ["k"] }),
+    ] {
+        let spelled = call(parameters.clone(), "qwen3_5", "qwen3");
+        assert!(spelled.contains(r#""<parameter=k>\n" ("42" | "b") "#), "{spelled}");
+        let spelled = call(parameters, "deepseekv4_1", "deepseek");
+        assert!(spelled.contains(r#"string=\"true\">" ("42</" | "b</") "#), "{spelled}");
+    }
+    let text = json!({ "properties": { "k": { "$ref": "#/$defs/Text" } }, "$defs": definitions });
+    assert!(call(text, "qwen3_5", "qwen3").contains(r#""<parameter=k>\n" TEXT_"#));
 }
 
 #[test]
@@ -219,7 +248,7 @@ fn what_cannot_be_spelled_is_refused_with_the_reason() {
         (refused("qwen3", "qwen3", &[]), "there is no tool that could be called"),
         (refused("qwen3", "qwen3", &tool(json!({ "type": "string" }))), "are not an object's"),
         (refused("qwen3", "qwen3", &[json!({ "name": "a\"b" })]), "the tool `a\"b` cannot be told by its name"),
-        (refused("qwen3_5", "qwen3", &tool(json!({ "allOf": [] }))), "`allOf` beside properties"),
+        (refused("qwen3_5", "qwen3", &tool(json!({ "not": {} }))), "`not` beside properties"),
         (refused("qwen3_5", "qwen3", &tool(json!({ "required": ["k"] }))), "`k` is required but not among"),
         (refused("qwen3_5", "qwen3", &with(json!({ "a>b": {} }))), "the name `a>b` cannot be written"),
         (refused("deepseekv4_1", "deepseek", &with(json!({ "a\"b": {} }))), "the name `a\"b` cannot be written"),

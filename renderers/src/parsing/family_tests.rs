@@ -1,5 +1,6 @@
 //! What each family's messages are read as, part by part.
 
+mod arguments;
 mod dsml;
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 use serde_json::{Map, Value};
 
+use crate::json_schema::SchemaDocument;
 use crate::python::python_json::{JsonStyle, dumps};
 use fulgurite_types::Tool;
 
@@ -7,14 +8,31 @@ use fulgurite_types::Tool;
 ///
 /// Without `cookbook_exact` it follows OpenAI's description of Harmony where tinker-cookbook does not: the parameters
 /// open on the line of their function, a default that is one of an enum stands without quotes; and it says what the
-/// cookbook leaves out (`null`, constants, enums of numbers, brackets around a union in a list).
+/// cookbook leaves out (`null`, constants, enums of numbers, brackets around a union in a list, what a reference means).
 pub(crate) fn namespace(tools: &[Tool<'_>], cookbook_exact: bool) -> String {
-    let writer = TypeScript { cookbook_exact };
-    let functions: Vec<String> = tools.iter().map(|tool| writer.function(tool)).collect();
+    let functions: Vec<String> = tools.iter().map(|tool| function(tool, cookbook_exact)).collect();
     format!(
         "# Tools\n\n## functions\n\nnamespace functions {{\n\n{}\n\n}} // namespace functions",
         functions.join("\n\n")
     )
+}
+
+fn function(tool: &Tool<'_>, cookbook_exact: bool) -> String {
+    let description = match tool.description() {
+        "" => String::new(),
+        text => format!("// {text}\n"),
+    };
+    let parameters = tool.parameters();
+    let resolved = (!cookbook_exact).then(|| resolved(&parameters)).flatten();
+    let parameters = TypeScript { cookbook_exact }.parameters(resolved.as_ref().unwrap_or(&parameters));
+    format!("{description}type {} = {parameters} => any;", tool.name)
+}
+
+/// Parameters in which all that is referred to stands where it is referred to. None where nothing is, or where that would
+/// not end.
+fn resolved(parameters: &Value) -> Option<Value> {
+    let document = SchemaDocument::new(parameters);
+    document.expanded(parameters).filter(|expanded| expanded != parameters)
 }
 
 struct TypeScript {
@@ -22,14 +40,6 @@ struct TypeScript {
 }
 
 impl TypeScript {
-    fn function(&self, tool: &Tool<'_>) -> String {
-        let description = match tool.description() {
-            "" => String::new(),
-            text => format!("// {text}\n"),
-        };
-        format!("{description}type {} = {} => any;", tool.name, self.parameters(&tool.parameters()))
-    }
-
     fn parameters(&self, schema: &Value) -> String {
         let Some(properties) = properties(schema).filter(|properties| !properties.is_empty()) else {
             return "()".to_owned();
@@ -198,8 +208,13 @@ mod tests {
             (json!({"type": "array", "items": {"type": ["string", "null"]}}), "(string | null)[]", "string | any[]"),
             (json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), "string | null", "string | any"),
             (json!({"type": "boolean", "nullable": true}), "boolean | null", "boolean | null"),
+            (json!({"$ref": "#/$defs/E"}), "\"x\" | \"y\"", "any"),
+            (json!({"allOf": [{"$ref": "#/$defs/E"}]}), "\"x\" | \"y\"", "any"),
+            (json!({"type": "array", "items": {"$ref": "#/$defs/E"}}), "(\"x\" | \"y\")[]", "any[]"),
+            (json!({"type": "array", "items": {"$ref": "#"}}), "any[]", "any[]"),
         ] {
-            let parameters = json!({"type": "object", "properties": {"a": schema}});
+            let parameters =
+                json!({"type": "object", "properties": {"a": schema}, "$defs": {"E": {"enum": ["x", "y"]}}});
             assert_eq!(declared(parameters.clone(), false), format!("(_: {{\na?: {ours},\n}})"));
             assert_eq!(declared(parameters, true), format!("(_:\n{{\na?: {cookbook},\n}})"));
         }

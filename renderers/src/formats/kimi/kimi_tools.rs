@@ -1,9 +1,11 @@
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use fulgurite_types::Tool;
 use serde_json::{Map, Value};
 
 use crate::RenderError;
+use crate::json_schema::SchemaDocument;
 use crate::python::python_json::{JsonStyle, dumps};
 use crate::python::python_text::{from_json, python_str};
 
@@ -24,7 +26,11 @@ pub(crate) fn typescript(tools: &[Tool<'_>], cookbook_exact: bool) -> Result<Str
 }
 
 fn function(tool: &Tool<'_>, cookbook_exact: bool) -> Result<String, String> {
-    let parameters = tool.parameters();
+    let declared = tool.parameters();
+    let parameters = match cookbook_exact || !refers_elsewhere(&declared) {
+        true => declared,
+        false => Cow::Owned(SchemaDocument::new(&declared).expanded(&declared).ok_or("has a schema that is too long")?),
+    };
     let mut schemas = Schemas { cookbook_exact, ..Schemas::default() };
     schemas.collect_object(&parameters)?;
     let mut blocks = Vec::new();
@@ -299,6 +305,21 @@ fn last_segment(reference: &str) -> &str {
     reference.rsplit('/').next().unwrap_or(reference)
 }
 
+/// Whether a schema refers to what Kimi's TypeScript has no name for.
+fn refers_elsewhere(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => {
+            let reference = fields.get("$ref").and_then(Value::as_str);
+            let has_name = |reference: &str| reference == "#" || reference.starts_with("#/$defs/");
+            fields.contains_key("allOf")
+                || reference.is_some_and(|reference| !has_name(reference))
+                || fields.values().any(refers_elsewhere)
+        }
+        Value::Array(items) => items.iter().any(refers_elsewhere),
+        _ => false,
+    }
+}
+
 fn unsupported_reference(reference: &str) -> String {
     format!("refers to `{reference}`; only `#` and `#/$defs/...` can be referred to")
 }
@@ -327,10 +348,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_referred_to_elsewhere_is_written_in_its_place_but_not_to_the_cookbook() {
+        let parameters = json!({
+            "type": "object",
+            "properties": {"a": {"allOf": [{"$ref": "#/definitions/E"}]}},
+            "definitions": {"E": {"enum": ["x", "y"]}},
+        });
+        let tools = [json!({"name": "f", "parameters": parameters})];
+        let tools = read_tools(&tools).unwrap();
+        let expected =
+            "# Tools\n\n## functions\nnamespace functions {\ntype f = (_: {\n  a?: \"x\" | \"y\"\n}) => any;\n}\n";
+        assert_eq!(typescript(&tools, false).unwrap(), expected);
+        let error = declared(json!({"$ref": "other"}), true).unwrap_err();
+        assert_eq!(error, "tool 0 refers to `other`; only `#` and `#/$defs/...` can be referred to");
+    }
+
+    #[test]
     fn what_is_no_schema_is_named() {
         for (schema, message) in [
             (json!({"$ref": "#/$defs/b"}), "tool 0 refers to `#/$defs/b`, which is not defined"),
-            (json!({"$ref": "other"}), "tool 0 refers to `other`; only `#` and `#/$defs/...` can be referred to"),
             (json!({"type": "string", "enum": ["b", 1]}), "tool 0 has an enum of type string with the value 1"),
             (json!({"type": ["what"]}), "tool 0 has the unknown type \"what\""),
             (json!(1), "tool 0 has a schema that is no object: 1"),

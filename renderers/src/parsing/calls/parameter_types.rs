@@ -1,13 +1,15 @@
 use std::collections::HashMap;
 
 use fulgurite_types::Tool;
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::json_schema::{SchemaDocument, Types};
 
 /// Types of the parameters of a request's tools, for formats that write values without saying their type.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ParameterTypes {
-    /// Schema of each parameter, by tool and parameter.
-    tools: HashMap<String, Map<String, Value>>,
+    /// The schema of each tool's parameters.
+    tools: HashMap<String, Value>,
 }
 
 impl ParameterTypes {
@@ -15,34 +17,29 @@ impl ParameterTypes {
     pub(crate) fn of(tools: &[Value]) -> Self {
         let read = |tool: &Value| {
             let tool = Tool::read(tool).ok()?;
-            let properties = tool.function.get("parameters")?.get("properties")?.as_object()?;
-            Some((tool.name.to_owned(), properties.clone()))
+            Some((tool.name.to_owned(), tool.function.get("parameters")?.clone()))
         };
         Self { tools: tools.iter().filter_map(read).collect() }
-    }
-
-    /// The names of the types that a tool allows a parameter; empty where it does not say.
-    pub(crate) fn allowed(&self, tool: &str, parameter: &str) -> Vec<&str> {
-        let schema = self.tools.get(tool).and_then(|parameters| parameters.get(parameter));
-        schema.map(allowed_types).unwrap_or_default()
     }
 
     /// A parameter's value as JSON text. Where the tool says of which types it is, it is read as one of them: text that
     /// is to be a string stays a string whatever it spells. Where nothing is known, it is JSON if it can be read as
     /// JSON, else a string.
     pub(crate) fn json_text(&self, tool: &str, parameter: &str, written: &str) -> String {
-        let types = self.allowed(tool, parameter);
         let value: Option<Value> = serde_json::from_str(written).ok();
-        if types.is_empty() {
+        let document = self.tools.get(tool).map(SchemaDocument::new);
+        let known = document.and_then(|document| Some((document, document.property(parameter)?)));
+        let known = known.map(|(document, schema)| (document.types(&schema), document, schema));
+        let Some((types, document, schema)) = known.filter(|(types, ..)| *types != Types::ANY) else {
             return if value.is_some() { written.trim().to_owned() } else { quoted(written) };
-        }
-        let value = value.map(|value| (value, written)).or_else(|| python_word(written));
-        match value {
+        };
+        let admits = |value: &Value| document.admits(&schema, value);
+        let read = value.map(|value| (value, written.trim())).or_else(|| python_word(written));
+        match &read {
             // A string is written without quotes.
-            Some((value, text)) if !value.is_string() && types.iter().any(|name| is_of_type(&value, name)) => {
-                text.trim().to_owned()
-            }
-            Some((_, text)) if !types.contains(&"string") => text.trim().to_owned(),
+            Some((value, text)) if !value.is_string() && admits(value) => (*text).to_owned(),
+            _ if admits(&Value::from(written)) => quoted(written),
+            Some((value, text)) if admits(value) || !types.has(Types::STRING) => (*text).to_owned(),
             _ => quoted(written),
         }
     }
@@ -59,40 +56,6 @@ fn python_word(text: &str) -> Option<(Value, &'static str)> {
         "False" => Some((false.into(), "false")),
         "None" => Some((Value::Null, "null")),
         _ => None,
-    }
-}
-
-/// The names of the types that a schema allows; empty where it does not say.
-fn allowed_types(schema: &Value) -> Vec<&str> {
-    match schema.get("type") {
-        Some(Value::String(name)) => return vec![name],
-        Some(Value::Array(names)) => return names.iter().filter_map(Value::as_str).collect(),
-        _ => {}
-    }
-    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        return values.iter().map(type_name).collect();
-    }
-    let alternatives = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(*key)?.as_array());
-    let types: Vec<Vec<&str>> = alternatives.into_iter().flatten().map(allowed_types).collect();
-    // An alternative that may be anything allows anything.
-    if types.iter().any(Vec::is_empty) { Vec::new() } else { types.concat() }
-}
-
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-fn is_of_type(value: &Value, name: &str) -> bool {
-    match name {
-        "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
-        name => type_name(value) == name,
     }
 }
 
@@ -127,6 +90,7 @@ mod tests {
             ("maybe", "None", "null"),
             ("maybe", "2.5", "2.5"),
             ("unit", "1", r#""1""#),
+            ("unit", "\"c\"", r#""c""#),
             ("list", " [1, 2]\n", "[1, 2]"),
             ("any", "2", "2"),
             ("any", "True", r#""True""#),
@@ -135,5 +99,38 @@ mod tests {
             assert_eq!(types.json_text("f", parameter, written), json, "{parameter}: {written}");
         }
         assert_eq!(types.json_text("g", "text", "2"), "2");
+    }
+
+    #[test]
+    fn a_value_whose_type_stands_behind_a_reference_stays_text() {
+        let definitions = json!({
+            "Id": {"type": "string", "enum": ["42", "007", "true", "null", "[1]"]},
+            "Text": {"allOf": [{"$ref": "#/$defs/Str"}]}, "Str": {"type": "string"}, "Mixed": {"enum": ["1", 2]},
+            "Loop": {"anyOf": [{"$ref": "#/$defs/Loop"}, {"const": "1"}]},
+        });
+        let properties = json!({
+            "id": {"$ref": "#/$defs/Id"}, "text": {"$ref": "#/$defs/Text"}, "mixed": {"$ref": "#/$defs/Mixed"},
+            "one": {"const": "1"}, "maybe": {"anyOf": [{"$ref": "#/$defs/Id"}, {"type": "null"}]},
+            "loop": {"$ref": "#/$defs/Loop"}, "same": {"$ref": "#/properties/text"},
+        });
+        let object = json!({"properties": properties, "additionalProperties": {"type": "string"}});
+        let parameters = json!({"$defs": definitions, "allOf": [object]});
+        let types = ParameterTypes::of(&[json!({"name": "f", "parameters": parameters})]);
+        for (parameter, written, json) in [
+            ("id", "42", r#""42""#),
+            ("id", "true", r#""true""#),
+            ("id", "[1]", r#""[1]""#),
+            ("id", "null", r#""null""#),
+            ("maybe", "007", r#""007""#),
+            ("maybe", "null", "null"),
+            ("text", "42", r#""42""#),
+            ("mixed", "1", r#""1""#),
+            ("mixed", "2", "2"),
+            ("one", "1", r#""1""#),
+            ("loop", "1", r#""1""#),
+            ("other", "1", r#""1""#),
+        ] {
+            assert_eq!(types.json_text("f", parameter, written), json, "{parameter}: {written}");
+        }
     }
 }

@@ -1,0 +1,440 @@
+//! What a JSON Schema says of a value: of which types it may be, and whether it is one of those that are listed.
+//!
+//! Parsers, answer grammars and preambles all read tools' parameters by this, so that they agree.
+
+use std::ops::{BitAnd, BitOr};
+
+use regex::RegexBuilder;
+use serde_json::{Map, Value, json};
+
+/// How many schemas are looked at for one question. What lies behind them says nothing.
+const MOST_SCHEMAS: usize = 2_000;
+/// References that are followed in a row, and schemas that nest.
+const DEEPEST: usize = 64;
+/// Bytes of a compiled pattern of `patternProperties`.
+const LARGEST_PATTERN: usize = 1 << 20;
+
+/// Types of JSON values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Types(u8);
+
+impl Types {
+    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const NULL: Self = Self(1);
+    pub(crate) const BOOLEAN: Self = Self(2);
+    pub(crate) const INTEGER: Self = Self(4);
+    /// Numbers that are no integers.
+    const FRACTION: Self = Self(8);
+    pub(crate) const NUMBER: Self = Self(4 | 8);
+    pub(crate) const STRING: Self = Self(16);
+    pub(crate) const ARRAY: Self = Self(32);
+    pub(crate) const OBJECT: Self = Self(64);
+    pub(crate) const ANY: Self = Self(127);
+
+    /// The type of a value.
+    pub(crate) fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::NULL,
+            Value::Bool(_) => Self::BOOLEAN,
+            Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() == 0.0) => Self::INTEGER,
+            Value::Number(_) => Self::FRACTION,
+            Value::String(_) => Self::STRING,
+            Value::Array(_) => Self::ARRAY,
+            Value::Object(_) => Self::OBJECT,
+        }
+    }
+
+    /// The types that a name stands for; an unknown one narrows nothing.
+    fn named(name: &Value) -> Self {
+        match name.as_str() {
+            Some("null") => Self::NULL,
+            Some("boolean") => Self::BOOLEAN,
+            Some("integer") => Self::INTEGER,
+            Some("number") => Self::NUMBER,
+            Some("string") => Self::STRING,
+            Some("array") => Self::ARRAY,
+            Some("object") => Self::OBJECT,
+            _ => Self::ANY,
+        }
+    }
+
+    /// Whether one of `other` is among them.
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitAnd for Types {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl BitOr for Types {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A question to a schema, whose answers by its parts can be joined.
+struct Question<T, F> {
+    /// The answer of a schema that says nothing.
+    open: T,
+    /// The answer of a schema that no value meets.
+    closed: T,
+    /// What `nullable` adds.
+    null: T,
+    /// The answer of a schema's own `type`, `enum` and `const`.
+    own: F,
+}
+
+/// How far a question has got.
+struct Walk {
+    schemas_left: usize,
+    /// References that are being followed.
+    open: Vec<*const Value>,
+}
+
+impl Walk {
+    fn new() -> Self {
+        Self { schemas_left: MOST_SCHEMAS, open: Vec::new() }
+    }
+}
+
+/// A document of schemas that may refer to each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SchemaDocument<'s> {
+    root: &'s Value,
+}
+
+impl<'s> SchemaDocument<'s> {
+    /// The document whose root `#` stands for.
+    pub(crate) fn new(root: &'s Value) -> Self {
+        Self { root }
+    }
+
+    /// The schema that a reference means: a JSON pointer into the document. None where it leads nowhere, or out of it.
+    pub(crate) fn target(&self, reference: &str) -> Option<&'s Value> {
+        let pointer = reference.strip_prefix('#')?;
+        self.root.pointer(pointer).or_else(|| self.root.pointer(&percent_decoded(pointer)?))
+    }
+
+    /// The types that a schema allows; all of them where it does not say, or contradicts itself.
+    pub(crate) fn types(&self, schema: &Value) -> Types {
+        let own = |fields: &Map<String, Value>, _: &mut Walk| {
+            let declared = match fields.get("type") {
+                Some(Value::Array(names)) => union(names.iter().map(Types::named)),
+                Some(name) => Types::named(name),
+                None => Types::ANY,
+            };
+            let constant = fields.get("const").map_or(Types::ANY, Types::of);
+            let listed = fields.get("enum").and_then(Value::as_array);
+            declared & constant & listed.map_or(Types::ANY, |values| union(values.iter().map(Types::of)))
+        };
+        let question = Question { open: Types::ANY, closed: Types::NONE, null: Types::NULL, own };
+        match self.answer(schema, &question, &mut Walk::new()) {
+            None | Some(Types::NONE) => Types::ANY,
+            Some(types) => types,
+        }
+    }
+
+    /// Whether a value is of a type that a schema allows, and one of those that it lists. What else a schema asks for is
+    /// not looked at.
+    pub(crate) fn admits(&self, schema: &Value, value: &Value) -> bool {
+        let own = |fields: &Map<String, Value>, walk: &mut Walk| {
+            let is_typed = match fields.get("type") {
+                Some(Value::Array(names)) => names.iter().any(|name| Types::named(name).has(Types::of(value))),
+                Some(name) => Types::named(name).has(Types::of(value)),
+                None => true,
+            };
+            let listed = fields.get("enum").and_then(Value::as_array);
+            walk.schemas_left = walk.schemas_left.saturating_sub(listed.map_or(0, Vec::len) / 8);
+            is_typed
+                && fields.get("const").is_none_or(|constant| is_same(constant, value))
+                && listed.is_none_or(|values| values.iter().any(|listed| is_same(listed, value)))
+        };
+        let question = Question { open: true, closed: false, null: value.is_null(), own };
+        self.answer(schema, &question, &mut Walk::new()).unwrap_or(true)
+    }
+
+    /// The answer of a schema; none where it does nothing but refer to itself.
+    fn answer<T, F>(&self, schema: &Value, question: &Question<T, F>, walk: &mut Walk) -> Option<T>
+    where
+        T: Copy + BitAnd<Output = T> + BitOr<Output = T>,
+        F: Fn(&Map<String, Value>, &mut Walk) -> T,
+    {
+        let fields = match schema {
+            Value::Bool(false) => return Some(question.closed),
+            Value::Object(fields) => fields,
+            _ => return Some(question.open),
+        };
+        if walk.schemas_left == 0 || walk.open.len() > DEEPEST {
+            return Some(question.open);
+        }
+        walk.schemas_left -= 1;
+        walk.open.push(std::ptr::from_ref(schema));
+        let says_itself = ["type", "enum", "const"].iter().any(|key| fields.contains_key(*key));
+        let mut joined = (question.own)(fields, walk);
+        let (mut is_said, mut is_circular) = (says_itself, false);
+        let mut narrow = |answer: Option<T>| match answer {
+            Some(answer) => (joined, is_said) = (joined & answer, true),
+            None => is_circular = true,
+        };
+        if let Some(target) = fields.get("$ref").and_then(Value::as_str).and_then(|reference| self.target(reference)) {
+            match walk.open.contains(&std::ptr::from_ref(target)) {
+                true => narrow(None),
+                false => narrow(self.answer(target, question, walk)),
+            }
+        }
+        for part in fields.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            narrow(self.answer(part, question, walk));
+        }
+        for key in ["anyOf", "oneOf"] {
+            if let Some(alternatives) = fields.get(key).and_then(Value::as_array) {
+                let answers: Vec<T> =
+                    alternatives.iter().filter_map(|schema| self.answer(schema, question, walk)).collect();
+                narrow(answers.into_iter().reduce(BitOr::bitor));
+            }
+        }
+        walk.open.pop();
+        if fields.get("nullable") == Some(&Value::Bool(true)) {
+            return Some(joined | question.null);
+        }
+        (is_said || !is_circular).then_some(joined)
+    }
+
+    /// The schema of a property of objects that meet the root: of its declaration wherever that stands, else that of
+    /// patterns and of additional properties. None where nothing is said of it.
+    pub(crate) fn property(&self, key: &str) -> Option<Value> {
+        self.property_of(self.root, key, &mut Walk::new())
+    }
+
+    fn property_of(&self, schema: &Value, key: &str, walk: &mut Walk) -> Option<Value> {
+        let fields = schema.as_object()?;
+        let is_open = walk.open.contains(&std::ptr::from_ref(schema));
+        if walk.schemas_left == 0 || walk.open.len() > DEEPEST || is_open {
+            return None;
+        }
+        walk.schemas_left -= 1;
+        walk.open.push(std::ptr::from_ref(schema));
+        let mut all: Vec<Value> = own_property(fields, key).into_iter().cloned().collect();
+        let reference = fields.get("$ref").and_then(Value::as_str);
+        let target = reference.and_then(|reference| self.target(reference));
+        let parts = target.into_iter().chain(fields.get("allOf").and_then(Value::as_array).into_iter().flatten());
+        all.extend(parts.filter_map(|part| self.property_of(part, key, walk)));
+        for name in ["anyOf", "oneOf"] {
+            let alternatives = fields.get(name).and_then(Value::as_array).into_iter().flatten();
+            let said: Vec<Option<Value>> = alternatives.map(|schema| self.property_of(schema, key, walk)).collect();
+            // An alternative that says nothing of it allows any value.
+            let said: Option<Vec<Value>> = said.into_iter().collect();
+            all.extend(said.filter(|said| !said.is_empty()).map(|said| json!({ "anyOf": said })));
+        }
+        walk.open.pop();
+        match all.len() {
+            0 | 1 => all.pop(),
+            _ => Some(json!({ "allOf": all })),
+        }
+    }
+
+    /// The values that a schema lists, none where it allows others as well.
+    pub(crate) fn listed(&self, schema: &Value) -> Option<Vec<Value>> {
+        let mut listed = self.listed_in(schema, &mut Walk::new())?;
+        let mut seen: Vec<Value> = Vec::with_capacity(listed.len());
+        listed.retain(|value| {
+            let is_new = !seen.contains(value) && self.admits(schema, value);
+            seen.extend(is_new.then(|| value.clone()));
+            is_new
+        });
+        Some(listed)
+    }
+
+    fn listed_in(&self, schema: &Value, walk: &mut Walk) -> Option<Vec<Value>> {
+        let fields = schema.as_object()?;
+        let is_open = walk.open.contains(&std::ptr::from_ref(schema));
+        if walk.schemas_left == 0 || walk.open.len() > DEEPEST || is_open {
+            return None;
+        }
+        walk.schemas_left -= 1;
+        if let Some(values) = fields.get("enum").and_then(Value::as_array) {
+            return Some(values.clone());
+        }
+        if let Some(value) = fields.get("const") {
+            return Some(vec![value.clone()]);
+        }
+        if fields.get("type").is_some_and(|name| name == "null") {
+            return Some(vec![Value::Null]);
+        }
+        walk.open.push(std::ptr::from_ref(schema));
+        let target = fields.get("$ref").and_then(Value::as_str).and_then(|reference| self.target(reference));
+        let mut listed = target.and_then(|target| self.listed_in(target, walk));
+        for part in fields.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            listed = listed.or_else(|| self.listed_in(part, walk));
+        }
+        for key in ["anyOf", "oneOf"] {
+            let alternatives =
+                fields.get(key).and_then(Value::as_array).filter(|alternatives| !alternatives.is_empty());
+            listed = listed.or_else(|| {
+                let lists: Option<Vec<Vec<Value>>> =
+                    alternatives?.iter().map(|schema| self.listed_in(schema, walk)).collect();
+                Some(lists?.concat())
+            });
+        }
+        walk.open.pop();
+        if fields.get("nullable") == Some(&Value::Bool(true)) {
+            listed = listed.map(|values| [values, vec![Value::Null]].concat());
+        }
+        listed
+    }
+
+    /// A schema with what it refers to, and with all that must hold, as fields of its own; so are its alternatives. None
+    /// where that cannot be written as one schema.
+    pub(crate) fn flattened(&self, schema: &Value) -> Option<Value> {
+        self.flattened_in(schema, DEEPEST / 4, &mut { MOST_SCHEMAS })
+    }
+
+    fn flattened_in(&self, schema: &Value, depth: usize, schemas_left: &mut usize) -> Option<Value> {
+        let Some(fields) = schema.as_object() else { return Some(schema.clone()) };
+        let depth = depth.checked_sub(1)?;
+        *schemas_left = schemas_left.checked_sub(1)?;
+        let mut flat = fields.clone();
+        let mut parts = Vec::new();
+        if let Some(Value::String(reference)) = flat.get("$ref") {
+            parts.push(self.target(reference)?);
+            flat.remove("$ref");
+        }
+        if let Some(Value::Array(all)) = fields.get("allOf") {
+            parts.extend(all);
+            flat.remove("allOf");
+        }
+        for part in parts {
+            let Value::Object(part) = self.flattened_in(part, depth, schemas_left)? else { return None };
+            for (key, value) in part {
+                let is_annotation = ANNOTATIONS.contains(&key.as_str());
+                match (flat.get_mut(&key), value) {
+                    (Some(Value::Object(own)), Value::Object(others)) if key == "properties" => {
+                        if others.iter().any(|(name, schema)| own.get(name).is_some_and(|own| own != schema)) {
+                            return None;
+                        }
+                        own.extend(others);
+                    }
+                    (Some(Value::Array(own)), Value::Array(others)) if key == "required" => own.extend(others),
+                    (Some(own), value) if !is_annotation && *own != value => return None,
+                    (Some(_), _) => {}
+                    (None, value) => drop(flat.insert(key, value)),
+                }
+            }
+        }
+        for key in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(alternatives)) = flat.get(key) {
+                let flattened: Option<Vec<Value>> =
+                    alternatives.iter().map(|schema| self.flattened_in(schema, depth, schemas_left)).collect();
+                flat.insert(key.to_owned(), flattened?.into());
+            }
+        }
+        Some(flat.into())
+    }
+
+    /// A schema in which what it refers to stands in place of the references, and its definitions are left out; a
+    /// reference that leads nowhere, or in a circle, says nothing. None where that would be too long.
+    pub(crate) fn expanded(&self, schema: &Value) -> Option<Value> {
+        self.expanded_in(schema, &mut Walk::new())
+    }
+
+    fn expanded_in(&self, schema: &Value, walk: &mut Walk) -> Option<Value> {
+        walk.schemas_left = walk.schemas_left.checked_sub(1)?;
+        let fields = match schema {
+            Value::Array(items) => {
+                return items
+                    .iter()
+                    .map(|item| self.expanded_in(item, walk))
+                    .collect::<Option<Vec<_>>>()
+                    .map(Value::Array);
+            }
+            Value::Object(fields) => fields,
+            other => return Some(other.clone()),
+        };
+        if walk.open.len() > DEEPEST {
+            return None;
+        }
+        if walk.open.contains(&std::ptr::from_ref(schema)) {
+            return Some(json!({}));
+        }
+        walk.open.push(std::ptr::from_ref(schema));
+        let mut parts = Vec::new();
+        let mut own = Map::new();
+        for (key, value) in fields {
+            match (key.as_str(), value) {
+                ("$ref", Value::String(reference)) => parts.extend(self.target(reference)),
+                ("allOf", Value::Array(all)) => parts.extend(all),
+                ("$defs" | "definitions", _) => {}
+                ("enum" | "const" | "default" | "examples" | "required", value) => {
+                    own.insert(key.clone(), value.clone());
+                }
+                ("properties", Value::Object(properties)) => {
+                    let expand =
+                        |(name, schema): (&String, &Value)| Some((name.clone(), self.expanded_in(schema, walk)?));
+                    let properties: Option<Map<String, Value>> = properties.iter().map(expand).collect();
+                    own.insert(key.clone(), properties?.into());
+                }
+                (_, value) => drop(own.insert(key.clone(), self.expanded_in(value, walk)?)),
+            }
+        }
+        for part in parts {
+            if let Value::Object(part) = self.expanded_in(part, walk)? {
+                for (key, value) in part {
+                    own.entry(key).or_insert(value);
+                }
+            }
+        }
+        walk.open.pop();
+        Some(own.into())
+    }
+}
+
+/// Keys that narrow nothing.
+pub(crate) const ANNOTATIONS: [&str; 8] =
+    ["title", "description", "default", "examples", "deprecated", "$defs", "definitions", "$comment"];
+
+/// What a schema's own keywords say of a property.
+fn own_property<'f>(fields: &'f Map<String, Value>, key: &str) -> Vec<&'f Value> {
+    let mut said: Vec<&Value> =
+        fields.get("properties").and_then(|properties| properties.get(key)).into_iter().collect();
+    let patterns = fields.get("patternProperties").and_then(Value::as_object);
+    said.extend(patterns.into_iter().flatten().filter(|(pattern, _)| matches(pattern, key)).map(|(_, schema)| schema));
+    let others = ["additionalProperties", "unevaluatedProperties"].iter().filter_map(|name| fields.get(*name));
+    said.extend(others.filter(|schema| schema.is_object()).take(usize::from(said.is_empty())));
+    said
+}
+
+fn matches(pattern: &str, key: &str) -> bool {
+    let pattern = RegexBuilder::new(pattern).size_limit(LARGEST_PATTERN).build();
+    pattern.is_ok_and(|pattern| pattern.is_match(key))
+}
+
+fn union(types: impl Iterator<Item = Types>) -> Types {
+    types.fold(Types::NONE, BitOr::bitor)
+}
+
+/// Whether two values are the same to JSON Schema, to which 1 and 1.0 are one number.
+fn is_same(left: &Value, right: &Value) -> bool {
+    left == right || (left.is_number() && right.is_number() && left.as_f64() == right.as_f64())
+}
+
+/// A text with `%XX` as the bytes that it stands for.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend(parts.next()?.bytes());
+    for part in parts {
+        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        bytes.extend(part.get(2..)?.bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests;

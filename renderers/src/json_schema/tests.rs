@@ -1,0 +1,120 @@
+use serde_json::{Value, json};
+
+use super::{SchemaDocument, Types};
+
+/// The types of the property `p`.
+fn types(parameters: &Value) -> Types {
+    let document = SchemaDocument::new(parameters);
+    document.property("p").map_or(Types::ANY, |schema| document.types(&schema))
+}
+
+#[test]
+fn a_type_is_found_wherever_it_stands() {
+    let text = json!({ "type": "string" });
+    let defined = |reference: &str| {
+        json!({
+            "properties": { "p": { "$ref": reference, "description": "d" }, "q": text },
+            "$defs": { "A": text, "a/b~c d": text, "B": { "$ref": "#/$defs/A" }, "C": { "allOf": [{ "$ref": "#/$defs/B" }] } },
+            "definitions": { "A": text },
+        })
+    };
+    for reference in [
+        "#/$defs/A",
+        "#/definitions/A",
+        "#/$defs/B",
+        "#/$defs/C",
+        "#/$defs/a~1b~0c d",
+        "#/$defs/a~1b~0c%20d",
+        "#/properties/q",
+    ] {
+        assert_eq!(types(&defined(reference)), Types::STRING, "{reference}");
+    }
+    for reference in ["#/$defs/Z", "https://example.org/a.json", "A", "#/$defs/%", ""] {
+        assert_eq!(types(&defined(reference)), Types::ANY, "{reference}");
+    }
+    let of = |schema: Value| types(&json!({ "properties": { "p": schema } }));
+    for (schema, expected) in [
+        (json!({ "type": "number" }), Types::NUMBER),
+        (json!({ "type": ["string", "null"] }), Types::STRING | Types::NULL),
+        (json!({ "const": "42" }), Types::STRING),
+        (json!({ "enum": ["42", null] }), Types::STRING | Types::NULL),
+        (json!({ "type": ["string", "integer"], "enum": ["42"] }), Types::STRING),
+        (json!({ "allOf": [{ "type": ["string", "integer"] }, { "type": ["string", "null"] }] }), Types::STRING),
+        (json!({ "anyOf": [{ "const": 1 }, { "oneOf": [{ "enum": ["a"] }] }] }), Types::STRING | Types::INTEGER),
+        (json!({ "type": "string", "nullable": true }), Types::STRING | Types::NULL),
+        (json!({ "allOf": [{ "type": "string" }], "nullable": true }), Types::STRING | Types::NULL),
+        (json!({ "anyOf": [{ "type": "string" }, {}] }), Types::ANY),
+        // What is no type, or no possible one, says nothing.
+        (json!({ "type": "date" }), Types::ANY),
+        (json!({ "allOf": [{ "type": "string" }, { "type": "null" }] }), Types::ANY),
+        (json!(true), Types::ANY),
+        (json!("string"), Types::ANY),
+    ] {
+        assert_eq!(of(schema.clone()), expected, "{schema}");
+    }
+}
+
+#[test]
+fn references_in_a_circle_end() {
+    let of =
+        |definitions: Value| types(&json!({ "properties": { "p": { "$ref": "#/$defs/A" } }, "$defs": definitions }));
+    assert_eq!(of(json!({ "A": { "$ref": "#/$defs/A" } })), Types::ANY);
+    assert_eq!(of(json!({ "A": { "$ref": "#/$defs/B" }, "B": { "$ref": "#/$defs/A" } })), Types::ANY);
+    let list = json!({ "A": { "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/A" }] } });
+    assert_eq!(of(list), Types::STRING);
+    let text = json!({ "A": { "type": "string", "allOf": [{ "$ref": "#/$defs/A" }] } });
+    assert_eq!(of(text), Types::STRING);
+    assert_eq!(types(&json!({ "$ref": "#", "properties": { "p": { "type": "null" } } })), Types::NULL);
+    // Each definition refers to the next one twice.
+    let definitions: serde_json::Map<String, Value> = (0..40)
+        .map(|n| (format!("A{n}"), json!({ "anyOf": [{ "$ref": format!("#/$defs/A{}", n + 1) }, { "$ref": format!("#/$defs/A{}", n + 1) }] })))
+        .collect();
+    let wide = json!({ "properties": { "p": { "$ref": "#/$defs/A0" } }, "$defs": definitions });
+    assert_eq!(types(&wide), Types::ANY);
+    let document = SchemaDocument::new(&wide);
+    assert!(document.listed(&document.property("p").unwrap()).is_none());
+    assert!(document.flattened(&document.property("p").unwrap()).is_none());
+}
+
+#[test]
+fn a_property_is_found_wherever_it_is_declared() {
+    let text = json!({ "type": "string" });
+    for parameters in [
+        json!({ "$ref": "#/$defs/P", "$defs": { "P": { "properties": { "p": text } } } }),
+        json!({ "allOf": [{ "properties": { "q": {} } }, { "$ref": "#/definitions/P" }], "definitions": { "P": { "properties": { "p": text } } } }),
+        json!({ "anyOf": [{ "properties": { "p": text } }, { "properties": { "p": { "const": "a" } } }] }),
+        json!({ "additionalProperties": text }),
+        json!({ "properties": { "q": {} }, "unevaluatedProperties": text }),
+        json!({ "patternProperties": { "^p": text, "^q": { "type": "null" } }, "additionalProperties": { "type": "null" } }),
+        json!({ "properties": { "p": text }, "additionalProperties": { "type": "null" } }),
+    ] {
+        assert_eq!(types(&parameters), Types::STRING, "{parameters}");
+    }
+    for parameters in [
+        json!({ "anyOf": [{ "properties": { "p": text } }, {}] }),
+        json!({ "additionalProperties": false }),
+        json!({ "patternProperties": { "(": text } }),
+        json!(null),
+    ] {
+        assert_eq!(types(&parameters), Types::ANY, "{parameters}");
+    }
+}
+
+#[test]
+fn listed_values_are_gathered_from_alternatives_and_references() {
+    let document = json!({ "$defs": { "A": { "enum": ["a", "b", "a"], "type": "string" } } });
+    let document = SchemaDocument::new(&document);
+    let listed = |schema: Value| document.listed(&schema).map(Value::from);
+    assert_eq!(listed(json!({ "$ref": "#/$defs/A" })), Some(json!(["a", "b"])));
+    assert_eq!(
+        listed(json!({ "anyOf": [{ "$ref": "#/$defs/A" }, { "type": "null" }] })),
+        Some(json!(["a", "b", null]))
+    );
+    assert_eq!(listed(json!({ "allOf": [{ "$ref": "#/$defs/A" }, { "const": "b" }] })), Some(json!(["b"])));
+    assert_eq!(listed(json!({ "anyOf": [{ "$ref": "#/$defs/A" }, { "type": "string" }] })), None);
+    assert_eq!(
+        document.flattened(&json!({ "$ref": "#/$defs/A", "description": "d" })),
+        Some(json!({ "description": "d", "enum": ["a", "b", "a"], "type": "string" }))
+    );
+    assert_eq!(document.flattened(&json!({ "allOf": [{ "minLength": 1 }, { "minLength": 2 }] })), None);
+}

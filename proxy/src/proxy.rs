@@ -105,6 +105,12 @@ impl Proxy {
         restore_weights(&self.shared.models, kept);
     }
 
+    /// Keeps models to graders, and to who has the admin key, from now on. Names that nothing is served by are no harm. Only the
+    /// first of several such calls counts.
+    pub fn reserve_for_graders(&self, names: impl IntoIterator<Item = String>) {
+        self.shared.models.reserve(names.into_iter().collect());
+    }
+
     /// Aborts every answer that is being sampled. What was sampled is recorded, as of a client that has left, and listeners
     /// get an error.
     pub fn cut_short(&self) {

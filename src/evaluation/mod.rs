@@ -35,7 +35,7 @@ use crate::serve::server::{Interruptions, Listening, RunningServer};
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reporters::{JsonReporter, TableReporter};
 use crate::train::run_files::CONFIG_FILE;
-use crate::train::{self, Runner};
+use crate::train::{self, AgentsServer, Runner};
 
 /// For how long runners that were started elsewhere may call the model.
 const RUNNERS_KEY_SECONDS: u64 = 7 * 24 * 3600;
@@ -173,7 +173,8 @@ async fn sample(
             .await?;
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
-    let runner = Runner::start(loaded, &server.url, admin.clone(), &run_id, directory, &record, reporter).await?;
+    let agents_server = AgentsServer::own(&server);
+    let runner = Runner::start(loaded, agents_server, admin.clone(), &run_id, directory, &record, reporter).await?;
     let api_key = match admin {
         Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
         None => None,

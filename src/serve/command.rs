@@ -50,6 +50,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     let kept_weights = store.model_weights().await?;
     let mut server =
         RunningServer::start(&loaded.config, listening, store.clone(), served, kept_weights, tinker, &metrics).await?;
+    server.reserve_judges(&loaded.config);
     // Whoever reads the ready file may send a signal at once.
     let mut interruptions = Interruptions::listen()?;
     if let Some(path) = &arguments.ready_file {

@@ -20,6 +20,7 @@ use fulgurite_proxy::{
     Budget, LargeRequestLimits, NamedWeights, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel,
 };
 use fulgurite_renderers::{RendererChoice, Tokenizer};
+use fulgurite_runner::RubricOptions;
 use fulgurite_store::{AdminKey, Keyring, Store};
 use fulgurite_tinker::server::TinkerBase;
 use fulgurite_types::ModelWeights;
@@ -218,6 +219,13 @@ impl RunningServer {
         let task = tokio::spawn(connections::serve(listener, router, connection_limits, door.clone()));
         let (url, upkeep) = (format!("http://{address}"), metrics.spawn_upkeep());
         Ok(Self { url, store, proxy, door, patience, task, watchdog, upkeep, export })
+    }
+
+    /// Keeps the judges whose calls `[runner.rubric]` limits to graders from now on: an agent's own calls would be beyond the
+    /// limits.
+    pub fn reserve_judges(&self, config: &Config) {
+        let rubric = config.runner.rubric.iter();
+        self.proxy.reserve_for_graders(rubric.flat_map(RubricOptions::limited_judges).map(str::to_owned));
     }
 
     /// Lets nothing in any more and finishes what is inside, for a while; then cuts it short, so that its clients are told

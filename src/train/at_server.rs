@@ -13,7 +13,9 @@ use fulgurite_trainer::{
 
 use super::sft;
 use super::uploaded_runs::{open_run_directory, run_archive};
-use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config};
+use super::{
+    AgentsServer, INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config,
+};
 use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::ModelEntry;
@@ -92,8 +94,16 @@ impl Daemon {
             Some(_) => Some(remote.model_calls_key().await?),
             None => None,
         };
-        let runner =
-            Runner::start(&loaded, server.url(), admin, &run_id, &directory, &record, reporter.as_mut()).await?;
+        let runner = Runner::start(
+            &loaded,
+            AgentsServer::elsewhere(server.url()),
+            admin,
+            &run_id,
+            &directory,
+            &record,
+            reporter.as_mut(),
+        )
+        .await?;
         Ok(Self {
             resume: arguments.resume,
             identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory, archive },

@@ -219,7 +219,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let record: Arc<dyn Record> = Arc::new(store.clone());
     orders.follow(&record, &run_id).await?;
     let runner = tokio::select! {
-        runner = Runner::start(&loaded, &server.url, admin.clone(), &run_id, &run_directory, &record, reporter.as_mut()) => runner?,
+        runner = Runner::start(&loaded, AgentsServer::own(&server), admin.clone(), &run_id, &run_directory, &record, reporter.as_mut()) => runner?,
         () = interruptions.next() => bail!(INTERRUPTED),
     };
     let api_key = match admin {
@@ -258,6 +258,27 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     Ok(())
 }
 
+/// The server of a run's agents.
+#[derive(Clone, Copy)]
+pub struct AgentsServer<'s> {
+    /// Where it is.
+    url: &'s str,
+    /// The server itself, if this process is it.
+    running: Option<&'s RunningServer>,
+}
+
+impl<'s> AgentsServer<'s> {
+    /// One in this process.
+    pub fn own(running: &'s RunningServer) -> Self {
+        Self { url: &running.url, running: Some(running) }
+    }
+
+    /// Another process, which keeps judges to graders by its own config.
+    pub fn elsewhere(url: &'s str) -> Self {
+        Self { url, running: None }
+    }
+}
+
 /// Whoever runs the rollouts of a run.
 pub struct Runner {
     /// None if runners are started elsewhere.
@@ -271,14 +292,17 @@ impl Runner {
     /// rubric are found to agree with people, if that is asked.
     pub async fn start(
         loaded: &LoadedConfig,
-        server: &str,
+        server: AgentsServer<'_>,
         admin_key: Option<AdminKey>,
         run_id: &str,
         run_directory: &Path,
         record: &Arc<dyn Record>,
         reporter: &mut dyn Reporter,
     ) -> Result<Self> {
+        let AgentsServer { url: server, running } = server;
+        let reserve_judges = || running.iter().for_each(|running| running.reserve_judges(&loaded.config));
         if !loaded.config.runner.runs_agents() {
+            reserve_judges();
             let url = server.to_owned();
             reporter.report(match loaded.config.trainer.harvest {
                 Some(_) => TrainEvent::AgentsAwaited { url },
@@ -288,6 +312,7 @@ impl Runner {
             return Ok(Self { process: None, given_up: watch::channel(None).1 });
         }
         models_beside::hold_against_labels(loaded, server, admin_key.as_ref(), run_directory, reporter).await?;
+        reserve_judges();
         let worker_id = format!("runner-{run_id}");
         record.release_worker(&worker_id).await?;
         let command = RunnerCommand {

@@ -55,6 +55,16 @@ define_errors! {
             None => ErrorDetails::new(StatusCode::BAD_REQUEST, *code),
         };
 
+        /// Only graders call the model.
+        #[error(
+            "the model `{model}` judges attempts, and the limits of [runner.rubric] count its calls: only a grader's key or \
+             the admin key opens it (help: an agent that needs it calls it by another name, a second entry of [[models]])"
+        )]
+        ModelReserved {
+            /// Its name.
+            model: String,
+        } => ErrorDetails::new(StatusCode::FORBIDDEN, "model_reserved").about("model");
+
         /// The prompt leaves no room for an answer.
         #[error("the prompt has {prompt_tokens} tokens, but this model's context length is {context_length} tokens")]
         PromptTooLong {

@@ -17,6 +17,11 @@ impl CallerKey {
         Self { holder: extensions.get().cloned(), method: method.clone() }
     }
 
+    /// Whether it is a grader's, or the administrator's, who may do all that a grader may.
+    pub(crate) fn is_graders(&self) -> bool {
+        matches!(self.holder, Some(KeyHolder::Grader { .. } | KeyHolder::Admin))
+    }
+
     /// Refuses a key that does not open what needs that.
     pub(crate) fn check(&self, need: Need) -> Result<(), ProxyError> {
         let opened = match (&self.holder, need) {

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use fulgurite_backends::{KeptModel, SamplerInfo};
 use serde_json::{Map, Value};
@@ -19,6 +19,8 @@ pub(crate) struct ServedModels {
     /// Beside these.
     named_weights: Option<NamedWeights>,
     template_renderers: TemplateRenderers,
+    /// Models that only graders call, once that is known.
+    reserved: OnceLock<BTreeSet<String>>,
 }
 
 /// A model with what holds its calls and what puts weights behind it.
@@ -65,7 +67,12 @@ impl ServedModels {
                 },
             )
         });
-        Self { models: served.collect(), named_weights: None, template_renderers: TemplateRenderers::default() }
+        Self {
+            models: served.collect(),
+            named_weights: None,
+            template_renderers: TemplateRenderers::default(),
+            reserved: OnceLock::new(),
+        }
     }
 
     /// The same, and weights that calls may name.
@@ -103,8 +110,23 @@ impl ServedModels {
         })
     }
 
+    /// From now on only graders and administrators call these. What was reserved before stays so, and nothing else becomes.
+    pub(crate) fn reserve(&self, names: BTreeSet<String>) {
+        self.reserved.get_or_init(|| names);
+    }
+
+    /// Refuses a call of a reserved model by who has no key for it.
+    pub(crate) fn check_reserved(&self, name: &str, key: &CallerKey) -> Result<(), ProxyError> {
+        let is_reserved = self.reserved.get().is_some_and(|names| names.contains(name));
+        match is_reserved && !key.is_graders() {
+            true => Err(ProxyError::ModelReserved { model: name.to_owned() }),
+            false => Ok(()),
+        }
+    }
+
     /// Who samples a call that names this, for who has that key.
     pub(crate) fn called(&self, name: &str, key: &CallerKey) -> Result<CalledModel<'_>, ProxyError> {
+        self.check_reserved(name, key)?;
         let named = self.named_weights.as_ref().filter(|_| !self.models.contains_key(name));
         match named.map(|weights| weights.find_for(key, name)).transpose()?.flatten() {
             Some(kept) => self.of_kept(kept),

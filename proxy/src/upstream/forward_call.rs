@@ -38,6 +38,7 @@ pub(crate) async fn forward_call(
 ) -> Result<Response, Arc<ProxyError>> {
     let Shared { options, models, services, forwarded_calls, .. } = &*proxy.shared;
     check_dialect(model, route)?;
+    models.check_reserved(&model.name, &incoming.caller.key)?;
     let attribution = match route.is_recorded() {
         true => {
             let Caller { target, maker, begins_attempt, .. } = &incoming.caller;

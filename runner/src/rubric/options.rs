@@ -172,6 +172,12 @@ impl RubricOptions {
         [("[runner.rubric] judge", self.judge.as_str())].into_iter().chain(second)
     }
 
+    /// The judges whose calls are limited, so that nobody else may make any.
+    pub fn limited_judges(&self) -> impl Iterator<Item = &str> {
+        let is_limited = self.max_calls.is_some() || self.max_cost.is_some();
+        self.judges().filter(move |_| is_limited).map(|(_, name)| name)
+    }
+
     /// What the tokens of a judge cost, if that is known.
     pub(super) fn prices_of(&self, judge: &str) -> Option<JudgePrices> {
         match &self.second {

@@ -184,6 +184,55 @@ fn no_more_calls_of_a_judge_are_made_than_are_allowed() {
     assert_eq!(judge.asked.lock().unwrap().len(), 3);
 }
 
+/// Calls the judge by every way that it has, and says how each went.
+const CALLS_THE_JUDGE: &str = r#"
+import json, os, urllib.error, urllib.request
+
+base, ways = os.environ["OPENAI_BASE_URL"], []
+origin = base.split("/rollout/")[0] + "/v1"
+messages = [{"role": "user", "content": "{}"}]
+chat = {"model": "judge", "messages": messages, "max_tokens": 9}
+for door in [base, origin]:
+    ways += [(door + "/chat/completions", chat), (door + "/chat/completions", chat | {"stream": True})]
+    ways += [(door + "/responses", {"model": "judge", "input": "{}"}), (door + "/completions", {"model": "judge", "prompt": "{}"})]
+said = []
+for key in [os.environ["OPENAI_API_KEY"], "another", None]:
+    for url, body in ways:
+        headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers))
+            said.append([200, ""])
+        except urllib.error.HTTPError as error:
+            said.append([error.code, error.read().decode()])
+open(os.environ["SAID"], "w").write(json.dumps(said))
+print("an answer")
+"#;
+
+#[test]
+fn an_agents_own_calls_of_a_judge_do_not_pass_the_limits_of_its_calls() {
+    for limit in ["max_calls = 1", "max_cost = 1.0, prices = { prefilled = 1.0, sampled = 1.0 }"] {
+        let judge = judge(by_letters);
+        let project =
+            project(&judge, &format!("{limit}, criteria = [{{ name = \"any\", text = \"It is an answer\" }}]"));
+        let (agent, said) = (project.path("agent.py"), project.path("said.json"));
+        fs::write(&agent, CALLS_THE_JUDGE).unwrap();
+        project
+            .change_config("[\"hello-agent\", \"{task}\"]", &format!("[\"python3\", {:?}]", agent.to_str().unwrap()));
+        let mut command = project.command("r");
+        let _ = command.args(["--max-steps", "1"]).env("SAID", &said).output().unwrap();
+        let said: Vec<(u16, String)> = serde_json::from_str(&fs::read_to_string(said).unwrap()).unwrap();
+        assert_eq!(said.len(), 24);
+        assert!(said.iter().all(|(status, _)| *status == 403), "{said:?}");
+        let words =
+            "only a grader's key or the admin key opens it (help: an agent that needs it calls it by another name";
+        assert!(said[0].1.contains(words) && said[0].1.contains("model_reserved"), "{said:?}");
+        // Graders ask for the schema of a judgement.
+        let asked = judge.asked.lock().unwrap();
+        assert!(asked.iter().all(|request| request["response_format"].is_object()), "{limit}: {asked:?}");
+        assert!(!asked.is_empty() && (asked.len() == 1 || limit.starts_with("max_cost")), "{limit}: {}", asked.len());
+    }
+}
+
 #[test]
 fn no_more_money_is_spent_on_a_judge_than_is_allowed_whoever_goes_on() {
     let judge = judge(by_letters);

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::RunnerError;
 use crate::agent_environment::{Variables, of_past_attempt};
+use crate::grading_environment::{FreshHome, for_grading};
 use crate::launch::Launcher;
 use crate::order::Order;
 use crate::placeholders::{Places, check_arguments};
@@ -19,7 +20,7 @@ use crate::reward::{Reward, on_last_line};
 use crate::sandbox::GraderSandbox;
 
 /// A program that finds an agent's output on its standard input and prints the reward. It is its user's own, and runs
-/// without a supervisor.
+/// without a supervisor, in an environment that leads to nothing of the agent's.
 #[derive(Debug)]
 pub struct Grader {
     program: Program,
@@ -103,9 +104,16 @@ impl Grader {
     ) -> Result<Vec<u8>, GradeFault> {
         let failed = |why: String| GradeFault::Failed(format!("grader {why}"));
         let order = order(&self.program, task, places, variables, self.directory.clone()).map_err(failed)?;
+        let world = places.world.as_deref().map(Path::new);
+        let home = FreshHome::of_attempt(world);
+        let home = home.map_err(|error| failed(format!("cannot be run: it gets no home directory: {error}")))?;
+        let agents: Vec<&Path> = world.into_iter().flat_map(|world| [Some(world), world.parent()]).flatten().collect();
         let order = match &self.sandbox {
-            Some(sandbox) => sandbox.around(order, Path::new(&self.places.project)),
-            None => order,
+            // There `/tmp` is its own, and empty.
+            Some(sandbox) => {
+                sandbox.around(for_grading(order, Path::new("/tmp"), &agents), Path::new(&self.places.project))
+            }
+            None => for_grading(order, home.path(), &agents),
         };
         let graded = run::run(&Launcher::Direct, &order, output, deadline).await;
         let graded = graded.map_err(|error| failed(error.to_string()))?;
@@ -167,6 +175,14 @@ mod tests {
         assert!(grade("echo 1", long).await.unwrap_err().contains("is not a JSON object"));
         assert!(grade("echo {task.no}", long).await.unwrap_err().contains("`no`"));
         assert_eq!(grade("sleep 600", Duration::ZERO).await.unwrap_err(), "grader still ran after its time");
+    }
+
+    #[tokio::test]
+    async fn a_grader_has_a_home_of_its_own_that_is_gone_afterwards() {
+        let script = "echo $HOME; test -d $HOME && test -z \"$(ls -A $HOME)\" && touch $HOME/.cache >&2; exit 9";
+        let said = grade(&format!("( {script} ) >&2; exit 9"), Duration::from_secs(600)).await.unwrap_err();
+        let home = said.strip_prefix("grader exited with status 9: ").unwrap();
+        assert!(Path::new(home).starts_with(std::env::temp_dir()) && !Path::new(home).exists(), "{said}");
     }
 
     #[tokio::test]

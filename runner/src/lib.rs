@@ -9,6 +9,7 @@ mod agent_environment;
 mod attempt;
 mod error;
 mod grader;
+mod grading_environment;
 mod launch;
 mod options;
 mod order;

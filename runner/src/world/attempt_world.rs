@@ -17,9 +17,10 @@ use super::options::Common;
 use super::removal::take_away;
 use super::reward_file::RewardFile;
 use super::snapshot::Snapshot;
-use super::variables::handed_on;
+use super::variables::{Handed, handed_on};
 use crate::agent_environment::Variables;
 use crate::grader::{GradeFault, order};
+use crate::grading_environment::{FreshHome, for_grading};
 use crate::launch::Launcher;
 use crate::order::Order;
 use crate::placeholders::Places;
@@ -39,6 +40,8 @@ pub(crate) struct World {
     made: Made,
     places: Places,
     variables: Vec<(String, String)>,
+    /// The variables that its setup handed on, once it has run.
+    handed_on: Option<Handed>,
     setup: Option<HookCommand>,
     snapshot: Option<HookCommand>,
     before: Snapshot,
@@ -76,7 +79,21 @@ impl World {
         let (before, logs, facts) = (Snapshot::default(), Vec::new(), Map::new());
         let image = None;
         let (files, agents_home) = (made.home.files(), made.home.path().join(AGENTS_HOME));
-        Self { common, files, agents_home, made, places, variables, setup, snapshot, before, image, logs, facts }
+        Self {
+            common,
+            files,
+            agents_home,
+            made,
+            places,
+            variables,
+            handed_on: None,
+            setup,
+            snapshot,
+            before,
+            image,
+            logs,
+            facts,
+        }
     }
 
     /// What starts its agent for the task, in its sandbox if there are sandboxes; the error says why it cannot be started.
@@ -112,24 +129,30 @@ impl World {
         self.common.options.harbor_tests
     }
 
-    /// Runs Harbor's tests where its agent was, with the tests and a place for what they say, which the agent did not have.
+    /// Runs Harbor's tests beside what its agent left at `/app`. They begin in `/tests`, with a home directory and a place for
+    /// what they say, none of which the agent could write to.
     ///
     /// # Errors
     /// If they cannot be run, take too long, or give no reward. How they exit does not matter.
-    pub(crate) async fn test(&self, variables: Variables, deadline: Instant) -> Result<Reward, GradeFault> {
+    pub(crate) async fn test(&self, mut variables: Variables, deadline: Instant) -> Result<Reward, GradeFault> {
         let failed = |why: String| GradeFault::Failed(format!("Harbor's tests {why}"));
         let (Some(task), Some(sandbox)) = (&self.made.harbor, &self.common.sandbox) else {
             return Err(failed("need a task of Harbor's, and a sandbox to run in".to_owned()));
         };
-        let logs = self.made.home.path().join("logs");
-        let said = logs.join("verifier");
-        std::fs::create_dir_all(&said).map_err(|error| failed(error.to_string()))?;
+        let place = |error: std::io::Error| failed(format!("have no place for what they say: {error}"));
+        let logs = FreshHome::make(self.made.home.path()).map_err(place)?;
+        let home = FreshHome::make(self.made.home.path()).map_err(place)?;
+        let said = logs.path().join("verifier");
+        std::fs::create_dir(&said).map_err(place)?;
         let mounts = [
-            Mount { outside: task.tests(), inside: harbor::TESTS, is_writable: false },
-            Mount { outside: logs, inside: harbor::LOGS, is_writable: true },
+            Mount { outside: task.tests().map_err(failed)?, inside: harbor::TESTS, is_writable: false },
+            Mount { outside: logs.path().to_owned(), inside: harbor::LOGS, is_writable: true },
         ];
-        let words = [format!("{}/test.sh", harbor::TESTS)];
-        let order = sandbox.order(Path::new("/bin/bash"), &words, variables, self.inside(&mounts));
+        variables.push(("FULGURITE_WORLD".to_owned(), Some(text(self.world_inside()))));
+        let script = format!("cd {tests} && exec /bin/bash {tests}/test.sh", tests = harbor::TESTS);
+        let inside = Inside { home: home.path(), ..self.inside(&mounts) };
+        let order = sandbox.order(Path::new("/bin/bash"), &["-c".to_owned(), script], variables, inside);
+        let order = for_grading(order, home.path(), &[self.made.home.path(), self.world_inside()]);
         let tested = run::run(&Launcher::Direct, &order, b"", deadline).await;
         let tested = tested.map_err(|error| failed(error.to_string()))?;
         if tested.timed_out {
@@ -137,10 +160,17 @@ impl World {
         }
         let file =
             |name| RewardFile { world: &said, path: Path::new(name), key: self.common.options.reward_key.as_deref() };
-        let name = if said.join("reward.json").exists() { "reward.json" } else { "reward.txt" };
+        let name = if said.join("reward.json").symlink_metadata().is_ok() { "reward.json" } else { "reward.txt" };
         file(name).read().map_err(|none| {
             let errors = String::from_utf8_lossy(&tested.errors);
-            failed(format!("gave no reward: {none}; they wrote: {}", errors.trim()))
+            failed(format!(
+                "gave no reward: {none}; they wrote: {} (help: test.sh begins in {}, the world is at {}, and the reward \
+                 belongs in {}/verifier/reward.txt)",
+                errors.trim(),
+                harbor::TESTS,
+                self.world_inside().display(),
+                harbor::LOGS,
+            ))
         })
     }
 
@@ -192,6 +222,7 @@ impl World {
             self.run(Hook::Setup, &setup).await?;
             let given = handed_on(&self.made.home.path().join(VARIABLES))?;
             self.variables.extend(given.iter().cloned());
+            self.handed_on = Some(given.clone());
             let given = given.into_iter().map(|(name, value)| (name, Some(value)));
             if let Some(snapshot) = &mut self.snapshot {
                 snapshot.environment.extend(given);
@@ -205,8 +236,9 @@ impl World {
     /// Fills it with the files of the image that the task brings, if that can be and it does.
     async fn fill_from_image(&self, task: &HarborTask) -> Result<Option<Image>, WorldFault> {
         let Some(sandbox) = &self.common.sandbox else { return Ok(None) };
-        let filled = sandbox.fill(task.image(), &self.made.name, &self.files).await;
-        filled.map_err(|why| WorldFault::Image { image: task.image().unwrap_or("of a container").to_owned(), why })
+        let image = task.image().map_err(WorldFault::disk(&self.files))?;
+        let filled = sandbox.fill(image, &self.made.name, &self.files).await;
+        filled.map_err(|why| WorldFault::Image { image: image.unwrap_or("of a container").to_owned(), why })
     }
 
     /// Looks at what is there after the agent, keeps what has changed, and hands it to who grades.
@@ -232,8 +264,8 @@ impl World {
 
     /// Takes it away, and gives what is to be kept of it.
     pub(crate) async fn take_away(self) -> Map<String, Value> {
-        let Self { made: Made { home, entry, .. }, mut logs, mut facts, .. } = self;
-        logs.extend(take_away(home, Some(entry)).await);
+        let Self { made: Made { home, entry, .. }, handed_on, mut logs, mut facts, .. } = self;
+        logs.extend(take_away(home, Some(entry), handed_on).await);
         if !logs.is_empty() {
             facts.insert("hooks".to_owned(), Value::Array(logs));
         }
@@ -241,7 +273,7 @@ impl World {
     }
 
     async fn run(&mut self, hook: Hook, command: &HookCommand) -> Result<(), WorldFault> {
-        let (log, outcome) = command.run(hook, self.common.options.hook_timeout).await;
+        let (log, outcome) = command.run(hook, self.made.home.path(), self.common.options.hook_timeout).await;
         self.logs.push(log);
         outcome
     }

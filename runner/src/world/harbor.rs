@@ -1,11 +1,17 @@
 //! Tasks in Harbor's format: what is copied into their worlds, and the tests that find their reward.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::regular_file::{ReadFault, open_directory, open_in};
 
 /// What makes an image of an environment, and is no file of the world's.
 const OF_THE_IMAGE: [&str; 3] = ["Dockerfile", "docker-compose.yaml", "docker-compose.yml"];
@@ -32,51 +38,161 @@ impl HarborTask {
     }
 
     /// The directory with `test.sh`.
-    pub(crate) fn tests(&self) -> PathBuf {
-        self.directory.join("tests")
+    ///
+    /// # Errors
+    /// If there is none, or something else in its place.
+    pub(crate) fn tests(&self) -> Result<PathBuf, String> {
+        let tests = open_directory(&self.directory, Path::new("tests"));
+        let tests = tests.map_err(|error| no_directory("tests", &error).to_string())?;
+        open_in(&tests, OsStr::new("test.sh")).map_err(|fault| format!("tests/test.sh of Harbor's task: {fault}"))?;
+        Ok(self.directory.join("tests"))
     }
 
     /// The image that it is to run in, if it is to.
-    pub(crate) fn image(&self) -> Option<&str> {
-        self.image.as_deref()
-    }
-
-    /// Copies the environment's files into a world.
     ///
     /// # Errors
-    /// If a file cannot be read or written.
-    pub(crate) fn fill(&self, world: &Path) -> io::Result<()> {
-        let environment = self.directory.join("environment");
-        match environment.is_dir() {
-            true => copy(&environment, world, &OF_THE_IMAGE),
-            false => Ok(()),
+    /// If that would be built of another's files.
+    pub(crate) fn image(&self) -> io::Result<Option<&str>> {
+        let Some(image) = self.image.as_deref() else { return Ok(None) };
+        if Path::new(image).is_file() || image.starts_with(['/', '.']) {
+            let environment = open_directory(&self.directory, Path::new(ENVIRONMENT));
+            let environment = environment.map_err(|error| no_directory(ENVIRONMENT, &error))?;
+            let is_own = Path::new(image) == self.directory.join(ENVIRONMENT).join("Dockerfile");
+            if !is_own || open_in(&environment, OsStr::new("Dockerfile")).is_err() {
+                return Err(io::Error::other(format!(
+                    "Harbor's task has {image:?} for an image, which is neither the name of one nor the task's own \
+                     environment/Dockerfile, as a regular file"
+                )));
+            }
         }
+        Ok(Some(image))
+    }
+
+    /// Copies the environment's files into a world. Links stay links, and lead to nothing outside of it.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written, is neither file, directory nor such a link, or they are too many or too large.
+    pub(crate) fn fill(&self, world: &Path) -> io::Result<()> {
+        let environment = match open_directory(&self.directory, Path::new(ENVIRONMENT)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(|error| no_directory(ENVIRONMENT, &error))?,
+        };
+        Copy { files_left: FILES, bytes_left: BYTES }.directory(&environment, Path::new(""), world, 0)
     }
 }
 
-/// Copies what is in a directory, but for those names; links stay links.
-fn copy(from: &Path, to: &Path, without: &[&str]) -> io::Result<()> {
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if without.iter().any(|without| name == *without) {
-            continue;
-        }
-        let (kind, to) = (entry.file_type()?, to.join(&name));
-        if kind.is_dir() {
-            fs::create_dir(&to)?;
-            copy(&entry.path(), &to, &[])?;
-        } else if kind.is_symlink() {
-            std::os::unix::fs::symlink(fs::read_link(entry.path())?, to)?;
-        } else if kind.is_file() {
-            fs::copy(entry.path(), to)?;
-        }
+/// The directory of a task's files.
+const ENVIRONMENT: &str = "environment";
+/// Files, links and directories of an environment, at most.
+const FILES: u64 = 100_000;
+/// Bytes of all its files, at most, and holes in them count.
+const BYTES: u64 = 1 << 30;
+/// Directories within directories, at most.
+const DEPTH: usize = 64;
+
+fn no_directory(name: &str, error: &io::Error) -> io::Error {
+    let errno = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    match errno(Errno::LOOP) || errno(Errno::NOTDIR) {
+        true => io::Error::other(format!("{name} of Harbor's task is no directory of its own: links are not followed")),
+        false => io::Error::other(format!("{name} of Harbor's task cannot be read: {error}")),
     }
-    Ok(())
+}
+
+/// What may still be copied of an environment.
+struct Copy {
+    files_left: u64,
+    bytes_left: u64,
+}
+
+impl Copy {
+    /// Copies what is in a directory, whose path in the environment is `path`.
+    fn directory(&mut self, from: &File, path: &Path, to: &Path, depth: usize) -> io::Result<()> {
+        for entry in Dir::read_from(from)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if [".", ".."].iter().any(|passed| name == *passed) {
+                continue;
+            }
+            if depth == 0 && OF_THE_IMAGE.iter().any(|passed| name == *passed) {
+                continue;
+            }
+            let (path, to) = (path.join(name), to.join(name));
+            let refused = |why: &str| Err(io::Error::other(format!("environment/{} {why}", path.display())));
+            let Some(left) = self.files_left.checked_sub(1) else {
+                return refused(&format!("is one too many: an environment has at most {FILES} files"));
+            };
+            self.files_left = left;
+            match FileType::from_raw_mode(statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode) {
+                FileType::Directory if depth == DEPTH => {
+                    return refused(&format!(
+                        "is too deep: an environment has at most {DEPTH} directories in each other"
+                    ));
+                }
+                FileType::Directory => {
+                    let within = open_directory_in(from, name)?;
+                    fs::create_dir(&to)?;
+                    self.directory(&within, &path, &to, depth + 1)?;
+                }
+                FileType::Symlink => {
+                    let target = rustix::fs::readlinkat(from, name, Vec::new())?;
+                    let target = Path::new(OsStr::from_bytes(target.to_bytes()));
+                    if !stays_within(target, depth) {
+                        return refused(&format!(
+                            "is a link that leads out of the environment, to {}",
+                            target.display()
+                        ));
+                    }
+                    std::os::unix::fs::symlink(target, to)?;
+                }
+                FileType::RegularFile => match open_in(from, name) {
+                    Ok(file) => self.file(file, &path, &to)?,
+                    Err(ReadFault::System(error)) => return refused(&format!("cannot be read: {error}")),
+                    Err(fault) => return refused(&format!("cannot be read: {fault}")),
+                },
+                _ => return refused("is neither a file nor a directory nor a link"),
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, file: File, path: &Path, to: &Path) -> io::Result<()> {
+        let metadata = file.metadata()?;
+        let too_large = || {
+            let path = path.display();
+            io::Error::other(format!(
+                "environment/{path} is too large: an environment has at most {BYTES} bytes in all"
+            ))
+        };
+        let left = self.bytes_left.checked_sub(metadata.len()).ok_or_else(too_large)?;
+        let mut copy = File::create_new(to)?;
+        // It may grow while it is read.
+        let copied = io::copy(&mut file.take(self.bytes_left + 1), &mut copy)?;
+        self.bytes_left = left.min(self.bytes_left.checked_sub(copied).ok_or_else(too_large)?);
+        copy.set_permissions(metadata.permissions())
+    }
+}
+
+fn open_directory_in(directory: &File, name: &OsStr) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?.into())
+}
+
+/// Whether a link in a directory at `depth` leads to something in the environment. `..` counts only at the beginning, where what
+/// is above is known: behind a name it would be above whatever that leads to.
+fn stays_within(target: &Path, depth: usize) -> bool {
+    let mut parts = target.components().filter(|part| *part != Component::CurDir).peekable();
+    let mut above = 0;
+    while parts.next_if_eq(&Component::ParentDir).is_some() {
+        above += 1;
+    }
+    above <= depth && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use serde_json::json;
 
     use super::*;
@@ -96,5 +212,83 @@ mod tests {
         assert!(!world.path().join("Dockerfile").exists());
         assert_eq!(HarborTask::of(&json!({ "instruction": "x" })), None);
         assert_eq!(HarborTask::of(&json!("text")), None);
+    }
+
+    /// A task in `root`, whose environment holds a directory.
+    fn empty_task(root: &Path) -> HarborTask {
+        fs::create_dir_all(root.join("environment/src")).unwrap();
+        HarborTask::of(&json!({ "harbor": { "name": "a", "directory": root } })).unwrap()
+    }
+
+    fn refused(task: &HarborTask) -> String {
+        task.fill(tempfile::tempdir().unwrap().path()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_environment_that_is_a_link_is_not_copied() {
+        let root = tempfile::tempdir().unwrap();
+        let task = empty_task(root.path());
+        fs::remove_dir_all(root.path().join("environment")).unwrap();
+        task.fill(tempfile::tempdir().unwrap().path()).unwrap();
+        symlink("/etc/ssl", root.path().join("environment")).unwrap();
+        assert!(refused(&task).contains("links are not followed"));
+        symlink("/etc", root.path().join("tests")).unwrap();
+        assert!(task.tests().unwrap_err().contains("tests of Harbor's task is no directory of its own"));
+        fs::remove_file(root.path().join("tests")).unwrap();
+        fs::create_dir(root.path().join("tests")).unwrap();
+        symlink("/bin/true", root.path().join("tests/test.sh")).unwrap();
+        assert_eq!(task.tests().unwrap_err(), "tests/test.sh of Harbor's task: it is no regular file");
+    }
+
+    #[test]
+    fn links_of_an_environment_lead_to_what_is_in_it_or_are_refused_by_name() {
+        let root = tempfile::tempdir().unwrap();
+        let task = empty_task(root.path());
+        fs::write(root.path().join("environment/data"), "x").unwrap();
+        let link = root.path().join("environment/src/link");
+        for target in ["/etc/passwd", "../../secret", "../data/../..", "../src/../../x"] {
+            symlink(target, &link).unwrap();
+            assert_eq!(
+                refused(&task),
+                format!("environment/src/link is a link that leads out of the environment, to {target}")
+            );
+            fs::remove_file(&link).unwrap();
+        }
+        symlink("../data", &link).unwrap();
+        let world = tempfile::tempdir().unwrap();
+        task.fill(world.path()).unwrap();
+        assert_eq!(fs::read_to_string(world.path().join("src/link")).unwrap(), "x");
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.path().join("environment/pipe"), rustix::fs::Mode::RUSR).unwrap();
+        assert_eq!(refused(&task), "environment/pipe is neither a file nor a directory nor a link");
+    }
+
+    #[test]
+    fn a_sparse_file_of_three_gibibytes_is_refused_by_name() {
+        let root = tempfile::tempdir().unwrap();
+        let task = empty_task(root.path());
+        File::create(root.path().join("environment/src/disk")).unwrap().set_len(3 << 30).unwrap();
+        let expected = "environment/src/disk is too large: an environment has at most 1073741824 bytes in all";
+        assert_eq!(refused(&task), expected);
+    }
+
+    #[test]
+    fn an_image_is_a_name_or_the_tasks_own_dockerfile() {
+        let root = tempfile::tempdir().unwrap();
+        empty_task(root.path());
+        let of = |image: &str| {
+            let task = json!({ "harbor": { "name": "a", "directory": root.path(), "image": image } });
+            HarborTask::of(&task)
+                .unwrap()
+                .image()
+                .map(|image| image.map(str::to_owned))
+                .map_err(|error| error.to_string())
+        };
+        let dockerfile = root.path().join("environment/Dockerfile");
+        symlink("/etc/passwd", &dockerfile).unwrap();
+        assert!(of(dockerfile.to_str().unwrap()).unwrap_err().contains("as a regular file"));
+        fs::remove_file(&dockerfile).unwrap();
+        fs::write(&dockerfile, "FROM scratch").unwrap();
+        assert!(of(dockerfile.to_str().unwrap()).unwrap().is_some() && of("python:3.12").unwrap().is_some());
+        assert!(of("/etc/passwd").is_err() && of("/etc/no-such").is_err());
     }
 }

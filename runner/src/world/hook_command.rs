@@ -1,6 +1,6 @@
 //! The commands of a world, and what is kept of how each went.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use super::fault::WorldFault;
 use super::hook::Hook;
+use crate::grading_environment::{FreshHome, for_grading};
 use crate::launch::Launcher;
 use crate::order::Order;
-use crate::process::end::ended_how;
+use crate::process::end::{ProcessError, ended_how};
 use crate::process::run::{self, Finished};
 
 /// Bytes that are kept of what a command printed.
@@ -41,13 +42,23 @@ impl HookCommand {
         }
     }
 
-    /// Runs it, for at most `timeout`, and gives what is kept of it. What it leaves in its process group is killed.
+    /// Runs it for the world in `home`, for at most `timeout`, and gives what is kept of it. What it leaves in its process group
+    /// is killed. After the setup, which comes before the agent, its environment leads to nothing of the agent's.
     ///
     /// # Errors
     /// With what is kept, if it cannot be run, fails or takes too long.
-    pub(crate) async fn run(&self, hook: Hook, timeout: Duration) -> (Value, Result<(), WorldFault>) {
+    pub(crate) async fn run(&self, hook: Hook, home: &Path, timeout: Duration) -> (Value, Result<(), WorldFault>) {
         let started = Instant::now();
-        let ended = run::run(&Launcher::Direct, &self.order(), b"", started + timeout).await;
+        let ended = match hook {
+            Hook::Setup => run::run(&Launcher::Direct, &self.order(), b"", started + timeout).await,
+            Hook::Snapshot | Hook::Teardown => match FreshHome::make(home) {
+                Ok(fresh) => {
+                    let order = for_grading(self.order(), fresh.path(), &[home]);
+                    run::run(&Launcher::Direct, &order, b"", started + timeout).await
+                }
+                Err(error) => Err(ProcessError::cannot_run(&self.program, error)),
+            },
+        };
         let failed = |how: String, errors: &[u8]| WorldFault::Hook { hook, how, errors: lossy(errors) };
         let log = |code: Option<i32>, output: &[u8], errors: &[u8]| {
             json!({

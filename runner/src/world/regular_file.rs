@@ -1,11 +1,12 @@
-//! Files of a world, where its agent may have put something else: a link is not followed, and a pipe not waited for.
+//! Files where somebody else may have put something else, such as a world's agent or a task's author: a link is not followed,
+//! and a pipe not waited for.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Component, Path};
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 /// Why a file cannot be read.
@@ -34,21 +35,51 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
+/// Opens a directory below `directory`, no part of whose path from there may be a link.
+///
+/// # Errors
+/// If there is none, or a part of its path is something else.
+pub(crate) fn open_directory(directory: &Path, path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut opened = rustix::fs::open(directory, flags, Mode::empty())?;
+    for part in path.components() {
+        let Component::Normal(name) = part else { return Err(ErrorKind::InvalidInput.into()) };
+        opened = rustix::fs::openat(&opened, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    Ok(opened.into())
+}
+
+/// Opens a regular file in a directory that is open.
+///
+/// # Errors
+/// If there is none, or it is something else.
+pub(crate) fn open_in(directory: &File, name: &std::ffi::OsStr) -> Result<File, ReadFault> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from);
+    regular(file.map_err(io::Error::from))
+}
+
 /// Reads the text of a regular file of at most `limit` bytes.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, ReadFault> {
-    let file = open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => ReadFault::Missing,
-        // What a link is to those who do not follow it.
-        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => ReadFault::Irregular,
-        _ => ReadFault::System(error),
-    })?;
-    if !file.metadata().map_err(ReadFault::System)?.is_file() {
-        return Err(ReadFault::Irregular);
-    }
+    let file = regular(open(path))?;
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadFault::System)?;
     match bytes.len() as u64 > limit {
         true => Err(ReadFault::TooLong(limit)),
         false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}
+
+/// What was opened, if it is a regular file.
+fn regular(opened: io::Result<File>) -> Result<File, ReadFault> {
+    let file = opened.map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => ReadFault::Missing,
+        // What a link is to those who do not follow it.
+        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => ReadFault::Irregular,
+        _ => ReadFault::System(error),
+    })?;
+    match file.metadata().map_err(ReadFault::System)?.is_file() {
+        true => Ok(file),
+        false => Err(ReadFault::Irregular),
     }
 }

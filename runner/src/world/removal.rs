@@ -11,11 +11,12 @@ use uuid::Uuid;
 use super::fault::on_disk;
 use super::hook::Hook;
 use super::journal::{Entry, Home, VARIABLES};
-use super::variables::handed_on;
+use super::variables::{Handed, handed_on};
 
 /// Takes a world away and gives what is kept of its teardown. If that fails, or something cannot be removed, what says how
-/// it is done stays for the next runner.
-pub(super) async fn take_away(home: Home, entry: Option<Entry>) -> Option<Value> {
+/// it is done stays for the next runner. `given` are the variables that its setup handed on, where they are known: the file
+/// of them may have been written by the agent since.
+pub(super) async fn take_away(home: Home, entry: Option<Entry>, given: Option<Handed>) -> Option<Value> {
     let path = home.path().to_owned();
     let mut log = None;
     let mut whole = home.path().to_owned();
@@ -24,10 +25,9 @@ pub(super) async fn take_away(home: Home, entry: Option<Entry>) -> Option<Value>
     }
     if let Some(Entry { teardown: Some(mut teardown), timeout, .. }) = entry {
         // A runner that died in the setup had not yet written what the setup handed on.
-        if let Ok(given) = handed_on(&path.join(VARIABLES)) {
-            teardown.environment.extend(given.into_iter().map(|(name, value)| (name, Some(value))));
-        }
-        let (kept, outcome) = teardown.run(Hook::Teardown, timeout).await;
+        let given = given.or_else(|| handed_on(&path.join(VARIABLES)).ok()).unwrap_or_default();
+        teardown.environment.extend(given.into_iter().map(|(name, value)| (name, Some(value))));
+        let (kept, outcome) = teardown.run(Hook::Teardown, &path, timeout).await;
         log = Some(kept);
         if let Err(fault) = outcome {
             let world = path.display();

@@ -106,18 +106,25 @@ fn of_fields(mut fields: Map<String, Value>, key: Option<&str>) -> Result<Reward
     }
 }
 
-/// Takes away what is at `path` of the world.
+/// Takes away what is at `path` of the world, and on the way there a link or a file where a directory belongs, so that a
+/// grader can make it.
 fn remove(world: &Path, path: &Path) -> io::Result<()> {
-    let Ok(place) = within(world, path) else { return Ok(()) };
-    let removed = match place.symlink_metadata() {
-        Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(&place),
-        Ok(_) => std::fs::remove_file(&place),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    let mut place = world.to_owned();
+    let mut components = path.components().filter(|part| matches!(part, Component::Normal(_))).peekable();
+    while let Some(component) = components.next() {
+        place.push(component);
+        let is_last = components.peek().is_none();
+        let removed = match place.symlink_metadata() {
+            Ok(metadata) if !metadata.is_dir() => std::fs::remove_file(&place),
+            Ok(_) if is_last => std::fs::remove_dir_all(&place),
+            other => other.map(drop),
+        };
+        match removed {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -173,6 +180,7 @@ mod tests {
         remove(world.path(), Path::new("reward")).unwrap();
         remove(world.path(), Path::new("logs/reward")).unwrap();
         assert!(outside.path().join("reward").exists() && !world.path().join("reward").exists());
+        assert!(world.path().join("logs").symlink_metadata().is_err(), "a grader can make the directory");
         let missing = reward(world.path(), Path::new("reward"), None).unwrap_err().to_string();
         assert_eq!(missing, "there is no such file");
     }

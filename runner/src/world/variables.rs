@@ -5,6 +5,9 @@ use std::path::Path;
 use super::fault::WorldFault;
 use super::regular_file::{ReadFault, read_text};
 
+/// Names and values.
+pub(crate) type Handed = Vec<(String, String)>;
+
 /// Bytes that a setup may write.
 const LIMIT: u64 = 64 << 10;
 
@@ -15,7 +18,7 @@ const OURS: &str = "FULGURITE_";
 ///
 /// # Errors
 /// If a line is none, or the file cannot be read.
-pub(crate) fn handed_on(path: &Path) -> Result<Vec<(String, String)>, WorldFault> {
+pub(crate) fn handed_on(path: &Path) -> Result<Handed, WorldFault> {
     let text = match read_text(path, LIMIT) {
         Ok(text) => text,
         Err(ReadFault::Missing) => return Ok(Vec::new()),

@@ -151,7 +151,7 @@ impl Worlds {
             tracing::info!(world = %path.display(), "taking away the world of a runner that is gone");
             match home.entry() {
                 Ok(entry) => {
-                    take_away(home, entry).await;
+                    take_away(home, entry, None).await;
                 }
                 Err(error) => {
                     tracing::warn!(world = %path.display(), %error, "cannot tell how a world is taken away; it stays");

@@ -180,6 +180,55 @@ async fn a_reward_file_is_the_graders_and_what_the_agent_put_there_does_not_coun
 }
 
 #[tokio::test]
+async fn programs_after_the_agent_find_nothing_that_it_planted_in_their_environment() {
+    let mut project = Project::new();
+    // The setup is trusted, what its variables point at is the agent's by now.
+    project.options.setup = shell(
+        "printf 'PATH=%s/bin:%s\\nPYTHONPATH=%s\\nPORT=80\\n' {world} \"$PATH\" {world} > $FULGURITE_WORLD_VARIABLES",
+    );
+    let look = |name: &str| {
+        format!(
+            "cat > /dev/null; type whoami > {{project}}/{name}; env >> {{project}}/{name}; ls -A $HOME >> {{project}}/{name}"
+        )
+    };
+    project.options.snapshot = shell(&look("snapshot"));
+    project.options.teardown = shell(&look("teardown"));
+    let agent = "mkdir bin; echo 'echo forged' > bin/whoami; chmod +x bin/whoami
+        test \"$(whoami)\" = forged || exit 3
+        echo 'LD_PRELOAD=x.so' >> $FULGURITE_WORLD_VARIABLES; echo 'PORT=81' >> $FULGURITE_WORLD_VARIABLES";
+    let grade = format!("{}; echo '{{\"reward\": 0.5}}'", look("grade"));
+    let (rewards, end) = project.play(agent, Some(&grade)).await;
+    assert_eq!(rewards, [json!(0.5)], "{end}");
+    let own = std::env::var("HOME").unwrap_or_default();
+    for name in ["snapshot", "grade", "teardown"] {
+        let said = project.text(name);
+        let world = project.options.directory.display().to_string();
+        let home = said.lines().find_map(|line| line.strip_prefix("HOME=")).unwrap();
+        assert!(home.starts_with(&world) && home != own && !Path::new(home).exists(), "{name}: {home}");
+        assert!(!said.lines().next().unwrap().contains(&world), "{name}: {said}");
+        assert!(!said.contains("PYTHONPATH=") && !said.contains("LD_PRELOAD="), "{name}: {said}");
+        assert!(said.contains("PORT=80\n") && said.contains("LANG=C.UTF-8\n"), "{name}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_link_on_the_way_to_the_reward_file_neither_gives_a_reward_nor_keeps_the_grader_from_giving_one() {
+    let mut project = Project::new();
+    project.options.reward_file = Some("out/reward.json".into());
+    let grade = "mkdir -p {world}/out && echo 0.25 > {world}/out/reward.json";
+    for agent in [
+        "ln -s {project} out",
+        "touch out",
+        "mkdir out; ln -s {project}/x out/reward.json",
+        "mkdir -p out/reward.json/x",
+    ] {
+        let (rewards, end) = project.play(agent, Some(grade)).await;
+        assert_eq!(rewards, [json!(0.25)], "{agent}: {end}");
+    }
+    assert!(!project.at("reward.json").exists() && !project.at("x").exists());
+}
+
+#[tokio::test]
 async fn nothing_stays_of_a_world_at_whatever_stage_its_runner_is_gone() {
     for stage in ["setup", "snapshot", "agent", "grade", "teardown"] {
         let mut project = Project::new();

@@ -35,7 +35,7 @@ fn the_tests_of_a_task_find_its_reward_where_the_agent_was() {
     task(
         at,
         "json",
-        "grep -qx 3 src/number && echo '{\"reward\": 0.5, \"tests\": 3}' > /logs/verifier/reward.json; exit 1",
+        "grep -qx 3 /app/src/number && echo '{\"reward\": 0.5, \"tests\": 3}' > /logs/verifier/reward.json; exit 1",
     );
     task(at, "text", "echo $(grep -c 3 /app/src/number) > /logs/verifier/reward.txt");
     task(at, "none", "echo broken >&2");
@@ -51,9 +51,66 @@ fn the_tests_of_a_task_find_its_reward_where_the_agent_was() {
     assert_eq!(rewards, [&json!(0.5), &json!(1.0), &Value::Null], "{:?}", server.query("attempts"));
     assert!(server.query("attempts").iter().all(|attempt| attempt["grader"] == "harbor"), "no agent rewards itself");
     let last = &server.query("attempts")[2]["metadata"];
-    let reason = "Harbor's tests gave no reward: in reward.txt of its world: there is no such file; they wrote: broken";
+    let reason = "Harbor's tests gave no reward: in reward.txt of its world: there is no such file; they wrote: broken \
+                  (help: test.sh begins in /tests, the world is at /app, and the reward belongs in \
+                  /logs/verifier/reward.txt)";
     assert_eq!((&last["fault"], &last["reason"]), (&json!("grader"), &json!(reason)));
     assert_eq!(last["world_changes"]["changed"][0]["path"], "src/number");
+}
+
+/// Puts code wherever an interpreter or a tool of the tests could pick it up, all of which would write the greatest reward.
+const PLANTING: &str = r#"
+forge='echo 77 > /logs/verifier/reward.txt'
+python="import os
+if os.path.isdir('/logs/verifier'): os.system('$forge')"
+site=$HOME/.local/lib/python$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')/site-packages
+mkdir -p "$site" "$HOME/.local/bin" node_modules/left
+for name in usercustomize sitecustomize; do echo "$python" > "$site/$name.py"; done
+echo "import os; os.path.isdir('/logs/verifier') and os.system('$forge')" > "$site/planted.pth"
+for name in json pytest conftest sitecustomize usercustomize; do echo "$python" > $name.py; done
+for name in .bash_profile .bashrc .profile .bash_env; do echo "$forge" > "$HOME/$name"; done
+printf '[alias]\n\tst = !%s\n[core]\n\tfsmonitor = %s\n' "$forge" "$forge" > "$HOME/.gitconfig"
+echo "script-shell=/app/python3" > .npmrc; cp .npmrc "$HOME/.npmrc"
+printf '[pytest]\naddopts = -p conftest\n' > pytest.ini
+for name in python3 "$HOME/.local/bin/python3"; do printf '#!/bin/sh\n%s\n' "$forge" > "$name"; chmod +x "$name"; done
+"#;
+
+/// Says how it was started, runs what finds code by itself, and gives 0 unless something has written a reward already.
+const LOOKING: &str = r#"
+env | grep -E '^(PYTHON|GIT_|LD_|NODE_|BASH_ENV|ENV|LC_|XDG_)' && exit 1
+test "$PWD" = /tests && test -z "$(ls -A $HOME)" && test "$FULGURITE_WORLD" = /app || exit 2
+python3 -c 'import json, site' && python3 -m json.tool < /dev/null; git st; git status; bash -lc true
+test -e /logs/verifier/reward.txt && exit 3
+echo 0 > /logs/verifier/reward.txt
+"#;
+
+#[test]
+fn what_an_agent_plants_for_the_tests_interpreters_is_not_run() {
+    if there_are_no_sandboxes() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(at, [""; 0]);
+    write(at, "agent.sh", PLANTING);
+    write(
+        at,
+        "c.toml",
+        "[runner]\ncommand = [\"bash\", \"{project}/agent.sh\"]\nharbor_tests = true\n\
+         sandbox = { kind = \"bubblewrap\", read = [\"{project}/agent.sh\"], environment = [\"PYTHONPATH\", \"BASH_ENV\"] }\n",
+    );
+    task(at, "a", LOOKING);
+    server.enqueue([json!({ "harbor": { "name": "a", "directory": at.join("tasks/a") } })], &Value::Null);
+    let mut command = fulgurite(["run", "--server", &server.url, "--until-idle", "--parallel", "1"]);
+    command.arg("--config").arg(at.join("c.toml")).arg("--worlds").arg(at.join("worlds")).stdout(Stdio::null());
+    let path = format!(".::/app:/app/bin:{}", std::env::var("PATH").unwrap());
+    command
+        .env("PATH", path)
+        .env("PYTHONPATH", "/app")
+        .env("BASH_ENV", "/app/.bash_env")
+        .env("GIT_PAGER", "/app/python3");
+    assert!(command.status().unwrap().success());
+    assert_eq!(server.query("rollouts")[0]["reward"], json!(0.0), "{:?}", server.query("attempts"));
 }
 
 #[test]
@@ -145,13 +202,13 @@ fn a_task_with_a_dockerfile_is_played_in_its_image_where_there_are_containers() 
     cp fulgurite-[first]:/srv/. [directory]/worlds/[first]/files
     rm --force fulgurite-[first]
     run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 sh -c test -e /tests && exit 3; test $PWD = /srv && test /srv = /srv && echo $(($(cat src/number) + 1)) > src/number
-    run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash /tests/test.sh
+    run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash -c cd /tests && exec /bin/bash /tests/test.sh
     rm --force fulgurite-[first]
     create --name fulgurite-[second] [image] true
     cp fulgurite-[second]:/srv/. [directory]/worlds/[second]/files
     rm --force fulgurite-[second]
     run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 sh -c test -e /tests && exit 3; test $PWD = /srv && test /srv = /srv && echo $(($(cat src/number) + 1)) > src/number
-    run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash /tests/test.sh
+    run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash -c cd /tests && exec /bin/bash /tests/test.sh
     rm --force fulgurite-[second]
     ");
 

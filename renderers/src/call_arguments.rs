@@ -10,10 +10,15 @@ use crate::python::python_text::from_json_text;
 /// `json.dumps`.
 pub fn arguments_text(function: &FunctionCall) -> Cow<'_, str> {
     match &function.arguments {
+        arguments if is_null(arguments) => Cow::Borrowed("{}"),
         Value::String(text) => Cow::Borrowed(text),
-        Value::Null => Cow::Borrowed("{}"),
         object => Cow::Owned(dumps(object, &spelling())),
     }
+}
+
+/// Whether a call has no arguments: null, or its spelling as text, as clients write it for a tool without parameters.
+pub(crate) fn is_null(arguments: &Value) -> bool {
+    arguments.is_null() || arguments.as_str().is_some_and(|text| text.trim() == "null")
 }
 
 /// JSON text in the same spelling, in which integers that 64 bits do not hold keep their digits; `None` where the text is
@@ -32,6 +37,14 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
+
+    #[test]
+    fn null_is_no_arguments_as_a_value_and_as_text() {
+        for arguments in [Value::Null, json!("null"), json!(" null\n"), json!({})] {
+            let function = FunctionCall { name: String::new(), arguments, extra: Map::new() };
+            assert_eq!(arguments_text(&function), "{}");
+        }
+    }
 
     #[test]
     fn text_is_spelled_as_its_value_is_and_keeps_the_digits_of_long_integers() {

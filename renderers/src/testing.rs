@@ -1,7 +1,8 @@
 //! Tokenizers that the tests of this crate share.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use fulgurite_types::Message;
 
@@ -20,7 +21,10 @@ pub(crate) fn vector_dir(name: &str) -> PathBuf {
 
 /// A tokenizer by its name.
 pub(crate) fn vector_tokenizer(name: &str) -> Arc<Tokenizer> {
-    Arc::new(Tokenizer::open(&vector_dir(name)).unwrap())
+    static OPENED: LazyLock<Mutex<HashMap<String, Arc<Tokenizer>>>> = LazyLock::new(Mutex::default);
+    let mut opened = OPENED.lock().unwrap();
+    let open = || Arc::new(Tokenizer::open(&vector_dir(name)).unwrap());
+    opened.entry(name.to_owned()).or_insert_with(open).clone()
 }
 
 /// A tokenizer directory as this crate's own trainer makes it.

@@ -2,6 +2,7 @@ use fulgurite_types::{Content, ContentPart, Message, ToolCall};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::call_arguments::is_null;
 use crate::continuation::VolatileRules;
 
 /// Sha256 of what something means.
@@ -140,7 +141,7 @@ impl Hasher {
         self.optional(call.id.as_deref());
         self.text(&call.function.name);
         match &call.function.arguments {
-            Value::Null => self.json(&Value::Object(Default::default())),
+            arguments if is_null(arguments) => self.json(&Value::Object(Default::default())),
             Value::String(text) if text.trim().is_empty() => self.json(&Value::Object(Default::default())),
             Value::String(text) => match serde_json::from_str(text) {
                 Ok(arguments) => self.json(&arguments),
@@ -218,7 +219,7 @@ mod tests {
     #[test]
     fn no_arguments_are_an_empty_object_and_broken_ones_are_their_text() {
         let empty = meaning(calling("c", json!("{}")));
-        for spelled in [json!(""), json!(null), json!({}), json!(" ")] {
+        for spelled in [json!(""), json!(null), json!("null"), json!({}), json!(" ")] {
             assert_eq!(meaning(calling("c", spelled)), empty);
         }
         assert_eq!(meaning(calling("c", json!("{\"a\":"))), meaning(calling("c", json!("{\"a\":"))));

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -194,8 +195,12 @@ impl DeepSeekV4 {
     /// The arguments of a call; what is no JSON object is one argument of the name `arguments`. They may have been
     /// written as JSON twice.
     fn parameters(&self, call: &ToolCall, message_index: usize) -> Vec<Parameter> {
-        let text = arguments_text(&call.function);
-        let read = match text.is_empty() && self.cookbook_exact {
+        let text = match &call.function.arguments {
+            // The cookbook writes what is no object as it is.
+            Value::String(text) if self.cookbook_exact => Cow::Borrowed(text.as_str()),
+            _ => arguments_text(&call.function),
+        };
+        let read = match self.cookbook_exact && matches!(text.trim(), "" | "null") {
             true => None,
             false => arguments(call, message_index).ok(),
         };

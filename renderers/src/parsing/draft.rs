@@ -26,6 +26,13 @@ impl Space {
     }
 }
 
+impl Space {
+    /// The white space behind a call that is the format's. A broken call is text, and keeps what separates it from text.
+    pub(crate) fn behind_call(is_call: bool) -> Self {
+        if is_call { Self::All } else { Self::None }
+    }
+}
+
 /// The kind of prose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prose {
@@ -114,6 +121,11 @@ impl Draft {
     /// Whether prose is open that has some text.
     pub(crate) fn has_open_text(&self) -> bool {
         self.prose.is_some()
+    }
+
+    /// Whether what is shown as text has ended, and nothing has followed it.
+    pub(crate) fn is_behind_text(&self) -> bool {
+        self.prose.is_none() && self.shown_end.is_some()
     }
 
     /// Adds prose. `leading` white space at its beginning is the format's; `held` white space at its end is held back
@@ -217,13 +229,14 @@ impl Draft {
         }
     }
 
-    /// Ends a call with its arguments, or with what is wrong with it.
-    pub(crate) fn close_call(&mut self, end: usize, arguments: Result<Value, String>) {
-        let Some(OpenCall { start, named }) = self.call.take() else { return };
+    /// Ends a call with its arguments, or with what is wrong with it; false where it is broken.
+    pub(crate) fn close_call(&mut self, end: usize, arguments: Result<Value, String>) -> bool {
+        let Some(OpenCall { start, named }) = self.call.take() else { return false };
         match (arguments, named) {
             (Ok(arguments), Some(NamedCall { index, id, name, raw_arguments })) => {
                 self.push_event(ParseEvent::ToolCallEnd { index });
                 self.push_part(start..end, PartContent::ToolCall { id, name, arguments, raw_arguments });
+                true
             }
             (arguments, named) => {
                 let error = arguments.err().unwrap_or_else(|| "nothing is called".to_owned());
@@ -232,6 +245,7 @@ impl Draft {
                 let index = named.map(|named| named.index);
                 self.push_event(ParseEvent::BrokenToolCall { index, text, error: error.clone() });
                 self.push_part(range, PartContent::BrokenToolCall { error });
+                false
             }
         }
     }

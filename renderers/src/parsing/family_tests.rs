@@ -518,7 +518,8 @@ fn what_is_certain_leaves_at_once() {
         prompt,
         "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\nx\n</parameter>\n</function>\n</tool_call>",
     );
-    assert_eq!(told[1..4], [arguments("{\"a\": 1"), arguments(", \"b\": \"x\""), arguments("}")]);
+    // What ends a value is known by what follows it.
+    assert_eq!(told[1..3], [arguments("{\"a\": 1"), arguments(", \"b\": \"x\"}")]);
     // A call that the prompt has begun has its events.
     let told =
         events(QWEN_JSON, "<|im_start|>assistant\n<tool_call>\n{\"name\": \"f\", \"arguments\": ", "{}}\n</tool_call>");

@@ -8,6 +8,7 @@ mod calls;
 mod cookbook;
 mod dialect;
 mod dialects;
+mod doubt;
 mod draft;
 mod mark_lexer;
 mod parse_event;

@@ -5,6 +5,7 @@ use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde_json::Value as Json;
 
+use crate::call_arguments::is_null;
 use crate::python::python_text::FieldName::{self, Known};
 use crate::python::python_text::{field_with, from_json_text, from_json_with, object};
 use crate::templates::template_dialect::{REASONING_FIELDS, TemplateDialect};
@@ -119,13 +120,14 @@ impl<'t> MessageValues<'t> {
     fn arguments(self, arguments: &Json, text_value: &impl Fn(&str) -> Value) -> Value {
         let Some(dialect) = self.dialect else { return from_json_with(arguments, text_value) };
         match (arguments, dialect.arguments_as_string) {
+            (given, true) if is_null(given) => text_value("{}"),
+            (given, false) if is_null(given) => object(Vec::new()),
             (Json::String(_), true) => from_json_with(arguments, text_value),
             (given, true) => text_value(&given.to_string()),
-            (Json::Null, false) => object(Vec::new()),
             (Json::String(text), false) if text.trim().is_empty() => object(Vec::new()),
             (Json::String(text), false) => match (from_json_text(text, text_value), dialect.takes_any_arguments) {
                 (Some(read), true) => read,
-                (Some(read), false) if matches!(read.kind(), ValueKind::Map | ValueKind::None) => read,
+                (Some(read), false) if read.kind() == ValueKind::Map => read,
                 (None, true) => text_value(text),
                 (_, false) => object(vec![(Known("arguments"), text_value(text))]),
             },
@@ -161,6 +163,23 @@ mod tests {
 
     use super::*;
     use crate::python::python_text::{from_json, python_repr};
+    use crate::templates::template_conversations::{a_user, calling, declared, result_of};
+    use crate::testing::{FAMILY_TEMPLATES, family_renderer};
+
+    #[test]
+    fn null_as_text_is_no_arguments_in_every_familys_template() {
+        for family in FAMILY_TEMPLATES {
+            let renderer = family_renderer(family);
+            let prompt = |arguments: serde_json::Value| {
+                let mut call = calling(&["1"]);
+                call.tool_calls[0].function.arguments = arguments;
+                let messages = [a_user(), call, result_of("1")];
+                renderer.render_text(&messages, &[declared("probe")]).ok()
+            };
+            let empty = prompt(json!({}));
+            assert_eq!([prompt(json!("null")), prompt(json!(null))], [empty.clone(), empty], "{family}");
+        }
+    }
 
     #[test]
     fn without_a_dialect_messages_are_what_their_json_is() {

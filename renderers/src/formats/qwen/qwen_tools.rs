@@ -5,7 +5,7 @@ use minijinja::value::ValueKind;
 use serde_json::{Map, Value, json};
 
 use crate::RenderError;
-use crate::call_arguments::arguments_text;
+use crate::call_arguments::{arguments_text, is_null};
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::Chunk;
 use crate::formats::python_strip::trimmed;
@@ -60,7 +60,7 @@ pub(crate) fn json_calls<'m>(
     let mut chunk = Chunk::default();
     for (place, call) in message.tool_calls.iter().enumerate() {
         let content = match &call.function.arguments {
-            Value::String(text) if !style.cookbook_exact && !text.is_empty() => {
+            Value::String(text) if !style.cookbook_exact && !text.is_empty() && text.trim() != "null" => {
                 let name = style.json(&Value::from(call.function.name.as_str()));
                 format!("{{\"name\": {name}, \"arguments\": {text}}}")
             }
@@ -111,7 +111,7 @@ fn xml_call<'m>(call: &'m ToolCall, message_index: usize, style: ValueStyle) -> 
 /// The arguments of a call, read; no text is no arguments.
 pub(crate) fn arguments(call: &ToolCall, message_index: usize) -> Result<minijinja::Value, RenderError> {
     let text = match &call.function.arguments {
-        Value::Null => return Ok(object(Vec::new())),
+        arguments if is_null(arguments) => return Ok(object(Vec::new())),
         Value::String(text) if text.is_empty() => return Ok(object(Vec::new())),
         Value::String(text) => text,
         value => return Ok(from_json(value)),

@@ -1,5 +1,6 @@
 use serde_json::Value;
 
+use crate::parsing::calls::written_arguments::{Ended, read_json};
 use crate::parsing::draft::Draft;
 
 /// What stands around text in Gemma's calls: FunctionGemma's token, and Gemma 4's.
@@ -45,35 +46,45 @@ impl BraceCall {
         });
     }
 
-    /// Ends the call, whose text goes up to `text_end`, and its mark up to `end`.
-    pub(crate) fn close(&self, text_end: usize, end: usize, draft: &mut Draft) {
-        let arguments = match self.head {
-            None => Err("nothing is called".to_owned()),
-            Some(Err(error)) => Err(error.to_owned()),
-            Some(Ok(brace)) => json_of(&draft.text()[brace..text_end]),
+    /// What the call is where its text goes up to `end`, where a mark stands that would end it.
+    pub(crate) fn ended(&self, end: usize, text: &str) -> Ended {
+        let brace = match self.head {
+            None => return Ended::Broken("nothing is called".to_owned()),
+            Some(Err(error)) => return Ended::Broken(error.to_owned()),
+            Some(Ok(brace)) => brace,
         };
-        let read = arguments.and_then(|json| {
-            let value = serde_json::from_str::<Value>(&json).map_err(|error| format!("the arguments: {error}"))?;
-            Ok((json, value))
-        });
-        match read {
-            Ok((json, value)) => {
-                draft.push_arguments(json);
-                draft.close_call(end, Ok(value));
-            }
-            Err(error) => draft.close_call(end, Err(error)),
+        match json_of(&text[brace..end]) {
+            Ok(pieces) => match read_json(&pieces) {
+                Ok(arguments) => Ended::Whole { pieces, arguments },
+                Err(error) => Ended::Broken(format!("the arguments: {error}")),
+            },
+            Err(Fault::InText(error)) => Ended::InText(error),
+            Err(Fault::Broken(error)) => Ended::Broken(error),
         }
     }
 }
 
+/// What is wrong with arguments.
+enum Fault {
+    /// A text of theirs does not end.
+    InText(String),
+    Broken(String),
+}
+
+impl From<&str> for Fault {
+    fn from(error: &str) -> Self {
+        Self::Broken(error.to_owned())
+    }
+}
+
 /// Arguments as JSON text.
-fn json_of(written: &str) -> Result<String, String> {
+fn json_of(written: &str) -> Result<String, Fault> {
     let mut reader = Reader { text: written, at: 0 };
     let mut json = String::new();
     reader.object(&mut json, 0)?;
     match reader.rest().trim().is_empty() {
         true => Ok(json),
-        false => Err("text follows the arguments".to_owned()),
+        false => Err("text follows the arguments".into()),
     }
 }
 
@@ -97,18 +108,21 @@ impl<'t> Reader<'t> {
         follows
     }
 
-    /// Text between two quotes, if one follows.
-    fn quoted(&mut self) -> Result<Option<&'t str>, String> {
+    /// Text between two quotes, if one follows. It may hold the quote itself: one ends it only where an argument, a list
+    /// or an object may go on.
+    fn quoted(&mut self) -> Result<Option<&'t str>, Fault> {
         let Some(quote) = QUOTES.into_iter().find(|quote| self.takes(quote)) else { return Ok(None) };
         let rest = self.rest();
-        let end = rest.find(quote).ok_or_else(|| format!("no `{quote}` ends a text of the arguments"))?;
+        let ends = |end: &usize| rest[end + quote.len()..].trim_start().starts_with([',', '}', ']', ':']);
+        let end = rest.match_indices(quote).map(|(end, _)| end).find(ends);
+        let end = end.ok_or_else(|| Fault::InText(format!("no `{quote}` ends a text of the arguments")))?;
         self.at += end + quote.len();
         Ok(Some(&rest[..end]))
     }
 
-    fn object(&mut self, json: &mut String, depth: usize) -> Result<(), String> {
+    fn object(&mut self, json: &mut String, depth: usize) -> Result<(), Fault> {
         if !self.takes("{") {
-            return Err("the arguments are not an object".to_owned());
+            return Err("the arguments are not an object".into());
         }
         self.items(json, ['{', '}'], |reader, json| {
             let key = match reader.quoted()? {
@@ -121,7 +135,7 @@ impl<'t> Reader<'t> {
                 }
             };
             if key.is_empty() || !reader.takes(":") {
-                return Err("an argument has no name".to_owned());
+                return Err("an argument has no name".into());
             }
             json.push_str(&Value::from(key).to_string());
             json.push_str(": ");
@@ -134,8 +148,8 @@ impl<'t> Reader<'t> {
         &mut self,
         json: &mut String,
         [open, close]: [char; 2],
-        item: impl Fn(&mut Self, &mut String) -> Result<(), String>,
-    ) -> Result<(), String> {
+        item: impl Fn(&mut Self, &mut String) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         json.push(open);
         let mut closing = [0; 4];
         let closing: &str = close.encode_utf8(&mut closing);
@@ -146,7 +160,7 @@ impl<'t> Reader<'t> {
                     break;
                 }
                 if !self.takes(",") {
-                    return Err(format!("no `{close}` ends the arguments"));
+                    return Err(Fault::Broken(format!("no `{close}` ends the arguments")));
                 }
                 json.push_str(", ");
             }
@@ -155,9 +169,9 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    fn value(&mut self, json: &mut String, depth: usize) -> Result<(), String> {
+    fn value(&mut self, json: &mut String, depth: usize) -> Result<(), Fault> {
         if depth > DEEPEST {
-            return Err("the arguments nest too deeply".to_owned());
+            return Err("the arguments nest too deeply".into());
         }
         if let Some(text) = self.quoted()? {
             json.push_str(&Value::from(text).to_string());
@@ -176,7 +190,7 @@ impl<'t> Reader<'t> {
         match serde_json::from_str::<Value>(bare) {
             // Numbers keep their digits.
             Ok(_) => json.push_str(bare),
-            Err(_) if bare.is_empty() => return Err("an argument has no value".to_owned()),
+            Err(_) if bare.is_empty() => return Err("an argument has no value".into()),
             Err(_) => json.push_str(&Value::from(bare).to_string()),
         }
         Ok(())

@@ -1,4 +1,5 @@
 use crate::parsing::calls::json_call::{JsonCall, Keys};
+use crate::parsing::calls::written_arguments::Ended;
 use crate::parsing::draft::Draft;
 
 /// Reads a JSON list of calls behind the mark that announces it, or one call without a list, while it is sampled. The
@@ -11,6 +12,17 @@ pub(crate) struct CallList {
     state: State,
     /// A call without a list ends what is read here.
     is_single: bool,
+    /// How many calls have ended.
+    calls: usize,
+}
+
+/// Whether a call that ends must be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallEnd {
+    /// It may be broken.
+    Any,
+    /// One that is broken makes the list wrong, and stays open.
+    Whole,
 }
 
 #[derive(Debug)]
@@ -35,7 +47,7 @@ impl CallList {
     /// A reader of what begins at `start` of the draft's text; `is_open` where the mark holds the list's bracket.
     pub(crate) fn new(start: usize, is_open: bool, keys: &'static Keys) -> Self {
         let state = if is_open { State::First } else { State::Start };
-        Self { keys, at: start, state, is_single: false }
+        Self { keys, at: start, state, is_single: false, calls: 0 }
     }
 
     /// Where the list ended; what follows is not read.
@@ -43,25 +55,38 @@ impl CallList {
         matches!(self.state, State::Done).then_some(self.at)
     }
 
-    /// Whether a call is being read that may still become one, so that what looks like a mark may stand in its text.
-    pub(crate) fn is_in_call(&self) -> bool {
-        matches!(&self.state, State::Call(call) if !call.is_wrong())
+    /// How many calls have ended.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls
+    }
+
+    /// Whether it can no longer become a list of calls.
+    pub(crate) fn is_wrong(&self) -> bool {
+        match &self.state {
+            State::Call(call) => call.is_wrong(),
+            state => matches!(state, State::Wrong),
+        }
     }
 
     /// Reads on up to `end`, or to the end of the list.
-    pub(crate) fn read(&mut self, end: usize, draft: &mut Draft) {
-        while self.step(end, draft) {}
+    pub(crate) fn read(&mut self, end: usize, call_end: CallEnd, draft: &mut Draft) {
+        while self.step(end, call_end, draft) {}
     }
 
     /// Reads one thing; false where more text is needed, or none.
-    fn step(&mut self, end: usize, draft: &mut Draft) -> bool {
+    fn step(&mut self, end: usize, must: CallEnd, draft: &mut Draft) -> bool {
         match &mut self.state {
             State::Done | State::Wrong => return false,
             State::Call(call) => {
                 call.read(end, draft);
                 let Some(call_end) = call.end() else { return false };
                 let arguments = call.arguments(call_end, draft.text());
+                if must == CallEnd::Whole && arguments.is_err() {
+                    self.state = State::Wrong;
+                    return false;
+                }
                 draft.close_call(call_end, arguments);
+                self.calls += 1;
                 self.at = call_end;
                 self.state = if self.is_single { State::Done } else { State::Comma };
                 return true;
@@ -104,17 +129,14 @@ impl CallList {
         self.state = state;
     }
 
-    /// Ends what is open at `end`. Calls that were read count, whether the list's end came or not.
-    pub(crate) fn close(&self, end: usize, draft: &mut Draft) {
-        let error = match &self.state {
-            State::Call(call) => match call.arguments(end, draft.text()) {
-                Ok(arguments) => return draft.close_call(end, Ok(arguments)),
-                Err(error) => error,
-            },
-            State::Start | State::First => "nothing is called".to_owned(),
-            State::Next | State::Comma | State::Done => return,
-            State::Wrong => "this is no JSON list of calls".to_owned(),
-        };
-        draft.close_call(end, Err(error));
+    /// What the call that is open is at `end`, where a mark stands that would end it. Calls that were read count, whether
+    /// the list's end came or not.
+    pub(crate) fn ended(&self, end: usize, text: &str) -> Option<Ended> {
+        Some(match &self.state {
+            State::Call(call) => call.ended(end, text),
+            State::Start | State::First => Ended::Broken("nothing is called".to_owned()),
+            State::Next | State::Comma | State::Done => return None,
+            State::Wrong => Ended::Broken("this is no JSON list of calls".to_owned()),
+        })
     }
 }

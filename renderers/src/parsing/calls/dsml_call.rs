@@ -1,38 +1,41 @@
+use std::borrow::Cow;
 use std::ops::Range;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use crate::parsing::calls::value_scan::ValueScan;
+use crate::parsing::calls::written_arguments::{Ended, WrittenArguments};
 use crate::parsing::draft::Draft;
 use crate::parsing::mark_lexer::Mark;
 
 const TEXT_BESIDE: &str = "text stands beside the arguments";
+const NOT_WHOLE: &str = "the last argument is not whole";
+const NO_HEAD: &str = "an argument has no name, or does not say whether it is text";
 
 /// Ends a name in quotes, and the tag that it stands in.
 const TAG_END: &str = "\">";
 /// Stand between the name of an argument and its value, and say whether the value is text or JSON.
-const KINDS: [(&str, bool); 2] = [("\" string=\"true\">", true), ("\" string=\"false\">", false)];
+const KIND: &str = "\" string=\"";
+const KINDS: [(&str, bool); 2] = [("true\">", true), ("false\">", false)];
 
 /// Reads a call of DeepSeek's DSML while it is sampled, behind `<｜DSML｜ invoke`: ` name="NAME">`, and for each argument
-/// `<｜DSML｜ parameter name="KEY" string="true">VALUE</｜DSML｜ parameter>`. Every argument leaves as a piece of the JSON
-/// object that the arguments are.
+/// `<｜DSML｜ parameter name="KEY" string="true">VALUE</｜DSML｜ parameter>`. Every argument is a piece of the JSON object
+/// that the arguments are.
 ///
-/// Only marks decide: what stands between two of them is looked at when the second comes.
+/// Only marks decide: what stands between two of them is looked at when the second comes. A value may hold the mark that
+/// ends values: one ends it only where another argument follows, or the end of the call.
 #[derive(Debug)]
 pub(crate) struct DsmlCall {
     state: State,
-    arguments: Map<String, Value>,
+    arguments: WrittenArguments,
 }
 
 #[derive(Debug)]
 enum State {
     /// In the head, which began there.
     Head { start: usize },
-    /// An argument or the end is to come; nothing but white space may stand since `start`.
-    Between { start: usize },
-    /// In an argument, behind `<｜DSML｜ parameter`.
-    Argument { start: usize },
-    /// The call has ended.
-    Done,
+    /// In an argument, behind `<｜DSML｜ parameter`, or behind it: where a mark stands that may end it.
+    Argument { start: usize, closing: Option<Range<usize>> },
     /// This is no call.
     Wrong(String),
 }
@@ -40,78 +43,76 @@ enum State {
 impl DsmlCall {
     /// A reader of what begins at `start` of the draft's text.
     pub(crate) fn new(start: usize) -> Self {
-        Self { state: State::Head { start }, arguments: Map::new() }
+        Self { state: State::Head { start }, arguments: WrittenArguments::default() }
     }
 
     /// Takes a mark that does not end the call.
     pub(crate) fn mark(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
         let Range { start: mark_start, end: mark_end } = range;
-        self.state = match (std::mem::replace(&mut self.state, State::Done), mark) {
+        let begun = State::Argument { start: mark_end, closing: None };
+        self.state = match (std::mem::replace(&mut self.state, State::Wrong(String::new())), mark) {
             (State::Head { start }, Mark::KeyOpen) => match take_name(start..mark_start, draft) {
-                Ok(()) => State::Argument { start: mark_end },
+                Ok(()) => begun,
                 Err(error) => State::Wrong(error),
             },
-            (State::Between { start }, Mark::KeyOpen) => match is_blank(start..mark_start, draft) {
-                true => State::Argument { start: mark_end },
-                false => text_beside(),
-            },
-            (State::Argument { start }, Mark::ValueClose) => match self.push_argument(start..mark_start, draft) {
-                Ok(()) => State::Between { start: mark_end },
-                Err(error) => State::Wrong(error),
-            },
-            (State::Head { .. } | State::Between { .. }, _) => text_beside(),
+            (State::Head { .. }, _) => State::Wrong(TEXT_BESIDE.to_owned()),
+            (State::Argument { start, closing: Some(closing) }, Mark::KeyOpen)
+                if is_blank(closing.end..mark_start, draft) =>
+            {
+                match read(&draft.text()[start..closing.start]) {
+                    Ok(Some((key, json))) => self.arguments.push(key, &json).map_or_else(State::Wrong, |()| begun),
+                    Ok(None) => State::Argument { start, closing: None },
+                    Err(error) => State::Wrong(error),
+                }
+            }
+            (State::Argument { start, closing: Some(closing) }, _) if !goes_on(&draft.text()[start..closing.start]) => {
+                State::Wrong(TEXT_BESIDE.to_owned())
+            }
+            (State::Argument { start, .. }, Mark::ValueClose) => {
+                State::Argument { start, closing: Some(mark_start..mark_end) }
+            }
             // Other marks are part of the value that they stand in.
+            (State::Argument { start, .. }, _) => State::Argument { start, closing: None },
             (state, _) => state,
         };
     }
 
-    /// Ends the call at `end`.
-    pub(crate) fn close(&mut self, end: usize, draft: &mut Draft) {
-        self.state = match std::mem::replace(&mut self.state, State::Done) {
-            State::Head { start } => match take_name(start..end, draft) {
-                Ok(()) => {
-                    draft.push_arguments("{}".to_owned());
-                    State::Done
-                }
-                Err(error) => State::Wrong(error),
-            },
-            State::Between { start } if is_blank(start..end, draft) => {
-                draft.push_arguments("}".to_owned());
-                State::Done
-            }
-            State::Between { .. } => text_beside(),
-            State::Argument { .. } => State::Wrong("the last argument is not whole".to_owned()),
-            state => state,
-        };
+    /// The text of the arguments that has not left yet.
+    pub(crate) fn take_pieces(&mut self) -> String {
+        self.arguments.take_pieces()
     }
 
-    /// Takes an argument: its name, its kind and its value.
-    fn push_argument(&mut self, range: Range<usize>, draft: &mut Draft) -> Result<(), String> {
-        let (key, is_text, value) =
-            argument(&draft.text()[range]).ok_or("an argument has no name, or does not say whether it is text")?;
-        if self.arguments.contains_key(key) {
-            return Err(format!("the argument `{key}` stands there twice"));
-        }
-        let (json, value) = match is_text {
-            true => (Value::from(value).to_string(), Value::from(value)),
-            false => {
-                let read = serde_json::from_str(value);
-                (value.trim().to_owned(), read.map_err(|error| format!("the argument `{key}` is not JSON: {error}"))?)
-            }
-        };
-        let open = if self.arguments.is_empty() { "{" } else { ", " };
-        let delta = format!("{open}{}: {json}", Value::from(key));
-        self.arguments.insert(key.to_owned(), value);
-        draft.push_arguments(delta);
-        Ok(())
+    /// Whether it can no longer become a call.
+    pub(crate) fn is_wrong(&self) -> bool {
+        matches!(self.state, State::Wrong(_))
     }
 
-    /// The arguments, or what is wrong with the call.
-    pub(crate) fn arguments(&self) -> Result<Value, String> {
+    /// Whether what follows may be a value's. Of what has no name or no kind it is not.
+    pub(crate) fn is_in_text(&self, draft: &Draft) -> bool {
+        matches!(&self.state, State::Argument { start, .. } if argument(&draft.text()[*start..]).is_some())
+    }
+
+    /// What the call is at `end`, where a mark stands that would end it. Names it, where it has no arguments.
+    pub(crate) fn ended(&mut self, end: usize, draft: &mut Draft) -> Ended {
         match &self.state {
-            State::Done => Ok(self.arguments.clone().into()),
-            State::Wrong(error) => Err(error.clone()),
-            _ => Err("nothing ends the call".to_owned()),
+            State::Head { start } => match take_name(*start..end, draft) {
+                Ok(()) => self.arguments.clone().end(),
+                Err(error) => Ended::Broken(error),
+            },
+            State::Argument { start, closing: Some(closing) } if is_blank(closing.end..end, draft) => {
+                match read(&draft.text()[*start..closing.start]) {
+                    Ok(Some((key, json))) => self.arguments.clone().end_with(key, &json),
+                    Ok(None) => Ended::InText(NOT_WHOLE.to_owned()),
+                    Err(error) => Ended::Broken(error),
+                }
+            }
+            State::Argument { .. } if !self.is_in_text(draft) => Ended::Broken(NOT_WHOLE.to_owned()),
+            State::Argument { start, closing: Some(closing) } if !goes_on(&draft.text()[*start..closing.start]) => {
+                Ended::Broken(TEXT_BESIDE.to_owned())
+            }
+            State::Argument { closing: Some(_), .. } => Ended::InText(TEXT_BESIDE.to_owned()),
+            State::Argument { .. } => Ended::InText(NOT_WHOLE.to_owned()),
+            State::Wrong(error) => Ended::Broken(error.clone()),
         }
     }
 }
@@ -120,7 +121,7 @@ impl DsmlCall {
 fn take_name(range: Range<usize>, draft: &mut Draft) -> Result<(), String> {
     let head = draft.text()[range].trim_start().strip_prefix("name=\"");
     let (name, rest) = head.and_then(|head| head.split_once(TAG_END)).ok_or("nothing is called")?;
-    if name.trim().is_empty() {
+    if name.trim().is_empty() || name.contains(['<', '\n']) {
         return Err("nothing is called".to_owned());
     }
     if !rest.trim().is_empty() {
@@ -133,15 +134,35 @@ fn take_name(range: Range<usize>, draft: &mut Draft) -> Result<(), String> {
 
 /// Name, kind and value of an argument.
 fn argument(text: &str) -> Option<(&str, bool, &str)> {
-    let text = text.trim_start().strip_prefix("name=\"")?;
-    let kinds = KINDS.iter().filter_map(|(kind, is_text)| Some((text.find(kind)?, kind.len(), *is_text)));
-    let (at, length, is_text) = kinds.min()?;
-    let key = &text[..at];
-    (!key.trim().is_empty()).then_some((key, is_text, &text[at + length..]))
+    let (key, rest) = text.trim_start().strip_prefix("name=\"")?.split_once(KIND)?;
+    let (value, is_text) = KINDS.iter().find_map(|(kind, is_text)| Some((rest.strip_prefix(kind)?, *is_text)))?;
+    (!key.trim().is_empty()).then_some((key, is_text, value))
 }
 
-fn text_beside() -> State {
-    State::Wrong(TEXT_BESIDE.to_owned())
+/// Name and value of an argument, as JSON text. None where the value goes on: within a string.
+fn read(text: &str) -> Result<Option<(&str, Cow<'_, str>)>, String> {
+    let (key, is_text, value) = argument(text).ok_or(NO_HEAD)?;
+    if key.contains(['<', '"', '\n']) {
+        return Err(format!("`{key}` is no name of an argument"));
+    }
+    Ok(match is_text {
+        true => Some((key, Value::from(value).to_string().into())),
+        false => (!ends_in_string(value)).then_some((key, value.into())),
+    })
+}
+
+/// Whether the value of an argument may go on behind a mark that ends values: text may, and JSON within a string.
+fn goes_on(text: &str) -> bool {
+    argument(text).is_none_or(|(_, is_text, value)| is_text || ends_in_string(value))
+}
+
+/// Whether JSON ends within a string.
+fn ends_in_string(json: &str) -> bool {
+    let mut scan = ValueScan::default();
+    for byte in json.trim().bytes() {
+        scan.step(byte);
+    }
+    scan.is_in_string()
 }
 
 fn is_blank(range: Range<usize>, draft: &Draft) -> bool {

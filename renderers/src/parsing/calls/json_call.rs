@@ -2,6 +2,8 @@ use std::ops::Range;
 
 use serde_json::Value;
 
+use crate::parsing::calls::value_scan::{Step, ValueScan};
+use crate::parsing::calls::written_arguments::{Ended, read_json};
 use crate::parsing::draft::Draft;
 
 /// Reads a call that is one JSON object, such as `{"name": "f", "arguments": {"x": 1}}`, while it is sampled. The
@@ -110,6 +112,7 @@ impl JsonCall {
             },
             (State::InValue { start }, _) => match self.value.step(byte) {
                 Step::Inside => State::InValue { start },
+                Step::Wrong => State::Wrong,
                 Step::Last => self.end_of_value(text, start..self.at + 1),
                 Step::Outside => {
                     self.state = self.end_of_value(text, start..self.at);
@@ -188,8 +191,22 @@ impl JsonCall {
         }
     }
 
+    /// What the call is at `end`, where a mark stands that would end it.
+    pub(crate) fn ended(&self, end: usize, text: &str) -> Ended {
+        match self.arguments(end, text) {
+            Err(error) if self.is_in_string() => Ended::InText(error),
+            arguments => arguments.into(),
+        }
+    }
+
+    /// Whether what follows stands in a string.
+    pub(crate) fn is_in_string(&self) -> bool {
+        matches!(self.state, State::InValue { .. }) && self.value.is_in_string()
+    }
+
     /// The arguments of a call that goes up to `end`, or why it is none.
     pub(crate) fn arguments(&self, end: usize, text: &str) -> Result<Value, String> {
+        let whole = text;
         let text = &text[self.start..end];
         let call: Value = serde_json::from_str(text).map_err(|error| format!("the call is not JSON: {error}"))?;
         let call = call.as_object().ok_or("the call is not a JSON object")?;
@@ -206,52 +223,11 @@ impl JsonCall {
         if !arguments.is_object() {
             return Err(format!("the call's `{key}` is not an object"));
         }
-        match self.state {
-            State::Done => Ok(arguments.clone()),
+        match (self.state, &self.arguments) {
+            (State::Done, Some(range)) => {
+                read_json(&whole[range.clone()]).map_err(|error| format!("the call's `{key}`: {error}"))
+            }
             _ => Err("a key of the call stands there twice".to_owned()),
         }
-    }
-}
-
-/// Follows one JSON value to its end.
-#[derive(Debug, Default)]
-struct ValueScan {
-    /// How many brackets are open.
-    depth: usize,
-    in_string: bool,
-    escaped: bool,
-}
-
-/// Where a byte stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// In the value.
-    Inside,
-    /// It is the value's last.
-    Last,
-    /// Behind the value.
-    Outside,
-}
-
-impl ValueScan {
-    fn step(&mut self, byte: u8) -> Step {
-        if self.in_string {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
-                b'"' => self.in_string = false,
-                _ => {}
-            }
-            return if self.in_string || self.depth > 0 { Step::Inside } else { Step::Last };
-        }
-        match byte {
-            b'"' => self.in_string = true,
-            b'{' | b'[' => self.depth += 1,
-            b'}' | b']' if self.depth == 1 => return Step::Last,
-            b'}' | b']' if self.depth > 1 => self.depth -= 1,
-            b'}' | b']' | b',' | b' ' | b'\t' | b'\n' | b'\r' if self.depth == 0 => return Step::Outside,
-            _ => {}
-        }
-        Step::Inside
     }
 }

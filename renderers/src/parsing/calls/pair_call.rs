@@ -1,48 +1,47 @@
 use std::ops::Range;
 
-use serde_json::{Map, Value};
-
 use crate::parsing::calls::parameter_types::ParameterTypes;
+use crate::parsing::calls::written_arguments::{Ended, WrittenArguments};
 use crate::parsing::draft::Draft;
 use crate::parsing::mark_lexer::Mark;
 
 const NO_NAME: &str = "nothing is called";
 const NO_KEY: &str = "an argument has no name";
 const TEXT_BESIDE: &str = "text stands beside the arguments";
+const NOT_WHOLE: &str = "the last argument is not whole";
 
-/// Reads a call as `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>` while it is sampled. Every argument leaves as
-/// a piece of the JSON object that the arguments are.
+/// Reads a call as `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>` while it is sampled. Every argument is a piece
+/// of the JSON object that the arguments are.
 ///
 /// Only marks decide, so that text needs no reading: what stands between two of them is looked at when the second comes.
+/// A value may hold `</arg_value>` itself: one ends it only where another argument follows, or the end of the call.
 #[derive(Debug)]
 pub(crate) struct PairCall {
     state: State,
     name: String,
-    arguments: Map<String, Value>,
+    arguments: WrittenArguments,
 }
 
 #[derive(Debug)]
 enum State {
     /// In the function's name, which began there.
     Name { start: usize },
-    /// An argument or the end is to come; nothing but white space may stand since `start`.
-    Between { start: usize },
     /// In an argument's name.
     Key { start: usize },
     /// The value is to come; nothing but white space may stand since `start`.
     BeforeValue { key: String, start: usize },
-    /// In the value of an argument.
-    Value { key: String, start: usize },
+    /// In the value of an argument, or behind it: where a mark stands that may end it.
+    Value { key: String, start: usize, closing: Option<Range<usize>> },
     /// The call has ended.
     Done,
     /// This is no call.
-    Wrong(&'static str),
+    Wrong(String),
 }
 
 impl PairCall {
     /// A reader of what begins at `start` of the draft's text.
     pub(crate) fn new(start: usize) -> Self {
-        Self { state: State::Name { start }, name: String::new(), arguments: Map::new() }
+        Self { state: State::Name { start }, name: String::new(), arguments: WrittenArguments::default() }
     }
 
     /// Takes a mark that does not end the call.
@@ -51,45 +50,31 @@ impl PairCall {
         self.state = match (std::mem::replace(&mut self.state, State::Done), mark) {
             (State::Name { start }, Mark::KeyOpen) => match self.take_name(start..mark_start, draft) {
                 true => State::Key { start: mark_end },
-                false => State::Wrong(NO_NAME),
+                false => wrong(NO_NAME),
             },
-            (State::Between { start }, Mark::KeyOpen) if is_blank(start..mark_start, draft) => {
-                State::Key { start: mark_end }
-            }
+            (State::Name { .. }, Mark::KeyClose | Mark::ValueOpen | Mark::ValueClose) => wrong(NO_NAME),
             (State::Key { start }, Mark::KeyClose) => match draft.text()[start..mark_start].trim() {
-                "" => State::Wrong(NO_KEY),
+                "" => wrong(NO_KEY),
+                key if key.contains(['<', '\n']) => State::Wrong(format!("`{key}` is no name of an argument")),
                 key => State::BeforeValue { key: key.to_owned(), start: mark_end },
             },
+            (State::Key { .. }, _) => wrong("no `</arg_key>` ends the name of an argument"),
             (State::BeforeValue { key, start }, Mark::ValueOpen) if is_blank(start..mark_start, draft) => {
-                State::Value { key, start: mark_end }
+                State::Value { key, start: mark_end, closing: None }
             }
-            (State::Value { key, start }, Mark::ValueClose) => {
-                self.push_argument(key, start..mark_start, types, draft);
-                State::Between { start: mark_end }
+            (State::BeforeValue { .. }, _) => wrong(TEXT_BESIDE),
+            (State::Value { key, start, closing: Some(closing) }, Mark::KeyOpen)
+                if is_blank(closing.end..mark_start, draft) =>
+            {
+                let json = types.json_text(&self.name, &key, &draft.text()[start..closing.start]);
+                self.arguments.push(&key, &json).map_or_else(State::Wrong, |()| State::Key { start: mark_end })
             }
-            (State::Between { .. } | State::BeforeValue { .. }, _) => State::Wrong(TEXT_BESIDE),
+            (State::Value { key, start, .. }, Mark::ValueClose) => {
+                State::Value { key, start, closing: Some(mark_start..mark_end) }
+            }
+            (State::Value { key, start, .. }, _) => State::Value { key, start, closing: None },
             // Other marks are part of what they stand in.
             (state, _) => state,
-        };
-    }
-
-    /// Ends the call at `end`.
-    pub(crate) fn close(&mut self, end: usize, draft: &mut Draft) {
-        self.state = match std::mem::replace(&mut self.state, State::Done) {
-            State::Name { start } if self.take_name(start..end, draft) => {
-                draft.push_arguments("{}".to_owned());
-                State::Done
-            }
-            State::Name { .. } => State::Wrong(NO_NAME),
-            State::Between { start } if is_blank(start..end, draft) => {
-                draft.push_arguments("}".to_owned());
-                State::Done
-            }
-            State::Between { .. } => State::Wrong(TEXT_BESIDE),
-            State::Key { .. } | State::BeforeValue { .. } | State::Value { .. } => {
-                State::Wrong("the last argument is not whole")
-            }
-            state => state,
         };
     }
 
@@ -105,22 +90,44 @@ impl PairCall {
         is_name
     }
 
-    fn push_argument(&mut self, key: String, range: Range<usize>, types: &ParameterTypes, draft: &mut Draft) {
-        let json = types.json_text(&self.name, &key, &draft.text()[range]);
-        let open = if self.arguments.is_empty() { "{" } else { ", " };
-        draft.push_arguments(format!("{open}{}: {json}", Value::from(&*key)));
-        // It was made of what can be read as JSON, or of a string.
-        self.arguments.insert(key, serde_json::from_str(&json).unwrap_or_default());
+    /// The text of the arguments that has not left yet.
+    pub(crate) fn take_pieces(&mut self) -> String {
+        self.arguments.take_pieces()
     }
 
-    /// The arguments, or what is wrong with the call.
-    pub(crate) fn arguments(&self) -> Result<Value, String> {
+    /// Whether it can no longer become a call.
+    pub(crate) fn is_wrong(&self) -> bool {
+        matches!(self.state, State::Wrong(_))
+    }
+
+    /// Whether what follows may be a value's.
+    pub(crate) fn is_in_text(&self) -> bool {
+        matches!(self.state, State::Value { .. })
+    }
+
+    /// What the call is at `end`, where a mark stands that would end it. Names it, where it has no arguments.
+    pub(crate) fn ended(&mut self, end: usize, types: &ParameterTypes, draft: &mut Draft) -> Ended {
+        if let State::Name { start } = self.state {
+            return match self.take_name(start..end, draft) {
+                true => self.arguments.clone().end(),
+                false => Ended::Broken(NO_NAME.to_owned()),
+            };
+        }
         match &self.state {
-            State::Done => Ok(self.arguments.clone().into()),
-            State::Wrong(error) => Err((*error).to_owned()),
-            _ => Err("nothing ends the call".to_owned()),
+            State::Value { key, start, closing: Some(closing) } if is_blank(closing.end..end, draft) => {
+                let json = types.json_text(&self.name, key, &draft.text()[*start..closing.start]);
+                self.arguments.clone().end_with(key, &json)
+            }
+            State::Value { closing: Some(_), .. } => Ended::InText(TEXT_BESIDE.to_owned()),
+            State::Value { .. } => Ended::InText(NOT_WHOLE.to_owned()),
+            State::Wrong(error) => Ended::Broken(error.clone()),
+            _ => Ended::Broken(NOT_WHOLE.to_owned()),
         }
     }
+}
+
+fn wrong(error: &str) -> State {
+    State::Wrong(error.to_owned())
 }
 
 fn is_blank(range: Range<usize>, draft: &Draft) -> bool {

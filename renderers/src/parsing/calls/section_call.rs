@@ -2,6 +2,8 @@ use std::ops::Range;
 
 use serde_json::Value;
 
+use crate::parsing::calls::value_scan::{Step, ValueScan};
+use crate::parsing::calls::written_arguments::{Ended, read_json};
 use crate::parsing::draft::Draft;
 
 /// JSON arguments that stand alone between two marks. They leave as they come, without the white space around them.
@@ -12,12 +14,14 @@ pub(crate) struct Arguments {
     fenced: bool,
     /// Up to here they have left.
     given: usize,
+    scan: ValueScan,
+    is_wrong: bool,
 }
 
 impl Arguments {
     /// Arguments that begin at `start` of the draft's text.
     pub(crate) fn new(start: usize) -> Self {
-        Self { range: start..start, given: start, fenced: false }
+        Self { range: start..start, given: start, fenced: false, scan: ValueScan::default(), is_wrong: false }
     }
 
     /// Arguments that begin at `start`, behind the line that opens a fence.
@@ -40,6 +44,9 @@ impl Arguments {
             let start = end - new.trim_start().len();
             (self.range, self.given) = (start..start, start);
         }
+        for byte in &draft.text().as_bytes()[self.range.end..end] {
+            self.is_wrong |= self.scan.step(*byte) == Step::Wrong;
+        }
         // From where the last delta ended: what stands behind arguments may come in several pieces.
         let certain = self.given + self.without_end(&draft.text()[self.given..end]).len();
         self.range.end = end;
@@ -50,6 +57,24 @@ impl Arguments {
         }
     }
 
+    /// Whether what follows stands in a string.
+    pub(crate) fn is_in_string(&self) -> bool {
+        self.scan.is_in_string()
+    }
+
+    /// Whether they can no longer become arguments.
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.is_wrong
+    }
+
+    /// What the call is where a mark stands that would end it.
+    pub(crate) fn ended(&self, text: &str) -> Ended {
+        match self.parse(text) {
+            Err(error) if self.is_in_string() => Ended::InText(error),
+            arguments => arguments.into(),
+        }
+    }
+
     /// The arguments, or what is wrong with them.
     pub(crate) fn parse(&self, text: &str) -> Result<Value, String> {
         let text = &text[self.range.clone()];
@@ -57,8 +82,7 @@ impl Arguments {
         if text.trim().is_empty() {
             return Err("the call has no arguments".to_owned());
         }
-        let arguments: Value =
-            serde_json::from_str(text).map_err(|error| format!("the arguments are not JSON: {error}"))?;
+        let arguments = read_json(text).map_err(|error| format!("the arguments are not JSON: {error}"))?;
         if !arguments.is_object() {
             return Err("the arguments are not an object".to_owned());
         }
@@ -181,12 +205,22 @@ impl SectionCall {
         self.arguments = Some(Arguments::new(mark.end));
     }
 
-    /// The arguments, or what is wrong with the call.
-    pub(crate) fn arguments(&self, text: &str) -> Result<Value, String> {
+    /// Whether it can no longer become a call.
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.error.is_some() || self.arguments.as_ref().is_some_and(Arguments::is_wrong)
+    }
+
+    /// Whether what follows stands in a string.
+    pub(crate) fn is_in_string(&self) -> bool {
+        self.error.is_none() && self.arguments.as_ref().is_some_and(Arguments::is_in_string)
+    }
+
+    /// What the call is where a mark stands that would end it.
+    pub(crate) fn ended(&self, text: &str) -> Ended {
         match (&self.error, &self.arguments) {
-            (Some(error), _) => Err(error.clone()),
-            (None, None) => Err("the call has no arguments".to_owned()),
-            (None, Some(arguments)) => arguments.parse(text),
+            (Some(error), _) => Ended::Broken(error.clone()),
+            (None, None) => Ended::Broken("the call has no arguments".to_owned()),
+            (None, Some(arguments)) => arguments.ended(text),
         }
     }
 }

@@ -1,6 +1,5 @@
-use serde_json::{Map, Value};
-
 use crate::parsing::calls::parameter_types::ParameterTypes;
+use crate::parsing::calls::written_arguments::{Ended, WrittenArguments};
 use crate::parsing::draft::Draft;
 
 const FUNCTION: &str = "<function=";
@@ -8,11 +7,12 @@ const FUNCTION_END: &str = "</function>";
 const PARAMETER: &str = "<parameter=";
 const PARAMETER_END: &str = "</parameter>";
 
-/// Reads a call as `<function=NAME>` with `<parameter=KEY>VALUE</parameter>` while it is sampled. Every parameter leaves
-/// as a piece of the JSON object that the arguments are.
+/// Reads a call as `<function=NAME>` with `<parameter=KEY>VALUE</parameter>` while it is sampled. Every parameter is a
+/// piece of the JSON object that the arguments are.
 ///
 /// One newline after `<parameter=KEY>` and one before `</parameter>` are the format's; all else is the value, which may
-/// be code whose indentation matters.
+/// be code whose indentation matters. The value may hold `</parameter>` itself: one ends it only where another parameter
+/// follows, or `</function>` and the end of the call.
 #[derive(Debug)]
 pub(crate) struct XmlCall {
     /// Up to here it has been read.
@@ -21,7 +21,7 @@ pub(crate) struct XmlCall {
     search_from: usize,
     state: State,
     name: String,
-    arguments: Map<String, Value>,
+    arguments: WrittenArguments,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,17 +35,40 @@ enum State {
     /// In a parameter's name.
     Key,
     /// In the value of a parameter.
-    Value { key: String },
+    Value { key: String, closing: Option<Closing> },
     /// The function has ended.
     Done,
     /// This is no call.
-    Wrong(&'static str),
+    Wrong(String),
+}
+
+/// A `</parameter>` that may end the value, while it is unclear what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Closing {
+    start: usize,
+    /// Up to here stands what may follow it.
+    seen: usize,
+    /// `</function>` has followed.
+    has_function_end: bool,
+}
+
+/// What follows a `</parameter>`.
+enum Follower {
+    Unclear(Closing),
+    Parameter,
+    Other,
 }
 
 impl XmlCall {
     /// A reader of what begins at `start` of the draft's text.
     pub(crate) fn new(start: usize) -> Self {
-        Self { at: start, search_from: start, state: State::Start, name: String::new(), arguments: Map::new() }
+        Self {
+            at: start,
+            search_from: start,
+            state: State::Start,
+            name: String::new(),
+            arguments: WrittenArguments::default(),
+        }
     }
 
     /// Reads on up to `end`.
@@ -55,11 +78,10 @@ impl XmlCall {
 
     /// Reads one thing; false where more text is needed.
     fn step(&mut self, end: usize, types: &ParameterTypes, draft: &mut Draft) -> bool {
+        let text = &draft.text()[..end];
         match self.state.clone() {
-            State::Start => {
-                self.tag(&draft.text()[..end], &[(FUNCTION, State::Name)], "no `<function=` begins the call")
-            }
-            State::Name => self.line(&draft.text()[..end]).is_some_and(|name| {
+            State::Start => self.tag(text, &[(FUNCTION, State::Name)], "no `<function=` begins the call"),
+            State::Name => self.line(text).is_some_and(|name| {
                 draft.name_call(None, name.clone());
                 self.name = name;
                 self.state = State::Between;
@@ -67,24 +89,16 @@ impl XmlCall {
             }),
             State::Between => {
                 let tags = [(PARAMETER, State::Key), (FUNCTION_END, State::Done)];
-                let goes_on = self.tag(&draft.text()[..end], &tags, "text stands beside the parameters");
-                if self.state == State::Done {
-                    draft.push_arguments(if self.arguments.is_empty() { "{}" } else { "}" }.to_owned());
-                }
-                goes_on
+                self.tag(text, &tags, "text stands beside the parameters")
             }
-            State::Key => self.line(&draft.text()[..end]).is_some_and(|key| {
-                self.state = State::Value { key };
+            State::Key => self.line(text).is_some_and(|key| {
+                self.state = State::Value { key, closing: None };
                 true
             }),
-            State::Value { key } => self.until(&draft.text()[..end], PARAMETER_END).is_some_and(|written| {
-                self.push_parameter(key, &written, types, draft);
-                self.state = State::Between;
-                true
-            }),
+            State::Value { key, closing } => self.value(key, closing, text, types),
             State::Done => {
-                if !draft.text()[self.at..end].trim().is_empty() {
-                    self.state = State::Wrong("text follows the function");
+                if !text[self.at..].trim().is_empty() {
+                    self.state = State::Wrong("text follows the function".to_owned());
                 }
                 self.at = end;
                 false
@@ -93,14 +107,41 @@ impl XmlCall {
         }
     }
 
-    fn push_parameter(&mut self, key: String, written: &str, types: &ParameterTypes, draft: &mut Draft) {
+    /// Looks for the end of a value.
+    fn value(&mut self, key: String, closing: Option<Closing>, text: &str, types: &ParameterTypes) -> bool {
+        let closing = match closing {
+            Some(closing) => closing,
+            None => {
+                let Some(offset) = text[self.search_from..].find(PARAMETER_END) else {
+                    self.search_from = searched(text, PARAMETER_END).max(self.at);
+                    return false;
+                };
+                let start = self.search_from + offset;
+                Closing { start, seen: start + PARAMETER_END.len(), has_function_end: false }
+            }
+        };
+        match follower(closing, text) {
+            Follower::Unclear(closing) => {
+                self.state = State::Value { key, closing: Some(closing) };
+                return false;
+            }
+            Follower::Parameter => {
+                let json = self.json(&key, &text[self.at..closing.start], types);
+                self.state = self.arguments.push(&key, &json).map_or_else(State::Wrong, |()| State::Between);
+            }
+            Follower::Other => self.state = State::Value { key, closing: None },
+        }
+        self.search_from = closing.start + PARAMETER_END.len();
+        if self.state == State::Between {
+            self.at = self.search_from;
+        }
+        true
+    }
+
+    /// A value as JSON text.
+    fn json(&self, key: &str, written: &str, types: &ParameterTypes) -> String {
         let written = written.strip_prefix('\n').unwrap_or(written);
-        let written = written.strip_suffix('\n').unwrap_or(written);
-        let json = types.json_text(&self.name, &key, written);
-        let open = if self.arguments.is_empty() { "{" } else { ", " };
-        draft.push_arguments(format!("{open}{}: {json}", Value::from(&*key)));
-        // It was made of what can be read as JSON, or of a string.
-        self.arguments.insert(key, serde_json::from_str(&json).unwrap_or_default());
+        types.json_text(&self.name, key, written.strip_suffix('\n').unwrap_or(written))
     }
 
     /// Takes white space and one of the tags.
@@ -114,43 +155,86 @@ impl XmlCall {
             return true;
         }
         if !tags.iter().any(|(tag, _)| tag.starts_with(rest)) {
-            self.state = State::Wrong(otherwise);
+            self.state = State::Wrong(otherwise.to_owned());
         }
         false
     }
 
-    /// Takes a name of one line that `>` ends.
+    /// Takes a name of one line that `>` ends, and that holds no other tag.
     fn line(&mut self, text: &str) -> Option<String> {
-        let name = self.until(text, ">")?;
-        let name = name.trim().to_owned();
-        if name.is_empty() || name.contains('\n') {
-            self.state = State::Wrong("a name is missing");
-            return None;
+        let rest = &text[self.at..];
+        let end = rest.find(['>', '<', '\n'])?;
+        let name = rest[..end].trim();
+        if name.is_empty() {
+            self.state = State::Wrong("a name is missing".to_owned());
+        } else if !rest[end..].starts_with('>') {
+            self.state = State::Wrong(format!("no `>` ends the name `{name}`"));
+        } else {
+            self.at += end + 1;
+            self.search_from = self.at;
+            return Some(name.to_owned());
         }
-        Some(name)
+        None
     }
 
-    /// Takes everything up to `end`, and `end`.
-    fn until(&mut self, text: &str, end: &str) -> Option<String> {
-        let Some(offset) = text[self.search_from..].find(end) else {
-            // All but what may be the beginning of the end has been looked through.
-            self.search_from = text.floor_char_boundary((text.len() + 1).saturating_sub(end.len())).max(self.at);
-            return None;
-        };
-        let found = self.search_from + offset;
-        let taken = text[self.at..found].to_owned();
-        self.at = found + end.len();
-        self.search_from = self.at;
-        Some(taken)
+    /// The text of the arguments that has not left yet.
+    pub(crate) fn take_pieces(&mut self) -> String {
+        self.arguments.take_pieces()
     }
 
-    /// The arguments, or what is wrong with the call.
-    pub(crate) fn arguments(&self) -> Result<Value, String> {
+    /// Whether it can no longer become a call.
+    pub(crate) fn is_wrong(&self) -> bool {
+        matches!(self.state, State::Wrong(_))
+    }
+
+    /// Whether what follows may be a value's.
+    pub(crate) fn is_in_text(&self) -> bool {
+        matches!(self.state, State::Value { .. })
+    }
+
+    /// What the call is at the end of `text`, where a mark stands that would end it.
+    pub(crate) fn ended(&self, text: &str, types: &ParameterTypes) -> Ended {
+        let unended = "no `</function>` ends the call".to_owned();
         match &self.state {
-            State::Done => Ok(self.arguments.clone().into()),
-            State::Wrong(error) => Err((*error).to_owned()),
-            State::Start | State::Name => Err("nothing is called".to_owned()),
-            State::Between | State::Key | State::Value { .. } => Err("no `</function>` ends the call".to_owned()),
+            State::Done => self.arguments.clone().end(),
+            State::Value { key, closing: Some(Closing { start, seen, has_function_end: true }) }
+                if text[*seen..].trim().is_empty() =>
+            {
+                self.arguments.clone().end_with(key, &self.json(key, &text[self.at..*start], types))
+            }
+            State::Value { .. } => Ended::InText(unended),
+            State::Wrong(error) => Ended::Broken(error.clone()),
+            State::Start | State::Name => Ended::Broken("nothing is called".to_owned()),
+            State::Between | State::Key => Ended::Broken(unended),
         }
     }
+}
+
+/// Looks on behind a `</parameter>`.
+fn follower(mut closing: Closing, text: &str) -> Follower {
+    if !closing.has_function_end {
+        let rest = text[closing.seen..].trim_start();
+        closing.seen = text.len() - rest.len();
+        if rest.starts_with(PARAMETER) {
+            return Follower::Parameter;
+        }
+        if PARAMETER.starts_with(rest) || FUNCTION_END.starts_with(rest) && rest != FUNCTION_END {
+            return Follower::Unclear(closing);
+        }
+        if !rest.starts_with(FUNCTION_END) {
+            return Follower::Other;
+        }
+        closing.seen += FUNCTION_END.len();
+        closing.has_function_end = true;
+    }
+    if !text[closing.seen..].trim_start().is_empty() {
+        return Follower::Other;
+    }
+    closing.seen = text.len();
+    Follower::Unclear(closing)
+}
+
+/// Up to where `end` cannot begin.
+fn searched(text: &str, end: &str) -> usize {
+    text.floor_char_boundary((text.len() + 1).saturating_sub(end.len()))
 }

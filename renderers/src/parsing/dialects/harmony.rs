@@ -1,9 +1,9 @@
 use std::ops::Range;
 
-use serde_json::Value;
-
 use crate::parsing::calls::section_call::Arguments;
+use crate::parsing::calls::written_arguments::Ended;
 use crate::parsing::dialect::Dialect;
+use crate::parsing::doubt::{Doubt, MOST_DOUBTS};
 use crate::parsing::draft::{Draft, Ending, Prose, Space};
 use crate::parsing::mark_lexer::Mark;
 
@@ -15,6 +15,9 @@ const FUNCTIONS: &str = "functions.";
 #[derive(Debug)]
 pub(crate) struct Harmony {
     state: State,
+    /// Whether a mark has ended the call that is open, or stands in it.
+    doubt: Option<Doubt>,
+    doubts_left: usize,
 }
 
 #[derive(Debug)]
@@ -30,7 +33,7 @@ enum State {
 impl Harmony {
     /// A reader of a message that begins in a header, as behind `<|start|>assistant`.
     pub(crate) fn new() -> Self {
-        Self { state: State::Header { start: 0, has_mark: false } }
+        Self { state: State::Header { start: 0, has_mark: false }, doubt: None, doubts_left: MOST_DOUBTS }
     }
 
     fn begin_body(&mut self, header_start: usize, mark: Range<usize>, draft: &mut Draft) {
@@ -53,11 +56,58 @@ impl Harmony {
         match std::mem::replace(&mut self.state, next) {
             State::Prose(_) => draft.close_prose(Ending::KeptUnlessBlank),
             State::Call(arguments) => {
-                let arguments: Result<Value, String> = arguments.parse(draft.text());
-                draft.close_call(end, arguments);
+                let ended = arguments.ended(draft.text());
+                draft.end_call(end, ended);
             }
             State::Header { start, .. } => close_header(start..end, draft),
         }
+    }
+}
+
+impl Harmony {
+    /// Whether a mark stands in a string of a call's arguments, as far as can be known; if not, it ends the message.
+    fn stays_in_call(&mut self, mark: Mark, range: &Range<usize>, draft: &mut Draft) -> bool {
+        let State::Call(arguments) = &mut self.state else { return false };
+        if let Some(doubt) = &mut self.doubt {
+            doubt.push(Some(mark), range.clone());
+        }
+        match arguments.ended(draft.text()) {
+            Ended::InText(_) if self.doubt.is_none() && self.doubts_left == 0 => return false,
+            ended @ Ended::InText(_) => {
+                if self.doubt.is_none() {
+                    self.doubts_left -= 1;
+                    let mut doubt = Doubt::new(range.start, ended);
+                    doubt.push(Some(mark), range.clone());
+                    self.doubt = Some(doubt);
+                }
+                arguments.read(range.end, draft);
+            }
+            Ended::Broken(_) if self.doubt.is_some() => self.refute(draft),
+            _ => {
+                self.doubt = None;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes text, or a mark, as part of a call's arguments.
+    fn read_arguments(&mut self, mark: Option<Mark>, range: Range<usize>, draft: &mut Draft) {
+        let State::Call(arguments) = &mut self.state else { return };
+        arguments.read(range.end, draft);
+        if let Some(doubt) = &mut self.doubt {
+            doubt.push(mark, range);
+            if arguments.is_wrong() {
+                self.refute(draft);
+            }
+        }
+    }
+
+    /// The mark that was in doubt has ended the call: what has come since is read again.
+    fn refute(&mut self, draft: &mut Draft) {
+        let Some(doubt) = self.doubt.take() else { return };
+        self.state = State::Prose(Prose::Text);
+        doubt.refute(draft).replay(self, draft);
     }
 }
 
@@ -77,11 +127,14 @@ impl Dialect for Harmony {
         match &mut self.state {
             State::Header { .. } => {}
             State::Prose(kind) => draft.prose(*kind, range, Space::None, Space::All),
-            State::Call(arguments) => arguments.read(range.end, draft),
+            State::Call(_) => self.read_arguments(None, range, draft),
         }
     }
 
     fn mark(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
+        if matches!(mark, Mark::End | Mark::Start) && self.stays_in_call(mark, &range, draft) {
+            return;
+        }
         match (mark, &mut self.state) {
             (Mark::Body, State::Header { start, .. }) => {
                 let start = *start;
@@ -93,12 +146,19 @@ impl Dialect for Harmony {
                 self.state = State::Header { start: range.start, has_mark: true };
             }
             (_, State::Header { has_mark, .. }) => *has_mark = true,
+            (_, State::Call(_)) => self.read_arguments(Some(mark), range, draft),
             _ => self.text(range, draft),
         }
     }
 
     fn finish(&mut self, cut: bool, draft: &mut Draft) {
         let end = draft.text().len();
+        while self.doubt.is_some() {
+            match &self.state {
+                State::Call(arguments) if arguments.parse(draft.text()).is_ok() => self.doubt = None,
+                _ => self.refute(draft),
+            }
+        }
         match &self.state {
             // A header that was cut off says nothing yet.
             State::Header { start, has_mark: true } if cut && called_function(&draft.text()[*start..]).is_none() => {}

@@ -23,10 +23,10 @@ enum State {
     /// Nothing but white space has been sampled since `start`.
     Start { start: usize },
     /// In JSON that may be a call; `tagged` where `<|python_tag|>` says that it is one. `behind`: where the text behind the
-    /// call before it begins.
-    Call { call: Box<JsonCall>, tagged: bool, behind: Option<usize> },
+    /// call before it begins, and its white space that is the format's.
+    Call { call: Box<JsonCall>, tagged: bool, behind: Option<(usize, Space)> },
     /// Nothing but white space and a `;` has been sampled since a call, which ended at `start`.
-    Behind { start: usize },
+    Behind { start: usize, leading: Space },
     /// In text. White space at its beginning that is the format's: that behind a call says nothing.
     Text { leading: Space },
 }
@@ -43,9 +43,9 @@ impl Llama {
         if let Some(call_end) = call.end() {
             let arguments = call.arguments(call_end, draft.text());
             if call.is_named() || *tagged {
-                draft.close_call(call_end, arguments);
-                self.state = State::Behind { start: call_end };
-                self.read_behind(call_end, end, draft);
+                let leading = Space::behind_call(draft.close_call(call_end, arguments));
+                self.state = State::Behind { start: call_end, leading };
+                self.read_behind(call_end, leading, end, draft);
             } else {
                 self.give_up(end, draft);
             }
@@ -55,7 +55,7 @@ impl Llama {
     }
 
     /// Looks for another call in what follows one that ended at `start`.
-    fn read_behind(&mut self, start: usize, end: usize, draft: &mut Draft) {
+    fn read_behind(&mut self, start: usize, leading: Space, end: usize, draft: &mut Draft) {
         let text = draft.text()[start..end].trim_start();
         let text = text.strip_prefix(SEPARATOR).unwrap_or(text).trim_start();
         match text.bytes().next() {
@@ -64,12 +64,12 @@ impl Llama {
                 let call_start = end - text.len();
                 draft.open_call(call_start);
                 let call = Box::new(JsonCall::new(call_start, &KEYS));
-                self.state = State::Call { call, tagged: false, behind: Some(start) };
+                self.state = State::Call { call, tagged: false, behind: Some((start, leading)) };
                 self.read_call(end, draft);
             }
             Some(_) => {
-                self.state = State::Text { leading: Space::All };
-                draft.prose(Prose::Text, start..end, Space::All, Space::None);
+                self.state = State::Text { leading };
+                draft.prose(Prose::Text, start..end, leading, Space::None);
             }
         }
     }
@@ -80,10 +80,10 @@ impl Llama {
             State::Call { behind, .. } => behind,
             _ => None,
         };
-        let leading = if behind.is_some() { Space::All } else { Space::None };
+        let leading = behind.map_or(Space::None, |(_, leading)| leading);
         self.state = State::Text { leading };
         if let Some(start) = draft.cancel_call() {
-            draft.prose(Prose::Text, behind.unwrap_or(start)..end, leading, Space::None);
+            draft.prose(Prose::Text, behind.map_or(start, |(start, _)| start)..end, leading, Space::None);
         }
     }
 }
@@ -108,7 +108,7 @@ impl Dialect for Llama {
                 }
             }
             State::Call { .. } => self.read_call(range.end, draft),
-            State::Behind { start } => self.read_behind(start, range.end, draft),
+            State::Behind { start, leading } => self.read_behind(start, leading, range.end, draft),
             State::Text { leading } => draft.prose(Prose::Text, range, leading, Space::None),
         }
     }
@@ -133,7 +133,7 @@ impl Dialect for Llama {
                 draft.close_call(end, arguments);
             }
             State::Call { .. } => self.give_up(end, draft),
-            State::Behind { start } => draft.prose(Prose::Text, *start..end, Space::All, Space::None),
+            State::Behind { start, leading } => draft.prose(Prose::Text, *start..end, *leading, Space::None),
             State::Text { .. } => {}
         }
         draft.close_prose(Ending::Kept);

@@ -1,10 +1,12 @@
 use std::ops::Range;
 
 use crate::parsing::calls::brace_call::BraceCall;
-use crate::parsing::calls::call_list::CallList;
+use crate::parsing::calls::call_list::{CallEnd, CallList};
 use crate::parsing::calls::json_call::Keys;
 use crate::parsing::calls::section_call::{CallHead, SectionCall};
+use crate::parsing::calls::written_arguments::Ended;
 use crate::parsing::dialect::Dialect;
+use crate::parsing::doubt::{Doubt, MOST_DOUBTS};
 use crate::parsing::draft::{Draft, Ending, Prose, Space};
 use crate::parsing::mark_lexer::Mark;
 
@@ -19,6 +21,9 @@ pub(crate) struct Marked {
     is_reasoning: bool,
     /// White space at the beginning of the text that comes next that is the format's.
     leading: Space,
+    /// Whether a mark has ended the call that is open, or stands in it; and how many of a list had ended before.
+    doubt: Option<(Doubt, usize)>,
+    doubts_left: usize,
 }
 
 /// How a family writes calls behind the mark.
@@ -48,7 +53,14 @@ enum State {
 impl Marked {
     /// A reader of a message that begins with text.
     pub(crate) fn new(form: CallForm) -> Self {
-        Self { form, state: State::Prose, is_reasoning: false, leading: Space::None }
+        Self {
+            form,
+            state: State::Prose,
+            is_reasoning: false,
+            leading: Space::None,
+            doubt: None,
+            doubts_left: MOST_DOUBTS,
+        }
     }
 
     fn prose(&mut self, range: Range<usize>, draft: &mut Draft) {
@@ -98,11 +110,22 @@ impl Marked {
         }
         match &mut self.state {
             State::Prose | State::Opened { .. } => {}
-            State::Named(call) => call.read(end, draft),
+            State::Named(call) => {
+                call.read(end, draft);
+                if self.doubt.is_some() && call.is_wrong() {
+                    self.refute(draft);
+                }
+            }
             State::Braces(call) => call.read(end, draft),
             State::List(list) => {
-                list.read(end, draft);
-                if let Some(list_end) = list.end() {
+                list.read(end, if self.doubt.is_some() { CallEnd::Whole } else { CallEnd::Any }, draft);
+                let (calls, list_end) = (list.calls(), list.end());
+                match &self.doubt {
+                    Some(_) if list.is_wrong() => return self.refute(draft),
+                    Some((_, before)) if calls > *before => self.doubt = None,
+                    _ => {}
+                }
+                if let Some(list_end) = list_end {
                     self.state = State::Prose;
                     self.leading = Space::All;
                     self.prose(list_end..end, draft);
@@ -111,24 +134,78 @@ impl Marked {
         }
     }
 
+    /// Takes a mark that ends what is open, or stands in a text of it.
+    fn mark_of_end(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
+        let ends_with_mark = matches!(self.state, State::Braces(_)) && mark == Mark::CallClose;
+        let end = if ends_with_mark { range.end } else { range.start };
+        // Where a text of Gemma's ends, nothing but what follows tells.
+        if let (State::Braces(_), Some((doubt, _))) = (&self.state, &self.doubt)
+            && mark == Mark::CallOpen
+            && doubt.is_followed_at(range.start, draft)
+        {
+            return self.refute(draft);
+        }
+        match self.ended(range.start, draft) {
+            Some(Ended::InText(_)) if self.doubt.is_some() => return self.read(range.end, draft),
+            Some(ended @ Ended::InText(_)) if self.doubts_left > 0 => {
+                self.doubts_left -= 1;
+                let mut doubt = Doubt::new(end, ended);
+                if mark != Mark::CallClose {
+                    doubt.push(Some(mark), range.clone());
+                }
+                let calls = if let State::List(list) = &self.state { list.calls() } else { 0 };
+                self.doubt = Some((doubt, calls));
+                return self.read(range.end, draft);
+            }
+            Some(Ended::Broken(_)) if self.doubt.is_some() => return self.refute(draft),
+            _ => {}
+        }
+        self.doubt = None;
+        match &self.state {
+            State::Braces(_) if !ends_with_mark => self.break_call(range.start, draft),
+            _ => self.close(range.start, end, draft),
+        }
+        if mark != Mark::CallClose {
+            self.mark_in_prose(mark, range, draft);
+        }
+    }
+
+    /// What is open, where a mark stands that would end it.
+    fn ended(&self, text_end: usize, draft: &Draft) -> Option<Ended> {
+        match &self.state {
+            State::Prose => None,
+            State::Opened { .. } => Some(Ended::Broken("nothing is called".to_owned())),
+            State::List(list) => list.ended(text_end, draft.text()),
+            State::Named(call) => Some(call.ended(draft.text())),
+            State::Braces(call) => Some(call.ended(text_end, draft.text())),
+        }
+    }
+
     /// Ends what is open; the call's text goes up to `text_end`, and its mark up to `end`.
     fn close(&mut self, text_end: usize, end: usize, draft: &mut Draft) {
-        match std::mem::replace(&mut self.state, State::Prose) {
-            State::Prose => {}
-            State::Opened { .. } => draft.close_call(end, Err("nothing is called".to_owned())),
-            State::List(list) => list.close(text_end, draft),
-            State::Named(call) => {
-                let arguments = call.arguments(draft.text());
-                draft.close_call(text_end, arguments);
-            }
-            State::Braces(call) => call.close(text_end, end, draft),
-        }
-        self.leading = Space::All;
+        let is_call = match self.ended(text_end, draft) {
+            Some(ended) => draft.end_call(end, ended),
+            None => true,
+        };
+        self.state = State::Prose;
+        self.leading = Space::behind_call(is_call);
+    }
+
+    /// The mark that was in doubt has ended the call: what has come since is read again.
+    fn refute(&mut self, draft: &mut Draft) {
+        let Some((doubt, _)) = self.doubt.take() else { return };
+        self.state = State::Prose;
+        let refuted = doubt.refute(draft);
+        self.leading = Space::behind_call(refuted.is_call);
+        refuted.replay(self, draft);
     }
 }
 
 impl Dialect for Marked {
     fn text(&mut self, range: Range<usize>, draft: &mut Draft) {
+        if let Some((doubt, _)) = &mut self.doubt {
+            doubt.push(None, range.clone());
+        }
         match self.state {
             State::Prose => self.prose(range, draft),
             _ => self.read(range.end, draft),
@@ -136,19 +213,12 @@ impl Dialect for Marked {
     }
 
     fn mark(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
+        if let Some((doubt, _)) = &mut self.doubt {
+            doubt.push(Some(mark), range.clone());
+        }
         match (&mut self.state, mark) {
             (State::Prose, _) => self.mark_in_prose(mark, range, draft),
-            // A text of the arguments may spell a mark that the tokenizer has no token for.
-            (State::List(list), _) if list.is_in_call() => self.read(range.end, draft),
-            (_, Mark::CallOpen | Mark::ListOpen) => {
-                match &self.state {
-                    State::Braces(_) => self.break_call(range.start, draft),
-                    _ => self.close(range.start, range.start, draft),
-                }
-                self.mark_in_prose(mark, range, draft);
-            }
-            (State::Braces(_), Mark::CallClose) => self.close(range.start, range.end, draft),
-            (_, Mark::CallClose) => self.close(range.start, range.start, draft),
+            (_, Mark::CallOpen | Mark::ListOpen | Mark::CallClose) => self.mark_of_end(mark, range, draft),
             (State::Opened { mark_end }, Mark::Arguments) => {
                 let mut call = SectionCall::new(*mark_end, CallHead::NameAndId);
                 call.begin_arguments(range, draft);
@@ -161,6 +231,13 @@ impl Dialect for Marked {
 
     fn finish(&mut self, _: bool, draft: &mut Draft) {
         let end = draft.text().len();
+        // The end of a message ends a call without braces, and settles what is whole.
+        while self.doubt.is_some() {
+            match self.ended(end, draft) {
+                Some(Ended::Whole { .. }) if !matches!(self.state, State::Braces(_)) => self.doubt = None,
+                _ => self.refute(draft),
+            }
+        }
         match &self.state {
             State::Prose if self.is_reasoning => draft.close_prose(Ending::Stripped),
             State::Prose => draft.close_prose(Ending::Kept),
@@ -175,6 +252,6 @@ impl Marked {
     fn break_call(&mut self, end: usize, draft: &mut Draft) {
         draft.close_call(end, Err("nothing ends the call".to_owned()));
         self.state = State::Prose;
-        self.leading = Space::All;
+        self.leading = Space::None;
     }
 }

@@ -1,14 +1,14 @@
 use std::ops::Range;
 
-use serde_json::Value;
-
 use crate::parsing::calls::dsml_call::DsmlCall;
 use crate::parsing::calls::json_call::{JsonCall, Keys};
 use crate::parsing::calls::pair_call::PairCall;
 use crate::parsing::calls::parameter_types::ParameterTypes;
 use crate::parsing::calls::section_call::{CallHead, SectionCall};
+use crate::parsing::calls::written_arguments::Ended;
 use crate::parsing::calls::xml_call::XmlCall;
 use crate::parsing::dialect::Dialect;
+use crate::parsing::doubt::{Doubt, MOST_DOUBTS};
 use crate::parsing::draft::{Draft, Ending, Prose, Space};
 use crate::parsing::mark_lexer::Mark;
 
@@ -25,6 +25,11 @@ pub(crate) struct Tagged {
     is_reasoning: bool,
     /// White space at the beginning of the text that comes next that is the format's.
     leading: Space,
+    /// Whether a mark has ended the call that is open, or stands in it.
+    doubt: Option<Doubt>,
+    doubts_left: usize,
+    /// Marks of calls that were opened, and not ended, in the texts of the call that is open.
+    quoted_calls: usize,
 }
 
 /// What differs between the families.
@@ -143,14 +148,67 @@ impl Call {
         }
     }
 
-    fn arguments(&self, end: usize, text: &str) -> Result<Value, String> {
+    /// Takes a mark that does not end the call.
+    fn mark(&mut self, mark: Mark, range: Range<usize>, rules: Rules, types: &ParameterTypes, draft: &mut Draft) {
+        match (self, mark) {
+            (Self::Pairs(call), _) => call.mark(mark, range, types, draft),
+            (Self::Dsml(call), _) => call.mark(mark, range, draft),
+            (Self::Section(call), Mark::Arguments) => call.begin_arguments(range, draft),
+            (call, _) => call.read(range.end, rules.call, types, draft),
+        }
+    }
+
+    /// What the call is at `end`, where a mark stands that would end it.
+    fn ended(&mut self, end: usize, types: &ParameterTypes, draft: &mut Draft) -> Ended {
         match self {
-            Self::Unclear { .. } => Err("the call is empty".to_owned()),
-            Self::Json(call) => call.arguments(end, text),
-            Self::Xml(call) => call.arguments(),
-            Self::Pairs(call) => call.arguments(),
-            Self::Section(call) => call.arguments(text),
-            Self::Dsml(call) => call.arguments(),
+            Self::Unclear { .. } => Ended::Broken("the call is empty".to_owned()),
+            Self::Json(call) => call.ended(end, draft.text()),
+            Self::Xml(call) => call.ended(&draft.text()[..end], types),
+            Self::Pairs(call) => call.ended(end, types, draft),
+            Self::Section(call) => call.ended(draft.text()),
+            Self::Dsml(call) => call.ended(end, draft),
+        }
+    }
+
+    fn is_wrong(&self) -> bool {
+        match self {
+            Self::Unclear { .. } => false,
+            Self::Json(call) => call.is_wrong(),
+            Self::Xml(call) => call.is_wrong(),
+            Self::Pairs(call) => call.is_wrong(),
+            Self::Section(call) => call.is_wrong(),
+            Self::Dsml(call) => call.is_wrong(),
+        }
+    }
+
+    /// Whether what follows may be a text's of the arguments, in which anything may stand.
+    fn is_in_text(&self, draft: &Draft) -> bool {
+        match self {
+            Self::Unclear { .. } => false,
+            Self::Json(call) => call.is_in_string(),
+            Self::Xml(call) => call.is_in_text(),
+            Self::Pairs(call) => call.is_in_text(),
+            Self::Section(call) => call.is_in_string(),
+            Self::Dsml(call) => call.is_in_text(draft),
+        }
+    }
+
+    /// Whether texts of the arguments stand there without quotes, so that nothing but what follows tells where they end.
+    fn has_bare_texts(&self) -> bool {
+        matches!(self, Self::Xml(_) | Self::Pairs(_) | Self::Dsml(_))
+    }
+
+    fn is_in_section(&self) -> bool {
+        matches!(self, Self::Section(_) | Self::Dsml(_))
+    }
+
+    /// The text of the arguments that has not left yet; of JSON all that is certain has.
+    fn take_pieces(&mut self) -> String {
+        match self {
+            Self::Xml(call) => call.take_pieces(),
+            Self::Pairs(call) => call.take_pieces(),
+            Self::Dsml(call) => call.take_pieces(),
+            Self::Unclear { .. } | Self::Json(_) | Self::Section(_) => String::new(),
         }
     }
 }
@@ -158,7 +216,16 @@ impl Call {
 impl Tagged {
     /// A reader of a message that begins with text.
     pub(crate) fn new(rules: Rules, types: ParameterTypes) -> Self {
-        Self { rules, types, state: State::Prose, is_reasoning: false, leading: Space::None }
+        Self {
+            rules,
+            types,
+            state: State::Prose,
+            is_reasoning: false,
+            leading: Space::None,
+            doubt: None,
+            doubts_left: MOST_DOUBTS,
+            quoted_calls: 0,
+        }
     }
 
     fn prose(&mut self, range: Range<usize>, draft: &mut Draft) {
@@ -184,6 +251,7 @@ impl Tagged {
     fn open_call(&mut self, mark: Range<usize>, draft: &mut Draft) {
         self.close_prose_before_call(draft);
         draft.open_call(mark.start);
+        self.quoted_calls = 0;
         self.state = State::Call(match self.rules.call {
             CallForm::Json | CallForm::Xml | CallForm::Pairs => Call::Unclear { start: mark.end },
             CallForm::Section(head) => Call::Section(SectionCall::new(mark.end, head)),
@@ -205,39 +273,111 @@ impl Tagged {
                 self.state = State::Undecided { start: range.start, since: vec![(Some(mark), range)] };
             }
             (Mark::CallOpen, _) => self.open_call(range, draft),
+            (Mark::SectionClose, _) if draft.is_behind_text() => {}
             (Mark::SectionOpen | Mark::SectionClose, _) => self.close_prose_before_call(draft),
             _ => self.prose(range, draft),
         }
     }
 
-    fn mark_in_call(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
+    /// Reads text of a call, or a mark that does not end it.
+    fn read_call(&mut self, mark: Option<Mark>, range: Range<usize>, draft: &mut Draft) {
         let State::Call(call) = &mut self.state else { return };
-        let is_in_section = matches!(call, Call::Section(_) | Call::Dsml(_));
-        match (mark, call) {
-            (Mark::CallClose, call) => {
-                match call {
-                    Call::Pairs(call) => call.close(range.start, draft),
-                    Call::Dsml(call) => call.close(range.start, draft),
-                    _ => {}
-                }
-                let arguments = call.arguments(range.start, draft.text());
-                draft.close_call(range.end, arguments);
-                self.state = State::Prose;
-            }
-            (Mark::Arguments, Call::Section(call)) => call.begin_arguments(range, draft),
-            (Mark::CallOpen | Mark::SectionOpen | Mark::SectionClose, _) if is_in_section => {
-                self.break_call(range.start, draft);
-                self.mark_in_prose(mark, range, draft);
-            }
-            (mark, Call::Pairs(call)) => call.mark(mark, range, &self.types, draft),
-            (mark, Call::Dsml(call)) => call.mark(mark, range, draft),
-            (_, call) => call.read(range.end, self.rules.call, &self.types, draft),
+        match mark {
+            Some(mark) => call.mark(mark, range, self.rules, &self.types, draft),
+            None => call.read(range.end, self.rules.call, &self.types, draft),
+        }
+        if self.doubt.is_none() {
+            draft.push_arguments(call.take_pieces());
+        } else if call.is_wrong() {
+            self.refute(draft);
         }
     }
 
-    fn break_call(&mut self, end: usize, draft: &mut Draft) {
-        draft.close_call(end, Err("nothing ends the call".to_owned()));
+    fn mark_in_call(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
+        let State::Call(call) = &mut self.state else { return };
+        let begins_other = matches!(mark, Mark::CallOpen | Mark::SectionOpen | Mark::SectionClose);
+        if let Some(doubt) = &mut self.doubt {
+            doubt.push(Some(mark), range.clone());
+            if begins_other && call.has_bare_texts() && doubt.is_followed_at(range.start, draft) {
+                return self.refute(draft);
+            }
+        }
+        match mark {
+            Mark::CallClose => self.end_call(range, draft),
+            _ if begins_other && call.is_in_section() => self.end_call_by_other(mark, range, draft),
+            _ => {
+                self.quoted_calls +=
+                    usize::from(mark == Mark::CallOpen && call.has_bare_texts() && call.is_in_text(draft));
+                self.read_call(Some(mark), range, draft);
+            }
+        }
+    }
+
+    /// Takes the mark that ends a call, or stands in a text of it.
+    fn end_call(&mut self, mark: Range<usize>, draft: &mut Draft) {
+        let State::Call(call) = &mut self.state else { return };
+        let ended = call.ended(mark.start, &self.types, draft);
+        // It ends a call that such a text quotes.
+        let is_quoted = self.quoted_calls > 0 && call.has_bare_texts() && call.is_in_text(draft);
+        self.quoted_calls = self.quoted_calls.saturating_sub(1);
+        match &ended {
+            Ended::Broken(_) if self.doubt.is_some() => self.refute(draft),
+            Ended::Whole { .. } if !is_quoted => {
+                self.doubt = None;
+                self.close_call(mark.end, ended, draft);
+            }
+            Ended::Whole { .. } | Ended::InText(_) if self.doubt.is_some() => {
+                self.read_call(Some(Mark::CallClose), mark, draft);
+            }
+            Ended::Whole { .. } | Ended::InText(_) if self.doubts_left > 0 => {
+                self.begin_doubt(Doubt::new(mark.end, ended).quoted(is_quoted));
+                self.read_call(Some(Mark::CallClose), mark, draft);
+            }
+            _ => self.close_call(mark.end, ended, draft),
+        }
+    }
+
+    /// Takes a mark that begins another call or section, or ends the section, or stands in a text of the call.
+    fn end_call_by_other(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
+        let State::Call(call) = &mut self.state else { return };
+        let is_in_text = call.is_in_text(draft);
+        match (self.doubt.is_some(), is_in_text) {
+            (true, false) => self.refute(draft),
+            (true, true) => self.read_call(Some(mark), range, draft),
+            (false, true) if self.doubts_left > 0 => {
+                let mut doubt = Doubt::new(range.start, Ended::InText("nothing ends the call".to_owned()));
+                doubt.push(Some(mark), range.clone());
+                self.begin_doubt(doubt);
+                self.read_call(Some(mark), range, draft);
+            }
+            (false, _) => {
+                self.break_call(range.start, draft);
+                self.mark_in_prose(mark, range, draft);
+            }
+        }
+    }
+
+    fn begin_doubt(&mut self, doubt: Doubt) {
+        self.doubts_left -= 1;
+        self.doubt = Some(doubt);
+    }
+
+    /// The mark that was in doubt has ended the call: what has come since is read again.
+    fn refute(&mut self, draft: &mut Draft) {
+        let Some(doubt) = self.doubt.take() else { return };
         self.state = State::Prose;
+        let refuted = doubt.refute(draft);
+        self.leading = Space::behind_call(refuted.is_call);
+        refuted.replay(self, draft);
+    }
+
+    fn close_call(&mut self, end: usize, ended: Ended, draft: &mut Draft) {
+        self.leading = Space::behind_call(draft.end_call(end, ended));
+        self.state = State::Prose;
+    }
+
+    fn break_call(&mut self, end: usize, draft: &mut Draft) {
+        self.close_call(end, Ended::Broken("nothing ends the call".to_owned()), draft);
     }
 }
 
@@ -245,7 +385,12 @@ impl Dialect for Tagged {
     fn text(&mut self, range: Range<usize>, draft: &mut Draft) {
         match &mut self.state {
             State::Prose => self.prose(range, draft),
-            State::Call(call) => call.read(range.end, self.rules.call, &self.types, draft),
+            State::Call(_) => {
+                if let Some(doubt) = &mut self.doubt {
+                    doubt.push(None, range.clone());
+                }
+                self.read_call(None, range, draft);
+            }
             State::Undecided { since, .. } => since.push((None, range)),
         }
     }
@@ -265,8 +410,13 @@ impl Dialect for Tagged {
     }
 
     fn finish(&mut self, _: bool, draft: &mut Draft) {
-        // Reasoning that begins behind the first call may leave another one undecided.
-        while let State::Undecided { since, .. } = &mut self.state {
+        // What is read again may leave another call undecided, or in doubt.
+        loop {
+            if self.doubt.is_some() {
+                self.refute(draft);
+                continue;
+            }
+            let State::Undecided { since, .. } = &mut self.state else { break };
             let since = std::mem::take(since);
             self.state = State::Prose;
             self.close_reasoning(draft);

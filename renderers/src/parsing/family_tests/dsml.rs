@@ -4,7 +4,7 @@ use super::{Family, described};
 use crate::ResponseFormat;
 use crate::parsing::parsed_message::PartContent;
 
-const DSML: Family = Family(ResponseFormat::Dsml, "deepseek", &["<｜end▁of▁sentence｜>"]);
+pub(super) const DSML: Family = Family(ResponseFormat::Dsml, "deepseek", &["<｜end▁of▁sentence｜>"]);
 
 #[test]
 fn calls_of_deepseeks_markup_say_of_which_type_arguments_are() {

@@ -15,14 +15,14 @@ pub(crate) const MASK: i64 = (1 << 60) - 1;
 const SEQUENCE_ID: &str = r#""sequence_id":"#;
 
 /// SHA-256 over values with their lengths, so that none of them runs into the next.
-struct Fields(Sha256);
+pub(crate) struct Fields(Sha256);
 
 impl Fields {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Sha256::new())
     }
 
-    fn push(&mut self, value: Option<&[u8]>) -> &mut Self {
+    pub(crate) fn push(&mut self, value: Option<&[u8]>) -> &mut Self {
         let length = value.map_or(u64::MAX, |value| value.len() as u64);
         self.0.update(length.to_le_bytes());
         self.0.update(value.unwrap_or_default());
@@ -30,7 +30,7 @@ impl Fields {
     }
 
     /// The first 60 bits.
-    fn digest(self) -> i64 {
+    pub(crate) fn digest(self) -> i64 {
         let digest = self.0.finalize();
         digest.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes) & MASK)
     }
@@ -157,7 +157,8 @@ impl Recorded {
     }
 }
 
-fn add(one: i64, other: i64) -> i64 {
+/// The sum of two digests.
+pub(crate) fn add(one: i64, other: i64) -> i64 {
     one.wrapping_add(other) & MASK
 }
 

@@ -19,6 +19,7 @@ mod recording;
 mod resources;
 mod rewards;
 mod rollouts;
+mod row_checksums;
 mod runs;
 mod spans;
 mod store;

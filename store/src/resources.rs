@@ -2,11 +2,13 @@
 
 use fulgurite_types::{Object, Page, Paginated, ResourcesUpdate, TextFilter, new_id};
 use serde_json::{Map, Value, json};
+use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::database::clock::now;
 use crate::database::sql::{Conditions, SortField, Sql, column, count, json, plain, to_integer, to_json};
 use crate::list_pages::{ListKind, ListPages};
+use crate::row_checksums::resources_digest;
 use crate::{Result, Store, StoreError};
 
 const SORT_FIELDS: &[SortField] = &[
@@ -29,8 +31,8 @@ impl Store {
         self.write(move |write| {
             Box::pin(async move {
                 let row = sqlx::query(
-                    "INSERT INTO resources (resources_id, create_time, update_time, version, resources)
-                     VALUES ($1, $2, $2, 1, $3)
+                    "INSERT INTO resources (resources_id, create_time, update_time, version, resources, id_checksum)
+                     VALUES ($1, $2, $2, 1, $3, $4)
                      ON CONFLICT (resources_id) DO UPDATE SET update_time = excluded.update_time,
                          version = resources.version + 1, resources = excluded.resources
                      RETURNING *",
@@ -38,6 +40,7 @@ impl Store {
                 .bind(plain("resources_id", &resources_id)?)
                 .bind(now())
                 .bind(to_json("resources", &resources)?)
+                .bind(resources_digest(Some(&resources_id)))
                 .fetch_one(write.connection())
                 .await?;
                 resources_from_row(&row)
@@ -97,6 +100,20 @@ fn push_conditions(sql: &mut Sql, resources_id: &TextFilter) {
     let mut conditions = Conditions::new(None);
     conditions.text(sql, "resources_id", resources_id);
     conditions.close(sql);
+}
+
+/// Writes what the ids of resources from before there were checksums add to the rollouts that have them.
+pub(crate) async fn write_missing_id_checksums(connection: &mut AnyConnection) -> Result<()> {
+    let rows = Sql::new("SELECT resources_id FROM resources WHERE id_checksum IS NULL").all(connection).await?;
+    for row in &rows {
+        let id: &str = column(row, "resources_id")?;
+        sqlx::query("UPDATE resources SET id_checksum = $2 WHERE resources_id = $1")
+            .bind(id)
+            .bind(resources_digest(Some(id)))
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
 }
 
 pub(crate) fn resources_from_row(row: &AnyRow) -> Result<ResourcesUpdate> {

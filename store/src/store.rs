@@ -21,6 +21,8 @@ use crate::recording::at_once;
 use crate::recording::call_listener::CallListener;
 use crate::recording::call_record::CallRecord;
 use crate::recording::latest_calls::LatestCalls;
+use crate::resources::write_missing_id_checksums;
+use crate::row_checksums;
 use crate::{Result, StoreError};
 
 /// How much a store holds.
@@ -78,9 +80,10 @@ impl Store {
         location.make_private();
         let mut connection = location.connector(Access::Create, preparation.clone())?.connect().await?;
         migrate(&mut connection).await?;
+        write_missing_id_checksums(&mut connection).await?;
         connection.close().await?;
         let writing = match dialect {
-            Dialect::Sqlite => format!("{preparation}; {}", at_once::preparation()),
+            Dialect::Sqlite => format!("{preparation}; {} {}", at_once::preparation(), row_checksums::triggers()),
             Dialect::Postgres => preparation,
         };
         let connector = location.connector(Access::Change, writing)?;

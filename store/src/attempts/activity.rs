@@ -11,18 +11,21 @@ use crate::database::sql::{column, word};
 use crate::database::writer::Write;
 use crate::lifecycle::{ATTEMPTS_THAT_WAKE, ROLLOUTS_THAT_WAIT, sql_words};
 use crate::rollouts::rows::existing_rollout;
+use crate::row_checksums::{attempt_state, difference, heartbeat_checksum, rollout_state};
 use crate::{Result, StoreError};
 
-/// An attempt that shows activity is running.
-static ACTIVITY: LazyLock<Arc<str>> = LazyLock::new(|| {
-    let (wake, running) = (sql_words(&ATTEMPTS_THAT_WAKE), AttemptStatus::Running);
+/// An attempt that shows activity.
+const ACTIVITY: &str = "UPDATE attempts SET last_heartbeat_time = $3, span_count = span_count + $4,
+         generation_count = generation_count + $5, digest = (digest + $6) & $7, heartbeat_checksum = $8
+     WHERE rollout_id = $1 AND attempt_id = $2
+     RETURNING sequence_id, status, end_time, (SELECT status FROM rollouts WHERE rollout_id = $1) AS rollout_status";
+
+/// It is running.
+static ATTEMPT_RUNS: LazyLock<Arc<str>> = LazyLock::new(|| {
+    let running = AttemptStatus::Running;
     format!(
-        "UPDATE attempts SET last_heartbeat_time = $3, span_count = span_count + $4,
-             generation_count = generation_count + $5, digest = (digest + $6) & $7,
-             end_time = CASE WHEN status IN ({wake}) THEN NULL ELSE end_time END,
-             status = CASE WHEN status IN ({wake}) THEN '{running}' ELSE status END
-         WHERE rollout_id = $1 AND attempt_id = $2
-         RETURNING sequence_id, status, (SELECT status FROM rollouts WHERE rollout_id = $1) AS rollout_status"
+        "UPDATE attempts SET status = '{running}', end_time = NULL, checksum = (checksum + $3) & $4
+         WHERE rollout_id = $1 AND attempt_id = $2"
     )
     .into()
 });
@@ -31,7 +34,7 @@ static ACTIVITY: LazyLock<Arc<str>> = LazyLock::new(|| {
 static ROLLOUT_RUNS: LazyLock<Arc<str>> = LazyLock::new(|| {
     let (wait, running) = (sql_words(&ROLLOUTS_THAT_WAIT), RolloutStatus::Running);
     format!(
-        "UPDATE rollouts SET status = '{running}', queue_position = NULL
+        "UPDATE rollouts SET status = '{running}', queue_position = NULL, checksum = (checksum + $3) & $4
          WHERE rollout_id = $1 AND status IN ({wait})
              AND NOT EXISTS (SELECT 1 FROM attempts WHERE rollout_id = $1 AND sequence_id > $2)"
     )
@@ -46,14 +49,16 @@ pub(crate) async fn record_activity(
     attempt_id: &str,
     recorded: Recorded,
 ) -> Result<()> {
-    let row = sqlx::query(AssertSqlSafe(Arc::clone(&ACTIVITY)))
+    let time = now();
+    let row = sqlx::query(ACTIVITY)
         .bind(rollout_id)
         .bind(attempt_id)
-        .bind(now())
+        .bind(time)
         .bind(recorded.spans)
         .bind(recorded.generations)
         .bind(recorded.digest)
         .bind(MASK)
+        .bind(heartbeat_checksum(rollout_id, attempt_id, time))
         .fetch_optional(write.connection())
         .await?;
     let Some(row) = row else {
@@ -61,13 +66,28 @@ pub(crate) async fn record_activity(
         return Err(StoreError::not_found("attempt", attempt_id));
     };
     write.attempt_was_active(rollout_id, attempt_id);
-    let waits = ROLLOUTS_THAT_WAIT.contains(&word(&row, "rollout_status")?);
-    if !waits || word::<AttemptStatus>(&row, "status")? != AttemptStatus::Running {
+    let mut status: AttemptStatus = word(&row, "status")?;
+    if ATTEMPTS_THAT_WAKE.contains(&status) {
+        let before = attempt_state(status, column(&row, "end_time")?);
+        status = AttemptStatus::Running;
+        sqlx::query(AssertSqlSafe(Arc::clone(&ATTEMPT_RUNS)))
+            .bind(rollout_id)
+            .bind(attempt_id)
+            .bind(difference(before, attempt_state(status, None)))
+            .bind(MASK)
+            .execute(write.connection())
+            .await?;
+    }
+    let rollout_status: RolloutStatus = word(&row, "rollout_status")?;
+    if !ROLLOUTS_THAT_WAIT.contains(&rollout_status) || status != AttemptStatus::Running {
         return Ok(());
     }
+    let change = difference(rollout_state(rollout_status, None), rollout_state(RolloutStatus::Running, None));
     sqlx::query(AssertSqlSafe(Arc::clone(&ROLLOUT_RUNS)))
         .bind(rollout_id)
         .bind(column::<i64>(&row, "sequence_id")?)
+        .bind(change)
+        .bind(MASK)
         .execute(write.connection())
         .await?;
     Ok(())

@@ -7,9 +7,11 @@ use fulgurite_types::{Attempt, RolloutStatus};
 use sqlx::AnyConnection;
 
 use crate::attempts::rows::attempt_from_row;
+use crate::checksums::MASK;
 use crate::database::writer::Write;
 use crate::rollouts::changes::set_rollout_status;
 use crate::rollouts::rows::existing_rollout;
+use crate::row_checksums::lease_digest;
 use crate::{Result, StoreError};
 
 /// The longest lease that makes sense, which every clock reaches.
@@ -28,12 +30,17 @@ pub(crate) fn validate(lease: Option<Duration>) -> Result<()> {
 
 /// From now on an attempt waits until `end` for its first sign of life.
 pub(crate) async fn begin(connection: &mut AnyConnection, attempt: &Attempt, end: f64) -> Result<()> {
-    sqlx::query("UPDATE attempts SET lease_end = $3 WHERE rollout_id = $1 AND attempt_id = $2")
-        .bind(attempt.rollout_id.as_str())
-        .bind(attempt.attempt_id.as_str())
-        .bind(end)
-        .execute(connection)
-        .await?;
+    sqlx::query(
+        "UPDATE attempts SET lease_end = $3, checksum = (checksum + $4) & $5 WHERE rollout_id = $1 AND attempt_id = $2",
+    )
+    .bind(attempt.rollout_id.as_str())
+    .bind(attempt.attempt_id.as_str())
+    .bind(end)
+    // An attempt that is handed out has no lease yet.
+    .bind(lease_digest(Some(end)))
+    .bind(MASK)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 

@@ -1,15 +1,19 @@
 //! What follows from a change of an attempt: its rollout and its worker go with it.
 
-use fulgurite_types::{Attempt, AttemptNote, AttemptRef, AttemptUpdate, Rollout};
+use fulgurite_types::{Attempt, AttemptNote, AttemptRef, AttemptUpdate, Object, Rollout};
 use sqlx::AnyConnection;
 
 use crate::attempts::rows::{attempt_beside_rollout, no_such_attempt, rollout_and_attempt};
+use crate::checksums::{MASK, add};
 use crate::database::clock::now;
-use crate::database::sql::{OptionalReal, count, optional_plain, to_optional_json};
+use crate::database::sql::{OptionalReal, column, count, optional_plain, to_json};
 use crate::database::writer::Write;
 use crate::lifecycle::propagate;
 use crate::rollouts::changes::set_rollout_status;
 use crate::rollouts::rows::rollout_from_row;
+use crate::row_checksums::{
+    REVISION_WEIGHT, attempt_state, difference, heartbeat_checksum, metadata_digest, worker_digest,
+};
 use crate::workers::rows::worker_follows_attempt;
 use crate::{Result, StoreError};
 
@@ -100,8 +104,11 @@ pub(crate) async fn apply_update(
         return Err(StoreError::invalid("last_heartbeat_time", "is not a finite number"));
     }
     write.rollout_changed(&attempt.rollout_id);
+    let heartbeat = update.last_heartbeat_time;
+    let before = reported_digest(&attempt);
     attempt.worker_id = update.worker_id.or(attempt.worker_id);
-    attempt.last_heartbeat_time = update.last_heartbeat_time.or(attempt.last_heartbeat_time);
+    attempt.last_heartbeat_time = heartbeat.or(attempt.last_heartbeat_time);
+    let mut changed_metadata = None;
     if let Some(mut metadata) = update.metadata {
         // What a server has noted is for nobody else to say or to take back.
         for key in AttemptNote::KEYS {
@@ -109,6 +116,7 @@ pub(crate) async fn apply_update(
             let noted = attempt.metadata.as_ref().and_then(|noted| noted.get(key));
             noted.into_iter().for_each(|noted| drop(metadata.insert(key.to_owned(), noted.clone())));
         }
+        changed_metadata = Some(ChangedMetadata::of(write.connection(), &attempt, &metadata).await?);
         attempt.metadata = Some(metadata);
     }
     if let Some(status) = update.status {
@@ -118,8 +126,15 @@ pub(crate) async fn apply_update(
             write.attempt_ended(&attempt);
         }
     }
+    let mut change = difference(before, reported_digest(&attempt));
+    if let Some(metadata) = &changed_metadata {
+        change = add(change, metadata.change);
+    }
     sqlx::query(
-        "UPDATE attempts SET status = $3, end_time = $4, worker_id = $5, last_heartbeat_time = $6, metadata = $7
+        "UPDATE attempts SET status = $3, end_time = $4, worker_id = $5,
+             last_heartbeat_time = COALESCE($6, last_heartbeat_time),
+             heartbeat_checksum = COALESCE($7, heartbeat_checksum), metadata = COALESCE($8, metadata),
+             revision = revision + 1, checksum = (checksum + $9) & $10
          WHERE rollout_id = $1 AND attempt_id = $2",
     )
     .bind(attempt.rollout_id.as_str())
@@ -127,8 +142,11 @@ pub(crate) async fn apply_update(
     .bind(attempt.status.as_str())
     .bind(OptionalReal(attempt.end_time))
     .bind(optional_plain("worker_id", attempt.worker_id.as_deref())?)
-    .bind(OptionalReal(attempt.last_heartbeat_time))
-    .bind(to_optional_json("metadata", attempt.metadata.as_ref())?)
+    .bind(OptionalReal(heartbeat))
+    .bind(heartbeat.map(|time| heartbeat_checksum(&attempt.rollout_id, &attempt.attempt_id, time)))
+    .bind(changed_metadata.map(|metadata| metadata.text))
+    .bind(add(change, REVISION_WEIGHT))
+    .bind(MASK)
     .execute(write.connection())
     .await?;
     if update.status.is_some() {
@@ -144,11 +162,43 @@ pub(crate) async fn apply_update(
 /// Writes an attempt's metadata alone.
 pub(crate) async fn write_metadata(write: &mut Write, attempt: &Attempt) -> Result<()> {
     write.rollout_changed(&attempt.rollout_id);
-    sqlx::query("UPDATE attempts SET metadata = $3 WHERE rollout_id = $1 AND attempt_id = $2")
-        .bind(attempt.rollout_id.as_str())
-        .bind(attempt.attempt_id.as_str())
-        .bind(to_optional_json("metadata", attempt.metadata.as_ref())?)
-        .execute(write.connection())
-        .await?;
+    let Some(metadata) = &attempt.metadata else { return Ok(()) };
+    let metadata = ChangedMetadata::of(write.connection(), attempt, metadata).await?;
+    sqlx::query(
+        "UPDATE attempts SET metadata = $3, checksum = (checksum + $4) & $5 WHERE rollout_id = $1 AND attempt_id = $2",
+    )
+    .bind(attempt.rollout_id.as_str())
+    .bind(attempt.attempt_id.as_str())
+    .bind(metadata.text)
+    .bind(metadata.change)
+    .bind(MASK)
+    .execute(write.connection())
+    .await?;
     Ok(())
+}
+
+/// What an update may change of an attempt's checksum, but for its metadata.
+fn reported_digest(attempt: &Attempt) -> i64 {
+    add(attempt_state(attempt.status, attempt.end_time), worker_digest(attempt.worker_id.as_deref()))
+}
+
+/// Metadata that replaces an attempt's.
+struct ChangedMetadata {
+    text: String,
+    /// What this adds to the attempt's checksum.
+    change: i64,
+}
+
+impl ChangedMetadata {
+    async fn of(connection: &mut AnyConnection, attempt: &Attempt, metadata: &Object) -> Result<Self> {
+        let text = to_json("metadata", metadata)?;
+        // By the text that is there, which need not be the one that is written of what was read.
+        let stored = sqlx::query("SELECT metadata FROM attempts WHERE rollout_id = $1 AND attempt_id = $2")
+            .bind(attempt.rollout_id.as_str())
+            .bind(attempt.attempt_id.as_str())
+            .fetch_one(connection)
+            .await?;
+        let change = difference(metadata_digest(column(&stored, "metadata")?), metadata_digest(Some(&text)));
+        Ok(Self { text, change })
+    }
 }

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use fulgurite_types::{Attempt, AttemptRef, Rollout};
+use fulgurite_types::{Attempt, AttemptRef, AttemptStatus, Rollout};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
+use crate::checksums::MASK;
 use crate::database::clock::now;
 use crate::database::sql::{SortField, Sql, column, count, optional_json, optional_plain, plain, word};
 use crate::rollouts::rows::{IDS_PER_QUERY, existing_rollout};
+use crate::row_checksums::{AttemptColumns, SEQUENCE_WEIGHT};
 use crate::{Result, StoreError};
 
 pub(crate) const SORT_FIELDS: &[SortField] = &[
@@ -130,18 +132,36 @@ pub(crate) async fn insert_attempt(
     worker_id: Option<&str>,
     grader: Option<&str>,
 ) -> Result<Attempt> {
+    let start_time = now();
+    let columns = AttemptColumns {
+        rollout_id,
+        attempt_id,
+        sequence_id: 0,
+        start_time,
+        end_time: None,
+        status: AttemptStatus::Preparing.as_str(),
+        worker_id,
+        metadata: None,
+        grader,
+        lease_end: None,
+        revision: 0,
+    };
     let row = sqlx::query(
         "INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, status, worker_id, grader, span_count,
-             generation_count, digest)
-         SELECT $1, $2, COALESCE(MAX(sequence_id), 0) + 1, $3, 'preparing', $4, $5, 0, 0, 0 FROM attempts
-         WHERE rollout_id = $1
+             generation_count, digest, checksum)
+         SELECT $1, $2, COALESCE(MAX(sequence_id), 0) + 1, $3, 'preparing', $4, $5, 0, 0, 0,
+             ($6 + (COALESCE(MAX(sequence_id), 0) + 1) * $7) & $8
+         FROM attempts WHERE rollout_id = $1
          RETURNING *",
     )
     .bind(rollout_id)
     .bind(new_attempt_name(attempt_id)?)
-    .bind(now())
+    .bind(start_time)
     .bind(optional_plain("worker_id", worker_id)?)
     .bind(optional_plain("grader", grader)?)
+    .bind(columns.checksum())
+    .bind(SEQUENCE_WEIGHT)
+    .bind(MASK)
     .fetch_one(connection)
     .await?;
     attempt_from_row(&row)

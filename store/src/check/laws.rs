@@ -44,6 +44,13 @@ pub(super) const LAWS: &[Law] = &[
         message: "it must have an end time exactly when it has ended",
     },
     Law {
+        name: "completion_rollout",
+        broken_by: "SELECT c.rollout_id AS id FROM completions c
+            LEFT JOIN rollouts r ON r.rollout_id = c.rollout_id
+            WHERE c.rollout_id IS NOT NULL AND r.rollout_id IS NULL",
+        message: "it has finished and is missing",
+    },
+    Law {
         name: "attempt_rollout",
         broken_by: "SELECT a.rollout_id || '/' || a.attempt_id AS id FROM attempts a
             LEFT JOIN rollouts r ON r.rollout_id = a.rollout_id WHERE r.rollout_id IS NULL",

@@ -3,6 +3,7 @@
 mod checksums;
 mod findings;
 mod laws;
+mod row_totals;
 mod rows;
 
 use fulgurite_types::{Generation, pack_tokens};
@@ -39,6 +40,7 @@ impl Store {
         for table in TABLES {
             check.table(table, &mut connection).await?;
         }
+        check.row_totals(&mut connection).await?;
         check.generations(&mut connection).await?;
         check.rows_of_attempts(&mut connection).await?;
         Ok(check.violations)

@@ -1,6 +1,6 @@
 use fulgurite_types::{
-    AttemptStatus, AttemptUpdate, GenerationUse, NewGeneration, NewRollout, NewRun, Reward, StepRecord, StopReason,
-    TeacherLogprobs,
+    AttemptNote, AttemptStatus, AttemptUpdate, GenerationUse, NewGeneration, NewRollout, NewRun, Reward, RolloutMode,
+    RolloutUpdate, StepRecord, StopReason, TeacherLogprobs,
 };
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection};
@@ -104,10 +104,10 @@ async fn a_sound_store_breaks_no_law_and_every_row_is_looked_at() {
 #[tokio::test]
 async fn what_no_constraint_sees_is_found() {
     for (sql, expected) in [
-        ("UPDATE rollouts SET input = '{' WHERE rollout_id = 'a'", &["readable"][..]),
+        ("UPDATE rollouts SET input = '{' WHERE rollout_id = 'a'", &["readable", "rollout_checksum"][..]),
         ("UPDATE rollouts SET run_id = 'other' WHERE rollout_id = 'a'", &["readable"]),
-        ("UPDATE attempts SET metadata = 'x'", &["readable"]),
-        ("UPDATE attempts SET end_time = NULL", &["attempt_end_time"]),
+        ("UPDATE attempts SET metadata = 'x'", &["attempt_checksum", "readable"]),
+        ("UPDATE attempts SET end_time = NULL", &["attempt_checksum", "attempt_end_time"]),
         ("UPDATE spans SET name = 'other' WHERE span_id = 'span-one'", &["readable"]),
         ("UPDATE workers SET heartbeat_stats = '[1]'", &["readable"]),
         ("UPDATE runs SET config = ''", &["readable"]),
@@ -165,14 +165,29 @@ async fn what_sqlite_was_told_to_pass_over_is_found() {
     for (sql, expected) in [
         (
             "UPDATE rollouts SET status = 'asleep' WHERE rollout_id = 'a'",
-            &["database", "readable", "rollout_end_time", "rollout_status"][..],
+            &["database", "readable", "rollout_checksum", "rollout_end_time", "rollout_status"][..],
         ),
-        ("UPDATE rollouts SET mode = 'fun' WHERE rollout_id = 'a'", &["database", "readable", "rollout_mode"]),
-        ("UPDATE rollouts SET queue_position = NULL WHERE rollout_id = 'b'", &["database", "queue_position"]),
-        ("UPDATE rollouts SET end_time = NULL WHERE rollout_id = 'a'", &["database", "rollout_end_time"]),
-        ("UPDATE attempts SET status = 'asleep'", &["attempt_end_time", "attempt_status", "database", "readable"]),
-        ("DELETE FROM rollouts WHERE rollout_id = 'a'", &["attempt_rollout", "foreign_key"]),
-        ("DELETE FROM attempts", &["foreign_key", "span_attempt"]),
+        (
+            "UPDATE rollouts SET mode = 'fun' WHERE rollout_id = 'a'",
+            &["database", "readable", "rollout_checksum", "rollout_mode"],
+        ),
+        (
+            "UPDATE rollouts SET queue_position = NULL WHERE rollout_id = 'b'",
+            &["all_rollouts", "database", "queue_position"],
+        ),
+        (
+            "UPDATE rollouts SET end_time = NULL WHERE rollout_id = 'a'",
+            &["database", "rollout_checksum", "rollout_end_time"],
+        ),
+        (
+            "UPDATE attempts SET status = 'asleep'",
+            &["attempt_checksum", "attempt_end_time", "attempt_status", "database", "readable"],
+        ),
+        (
+            "DELETE FROM rollouts WHERE rollout_id = 'a'",
+            &["all_rollouts", "attempt_rollout", "completion_rollout", "foreign_key"],
+        ),
+        ("DELETE FROM attempts", &["all_attempts", "foreign_key", "span_attempt"]),
         ("DELETE FROM spans WHERE span_id = 'span-two'", &["attempt_rows", "foreign_key", "generation_span"]),
         (
             "DELETE FROM generations WHERE generation_id = 'one'",
@@ -298,8 +313,12 @@ async fn rows_that_are_gone_or_came_by_another_way_are_found() {
 #[tokio::test]
 async fn rows_of_older_stores_have_no_checksum_and_are_counted() {
     let store = sound_store().await;
-    corrupt(&store, "UPDATE generations SET checksum = NULL; UPDATE attempts SET span_count = NULL, digest = NULL")
-        .await;
+    corrupt(
+        &store,
+        "UPDATE generations SET checksum = NULL; UPDATE attempts SET span_count = NULL, digest = NULL, checksum = NULL;
+         UPDATE rollouts SET checksum = NULL; UPDATE row_totals SET digest = 0",
+    )
+    .await;
     // An attempt from before stays without checksums when calls are added.
     let (rollout, attempt) = store.get_rollout("a").await.unwrap().unwrap();
     let attempted = fulgurite_types::AttemptedRollout { rollout, attempt: attempt.unwrap() };
@@ -312,7 +331,7 @@ async fn rows_of_older_stores_have_no_checksum_and_are_counted() {
         }
     };
     assert_eq!(store.check(&mut report).await.unwrap(), 0);
-    assert_eq!(without, [("generations", 2), ("attempts", 1)]);
+    assert_eq!(without, [("rollouts", 2), ("attempts", 1), ("generations", 2)]);
 }
 
 #[tokio::test]
@@ -338,4 +357,175 @@ async fn checksums_follow_whatever_the_store_itself_changes() {
     store.record_session(session).await.unwrap();
     store.add_reward(&attempted.rollout.rollout_id, "latest", Some("next"), Reward::new(0.5)).await.unwrap();
     assert_eq!(violations(&store).await, []);
+}
+
+/// A row of a table, to be put back later.
+const KEPT: &str = "CREATE TABLE kept AS SELECT * FROM ";
+
+#[tokio::test]
+async fn a_change_of_any_column_of_a_rollout_or_an_attempt_is_found() {
+    let tables = [
+        (
+            "rollouts WHERE rollout_id = 'b'",
+            &[
+                "rollout_id = 'c'",
+                "input = '\"other\"'",
+                "start_time = start_time + 1",
+                "status = 'cancelled', end_time = 5, queue_position = NULL",
+                "mode = 'val'",
+                "resources_id = 'x'",
+                "status = 'requeuing'",
+                "config = replace(config, '1', '2')",
+                "metadata = '{\"run_id\": \"run\", \"step\": 1, \"x\": 2}'",
+                "metadata = NULL",
+                "run_id = 'x'",
+                "step = 2",
+                "queue_position = queue_position + 1",
+                "position = position + 7",
+                "checksum = checksum + 1",
+                "checksum = NULL",
+            ][..],
+        ),
+        (
+            "attempts WHERE rollout_id = 'a'",
+            &[
+                "sequence_id = 2",
+                "start_time = start_time + 1",
+                "end_time = end_time + 1",
+                "status = 'failed'",
+                "worker_id = NULL",
+                "last_heartbeat_time = last_heartbeat_time + 1",
+                "last_heartbeat_time = NULL",
+                "metadata = '{}'",
+                "grader = 'x'",
+                "lease_end = 5",
+                "span_count = 4",
+                "generation_count = NULL",
+                "digest = digest + 1",
+                "span_count = NULL, generation_count = NULL, digest = NULL",
+                "checksum = checksum + 1",
+                "checksum = NULL",
+                "heartbeat_checksum = NULL",
+                "revision = revision + 1",
+            ],
+        ),
+    ];
+    for (place, changes) in tables {
+        let (table, condition) = place.split_once(' ').unwrap();
+        for change in changes {
+            let store = sound_store().await;
+            corrupt(&store, &format!("UPDATE {table} SET {change} {condition}")).await;
+            assert!(!violations(&store).await.is_empty(), "{table}: {change}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_is_missing_or_moved_or_an_earlier_version_of_itself_is_found() {
+    for (before, after, expected) in [
+        ("SELECT 1".to_owned(), "DELETE FROM rollouts WHERE rollout_id = 'b'", "all_rollouts"),
+        (
+            "SELECT 1".to_owned(),
+            "UPDATE rollouts SET position = 99 WHERE rollout_id = 'a';
+             UPDATE rollouts SET position = 1 WHERE rollout_id = 'b';
+             UPDATE rollouts SET position = 2 WHERE rollout_id = 'a'",
+            "all_rollouts",
+        ),
+        (
+            format!("{KEPT} rollouts WHERE rollout_id = 'b'"),
+            "DELETE FROM rollouts WHERE rollout_id = 'b'; INSERT INTO rollouts SELECT * FROM kept",
+            "all_rollouts",
+        ),
+        (
+            format!("{KEPT} attempts"),
+            "UPDATE attempts SET (metadata, last_heartbeat_time, checksum, heartbeat_checksum, revision) =
+                 (SELECT metadata, last_heartbeat_time, checksum, heartbeat_checksum, revision FROM kept)",
+            "all_attempts",
+        ),
+        ("SELECT 1".to_owned(), "UPDATE row_totals SET row_count = row_count + 1", "all_rollouts"),
+        ("SELECT 1".to_owned(), "DELETE FROM row_totals", "all_rollouts"),
+    ] {
+        let store = sound_store().await;
+        corrupt(&store, &before).await;
+        let update = |key: &str| RolloutUpdate {
+            metadata: Some(json!({ key: true }).as_object().cloned()),
+            ..RolloutUpdate::default()
+        };
+        store.update_rollout("b", update("x")).await.unwrap();
+        let beat = AttemptUpdate { last_heartbeat_time: Some(5.0), ..AttemptUpdate::default() };
+        store.update_attempt("a", "latest", beat).await.unwrap();
+        assert_eq!(violations(&store).await, []);
+        corrupt(&store, after).await;
+        let found = violations(&store).await;
+        assert!(laws(&found).contains(&expected), "{after}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_from_outside_is_still_found_after_the_program_has_changed_the_row() {
+    let store = sound_store().await;
+    corrupt(&store, "UPDATE rollouts SET input = '7' WHERE rollout_id = 'b'").await;
+    corrupt(&store, "UPDATE attempts SET metadata = '{\"x\": 1}'").await;
+    store.dequeue_rollouts(1, Some("worker"), std::time::Duration::ZERO).await.unwrap();
+    let update = RolloutUpdate { mode: Some(Some(RolloutMode::Val)), ..RolloutUpdate::default() };
+    store.update_rollout("b", update).await.unwrap();
+    let metadata = json!({"y": 2}).as_object().cloned();
+    let update = AttemptUpdate { metadata, ..AttemptUpdate::status(AttemptStatus::Failed) };
+    store.update_attempt("a", "latest", update).await.unwrap();
+    let found = violations(&store).await;
+    assert_eq!(laws(&found), ["attempt_checksum", "rollout_checksum"], "{found:?}");
+}
+
+#[tokio::test]
+async fn rows_of_older_stores_change_and_stay_without_checksums() {
+    let store = sound_store().await;
+    corrupt(
+        &store,
+        "UPDATE attempts SET span_count = NULL, digest = NULL, checksum = NULL; UPDATE rollouts SET checksum = NULL;
+         UPDATE resources SET id_checksum = NULL; UPDATE row_totals SET digest = 0",
+    )
+    .await;
+    store
+        .dequeue_leased(1, Some("worker"), None, std::time::Duration::ZERO, Some(std::time::Duration::from_secs(9)))
+        .await
+        .unwrap();
+    let beat = AttemptUpdate { last_heartbeat_time: Some(5.0), ..AttemptUpdate::default() };
+    store.update_attempt("a", "latest", beat).await.unwrap();
+    store.add_reward("a", "latest", None, Reward::new(0.5)).await.unwrap();
+    store.update_rollout("a", RolloutUpdate::default()).await.unwrap();
+    assert_eq!(violations(&store).await, []);
+    corrupt(&store, "DELETE FROM attempts WHERE rollout_id = 'b'; DELETE FROM rollouts WHERE rollout_id = 'b'").await;
+    assert!(laws(&violations(&store).await).contains(&"all_rollouts"));
+}
+
+#[tokio::test]
+async fn checksums_follow_resources_sessions_leases_and_notes() {
+    let store = sound_store().await;
+    let resources = json!({"llm": {"resource_type": "llm", "endpoint": "http://127.0.0.1", "model": "m"}});
+    store.update_resources(Some("rs"), resources.as_object().cloned().unwrap()).await.unwrap();
+    store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap();
+    let attempted = store.start().await;
+    let session = NewGeneration {
+        rollout_id: "ro-alone".into(),
+        attempt_id: "at-alone".into(),
+        ..generation("alone", &attempted, &[7], &[8])
+    };
+    store.record_session(session).await.unwrap();
+    let second = std::time::Duration::from_secs(1);
+    for _ in 0..2 {
+        store.dequeue_leased(1, Some("w"), Some("g"), std::time::Duration::ZERO, Some(second)).await.unwrap();
+    }
+    store.scan_watchdog_at(crate::database::clock::now() + 1e6).await.unwrap();
+    let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.clone(), attempted.attempt.attempt_id.clone());
+    let (note, beat) = (AttemptNote::HostError("overloaded"), vec![(rollout_id.clone(), attempt_id.clone())]);
+    store.note_attempt(&rollout_id, &attempt_id, note).await.unwrap();
+    store.heartbeat_attempts(beat).await.unwrap();
+    // One that was given up is heard again.
+    store
+        .update_attempt(&rollout_id, attempt_id.as_str(), AttemptUpdate::status(AttemptStatus::Unresponsive))
+        .await
+        .unwrap();
+    store.record_generation(generation("late", &attempted, &[1], &[2])).await.unwrap();
+    assert_eq!(violations(&store).await, []);
+    assert_eq!(store.get_rollout("ro-alone").await.unwrap().unwrap().0.resources_id.as_deref(), Some("rs"));
 }

@@ -100,7 +100,11 @@ impl Dialect {
             Self::Sqlite => "BEGIN IMMEDIATE",
             // The holder of the lock sees everything that was committed before, which only this isolation level guarantees.
             // The number is `fulgurit` in ASCII.
-            Self::Postgres => "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(7382926355751659892)",
+            // By the setting the triggers know that a change is this program's.
+            Self::Postgres => {
+                "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(7382926355751659892);
+                 SET LOCAL fulgurite.writes = 'on'"
+            }
         }
     }
 

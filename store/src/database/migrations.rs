@@ -40,6 +40,7 @@ static SQLITE: LazyLock<Migrator> = LazyLock::new(|| {
             "0013_teacher_logprobs",
             "0014_allowed_steps",
             "0015_newest_of_a_run",
+            "0016_row_checksums",
         ]
     )
 });
@@ -62,6 +63,7 @@ static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| {
             "0013_teacher_logprobs",
             "0014_allowed_steps",
             "0015_newest_of_a_run",
+            "0016_row_checksums",
         ]
     )
 });

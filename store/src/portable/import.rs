@@ -14,6 +14,7 @@ use crate::database::sql::{OptionalReal, optional_plain, plain, to_integer, to_j
 use crate::database::writer::Write;
 use crate::recording::one_by_one::import as import_call;
 use crate::rollouts::rows::{existing_rollout, run_and_step};
+use crate::row_checksums::{AttemptColumns, RolloutColumns, heartbeat_checksum, resources_digest};
 use crate::runs::record::require_run;
 use crate::runs::teacher_logprobs;
 use crate::spans::writing::{insert_span, raise_sequence_id};
@@ -117,7 +118,8 @@ async fn import_checkpoint(connection: &mut AnyConnection, checkpoint: ArchivedC
 
 async fn import_resources(connection: &mut AnyConnection, update: ResourcesUpdate) -> Result<bool> {
     let inserted = sqlx::query(
-        "INSERT INTO resources (resources_id, create_time, update_time, version, resources) VALUES ($1, $2, $3, $4, $5)
+        "INSERT INTO resources (resources_id, create_time, update_time, version, resources, id_checksum)
+         VALUES ($1, $2, $3, $4, $5, $6)
          ON CONFLICT (resources_id) DO NOTHING",
     )
     .bind(plain("resources_id", &update.resources_id)?)
@@ -125,6 +127,7 @@ async fn import_resources(connection: &mut AnyConnection, update: ResourcesUpdat
     .bind(update.update_time)
     .bind(i64::from(update.version))
     .bind(to_json("resources", &update.resources)?)
+    .bind(resources_digest(Some(&update.resources_id)))
     .execute(connection)
     .await?;
     Ok(inserted.rows_affected() > 0)
@@ -160,26 +163,40 @@ async fn import_rollout(write: &mut Write, archived: ArchivedRollout) -> Result<
         return Err(StoreError::invalid("end_time", "is there exactly when a rollout has finished"));
     }
     let (run_id, step) = run_and_step(rollout.metadata.as_ref());
+    let (input, config) = (to_json("input", &rollout.input)?, to_json("config", &rollout.config)?);
+    let metadata = to_optional_json("metadata", rollout.metadata.as_ref())?;
+    let columns = RolloutColumns {
+        rollout_id: &rollout.rollout_id,
+        input: &input,
+        start_time: rollout.start_time,
+        end_time: rollout.end_time,
+        mode: rollout.mode.map(|mode| mode.as_str()),
+        resources_id: rollout.resources_id.as_deref(),
+        status: rollout.status.as_str(),
+        config: &config,
+        metadata: metadata.as_deref(),
+    };
     let inserted = sqlx::query(
         "INSERT INTO rollouts (rollout_id, input, start_time, end_time, mode, resources_id, status, config, metadata,
-             run_id, step, queue_position)
+             run_id, step, queue_position, checksum)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
              CASE WHEN EXISTS (SELECT 1 FROM rollouts WHERE queue_position = $12)
-                 THEN (SELECT MAX(queue_position) + 1 FROM rollouts) ELSE $12 END)
+                 THEN (SELECT MAX(queue_position) + 1 FROM rollouts) ELSE $12 END, $13)
          ON CONFLICT (rollout_id) DO NOTHING",
     )
     .bind(plain("rollout_id", &rollout.rollout_id)?)
-    .bind(to_json("input", &rollout.input)?)
+    .bind(input.as_str())
     .bind(rollout.start_time)
     .bind(OptionalReal(rollout.end_time))
     .bind(rollout.mode.map(|mode| mode.as_str()))
     .bind(optional_plain("resources_id", rollout.resources_id.as_deref())?)
     .bind(rollout.status.as_str())
-    .bind(to_json("config", &rollout.config)?)
-    .bind(to_optional_json("metadata", rollout.metadata.as_ref())?)
+    .bind(config.as_str())
+    .bind(metadata.as_deref())
     .bind(optional_plain("metadata.run_id", run_id)?)
     .bind(step)
     .bind(queue_position)
+    .bind(columns.checksum())
     .execute(write.connection())
     .await?
     .rows_affected();
@@ -237,10 +254,26 @@ async fn import_attempt(connection: &mut AnyConnection, attempt: Attempt) -> Res
         return Err(StoreError::invalid("end_time", "is there exactly when an attempt has ended"));
     }
     existing_rollout(connection, &attempt.rollout_id).await?;
+    let metadata = to_optional_json("metadata", attempt.metadata.as_ref())?;
+    let columns = AttemptColumns {
+        rollout_id: &attempt.rollout_id,
+        attempt_id: &attempt.attempt_id,
+        sequence_id: i64::from(attempt.sequence_id),
+        start_time: attempt.start_time,
+        end_time: attempt.end_time,
+        status: attempt.status.as_str(),
+        worker_id: attempt.worker_id.as_deref(),
+        metadata: metadata.as_deref(),
+        grader: attempt.grader.as_deref(),
+        lease_end: None,
+        revision: 0,
+    };
+    let heartbeat =
+        attempt.last_heartbeat_time.map(|time| heartbeat_checksum(&attempt.rollout_id, &attempt.attempt_id, time));
     let inserted = sqlx::query(
         "INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, end_time, status, worker_id,
-             last_heartbeat_time, metadata, grader, span_count, generation_count, digest)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 0, 0) ON CONFLICT (rollout_id, attempt_id) DO NOTHING",
+             last_heartbeat_time, metadata, grader, span_count, generation_count, digest, checksum, heartbeat_checksum)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 0, 0, $11, $12) ON CONFLICT (rollout_id, attempt_id) DO NOTHING",
     )
     .bind(attempt.rollout_id.as_str())
     .bind(new_attempt_name(&attempt.attempt_id)?)
@@ -250,8 +283,10 @@ async fn import_attempt(connection: &mut AnyConnection, attempt: Attempt) -> Res
     .bind(attempt.status.as_str())
     .bind(optional_plain("worker_id", attempt.worker_id.as_deref())?)
     .bind(OptionalReal(attempt.last_heartbeat_time))
-    .bind(to_optional_json("metadata", attempt.metadata.as_ref())?)
+    .bind(metadata.as_deref())
     .bind(optional_plain("grader", attempt.grader.as_deref())?)
+    .bind(columns.checksum())
+    .bind(heartbeat)
     .execute(connection)
     .await?;
     Ok(inserted.rows_affected() > 0)

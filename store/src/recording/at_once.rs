@@ -13,6 +13,7 @@ use crate::error::is_constraint;
 use crate::lifecycle::{ATTEMPTS_THAT_WAKE, ROLLOUTS_THAT_WAIT, sql_words};
 use crate::recording::call_record::CallRecord;
 use crate::recording::columns::{AT_ONCE, Column, GENERATION, SPAN, WHOSE, Writing, bind, names, width};
+use crate::row_checksums::{attempt_state, difference, rollout_state};
 
 /// Calls that one statement takes, at most.
 pub(crate) const CALLS_AT_ONCE: usize = 32;
@@ -38,6 +39,12 @@ pub(crate) fn preparation() -> String {
     let runs = AttemptStatus::Running.as_str();
     let (rollout_succeeded, succeeded) = (RolloutStatus::Succeeded.as_str(), AttemptStatus::Succeeded.as_str());
     let (wake, wait) = (sql_words(&ATTEMPTS_THAT_WAKE), sql_words(&ROLLOUTS_THAT_WAIT));
+    let (preparing, rollout_preparing) = (AttemptStatus::Preparing, RolloutStatus::Preparing);
+    // What a change of a status adds to the checksum of its row; neither has an end time.
+    let attempt_runs = difference(attempt_state(preparing, None), attempt_state(AttemptStatus::Running, None));
+    let rollout_runs = |from| difference(rollout_state(from, None), rollout_state(RolloutStatus::Running, None));
+    let (prepared_runs, requeued_runs) = (rollout_runs(rollout_preparing), rollout_runs(RolloutStatus::Requeuing));
+    let latest_resources = "FROM resources ORDER BY update_time DESC, position DESC LIMIT 1";
     let client_gone = StopReason::CLIENT_GONE;
     let place = "(SELECT value FROM sequence_counters WHERE rollout_id = NEW.rollout_id)";
     let of_attempt = "rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id";
@@ -59,26 +66,30 @@ pub(crate) fn preparation() -> String {
         "
     CREATE TEMP VIEW call_records AS SELECT {view};
     CREATE TEMP TRIGGER session_is_recorded INSTEAD OF INSERT ON call_records WHEN NEW.session_config IS NOT NULL BEGIN
-        INSERT INTO rollouts (rollout_id, input, start_time, end_time, resources_id, status, config, metadata)
-        VALUES (NEW.rollout_id, 'null', NEW.heard_time, NEW.heard_time,
-            (SELECT resources_id FROM resources ORDER BY update_time DESC, position DESC LIMIT 1),
-            '{rollout_succeeded}', NEW.session_config, NEW.session_metadata);
+        INSERT INTO rollouts (rollout_id, input, start_time, end_time, resources_id, status, config, metadata, checksum)
+        VALUES (NEW.rollout_id, 'null', NEW.heard_time, NEW.heard_time, (SELECT resources_id {latest_resources}),
+            '{rollout_succeeded}', NEW.session_config, NEW.session_metadata,
+            (NEW.rollout_checksum + CASE WHEN EXISTS (SELECT 1 FROM resources)
+                THEN (SELECT id_checksum {latest_resources}) ELSE 0 END) & {MASK});
         INSERT INTO completions (position, rollout_id)
         VALUES ((SELECT COALESCE(MAX(position), 0) + 1 FROM completions), NEW.rollout_id);
         INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, end_time, status, last_heartbeat_time,
-            span_count, generation_count, digest)
+            span_count, generation_count, digest, checksum, heartbeat_checksum)
         VALUES (NEW.rollout_id, NEW.attempt_id, 1, NEW.heard_time, NEW.heard_time, '{succeeded}', NEW.heard_time,
-            1, 1, (NEW.span_digest + 1 + NEW.checksum / 2) & {MASK});
+            1, 1, (NEW.span_digest + 1 + NEW.checksum / 2) & {MASK}, NEW.attempt_checksum, NEW.heartbeat_checksum);
     END;
     CREATE TEMP TRIGGER call_is_recorded INSTEAD OF INSERT ON call_records BEGIN
         INSERT INTO sequence_counters (rollout_id, value) VALUES (NEW.rollout_id, 1)
         ON CONFLICT (rollout_id) DO UPDATE SET value = value + 1;
         UPDATE attempts SET last_heartbeat_time = NEW.heard_time, span_count = span_count + 1,
-            generation_count = generation_count + 1,
+            generation_count = generation_count + 1, heartbeat_checksum = NEW.heartbeat_checksum,
             digest = (digest + NEW.span_digest + NEW.checksum / 2 + ({place} & {MASK})) & {MASK}
         WHERE {of_attempt} AND NEW.session_config IS NULL;
-        UPDATE attempts SET status = '{runs}', end_time = NULL WHERE {of_attempt} AND status IN ({wake});
-        UPDATE rollouts SET status = '{running}', queue_position = NULL
+        UPDATE attempts SET end_time = NULL, checksum = (checksum + {attempt_runs}) & {MASK},
+            status = CASE status WHEN '{preparing}' THEN '{runs}' ELSE RAISE(ABORT, 'its end is in its checksum') END
+        WHERE {of_attempt} AND status IN ({wake});
+        UPDATE rollouts SET status = '{running}', queue_position = NULL, checksum = (checksum
+            + CASE status WHEN '{rollout_preparing}' THEN {prepared_runs} ELSE {requeued_runs} END) & {MASK}
         WHERE rollout_id = NEW.rollout_id AND status IN ({wait}) AND '{runs}' = (
             SELECT CASE attempt_id WHEN NEW.attempt_id THEN status END FROM attempts
             WHERE rollout_id = NEW.rollout_id ORDER BY sequence_id DESC LIMIT 1);

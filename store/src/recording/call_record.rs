@@ -1,4 +1,7 @@
-use fulgurite_types::{BranchReason, Defect, NewGeneration, NewRollout, Span, StopReason, pack_logprobs, pack_tokens};
+use fulgurite_types::{
+    AttemptStatus, BranchReason, Defect, NewGeneration, NewRollout, RolloutStatus, Span, StopReason, pack_logprobs,
+    pack_tokens,
+};
 
 use crate::Result;
 use crate::checksums::{GenerationColumns, Recorded, around_sequence_id, span_digest};
@@ -7,6 +10,7 @@ use crate::generations::conversations::{MessagesHash, RecordedConversation, Writ
 use crate::generations::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES};
 use crate::recording::new_call::NewCall;
 use crate::recording::validation::validate;
+use crate::row_checksums::{AttemptColumns, RolloutColumns, heartbeat_ids};
 use crate::spans::call_span::call_span;
 
 /// A call that is to be recorded, in the form that its rows take.
@@ -29,6 +33,8 @@ pub(crate) struct CallRecord {
     expected_checksum: i64,
     /// The digest of its span but for its place.
     pub span_digest: i64,
+    /// What its attempt counts in the checksum of a heartbeat.
+    pub heartbeat_ids: i64,
     /// The session that begins and ends with it.
     pub session: Option<Session>,
 }
@@ -37,6 +43,9 @@ pub(crate) struct CallRecord {
 pub(crate) struct Session {
     pub config: String,
     pub metadata: String,
+    /// The checksums of its rollout, without resources, and of its attempt, as if it were of time 0.
+    pub rollout_checksum: i64,
+    pub attempt_checksum: i64,
 }
 
 /// What a later call of the same attempt is compared with: numbers of tokens and of messages, and their hashes.
@@ -76,6 +85,7 @@ impl CallRecord {
             sampling: to_json("sampling", &generation.sampling)?,
             weights_versions: to_json("weights_versions", &generation.weights_versions)?,
             packed_logprobs: generation.logprobs.as_deref().filter(|_| finite).map(pack_logprobs),
+            heartbeat_ids: heartbeat_ids(&generation.rollout_id, &generation.attempt_id),
             generation,
             span_digest: span_digest(&body.before, &body.after),
             body,
@@ -95,11 +105,36 @@ impl CallRecord {
     /// Prepares the only call of a session, whose rollout and attempt it names.
     pub(crate) fn alone(call: impl Into<NewCall>) -> Result<Self> {
         let rollout = NewRollout::session();
-        let session = Session {
-            config: to_json("config", &rollout.config.unwrap_or_default())?,
-            metadata: to_json("metadata", &rollout.metadata.unwrap_or_default())?,
+        let config = to_json("config", &rollout.config.unwrap_or_default())?;
+        let metadata = to_json("metadata", &rollout.metadata.unwrap_or_default())?;
+        let call = Self::new(call, &[])?;
+        let rollout = RolloutColumns {
+            rollout_id: &call.generation.rollout_id,
+            input: "null",
+            start_time: 0.0,
+            end_time: Some(0.0),
+            mode: None,
+            resources_id: None,
+            status: RolloutStatus::Succeeded.as_str(),
+            config: &config,
+            metadata: Some(&metadata),
         };
-        Ok(Self { session: Some(session), ..Self::new(call, &[])? })
+        let attempt = AttemptColumns {
+            rollout_id: &call.generation.rollout_id,
+            attempt_id: &call.generation.attempt_id,
+            sequence_id: 1,
+            start_time: 0.0,
+            end_time: Some(0.0),
+            status: AttemptStatus::Succeeded.as_str(),
+            worker_id: None,
+            metadata: None,
+            grader: None,
+            lease_end: None,
+            revision: 0,
+        };
+        let (rollout_checksum, attempt_checksum) = (rollout.checksum(), attempt.checksum());
+        let session = Session { config, metadata, rollout_checksum, attempt_checksum };
+        Ok(Self { session: Some(session), ..call })
     }
 
     /// Tokens of its prompt that the call holds which it is supposed to continue.

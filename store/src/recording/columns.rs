@@ -9,8 +9,10 @@ use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 
 use crate::Result;
+use crate::checksums::add;
 use crate::database::sql::to_integer;
-use crate::recording::call_record::CallRecord;
+use crate::recording::call_record::{CallRecord, Session};
+use crate::row_checksums::{heartbeat_digest, session_digest};
 
 pub(super) type CallQuery<'q> = Query<'q, Any, AnyArguments>;
 
@@ -133,6 +135,17 @@ pub(super) const AT_ONCE: &[Column] = &[
     }),
     column("session_metadata", |call, _| {
         Ok(Value::OptionalText(call.session.as_ref().map(|session| session.metadata.as_str())))
+    }),
+    column("rollout_checksum", |call, writing| {
+        let checksum = |session: &Session| add(session.rollout_checksum, session_digest(writing.time));
+        Ok(Value::OptionalInteger(call.session.as_ref().map(checksum)))
+    }),
+    column("attempt_checksum", |call, writing| {
+        let checksum = |session: &Session| add(session.attempt_checksum, session_digest(writing.time));
+        Ok(Value::OptionalInteger(call.session.as_ref().map(checksum)))
+    }),
+    column("heartbeat_checksum", |call, writing| {
+        Ok(Value::Integer(add(call.heartbeat_ids, heartbeat_digest(writing.time))))
     }),
 ];
 

@@ -2,10 +2,12 @@
 
 use fulgurite_types::{NewRollout, Rollout, RolloutStatus, new_rollout_id};
 
+use crate::checksums::MASK;
 use crate::database::clock::now;
 use crate::database::sql::{OptionalReal, column, optional_plain, plain, to_json, to_optional_json};
 use crate::database::writer::Write;
 use crate::rollouts::rows::{find_rollout, run_and_step};
+use crate::row_checksums::{RolloutColumns, difference, rollout_state};
 use crate::{Result, StoreError};
 
 pub(crate) fn validate(rollout: &NewRollout) -> Result<()> {
@@ -22,6 +24,37 @@ pub(crate) fn validate_config(max_attempts: u32) -> Result<()> {
         return Err(StoreError::invalid("config.max_attempts", "must be at least 1"));
     }
     Ok(())
+}
+
+/// A rollout's JSON, as its columns hold it.
+struct RolloutTexts {
+    input: String,
+    config: String,
+    metadata: Option<String>,
+}
+
+impl RolloutTexts {
+    fn of(rollout: &Rollout) -> Result<Self> {
+        Ok(Self {
+            input: to_json("input", &rollout.input)?,
+            config: to_json("config", &rollout.config)?,
+            metadata: to_optional_json("metadata", rollout.metadata.as_ref())?,
+        })
+    }
+
+    fn columns<'c>(&'c self, rollout: &'c Rollout) -> RolloutColumns<'c> {
+        RolloutColumns {
+            rollout_id: &rollout.rollout_id,
+            input: &self.input,
+            start_time: rollout.start_time,
+            end_time: rollout.end_time,
+            mode: rollout.mode.map(|mode| mode.as_str()),
+            resources_id: rollout.resources_id.as_deref(),
+            status: rollout.status.as_str(),
+            config: &self.config,
+            metadata: self.metadata.as_deref(),
+        }
+    }
 }
 
 /// Stores a rollout unless its id is known; gives what is stored, and whether it is new.
@@ -47,26 +80,31 @@ pub(crate) async fn insert_rollout(
         metadata: Some(new.metadata.unwrap_or_default()),
     };
     let (run_id, step) = run_and_step(rollout.metadata.as_ref());
+    let texts = RolloutTexts::of(&rollout)?;
     let row = sqlx::query(
         "INSERT INTO rollouts (rollout_id, input, start_time, mode, resources_id, status, config, metadata, run_id,
-             step, queue_position)
+             step, queue_position, checksum)
          VALUES ($1, $2, $3, $4,
              COALESCE($5, (SELECT resources_id FROM resources ORDER BY update_time DESC, position DESC LIMIT 1)),
              $6, $7, $8, $9, $10,
-             CASE WHEN $11 = 1 THEN (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts WHERE queue_position > 0) END)
+             CASE WHEN $11 = 1 THEN (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts WHERE queue_position > 0) END,
+             ($12 + CASE WHEN $5 IS NOT NULL OR NOT EXISTS (SELECT 1 FROM resources) THEN 0
+                 ELSE (SELECT id_checksum FROM resources ORDER BY update_time DESC, position DESC LIMIT 1) END) & $13)
          RETURNING resources_id",
     )
     .bind(rollout.rollout_id.as_str())
-    .bind(to_json("input", &rollout.input)?)
+    .bind(texts.input.as_str())
     .bind(rollout.start_time)
     .bind(rollout.mode.map(|mode| mode.as_str()))
     .bind(optional_plain("resources_id", rollout.resources_id.as_deref())?)
     .bind(status.as_str())
-    .bind(to_json("config", &rollout.config)?)
-    .bind(to_optional_json("metadata", rollout.metadata.as_ref())?)
+    .bind(texts.config.as_str())
+    .bind(texts.metadata.as_deref())
     .bind(optional_plain("metadata.run_id", run_id)?)
     .bind(step)
     .bind(i64::from(status.is_queued()))
+    .bind(texts.columns(&rollout).checksum())
+    .bind(MASK)
     .fetch_one(write.connection())
     .await?;
     rollout.resources_id = column(&row, "resources_id")?;
@@ -80,19 +118,28 @@ pub(crate) async fn insert_rollout(
 pub(crate) async fn store_fields(write: &mut Write, rollout: &Rollout) -> Result<()> {
     write.rollout_changed(&rollout.rollout_id);
     let (run_id, step) = run_and_step(rollout.metadata.as_ref());
+    let texts = RolloutTexts::of(rollout)?;
+    // By the text that is there, which need not be the one that is written of what was read.
+    let stored = sqlx::query("SELECT * FROM rollouts WHERE rollout_id = $1")
+        .bind(rollout.rollout_id.as_str())
+        .fetch_one(write.connection())
+        .await?;
+    let change = difference(RolloutColumns::from_row(&stored)?.checksum(), texts.columns(rollout).checksum());
     sqlx::query(
         "UPDATE rollouts SET input = $2, mode = $3, resources_id = $4, config = $5, metadata = $6, run_id = $7,
-             step = $8
+             step = $8, checksum = (checksum + $9) & $10
          WHERE rollout_id = $1",
     )
     .bind(rollout.rollout_id.as_str())
-    .bind(to_json("input", &rollout.input)?)
+    .bind(texts.input.as_str())
     .bind(rollout.mode.map(|mode| mode.as_str()))
     .bind(optional_plain("resources_id", rollout.resources_id.as_deref())?)
-    .bind(to_json("config", &rollout.config)?)
-    .bind(to_optional_json("metadata", rollout.metadata.as_ref())?)
+    .bind(texts.config.as_str())
+    .bind(texts.metadata.as_deref())
     .bind(optional_plain("metadata.run_id", run_id)?)
     .bind(step)
+    .bind(change)
+    .bind(MASK)
     .execute(write.connection())
     .await?;
     Ok(())
@@ -103,19 +150,23 @@ pub(crate) async fn set_rollout_status(write: &mut Write, rollout: &mut Rollout,
     if rollout.status == status {
         return Ok(());
     }
+    let before = rollout_state(rollout.status, rollout.end_time);
     rollout.status = status;
     rollout.end_time = status.is_finished().then(now);
     write.rollout_changed(&rollout.rollout_id);
     sqlx::query(
         "UPDATE rollouts SET status = $2, end_time = $3,
              queue_position = CASE WHEN $4 = 1
-                 THEN COALESCE(queue_position, (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts WHERE queue_position > 0)) END
+                 THEN COALESCE(queue_position, (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts WHERE queue_position > 0)) END,
+             checksum = (checksum + $5) & $6
          WHERE rollout_id = $1",
     )
     .bind(rollout.rollout_id.as_str())
     .bind(status.as_str())
     .bind(OptionalReal(rollout.end_time))
     .bind(i64::from(status.is_queued()))
+    .bind(difference(before, rollout_state(status, rollout.end_time)))
+    .bind(MASK)
     .execute(write.connection())
     .await?;
     if status.is_queued() {

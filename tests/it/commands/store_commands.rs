@@ -297,12 +297,12 @@ fn a_store_answers_sql_and_is_not_changed_by_it() {
 }
 
 /// Changes a store behind its back.
-fn corrupt(store: &str, sql: &'static str) {
+fn corrupt(store: &str, sql: impl Into<String>) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         sqlx::any::install_default_drivers();
         let mut connection = sqlx::AnyConnection::connect(store).await.unwrap();
-        sqlx::query(sql).execute(&mut connection).await.unwrap();
+        sqlx::query(sqlx::AssertSqlSafe(sql.into())).execute(&mut connection).await.unwrap();
     });
 }
 
@@ -316,11 +316,31 @@ fn a_store_that_breaks_its_laws_is_told_so() {
     assert_eq!(checked.code, Some(1));
     let attempt = &server.query("attempts")[0];
     let id = format!("{}/{}", text(&attempt["rollout_id"]), text(&attempt["attempt_id"]));
-    assert_eq!(checked.stdout, format!("attempt_end_time {id}: it must have an end time exactly when it has ended\n"));
-    assert_eq!(checked.stderr, "error: the store breaks a law of its own\n");
+    let findings = format!(
+        "attempt_end_time {id}: it must have an end time exactly when it has ended\n\
+         attempt_checksum {id}: it is not what was recorded: its checksum is another one\n"
+    );
+    assert_eq!(checked.stdout, findings);
+    assert_eq!(checked.stderr, "error: the store breaks its own laws in 2 places\n");
     let as_json = run(["store", "check", "--json", "--store", &server.store]);
-    let line: Value = serde_json::from_str(&as_json.stdout).unwrap();
+    let line: Value = serde_json::from_str(as_json.stdout.lines().next().unwrap()).unwrap();
     assert_eq!((as_json.code, &line["law"]), (Some(1), &json!("attempt_end_time")));
+}
+
+#[test]
+fn a_rollout_that_was_taken_out_whole_is_missed() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = played(directory.path(), 2);
+    let id = text(&server.query("rollouts")[0]["rollout_id"]).to_owned();
+    for table in
+        ["generations", "spans", "attempts", "gateway_rollouts", "sequence_counters", "completions", "rollouts"]
+    {
+        corrupt(&server.store, format!("DELETE FROM {table} WHERE rollout_id = '{id}'"));
+    }
+    let checked = run(["store", "check", "--store", &server.store]);
+    let findings = "all_rollouts rollouts: rows that were recorded: 2, that are there: 1\n\
+                    all_attempts attempts: rows that were recorded: 2, that are there: 1\n";
+    assert_eq!((checked.code, checked.stdout.as_str()), (Some(1), findings));
 }
 
 #[test]

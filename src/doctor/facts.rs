@@ -10,6 +10,7 @@ use serde_json::Value;
 use fulgurite_proxy::UNSEEN_TOOLS;
 
 use super::findings::{Answer, RunFacts};
+use crate::runs::registry::progress;
 
 /// The latest training rollouts that are read.
 const ROLLOUTS: u64 = 64;
@@ -48,9 +49,10 @@ pub async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
         answers.extend(answer(rollout.input, &spans));
     }
     Ok(RunFacts {
+        progress: progress(run, &steps),
         steps: steps.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect(),
         rollouts: totals.rollouts,
-        calls: totals.calls,
+        has_calls: totals.has_calls,
         calls_with_unseen_tools,
         groups_with_worlds: worlds.values().filter(|states| !states.is_empty()).count() as u64,
         groups_of_different_worlds: worlds.values().filter(|states| states.len() > 1).count() as u64,

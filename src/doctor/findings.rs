@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::runs::registry::RunProgress;
+
 /// What is recorded of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
@@ -12,8 +14,10 @@ pub struct RunFacts {
     pub steps: Vec<Map<String, Value>>,
     /// Its rollouts, by status.
     pub rollouts: BTreeMap<String, u64>,
-    /// Model calls that it has accounted for.
-    pub calls: u64,
+    /// How far it has come.
+    pub progress: RunProgress,
+    /// Whether any of its rollouts has a recorded model call.
+    pub has_calls: bool,
     /// Calls of its latest training rollouts that declared tools of which the model was not told.
     pub calls_with_unseen_tools: u64,
     /// Groups of its latest training rollouts that have worlds.
@@ -71,6 +75,8 @@ const LATEST: usize = 10;
 const EDGE: usize = 3;
 /// Answers that are shown.
 const SHOWN: usize = 3;
+/// Ended rollouts by which a run is judged while others are still played.
+const FEW_ROLLOUTS: u64 = 4;
 
 /// All that is amiss, the worst first.
 pub fn findings(facts: &RunFacts) -> Vec<Finding> {
@@ -94,12 +100,12 @@ pub fn findings(facts: &RunFacts) -> Vec<Finding> {
 }
 
 fn no_calls(facts: &RunFacts) -> Option<Finding> {
-    let rollouts: u64 = facts.rollouts.values().sum();
-    (rollouts > 0 && facts.calls == 0).then(|| Finding {
+    let ended = facts.ended()?.all;
+    (!facts.has_calls).then(|| Finding {
         name: "no_calls",
         severity: Severity::Error,
-        evidence: format!("{rollouts} rollouts, and not one model call of theirs is recorded"),
-        numbers: json!({ "rollouts": rollouts, "calls": 0 }),
+        evidence: format!("{ended} rollouts have ended, and not one model call of theirs is recorded"),
+        numbers: json!({ "rollouts": ended, "calls": 0 }),
         what_to_do: "have the agent take its base URL from OPENAI_BASE_URL or ANTHROPIC_BASE_URL and its key from \
                      OPENAI_API_KEY or ANTHROPIC_API_KEY; look for a URL that is written into its code or a .env file",
         answers: Vec::new(),
@@ -133,10 +139,9 @@ fn different_worlds(facts: &RunFacts) -> Option<Finding> {
 }
 
 fn failed_rollouts(facts: &RunFacts) -> Option<Finding> {
-    let of = |status: &str| facts.rollouts.get(status).copied().unwrap_or(0);
-    let (failed, ended) = (of("failed"), of("failed") + of("succeeded"));
-    let share = failed as f64 / ended.max(1) as f64;
-    (ended > 0 && share >= 0.2).then(|| Finding {
+    let Ended { failed, all: ended } = facts.ended()?;
+    let share = failed as f64 / ended as f64;
+    (share >= 0.2).then(|| Finding {
         name: "failed_rollouts",
         severity: if failed == ended { Severity::Error } else { Severity::Warning },
         evidence: format!("{failed} of {ended} rollouts failed"),
@@ -152,6 +157,11 @@ fn constant_groups(facts: &RunFacts) -> Option<Finding> {
     let good = mean(steps, "env/all/by_group/frac_all_good")?;
     let without = steps.iter().filter(|step| step.get("optim/datums").is_some_and(|datums| datums == 0)).count();
     let is_stuck = without == steps.len();
+    if good > bad && facts.progress == RunProgress::MetStopRule {
+        // It has learnt what it was to learn.
+        return None;
+    }
+    let had_signal = mean(&facts.steps[..EDGE.min(facts.steps.len())], "env/all/by_group/frac_all_good")? < 0.5;
     let shares =
         format!("{:.0} % of groups earned the same bad reward, {:.0} % the same good one", 100.0 * bad, 100.0 * good);
     (bad + good >= 0.8 || is_stuck).then(|| Finding {
@@ -159,14 +169,13 @@ fn constant_groups(facts: &RunFacts) -> Option<Finding> {
         severity: if is_stuck { Severity::Error } else { Severity::Warning },
         evidence: format!("{shares}, in the last {} steps; {without} of them had no gradient", steps.len()),
         numbers: json!({ "all_bad": bad, "all_good": good, "steps": steps.len(), "without_gradient": without }),
-        what_to_do: match bad >= good {
-            true => {
-                "the tasks are too hard or the grader takes nothing: look at the answers, pay for parts of a solution, \
-                     begin with easier tasks, or teach the model by examples first (objective = \"sft\")"
-            }
-            false => {
-                "the tasks are too easy, or the grader pays for anything: take harder tasks, or grade more strictly"
-            }
+        what_to_do: if bad >= good {
+            "the tasks are too hard or the grader takes nothing: look at the answers, pay for parts of a solution, \
+             begin with easier tasks, or teach the model by examples first (objective = \"sft\")"
+        } else if had_signal {
+            "the tasks are learnt: end the run here ([trainer] stop ends the next one in time), or add harder tasks"
+        } else {
+            "the tasks are too easy, or the grader pays for anything: take harder tasks, or grade more strictly"
         },
         answers: facts.shown(),
     })
@@ -200,22 +209,20 @@ fn parse_failures(facts: &RunFacts) -> Option<Finding> {
 
 fn entropy(facts: &RunFacts) -> Option<Finding> {
     let (first, last) = facts.drift("optim/entropy")?;
-    let is_collapsed = last < 0.02 && first > 4.0 * last;
+    // A policy that has reached its goal may well be certain.
+    let is_collapsed = last < 0.02 && first > 4.0 * last && facts.progress != RunProgress::MetStopRule;
     let is_growing = last > 2.0 * first && last > first + 1.0;
     (is_collapsed || is_growing).then(|| Finding {
         name: if is_collapsed { "entropy_collapse" } else { "entropy_growth" },
         severity: Severity::Warning,
         evidence: format!("entropy went from {first:.3} to {last:.3} nats a token"),
         numbers: json!({ "first": first, "last": last }),
-        what_to_do: match is_collapsed {
-            true => {
-                "nothing is tried any more: lower the learning rate, add [trainer] kl, or stop here if the score is \
-                     what it should be"
-            }
-            false => {
-                "the policy comes apart: lower the learning rate, or take a loss with a trust region ([trainer] \
-                      loss = \"ppo\")"
-            }
+        what_to_do: if is_collapsed {
+            "nothing is tried any more: lower the learning rate, add [trainer] kl, or stop here if the score is what it \
+             should be"
+        } else {
+            "the policy comes apart: lower the learning rate, or take a loss with a trust region ([trainer] loss = \
+             \"ppo\")"
         },
         answers: Vec::new(),
     })
@@ -289,7 +296,21 @@ fn one_component(facts: &RunFacts) -> Option<Finding> {
     })
 }
 
+/// Rollouts that have ended.
+struct Ended {
+    failed: u64,
+    all: u64,
+}
+
 impl RunFacts {
+    /// The rollouts that have ended, where they are enough to judge by: a few, or all that there are.
+    fn ended(&self) -> Option<Ended> {
+        let of = |statuses: &[&str]| statuses.iter().filter_map(|status| self.rollouts.get(*status)).sum::<u64>();
+        let (failed, all) = (of(&["failed"]), of(&["failed", "succeeded"]));
+        let in_flight = of(&["queuing", "preparing", "running", "requeuing"]);
+        (all >= FEW_ROLLOUTS || all > 0 && in_flight == 0).then_some(Ended { failed, all })
+    }
+
     /// The last steps that learnt from rollouts.
     fn latest(&self) -> &[Map<String, Value>] {
         let end = self.steps.iter().rposition(|step| step.contains_key("optim/datums")).map_or(0, |last| last + 1);
@@ -347,7 +368,7 @@ mod tests {
             metrics
         });
         let rollouts = BTreeMap::from([("succeeded".to_owned(), 9)]);
-        RunFacts { steps, rollouts, calls: 9, ..RunFacts::default() }
+        RunFacts { steps, rollouts, has_calls: true, ..RunFacts::default() }
     }
 
     fn names(facts: &RunFacts) -> Vec<&'static str> {
@@ -406,6 +427,36 @@ mod tests {
         let facts = RunFacts { rollouts, ..RunFacts::default() };
         assert_eq!(names(&facts), ["no_calls", "failed_rollouts"]);
         assert_eq!(findings(&facts)[1].numbers["share"], 0.75);
+    }
+
+    #[test]
+    fn a_run_whose_first_rollouts_are_still_played_has_no_findings() {
+        let run = |queuing: u64, running: u64, succeeded: u64, failed: u64| {
+            let of = [("queuing", queuing), ("running", running), ("succeeded", succeeded), ("failed", failed)];
+            let rollouts = of.into_iter().map(|(status, count)| (status.to_owned(), count)).collect();
+            RunFacts { rollouts, ..RunFacts::default() }
+        };
+        assert_eq!(names(&run(504, 8, 0, 0)), Vec::<&str>::new(), "none has ended");
+        assert_eq!(names(&RunFacts { has_calls: true, ..run(504, 4, 4, 0) }), Vec::<&str>::new(), "calls are recorded");
+        assert_eq!(names(&run(504, 7, 0, 1)), Vec::<&str>::new(), "one failure among the first is no share yet");
+        assert_eq!(names(&run(504, 4, 4, 0)), ["no_calls"]);
+        assert_eq!(names(&run(0, 0, 1, 0)), ["no_calls"], "all have ended");
+    }
+
+    #[test]
+    fn a_run_that_met_its_stop_rule_is_not_told_that_its_tasks_are_too_easy() {
+        let learnt = |step: u32| if step < 6 { 0.2 } else { 0.95 };
+        let met = |facts: RunFacts| RunFacts { progress: RunProgress::MetStopRule, ..facts };
+        let good = "env/all/by_group/frac_all_good";
+        assert_eq!(names(&met(with(good, learnt))), Vec::<&str>::new());
+        assert_eq!(names(&met(with("optim/entropy", |step| if step < 6 { 1.0 } else { 0.01 }))), Vec::<&str>::new());
+        // While it goes on, and at the limit of its updates, it is said what that means.
+        let facts = with(good, |step| if step < 3 { 0.2 } else { 0.95 });
+        assert!(findings(&facts)[0].what_to_do.contains("the tasks are learnt"));
+        let facts = RunFacts { progress: RunProgress::Ended, ..with(good, |_| 0.95) };
+        assert!(findings(&facts)[0].what_to_do.contains("too easy"));
+        // What no member solves is not what a stop rule asks for.
+        assert_eq!(names(&met(with("env/all/by_group/frac_all_bad", |_| 0.95))), ["constant_groups"]);
     }
 
     #[test]

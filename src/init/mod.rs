@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use fulgurite_backends::nearest_name;
 
 use self::recipes::{RECIPES, Recipe};
 use self::standing_alone::{first_commands, first_sentence, standing_alone};
@@ -34,7 +35,8 @@ pub fn init(arguments: &InitArguments) -> Result<()> {
     };
     let Some(recipe) = RECIPES.iter().find(|recipe| recipe.name == name) else {
         let names: Vec<&str> = RECIPES.iter().map(|recipe| recipe.name).collect();
-        bail!("there is no recipe `{name}`, but {}", names.join(", "));
+        let suggestion = nearest_name(name, &names).map(|near| format!("; did you mean `{near}`?"));
+        bail!("there is no recipe `{name}`{} There are {}", suggestion.as_deref().unwrap_or("."), names.join(", "));
     };
     let directory = arguments.output.clone().unwrap_or_else(|| PathBuf::from(name));
     write(recipe, &directory)?;

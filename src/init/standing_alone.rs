@@ -9,6 +9,8 @@ pub(super) fn standing_alone(name: &str, path: &str, text: &str) -> String {
     let in_examples = format!("examples/{name}/");
     let text = text
         .replace("cargo build --release && ", "")
+        .replace("#     cargo build --release\n", "")
+        .replace("no fulgurite on the PATH: cargo build --release", "no fulgurite on the PATH")
         .replace("../../target/release/fulgurite", "fulgurite")
         .replace("target/release/fulgurite", "fulgurite")
         .replace("../hello/models/", "models/")
@@ -17,11 +19,53 @@ pub(super) fn standing_alone(name: &str, path: &str, text: &str) -> String {
         .replace("../hello/smollm2.py", "smollm2.py")
         .replace("../chat_sft/eval_table.py", "eval_table.py")
         .replace("sys.path.insert(0, str(Path(__file__).resolve().parents[2] / \"python\"))", BESIDE)
+        .replace("../interval.py", "interval.py")
+        .replace("../../target/", "venvs/")
+        .replace("[\"hello-corpus\",", "[\"python3\", \"corpus.py\",")
+        .replace("command = [\"hello-agent\", \"{task}\"]", "command = [\"python3\", \"warm_agent.py\"]\nwarm = true")
+        .replace("grade = [\"hello-grader\"]", "grade = [\"python3\", \"-I\", \"grader.py\"]")
         .replace(&in_examples, "");
-    match path.ends_with(".md") {
-        true => without_links_up(&without_the_checkout(&text, name)),
-        false => text,
+    if path.ends_with(".md") {
+        without_links_up(&without_curves(&without_the_checkout(&for_a_recipe(&text), name)))
+    } else {
+        text
     }
+}
+
+/// Leaves out what a README says of the checkout alone, and takes in what it says of a recipe that is written out.
+fn for_a_recipe(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let (mut is_of_checkout, mut is_of_recipe) = (false, false);
+    for line in text.lines() {
+        match line {
+            "<!-- in the checkout -->" => is_of_checkout = true,
+            "<!-- up to here -->" => is_of_checkout = false,
+            "<!-- in a recipe that is written out" => is_of_recipe = true,
+            "-->" if is_of_recipe => is_of_recipe = false,
+            _ if is_of_checkout => {}
+            _ => {
+                kept.push_str(line);
+                kept.push('\n');
+            }
+        }
+    }
+    kept
+}
+
+/// Metrics of runs stay in the checkout: links to them become words. Pictures are written out.
+fn without_curves(text: &str) -> String {
+    let mut rest = text;
+    let mut plain = String::with_capacity(text.len());
+    while let Some(at) = rest.find("](curves/") {
+        let (before, link) = rest.split_at(at);
+        let Some(end) = link.find(')') else { break };
+        match (link[..end].ends_with(".jsonl"), before.rfind('[')) {
+            (true, Some(open)) => plain += &format!("{}{}", &before[..open], &before[open + 1..]),
+            _ => plain += &rest[..at + end + 1],
+        }
+        rest = &link[end + 1..];
+    }
+    plain + rest
 }
 
 /// Leaves out the lines of commands that build the checkout, or go to the example in it.

@@ -8,10 +8,12 @@ use anyhow::{Context, Result, bail};
 use fulgurite_engine::{Engine, EngineOptions};
 use fulgurite_renderers::{Renderer, RendererChoice, ToolWriting};
 use fulgurite_runner::Program;
-use fulgurite_trainer::{Reporter, RunIdentity, Supervised, SupervisedResult};
+use fulgurite_trainer::{Reporter, RunIdentity, Supervised, SupervisedResult, TrainEvent};
 use fulgurite_types::NewRun;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::{Duration, Instant, interval_at};
 
 use crate::config::declarations::{BaseConfig, StoreConfig};
 use crate::config::models::auto;
@@ -25,6 +27,8 @@ const RECIPE_FILE: &str = "fulgurite_base.json";
 const METRICS_FILE: &str = "fulgurite_base_metrics.jsonl";
 /// What a run calls them in its own directory.
 const STEPS_FILE: &str = "metrics.jsonl";
+/// How long a corpus program works before it is said how far it is, and then again.
+const SILENCE: Duration = Duration::from_secs(5);
 /// What it is made from, in the directory in which it is made.
 const CORPUS_FILE: &str = "corpus.jsonl";
 /// Where the model is, in the directory in which it is made, before it is trained.
@@ -50,7 +54,7 @@ pub async fn make_if_missing(
     std::fs::create_dir_all(&workshop).with_context(|| format!("cannot create {}", workshop.display()))?;
     let _lock = ExclusiveLock::of_run(&workshop)?;
     let Recipe { base, seed, .. } = recipe;
-    let corpus = run_corpus_command(&base.corpus, *seed, working_directory, secrets).await?;
+    let corpus = run_corpus_command(&base.corpus, *seed, working_directory, secrets, reporter).await?;
     begin(recipe, &corpus, &workshop)?;
     let result = train(recipe, &corpus, &workshop, options, reporter).await?;
     let made = result.run.checkpoint.clone().context("the base model has no checkpoint")?;
@@ -148,6 +152,7 @@ async fn run_corpus_command(
     seed: u64,
     working_directory: &Path,
     secrets: &[String],
+    reporter: &mut dyn Reporter,
 ) -> Result<String> {
     let filled: Vec<String> = command.iter().map(|word| word.replace("{seed}", &seed.to_string())).collect();
     let program = Program::find(&filled, "corpus", None).context("[base] corpus")?;
@@ -156,20 +161,40 @@ async fn run_corpus_command(
     for variable in secrets {
         corpus.env_remove(variable);
     }
-    let output = corpus
+    let mut child = corpus
         .args(&program.arguments)
         .current_dir(working_directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .kill_on_drop(true)
         .spawn()
-        .with_context(|| format!("cannot start the corpus program {name} ([base] corpus)"))?
-        .wait_with_output()
-        .await
-        .with_context(|| format!("cannot read what the corpus program {name} says"))?;
-    if !output.status.success() {
-        bail!("the corpus program {name} failed: {}", output.status);
+        .with_context(|| format!("cannot start the corpus program {name} ([base] corpus)"))?;
+    let cannot_read = || format!("cannot read what the corpus program {name} says");
+    let mut written = BufReader::new(child.stdout.take().with_context(cannot_read)?);
+    let event = |lines, is_whole| TrainEvent::Corpus { program: filled.join(" "), lines, is_whole };
+    let mut clock = interval_at(Instant::now() + SILENCE, SILENCE);
+    let (mut corpus, mut lines, mut is_announced) = (Vec::new(), 0, false);
+    loop {
+        tokio::select! {
+            // What it has read when the clock strikes stays in `corpus`.
+            read = written.read_until(b'\n', &mut corpus) => match read.with_context(cannot_read)? {
+                0 => break,
+                _ => lines += 1,
+            },
+            _ = clock.tick() => {
+                is_announced = true;
+                reporter.report(event(lines, false));
+            }
+        }
     }
-    String::from_utf8(output.stdout).context("the corpus is not UTF-8")
+    let status = child.wait().await.with_context(cannot_read)?;
+    if !status.success() {
+        bail!("the corpus program {name} failed: {status}");
+    }
+    if is_announced {
+        reporter.report(event(lines, true));
+    }
+    String::from_utf8(corpus).context("the corpus is not UTF-8")
 }
 
 /// A tokenizer that fits the corpus, and random weights.

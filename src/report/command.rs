@@ -40,7 +40,11 @@ pub async fn report(arguments: &ReportArguments) -> Result<()> {
         }
     };
     match &arguments.output {
-        Some(path) => std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display())),
+        Some(path) => {
+            std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
+            output::line(format_args!("written to {}", path.display()));
+            Ok(())
+        }
         None => {
             output::line(picture.trim_end());
             Ok(())

@@ -216,6 +216,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }
+    reporter.report(TrainEvent::PageServed { url: format!("{}/#/runs/{run_id}", server.url) });
     let record: Arc<dyn Record> = Arc::new(store.clone());
     orders.follow(&record, &run_id).await?;
     let runner = tokio::select! {

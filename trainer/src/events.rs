@@ -27,8 +27,24 @@ pub enum TrainEvent {
         directory: PathBuf,
         /// Updates already made.
         step: u64,
+        /// The checkpoint that it goes on from, as seen from the run's directory.
+        checkpoint: Option<String>,
         /// Updates at most.
         max_steps: u64,
+    },
+    /// The program that writes what a base model is made from is at work, or done.
+    Corpus {
+        /// The program's name.
+        program: String,
+        /// Lines that it has written so far.
+        lines: u64,
+        /// Whether these are all.
+        is_whole: bool,
+    },
+    /// The run's own server shows it on a page.
+    PageServed {
+        /// Where.
+        url: String,
     },
     /// The run has made as many updates as it may, and waits for leave to make more.
     Waiting {

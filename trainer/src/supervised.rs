@@ -141,6 +141,8 @@ impl Reporter for StepReporter<'_> {
             TrainEvent::CheckpointPassedOver { .. } | TrainEvent::WithoutGradient { .. } => self.inner.report(event),
             TrainEvent::SupervisedStep { .. }
             | TrainEvent::RunStarted { .. }
+            | TrainEvent::Corpus { .. }
+            | TrainEvent::PageServed { .. }
             | TrainEvent::RunnersAwaited { .. }
             | TrainEvent::Waiting { .. }
             | TrainEvent::AgentsAwaited { .. }

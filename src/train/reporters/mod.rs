@@ -1,10 +1,12 @@
 //! What a person, or a program, sees of a training run.
 
+mod pace;
 mod sft_table;
 mod within_step;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fulgurite_trainer::{
@@ -13,6 +15,7 @@ use fulgurite_trainer::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
+use self::pace::Pace;
 use self::sft_table::{SftTable, summary_lines};
 use self::within_step::{SampledTokens, WithinStep};
 use crate::cli::output;
@@ -86,6 +89,8 @@ impl Reporter for JsonReporter {
             })),
             TrainEvent::SupervisedStep { .. }
             | TrainEvent::RunStarted { .. }
+            | TrainEvent::Corpus { .. }
+            | TrainEvent::PageServed { .. }
             | TrainEvent::StepRecalled { .. }
             | TrainEvent::Learning { .. }
             | TrainEvent::Sampled { .. }
@@ -125,6 +130,10 @@ pub struct TableReporter {
     failed_for: Option<String>,
     /// What a step has come to so far; nobody is told in a pipe.
     within_step: Option<WithinStep>,
+    /// How fast the run makes updates, once it has begun.
+    pace: Option<Pace>,
+    /// Where the run's files are, once it has begun.
+    directory: Option<PathBuf>,
 }
 
 impl TableReporter {
@@ -139,6 +148,8 @@ impl TableReporter {
             sft: None,
             failed_for: None,
             within_step: terminal.then(|| WithinStep::new(sampled)),
+            pace: None,
+            directory: None,
         }
     }
 
@@ -189,6 +200,7 @@ impl TableReporter {
         if let Some(table) = SftTable::of(&mut self.sft, metrics) {
             let lines = table.lines(step, metrics);
             lines.iter().for_each(|line| self.line(line));
+            self.time_left(metrics);
             return;
         }
         if self.columns.take_up(metrics) {
@@ -198,6 +210,20 @@ impl TableReporter {
         if let Some(reply) = self.within_step.as_mut().and_then(WithinStep::take_reply) {
             self.line(&Paint::for_stdout().dim(&reply));
         }
+        self.time_left(metrics);
+    }
+
+    /// Says now and then how long the run may still take.
+    fn time_left(&mut self, metrics: &Map<String, Value>) {
+        let seconds = metrics.get("time/total").and_then(Value::as_f64);
+        if let Some(text) = seconds.and_then(|seconds| self.pace.as_mut()?.after_update(seconds)) {
+            self.line(&Paint::for_stdout().dim(&text));
+        }
+    }
+
+    fn corpus(&mut self, program: &str, lines: u64, is_whole: bool) {
+        let stage = if is_whole { "; making its tokenizer" } else { " so far" };
+        self.line(&format!("base model: {lines} lines of corpus by {program}{stage}"));
     }
 }
 
@@ -208,10 +234,15 @@ impl Reporter for TableReporter {
                 let accuracy = validation_accuracy.map_or(String::new(), |is| format!(", validation accuracy {is:.3}"));
                 self.progress(step, max_steps, format!("base model: loss {loss:.3}{accuracy}, step"));
             }
-            TrainEvent::RunStarted { run_id, directory, step, max_steps } => {
-                let from = if step == 0 { String::new() } else { format!(", going on after {step}") };
+            TrainEvent::RunStarted { run_id, directory, step, checkpoint, max_steps } => {
+                let from = checkpoint
+                    .map_or(String::new(), |checkpoint| format!(", resuming after {step} from {checkpoint}"));
                 self.line(&format!("run {run_id} in {}: at most {max_steps} updates{from}", directory.display()));
+                self.pace = Some(Pace::new(step, max_steps));
+                self.directory = Some(directory);
             }
+            TrainEvent::Corpus { program, lines, is_whole } => self.corpus(&program, lines, is_whole),
+            TrainEvent::PageServed { url } => self.line(&format!("the page is at {url}")),
             TrainEvent::CheckpointPassedOver { directory, message } => {
                 self.line(&format!("{directory} is passed over, as it cannot be gone on from: {message}"));
             }
@@ -284,7 +315,12 @@ impl Reporter for TableReporter {
             }),
             TrainEvent::Step { step, metrics } => self.step(step, &metrics),
             TrainEvent::StepRecalled { metrics, .. } => self.columns.recall(&metrics),
-            TrainEvent::Finished(summary) => self.line(&summary_text(&summary)),
+            TrainEvent::Finished(summary) => {
+                self.line(&summary_text(&summary));
+                if let Some(directory) = self.directory.take() {
+                    self.line(&next_commands(&directory));
+                }
+            }
         }
     }
 }
@@ -396,6 +432,25 @@ fn summary_text(summary: &RunSummary) -> String {
         lines.extend(causes.map(|(cause, rollouts)| format!("  {cause:<22} {rollouts:>10}")));
     }
     lines.join("\n")
+}
+
+/// What to do with a run that is over.
+fn next_commands(directory: &Path) -> String {
+    let run = shell_word(&directory.display().to_string());
+    format!(
+        "\nnext:\n  fulgurite chat {run}\n  fulgurite report {run} -o report.html\n  fulgurite dashboard {run}\n  \
+         fulgurite model export {run} --format merged"
+    )
+}
+
+/// A word as a shell takes it for one.
+fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// Means, and how many rollouts they are of.

@@ -12,8 +12,10 @@ use crate::{Result, Store};
 pub struct RunTotals {
     /// The run's rollouts, by status.
     pub rollouts: BTreeMap<String, u64>,
-    /// Model calls that the run has accounted for.
+    /// Model calls that the run has accounted for, which it does at the end of a step.
     pub calls: u64,
+    /// Whether any rollout of the run has a recorded model call, accounted for or not.
+    pub has_calls: bool,
     /// Tokens of their prompts, each whole.
     pub prompt_tokens: u64,
     /// Of these, what came after the call that a prompt continues token by token.
@@ -37,9 +39,18 @@ impl Store {
             .fetch_all(&mut *connection)
             .await?;
         let rollouts = rows.iter().map(|row| Ok((column(row, "status")?, count(row, "rollouts")?)));
+        let has_calls = sqlx::query(
+            "SELECT COUNT(*) AS calls FROM (SELECT 1 AS one FROM rollouts
+                 JOIN generations ON generations.rollout_id = rollouts.rollout_id
+             WHERE rollouts.run_id = $1 LIMIT 1) AS first_call",
+        )
+        .bind(run_id)
+        .fetch_one(&mut *connection)
+        .await?;
         Ok(RunTotals {
             rollouts: rollouts.collect::<Result<_>>()?,
             calls: count(&calls, "calls")?,
+            has_calls: count::<u64>(&has_calls, "calls")? > 0,
             prompt_tokens: count(&calls, "whole")?,
             new_prompt_tokens: count(&calls, "new")?,
         })

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{fulgurite, run};
+use crate::common::{fulgurite, program, run};
 
 const HEAD: &str =
     "//! The examples that are written out, file by file. `UPDATE_RECIPES=1 cargo nextest run init` writes this file.
@@ -31,8 +31,8 @@ macro_rules! recipe {
 }
 ";
 
-/// The files of examples that are projects: those with a README and a config. Curves, and what a crate of ours is made of,
-/// are not written out.
+/// The files of examples that are projects: those with a README and a config. Metrics of runs, and what a crate of ours is
+/// made of, are not written out.
 fn files() -> Option<BTreeMap<String, Vec<String>>> {
     let listed =
         Command::new("git").args(["ls-files", "examples"]).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
@@ -40,7 +40,8 @@ fn files() -> Option<BTreeMap<String, Vec<String>>> {
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for path in listed.lines().filter_map(|line| line.strip_prefix("examples/")) {
         let Some((name, path)) = path.split_once('/') else { continue };
-        if !path.starts_with("curves/") && !path.ends_with(".rs") && path != "Cargo.toml" {
+        let is_curve = path.starts_with("curves/") && !path.ends_with(".svg");
+        if !is_curve && !path.ends_with(".rs") && path != "Cargo.toml" {
             files.entry(name.to_owned()).or_default().push(path.to_owned());
         }
     }
@@ -51,7 +52,8 @@ fn files() -> Option<BTreeMap<String, Vec<String>>> {
 }
 
 /// Files of the checkout that examples share, each by what an example that needs it says.
-const SHARED: [(&str, &str, &str); 7] = [
+const SHARED: [(&str, &str, &str); 8] = [
+    ("interval.py", "examples/interval.py", "interval.py"),
     ("smollm2.py", "examples/hello/smollm2.py", "hello/smollm2.py"),
     ("facts.py", "examples/chat_sft/facts.py", "import facts"),
     ("talk.py", "examples/chat_sft/talk.py", "import talk"),
@@ -117,6 +119,13 @@ fn what_is_written_out_stands_alone() {
                 "../chat_sft",
                 "](../",
                 "examples/hello",
+                "cargo ",
+                "../../target",
+                "../interval.py",
+                "[\"hello-agent\"",
+                "[\"hello-grader\"",
+                "[\"hello-corpus\"",
+                "<!--",
                 "parents[2] / \"python\"",
             ] {
                 assert!(!text.contains(elsewhere), "{}: {elsewhere}", entry.display());
@@ -153,7 +162,62 @@ fn a_recipe_overwrites_nothing_and_one_that_is_not_there_is_named() {
     let (code, said) = init(&["wordle", "-o", "file"]);
     assert_eq!((code, said.as_str()), (Some(1), "error: file is a file: name another directory with --output\n"));
     let (code, said) = init(&["wordel"]);
-    assert!(code == Some(1) && said.contains("there is no recipe `wordel`, but ") && said.contains("wordle"), "{said}");
+    assert_eq!(code, Some(1));
+    assert!(
+        said.starts_with("error: there is no recipe `wordel`; did you mean `wordle`? There are arithmetic, "),
+        "{said}"
+    );
+    let (_, said) = init(&["shakespeare"]);
+    assert!(said.starts_with("error: there is no recipe `shakespeare`. There are arithmetic, "), "{said}");
     let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");
+}
+
+/// What the scripts of the written-out hello say is what the programs of the checkout say.
+#[test]
+fn hello_is_written_out_without_a_compiler_and_stays_the_same_game() {
+    let directory = tempfile::tempdir().unwrap();
+    let written = fulgurite(["init", "hello"]).current_dir(directory.path()).output().unwrap();
+    assert!(written.status.success(), "{written:?}");
+    let hello = directory.path().join("hello");
+    let config = fs::read_to_string(hello.join("hello.toml")).unwrap();
+    for (key, value) in [
+        ("corpus", r#"["python3", "corpus.py", "--seed", "{seed}", "--count", "20000"]"#),
+        ("command", r#"["python3", "warm_agent.py"]"#),
+        ("warm", "true"),
+        ("grade", r#"["python3", "-I", "grader.py"]"#),
+    ] {
+        assert!(config.contains(&format!("\n{key} = {value}\n")), "{key}: {config}");
+    }
+    let said = |program: &mut Command| {
+        let output = program.current_dir(&hello).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (seed, count) in [("1", "400"), ("18446744073709551615", "70")] {
+        let words = ["--seed", seed, "--count", count];
+        let script = said(Command::new("python3").arg("corpus.py").args(words));
+        assert!(script == said(Command::new(program("hello-corpus")).args(words)), "seed {seed}");
+    }
+    for reply in [
+        "I am 17.\n",
+        "Sure, I'm 17!\n",
+        "I am 17. I am 17.\n",
+        "I am not 17, I am Qwen.\n",
+        "I am NOT 17\n[finish_reason: length]\n",
+        "I am 17. Sure\n[finish_reason: length]\n",
+        "I am 170.\n",
+        "I am 017.\n",
+        "I am 17, not 18.\n",
+        "",
+    ] {
+        let file = directory.path().join("reply");
+        fs::write(&file, reply).unwrap();
+        let grade = |program: &mut Command| -> BTreeMap<String, f64> {
+            program.env("FULGURITE_TASK", "17").stdin(fs::File::open(&file).unwrap());
+            serde_json::from_str(&said(program)).unwrap()
+        };
+        let script = grade(Command::new("python3").args(["-I", "grader.py"]));
+        assert_eq!(script, grade(&mut Command::new(program("hello-grader"))), "{reply}");
+    }
 }

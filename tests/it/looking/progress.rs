@@ -35,13 +35,40 @@ fn a_pipe_gets_a_line_for_each_step_and_no_control_characters() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert!(!ran.stdout.chars().any(|c| c.is_control() && c != '\n'), "{:?}", ran.stdout);
     let lines: Vec<&str> = ran.stdout.lines().collect();
-    assert!(lines[0].starts_with("run r in ") && lines[0].ends_with("/r: at most 2 updates"), "{}", lines[0]);
-    insta::assert_snapshot!(without_digits(&lines[1..6].join("\n")), @"
+    assert!(
+        lines[0].starts_with("the page is at http://127.0.0.1:") && lines[0].ends_with("/#/runs/r"),
+        "{}",
+        lines[0]
+    );
+    assert!(lines[1].starts_with("run r in ") && lines[1].ends_with("/r: at most 2 updates"), "{}", lines[1]);
+    insta::assert_snapshot!(without_digits(&lines[2..7].join("\n")), @"
      step    train  held-out        kl  max diff  grad/tok     clip  seconds
         #   +#.#    +#.#     #.#e#     #.#e#     #.#    #.#      #.#
         #   +#.#         -     #.#e#     #.#e#     #.#    #.#      #.#
         #        -    +#.#         -         -         -        -      #.#
     ");
+}
+
+#[test]
+fn a_run_says_what_it_resumes_from_and_what_to_type_next() {
+    let project = Project::new(UNEVEN, SMALL);
+    let first = Ran::from(train(&project).output().unwrap());
+    let run = project.path("r").canonicalize().unwrap();
+    let next = format!(
+        "\nnext:\n  fulgurite chat {0}\n  fulgurite report {0} -o report.html\n  fulgurite dashboard {0}\n  \
+         fulgurite model export {0} --format merged\n",
+        run.display()
+    );
+    assert!(first.stdout.ends_with(&next), "{}", first.stdout);
+    let mut command = fulgurite(["train"]);
+    command.arg(project.path("t.toml")).args(["--run-directory", "r", "--max-steps", "3", "--resume"]);
+    command.current_dir(project.directory.path());
+    let resumed = Ran::from(command.output().unwrap());
+    assert!(
+        resumed.stdout.contains("/r: at most 3 updates, resuming after 2 from checkpoints/000002\n"),
+        "{}",
+        resumed.stdout
+    );
 }
 
 #[test]

@@ -94,6 +94,7 @@ impl<Data> TrainingRun<Data> {
             run_id: self.identity.run_id.clone(),
             directory: self.identity.directory.clone(),
             step,
+            checkpoint: (step > 0).then(|| checkpoint_name(step)),
             max_steps: self.schedule.max_steps(),
         });
         let (metrics_file, held_out) = self.tell_recorded(reporter).await?;

@@ -28,6 +28,7 @@ mod parsing;
 mod python;
 mod renderer;
 mod response_format;
+mod small_files;
 mod supervised;
 mod templates;
 #[cfg(test)]

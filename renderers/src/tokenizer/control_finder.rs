@@ -2,9 +2,7 @@ use std::collections::HashMap;
 
 use regex::Regex;
 
-use crate::RenderError;
 use crate::tokenizer::piece::Piece;
-use crate::tokenizer::tokenizer_errors::tokenizer_error;
 
 /// Finds control tokens in text, for tokenizers in which each of them is its text and nothing more: no white space around
 /// it, no end of a word, no other spelling of it.
@@ -17,20 +15,21 @@ pub(crate) struct ControlFinder {
 
 impl ControlFinder {
     /// `None` where the tokenizer has tokens that must be looked for in another way.
-    pub(crate) fn of(tokenizer: &tokenizers::Tokenizer) -> Result<Option<Self>, RenderError> {
+    pub(crate) fn of(tokenizer: &tokenizers::Tokenizer) -> Option<Self> {
         let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder();
         let is_plain = |token: &tokenizers::AddedToken| {
             !(token.single_word || token.lstrip || token.rstrip || token.normalized || token.content.is_empty())
         };
         if added.is_empty() || !added.values().all(is_plain) {
-            return Ok(None);
+            return None;
         }
         let mut texts: Vec<&str> = added.values().map(|token| token.content.as_str()).collect();
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
         let any = texts.into_iter().map(regex::escape).collect::<Vec<_>>().join("|");
-        let any = Regex::new(&any).map_err(|error| tokenizer_error(&error))?;
+        // Too many of them are too much for one pattern.
+        let any = Regex::new(&any).ok()?;
         let ids = added.iter().map(|(id, token)| (token.content.clone(), *id)).collect();
-        Ok(Some(Self { any, ids }))
+        Some(Self { any, ids })
     }
 
     /// Cuts text into control tokens and the text between them.

@@ -3,6 +3,7 @@
 //! - [`model_tokenizer`]: a model's tokenizer.
 //! - [`tokenizer_config`]: the files beside it.
 //! - [`control_finder`], [`piece`]: control tokens in text.
+//! - [`pipeline`]: the steps by which a model's own patterns cut text, bounded.
 //! - [`word_splitter`], [`word_tokens`], [`encoded_texts`]: encoding without the library, and what was encoded lately.
 //! - [`token_bytes`], [`stream_decoder`], [`stop_strings`]: tokens to text as they come, and texts that end it.
 //! - [`tokenizer_training`]: small tokenizers of one's own.
@@ -13,6 +14,7 @@ pub(crate) mod encoded_texts;
 pub(crate) mod fingerprint;
 pub(crate) mod model_tokenizer;
 pub(crate) mod piece;
+pub(crate) mod pipeline;
 pub(crate) mod stop_strings;
 pub(crate) mod stream_decoder;
 pub(crate) mod token_bytes;

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokenizers::normalizer::Range;
-use tokenizers::{
-    Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Token,
-};
+use tokenizers::{Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, Token};
 
 use crate::RenderError;
+use crate::small_files::{LONGEST_TOKENIZER, read_small_file};
 use crate::tokenizer::control_finder::ControlFinder;
 use crate::tokenizer::encoded_texts::EncodedTexts;
 use crate::tokenizer::fingerprint::hex_sha256;
 use crate::tokenizer::piece::Piece;
+use crate::tokenizer::pipeline::{Pipeline, guarded, normalizer_fault};
 use crate::tokenizer::token_bytes::{TokenBytes, byte_level_characters};
 use crate::tokenizer::tokenizer_config::TokenizerConfig;
 use crate::tokenizer::tokenizer_errors::{file_error, tokenizer_error};
@@ -23,6 +23,9 @@ use crate::tokenizer::word_tokens::WordTokens;
 const ENCODED_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes that words may take with their tokens: some fifty thousand.
 const WORD_BYTES: usize = 4 * 1024 * 1024;
+
+/// Many times what any model has.
+const GREATEST_VOCABULARY: u32 = 1 << 22;
 
 /// A model's tokenizer, read from the `tokenizer.json` of a Hugging Face model directory and the files beside it.
 pub struct Tokenizer {
@@ -39,6 +42,8 @@ pub struct Tokenizer {
     encoded: [EncodedTexts; 2],
     /// Where words can be cut by hand.
     words: Option<Words>,
+    /// How text is cut where they cannot.
+    pipeline: Pipeline,
 }
 
 /// What takes the place of Hugging Face's pipeline where it is known what that does.
@@ -76,8 +81,15 @@ impl Tokenizer {
 
     /// Reads a `tokenizer.json`, whatever its name, and the files beside it that [`open`](Self::open) reads.
     pub fn open_file(path: &Path) -> Result<Self, RenderError> {
-        let json = std::fs::read(path).map_err(|error| file_error(path, &error))?;
-        let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(|error| file_error(path, &error))?;
+        let json = read_small_file(path, LONGEST_TOKENIZER).map_err(|error| file_error(path, &error))?;
+        let fields = serde_json::from_slice::<Value>(&json).map_err(|error| file_error(path, &error))?;
+        if let Some(fault) = normalizer_fault(&fields["normalizer"]).or_else(|| id_fault(&fields)) {
+            return Err(file_error(path, &fault));
+        }
+        let pipeline = Pipeline::of(&fields["pre_tokenizer"]).map_err(|error| file_error(path, &error))?;
+        drop(fields);
+        let read = || tokenizers::Tokenizer::from_bytes(&json);
+        let mut inner = guarded(read).map_err(|error| file_error(path, &error))?;
         // Training files may leave these set; a prompt is never cut or filled up silently.
         inner.with_truncation(None).map_err(|error| file_error(path, &error))?.with_padding(None);
         let model_dir = path.parent().unwrap_or(Path::new(""));
@@ -88,13 +100,14 @@ impl Tokenizer {
             path: model_dir.to_owned(),
             bytes: TokenBytes::new(&inner, path)?,
             control_texts: control_texts(&inner),
-            control_finder: ControlFinder::of(&inner)?,
+            control_finder: ControlFinder::of(&inner),
             fingerprint: hex_sha256(&[&json]),
             inner,
             config,
             eos_ids,
             encoded: [EncodedTexts::new(ENCODED_BYTES), EncodedTexts::new(ENCODED_BYTES)],
             words,
+            pipeline,
         })
     }
 
@@ -107,8 +120,19 @@ impl Tokenizer {
     /// Encodes text as Hugging Face's tokenizers do with `add_special_tokens=False`: text that spells a control token
     /// becomes that token. Only for text that the format itself wrote.
     pub fn encode_with_specials(&self, text: &str) -> Result<Vec<u32>, RenderError> {
-        let encoding = self.inner.encode_fast(text, false).map_err(|error| tokenizer_error(&error))?;
-        Ok(encoding.get_ids().to_vec())
+        let encode = || match self.pipeline.has_patterns() {
+            true => self.encode_with_specials_by_pipeline(text),
+            false => Ok(self.inner.encode_fast(text, false)?.get_ids().to_vec()),
+        };
+        guarded(encode).map_err(|error| tokenizer_error(&error))
+    }
+
+    /// What the library does, but that the model's own patterns are bounded.
+    fn encode_with_specials_by_pipeline(&self, text: &str) -> tokenizers::Result<Vec<u32>> {
+        let mut cut = self.inner.get_added_vocabulary().extract_and_normalize(self.inner.get_normalizer(), text);
+        self.pipeline.cut(&mut cut, text.len())?;
+        cut.tokenize(|text| self.inner.get_model().tokenize(text.get()))?;
+        Ok(cut.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
     }
 
     /// Encodes pieces; what [`encode_ordinary`](Self::encode_ordinary) promises holds for each piece of text.
@@ -139,7 +163,7 @@ impl Tokenizer {
             Some(words) => self.encode_words(words, text),
             None => self.encode_by_pipeline(text, is_first),
         };
-        encoded.tokens(text, || encode().map_err(|error| tokenizer_error(&error)))
+        encoded.tokens(text, || guarded(encode).map_err(|error| tokenizer_error(&error)))
     }
 
     /// What [`encode_by_pipeline`](Self::encode_by_pipeline) gives, word by word.
@@ -174,9 +198,7 @@ impl Tokenizer {
         if let Some(normalizer) = self.inner.get_normalizer() {
             pretokenized.normalize(|text| normalizer.normalize(text))?;
         }
-        if let Some(pre_tokenizer) = self.inner.get_pre_tokenizer() {
-            pre_tokenizer.pre_tokenize(&mut pretokenized)?;
-        }
+        self.pipeline.cut(&mut pretokenized, text.len())?;
         pretokenized.tokenize(|text| self.tokenize_without_control(text.get()))?;
         let encoding = pretokenized.into_encoding(None, 0, OffsetType::None)?;
         Ok(encoding.get_ids()[before.len()..].to_vec())
@@ -216,7 +238,9 @@ impl Tokenizer {
     }
 
     fn split_control_by_library(&self, text: &str) -> Vec<Piece> {
-        let split = self.inner.get_added_vocabulary().extract_and_normalize(self.inner.get_normalizer(), text);
+        let extract = || Ok(self.inner.get_added_vocabulary().extract_and_normalize(self.inner.get_normalizer(), text));
+        // What cannot be normalised cannot be encoded either, which is the error then.
+        let Ok(split) = guarded(extract) else { return vec![Piece::Text(text.to_owned())] };
         split
             .get_splits(OffsetReferential::Original, OffsetType::Byte)
             .into_iter()
@@ -315,7 +339,7 @@ impl Tokenizer {
         if !self.config.special_tokens.is_empty() {
             return self.config.special_tokens.get("bos_token")?.as_str().map(str::to_owned);
         }
-        let of_nothing = self.inner.encode_fast("", true).ok()?;
+        let of_nothing = guarded(|| self.inner.encode_fast("", true)).ok()?;
         self.inner.id_to_token(*of_nothing.get_ids().first()?)
     }
 
@@ -345,6 +369,16 @@ fn is_control_text(text: &str) -> bool {
 fn control_texts(tokenizer: &tokenizers::Tokenizer) -> HashSet<String> {
     let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder();
     added.values().map(|token| token.content.clone()).filter(|text| is_control_text(text)).collect()
+}
+
+/// The first token with an id that no vocabulary has: for each id up to the greatest, something is kept.
+fn id_fault(fields: &Value) -> Option<String> {
+    let vocabulary = fields["model"]["vocab"].as_object().into_iter().flatten().map(|(text, id)| (text.as_str(), id));
+    let added = fields["added_tokens"].as_array().into_iter().flatten();
+    let added = added.map(|token| (token["content"].as_str().unwrap_or_default(), &token["id"]));
+    let is_beyond = |id: &Value| id.as_f64().is_some_and(|id| id >= GREATEST_VOCABULARY as f64);
+    let (text, id) = vocabulary.chain(added).find(|(_, id)| is_beyond(id))?;
+    Some(format!("its token {text:?} has the id {id}; ids below {GREATEST_VOCABULARY} are read"))
 }
 
 fn eos_ids(tokenizer: &tokenizers::Tokenizer, config: &TokenizerConfig) -> Vec<u32> {

@@ -4,6 +4,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::RenderError;
+use crate::small_files::{LONGEST_CONFIG, read_small_file};
 use crate::tokenizer::tokenizer_errors::file_error;
 
 /// What the files beside `tokenizer.json` say about a model's conversations.
@@ -82,7 +83,11 @@ fn read_json(path: &Path) -> Result<Map<String, Value>, RenderError> {
 }
 
 fn read_optional(path: &Path) -> Result<Option<String>, RenderError> {
-    match std::fs::read_to_string(path) {
+    let read = || {
+        let no_text = |_| std::io::Error::new(ErrorKind::InvalidData, "it is not UTF-8");
+        String::from_utf8(read_small_file(path, LONGEST_CONFIG)?).map_err(no_text)
+    };
+    match read() {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(file_error(path, &error)),

@@ -10,5 +10,6 @@
 
 mod continuation;
 mod cookbook;
+mod hostile_tokenizers;
 mod named_renderers;
 mod round_trip;

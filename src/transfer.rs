@@ -4,6 +4,7 @@ mod export;
 mod import;
 mod jsonl;
 mod parquet;
+pub mod parquet_guard;
 
 use std::path::Path;
 

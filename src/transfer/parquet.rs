@@ -15,6 +15,8 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use serde_json::{Map, Value, json};
 
+use super::parquet_guard::guarded;
+
 /// `prompt_tokens`, `sampled_tokens` and `logprobs` are null for what is not a generation or a triplet. `data` is the
 /// record without them.
 const SCHEMA: &str = "
@@ -34,6 +36,10 @@ const SCHEMA: &str = "
 const ROWS: usize = 1024;
 /// Numbers in lists that are written together, so that long prompts do not fill the memory.
 const NUMBERS: usize = 8 << 20;
+
+/// Above what is written together, with room for other writers: what a file claims takes memory before it is read.
+const GREATEST_ROWS: usize = 1 << 20;
+const GREATEST_VALUES: i64 = 1 << 26;
 
 /// A row of the table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -218,7 +224,7 @@ pub struct ParquetReader {
 impl ParquetReader {
     /// Opens a file, which must have the columns that an export has.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = SerializedFileReader::new(File::open(path)?)?;
+        let file = guarded(|| Ok(SerializedFileReader::new(File::open(path)?)?))?;
         if file.metadata().file_metadata().schema() != &parse_message_type(SCHEMA)? {
             bail!("its columns are not those of an export");
         }
@@ -237,7 +243,8 @@ impl ParquetReader {
             if self.group == self.file.num_row_groups() {
                 return Ok(None);
             }
-            self.rows = read_rows(&*self.file.get_row_group(self.group)?)?.into_iter();
+            let read = guarded(|| read_rows(&*self.file.get_row_group(self.group)?));
+            self.rows = read.with_context(|| format!("row group {}", self.group + 1))?.into_iter();
             self.group += 1;
         }
     }
@@ -245,6 +252,13 @@ impl ParquetReader {
 
 fn read_rows(group: &dyn RowGroupReader) -> Result<Vec<Row>> {
     let count = usize::try_from(group.metadata().num_rows())?;
+    if count > GREATEST_ROWS {
+        bail!("it claims {count} rows, and a group of an export has at most {GREATEST_ROWS}");
+    }
+    let values = group.metadata().columns().iter().map(|column| column.num_values()).max().unwrap_or_default();
+    if values > GREATEST_VALUES {
+        bail!("a column of it claims {values} values, and has at most {GREATEST_VALUES}");
+    }
     let mut texts = [Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new()];
     for (texts, column) in texts.iter_mut().zip([0, 1, 2, 3, 4, 9]) {
         *texts = read_texts(group, column, count)?;
@@ -374,6 +388,33 @@ mod tests {
             serde_json::from_value(written_and_read(&[record])[0]["data"]["logprobs"].clone()).unwrap();
         let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&read), bits(&logprobs));
+    }
+
+    #[test]
+    fn changed_bytes_of_an_export_make_records_or_a_refusal() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.parquet");
+        let mut writer = ParquetWriter::create(&path).unwrap();
+        let generation = json!({ "record": "generation", "data": { "rollout_id": "r", "prompt_tokens": [1, 2, 3],
+                                                                    "sampled_tokens": [4], "logprobs": [-0.5] } });
+        (0..3).for_each(|_| writer.write(generation.clone()).unwrap());
+        writer.finish().unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let mut state = 9_u64;
+        let mut below = |limit: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % limit
+        };
+        for round in 0..2000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=below(3) {
+                let at = below(bytes.len());
+                bytes[at] = if round % 2 == 0 { bytes[at] ^ (1 << below(8)) } else { below(256) as u8 };
+            }
+            std::fs::write(&path, bytes).unwrap();
+            let Ok(mut reader) = ParquetReader::open(&path) else { continue };
+            while let Ok(Some(_)) = reader.next() {}
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 
+use crate::transfer::parquet_guard::guarded;
+
 /// The columns of a table that are read, if they are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Columns {
@@ -60,14 +62,14 @@ pub fn is_parquet(path: &Path) -> bool {
 /// Names the file, and the row or the column that is no conversation's.
 pub fn write_as_json_lines(from: &Path, to: &Path, of: Columns) -> Result<()> {
     let file = || from.display().to_string();
-    let reader =
-        File::open(from).map_err(anyhow::Error::from).and_then(|opened| Ok(SerializedFileReader::new(opened)?));
+    let reader = guarded(|| Ok(SerializedFileReader::new(File::open(from)?)?));
     let reader = reader.with_context(|| format!("cannot read {} as Parquet", from.display()))?;
-    let columns = columns(&reader, of).with_context(file)?;
+    let columns = guarded(|| columns(&reader, of)).with_context(file)?;
     let mut out = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
-    for (index, row) in RowIter::from_file(Some(columns), &reader).with_context(file)?.enumerate() {
-        let place = || format!("{} row {}", from.display(), index + 1);
-        let line = row.map_err(anyhow::Error::from).and_then(|row| line_of(row, of)).with_context(place)?;
+    let mut rows = guarded(|| Ok(RowIter::from_file(Some(columns), &reader)?)).with_context(file)?;
+    for index in 1.. {
+        let next = guarded(|| rows.next().map(|row| line_of(row?, of)).transpose());
+        let Some(line) = next.with_context(|| format!("{} row {index}", from.display()))? else { break };
         writeln!(out, "{line}").with_context(|| format!("cannot write {}", to.display()))?;
     }
     out.flush().with_context(|| format!("cannot write {}", to.display()))
@@ -227,6 +229,38 @@ mod tests {
                 json!({ "messages": [{ "role": "user", "content": "b" }] }),
             ]
         );
+    }
+
+    #[test]
+    fn changed_bytes_of_a_table_make_lines_or_a_refusal() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.parquet");
+        let schema = "message t { OPTIONAL GROUP messages (LIST) { REPEATED GROUP list { OPTIONAL GROUP element {
+            OPTIONAL BYTE_ARRAY role (STRING); OPTIONAL BYTE_ARRAY content (STRING); OPTIONAL DOUBLE weight; } } } }";
+        let roles: (&[&str], &[i16], &[i16]) = (&["user", "assistant", "user"], &[4, 4, 4], &[0, 1, 0]);
+        let contents: (&[&str], &[i16], &[i16]) = (&["a", "b"], &[4, 3, 4], &[0, 1, 0]);
+        write(&path, schema, &[roles, contents], Some((&[0.5], &[3, 4, 3], &[0, 1, 0])));
+        let whole = std::fs::read(&path).unwrap();
+        let mut state = 5_u64;
+        let mut below = |limit: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % limit
+        };
+        for round in 0..2000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=below(3) {
+                let at = below(bytes.len());
+                bytes[at] = if round % 2 == 0 { bytes[at] ^ (1 << below(8)) } else { below(256) as u8 };
+            }
+            if round % 8 == 0 {
+                let at = below(bytes.len());
+                bytes.drain(at..(at + below(20)).min(whole.len()));
+            }
+            std::fs::write(&path, bytes).unwrap();
+            if let Err(error) = lines(&path) {
+                assert!(format!("{error:#}").contains("a.parquet"), "{error:#}");
+            }
+        }
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl<'a> Facts<'a> {
             "added_tokens": self.added_tokens()?,
             "normalizer": pre.normalizer(),
             "pre_tokenizer": pre.steps(),
-            "post_processor": self.beginning(pre)?,
+            "post_processor": self.ends(pre)?,
             "decoder": byte_level(true),
             "model": {
                 "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
@@ -181,17 +181,27 @@ impl<'a> Facts<'a> {
         merges.iter().map(pair).collect()
     }
 
-    /// What is put before a text that is encoded whole, where the model wants that.
-    fn beginning(&self, pre: PreTokenizer) -> Result<Value, EngineError> {
-        let wanted = self.file.metadata.bool(&key("add_bos_token")).unwrap_or(pre == PreTokenizer::LlamaBpe);
-        let Some((id, token)) = self.special("bos")?.filter(|_| wanted) else { return Ok(Value::Null) };
-        let first = json!({"SpecialToken": {"id": token, "type_id": 0}});
-        Ok(json!({
-            "type": "TemplateProcessing",
-            "single": [first, {"Sequence": {"id": "A", "type_id": 0}}],
-            "pair": [first, {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-            "special_tokens": {token: {"id": token, "ids": [id], "tokens": [token]}},
-        }))
+    /// What is put before a text that is encoded whole, and behind it, where the model wants that.
+    fn ends(&self, pre: PreTokenizer) -> Result<Value, EngineError> {
+        let wanted = |name: &str, usual: bool| self.file.metadata.bool(&key(name)).unwrap_or(usual);
+        let first = self.special("bos")?.filter(|_| wanted("add_bos_token", pre == PreTokenizer::LlamaBpe));
+        let last = self.special("eos")?.filter(|_| wanted("add_eos_token", false));
+        if first.is_none() && last.is_none() {
+            return Ok(Value::Null);
+        }
+        let token = |end: &Option<(usize, &str)>, kind: usize| {
+            end.map(|(_, token)| json!({"SpecialToken": {"id": token, "type_id": kind}}))
+        };
+        let text = |name: &str, kind: usize| Some(json!({"Sequence": {"id": name, "type_id": kind}}));
+        let list = |parts: Vec<Option<Value>>| parts.into_iter().flatten().collect::<Vec<Value>>();
+        let single = list(vec![token(&first, 0), text("A", 0), token(&last, 0)]);
+        let pair = list(vec![token(&first, 0), text("A", 0), token(&last, 0), text("B", 1), token(&last, 1)]);
+        let special: Map<String, Value> = [first, last]
+            .into_iter()
+            .flatten()
+            .map(|(id, token)| (token.to_owned(), json!({"id": token, "ids": [id], "tokens": [token]})))
+            .collect();
+        Ok(json!({"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}))
     }
 
     /// The token that has a part to play, with its id.

@@ -110,7 +110,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::checkpoints::adapter_files::{ADAPTER_CONFIG, ADAPTER_WEIGHTS};
+    use crate::checkpoints::adapter_config::ADAPTER_CONFIG;
+    use crate::checkpoints::adapter_files::ADAPTER_WEIGHTS;
     use crate::checkpoints::conversion::merge_adapter;
     use crate::checkpoints::tensor_files::{CONFIG, read_weights};
     use crate::gguf::conversion::convert_gguf;
@@ -237,6 +238,27 @@ mod tests {
     }
 
     #[test]
+    fn tokens_at_the_ends_of_texts_are_those_that_the_configuration_says() {
+        let exported = |change: &dyn Fn(&mut Value)| {
+            let (home, directory) = model("llama", "llama");
+            let path = directory.join("tokenizer_config.json");
+            let mut config = json_of(&path);
+            change(&mut config);
+            std::fs::write(&path, config.to_string()).unwrap();
+            let (file, again) = (home.path().join("model.gguf"), home.path().join("again"));
+            export_gguf(&directory, None, &file, "it", ElementType::F16).map_err(|error| error.to_string())?;
+            convert_gguf(&file, &again, None, &|_, _| ()).unwrap();
+            let tokenizer = tokenizers::Tokenizer::from_file(again.join("tokenizer.json")).unwrap();
+            Ok::<_, String>(tokenizer.encode("a", true).unwrap().get_tokens().join(" "))
+        };
+        assert_eq!(exported(&|_| ()).unwrap(), "<|begin|> a");
+        assert_eq!(exported(&|config| config["add_bos_token"] = json!(false)).unwrap(), "a");
+        assert_eq!(exported(&|config| config["add_eos_token"] = json!(true)).unwrap(), "<|begin|> a <|end|>");
+        let error = exported(&|config| config["add_bos_token"] = json!("no")).unwrap_err();
+        assert!(error.contains("tokenizer_config.json: add_bos_token is \"no\""), "{error}");
+    }
+
+    #[test]
     fn what_gguf_has_no_words_for_is_refused_by_name() {
         let refused = |file: &str, change: &dyn Fn(&mut Value)| {
             let (home, directory) = model("llama", "llama");
@@ -258,6 +280,10 @@ mod tests {
             "[model]/tokenizer.json: it cuts text into words in a way for which GGUF has no name here; known are smollm, \
              qwen2, llama-bpe, gpt-2, default"
         );
+        for rule in ["lstrip", "rstrip", "single_word"] {
+            let error = refused("tokenizer.json", &|json| json["added_tokens"][0][rule] = json!(true));
+            assert!(error.contains(&format!("has {rule}, for which GGUF has no word")), "{error}");
+        }
         let error = refused("tokenizer_config.json", &|json| json["eos_token"] = json!("<nothing>"));
         assert_eq!(error, "[model]/tokenizer_config.json: eos_token is \"<nothing>\", which is no token");
     }

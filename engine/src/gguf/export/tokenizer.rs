@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::checkpoints::small_files::{LONGEST_CONFIG, LONGEST_TOKENIZER, read_small_file};
 use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG};
 use crate::error::EngineError;
 use crate::gguf::metadata::{Metadata, MetadataValue};
@@ -30,7 +31,9 @@ pub(super) fn metadata(directory: &Path, rows: usize) -> Result<Metadata, Engine
     for (name, id) in exported.parts(&tokens)? {
         metadata.put(key(&format!("{name}_token_id")), MetadataValue::Integer(id));
     }
-    metadata.put(key("add_bos_token"), MetadataValue::Bool(exported.adds_beginning()));
+    for (end, name) in [(End::First, "add_bos_token"), (End::Last, "add_eos_token")] {
+        metadata.put(key(name), MetadataValue::Bool(exported.adds(end, name)?));
+    }
     let (texts, kinds) = tokens.into_iter().map(|token| (token.text, token.kind)).unzip();
     metadata.put(key("tokens"), MetadataValue::Texts(texts));
     metadata.put(key("token_type"), MetadataValue::Integers(kinds));
@@ -38,6 +41,13 @@ pub(super) fn metadata(directory: &Path, rows: usize) -> Result<Metadata, Engine
         metadata.put("tokenizer.chat_template", MetadataValue::Text(template));
     }
     Ok(metadata)
+}
+
+/// Which end of a text.
+#[derive(Clone, Copy)]
+enum End {
+    First,
+    Last,
 }
 
 struct Token {
@@ -65,6 +75,7 @@ impl Exported<'_> {
         let Some(vocabulary) = model["vocab"].as_object().filter(|_| kind == "BPE") else {
             return Err(self.refuse(format!("its model is {kind}; only byte-level BPE is written as GGUF")));
         };
+        self.refuse_rules_of_added_tokens()?;
         let mut tokens: Vec<Option<Token>> = (0..rows).map(|_| None).collect();
         let added = self.tokenizer["added_tokens"].as_array().into_iter().flatten().map(|token| {
             let kind = if token["special"] == json!(true) { CONTROL } else { USER_DEFINED };
@@ -82,6 +93,21 @@ impl Exported<'_> {
             token.unwrap_or_else(|| Token { text: format!("[PAD{id}]"), kind: UNUSED })
         };
         Ok(tokens.into_iter().enumerate().map(fill).collect())
+    }
+
+    /// GGUF says of an added token that it is one. What more decides where it stands in a text would be lost.
+    fn refuse_rules_of_added_tokens(&self) -> Result<(), EngineError> {
+        for token in self.tokenizer["added_tokens"].as_array().into_iter().flatten() {
+            if let Some(rule) = ["lstrip", "rstrip", "single_word"].into_iter().find(|rule| token[rule] == json!(true))
+            {
+                return Err(self.refuse(format!(
+                    "its added token {} has {rule}, for which GGUF has no word: llama.cpp would cut texts otherwise. If \
+                     none needs it, set it to false there",
+                    token["content"]
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// How text is cut into words, by the name that llama.cpp has for it.
@@ -151,18 +177,32 @@ impl Exported<'_> {
         }
     }
 
-    /// Whether a token is put before a text that is encoded whole.
-    fn adds_beginning(&self) -> bool {
+    /// Whether a token is put before, or behind, a text that is encoded whole: as the tokenizer's configuration says, and
+    /// where it says nothing, as the tokenizer does.
+    fn adds(&self, end: End, name: &str) -> Result<bool, EngineError> {
+        match &self.config[name] {
+            Value::Null => {}
+            Value::Bool(adds) => return Ok(*adds),
+            other => {
+                let message = format!("{name} is {other}, neither true nor false");
+                return Err(malformed(&self.directory.join(TOKENIZER_CONFIG), message));
+            }
+        }
         let post = &self.tokenizer["post_processor"];
         let several = post["processors"].as_array().map_or(std::slice::from_ref(post), Vec::as_slice);
-        several.iter().any(|it| it["type"] == "TemplateProcessing" && it["single"][0]["SpecialToken"].is_object())
+        let templates = several.iter().filter(|it| it["type"] == "TemplateProcessing");
+        let mut pieces = templates.filter_map(|it| it["single"].as_array()).filter_map(|pieces| match end {
+            End::First => pieces.first(),
+            End::Last => pieces.last(),
+        });
+        Ok(pieces.any(|piece| piece["SpecialToken"].is_object()))
     }
 
     /// Where two files have one, the file of its own counts, as for transformers.
     fn template(&self) -> Result<Option<String>, EngineError> {
         let path = self.directory.join(TEMPLATE_FILE);
         if path.exists() {
-            return std::fs::read_to_string(&path).map(Some).map_err(EngineError::io("read", &path));
+            return read_small_file(&path, LONGEST_CONFIG).map(Some);
         }
         Ok(match &self.config["chat_template"] {
             Value::String(template) => Some(template.clone()),
@@ -194,13 +234,13 @@ fn ids(value: &Value) -> Vec<i64> {
 }
 
 fn json_file(path: &Path) -> Result<Option<Value>, EngineError> {
-    match std::fs::read_to_string(path) {
+    match read_small_file(path, LONGEST_TOKENIZER) {
         Ok(text) => {
             let read = serde_json::from_str(&text);
             read.map(Some).map_err(|error| malformed(path, format!("not JSON: {error}")))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(EngineError::io("read", path)(error)),
+        Err(EngineError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::checkpoints::verification::verified;
 use crate::engine_options::EngineOptions;
 use crate::error::EngineError;
 use crate::model::config::ModelConfig;
+use crate::model::layout::Layout;
 use crate::model::memory::MemoryNeed;
 use crate::model::policy::Policy;
 use crate::model::weights::{Model, Weights};
@@ -65,9 +66,12 @@ impl Engine {
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
         let config = ModelConfig::read(&directory.join(CONFIG))?;
+        // Nothing is made of what the configuration claims before the files hold as much, and the memory too.
+        let layout = Layout::new(&config);
+        let found = find_weights(directory, &layout)?;
+        let need = MemoryNeed::of_found(&config, &layout, &found);
+        with_cache(need, &options).check_sampling()?;
         let model = Arc::new(Model::new(config).on(options.device.open()?));
-        let found = find_weights(directory, &model.layout)?;
-        let need = MemoryNeed::of_found(&model.config, &model.layout, &found);
         Self::start(directory, model, need, |model| Weights::read(model, found), vocabulary, options)
     }
 
@@ -99,7 +103,7 @@ impl Engine {
                 return Err(EngineError::Request { message: format!("the engine's option {name} is 0") });
             }
         }
-        let memory_need = MemoryNeed { prefix_cache: options.prefix_cache_bytes as u64, ..need };
+        let memory_need = with_cache(need, &options);
         memory_need.check_sampling()?;
         let config = model.config.clone();
         let policy = Policy::of(Arc::new(weights(model)?));
@@ -166,6 +170,10 @@ pub fn create_model(directory: impl AsRef<Path>, config: &ModelConfig, seed: u64
     let known = tokens.iter().filter_map(|name| Some((name.to_string(), config.other.get(*name)?.clone())));
     let generation_config = serde_json::Value::Object(known.collect()).to_string();
     write_model(directory.as_ref(), &weights, (GENERATION_CONFIG, &generation_config))
+}
+
+fn with_cache(need: MemoryNeed, options: &EngineOptions) -> MemoryNeed {
+    MemoryNeed { prefix_cache: options.prefix_cache_bytes as u64, ..need }
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ pub use adapters::lora::{LoraModule, LoraOptions};
 pub use checkpoints::conversion::{convert_model, copy_adapter, merge_adapter};
 pub use checkpoints::inspect_model::inspect_model;
 pub use checkpoints::inspection::{INSPECTED_RANK, ModelInspection};
+pub use checkpoints::small_files::read_model_config;
 pub use device::device_name::Device;
 pub use engine::{Engine, create_model};
 pub use engine_options::EngineOptions;

@@ -8,6 +8,7 @@ use axum::Router;
 use fulgurite_backends::Learner;
 use fulgurite_proxy::ServedModel;
 use fulgurite_store::Store;
+use fulgurite_types::WeightsVersion;
 use reqwest::Client;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -15,9 +16,12 @@ use tempfile::TempDir;
 use super::arguments::ChatArguments;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::parse_model;
-use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights};
+use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
+use crate::models::named_model::{fetched_by, holds_adapter};
+use crate::models::named_weights::NamedWeights;
 use crate::models::open::{OpenModel, TrainedModel};
 use crate::runs::checkpoints::{checkpoints, run_of};
+use crate::runs::which_checkpoint::WhichCheckpoint;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
 use crate::serve::server::{Listening, RunningServer};
@@ -71,7 +75,10 @@ impl Host {
                 None => Self::of_model(path).await,
             },
             None => {
-                bail!("{target} is no model directory, checkpoint or run, and there is no run of that name in runs/")
+                let fetched = fetched_by(target);
+                bail!(
+                    "{target} is no model directory, checkpoint or run, and there is no run of that name in runs/{fetched}"
+                )
             }
         }
     }
@@ -113,7 +120,16 @@ impl Host {
         let loaded = LoadedConfig::read(None)?;
         let mut entry = parse_model(&format!("{NAME}=embedded:{NAME}"))?;
         entry.path = path.clone();
-        let OpenModel { served, .. } = OpenModel::open(&entry, &PathBuf::new(), &loaded.config)?;
+        let served = match holds_adapter(&path) {
+            false => OpenModel::open(&entry, &PathBuf::new(), &loaded.config)?.served,
+            true => {
+                entry.path = NamedWeights::find(&path, WhichCheckpoint::Newest)?.base(None).context(
+                    "an adapter's base is what its adapter_config.json names, `model merge BASE ADAPTER NEW` takes another",
+                )?;
+                let opened = open_over(&entry, &path, WeightsVersion(0), &loaded.config).await;
+                ServedModel::Sampled(opened.with_context(|| path.display().to_string())?)
+            }
+        };
         let directory = tempfile::tempdir().context("cannot create a directory for what is said")?;
         Self::start(loaded, served, None, directory, (NAME.to_owned(), path.display().to_string())).await
     }

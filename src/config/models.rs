@@ -1,7 +1,7 @@
 //! `[[models]]` of the config, and the flag `--model` that says the same.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use fulgurite_backends::{Changeover, KeyHeader, UpstreamDialect};
@@ -10,6 +10,7 @@ use fulgurite_renderers::{RendererChoice, ToolWriting};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::redaction::public_part;
+use crate::models::named_model::fetched_by;
 
 /// `[[models]]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -208,6 +209,22 @@ impl ModelEntry {
     }
 }
 
+/// What somebody means who names a place and no backend, and how it is written.
+fn probably(name: &str, place: &str) -> String {
+    let path = place.split(',').next().unwrap_or_default();
+    if path.starts_with("http://") || path.starts_with("https://") {
+        return format!(
+            "a URL needs its backend before it: {name}=vllm:{path},path=DIRECTORY or {name}=openai:{path}; "
+        );
+    }
+    let fetched = fetched_by(path);
+    match Path::new(path).exists() {
+        true => format!("a model of this machine is written {name}=embedded:{path}; "),
+        false if fetched.is_empty() => String::new(),
+        false => format!("there is no directory {path}{fetched}, then {name}=embedded:DIRECTORY; "),
+    }
+}
+
 /// Reads a `--model NAME=embedded:DIRECTORY|FILE.gguf[,renderer=NAME]`,
 /// `--model NAME=BACKEND:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]`, where a `tinker` service may also have
 /// `base_model=NAME`, or `--model NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]`, where an
@@ -217,9 +234,13 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
                     NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE] or \
                     NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]";
     let refuse = |what: &str| anyhow!("--model {spec}: {what}{expected}");
-    let (name, rest) = spec.split_once('=').ok_or_else(|| refuse(""))?;
-    let (backend, rest) = rest.split_once(':').ok_or_else(|| refuse(""))?;
-    let backend = Backend::named(backend).ok_or_else(|| refuse(&format!("there is no backend `{backend}`; ")))?;
+    let (name, rest) = spec.split_once('=').ok_or_else(|| refuse(&probably("NAME", spec)))?;
+    let (backend, rest) = rest.split_once(':').ok_or_else(|| refuse(&probably(name, rest)))?;
+    let unknown = || match probably(name, spec.split_once('=').map_or(spec, |(_, place)| place)) {
+        hint if hint.is_empty() => refuse(&format!("there is no backend `{backend}`; ")),
+        hint => refuse(&hint),
+    };
+    let backend = Backend::named(backend).ok_or_else(unknown)?;
     let mut parts = rest.split(',');
     let place = parts.next().unwrap_or_default();
     let mut entry = ModelEntry {

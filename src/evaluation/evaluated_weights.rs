@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_backends::{FileDigests, Learner, file_digest, listed_digests};
-use fulgurite_proxy::ServedModel;
+use fulgurite_backends::{FileDigests, Learner, NewWeights, WeightsSource, file_digest, listed_digests};
+use fulgurite_proxy::{SampledModel, ServedModel};
 use fulgurite_trainer::Reporter;
 use fulgurite_types::WeightsVersion;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::arguments::EvalArguments;
-use crate::config::declarations::LoadedConfig;
+use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::{Backend, ModelEntry};
+use crate::models::named_model::{holds_adapter, must_exist};
 use crate::models::open::{OpenModel, TrainedModel};
 use crate::runs::checkpoints::{checkpoints, step_of};
 use crate::train;
@@ -53,6 +54,9 @@ impl EvaluatedWeights {
         }
         let named = arguments.model.as_deref();
         if let Some(path) = named.map(Path::new).filter(|path| path.exists()) {
+            if holds_adapter(path) {
+                return Self::of_checkpoint(loaded, path);
+            }
             let mut entry = entry(loaded, None)?;
             entry.backend = Backend::Embedded;
             entry.urls.clear();
@@ -90,8 +94,9 @@ impl EvaluatedWeights {
         let step = step_of(&checkpoint).unwrap_or(0);
         let base = model_path(loaded, &entry);
         let mut identity = weights_digest(&checkpoint)?;
-        if is_adapter(&entry) && entry.backend == Backend::Embedded {
-            identity = digest(&json!([weights_digest(&base)?, identity]));
+        if holds_adapter(&checkpoint) && entry.backend == Backend::Embedded {
+            must_exist(&base).with_context(|| format!("model `{}`", entry.name))?;
+            identity = digest(&json!([weights_digest(&base)?, identity, adapter_form(&checkpoint)?]));
         }
         let description = checkpoint.display().to_string();
         Ok(Self { entry, identity, description, step, path: base, checkpoint: Some(checkpoint) })
@@ -102,10 +107,15 @@ impl EvaluatedWeights {
         let mut entry = self.entry.clone();
         entry.path = self.path.clone();
         match &self.checkpoint {
-            // A model directory in its own right.
-            Some(checkpoint) if entry.backend == Backend::Embedded && !is_adapter(&entry) => {
-                entry.path = checkpoint.clone();
+            // An adapter, whoever trained it and whatever the config would train, over the config's model.
+            Some(checkpoint) if entry.backend == Backend::Embedded && holds_adapter(checkpoint) => {
+                let opened = open_over(&entry, checkpoint, WeightsVersion(self.step), &loaded.config).await;
+                let served = opened.with_context(|| format!("--checkpoint {}", checkpoint.display()))?;
+                let tokenizer = served.renderer.tokenizer().fingerprint().to_owned();
+                return Ok(OpenWeights { served: ServedModel::Sampled(served), tokenizer, _learner: None });
             }
+            // A model directory in its own right.
+            Some(checkpoint) if entry.backend == Backend::Embedded => entry.path = checkpoint.clone(),
             Some(checkpoint) => {
                 let published = directory.join("published");
                 let model = TrainedModel::open(&entry, &self.path, published, &loaded.config)?;
@@ -127,8 +137,18 @@ impl EvaluatedWeights {
     }
 }
 
-fn is_adapter(entry: &ModelEntry) -> bool {
-    entry.lora_rank.is_some_and(|rank| rank > 0)
+/// The model of an entry in this process, an adapter put over it.
+pub async fn open_over(
+    entry: &ModelEntry,
+    adapter: &Path,
+    version: WeightsVersion,
+    config: &Config,
+) -> Result<SampledModel> {
+    let OpenModel { served, .. } = OpenModel::open(entry, Path::new(""), config)?;
+    let ServedModel::Sampled(model) = served else { bail!("model `{}` is not sampled here", entry.name) };
+    let source = WeightsSource::Adapter(adapter.to_path_buf());
+    model.sampler.load_weights(&NewWeights { version, source }).await?;
+    Ok(model)
 }
 
 /// The model of the config by this name, or the only one beside the reference.
@@ -159,6 +179,17 @@ pub fn last_checkpoint(path: &Path) -> Result<PathBuf> {
     }
     let last = checkpoints(&path).pop().map(|checkpoint| checkpoint.directory);
     last.with_context(|| format!("--checkpoint {}: this run has no checkpoint yet", path.display()))
+}
+
+/// What an adapter's configuration says, but where its base is.
+fn adapter_form(directory: &Path) -> Result<Value> {
+    let path = directory.join("adapter_config.json");
+    let mut config: Value = serde_json::from_str(&fulgurite_engine::read_model_config(&path)?)
+        .with_context(|| path.display().to_string())?;
+    if let Some(fields) = config.as_object_mut() {
+        fields.remove("base_model_name_or_path");
+    }
+    Ok(config)
 }
 
 /// Changes with the weights in a directory, or in a file.

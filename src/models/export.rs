@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use fulgurite_engine::{ElementType, convert_model, copy_adapter, export_gguf, merge_adapter};
+use fulgurite_engine::{
+    ElementType, bytes_text, convert_model, copy_adapter, export_gguf, inspect_model, merge_adapter,
+};
 
 use crate::cli::output;
 use crate::models::arguments::{ExportFormat, ModelExportArguments};
@@ -24,7 +26,18 @@ pub fn export(arguments: &ModelExportArguments) -> Result<()> {
         ExportFormat::Gguf => gguf(&weights, base.as_deref(), elements.unwrap_or(GGUF_ELEMENTS), &output)?,
     };
     written.with_context(|| format!("{} cannot be exported", weights.directory.display()))?;
+    if *format == ExportFormat::Merged && elements.is_none() {
+        tell_of_size(&output)?;
+    }
     output::line(output.display());
+    Ok(())
+}
+
+/// Says how large a model is that was written as it was trained, and how half of it is to be had.
+fn tell_of_size(model: &Path) -> Result<()> {
+    let numbers: u64 = inspect_model(model)?.element_types.values().sum();
+    let (whole, half) = (bytes_text(4 * numbers), bytes_text(2 * numbers));
+    eprintln!("the numbers are float32, as they were trained: {whole}; --dtype bf16 rounds them to {half}");
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use fulgurite_engine::{GgufProgress, converted_gguf, find_converted_gguf, is_gguf};
 
 use crate::cli::progress::Progress;
+use crate::models::named_model::must_exist;
 
 /// Numbers of the weights are told in millions.
 const MILLION: u64 = 1_000_000;
@@ -18,6 +19,7 @@ pub fn model_directory(path: &Path) -> Result<PathBuf> {
         if path.is_file() {
             bail!("{} is neither a model directory nor a GGUF file", path.display());
         }
+        must_exist(path)?;
         return Ok(path.to_path_buf());
     }
     let cache = cache_directory().context("set XDG_CACHE_HOME or HOME: GGUF files are converted into a cache there")?;

@@ -6,6 +6,7 @@ pub mod command;
 pub mod export;
 pub mod fetch;
 pub mod gguf_cache;
+pub mod named_model;
 pub mod named_weights;
 pub mod open;
 pub mod rollback;

@@ -123,7 +123,7 @@ pub fn run_model(run: &Path) -> Result<(String, PathBuf)> {
 
 fn said_base(adapter: &Path) -> Result<PathBuf> {
     let path = adapter.join(ADAPTER_CONFIG);
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = fulgurite_engine::read_model_config(&path)?;
     let config: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
     let said = config["base_model_name_or_path"].as_str().filter(|said| !said.is_empty());
     let said = said.with_context(|| format!("{} names no base model: name its directory by --base", path.display()))?;

@@ -313,7 +313,7 @@ impl Limits {
             return Ok(Self { vocabulary_size: of_tokenizer, context_length: None });
         }
         let unreadable = || format!("cannot read {}", path.display());
-        let text = std::fs::read_to_string(&path).with_context(unreadable)?;
+        let text = fulgurite_engine::read_model_config(&path)?;
         let config: Value = serde_json::from_str(&text).with_context(unreadable)?;
         let told = |name: &str| {
             let found = [&config[name], &config["text_config"][name]].into_iter().find_map(Value::as_u64);

@@ -32,6 +32,7 @@ use tokio::time::timeout;
 
 use crate::config::declarations::{Config, ProxyConfig, ServerConfig};
 use crate::config::seconds::seconds;
+use crate::models::named_model::must_be_whole;
 use crate::serve::access::{self, Entrance};
 use crate::serve::http::connections;
 use crate::serve::http::door::Door;
@@ -53,6 +54,7 @@ impl LoadedModel {
     /// Opens a model directory.
     pub fn open(name: &str, path: &Path, renderer: RendererChoice<'_>, options: EngineOptions) -> Result<Self> {
         let model = || format!("model `{name}`");
+        must_be_whole(path).with_context(model)?;
         let renderer = fulgurite_renderers::open_renderer(path, renderer).with_context(model)?;
         let vocabulary = vocabulary(renderer.tokenizer());
         let engine = Engine::open_with_vocabulary(path, vocabulary, options).with_context(model)?;

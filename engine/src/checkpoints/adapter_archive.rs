@@ -8,7 +8,9 @@ use fulgurite_backends::{DIGEST_LIST, DigestingWriter, digest_list};
 use fulgurite_tinker::server::FileBeginning;
 use serde_json::Value;
 
-use crate::checkpoints::adapter_files::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, HeadName, no_configuration};
+use crate::checkpoints::adapter_config::ADAPTER_CONFIG;
+use crate::checkpoints::adapter_files::{ADAPTER_WEIGHTS, HeadName, no_configuration};
+use crate::checkpoints::small_files::{LONGEST_CONFIG, read_small_file};
 use crate::checkpoints::tensor_files::TensorFile;
 use crate::checkpoints::verification::digests_of;
 use crate::error::EngineError;
@@ -25,8 +27,8 @@ pub(crate) fn beginnings_for_tinkers_tools(directory: &Path) -> Result<Vec<FileB
     if names.iter().all(|name| head.of(name) == *name) {
         return Ok(Vec::new());
     }
-    let text = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
-    let mut config: Value = serde_json::from_slice(&text).map_err(no_configuration(&path))?;
+    let text = read_small_file(&path, LONGEST_CONFIG)?;
+    let mut config: Value = serde_json::from_str(&text).map_err(no_configuration(&path))?;
     for module in config["target_modules"].as_array_mut().into_iter().flatten() {
         *module = head.of_module(module.as_str().unwrap_or_default()).into();
     }

@@ -1,58 +1,24 @@
 //! Adapters in PEFT's form: `adapter_config.json` beside `adapter_model.safetensors`.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::adapters::adapter::Adapter;
 use crate::adapters::adapter_layout::AdapterLayout;
 use crate::adapters::lora::LoraModule;
+use crate::checkpoints::adapter_config::{ADAPTER_CONFIG, AdapterConfig};
 use crate::checkpoints::new_directory::NewDirectory;
-use crate::checkpoints::tensor_files::{TensorFile, TensorSearch, parse, written_tensors};
+use crate::checkpoints::tensor_files::{FoundTensors, TensorFile, TensorSearch, written_tensors};
 use crate::error::EngineError;
 use crate::model::config::ModelConfig;
 use crate::model::element_type::ElementType;
 use crate::model::layout::Tensor;
+use crate::model::projection::Projection;
 
-pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
-
-/// The part of `adapter_config.json` that says what is added.
-#[derive(Deserialize)]
-pub(crate) struct AdapterConfig {
-    peft_type: String,
-    r: f64,
-    lora_alpha: f64,
-    #[serde(default)]
-    use_rslora: bool,
-    #[serde(flatten)]
-    other: Map<String, Value>,
-}
-
-impl AdapterConfig {
-    pub(crate) fn read(path: &Path) -> Result<Self, EngineError> {
-        let text = std::fs::read_to_string(path).map_err(EngineError::io("read", path))?;
-        let config: Self = serde_json::from_str(&text).map_err(no_configuration(path))?;
-        let refuse = |message: String| Err(EngineError::Malformed { path: path.to_path_buf(), message });
-        if config.peft_type != "LORA" || config.r < 1.0 {
-            return refuse(format!("peft_type {} of rank {} is not known here, LORA is", config.peft_type, config.r));
-        }
-        let plain = [Value::Null, Value::Bool(false), json!({}), json!([]), "none".into()];
-        let changing = ["bias", "use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern"];
-        match changing.iter().find(|key| config.other.get(**key).is_some_and(|value| !plain.contains(value))) {
-            Some(key) => refuse(format!("{key} is {}, which is not known here", config.other[*key])),
-            None => Ok(config),
-        }
-    }
-
-    /// What the product of the matrices is multiplied with: `lora_alpha / r`, or `lora_alpha / √r` with `use_rslora`.
-    pub(crate) fn scale(&self) -> f64 {
-        self.lora_alpha / if self.use_rslora { self.r.sqrt() } else { self.r }
-    }
-}
 
 pub(super) fn no_configuration(path: &Path) -> impl FnOnce(serde_json::Error) -> EngineError {
     let path = path.to_path_buf();
@@ -134,71 +100,127 @@ pub(crate) fn write_adapter(
         "inference_mode": true,
     });
     new.write(ADAPTER_CONFIG, format!("{config:#}\n").as_bytes())?;
-    let tensors = written_tensors(&named_tensors(layout, head), "", &adapter.values, ElementType::F32);
+    let tensors = written_tensors(&named_tensors(&layout.tensors, head), "", &adapter.values, ElementType::F32);
     new.write_tensors(ADAPTER_WEIGHTS, tensors)
 }
 
-/// A layout's tensors under the names that a file has for them.
-fn named_tensors(layout: &AdapterLayout, head: HeadName) -> Vec<Tensor> {
-    let named = |tensor: &Tensor| Tensor { name: head.of(&tensor.name), ..tensor.clone() };
-    layout.tensors.iter().map(named).collect()
+/// Tensors of a layout under the names that a file has for them.
+fn named_tensors(tensors: &[Tensor], head: HeadName) -> Vec<Tensor> {
+    tensors.iter().map(|tensor| Tensor { name: head.of(&tensor.name), ..tensor.clone() }).collect()
 }
 
 /// Reads an adapter of the same matrices and the same scale as `adapter`.
-pub(crate) fn read_into_adapter(directory: &Path, adapter: &Adapter) -> Result<Adapter, EngineError> {
-    let path = directory.join(ADAPTER_CONFIG);
-    let scale = AdapterConfig::read(&path)?.scale() as f32;
+pub(crate) fn read_into_adapter(
+    directory: &Path,
+    model: &ModelConfig,
+    adapter: &Adapter,
+) -> Result<Adapter, EngineError> {
+    let found = find_adapter(directory, model)?;
+    let refuse = |message| Err(EngineError::Malformed { path: directory.join(ADAPTER_CONFIG), message });
+    let scale = found.config.scale() as f32;
     if scale != adapter.scale() {
-        let message =
-            format!("its alpha by its rank is {scale}, but the adapter that is trained has {}", adapter.scale());
-        return Err(EngineError::Malformed { path, message });
+        let own = adapter.scale();
+        return refuse(format!("its alpha by its rank is {scale}, but the adapter that is trained has {own}"));
     }
-    let values = read_matrices(&directory.join(ADAPTER_WEIGHTS), &adapter.layout)?;
-    Ok(Adapter::new(adapter.layout.clone(), adapter.alpha, values))
+    let (layout, own) = (&found.layout, &adapter.layout);
+    if layout.rank != own.rank {
+        return refuse(format!("its rank is {}, but the adapter that is trained has {}", layout.rank, own.rank));
+    }
+    if layout != &**own || found.adapted.len() != own.tensors.len() {
+        return refuse("it adapts other modules than the adapter that is trained".to_owned());
+    }
+    Ok(Adapter::new(adapter.layout.clone(), adapter.alpha, found.read()?))
 }
 
 /// Reads an adapter for a model of these dimensions.
 pub(crate) fn read_adapter(directory: &Path, model: &ModelConfig) -> Result<Adapter, EngineError> {
-    let config = AdapterConfig::read(&directory.join(ADAPTER_CONFIG))?;
+    let found = find_adapter(directory, model)?;
+    let alpha = found.config.scale() * found.config.rank as f64;
+    Ok(Adapter::new(Arc::new(found.layout.clone()), alpha, found.read()?))
+}
+
+/// An adapter in its files, all that its configuration names and nothing beside it, not read yet.
+#[derive(Debug)]
+pub(crate) struct FoundAdapter {
+    pub(crate) config: AdapterConfig,
+    /// Of every layer.
+    pub(crate) layout: AdapterLayout,
+    /// The tensors of the layout that the file has: where only some layers are adapted, the others add nothing.
+    pub(crate) adapted: Vec<Tensor>,
+    tensors: FoundTensors,
+}
+
+impl FoundAdapter {
+    /// Its numbers, zeros where nothing is adapted.
+    pub(crate) fn read(self) -> Result<Vec<f32>, EngineError> {
+        let mut values = vec![0.0; self.layout.length];
+        self.tensors.read(&mut values)?;
+        Ok(values)
+    }
+}
+
+/// Looks at an adapter over a model of these dimensions: wherever one is used, it is found by this.
+///
+/// # Errors
+/// Names the key that is not computed here, or the tensor that is missing, too many, or of another shape.
+pub(crate) fn find_adapter(directory: &Path, model: &ModelConfig) -> Result<FoundAdapter, EngineError> {
+    let config_path = directory.join(ADAPTER_CONFIG);
+    let config = AdapterConfig::read(&config_path)?;
     let path = directory.join(ADAPTER_WEIGHTS);
-    let layout = AdapterLayout::new(model, config.r as usize, &adapted_modules(&path)?);
-    let values = read_matrices(&path, &layout)?;
-    Ok(Adapter::new(Arc::new(layout), config.scale() * config.r, values))
+    let names = TensorFile::open(&path)?.names();
+    let in_file = modules_of(&names, &path)?;
+    let is_stray = |name: &&String| matrix_of(name).is_some_and(|(module, _)| config.adapts(module) == Some(false));
+    if let Some(name) = names.iter().find(is_stray) {
+        let message = format!("{ADAPTER_CONFIG} does not say that its module is adapted");
+        return Err(EngineError::Tensor { path, name: name.clone(), message });
+    }
+    let paths = || Projection::all(model.num_hidden_layers).flat_map(|projection| projection.modules(model));
+    let is_adapted = |module: LoraModule, name: &str| config.adapts(name).unwrap_or(in_file.contains(&module));
+    let mut modules = BTreeSet::new();
+    modules.extend(paths().filter(|(module, name, _)| is_adapted(*module, name)).map(|(module, ..)| module));
+    if modules.is_empty() {
+        let message = "target_modules names no module of the model".to_owned();
+        return Err(EngineError::Malformed { path: config_path, message });
+    }
+    let layout = AdapterLayout::new(model, config.rank, &modules);
+    let names_it = |tensor: &&Tensor| {
+        let module = matrix_of(&tensor.name).map(|(module, _)| module);
+        module.is_some_and(|module| config.adapts(module).unwrap_or(true))
+    };
+    let adapted: Vec<Tensor> = layout.tensors.iter().filter(names_it).cloned().collect();
+    let named = named_tensors(&adapted, HeadName::among(names.iter().map(String::as_str)));
+    let mut search = TensorSearch::new(&named, "");
+    search.look_into(&path, |_| true)?;
+    let tensors = search.finish(&path).map_err(|error| match error {
+        EngineError::Tensor { path, name, .. } => {
+            let message = format!("it is missing, but {ADAPTER_CONFIG} says that its module is adapted");
+            EngineError::Tensor { path, name, message }
+        }
+        other => other,
+    })?;
+    Ok(FoundAdapter { config, layout, adapted, tensors })
 }
 
-fn read_matrices(path: &Path, layout: &AdapterLayout) -> Result<Vec<f32>, EngineError> {
-    let names = TensorFile::open(path)?.metadata.offset_keys();
-    let tensors = named_tensors(layout, HeadName::among(names.iter().map(String::as_str)));
-    let mut search = TensorSearch::new(&tensors, "");
-    search.look_into(path, |_| true)?;
-    let mut values = vec![0.0; layout.length];
-    search.finish(path)?.read(&mut values)?;
-    Ok(values)
-}
-
-/// The modules that a file has matrices for.
-fn adapted_modules(path: &PathBuf) -> Result<BTreeSet<LoraModule>, EngineError> {
-    let bytes = std::fs::read(path).map_err(EngineError::io("read", path))?;
-    let file = parse(&bytes, path)?;
-    let mut names = file.names();
-    // In one order, so that the same fault always has the same message.
-    names.sort_unstable();
+/// The kinds of modules that a file has matrices for.
+fn modules_of(names: &[String], path: &Path) -> Result<BTreeSet<LoraModule>, EngineError> {
     let module = |name: &str| {
         let (module, _) = matrix_of(name)?;
         module.rsplit('.').next()?.parse().ok()
     };
-    let known = |name: &str| {
+    let known = |name: &String| {
         module(name).ok_or_else(|| EngineError::Tensor {
-            path: path.clone(),
-            name: name.to_owned(),
+            path: path.to_path_buf(),
+            name: name.clone(),
             message: "only the matrices of LoRA on the model's projections and head are known here".into(),
         })
     };
-    names.into_iter().map(known).collect()
+    names.iter().map(known).collect()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::adapters::lora::LoraOptions;
     use crate::checkpoints::tensor_files::write_tensors;
@@ -226,11 +248,8 @@ pub(super) mod tests {
         let written = adapter(&LoraOptions::new(2, 1));
         let directory = home.path().join("adapter");
         write_as(&directory, "base", &written, HeadName::Tinkers);
-        let bytes = std::fs::read(directory.join(ADAPTER_WEIGHTS)).unwrap();
-        let mut names: Vec<String> =
-            parse(&bytes, &directory).unwrap().names().into_iter().map(str::to_owned).collect();
+        let mut names = TensorFile::open(&directory.join(ADAPTER_WEIGHTS)).unwrap().names();
         names.retain(|name| !name.contains(".layers."));
-        names.sort_unstable();
         let head = ["lora_A", "lora_B"].map(|part| format!("base_model.model.model.unembed_tokens.{part}.weight"));
         assert_eq!(names, head);
         assert_eq!(
@@ -244,7 +263,7 @@ pub(super) mod tests {
         assert!(modules.contains(&"unembed_tokens") && !modules.contains(&"lm_head"), "{modules:?}");
         let read = read_adapter(&directory, &tiny_config()).unwrap();
         assert_eq!((&read.layout, &read.values), (&written.layout, &written.values));
-        assert_eq!(read_into_adapter(&directory, &written).unwrap().values, written.values);
+        assert_eq!(read_into_adapter(&directory, &tiny_config(), &written).unwrap().values, written.values);
     }
 
     #[test]
@@ -257,7 +276,7 @@ pub(super) mod tests {
             write(&directory, "models/base", &written);
             let read = read_adapter(&directory, &tiny_config()).unwrap();
             assert_eq!((&read.layout, read.alpha, &read.values), (&written.layout, written.alpha, &written.values));
-            assert_eq!(read_into_adapter(&directory, &written).unwrap().values, written.values);
+            assert_eq!(read_into_adapter(&directory, &tiny_config(), &written).unwrap().values, written.values);
             let config = std::fs::read_to_string(directory.join(ADAPTER_CONFIG)).unwrap();
             let config: Value = serde_json::from_str(&config).unwrap();
             assert_eq!(
@@ -275,11 +294,11 @@ pub(super) mod tests {
         let directory = home.path().join("adapter");
         write(&directory, "base", &written);
         let other = adapter(&LoraOptions { alpha: 8.0, ..LoraOptions::new(2, 1) });
-        let error = read_into_adapter(&directory, &other).unwrap_err().to_string();
+        let error = read_into_adapter(&directory, &tiny_config(), &other).unwrap_err().to_string();
         assert!(error.contains("alpha by its rank is 16") && error.contains("has 4"), "{error}");
         let wider = adapter(&LoraOptions { alpha: 64.0, ..LoraOptions::new(4, 1) });
-        let error = read_into_adapter(&directory, &wider).unwrap_err().to_string();
-        assert!(error.contains("its shape is [2, 20], but must be [4, 20]"), "{error}");
+        let error = read_into_adapter(&directory, &tiny_config(), &wider).unwrap_err().to_string();
+        assert!(error.ends_with("its rank is 2, but the adapter that is trained has 4"), "{error}");
         let deeper = ModelConfig { num_hidden_layers: 3, ..tiny_config() };
         let error = read_adapter(&directory, &deeper).unwrap_err().to_string();
         assert!(error.contains("model.layers.2.") && error.contains("missing"), "{error}");
@@ -290,5 +309,60 @@ pub(super) mod tests {
         write_tensors(&path, tensors).unwrap();
         let error = read_adapter(&directory, &tiny_config()).unwrap_err().to_string();
         assert!(error.contains("lora_embedding_A"), "{error}");
+    }
+
+    /// An adapter of all modules with its configuration changed, and without the tensors that are dropped.
+    fn changed(home: &Path, change: &dyn Fn(&mut Value), keep: &dyn Fn(&str) -> bool) -> std::path::PathBuf {
+        let (directory, written) = (home.join("changed"), adapter(&LoraOptions::new(2, 1)));
+        let _ = std::fs::remove_dir_all(&directory);
+        write(&directory, "base", &written);
+        let (config, weights) = (directory.join(ADAPTER_CONFIG), directory.join(ADAPTER_WEIGHTS));
+        let mut fields: Value = serde_json::from_str(&std::fs::read_to_string(&config).unwrap()).unwrap();
+        change(&mut fields);
+        std::fs::write(&config, fields.to_string()).unwrap();
+        std::fs::remove_file(&weights).unwrap();
+        let mut tensors = written_tensors(&written.layout.tensors, "", &written.values, ElementType::F32);
+        tensors.retain(|(name, _)| keep(name));
+        write_tensors(&weights, tensors).unwrap();
+        directory
+    }
+
+    #[test]
+    fn half_an_adapter_is_refused_by_the_tensor_that_it_lacks() {
+        let home = tempfile::tempdir().unwrap();
+        for lacking in ["layers.1.", "q_proj", "lora_B", "layers.0.mlp.up_proj.lora_A", "lm_head"] {
+            let directory = changed(home.path(), &|_| (), &|name| !name.contains(lacking));
+            let error = find_adapter(&directory, &tiny_config()).unwrap_err().to_string();
+            assert!(error.contains(lacking) && error.contains("is missing"), "{lacking}: {error}");
+        }
+        let none = changed(home.path(), &|_| (), &|_| false);
+        assert!(find_adapter(&none, &tiny_config()).is_err());
+        let more = changed(home.path(), &|config| config["target_modules"] = json!(["q_proj"]), &|_| true);
+        let error = find_adapter(&more, &tiny_config()).unwrap_err().to_string();
+        assert!(error.contains("does not say that its module is adapted"), "{error}");
+        let wider = changed(home.path(), &|config| config["r"] = json!(4), &|_| true);
+        let error = find_adapter(&wider, &tiny_config()).unwrap_err().to_string();
+        assert!(error.contains("its shape is [2, 20], but must be [4, 20]"), "{error}");
+    }
+
+    #[test]
+    fn an_adapter_of_some_layers_adds_nothing_to_the_others() {
+        let home = tempfile::tempdir().unwrap();
+        let narrow = |config: &mut Value| {
+            config["target_modules"] = json!(["q_proj", "down_proj"]);
+            config["layers_to_transform"] = json!([1]);
+        };
+        let keep = |name: &str| name.contains("layers.1.") && (name.contains("q_proj") || name.contains("down_proj"));
+        let directory = changed(home.path(), &narrow, &keep);
+        let (read, whole) = (read_adapter(&directory, &tiny_config()).unwrap(), adapter(&LoraOptions::new(2, 1)));
+        for tensor in &read.layout.tensors {
+            let values = &read.values[tensor.place.clone()];
+            let own = whole.layout.tensors.iter().find(|own| own.name == tensor.name).unwrap();
+            match tensor.name.contains("layers.1.") {
+                true => assert_eq!(values, &whole.values[own.place.clone()], "{}", tensor.name),
+                false => assert!(values.iter().all(|value| *value == 0.0), "{}", tensor.name),
+            }
+        }
+        assert_eq!(read.layout.tensors.len(), 2 * 2 * 2);
     }
 }

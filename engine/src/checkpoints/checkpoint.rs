@@ -6,6 +6,7 @@ use safetensors::Dtype;
 
 use crate::checkpoints::adapter_files::{HeadName, read_adapter, read_into_adapter, write_adapter};
 use crate::checkpoints::new_directory::NewDirectory;
+use crate::checkpoints::small_files::{LONGEST_TOKENIZER, read_small_bytes};
 use crate::checkpoints::tensor_files::{
     CONFIG, Content, TensorFile, TensorSearch, WEIGHTS, Written, find_weights, written_tensors,
 };
@@ -100,7 +101,7 @@ fn trained(directory: &Path, policy: &Policy) -> Result<Policy, EngineError> {
     let Policy { weights, adapter } = policy;
     match adapter {
         Some(adapter) => {
-            let adapter = Arc::new(read_into_adapter(directory, adapter)?);
+            let adapter = Arc::new(read_into_adapter(directory, &weights.model.config, adapter)?);
             Ok(Policy { weights: weights.clone(), adapter: Some(adapter) })
         }
         None => Ok(Policy::of(Arc::new(read_model(directory, &weights.model)?))),
@@ -175,8 +176,7 @@ fn moments(directory: &Path, policy: &Policy) -> Result<AdamState, EngineError> 
     let path = if former.exists() { former } else { directory.join(OPTIMIZER) };
     let mut file = TensorFile::open(&path)?;
     let missing = || EngineError::Tensor { path: path.clone(), name: STEPS.into(), message: "it is missing".into() };
-    let counted = file.bytes(STEPS)?.ok_or_else(missing)?;
-    let steps = u64::from_le_bytes(counted.try_into().map_err(|_| missing())?);
+    let steps = file.whole_number(STEPS)?.ok_or_else(missing)?;
     if steps == 0 {
         return Ok(AdamState::default());
     }
@@ -223,8 +223,7 @@ fn copy_tokenizer(source: &Path, new: &mut NewDirectory<'_>) -> Result<(), Engin
         let path = entry.map_err(EngineError::io("list", source))?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         if path.is_file() && COPIED.iter().any(|beginning| name.starts_with(beginning)) {
-            let bytes = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
-            new.write(name, &bytes)?;
+            new.write(name, &read_small_bytes(&path, LONGEST_TOKENIZER)?)?;
         }
     }
     Ok(())

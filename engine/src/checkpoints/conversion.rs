@@ -2,15 +2,18 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::checkpoints::adapter_files::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterConfig, matrix_of};
+use crate::checkpoints::adapter_config::ADAPTER_CONFIG;
+use crate::checkpoints::adapter_files::{ADAPTER_WEIGHTS, find_adapter, matrix_of, no_configuration};
 use crate::checkpoints::checkpoint::write_converted;
 use crate::checkpoints::new_directory::NewDirectory;
-use crate::checkpoints::tensor_files::{CONFIG, decode, parse, read_weights};
+use crate::checkpoints::small_files::{LONGEST_CONFIG, read_small_file};
+use crate::checkpoints::tensor_files::{CONFIG, find_weights};
 use crate::checkpoints::verification::verified;
 use crate::error::EngineError;
 use crate::model::config::ModelConfig;
 use crate::model::element_type::ElementType;
 use crate::model::layout::{Layout, Tensor};
+use crate::model::memory::check_converting;
 
 /// Writes a model into one file of one element type, with its tokenizer, in a directory that must not exist yet.
 pub fn convert_model(source: &Path, target: &Path, elements: ElementType) -> Result<(), EngineError> {
@@ -22,7 +25,10 @@ pub fn convert_model(source: &Path, target: &Path, elements: ElementType) -> Res
 pub(crate) fn read_whole(source: &Path) -> Result<(ModelConfig, Layout, Vec<f32>), EngineError> {
     let config = ModelConfig::read(&source.join(CONFIG))?;
     let layout = Layout::new(&config);
-    let values = read_weights(source, &layout)?;
+    let found = find_weights(source, &layout)?;
+    check_converting(layout.length)?;
+    let mut values = vec![0.0; layout.length];
+    found.read(&mut values)?;
     Ok((config, layout, values))
 }
 
@@ -37,14 +43,14 @@ pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: Eleme
 /// Writes an adapter in PEFT's form as one over the model in `base`, in a directory that must not exist yet.
 pub fn copy_adapter(adapter: &Path, base: &Path, target: &Path) -> Result<(), EngineError> {
     let (config, path) = (adapter.join(ADAPTER_CONFIG), adapter.join(ADAPTER_WEIGHTS));
+    let model = ModelConfig::read(&base.join(CONFIG))?;
     let (mut fields, bytes) = verified(adapter, || {
-        AdapterConfig::read(&config)?;
-        let text = std::fs::read_to_string(&config).map_err(EngineError::io("read", &config))?;
-        let fields: Value = serde_json::from_str(&text)
-            .map_err(|error| EngineError::Malformed { path: config.clone(), message: error.to_string() })?;
+        find_adapter(adapter, &model)?;
+        let fields: Value =
+            serde_json::from_str(&read_small_file(&config, LONGEST_CONFIG)?).map_err(no_configuration(&config))?;
+        // It has as many bytes as the tensors that were found.
         Ok((fields, std::fs::read(&path).map_err(EngineError::io("read", &path))?))
     })?;
-    parse(&bytes, &path)?;
     fields["base_model_name_or_path"] = json!(base.display().to_string());
     let mut new = NewDirectory::begin(target)?;
     new.write(ADAPTER_CONFIG, format!("{fields:#}\n").as_bytes())?;
@@ -55,51 +61,24 @@ pub fn copy_adapter(adapter: &Path, base: &Path, target: &Path) -> Result<(), En
 /// A model's configuration, layout and weights, an adapter's product added to them.
 pub(crate) fn read_merged(base: &Path, adapter: &Path) -> Result<(ModelConfig, Layout, Vec<f32>), EngineError> {
     let (mut config, mut layout, mut values) = verified(base, || read_whole(base))?;
-    let path = adapter.join(ADAPTER_WEIGHTS);
-    let (scale, bytes) = verified(adapter, || {
-        let scale = AdapterConfig::read(&adapter.join(ADAPTER_CONFIG))?.scale();
-        Ok((scale, std::fs::read(&path).map_err(EngineError::io("read", &path))?))
+    let (scale, adapter_layout, adapted, matrices) = verified(adapter, || {
+        let found = find_adapter(adapter, &config)?;
+        let (scale, layout, adapted) = (found.config.scale(), found.layout.clone(), found.adapted.clone());
+        Ok((scale, layout, adapted, found.read()?))
     })?;
-    let file = parse(&bytes, &path)?;
-    let refuse = |name: &str, message: String| EngineError::Tensor { path: path.clone(), name: name.into(), message };
-    // In one order, so that the same fault always has the same message.
-    let mut names = file.names();
-    names.sort_unstable();
-    if let Some(name) = names.iter().find(|name| matrix_of(name).is_none()) {
-        return Err(refuse(name, "only the matrices of LoRA on the model's projections are merged".into()));
-    }
-    let is_of_head = |name: &&str| matrix_of(name).is_some_and(|(module, _)| module == "lm_head");
-    if config.tie_word_embeddings && names.iter().any(is_of_head) {
+    let is_of_head = |tensor: &Tensor| matrix_of(&tensor.name).is_some_and(|(module, _)| module == "lm_head");
+    if config.tie_word_embeddings && adapted.iter().any(is_of_head) {
         values.extend_from_within(layout.embedding.clone());
         config.tie_word_embeddings = false;
         layout = Layout::new(&config);
     }
-    for (name, (module, part)) in names.iter().filter_map(|name| Some((*name, matrix_of(name)?))) {
-        let Some(tensor) = layout.tensors.iter().find(|tensor| tensor.name == format!("{module}.weight")) else {
-            return Err(refuse(name, format!("the model has no `{module}.weight`")));
-        };
-        if part == "lora_B" {
-            continue;
+    let place = |name: &str| Some(adapted.iter().find(|tensor| tensor.name == name)?.place.clone());
+    for tensor in &layout.tensors {
+        let Some(module) = tensor.name.strip_suffix(".weight") else { continue };
+        let [a, b] = ["lora_A", "lora_B"].map(|part| place(&format!("base_model.model.{module}.{part}.weight")));
+        if let (Some(a), Some(b)) = (a, b) {
+            add_product(&mut values, tensor, &matrices[a], &matrices[b], adapter_layout.rank, scale);
         }
-        let other = name.replace("lora_A", "lora_B");
-        let matrix = |name: &str| {
-            let view = file.tensor(name).map_err(|_| refuse(name, "it is missing".into()))?;
-            let mut values = vec![0.0; view.shape().iter().product()];
-            let kind = |kind| refuse(name, format!("elements of type {kind:?} are not supported"));
-            decode(&view, &mut values).map_err(kind)?;
-            Ok::<_, EngineError>((view.shape().to_vec(), values))
-        };
-        let ((a_shape, a), (b_shape, b)) = (matrix(name)?, matrix(&other)?);
-        let rank = *a_shape.first().unwrap_or(&0);
-        if tensor.shape.len() != 2 || a_shape != [rank, tensor.shape[1]] || b_shape != [tensor.shape[0], rank] {
-            let message = format!("{a_shape:?} and {b_shape:?} do not make a matrix of {:?}", tensor.shape);
-            return Err(refuse(name, message));
-        }
-        add_product(&mut values, tensor, &a, &b, rank, scale);
-    }
-    let is_alone = |name: &&&str| name.contains("lora_B") && file.tensor(&name.replace("lora_B", "lora_A")).is_err();
-    if let Some(alone) = names.iter().find(is_alone) {
-        return Err(refuse(alone, "its lora_A is missing".into()));
     }
     Ok((config, layout, values))
 }
@@ -123,7 +102,7 @@ mod tests {
 
     use super::*;
     use crate::checkpoints::inspect_model::inspect_model;
-    use crate::checkpoints::tensor_files::{Content, Written, write_tensors};
+    use crate::checkpoints::tensor_files::{Content, Written, read_weights, write_tensors};
 
     fn vector(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
@@ -139,8 +118,8 @@ mod tests {
         let directory = home.join("adapter");
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory).unwrap();
-        let mut config =
-            json!({ "peft_type": "LORA", "r": 2, "lora_alpha": 6, "bias": "none", "modules_to_save": null });
+        let mut config = json!({ "peft_type": "LORA", "r": 2, "lora_alpha": 6, "bias": "none", "modules_to_save": null,
+                    "target_modules": [MODULE] });
         change(&mut config);
         std::fs::write(directory.join(ADAPTER_CONFIG), config.to_string()).unwrap();
         let a: Vec<f32> = (0..2 * 16).map(|at| at as f32).collect();
@@ -192,11 +171,12 @@ mod tests {
         assert!(refused(|config| config["use_dora"] = json!(true), both).contains("use_dora is true"));
         assert!(refused(|config| config["peft_type"] = json!("IA3"), both).contains("IA3"));
         assert!(
-            refused(|_| {}, ["model.nothing.lora_A", "model.nothing.lora_B"]).contains("no `model.nothing.weight`")
+            refused(|_| {}, ["model.nothing.lora_A", "model.nothing.lora_B"]).contains("only the matrices of LoRA")
         );
         assert!(refused(|_| {}, [both[0], "model.embed_tokens.lora_magnitude"]).contains("lora_magnitude"));
         let other = "model.layers.0.self_attn.o_proj.lora_B";
-        assert!(refused(|_| {}, [both[0], other]).contains("missing"));
+        assert!(refused(|_| {}, [both[0], other]).contains("does not say that its module is adapted"));
+        assert!(refused(|config| config["target_modules"] = json!(["o_proj"]), both).contains("is missing"));
     }
 
     #[test]

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use fulgurite_backends::DigestingWriter;
 use half::{bf16, f16};
-use safetensors::tensor::{Metadata, TensorInfo, TensorView};
-use safetensors::{Dtype, SafeTensorError, SafeTensors};
+use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::{Dtype, SafeTensorError};
 use serde::Deserialize;
 
+use crate::checkpoints::small_files::{LONGEST_CONFIG, read_small_file};
 use crate::error::EngineError;
 use crate::kernels::Precision;
 use crate::model::element_type::ElementType;
@@ -35,7 +36,7 @@ fn weight_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     if single.exists() || !index_path.exists() {
         return Ok(vec![single]);
     }
-    let text = std::fs::read_to_string(&index_path).map_err(EngineError::io("read", &index_path))?;
+    let text = read_small_file(&index_path, LONGEST_CONFIG)?;
     let index: WeightsIndex = serde_json::from_str(&text).map_err(|error| EngineError::Malformed {
         path: index_path.clone(),
         message: format!("not an index of weights: {error}"),
@@ -64,6 +65,7 @@ pub(crate) fn find_weights(directory: &Path, layout: &Layout) -> Result<FoundTen
 }
 
 /// Reads a model directory's weights into one flat list.
+#[cfg(test)]
 pub(crate) fn read_weights(directory: &Path, layout: &Layout) -> Result<Vec<f32>, EngineError> {
     let found = find_weights(directory, layout)?;
     let mut values = vec![0.0; layout.length];
@@ -86,10 +88,8 @@ impl<'a> TensorSearch<'a> {
     /// Takes the tensors with these names, all of which must be looked for.
     pub(crate) fn look_into(&mut self, path: &Path, is_meant: impl Fn(&str) -> bool) -> Result<(), EngineError> {
         let file = TensorFile::open(path)?;
-        let mut names = file.metadata.offset_keys();
+        let mut names = file.names();
         names.retain(|name| is_meant(name));
-        // In one order, so that the same fault always has the same message.
-        names.sort_unstable();
         for name in names {
             let refuse = |message| Err(EngineError::Tensor { path: path.to_path_buf(), name: name.clone(), message });
             let (Some(tensor), Some(info)) = (self.missing.remove(&name), file.metadata.info(&name)) else {
@@ -204,8 +204,9 @@ impl TensorFile {
         file.read_exact(&mut header).map_err(read)?;
         let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| malformed(error.to_string()))?;
         let (start, data) = (8 + count, metadata.data_len() as u64);
-        if start + data != length {
-            return Err(malformed(format!("it has {length} bytes, but must have {}", start + data)));
+        let end = start.saturating_add(data);
+        if end != length {
+            return Err(malformed(format!("it has {length} bytes, but must have {end}")));
         }
         Ok(Self { path: path.to_path_buf(), file, metadata, start })
     }
@@ -218,13 +219,24 @@ impl TensorFile {
         Ok((header.map_err(no_layout(&self.path))?, self.start))
     }
 
-    /// All bytes of one small tensor.
-    pub(crate) fn bytes(&mut self, name: &str) -> Result<Option<Vec<u8>>, EngineError> {
-        let Some((start, end)) = self.metadata.info(name).map(|info| info.data_offsets) else { return Ok(None) };
-        let mut bytes = vec![0; end - start];
+    /// A whole number that is a tensor of its own; `None` where there is none.
+    pub(crate) fn whole_number(&mut self, name: &str) -> Result<Option<u64>, EngineError> {
+        let Some(info) = self.metadata.info(name) else { return Ok(None) };
+        let (start, end) = info.data_offsets;
+        if info.dtype != Dtype::U64 || end - start != size_of::<u64>() {
+            return Ok(None);
+        }
+        let mut bytes = [0; size_of::<u64>()];
         self.seek(start)?;
         self.file.read_exact(&mut bytes).map_err(EngineError::io("read", &self.path))?;
-        Ok(Some(bytes))
+        Ok(Some(u64::from_le_bytes(bytes)))
+    }
+
+    /// The names of its tensors, in one order, so that the same fault always has the same message.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names = self.metadata.offset_keys();
+        names.sort_unstable();
+        names
     }
 
     /// Reads some rows at a time.
@@ -250,25 +262,9 @@ impl TensorFile {
     }
 }
 
-pub(crate) fn parse<'a>(bytes: &'a [u8], path: &Path) -> Result<SafeTensors<'a>, EngineError> {
-    SafeTensors::deserialize(bytes).map_err(|error| EngineError::Malformed {
-        path: path.to_path_buf(),
-        message: format!("not a safetensors file: {error}"),
-    })
-}
-
 /// Whether tensors of this element type can be read.
 fn is_readable_type(kind: Dtype) -> bool {
     matches!(kind, Dtype::F32 | Dtype::BF16 | Dtype::F16)
-}
-
-/// The numbers of a tensor, or its element type if that is not read.
-pub(crate) fn decode(view: &TensorView<'_>, values: &mut [f32]) -> Result<(), Dtype> {
-    if !is_readable_type(view.dtype()) {
-        return Err(view.dtype());
-    }
-    decode_numbers(view.dtype(), view.data(), values);
-    Ok(())
 }
 
 /// Of a type that is read.

@@ -8,16 +8,12 @@ use super::header::{GgufFile, malformed};
 use super::metadata::Metadata;
 use crate::error::EngineError;
 use crate::model::architecture::Architecture;
-use crate::model::config::ModelConfig;
+use crate::model::config::{GREATEST_COUNT, GREATEST_WIDTH, ModelConfig};
 
 pub(super) const EMBEDDING: &str = "token_embd.weight";
 pub(super) const HEAD: &str = "output.weight";
 /// By what Llama 3.1 and its successors divide the angles of rotary embedding, pair by pair.
 pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
-
-/// Above what any model has, so that no product of what a file claims is beyond numbers.
-const GREATEST_COUNT: usize = 1 << 24;
-const GREATEST_WIDTH: usize = 1 << 20;
 
 const KEY_HEADS: &str = "attention.head_count_kv";
 

@@ -1,7 +1,7 @@
 //! A GGUF file written as a model directory.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 use std::path::Path;
 
@@ -94,11 +94,11 @@ pub(super) fn sources<'a>(
 ) -> Result<Vec<Source<'a>>, EngineError> {
     let refuse =
         |name: &str, message: String| EngineError::Tensor { path: file.path.clone(), name: name.into(), message };
+    let entries: HashMap<&str, &TensorEntry> = file.tensors.iter().map(|entry| (entry.name.as_str(), entry)).collect();
     let mut sources = Vec::new();
     for tensor in &layout.tensors {
         let name = gguf_name(&tensor.name).ok_or_else(|| refuse(&tensor.name, "GGUF has no name for it".into()))?;
-        let entry = file.tensors.iter().find(|entry| entry.name == name);
-        let entry = entry.ok_or_else(|| refuse(&name, "it is missing".into()))?;
+        let entry = *entries.get(name.as_str()).ok_or_else(|| refuse(&name, "it is missing".into()))?;
         if entry.shape != tensor.shape {
             return Err(refuse(&name, format!("its shape is {:?}, but must be {:?}", entry.shape, tensor.shape)));
         }

@@ -23,6 +23,10 @@ const GREATEST_ENTRIES: u64 = 1 << 16;
 const GREATEST_ARRAY: u64 = 1 << 22;
 const GREATEST_TEXT: u64 = 1 << 24;
 const GREATEST_DIMENSIONS: u32 = 4;
+/// Of all lists together, and of all that stands before the tensors: what a file of gigabytes claims must not fill the
+/// memory either.
+const GREATEST_ELEMENTS: u64 = 1 << 23;
+const GREATEST_HEADER: u64 = 1 << 28;
 
 /// A file whose beginning has been read.
 #[derive(Debug)]
@@ -66,7 +70,7 @@ impl GgufFile {
         let file = File::open(path).map_err(EngineError::io("open", path))?;
         let length = file.metadata().map_err(read)?.len();
         let reader = BufReader::new(&file);
-        let mut header = Header { path, reader, length, at: 0 };
+        let mut header = Header { path, reader, length, at: 0, elements: 0 };
         let (metadata, tensors) = header.read()?;
         Ok(Self { path: path.to_path_buf(), metadata, tensors, file })
     }
@@ -87,6 +91,8 @@ struct Header<'a, R> {
     /// Of the file.
     length: u64,
     at: u64,
+    /// Of the lists that have been read.
+    elements: u64,
 }
 
 impl<R: Read> Header<'_, R> {
@@ -152,6 +158,10 @@ impl<R: Read> Header<'_, R> {
         let count = self.number()?;
         if count > GREATEST_ARRAY.min(self.left()) {
             return Err(self.malformed(format!("{name} claims {count} elements")));
+        }
+        self.elements += count;
+        if self.elements > GREATEST_ELEMENTS {
+            return Err(self.malformed(format!("its lists have more than {GREATEST_ELEMENTS} elements")));
         }
         let integers = |this: &mut Self| (0..count).map(|_| this.integer(kind)).collect::<Result<_, EngineError>>();
         Ok(match kind {
@@ -256,7 +266,7 @@ impl<R: Read> Header<'_, R> {
         }
         let mut bytes = vec![0; length as usize];
         self.reader.read_exact(&mut bytes).map_err(EngineError::io("read", self.path))?;
-        self.at += length;
+        self.advance(length)?;
         String::from_utf8(bytes).map_err(|_| self.malformed(format!("{what} is not UTF-8")))
     }
 
@@ -274,8 +284,16 @@ impl<R: Read> Header<'_, R> {
         }
         let mut bytes = [0; N];
         self.reader.read_exact(&mut bytes).map_err(EngineError::io("read", self.path))?;
-        self.at += N as u64;
+        self.advance(N as u64)?;
         Ok(bytes)
+    }
+
+    fn advance(&mut self, bytes: u64) -> Result<(), EngineError> {
+        self.at += bytes;
+        match self.at > GREATEST_HEADER {
+            true => Err(self.malformed(format!("its header has more than {} MiB", GREATEST_HEADER >> 20))),
+            false => Ok(()),
+        }
     }
 
     fn malformed(&self, message: impl Into<String>) -> EngineError {

@@ -3,10 +3,18 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::checkpoints::small_files::{LONGEST_CONFIG, read_small_file};
 use crate::error::EngineError;
 use crate::model::architecture::Architecture;
 use crate::model::element_type::ElementType;
 use crate::model::rope_scaling::{RopeScaling, UNSUPPORTED_KEYS};
+
+/// Above what any model has of tokens and positions.
+pub(crate) const GREATEST_COUNT: usize = 1 << 24;
+/// Above the widest layer of any model.
+pub(crate) const GREATEST_WIDTH: usize = 1 << 20;
+/// Above the deepest model.
+const GREATEST_LAYERS: usize = 1 << 12;
 
 /// The kind and the dimensions of a decoder, under the names of Hugging Face's `config.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,8 +67,7 @@ impl ModelConfig {
 
     /// Reads `config.json`, refusing by name whatever this engine would compute wrongly.
     pub(crate) fn read(path: &Path) -> Result<Self, EngineError> {
-        let text = std::fs::read_to_string(path).map_err(EngineError::io("read", path))?;
-        Self::parse(&text, path)
+        Self::parse(&read_small_file(path, LONGEST_CONFIG)?, path)
     }
 
     /// Reads the text of a `config.json`; `path` is what refusals name.
@@ -90,9 +97,15 @@ impl ModelConfig {
         for name in ["architectures", "model_type", "rope_parameters", "rope_scaling", "dtype", "torch_dtype"] {
             fields.remove(name);
         }
+        if let Some(fault) = number_fault(&fields) {
+            return Err(EngineError::Malformed { path: path.to_path_buf(), message: fault });
+        }
         let config: ModelConfig = serde_json::from_value(Value::Object(fields)).map_err(malformed)?;
         let config = Self { architecture, rope_scaling, ..config };
-        config.check()?;
+        config.check().map_err(|error| match error {
+            EngineError::Dimensions { message } => EngineError::Malformed { path: path.to_path_buf(), message },
+            other => other,
+        })?;
         Ok(config)
     }
 
@@ -113,7 +126,10 @@ impl ModelConfig {
         }
         rope["rope_theta"] = json!(self.rope_theta);
         fields.insert("rope_parameters".into(), rope);
-        fields.insert("dtype".into(), json!(elements.name()));
+        // Older readers look for the second.
+        for name in ["dtype", "torch_dtype"] {
+            fields.insert(name.into(), json!(elements.name()));
+        }
         serde_json::to_string_pretty(&Value::Object(fields))
     }
 
@@ -122,21 +138,29 @@ impl ModelConfig {
         self.to_json_of(ElementType::F32)
     }
 
-    /// Refuses dimensions that do not fit together.
+    /// Refuses dimensions that do not fit together, and those that no model has, so that sums of them are numbers and
+    /// nothing is made for each of a billion layers.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let dimensions = [
-            ("vocab_size", self.vocab_size),
-            ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
-            ("num_hidden_layers", self.num_hidden_layers),
-            ("num_attention_heads", self.num_attention_heads),
-            ("num_key_value_heads", self.num_key_value_heads),
-            ("head_dim", self.head_dim),
-            ("max_position_embeddings", self.max_position_embeddings),
+            ("vocab_size", self.vocab_size, GREATEST_COUNT),
+            ("hidden_size", self.hidden_size, GREATEST_WIDTH),
+            ("intermediate_size", self.intermediate_size, GREATEST_WIDTH),
+            ("num_hidden_layers", self.num_hidden_layers, GREATEST_LAYERS),
+            ("num_attention_heads", self.num_attention_heads, GREATEST_WIDTH),
+            ("num_key_value_heads", self.num_key_value_heads, GREATEST_WIDTH),
+            ("head_dim", self.head_dim, GREATEST_WIDTH),
+            ("max_position_embeddings", self.max_position_embeddings, GREATEST_COUNT),
         ];
         let refuse = |message: String| Err(EngineError::Dimensions { message });
-        if let Some((name, _)) = dimensions.iter().find(|(_, value)| *value == 0) {
+        if let Some((name, ..)) = dimensions.iter().find(|(_, value, _)| *value == 0) {
             return refuse(format!("{name} is 0"));
+        }
+        if let Some((name, value, greatest)) = dimensions.iter().find(|(_, value, greatest)| value > greatest) {
+            return refuse(format!("{name} is {value}, and at most {greatest} is run"));
+        }
+        if self.query_width() > GREATEST_WIDTH {
+            let (heads, width) = (self.num_attention_heads, self.head_dim);
+            return refuse(format!("num_attention_heads {heads} of head_dim {width} are wider than {GREATEST_WIDTH}"));
         }
         if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
             return refuse(format!(
@@ -147,9 +171,10 @@ impl ModelConfig {
         if !self.head_dim.is_multiple_of(2) {
             return refuse(format!("head_dim {} is odd", self.head_dim));
         }
-        if !(self.rms_norm_eps > 0.0 && self.rope_theta > 0.0) {
+        let is_positive = |number: f64| number.is_finite() && number > 0.0;
+        if !(is_positive(self.rms_norm_eps.into()) && is_positive(self.rope_theta)) {
             return refuse(format!(
-                "rms_norm_eps {} and rope_theta {} must be positive",
+                "rms_norm_eps {} and rope_theta {} must be positive numbers",
                 self.rms_norm_eps, self.rope_theta
             ));
         }
@@ -171,6 +196,31 @@ impl ModelConfig {
     pub(crate) fn key_width(&self) -> usize {
         self.num_key_value_heads * self.head_dim
     }
+}
+
+/// Which of the numbers is missing or none, by its name.
+fn number_fault(fields: &Map<String, Value>) -> Option<String> {
+    const COUNTS: [&str; 8] = [
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "max_position_embeddings",
+    ];
+    let counts = COUNTS.map(|name| (name, fields.get(name), "a whole number from 1 on"));
+    let numbers = ["rms_norm_eps", "rope_theta"].map(|name| (name, fields.get(name), "a positive number"));
+    let is_wrong = |value: &Value, expected: &str| match expected.starts_with("a whole") {
+        true => value.as_u64().is_none(),
+        false => value.as_f64().is_none(),
+    };
+    counts.into_iter().chain(numbers).find_map(|(name, value, expected)| match value {
+        None => Some(format!("{name} is missing; it is {expected}")),
+        Some(value) if is_wrong(value, expected) => Some(format!("{name} is {value}, not {expected}")),
+        Some(_) => None,
+    })
 }
 
 fn refuse_unsupported(fields: &Map<String, Value>, path: &Path) -> Result<(), EngineError> {

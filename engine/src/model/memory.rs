@@ -16,6 +16,8 @@ const NUMBER: u64 = size_of::<f32>() as u64;
 pub struct MemoryNeed {
     /// The weights as they are read: 2 bytes for each number of a matrix that is bfloat16 in its file, else 4.
     pub weights: u64,
+    /// Cosines and sines of the rotary embedding, for each position of the context.
+    pub rotation: u64,
     /// One version of weights that are trained, all numbers of which have 4 bytes.
     pub trained_weights: u64,
     /// Gradients, one for each of the learner's shards.
@@ -58,6 +60,7 @@ impl MemoryNeed {
         let rows = sequence.max(ROWS);
         Self {
             weights,
+            rotation: (config.max_position_embeddings * config.head_dim) as u64 * NUMBER,
             trained_weights: weights_bytes(&Layout::new(config), |_| Precision::Single),
             gradients: shards * parameters * NUMBER,
             moments: 2 * parameters * NUMBER,
@@ -83,18 +86,23 @@ impl MemoryNeed {
 
     /// To sample from one version.
     pub fn sampling(&self) -> u64 {
-        self.weights + self.prefix_cache
+        self.weights + self.rotation + self.prefix_cache
     }
 
     /// To train all weights, or the adapter, while the version before is sampled from. The learner keeps all activations if
     /// there is room for them, and this counts those that it cannot do without.
     pub fn training(&self) -> u64 {
         let versions = self.adapter.map_or(2 * self.trained_weights, |adapter| self.weights + 2 * adapter);
-        versions + self.prefix_cache + self.gradients + self.moments + self.activations_recomputed
+        versions + self.rotation + self.prefix_cache + self.gradients + self.moments + self.activations_recomputed
     }
 
     pub(crate) fn check_sampling(&self) -> Result<(), EngineError> {
-        let parts = format!("weights {} + prefix cache {}", bytes_text(self.weights), bytes_text(self.prefix_cache));
+        let parts = format!(
+            "weights {} + positions of the context {} + prefix cache {}",
+            bytes_text(self.weights),
+            bytes_text(self.rotation),
+            bytes_text(self.prefix_cache)
+        );
         check("sampled from", self.sampling(), parts)
     }
 
@@ -118,7 +126,7 @@ impl MemoryNeed {
             bytes_text(self.activations_recomputed),
             bytes_text(self.prefix_cache)
         );
-        check("trained", self.training() - self.weights, parts)
+        check("trained", self.training() - self.weights - self.rotation, parts)
     }
 }
 
@@ -160,6 +168,11 @@ pub fn bytes_text(bytes: u64) -> String {
         middle if middle < 1 << 30 => format!("{} MiB", middle.div_ceil(1 << 20)),
         large => format!("{:.1} GiB", large as f64 / (1u64 << 30) as f64),
     }
+}
+
+/// Refuses to convert a model whose numbers do not fit into memory, where they are all at once.
+pub(crate) fn check_converting(numbers: usize) -> Result<(), EngineError> {
+    check("converted", numbers as u64 * NUMBER, "its numbers in 32 bits each".to_owned())
 }
 
 fn check(what: &'static str, needed: u64, parts: String) -> Result<(), EngineError> {

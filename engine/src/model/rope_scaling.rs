@@ -118,8 +118,9 @@ impl RopeScaling {
                     .or_else(|| positive("original_max_position_embeddings", original_max_position_embeddings))
                     .or(ordered)
             }
-            Self::Yarn { factor, original_max_position_embeddings, beta_fast, beta_slow, .. } => {
+            Self::Yarn { factor, original_max_position_embeddings, beta_fast, beta_slow, attention_factor, .. } => {
                 positive("factor", factor)
+                    .or_else(|| positive("attention_factor", attention_factor.unwrap_or(1.0)))
                     .or_else(|| positive("original_max_position_embeddings", original_max_position_embeddings))
                     .or_else(|| positive("beta_fast", beta_fast))
                     .or_else(|| positive("beta_slow", beta_slow))

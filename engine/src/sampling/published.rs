@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use fulgurite_backends::WeightsSource;
 use fulgurite_types::WeightsVersion;
 
-use crate::checkpoints::adapter_files::ADAPTER_CONFIG;
+use crate::checkpoints::adapter_config::ADAPTER_CONFIG;
 use crate::checkpoints::checkpoint::read_policy;
 use crate::error::EngineError;
 use crate::model::policy::Policy;

@@ -16,6 +16,7 @@ mod constraints;
 mod damage;
 mod device;
 mod exactness;
+mod hostile_files;
 mod memory;
 mod real_hosts;
 mod real_llama_cpp;

@@ -6,7 +6,7 @@ mod hub;
 mod patience;
 mod place;
 mod selection;
-mod source;
+pub mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

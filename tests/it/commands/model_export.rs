@@ -26,7 +26,9 @@ fn export(project: &Project, arguments: &[&str]) -> Ran {
 /// What is made, by the name that is printed.
 fn exported(project: &Project, arguments: &[&str]) -> String {
     let ran = export(project, arguments);
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+    // Of a model that is written as it was trained, what could be smaller is said.
+    assert!(ran.stderr.is_empty() || ran.stderr.starts_with("the numbers are float32"), "{}", ran.stderr);
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
     ran.stdout.trim_end().to_owned()
 }
 
@@ -111,4 +113,59 @@ fn a_model_that_no_run_has_made_is_exported_by_its_directory() {
     let ran: Ran = fulgurite(["model", "export"]).arg(&model).args(arguments).arg(&file).output().unwrap().into();
     assert_eq!(ran.stdout.trim_end(), file.to_str().unwrap(), "{}", ran.stderr);
     assert_eq!(answer(home.path(), &file), answer(home.path(), &model));
+}
+
+#[test]
+fn half_an_adapter_and_one_that_computes_otherwise_are_refused_by_every_command() {
+    let (project, _) = trained(4);
+    let home = project.directory.path();
+    let adapter = project.path(&exported(&project, &["run", "--format", "peft"]));
+    let in_project = |arguments: &[&str]| {
+        let mut command = fulgurite(arguments.iter().copied());
+        Ran::from(command.current_dir(home).env("XDG_CACHE_HOME", project.path("cache")).output().unwrap())
+    };
+    let name = adapter.file_name().unwrap().to_str().unwrap();
+    let chat = ["chat", name, "--prompt", "Say 7", "--temperature", "0", "--max-tokens", "4", "--json"];
+    assert_eq!(in_project(&chat).json_lines()[0]["token_ids"].as_array().unwrap().len(), 4);
+    // The config has never heard of an adapter.
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap().replace("lora_rank = 4", "");
+    std::fs::write(project.path("plain.toml"), config).unwrap();
+    let eval = ["eval", "plain.toml", "--checkpoint", name, "--samples", "1", "--json"];
+    let scored = in_project(&eval);
+    assert_eq!(scored.code, Some(0), "{}", scored.stderr);
+
+    std::fs::remove_file(adapter.join("fulgurite.sha256")).unwrap();
+    let path = adapter.join("adapter_config.json");
+    let whole: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let server = Server::start(home, ["--model", &model_flag("hello", &project.path("model-1"))]);
+    for (key, value, expected) in [
+        ("use_dora", json!(true), "use_dora is true"),
+        ("alora_invocation_tokens", json!([5]), "alora_invocation_tokens is [5]"),
+        ("layer_replication", json!([[0, 1]]), "layer_replication is [[0,1]]"),
+        ("init_lora_weights", json!("pissa"), "init_lora_weights is \"pissa\""),
+        ("rank_pattern", json!({"q_proj": 8}), "rank_pattern is"),
+        ("r", json!(8), "its shape is"),
+        ("target_modules", json!(["q_proj"]), "adapter_config.json does not say that its module is adapted"),
+        ("layers_to_transform", json!([0]), "adapter_config.json does not say that its module is adapted"),
+    ] {
+        let mut changed = whole.clone();
+        changed[key] = value;
+        std::fs::write(&path, changed.to_string()).unwrap();
+        for arguments in [
+            &["model", "merge", "model-1", name, "x"][..],
+            &["model", "export", name, "--format", "merged", "--output", "x"],
+            &["model", "export", name, "--format", "gguf", "--output", "x.gguf"],
+            &["model", "export", name, "--format", "peft", "--output", "x"],
+            &chat,
+            &eval,
+        ] {
+            let failure = in_project(arguments).failure(home);
+            assert!(failure.contains(expected), "{arguments:?}: {failure}");
+        }
+        let asked = json!({ "version": 1, "adapter": adapter });
+        let refused = server.post("/v1/fulgurite/models/hello/weights", &asked);
+        let text = refused.text.replace("\\\"", "\"");
+        assert!(refused.status >= 400 && text.contains(expected), "{} {text}", refused.status);
+    }
+    assert!(!project.path("x").exists() && !project.path("x.gguf").exists());
 }

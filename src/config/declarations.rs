@@ -196,7 +196,7 @@ impl Default for ProxyConfig {
 pub const DEFAULT_STORE: &str = "sqlite://fulgurite.db";
 
 /// `[store]`
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreConfig {
     /// `sqlite://FILE` or `postgres://USER:PASSWORD@HOST/DATABASE`, written out without the password. `serve`:
@@ -205,6 +205,16 @@ pub struct StoreConfig {
     pub url: Option<String>,
     /// `full` survives a power cut, `normal` only `kill -9`.
     pub synchronous: Synchronous,
+    /// Seconds for which a PostgreSQL server is waited for that goes away, as while it is restarted; what it had not
+    /// committed is written again. 0: such a request fails at once.
+    pub patience_seconds: f64,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        let patience_seconds = fulgurite_store::StoreOptions::default().patience.as_secs_f64();
+        Self { url: None, synchronous: Synchronous::default(), patience_seconds }
+    }
 }
 
 fn redacted<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,8 +1,9 @@
 //! `fulgurite serve`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use fulgurite_proxy::{ServedModel, unseen_tools};
 use fulgurite_store::{Store, StoreOptions, redact_url};
 use fulgurite_tinker::server::{
@@ -167,6 +168,11 @@ pub async fn open_store(url: &str, config: &StoreConfig) -> Result<Store> {
         Synchronous::Full => fulgurite_store::Synchronous::Full,
         Synchronous::Normal => fulgurite_store::Synchronous::Normal,
     };
-    let options = StoreOptions { synchronous, ..StoreOptions::default() };
+    let patience = match config.patience_seconds {
+        0.0 => Duration::ZERO,
+        given => seconds("store.patience_seconds", given)
+            .map_err(|error| anyhow!("{error} (0 fails at once while the database is away)"))?,
+    };
+    let options = StoreOptions { synchronous, patience, ..StoreOptions::default() };
     Store::open(url, options).await.with_context(|| format!("cannot open the store {}", redact_url(url)))
 }

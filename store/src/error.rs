@@ -113,6 +113,11 @@ impl StoreError {
         Self::NotFound { kind, id: id.to_owned() }
     }
 
+    /// Whether the same may succeed later without anybody's doing, because the database is away.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+
     /// A value of a field that it cannot have.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid { field: field.into(), message: message.into() }

@@ -11,6 +11,7 @@ use crate::database::listener::Listener;
 use crate::database::location::{Access, Location};
 use crate::database::migrations::{migrate, require_migrated};
 use crate::database::options::{BUSY_TIMEOUT, StoreOptions};
+use crate::database::patience::Patience;
 use crate::database::readers::{Reader, Readers};
 use crate::database::rollout_cache::RolloutCache;
 use crate::database::signals::Signals;
@@ -57,6 +58,8 @@ impl fmt::Debug for Store {
 struct Inner {
     location: Location,
     readers: Readers,
+    /// How long a server may be away.
+    patience: Duration,
     writer: Option<Writer<CallRecord>>,
     signals: Arc<Signals>,
     opened: Instant,
@@ -95,8 +98,9 @@ impl Store {
             Location::Postgres(url) => Some(Listener::start(url.clone(), Arc::clone(&signals))),
         };
         let rollout_cache = Arc::new(RolloutCache::new(dialect == Dialect::Postgres));
-        let writer = Writer::start(connector, connection, Arc::clone(&signals), Arc::clone(&rollout_cache));
-        Ok(Self::new(location, readers, Some(writer), signals, rollout_cache, listener))
+        let patience = options.patience;
+        let writer = Writer::start(connector, connection, patience, Arc::clone(&signals), Arc::clone(&rollout_cache));
+        Ok(Self::new(location, readers, patience, Some(writer), signals, rollout_cache, listener))
     }
 
     /// Opens an existing, migrated database, and never changes it. It may be open elsewhere for writing, and may be on a
@@ -114,12 +118,14 @@ impl Store {
             opened => opened?,
         };
         require_migrated(&mut *readers.acquire().await?).await?;
-        Ok(Self::new(location, readers, None, Arc::default(), Arc::new(RolloutCache::new(true)), None))
+        let patience = StoreOptions::default().patience;
+        Ok(Self::new(location, readers, patience, None, Arc::default(), Arc::new(RolloutCache::new(true)), None))
     }
 
     fn new(
         location: Location,
         readers: Readers,
+        patience: Duration,
         writer: Option<Writer<CallRecord>>,
         signals: Arc<Signals>,
         rollout_cache: Arc<RolloutCache>,
@@ -130,6 +136,7 @@ impl Store {
         let inner = Inner {
             location,
             readers,
+            patience,
             writer,
             signals,
             opened,
@@ -217,9 +224,29 @@ impl Store {
         &self.inner.signals
     }
 
+    /// Reads, and does it again if the database goes away meanwhile. `read` must change nothing.
+    pub async fn patiently<T, F>(&self, read: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut patience = Patience::new(self.inner.patience);
+        loop {
+            match read().await {
+                Ok(value) => return Ok(value),
+                Err(error) => patience.wait(error, self.signals()).await?,
+            }
+        }
+    }
+
     /// A connection for reading.
     pub(crate) async fn reader(&self) -> Result<Reader> {
-        self.inner.readers.acquire().await
+        let mut patience = Patience::new(self.inner.patience);
+        loop {
+            match self.inner.readers.acquire().await {
+                Ok(reader) => return Ok(reader),
+                Err(error) => patience.wait(error, self.signals()).await?,
+            }
+        }
     }
 
     /// A connection for reading that is not shared, for a query that may change its settings.
@@ -231,7 +258,7 @@ impl Store {
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
+        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Clone + Send + 'static,
     {
         self.writer()?.write(work).await
     }

@@ -14,7 +14,8 @@ use crate::{Result, Store};
 impl Store {
     /// An attempt, if there is one.
     pub async fn get_attempt(&self, rollout_id: &str, attempt: impl Into<AttemptRef>) -> Result<Option<Attempt>> {
-        find_attempt(&mut *self.reader().await?, rollout_id, &attempt.into()).await
+        let attempt = &attempt.into();
+        self.patiently(|| async { find_attempt(&mut *self.reader().await?, rollout_id, attempt).await }).await
     }
 
     /// All attempts of a rollout, first to latest; none if it is not known.

@@ -102,8 +102,8 @@ impl Dialect {
             // The number is `fulgurit` in ASCII.
             // By the setting the triggers know that a change is this program's.
             Self::Postgres => {
-                "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(7382926355751659892);
-                 SET LOCAL fulgurite.writes = 'on'"
+                "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL fulgurite.writes = 'on';
+                 SELECT txid_current() AS id FROM (SELECT pg_advisory_xact_lock(7382926355751659892)) AS held"
             }
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod listener;
 pub(crate) mod location;
 pub(crate) mod migrations;
 pub(crate) mod options;
+pub(crate) mod patience;
 pub(crate) mod readers;
 pub(crate) mod rollout_cache;
 pub(crate) mod signals;

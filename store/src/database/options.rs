@@ -5,6 +5,9 @@ use std::time::Duration;
 /// How long to wait for another program that holds the database.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a database server is waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// When a committed transaction is safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
@@ -23,10 +26,12 @@ pub struct StoreOptions {
     pub synchronous: Synchronous,
     /// How long a write waits for another program that holds the database.
     pub busy_timeout: Duration,
+    /// How long a PostgreSQL server may be away, as while it is restarted, before that is an error.
+    pub patience: Duration,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { synchronous: Synchronous::default(), busy_timeout: BUSY_TIMEOUT }
+        Self { synchronous: Synchronous::default(), busy_timeout: BUSY_TIMEOUT, patience: PATIENCE }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fulgurite_types::{Attempt, Rollout};
 use futures::future::BoxFuture;
@@ -13,8 +13,10 @@ use crate::database::checkpoints::Checkpoints;
 use crate::database::dialect::Dialect;
 use crate::database::listener::CHANNEL;
 use crate::database::location::Connector;
+use crate::database::patience::Patience;
 use crate::database::rollout_cache::{Change, RolloutCache};
 use crate::database::signals::{Effects, Signals};
+use crate::database::sql::column;
 use crate::database::telemetry::WriterMetrics;
 use crate::{Result, StoreError};
 
@@ -88,6 +90,7 @@ trait Job<J>: Send {
 }
 
 struct CallerJob<T, F> {
+    /// `None` once it is done and need not be done again.
     work: Option<F>,
     result: Result<T>,
     caller: oneshot::Sender<Result<T>>,
@@ -103,14 +106,19 @@ impl<T, F> CallerJob<T, F> {
 impl<J, T, F> Job<J> for CallerJob<T, F>
 where
     T: Send,
-    F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send,
+    F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Clone + Send,
 {
     fn run<'c>(&'c mut self, write: &'c mut Write) -> BoxFuture<'c, bool> {
         Box::pin(async move {
             if self.is_unwanted() {
                 return false;
             }
-            if let Some(work) = self.work.take() {
+            // What is lost with a server is done again.
+            let work = match Dialect::of(write.connection()) {
+                Dialect::Sqlite => self.work.take(),
+                Dialect::Postgres => self.work.clone(),
+            };
+            if let Some(work) = work {
                 self.result = work(write).await;
             }
             self.result.is_ok() && !self.is_unwanted()
@@ -196,6 +204,7 @@ impl<J: Joinable> Writer<J> {
     pub(crate) fn start(
         connector: Connector,
         connection: AnyConnection,
+        patience: Duration,
         signals: Arc<Signals>,
         under_way: Arc<RolloutCache>,
     ) -> Self {
@@ -206,6 +215,8 @@ impl<J: Joinable> Writer<J> {
             checkpoints: is_sqlite.then(|| Checkpoints::start(connector.clone())),
             connector,
             connection: Some(connection),
+            // A file does not go away.
+            patience: if is_sqlite { Duration::ZERO } else { patience },
             signals,
             under_way,
             commits: Arc::clone(&commits),
@@ -222,7 +233,7 @@ impl<J: Joinable> Writer<J> {
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
+        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Clone + Send + 'static,
     {
         self.submit(work, false).await
     }
@@ -231,7 +242,7 @@ impl<J: Joinable> Writer<J> {
     pub(crate) async fn write_if_awaited<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
+        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Clone + Send + 'static,
     {
         self.submit(work, true).await
     }
@@ -239,7 +250,7 @@ impl<J: Joinable> Writer<J> {
     async fn submit<T, F>(&self, work: F, only_if_awaited: bool) -> Result<T>
     where
         T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
+        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Clone + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
         let job = CallerJob { work: Some(work), result: Err(StoreError::Closed), caller, only_if_awaited };
@@ -276,6 +287,8 @@ struct Task<J> {
     connector: Connector,
     /// `None` once it is not known in what state it is.
     connection: Option<AnyConnection>,
+    /// How long a server may be away.
+    patience: Duration,
     signals: Arc<Signals>,
     under_way: Arc<RolloutCache>,
     commits: Arc<AtomicU64>,
@@ -358,7 +371,25 @@ impl<J: Joinable> Task<J> {
         }
     }
 
+    /// Runs jobs in a transaction. One that is lost with its server is run again once that is back; whether one that was
+    /// lost while it was being committed has been committed, the server knows.
     async fn transaction(&mut self, jobs: &mut [Box<dyn Job<J>>]) -> Result<Effects> {
+        let mut patience = Patience::new(self.patience);
+        loop {
+            let lost = match self.transaction_once(jobs).await {
+                Ok(effects) => return Ok(effects),
+                Err(lost) => lost,
+            };
+            patience.wait(lost.error, &self.signals).await?;
+            if let Some((id, effects)) = lost.committing
+                && self.was_committed(id, &mut patience).await?
+            {
+                return Ok(effects);
+            }
+        }
+    }
+
+    async fn transaction_once(&mut self, jobs: &mut [Box<dyn Job<J>>]) -> std::result::Result<Effects, Lost> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connector.connect().await?,
@@ -374,6 +405,57 @@ impl<J: Joinable> Task<J> {
             self.connection = Some(write.connection);
         }
         outcome
+    }
+
+    /// Whether a transaction has been committed, of which only the server knows.
+    async fn was_committed(&mut self, id: i64, patience: &mut Patience) -> Result<bool> {
+        loop {
+            match self.fate_of(id).await {
+                Ok(Fate::Committed) => return Ok(true),
+                Ok(Fate::Aborted) => return Ok(false),
+                Ok(Fate::UnderWay) => {
+                    let message = "it has not said whether it committed a transaction".to_owned();
+                    patience.wait(StoreError::Unavailable { message }, &self.signals).await?;
+                }
+                Err(error) => {
+                    self.connection = None;
+                    patience.wait(error, &self.signals).await?;
+                }
+            }
+        }
+    }
+
+    async fn fate_of(&mut self, id: i64) -> Result<Fate> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => none.insert(self.connector.connect().await?),
+        };
+        let row = sqlx::query("SELECT txid_status($1) AS fate").bind(id).fetch_one(connection).await?;
+        Ok(match column::<Option<&str>>(&row, "fate")? {
+            Some("committed") => Fate::Committed,
+            Some("aborted") => Fate::Aborted,
+            _ => Fate::UnderWay,
+        })
+    }
+}
+
+/// What became of a transaction.
+enum Fate {
+    Committed,
+    Aborted,
+    UnderWay,
+}
+
+/// A transaction that was lost.
+struct Lost {
+    error: StoreError,
+    /// Its id and its effects, if it may have been committed all the same.
+    committing: Option<(i64, Effects)>,
+}
+
+impl<E: Into<StoreError>> From<E> for Lost {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), committing: None }
     }
 }
 
@@ -406,9 +488,9 @@ async fn run_jobs<J: Joinable>(
     jobs: &mut [Box<dyn Job<J>>],
     signals: &Signals,
     metrics: &WriterMetrics,
-) -> Result<Effects> {
+) -> std::result::Result<Effects, Lost> {
     let dialect = Dialect::of(&write.connection);
-    write.execute(dialect.begin()).await?;
+    let mut id = begin(write).await?;
     for (index, job) in jobs.iter_mut().enumerate() {
         match index {
             0 => {}
@@ -426,7 +508,7 @@ async fn run_jobs<J: Joinable>(
             write.execute("ROLLBACK TO job").await?;
         } else {
             write.execute("ROLLBACK").await?;
-            write.execute(dialect.begin()).await?;
+            id = begin(write).await?;
         }
     }
     if let (Dialect::Postgres, Some(message)) = (dialect, signals.message(&write.effects)) {
@@ -434,126 +516,31 @@ async fn run_jobs<J: Joinable>(
         sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(message).execute(write.connection()).await?;
     }
     let began = Instant::now();
-    write.execute("COMMIT").await?;
-    metrics.commit.record(began.elapsed());
-    Ok(std::mem::take(&mut write.effects))
+    let committed = write.execute("COMMIT").await;
+    let effects = std::mem::take(&mut write.effects);
+    match committed {
+        Ok(()) => {
+            metrics.commit.record(began.elapsed());
+            Ok(effects)
+        }
+        Err(error) => Err(Lost { error, committing: id.map(|id| (id, effects)) }),
+    }
+}
+
+/// Begins a transaction, and gives its id where one that is lost can be looked for.
+async fn begin(write: &mut Write) -> Result<Option<i64>> {
+    let dialect = Dialect::of(&write.connection);
+    match dialect {
+        Dialect::Sqlite => {
+            write.execute(dialect.begin()).await?;
+            Ok(None)
+        }
+        Dialect::Postgres => {
+            let rows = sqlx::raw_sql(dialect.begin()).fetch_all(write.connection()).await?;
+            rows.last().map(|row| column(row, "id")).transpose()
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use fulgurite_types::{NewRollout, RolloutFilter};
-    use futures::future::join_all;
-    use serde_json::json;
-    use sqlx::Connection;
-
-    use crate::database::dialect::Dialect;
-    use crate::spans::writing::allocate_sequence_id;
-    use crate::testing::TestStore;
-    use crate::{Store, StoreError, StoreOptions};
-
-    fn task(number: usize) -> NewRollout {
-        NewRollout { rollout_id: Some(format!("ro-{number}")), input: json!(number), ..NewRollout::default() }
-    }
-
-    #[tokio::test]
-    async fn writes_that_wait_together_share_a_commit() {
-        let store = TestStore::new().await;
-        let writes = join_all((0..200).map(|number| store.enqueue_rollouts(vec![task(number)]))).await;
-        assert!(writes.iter().all(Result::is_ok));
-        assert!(store.commits() <= 4, "{} commits for 200 writes", store.commits());
-    }
-
-    #[tokio::test]
-    async fn a_write_is_joined_by_the_next_one_where_the_last_was_shared() {
-        let store = TestStore::new().await;
-        // The second is about to be sent when the first has been.
-        let commits_of_two = async |number: usize| {
-            let before = store.commits();
-            let first = store.enqueue_rollouts(vec![task(number)]);
-            let second = async {
-                tokio::task::yield_now().await;
-                store.enqueue_rollouts(vec![task(number + 1)]).await
-            };
-            let (first, second) = tokio::join!(first, second);
-            assert!(first.is_ok() && second.is_ok());
-            store.commits() - before
-        };
-        assert_eq!(commits_of_two(0).await, 2, "one that comes alone does not wait");
-        let together = join_all((2..4).map(|number| store.enqueue_rollouts(vec![task(number)]))).await;
-        assert!(together.iter().all(Result::is_ok));
-        assert_eq!(commits_of_two(4).await, 1);
-    }
-
-    #[tokio::test]
-    async fn a_failing_write_undoes_its_own_work_only() {
-        let store = TestStore::new().await;
-        // Each of three takes a sequence id of a rollout of its own; each bit of `failing` makes one of them fail
-        // afterwards.
-        for failing in 0..8 {
-            let fails = |place: usize| failing >> place & 1 == 1;
-            let rollout_id = |place: usize| format!("ro-{failing}-{place}");
-            let write = |place: usize| {
-                let (rollout_id, fails) = (rollout_id(place), fails(place));
-                store.write(move |write| {
-                    Box::pin(async move {
-                        let taken = allocate_sequence_id(write, &rollout_id).await?;
-                        if fails { Err(StoreError::not_found("rollout", &rollout_id)) } else { Ok(taken) }
-                    })
-                })
-            };
-            let commits = store.commits();
-            let outcomes = join_all((0..3).map(write)).await;
-            assert_eq!(store.commits(), commits + 1);
-            for (place, outcome) in outcomes.iter().enumerate() {
-                assert_eq!(outcome.is_err(), fails(place), "{failing:03b}, {place}: {outcome:?}");
-                let next = store.next_sequence_id(&rollout_id(place)).await.unwrap();
-                assert_eq!(next, if fails(place) { 1 } else { 2 }, "{failing:03b}, {place}");
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn work_is_not_handed_to_someone_who_has_gone() {
-        let store = TestStore::new().await;
-        store.enqueue_rollouts(vec![task(1)]).await.unwrap();
-        let gone = store.dequeue_rollouts(1, Some("gone"), std::time::Duration::ZERO);
-        // Polled once, so that its job is sent, and then dropped.
-        assert!(futures::FutureExt::now_or_never(gone).is_none());
-        let taken = store.dequeue_rollouts(1, Some("here"), std::time::Duration::ZERO).await.unwrap();
-        assert_eq!(taken[0].attempt.worker_id.as_deref(), Some("here"));
-    }
-
-    #[tokio::test]
-    async fn what_was_acknowledged_is_there_after_reopening() {
-        let TestStore { store, database } = TestStore::new().await;
-        let url = database.url.clone();
-        let stored = store.enqueue_rollouts(vec![task(1)]).await.unwrap();
-        drop(store);
-        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
-        assert_eq!(store.get_rollout("ro-1").await.unwrap().unwrap().0, stored[0]);
-        let beside = Store::open_read_only(&url).await.unwrap();
-        store.enqueue_rollouts(vec![task(3)]).await.unwrap();
-        assert!(beside.get_rollout("ro-3").await.unwrap().is_some());
-        store.close().await;
-        assert!(matches!(store.enqueue_rollouts(vec![task(2)]).await, Err(StoreError::Closed)));
-        assert!(matches!(store.get_rollout("ro-1").await, Err(StoreError::Closed)));
-        let reader = Store::open_read_only(&url).await.unwrap();
-        assert_eq!(reader.get_rollout("ro-1").await.unwrap().unwrap().0, stored[0]);
-        assert!(matches!(reader.enqueue_rollouts(vec![task(2)]).await, Err(StoreError::ReadOnly)));
-    }
-
-    #[tokio::test]
-    async fn a_locked_database_is_an_error_and_then_works_again() {
-        let TestStore { store, database } = TestStore::new().await;
-        store.close().await;
-        let options = StoreOptions { busy_timeout: std::time::Duration::ZERO, ..StoreOptions::default() };
-        let store = Store::open(&database.url, options).await.unwrap();
-        let mut other = sqlx::AnyConnection::connect(&database.url).await.unwrap();
-        let begin = Dialect::of(&other).begin();
-        sqlx::raw_sql(begin).execute(&mut other).await.unwrap();
-        assert!(matches!(store.enqueue_rollouts(vec![task(1)]).await, Err(StoreError::Busy { .. })));
-        sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
-        store.enqueue_rollouts(vec![task(1)]).await.unwrap();
-        assert_eq!(store.query_rollouts(&RolloutFilter::default()).await.unwrap().total, 1);
-    }
-}
+mod tests;

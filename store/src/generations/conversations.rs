@@ -105,7 +105,7 @@ impl RecordedConversation {
 }
 
 /// A conversation as JSON text.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WrittenConversation {
     /// Each by itself.
     messages: Vec<String>,

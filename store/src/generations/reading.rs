@@ -53,7 +53,7 @@ impl Store {
         let mut sql = Sql::new("SELECT position, generation_id FROM generations WHERE rollout_id = ");
         sql.text(rollout_id).push(" AND attempt_id = ").text(attempt_id);
         sql.push(" AND position > ").integer(place).push(" ORDER BY position");
-        let rows = sql.all(&mut *self.reader().await?).await?;
+        let rows = self.patiently(|| async { sql.all(&mut *self.reader().await?).await }).await?;
         rows.iter().map(|row| Ok((column(row, "position")?, column(row, "generation_id")?))).collect()
     }
 }

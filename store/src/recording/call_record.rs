@@ -14,6 +14,7 @@ use crate::row_checksums::{AttemptColumns, RolloutColumns, heartbeat_ids};
 use crate::spans::call_span::call_span;
 
 /// A call that is to be recorded, in the form that its rows take.
+#[derive(Clone)]
 pub(crate) struct CallRecord {
     /// Its attributes are in the span's body and in the conversation.
     pub generation: NewGeneration,
@@ -40,6 +41,7 @@ pub(crate) struct CallRecord {
 }
 
 /// A session's rollout, which nobody enqueued, as JSON.
+#[derive(Clone)]
 pub(crate) struct Session {
     pub config: String,
     pub metadata: String,
@@ -249,6 +251,7 @@ fn longest_beginning(earlier: &[KnownCall], written: &WrittenConversation) -> Op
 }
 
 /// A span as its row holds it, in JSON, up to its place in its rollout and from there on.
+#[derive(Clone)]
 pub(crate) struct SpanBody {
     pub before: String,
     pub after: String,

@@ -15,7 +15,8 @@ impl Store {
             Some(found) => return Ok(Some(found)),
             None => known.start_read(rollout_id),
         };
-        let Some((mut rollout, attempt)) = self.get_rollout(rollout_id).await? else { return Ok(None) };
+        let found = self.patiently(|| self.get_rollout(rollout_id)).await?;
+        let Some((mut rollout, attempt)) = found else { return Ok(None) };
         rollout.input.take();
         let found = Arc::new((rollout, attempt));
         known.finish_read(&found, reading);

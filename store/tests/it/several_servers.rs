@@ -1,12 +1,17 @@
 //! Several servers on one PostgreSQL database. Without one, as `tests/postgres` starts it, there is nothing to test.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fulgurite_store::{Store, StoreError, StoreOptions};
-use fulgurite_types::{AttemptStatus, AttemptUpdate, NewRollout, WorkerStatus};
+use fulgurite_types::{AttemptStatus, AttemptUpdate, NewRollout, RolloutFilter, WorkerStatus};
 use futures::future::try_join_all;
 use serde_json::json;
 use sqlx::{AnyConnection, Connection, Row};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixStream};
 
 use crate::test_database::TestDatabase;
 
@@ -80,7 +85,7 @@ async fn each_rollout_is_handed_out_once_by_all_servers_together() {
 }
 
 #[tokio::test]
-async fn what_was_under_way_when_connections_break_is_an_error_and_then_it_works_again() {
+async fn connections_that_break_are_made_again_and_lose_nothing() {
     let Some(database) = postgres().await else { return };
     let (here, there) = (open(&database).await, open(&database).await);
     here.enqueue_rollouts(vec![task("ro-0")]).await.unwrap();
@@ -94,21 +99,108 @@ async fn what_was_under_way_when_connections_break_is_an_error_and_then_it_works
     let ended = sqlx::raw_sql(sql).fetch_all(&mut other).await.unwrap();
     assert!(ended.iter().all(|row| row.get::<bool, _>(0)));
 
-    let lost = here.enqueue_rollouts(vec![task("ro-1")]).await.unwrap_err();
-    assert!(matches!(lost, StoreError::Unavailable { .. }), "{lost:?}");
-    assert_eq!(here.get_rollout("ro-1").await.unwrap(), None);
+    here.enqueue_rollouts(vec![task("ro-1")]).await.unwrap();
+    assert!(here.get_rollout("ro-1").await.unwrap().is_some());
+    let taken = here.dequeue_rollouts(1, None, Duration::ZERO).await.unwrap();
+    assert_eq!(taken[0].rollout.rollout_id, "ro-1");
     // The server there listens again, too.
     let enqueue = async {
         until_idle(&here, "w").await;
-        here.enqueue_rollouts(vec![task("ro-1")]).await.unwrap();
+        here.enqueue_rollouts(vec![task("ro-2")]).await.unwrap();
     };
     let wait = async {
         // Its writer has not noticed yet.
-        assert!(matches!(there.update_worker("w", None).await, Err(StoreError::Unavailable { .. })));
+        there.update_worker("w", None).await.unwrap();
         there.dequeue_rollouts(1, Some("w"), LONG).await.unwrap()
     };
     let (taken, ()) = tokio::join!(wait, enqueue);
-    assert_eq!(taken[0].rollout.rollout_id, "ro-1");
+    assert_eq!(taken[0].rollout.rollout_id, "ro-2");
+    assert_eq!(here.check(&mut |_| {}).await.unwrap(), 0);
+}
+
+/// When the connection of a commit breaks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Breaks {
+    BeforeTheServerHasIt,
+    BeforeItsAnswer,
+}
+
+/// Stands before a server, and breaks the first connection that commits something which names `word`. Gives its URL.
+async fn breaking(database: &TestDatabase, word: &'static str, breaks: Breaks) -> String {
+    let (_, address) = database.url.split_once('@').unwrap();
+    let (host, rest) = address.split_once('/').unwrap();
+    let socket = PathBuf::from(host.replace("%2F", "/").replace("%2f", "/")).join(".s.PGSQL.5432");
+    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://postgres@{}/{rest}", door.local_addr().unwrap());
+    let is_broken = Arc::new(AtomicBool::new(false));
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = door.accept().await.unwrap();
+            let mut server = UnixStream::connect(&socket).await.unwrap();
+            let is_broken = Arc::clone(&is_broken);
+            tokio::spawn(async move {
+                let (mut sent, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+                let mut names_it = false;
+                loop {
+                    tokio::select! {
+                        read = client.read(&mut sent) => {
+                            let bytes = &sent[..read.unwrap_or(0)];
+                            let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+                            names_it |= holds(word);
+                            if bytes.is_empty() {
+                                return;
+                            }
+                            let breaks_now = names_it && holds("COMMIT") && !is_broken.swap(true, Ordering::SeqCst);
+                            if breaks_now && breaks == Breaks::BeforeTheServerHasIt {
+                                return;
+                            }
+                            server.write_all(bytes).await.unwrap();
+                            if breaks_now {
+                                // Its answer is lost.
+                                let _ = server.read(&mut answered).await.unwrap();
+                                return;
+                            }
+                        }
+                        read = server.read(&mut answered) => {
+                            let read = read.unwrap_or(0);
+                            if read == 0 || client.write_all(&answered[..read]).await.is_err() {
+                                return;
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_done_once() {
+    for breaks in [Breaks::BeforeTheServerHasIt, Breaks::BeforeItsAnswer] {
+        let Some(database) = postgres().await else { return };
+        let url = breaking(&database, "breaking-word", breaks).await;
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        // Without an id of its own, it would be there twice if it were sent twice.
+        let task = NewRollout { input: json!("breaking-word"), ..NewRollout::default() };
+        let enqueued = store.enqueue_rollouts(vec![task]).await.unwrap();
+        let found = store.query_rollouts(&RolloutFilter::default()).await.unwrap().items;
+        assert_eq!(found.len(), 1, "{breaks:?}");
+        assert_eq!(found[0].0.rollout_id, enqueued[0].rollout_id, "{breaks:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_stays_away_is_an_error_once_patience_is_over() {
+    let Some(database) = postgres().await else { return };
+    let options = StoreOptions { patience: Duration::ZERO, ..StoreOptions::default() };
+    let store = Store::open(&database.url, options).await.unwrap();
+    let mut other = AnyConnection::connect(&database.url).await.unwrap();
+    let sql = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    sqlx::raw_sql(sql).fetch_all(&mut other).await.unwrap();
+    let lost = store.enqueue_rollouts(vec![task("ro-1")]).await.unwrap_err();
+    assert!(matches!(lost, StoreError::Unavailable { .. }), "{lost:?}");
 }
 
 #[tokio::test]

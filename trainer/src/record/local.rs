@@ -1,4 +1,5 @@
-//! The record of the store of this process.
+//! The record of the store of this process. Reads are repeated while its database is away; the store's writes are so by
+//! themselves.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ impl Record for Store {
     }
 
     async fn run(&self, run_id: &str) -> Result<Option<Run>, RecordError> {
-        Ok(self.run(run_id).await?)
+        Ok(self.patiently(|| self.run(run_id)).await?)
     }
 
     async fn enqueue_rollouts(&self, rollouts: Vec<NewRollout>) -> Result<Vec<Rollout>, RecordError> {
@@ -27,23 +28,24 @@ impl Record for Store {
     }
 
     async fn wait_for_rollouts(&self, rollout_ids: &[String], timeout: Duration) -> Result<Vec<Rollout>, RecordError> {
-        Ok(self.wait_for_rollouts(rollout_ids, Some(timeout)).await?)
+        Ok(self.patiently(|| self.wait_for_rollouts(rollout_ids, Some(timeout))).await?)
     }
 
     async fn rollout(&self, rollout_id: &str) -> Result<Option<Rollout>, RecordError> {
-        Ok(self.get_rollout(rollout_id).await?.map(|(rollout, _)| rollout))
+        let found = self.patiently(|| self.get_rollout(rollout_id)).await?;
+        Ok(found.map(|(rollout, _)| rollout))
     }
 
     async fn rollout_records(&self, rollout_ids: &[String]) -> Result<Vec<Option<RolloutRecord>>, RecordError> {
         let mut records = Vec::with_capacity(rollout_ids.len());
         for rollout_id in rollout_ids {
-            records.push(self.rollout_record(rollout_id, None).await?);
+            records.push(self.patiently(|| self.rollout_record(rollout_id, None)).await?);
         }
         Ok(records)
     }
 
     async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError> {
-        Ok(self.rewarded_attempts(after, limit).await?)
+        Ok(self.patiently(|| self.rewarded_attempts(after, limit)).await?)
     }
 
     async fn give_rewards(&self, rewards: Vec<NewReward>) -> Result<(), RecordError> {
@@ -80,18 +82,18 @@ impl Record for Store {
     }
 
     async fn steps(&self, run_id: &str) -> Result<Vec<Step>, RecordError> {
-        Ok(self.steps(run_id).await?)
+        Ok(self.patiently(|| self.steps(run_id)).await?)
     }
 
     async fn checkpoints(&self, run_id: &str) -> Result<Vec<Checkpoint>, RecordError> {
-        Ok(self.checkpoints(run_id).await?)
+        Ok(self.patiently(|| self.checkpoints(run_id)).await?)
     }
 
     async fn token_ledger(&self, run_id: &str) -> Result<Vec<LedgerRow>, RecordError> {
-        Ok(self.token_ledger(run_id).await?)
+        Ok(self.patiently(|| self.token_ledger(run_id)).await?)
     }
 
     async fn unaccounted_generations(&self, run_id: &str) -> Result<Vec<UnaccountedGeneration>, RecordError> {
-        Ok(self.unaccounted_generations(run_id).await?)
+        Ok(self.patiently(|| self.unaccounted_generations(run_id)).await?)
     }
 }

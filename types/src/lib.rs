@@ -20,7 +20,9 @@ mod filter;
 mod gateway;
 mod generations;
 mod ids;
+mod json_text;
 mod lists;
+mod long_numbers;
 mod messages;
 mod present;
 mod rollouts;
@@ -44,6 +46,7 @@ pub use generations::trained_tokens::{
 };
 pub use generations::verdict::{TokenUse, UntrainedCause, Verdict};
 pub use ids::{new_attempt_id, new_id, new_rollout_id};
+pub use json_text::{MendedJson, mended_json};
 pub use lists::archive::{
     ArchiveRecord, ArchiveScope, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout,
     ArchivedUse, Imported,
@@ -53,6 +56,7 @@ pub use lists::page::Paginated;
 pub use lists::query::{
     FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter,
 };
+pub use long_numbers::{exact_json, exact_value, long_number, with_long_numbers, without_objects};
 pub use messages::conversation::Conversation;
 pub use messages::message::{Content, ContentPart, FunctionCall, Message, PartNotText, ToolCall};
 pub use messages::tool::{Tool, ToolFault};

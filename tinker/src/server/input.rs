@@ -1,10 +1,15 @@
 //! Reading bodies and query parameters, with errors that say which field is at fault.
 
+use std::sync::{Mutex, PoisonError};
+
 use axum::body::Bytes;
-use axum::extract::{FromRequestParts, Query};
-use axum::http::StatusCode;
+use axum::extract::{FromRequestParts, Query, Request};
 use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
 use fulgurite_backends::aside;
+use fulgurite_types::MendedJson;
 use serde::de::DeserializeOwned;
 
 use crate::server::refusals::Refusal;
@@ -24,9 +29,44 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Paramet
     }
 }
 
-/// A body of JSON.
+const WARNING: &str = "x-fulgurite-warning";
+
+tokio::task_local! {
+    /// What the client of the request that this task answers should know.
+    static WARNINGS: Mutex<Vec<String>>;
+}
+
+/// Answers a request, with what its client should know in a header.
+pub(crate) async fn with_warnings(request: Request, next: Next) -> Response {
+    let answered = async move {
+        let response = next.run(request).await;
+        let warnings = WARNINGS.with(|warnings| warnings.lock().unwrap_or_else(PoisonError::into_inner).join("; "));
+        (response, warnings)
+    };
+    let (mut response, warnings) = WARNINGS.scope(Mutex::default(), answered).await;
+    if let Some(warnings) = HeaderValue::from_str(&warnings).ok().filter(|warnings| !warnings.is_empty()) {
+        response.headers_mut().insert(WARNING, warnings);
+    }
+    response
+}
+
+/// Tells the client of the request something beside its answer, and the log.
+pub(crate) fn warn(warning: String) {
+    tracing::info!("{warning}");
+    // Outside of a request there is nobody to tell.
+    let _ = WARNINGS.try_with(|warnings| warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning));
+}
+
+/// A body of JSON, in which halves of surrogate pairs are replaced.
 pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
-    unless_small(body.len(), || serde_json::from_slice(body).map_err(|error| unreadable::<T>(body, &error)))
+    unless_small(body.len(), || {
+        let mended = MendedJson::of(body);
+        if let Some(mended) = &mended {
+            warn(mended.warning());
+        }
+        let body = mended.as_ref().map_or(&**body, |mended| &mended.text);
+        serde_json::from_slice(body).map_err(|error| unreadable::<T>(body, &error))
+    })
 }
 
 /// Why a body cannot be read, and which of its fields is at fault.
@@ -53,6 +93,25 @@ mod tests {
 
     use super::*;
     use crate::server::management::page::Part;
+
+    #[tokio::test]
+    async fn half_a_surrogate_pair_in_a_body_is_replaced_and_the_answer_says_so() {
+        use axum::body::Body;
+        use tower::ServiceExt;
+
+        let handler = async |body: Bytes| read::<Value>(&body).map(|read| read["a"].as_str().unwrap().to_owned()).ok();
+        let routes = axum::Router::new()
+            .route("/x", axum::routing::post(async move |body: Bytes| handler(body).await.unwrap_or_default()))
+            .layer(axum::middleware::from_fn(with_warnings));
+        for (body, warning) in
+            [(r#"{"a":"\ud99c"}"#, Some("half a surrogate pair in a replaced by U+FFFD: 1")), (r#"{"a":"b"}"#, None)]
+        {
+            let request = Request::post("/x").body(Body::from(body)).unwrap();
+            let response = routes.clone().oneshot(request).await.unwrap();
+            let found = response.headers().get(WARNING).map(|warning| warning.to_str().unwrap());
+            assert_eq!((response.status(), found), (StatusCode::OK, warning));
+        }
+    }
 
     #[tokio::test]
     async fn a_mistake_is_told_with_its_place_and_not_in_serdes_words() {

@@ -5,13 +5,14 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use prost::Message;
 
 use crate::server::futures::{Fingerprint, Outcome, Polled};
-use crate::server::input::{read, unless_small};
+use crate::server::input::{read, unless_small, with_warnings};
 use crate::server::management::{checkpoints, downloads, runs_and_sessions};
 use crate::server::refusals::{Refusal, servers_fault};
 use crate::server::sampling::repeated_seeds::RepeatedSeeds;
@@ -69,6 +70,7 @@ pub fn routes(server: Arc<TinkerServer>) -> Router {
         .merge(downloads::routes())
         .merge(runs_and_sessions::routes())
         .layer(body_limit)
+        .layer(from_fn(with_warnings))
         .with_state(server)
 }
 

@@ -57,7 +57,7 @@ fn a_variant_with_a_longer_context_is_its_base_unless_that_is_shorter() {
 }
 
 #[test]
-fn a_rank_above_the_usual_one_and_the_models_width_is_refused_by_name() {
+fn a_rank_above_the_models_width_is_taken_up_to_a_limit_that_is_named() {
     let Host { runtime, routes, .. } = host();
     runtime.block_on(async {
         let session_id = session(routes).await;
@@ -69,10 +69,10 @@ fn a_rank_above_the_usual_one_and_the_models_width_is_refused_by_name() {
             post(routes, "retrieve_future", &json!({ "request_id": submitted["request_id"] })).await
         };
         // The hidden size is 20.
-        let refused = create(0, 33).await;
-        let expected = "lora_config.rank is 33, but must be at most 32 beside a model of hidden size 20";
+        let refused = create(0, 513).await;
+        let expected = "lora_config.rank is 513, but must be at most 512 beside a model of hidden size 20";
         assert!(refused["error"].as_str().unwrap().contains(expected), "{refused}");
-        let created = create(1, 32).await;
+        let created = create(1, 128).await;
         let model_id = &created["model_id"];
         assert!(model_id.is_string(), "{created}");
         post(routes, "unload_model", &json!({ "model_id": model_id })).await;

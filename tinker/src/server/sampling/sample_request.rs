@@ -11,16 +11,22 @@ use crate::wire::{SampleRequest as WireRequest, StopSequences as AskedStops};
 /// The greatest number of alternatives reported for a place.
 const GREATEST_ALTERNATIVES: usize = 1000;
 
-/// What ends an answer before its limit: `ends` are the tokens that the model ends texts with, which count unless the
-/// request asks for others.
+/// What ends an answer before its limit: `ends` are the tokens that the model ends texts with. A request's stops add to
+/// them; only an empty list turns them off.
 fn stops(asked: Option<AskedStops>, ends: &[u32]) -> (Vec<u32>, Vec<StopSequence>) {
+    let mut tokens = ends.to_vec();
     let texts = match asked {
-        None => return (ends.to_vec(), Vec::new()),
-        Some(AskedStops::Tokens(tokens)) => return (tokens, Vec::new()),
+        None => Vec::new(),
+        Some(AskedStops::Tokens(asked)) if asked.is_empty() => return (Vec::new(), Vec::new()),
+        Some(AskedStops::Texts(asked)) if asked.is_empty() => return (Vec::new(), Vec::new()),
+        Some(AskedStops::Tokens(asked)) => {
+            tokens.extend(asked.into_iter().filter(|token| !ends.contains(token)));
+            Vec::new()
+        }
         Some(AskedStops::Text(text)) => vec![text],
         Some(AskedStops::Texts(texts)) => texts,
     };
-    (Vec::new(), texts.into_iter().filter(|text| !text.is_empty()).map(StopSequence::Text).collect())
+    (tokens, texts.into_iter().filter(|text| !text.is_empty()).map(StopSequence::Text).collect())
 }
 
 /// Stop texts of a request, and bytes of one of them.
@@ -113,12 +119,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_names_no_stops_ends_where_the_model_does() {
+    fn a_stop_text_does_not_take_the_models_own_end_away() {
         let text = |text: &str| StopSequence::Text(text.to_owned());
         assert_eq!(stops(None, &[3]), (vec![3], vec![]));
         assert_eq!(stops(Some(AskedStops::Tokens(vec![])), &[3]), (vec![], vec![]));
-        assert_eq!(stops(Some(AskedStops::Text("x".into())), &[3]), (vec![], vec![text("x")]));
+        assert_eq!(stops(Some(AskedStops::Texts(vec![])), &[3]), (vec![], vec![]));
+        assert_eq!(stops(Some(AskedStops::Tokens(vec![5, 3])), &[3]), (vec![3, 5], vec![]));
+        assert_eq!(stops(Some(AskedStops::Text(String::new())), &[3]), (vec![3], vec![]));
+        assert_eq!(stops(Some(AskedStops::Text("x".into())), &[3]), (vec![3], vec![text("x")]));
         let two = AskedStops::Texts(vec![String::new(), "y".into()]);
-        assert_eq!(stops(Some(two), &[3]), (vec![], vec![text("y")]));
+        assert_eq!(stops(Some(two), &[3]), (vec![3], vec![text("y")]));
     }
 }

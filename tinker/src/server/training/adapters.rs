@@ -1,14 +1,14 @@
+use crate::server::input::warn;
+use crate::server::state::names::new_seed;
 use crate::wire::LoraConfig;
 
-use crate::server::state::names::new_seed;
-
-/// The rank that the official SDK asks for unless it is told otherwise: it is taken of every model.
-const USUAL_RANK: usize = 32;
+/// A rank up to this is taken beside a model of any width: recipes name theirs for large models.
+const SMALL_RANK: usize = 512;
 
 /// What is trained beside a base of this width, as a client asks for it; nothing where it asks for all weights, which is
-/// rank 0. No product of rank above the width says more than one of that rank.
+/// rank 0.
 pub(crate) fn requested_adapter(asked: Option<LoraConfig>, hidden_size: usize) -> Result<Option<LoraConfig>, String> {
-    let greatest = hidden_size.max(USUAL_RANK);
+    let greatest = hidden_size.max(SMALL_RANK);
     match asked.filter(|config| config.rank > 0) {
         Some(config) if config.rank as usize > greatest => Err(format!(
             "lora_config.rank is {}, but must be at most {greatest} beside a model of hidden size {hidden_size}; rank 0 \
@@ -18,7 +18,19 @@ pub(crate) fn requested_adapter(asked: Option<LoraConfig>, hidden_size: usize) -
         Some(config) if !(config.train_attn || config.train_mlp || config.train_unembed) => {
             Err("train_attn, train_mlp and train_unembed are all false, which leaves nothing to train".into())
         }
-        asked => Ok(asked.map(|config| LoraConfig { seed: config.seed.or_else(|| Some(new_seed())), ..config })),
+        asked => Ok(asked
+            .inspect(|config| warn_of_rank(config.rank as usize, hidden_size))
+            .map(|config| LoraConfig { seed: config.seed.or_else(|| Some(new_seed())), ..config })),
+    }
+}
+
+/// No product of a rank above the width says more than one of that rank.
+fn warn_of_rank(rank: usize, hidden_size: usize) {
+    if rank > hidden_size {
+        warn(format!(
+            "lora_config.rank is {rank}, above the model's hidden size {hidden_size}: it learns no more than rank \
+             {hidden_size}, and takes more time and memory"
+        ));
     }
 }
 
@@ -49,8 +61,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_is_at_most_the_models_width_and_the_usual_one_is_taken_of_every_model() {
-        for (rank, hidden_size, greatest) in [(64, 64, None), (65, 64, Some(64)), (32, 16, None), (33, 16, Some(32))] {
+    fn a_rank_above_a_small_models_width_is_taken_as_far_as_it_costs_little() {
+        for (rank, hidden_size, greatest) in
+            [(64, 64, None), (128, 64, None), (512, 16, None), (513, 16, Some(512)), (1025, 1024, Some(1024))]
+        {
             let asked = requested_adapter(Some(LoraConfig { rank, ..CONFIG }), hidden_size);
             match greatest {
                 None => assert_eq!(asked.unwrap().unwrap().rank, rank),

@@ -8,7 +8,7 @@ use clap::Args;
 use fulgurite_backends::derive_seed;
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_trainer::TaskSource;
-use fulgurite_types::{NewRollout, Object, Rollout, RolloutMode};
+use fulgurite_types::{NewRollout, Object, Rollout, RolloutMode, mended_json};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -92,7 +92,7 @@ fn tasks(arguments: &EnqueueArguments) -> Result<Vec<Value>> {
         (Some(file), _) => TaskSource::File { file: file.clone() },
         (None, Some(harbor)) => TaskSource::Harbor { harbor: harbor.clone() },
         (None, None) => {
-            let task = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+            let task = |text: &String| serde_json::from_str(&mended_json(text)).unwrap_or_else(|_| json!(text));
             TaskSource::List(arguments.tasks.iter().map(task).collect())
         }
     };

@@ -9,7 +9,7 @@ use fulgurite_engine::{Engine, EngineOptions};
 use fulgurite_renderers::{Renderer, RendererChoice, ToolWriting};
 use fulgurite_runner::Program;
 use fulgurite_trainer::{Reporter, RunIdentity, Supervised, SupervisedResult, TrainEvent};
-use fulgurite_types::NewRun;
+use fulgurite_types::{NewRun, mended_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -201,8 +201,8 @@ async fn run_corpus_command(
 fn create_untrained(base: &BaseConfig, seed: u64, corpus: &str, directory: &Path) -> Result<()> {
     let mut texts = Vec::new();
     for (index, line) in corpus.lines().enumerate() {
-        let row: Value =
-            serde_json::from_str(line).with_context(|| format!("[base] corpus line {} is not JSON", index + 1))?;
+        let row: Value = serde_json::from_str(&mended_json(line))
+            .with_context(|| format!("[base] corpus line {} is not JSON", index + 1))?;
         for message in row["messages"].as_array().into_iter().flatten() {
             texts.extend(message["content"].as_str().map(str::to_owned));
             texts.extend(message["role"].as_str().filter(|_| base.role_pieces).map(str::to_owned));

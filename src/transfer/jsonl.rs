@@ -3,6 +3,7 @@ use std::io::{BufRead, BufReader, BufWriter, Lines, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use fulgurite_types::MendedJson;
 use serde_json::Value;
 
 /// Writes records, one JSON object a line.
@@ -45,7 +46,12 @@ impl JsonlReader {
             let place = format!("line {}", self.line);
             let line = line.with_context(|| place.clone())?;
             if !line.trim().is_empty() {
-                let value = serde_json::from_str(&line).with_context(|| format!("{place} is not JSON"))?;
+                let mended = MendedJson::of(line.as_bytes());
+                if let Some(mended) = &mended {
+                    tracing::warn!("{place} is read with {}", mended.warning());
+                }
+                let line = mended.as_ref().map_or(line.as_bytes(), |mended| &mended.text);
+                let value = serde_json::from_slice(line).with_context(|| format!("{place} is not JSON"))?;
                 return Ok(Some((place, value)));
             }
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_types::mended_json;
 use parquet::basic::Compression;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type};
@@ -83,7 +84,7 @@ impl Row {
 
     /// The record that was made a row. Only what can be imported is asked for.
     fn record(self) -> Result<Value> {
-        let mut data: Map<String, Value> = serde_json::from_str(&self.data).context("column data")?;
+        let mut data: Map<String, Value> = serde_json::from_str(&mended_json(&self.data)).context("column data")?;
         if self.record == "generation" {
             data.insert("prompt_tokens".to_owned(), json!(self.prompt_tokens));
             data.insert("sampled_tokens".to_owned(), json!(self.sampled_tokens));

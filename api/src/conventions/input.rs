@@ -18,6 +18,7 @@ use serde_path_to_error::Segment;
 use super::error::{Mistake, RestError};
 use super::found_and_expected::found_and_expected;
 use super::refused::BodyTooSlow;
+use super::replaced::mended;
 use super::shape::{Field, Shape, Shaped};
 use super::turns::{Queue, Turn};
 
@@ -127,6 +128,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
             }
         })?;
         let turn = queue.turn(bytes.len()).await?;
+        let bytes = turn.work(|| mended(bytes));
         Ok(Self { bytes, turn })
     }
 }

@@ -7,6 +7,7 @@ mod found_and_expected;
 pub mod input;
 pub mod lists;
 pub mod refused;
+pub(crate) mod replaced;
 pub mod serving;
 pub mod shape;
 pub mod turns;

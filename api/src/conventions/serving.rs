@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
+use axum::middleware::from_fn;
 use axum::{Extension, Json, Router};
 use fulgurite_store::Store;
 use serde_json::Value;
 
 use super::error::RestError;
+use super::replaced::note_replaced;
 use super::turns::{Endless, Turns};
 
 /// Bytes that a request body may have, unless told otherwise.
@@ -48,6 +50,7 @@ impl Serving {
             .method_not_allowed_fallback(method_not_allowed)
             .layer(DefaultBodyLimit::max(self.body_limit))
             .layer(Extension(Arc::clone(&self.turns)))
+            .layer(from_fn(note_replaced))
             .with_state(store)
     }
 }

@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::conventions::error::{RestError, TOO_LARGE};
 use crate::conventions::input::sender;
 use crate::conventions::refused::{BodyTooSlow, Refused};
+use crate::conventions::replaced::mended;
 use crate::conventions::turns::{Queue, SMALL, TurnsFull};
 use crate::otlp::{Export, Rejected, spans_from_json, spans_from_protobuf};
 
@@ -188,7 +189,10 @@ pub(super) async fn ingest(
             Some(compression) => inflate(&bytes, compression, body_limit)?,
             None => bytes,
         };
-        parse(&content, encoding)
+        match encoding {
+            Encoding::Json => parse(&mended(content), encoding),
+            Encoding::Protobuf => parse(&content, encoding),
+        }
     })?;
     drop(turn);
     let mut rejected = export.rejected;

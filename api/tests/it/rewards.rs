@@ -1,7 +1,10 @@
 //! Giving rewards, and listing them.
 
-use axum::http::StatusCode;
-use serde_json::json;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use crate::served::Api;
 use crate::test_store::generation;
@@ -39,4 +42,41 @@ async fn a_part_of_the_rewarded_attempts_has_an_end() {
     let api = Api::new().await;
     let (status, part) = api.get("/v1/fulgurite/rewarded-attempts?limit=9223372036854775807").await;
     assert_eq!((status, &part["items"]), (StatusCode::OK, &json!([])));
+}
+
+#[tokio::test]
+async fn half_a_surrogate_pair_in_a_body_is_replaced_and_the_answer_says_so() {
+    let api = Api::new().await;
+    let attempted = api.store.start().await;
+    let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.as_str(), attempted.attempt.attempt_id.as_str());
+    let post = async |path: &str, body: String| {
+        let request = Request::post(path).header("content-type", "application/json").body(Body::from(body)).unwrap();
+        let response = api.router.clone().oneshot(request).await.unwrap();
+        let warning = response.headers().get("x-fulgurite-warning").map(|text| text.to_str().unwrap().to_owned());
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, warning, serde_json::from_slice::<Value>(&bytes).unwrap())
+    };
+    let path = format!("/rollout/{rollout_id}/reward");
+    let (status, warning, reply) = post(&path, r#"{"value":1,"name":"a \ud99c"}"#.to_owned()).await;
+    assert_eq!((status, &reply["reward"]["name"]), (StatusCode::CREATED, &json!("a \u{fffd}")), "{reply}");
+    assert_eq!(warning.as_deref(), Some("half a surrogate pair in name replaced by U+FFFD: 1"));
+    let (_, warning, _) = post(&path, r#"{"value":1,"name":"\ud83d\ude42"}"#.to_owned()).await;
+    assert_eq!(warning, None);
+
+    let attribute = |key: &str, value: &str| format!(r#"{{"key":"{key}","value":{{"stringValue":"{value}"}}}}"#);
+    let attributes = [
+        attribute("agentlightning.rollout_id", rollout_id),
+        attribute("agentlightning.attempt_id", attempt_id),
+        attribute("text", "\\udfff"),
+    ];
+    let export = format!(
+        r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"traceId":"{}","spanId":"{}","name":"s","attributes":[{}]}}]}}]}}]}}"#,
+        "0a".repeat(16),
+        "0b".repeat(8),
+        attributes.join(",")
+    );
+    let (status, warning, reply) = post("/v1/traces", export).await;
+    assert_eq!(status, StatusCode::OK, "{reply}");
+    assert!(warning.is_some_and(|warning| warning.contains("attributes[2].value.stringValue")));
 }

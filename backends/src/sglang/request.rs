@@ -1,4 +1,4 @@
-use fulgurite_types::Constraint;
+use fulgurite_types::{Constraint, exact_json};
 use serde_json::{Value, json};
 
 use super::server::SglangServer;
@@ -24,7 +24,7 @@ pub(super) fn body(request: &SampleRequest, server: &SglangServer) -> Value {
         fields["logit_bias"] = json!(sampling.logit_bias);
     }
     match &sampling.constraint {
-        Some(Constraint::JsonSchema(schema)) => fields["json_schema"] = json!(schema.to_string()),
+        Some(Constraint::JsonSchema(schema)) => fields["json_schema"] = json!(exact_json(schema)),
         // Its llguidance takes Lark by that name too.
         Some(Constraint::Lark(grammar)) => fields["ebnf"] = json!(grammar),
         None => {}

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use fulgurite_store::{
     EVENT_DATA, EVENT_REQUEST_DIGEST, EVENT_SPAN, EVENT_TYPE, NewInstantSpan, Sender, Store, StoreError,
 };
-use fulgurite_types::{AttemptRef, Object};
+use fulgurite_types::{AttemptRef, Object, exact_json};
 use serde_json::{Map, Value, json};
 
 use super::error::GatewayError;
-use crate::requests::request_body::digest;
+use crate::requests::request_body::{digest, parse};
 
 /// A call as far as its event needs it, should it fail.
 pub(super) struct PendingCall {
@@ -55,7 +55,7 @@ impl PendingCall {
         if attempt.is_none_or(|attempt| attempt.status.is_ended()) {
             return Ok(());
         }
-        let request: Map<String, Value> = serde_json::from_slice(&self.request).unwrap_or_default();
+        let request: Map<String, Value> = parse(&self.request).unwrap_or_default();
         let digest = digest(&request);
         let data = json!({
             "model": self.model,
@@ -74,7 +74,7 @@ impl PendingCall {
             (EVENT_TYPE, json!("model_request")),
             (EVENT_REQUEST_DIGEST, json!(digest)),
             // As text, because the attributes of a span hold nothing deeper than lists.
-            (EVENT_DATA, json!(data.to_string())),
+            (EVENT_DATA, json!(exact_json(&data))),
         ];
         let attributes: Object = attributes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let event =

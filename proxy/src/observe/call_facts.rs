@@ -4,8 +4,11 @@ use std::time::Instant;
 
 use axum::http::HeaderValue;
 use axum::response::Response;
+use fulgurite_types::MendedJson;
+use serde_json::{Value, json};
 
 use crate::observe::telemetry::{ModelMetrics, OperationMetrics, SamplingClock};
+use crate::record::attribute_names::REPLACED_CHARACTERS;
 
 /// Headers of an answer with the rollout and attempt that it is recorded under, which can be rewarded.
 const ROLLOUT_ID: &str = "x-fulgurite-rollout-id";
@@ -31,6 +34,8 @@ pub(crate) struct CallFacts {
     /// What the client should know beside its answer.
     warnings: Mutex<Vec<String>>,
     ignored_fields: Mutex<Vec<String>>,
+    /// Places of the request in which halves of surrogate pairs were replaced.
+    replaced: OnceLock<Vec<String>>,
     pub(crate) prompt_tokens: OnceLock<usize>,
     delivered_tokens: AtomicUsize,
     has_failed: AtomicBool,
@@ -58,6 +63,7 @@ impl Default for CallFacts {
             session: OnceLock::new(),
             warnings: Mutex::default(),
             ignored_fields: Mutex::default(),
+            replaced: OnceLock::new(),
             prompt_tokens: OnceLock::new(),
             delivered_tokens: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
@@ -106,6 +112,19 @@ impl CallFacts {
     /// Tells the client something beside its answer.
     pub(crate) fn warn(&self, warning: String) {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+    }
+
+    /// Halves of surrogate pairs were replaced in the request.
+    pub(crate) fn is_mended(&self, mended: MendedJson) {
+        let warning = mended.warning();
+        tracing::info!("a request is read with {warning}");
+        self.warn(warning);
+        self.replaced.get_or_init(|| mended.places);
+    }
+
+    /// The attribute that notes it in the record.
+    pub(crate) fn replaced_attribute(&self) -> Option<(String, Value)> {
+        self.replaced.get().map(|places| (REPLACED_CHARACTERS.to_owned(), json!(places)))
     }
 
     /// Tells the client that a field of its request had no effect.

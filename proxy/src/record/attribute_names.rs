@@ -17,3 +17,6 @@ pub const UNSEEN_TOOLS: &str = "fulgurite.request.unseen_tools";
 
 /// JSON text of a request's fields that have no attributes of their own.
 pub(crate) const REQUEST_EXTRA: &str = "fulgurite.request.extra";
+
+/// Attribute of a call whose request held halves of surrogate pairs: the places in which U+FFFD replaced them.
+pub(crate) const REPLACED_CHARACTERS: &str = "fulgurite.request.replaced_characters";

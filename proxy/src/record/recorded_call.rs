@@ -1,7 +1,7 @@
 //! Recorded calls with their messages.
 
 use fulgurite_store::{Store, StoreError};
-use fulgurite_types::{Generation, GenerationFilter, Message};
+use fulgurite_types::{Generation, GenerationFilter, Message, exact_value};
 use serde_json::{Map, Value};
 
 use crate::record::attribute_names::{CACHED_TOKENS, CHOICE, IDEMPOTENCY_KEY, PLACE, REQUEST_EXTRA};
@@ -82,7 +82,7 @@ async fn calls(store: &Store, filter: &GenerationFilter) -> Result<Vec<RecordedC
 
 fn request_extra(attributes: &Map<String, Value>) -> Result<Map<String, Value>, StoreError> {
     let text = attributes.get(REQUEST_EXTRA).and_then(Value::as_str);
-    let read = text.map(serde_json::from_str).transpose();
+    let read = text.map(|text| exact_value(text).and_then(serde_json::from_value)).transpose();
     let corrupt =
         |error: serde_json::Error| StoreError::Corrupt { column: REQUEST_EXTRA.to_owned(), message: error.to_string() };
     Ok(read.map_err(corrupt)?.unwrap_or_default())

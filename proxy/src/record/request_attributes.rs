@@ -1,4 +1,5 @@
 use fulgurite_store::RecordedConversation;
+use fulgurite_types::exact_json;
 use serde_json::{Map, Value, json};
 
 use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
@@ -15,7 +16,7 @@ pub(crate) fn recorded_conversation(request: &ModelRequest) -> Option<RecordedCo
 fn tool_attributes(request: &ModelRequest) -> Map<String, Value> {
     let mut attributes = Map::new();
     if !request.ignored_tools.is_empty() {
-        let text = json!(request.ignored_tools).to_string();
+        let text = exact_json(&json!(request.ignored_tools));
         attributes.insert("fulgurite.request.ignored_tools".to_owned(), json!(text));
     }
     if let Prompt::Messages(conversation) = &request.prompt {
@@ -63,7 +64,7 @@ pub(crate) fn request_attributes(
     }
     set("gen_ai.request.is_stream", json!(request.stream));
     if !request.extra.is_empty() {
-        set(REQUEST_EXTRA, json!(json!(request.extra).to_string()));
+        set(REQUEST_EXTRA, json!(exact_json(&json!(request.extra))));
     }
     let has_messages = matches!(&request.prompt, Prompt::Messages(conversation) if !conversation.messages.is_empty());
     if !has_messages {

@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 
 use fulgurite_renderers::respelled_json;
+use fulgurite_types::with_long_numbers;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+
+use crate::requests::request_body::OF_VALUES;
 
 /// The fields of an object whose values are not read yet.
 pub(crate) type RawFields<'b> = BTreeMap<String, &'b RawValue>;
@@ -84,14 +87,17 @@ pub(crate) fn object_text(fields: &Map<String, Value>, body: &[u8]) -> String {
         true => serde_json::from_slice(body).unwrap_or_default(),
         false => RawFields::default(),
     };
-    let is_read_as =
-        |raw: &RawValue, value: &Value| serde_json::from_str::<Value>(raw.get()).is_ok_and(|read| read == *value);
+    let is_read_as = |raw: &RawValue, value: &Value| {
+        let spelled = with_long_numbers(raw.get().as_bytes(), OF_VALUES - 1);
+        let json = spelled.as_deref().unwrap_or(raw.get().as_bytes());
+        serde_json::from_slice::<Value>(json).is_ok_and(|read| read == *value)
+    };
     let field = |(key, value): (&String, &Value)| {
         let spelled = spelled.get(key).filter(|raw| is_read_as(raw, value));
         format!(
             "{}:{}",
             Value::from(key.as_str()),
-            spelled.map_or_else(|| value.to_string(), |raw| raw.get().to_owned())
+            spelled.map_or_else(|| fulgurite_types::exact_json(value), |raw| raw.get().to_owned())
         )
     };
     format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(","))

@@ -1,6 +1,7 @@
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use bytes::Bytes;
+use fulgurite_types::MendedJson;
 use serde_json::{Map, Value};
 
 use crate::error::ProxyError;
@@ -53,6 +54,10 @@ impl IncomingRequest {
         let body = read_body(body, proxy.shared.options.body_limit).await?;
         let size = RequestSize::of(body.len(), &caller.target);
         check_against_context(&proxy.shared.models, turns, &size, &body, model).await?;
+        let (body, mended) = size.work(turns, || mended(body)).await?;
+        if let Some(mended) = mended {
+            caller.facts.is_mended(mended);
+        }
         let fields = size.work(turns, || parse(&body)).await??;
         let caller = Caller { size, ..caller };
         Ok(Self { caller, headers: parts.headers, query: parts.uri.query().map(str::to_owned), body, fields })
@@ -62,5 +67,13 @@ impl IncomingRequest {
     pub(crate) fn set<const N: usize>(&mut self, values: [(&str, Value); N]) {
         self.fields.extend(values.map(|(key, value)| (key.to_owned(), value)));
         self.body = Bytes::from(object_text(&self.fields, &self.body));
+    }
+}
+
+/// A body that readers of Unicode take, and what was replaced for that.
+fn mended(body: Bytes) -> (Bytes, Option<MendedJson>) {
+    match MendedJson::of(&body) {
+        Some(mut mended) => (Bytes::from(std::mem::take(&mut mended.text)), Some(mended)),
+        None => (body, None),
     }
 }

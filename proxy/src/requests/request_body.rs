@@ -2,6 +2,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use fulgurite_api::BodyTooSlow;
 use fulgurite_backends::{Notation, plain_words};
+use fulgurite_types::with_long_numbers;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{DeserializeOwned, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
@@ -26,10 +27,15 @@ pub(crate) async fn read_body(body: Body, limit: usize) -> Result<Bytes, ProxyEr
     }
 }
 
-/// A request body, which must be a JSON object.
+/// So deep in a body stand values that are handed on: schemas, and fields of messages. What is read as a number stands
+/// higher.
+pub(crate) const OF_VALUES: usize = 3;
+
+/// A request body, which must be a JSON object. Long numbers in what is handed on keep their digits.
 pub(crate) fn parse(body: &[u8]) -> Result<Map<String, Value>, ProxyError> {
     let invalid = |message: String| ProxyError::InvalidRequest { message, parameter: None, code: Some("invalid_json") };
-    match serde_json::from_slice(body) {
+    let spelled = with_long_numbers(body, OF_VALUES).and_then(|spelled| serde_json::from_slice(&spelled).ok());
+    match spelled.map_or_else(|| serde_json::from_slice(body), Ok) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(invalid("the request body must be a JSON object".to_owned())),
         Err(_) if body.is_empty() => Err(invalid("the request body is empty, but must be a JSON object".to_owned())),

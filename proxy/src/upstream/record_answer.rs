@@ -3,7 +3,7 @@ use std::sync::Arc;
 use fulgurite_store::{NewCall, RecordedConversation, Store, StoreError};
 use fulgurite_types::{
     BranchReason, Defect, IncomingSpan, Ingested, NewGeneration, Object, RecordedSampling, Span, SpanStatus,
-    StatusCode, StopReason,
+    StatusCode, StopReason, exact_json,
 };
 use serde_json::{Map, Value, json};
 
@@ -207,11 +207,14 @@ fn request_attributes(call: &ForwardedCall, conversation: &Conversation) -> Map<
     }
     set("gen_ai.request.is_stream", json!(fields.get("stream").and_then(Value::as_bool)));
     set(IDEMPOTENCY_KEY, json!(call.idempotency_key));
+    if let Some((key, places)) = call.facts.replaced_attribute() {
+        set(&key, places);
+    }
     let rest =
         fields.iter().filter(|(field, _)| *field != "model" && !conversation.source_fields.contains(&field.as_str()));
     let rest: Map<String, Value> = rest.map(|(field, value)| (field.clone(), value.clone())).collect();
     if !rest.is_empty() {
-        set(REQUEST_EXTRA, json!(Value::Object(rest).to_string()));
+        set(REQUEST_EXTRA, json!(exact_json(&Value::Object(rest))));
     }
     attributes
 }

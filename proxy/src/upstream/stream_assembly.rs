@@ -1,3 +1,4 @@
+use fulgurite_types::mended_json;
 use serde_json::{Map, Value, json};
 
 use super::route::Route;
@@ -31,7 +32,7 @@ impl Assembly {
             return;
         }
         // What cannot be parsed is forwarded all the same.
-        let Ok(event) = serde_json::from_str::<Value>(data) else { return };
+        let Ok(event) = serde_json::from_str::<Value>(&mended_json(data)) else { return };
         match self.route {
             Route::Messages => self.take_message_event(&event),
             Route::Responses => self.take_response_event(event),

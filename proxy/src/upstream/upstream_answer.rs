@@ -1,4 +1,4 @@
-use fulgurite_types::{FunctionCall, Message, ToolCall};
+use fulgurite_types::{FunctionCall, MendedJson, Message, ToolCall};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -52,6 +52,8 @@ const CALL_INPUTS: &[Step] = &[Step::Field(&["content"]), Step::Items, Step::Fie
 impl Answer {
     /// Reads the bytes of a whole answer, whose calls keep the digits of their integers; `None` for what is none.
     pub(super) fn parse(route: Route, body: &[u8]) -> Option<Self> {
+        let mended = MendedJson::of(body);
+        let body = mended.as_ref().map_or(body, |mended| &mended.text);
         let mut reply: Value = serde_json::from_slice(body).ok()?;
         let exact = ExactValues::read(body, &[CALL_INPUTS]);
         let blocks = reply.get_mut("content").and_then(Value::as_array_mut);

@@ -12,6 +12,7 @@
 #[path = "../../../backends/tests/scripted/mod.rs"]
 mod scripted;
 
+mod bodies;
 mod clients;
 mod common;
 mod control;

@@ -1,5 +1,6 @@
 //! How things are spelled in llguidance's dialect of Lark.
 
+use fulgurite_types::exact_json;
 use serde_json::Value;
 
 /// Text as it stands.
@@ -12,7 +13,7 @@ pub(super) fn text(text: &str) -> String {
 pub(super) fn json(schema: &Value) -> String {
     match schema {
         Value::Bool(true) => "%json {}".to_owned(),
-        schema => format!("%json {schema}"),
+        schema => format!("%json {}", exact_json(schema)),
     }
 }
 

@@ -1,4 +1,4 @@
-use fulgurite_types::{Content, ContentPart, Message, ToolCall};
+use fulgurite_types::{Content, ContentPart, Message, ToolCall, mended_json};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -143,7 +143,7 @@ impl Hasher {
         match &call.function.arguments {
             arguments if is_null(arguments) => self.json(&Value::Object(Default::default())),
             Value::String(text) if text.trim().is_empty() => self.json(&Value::Object(Default::default())),
-            Value::String(text) => match serde_json::from_str(text) {
+            Value::String(text) => match serde_json::from_str(&mended_json(text)) {
                 Ok(arguments) => self.json(&arguments),
                 Err(_) => self.tagged(b'x', text.as_bytes()),
             },

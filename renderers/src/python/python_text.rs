@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
+use fulgurite_types::{long_number, mended_json};
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
@@ -24,7 +25,7 @@ impl Object for ExponentFloat {
     }
 }
 
-/// An integer that 64 bits do not hold, as Python has them: its digits.
+/// A number that 64 bits do not hold: its digits.
 #[derive(Debug)]
 struct LongInteger(String);
 
@@ -124,6 +125,9 @@ pub(crate) fn from_json(value: &Json) -> Value {
 pub(crate) fn from_json_with(value: &Json, text_value: &impl Fn(&str) -> Value) -> Value {
     match value {
         Json::Array(items) => items.iter().map(|item| from_json_with(item, text_value)).collect(),
+        long if long_number(long).is_some() => {
+            Value::from_object(LongInteger(long_number(long).unwrap_or_default().to_owned()))
+        }
         Json::Object(fields) => object(fields.iter().map(|field| field_with(field, text_value)).collect()),
         Json::Number(number) => from_number(number),
         Json::String(text) => text_value(text),
@@ -133,7 +137,9 @@ pub(crate) fn from_json_with(value: &Json, text_value: &impl Fn(&str) -> Value) 
 }
 
 /// [`from_json_with`] of JSON that is still text; `None` where the text is none. Integers of any size keep their digits.
+/// Halves of surrogate pairs, which no template's text can hold, are replaced.
 pub(crate) fn from_json_text(text: &str, text_value: &impl Fn(&str) -> Value) -> Option<Value> {
+    let text = &*mended_json(text);
     // To look at every number's text costs a pass for each level, of which the parser allows 128.
     let keeps_digits = has_long_number(text) && serde_json::from_str::<Json>(text).is_ok();
     let mut json = serde_json::Deserializer::from_str(text);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_trainer::COMPARISON_KEYS;
+use fulgurite_types::mended_json;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row};
@@ -119,7 +120,7 @@ fn line_of(row: Row, of: Columns) -> Result<Value> {
 
 /// A text as it is, unless it is a list of messages that was written down as one.
 fn text_or_list(text: String) -> Value {
-    match serde_json::from_str::<Value>(&text) {
+    match serde_json::from_str::<Value>(&mended_json(&text)) {
         Ok(Value::Array(list)) if !list.is_empty() && list.iter().all(|message| message.get("role").is_some()) => {
             list.into()
         }
@@ -128,7 +129,7 @@ fn text_or_list(text: String) -> Value {
 }
 
 fn parsed(name: &str, text: &str) -> Result<Value> {
-    serde_json::from_str(text).with_context(|| format!("column `{name}` is text, and no JSON"))
+    serde_json::from_str(&mended_json(text)).with_context(|| format!("column `{name}` is text, and no JSON"))
 }
 
 /// A field as JSON. What a struct does not have is null in a table, and is left out but for a message's content.

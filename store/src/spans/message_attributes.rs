@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fulgurite_types::{Content, FunctionCall, Message, Object, ToolCall};
+use fulgurite_types::{Content, FunctionCall, Message, Object, ToolCall, exact_json, exact_value};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -60,7 +60,7 @@ pub fn message_parts(message: &Message) -> Object {
         Some(Content::Text(text)) => set("content", json!(text)),
         // An attribute is a string or a list of one kind, so parts go in as JSON text.
         Some(Content::Parts(parts)) => {
-            set("content", json!(json!(parts).to_string()));
+            set("content", json!(exact_json(&json!(parts))));
             set(CONTENT_IS_PARTS, json!(true));
         }
     }
@@ -134,7 +134,7 @@ pub fn add_tools(attributes: &mut Object, tools: &[Value]) {
             && tool.as_object().map(Map::len) == Some(2)
             && tool["type"] == "function";
         if !is_plain {
-            set(EXTRA, json!(without(tool, &named).to_string()));
+            set(EXTRA, json!(exact_json(&without(tool, &named))));
         }
     }
 }
@@ -159,7 +159,7 @@ fn plain_tool() -> Value {
 fn text_of(value: &Value) -> Value {
     match value {
         Value::String(_) => value.clone(),
-        other => json!(other.to_string()),
+        other => json!(exact_json(other)),
     }
 }
 
@@ -233,7 +233,10 @@ impl Fields {
     /// A field's JSON text, parsed, if the field exists.
     fn json<T: DeserializeOwned>(&mut self, field: &str) -> Result<Option<T>, StoreError> {
         let Some(text) = self.text(field)? else { return Ok(None) };
-        serde_json::from_str(&text).map(Some).map_err(|error| self.corrupt(field, error.to_string()))
+        exact_value(&text)
+            .and_then(serde_json::from_value)
+            .map(Some)
+            .map_err(|error| self.corrupt(field, error.to_string()))
     }
 
     /// Nothing must be left.

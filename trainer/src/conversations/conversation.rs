@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use fulgurite_backends::{Notation, nearest_name, plain_words};
-use fulgurite_types::{Message, Tool, ToolCall};
+use fulgurite_types::{MendedJson, Message, Tool, ToolCall, mended_json};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -82,6 +82,8 @@ pub(super) fn read_row<Row: DeserializeOwned>(json: &[u8]) -> Result<Row, String
     if json.starts_with(b"\xef\xbb\xbf") {
         return Err("begins with a byte order mark; save the file as UTF-8 without one".to_owned());
     }
+    let mended = MendedJson::of(json);
+    let json = mended.as_ref().map_or(json, |mended| &mended.text);
     let text = std::str::from_utf8(json).map_err(|error| {
         format!("is not UTF-8: byte {} of it is {:#04x}", error.valid_up_to() + 1, json[error.valid_up_to()])
     })?;
@@ -194,7 +196,7 @@ fn check_call(call: &ToolCall, declared: &HashSet<String>) -> Result<(), String>
         });
     }
     match &call.function.arguments {
-        Value::String(text) if serde_json::from_str::<Map<String, Value>>(text).is_err() => {
+        Value::String(text) if serde_json::from_str::<Map<String, Value>>(&mended_json(text)).is_err() => {
             Err(format!("calls `{name}` with arguments that are no JSON object"))
         }
         Value::String(_) | Value::Object(_) | Value::Null => Ok(()),

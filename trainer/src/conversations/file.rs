@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use fulgurite_backends::file_digest;
+use fulgurite_types::MendedJson;
 
 use super::lines::{LineError, RowPlace, RowUnit, file_error, is_blank, read_line};
 use super::rendering::{RenderRefusal, Rendering};
@@ -163,8 +164,13 @@ impl<R: RowReader> Indexed<R> {
     /// Reads every row, and keeps where it is and whether it can be trained.
     fn look(&mut self, mut reader: BufReader<File>, unusable: UnusableRows) -> Result<(), TrainError> {
         let (mut line, mut here) = (Vec::new(), Mark { offset: 0, lines: 0 });
+        let (mut mended_rows, mut first_mended) = (0_u64, None);
         while self.next_line(&mut reader, &mut line, here.lines + 1)? {
             if !is_blank(&line) {
+                if let Some(mended) = MendedJson::of(&line) {
+                    mended_rows += 1;
+                    first_mended.get_or_insert_with(|| (here.lines + 1, mended.warning()));
+                }
                 if self.rows.is_multiple_of(STRIDE) {
                     self.marks.push(here);
                 }
@@ -187,6 +193,10 @@ impl<R: RowReader> Indexed<R> {
                 self.rows += 1;
             }
             here = Mark { offset: here.offset + line.len() as u64, lines: here.lines + 1 };
+        }
+        if let Some((number, warning)) = first_mended {
+            let (path, rows) = (self.place.path.display(), mended_rows);
+            tracing::warn!(%path, line = number, rows, "a row is read with {warning}");
         }
         Ok(())
     }

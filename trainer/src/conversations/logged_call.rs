@@ -1,6 +1,6 @@
 //! A model call that another program logged, as a conversation whose last message is the call's answer.
 
-use fulgurite_types::Message;
+use fulgurite_types::{Message, mended_json};
 use serde_json::{Map, Value, json};
 
 use super::conversation::{Conversation, read_row};
@@ -105,8 +105,10 @@ fn langfuse(mut row: Map<String, Value>) -> Result<LoggedCall, RenderRefusal> {
 
 /// JSON that was put in a string, or what was given.
 fn unquoted(value: Value) -> Value {
-    let parsed =
-        value.as_str().filter(|text| text.starts_with(['{', '['])).and_then(|text| serde_json::from_str(text).ok());
+    let parsed = value
+        .as_str()
+        .filter(|text| text.starts_with(['{', '[']))
+        .and_then(|text| serde_json::from_str(&mended_json(text)).ok());
     parsed.unwrap_or(value)
 }
 

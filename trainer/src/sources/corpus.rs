@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fulgurite_backends::{Notation, derive_seed, plain_words};
 use fulgurite_renderers::{Renderer, TrainOnWhat, WeightedTokens};
-use fulgurite_types::{Datum, Message};
+use fulgurite_types::{Datum, Message, mended_json};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ impl Corpus {
         let (mut train, mut validation) = (Vec::new(), Vec::new());
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let wrong = |message: String| TrainError::Corpus { line: index + 1, message };
-            let line: CorpusLine = serde_json::from_str(line)
+            let line: CorpusLine = serde_json::from_str(&mended_json(line))
                 .map_err(|error| wrong(plain_words(&error.to_string(), "", Notation::Json)))?;
             let rendered = renderer
                 .render_supervised(&line.messages, &line.tools, train_on)

@@ -3,6 +3,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use fulgurite_backends::{Notation, plain_words};
+use fulgurite_types::MendedJson;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -157,7 +158,12 @@ fn read_lines(path: &Path) -> Result<Vec<Value>, TrainError> {
                 let place = format!("line {}, column {}", index + 1, error.column());
                 wrong(format!("{place} is not JSON: {said} (a task that is text stands in quotes)"))
             };
-            serde_json::from_str(line).map_err(not_json)
+            let mended = MendedJson::of(line.as_bytes());
+            if let Some(mended) = &mended {
+                let path = path.display();
+                tracing::warn!(%path, line = index + 1, "a task is read with {}", mended.warning());
+            }
+            serde_json::from_slice(mended.as_ref().map_or(line.as_bytes(), |mended| &mended.text)).map_err(not_json)
         })
         .collect()
 }
@@ -198,6 +204,14 @@ mod tests {
         assert!(error.ends_with(said), "{error}");
         let error = load(json!({ "file": "other.jsonl" })).unwrap_err().to_string();
         assert!(error.ends_with("other.jsonl: there is no such file; an example's README says how its own is made"));
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_in_a_task_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("t.jsonl"), "\"a\"\n{\"q\": \"x \\ud99c\"}\n").unwrap();
+        let source: TaskSource = serde_json::from_value(json!({ "file": "t.jsonl" })).unwrap();
+        assert_eq!(source.load("train", directory.path()).unwrap(), [json!("a"), json!({ "q": "x \u{fffd}" })]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fulgurite_types::without_objects;
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
@@ -178,7 +179,10 @@ impl Host {
 
     /// The stream of events that a POST is answered with.
     pub(crate) async fn stream(&self, path: &str, body: &impl Serialize) -> Result<ReplyBody, BackendError> {
-        let body = serde_json::to_vec(body).map_err(|error| BackendError::Internal { message: error.to_string() })?;
+        let body =
+            serde_json::to_string(body).map_err(|error| BackendError::Internal { message: error.to_string() })?;
+        // Schemas may hold numbers beyond 64 bits.
+        let body = without_objects(body).into_bytes();
         let reply = match &self.connections {
             Some(connections) => {
                 let request = format!("POST {}{path} HTTP/1.1\r\ncontent-length: {}\r\n", self.base.path(), body.len());

@@ -3,9 +3,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use fulgurite_backends::{BackendError, FairShare, ShareFull, ShareLimits};
-use fulgurite_types::Constraint;
+use fulgurite_types::{Constraint, exact_json};
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
+use serde_json::Value;
 use tokio::sync::oneshot;
 use toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 
@@ -118,12 +119,17 @@ impl Grammars {
         let factory = self.factory.get_or_init(|| factory(&self.words, self.limits).map_err(|error| error.to_string()));
         let factory = factory.as_ref()?;
         let grammar = match constraint {
-            Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema.clone()),
+            Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(rounded(schema)),
             Constraint::Lark(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
         };
         let parser = factory.create_parser(grammar).map_err(|error| without_excerpt(&format!("{error:#}")))?;
         Ok(Matcher::new(Ok(parser)))
     }
+}
+
+/// A schema with its numbers as floats of 64 bits, which the compiler counts in.
+fn rounded(schema: &Value) -> Value {
+    serde_json::from_str(&exact_json(schema)).unwrap_or_else(|_| schema.clone())
 }
 
 /// The vocabulary has one token more than the model: the end of a text that is complete, which stands for the stop

@@ -4,7 +4,6 @@ mod answer_forms;
 mod chat_completions;
 mod completions;
 mod google;
-mod long_integers;
 mod message_blocks;
 mod messages;
 mod responses;

@@ -2,7 +2,7 @@ use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
-use fulgurite_types::Defect;
+use fulgurite_types::{Defect, exact_json};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -85,7 +85,8 @@ pub(crate) async fn retrieve(
         let kind = [(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")];
         return Ok((kind, recorded_stream(&call, starting_after)).into_response());
     }
-    Ok(Json(recorded_response(&call)).into_response())
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    Ok((kind, exact_json(&recorded_response(&call))).into_response())
 }
 
 /// `DELETE /v1/responses/{response_id}`, also below an attempt's path: it is not found any more, and nothing goes on from
@@ -189,7 +190,7 @@ pub(crate) async fn input_tokens(
         Prompt::Messages(conversation) => {
             model.renderer.render_prompt(&conversation.messages, &conversation.tools).map(|prompt| prompt.tokens.len())
         }
-        Prompt::Text(_) | Prompt::Tokens(_) => Ok(0),
+        Prompt::Text { .. } | Prompt::Tokens(_) => Ok(0),
     };
     let tokens = caller.size.work(&proxy.shared.large_requests, render).await?.map_err(ProxyError::from)?;
     Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": tokens })).into_response())

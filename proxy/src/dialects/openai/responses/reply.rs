@@ -1,11 +1,11 @@
 use fulgurite_backends::SampledToken;
+use fulgurite_types::exact_json;
 use serde_json::{Map, Value, json};
 
 use super::output_items::{Change, OutputItems, ReasoningForm};
 use super::response_object::{ResponseStatus, response, status_event, usage, write_event};
 use super::tool_forms::ToolForms;
 use crate::call::model_request::ReplyFormat;
-use crate::dialects::json_text::write_json;
 use crate::dialects::openai::error::body;
 use crate::dialects::openai::token_logprobs;
 use crate::error::ProxyError;
@@ -176,7 +176,7 @@ impl ReplyWriter for ResponseWriter {
                 self.take(taken);
             }
             self.end_items(finished);
-            write_json(out, &self.ended(finished));
+            out.extend_from_slice(exact_json(&self.ended(finished)).as_bytes());
         }
     }
 

@@ -1,3 +1,4 @@
+use fulgurite_types::exact_json;
 use serde_json::{Map, Value, json};
 
 use crate::reply::call_event::Finished;
@@ -117,7 +118,8 @@ pub(super) fn status_event(name: &str, response: Value) -> Value {
 pub(super) fn write_event(mut event: Value, number: u64, out: &mut Vec<u8>) {
     event["sequence_number"] = json!(number);
     let name = event["type"].as_str().unwrap_or_default();
-    out.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+    let json = exact_json(&event);
+    out.extend_from_slice(format!("event: {name}\ndata: {json}\n\n").as_bytes());
 }
 
 /// `usage` of a response.

@@ -132,6 +132,69 @@ struct RawResponse<'a> {
     candidates: Vec<RawMessage<'a>>,
 }
 
+/// A tool whose schema has long numbers, by each dialect.
+fn tool(dialect: Dialect, schema: &str) -> String {
+    match dialect {
+        Dialect::Chat => format!(r#"{{"type":"function","function":{{"name":"f","parameters":{schema}}}}}"#),
+        Dialect::Responses => format!(r#"{{"type":"function","name":"f","parameters":{schema}}}"#),
+        Dialect::Messages => format!(r#"{{"name":"f","input_schema":{schema}}}"#),
+        Dialect::Google => format!(r#"{{"functionDeclarations":[{{"name":"f","parametersJsonSchema":{schema}}}]}}"#),
+    }
+}
+
+#[tokio::test]
+async fn integers_beyond_64_bits_in_tool_schemas_keep_their_digits_cold_warm_and_after_a_restart() {
+    let mut setup = QWEN3.setup().await;
+    let answered = setup.sampled(&(QWEN3.says)("It rains."));
+    let numbers =
+        ["18446744073709551616", "100000000000000000000001", "-9223372036854775809", "0.12345678901234567890"];
+    let [maximum, default, minimum, step] = numbers;
+    let schema = format!(
+        r#"{{"type":"object","properties":{{"a":{{"type":"integer","maximum":{maximum},"default":{default},"minimum":{minimum},"multipleOf":{step}}}}}}}"#
+    );
+    for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Google] {
+        let (rollout, base) = setup.attempt().await;
+        let path = base.strip_prefix(&setup.url).unwrap().to_owned();
+        let mut items: Vec<String> = Vec::new();
+        for turn in 0..2 {
+            let body = dialect.body(&items);
+            let at = body.find("\"tools\":").unwrap();
+            let rest = &body[at + "\"tools\":".len()..];
+            // The tools are the last field but for Google's, which has its config behind.
+            let end = rest.rfind("],\"generationConfig\"").unwrap_or(rest.len() - 2);
+            let body = format!("{}\"tools\":[{}{}", &body[..at], tool(dialect, &schema), &rest[end..]);
+            setup.play(Script::Answer(answered.clone(), SamplingEnd::StopToken));
+            let answer = post(&setup, &format!("{}{path}", setup.url), dialect, body).await;
+            assert!(!answer.contains("$number"), "{dialect:?}: {answer}");
+            if matches!(dialect, Dialect::Responses) {
+                assert!(answer.contains(&schema), "{answer}");
+            }
+            if turn == 0 {
+                items = vec![match dialect {
+                    Dialect::Google => r#"{"role":"model","parts":[{"text":"It rains."}]}"#.to_owned(),
+                    _ => r#"{"role":"assistant","content":"It rains."}"#.to_owned(),
+                }];
+                items.push(match dialect {
+                    Dialect::Google => r#"{"role":"user","parts":[{"text":"And now?"}]}"#.to_owned(),
+                    _ => r#"{"role":"user","content":"And now?"}"#.to_owned(),
+                });
+                setup.restart().await;
+            }
+        }
+        let attributes = setup.attributes(&rollout).await;
+        let recorded = attributes["gen_ai.request.functions.0.parameters"].as_str().unwrap();
+        assert_eq!(recorded, schema, "{dialect:?}");
+        let [first, second] = generations(&setup, rollout).await.try_into().unwrap();
+        let prompt = setup.renderer.tokenizer().decode(&first.prompt_tokens);
+        for number in numbers {
+            assert!(prompt.contains(number), "{dialect:?}: {number} in {prompt}");
+        }
+        assert_eq!(second.branch_reason, None, "{dialect:?}");
+        let before = [first.prompt_tokens.as_slice(), &first.sampled_tokens].concat();
+        assert!(second.prompt_tokens.starts_with(&before), "{dialect:?}");
+    }
+}
+
 async fn post(setup: &Setup, base: &str, dialect: Dialect, body: String) -> String {
     let url = format!("{}/{}", base.strip_suffix("/v1").unwrap(), dialect.path());
     let reply = setup.client.post(url).header("content-type", "application/json").body(body).send().await.unwrap();

@@ -57,7 +57,7 @@ pub use supervised::train_on_what::TrainOnWhat;
 pub use supervised::weighted_tokens::WeightedTokens;
 pub use templates::template_check::{Finding, StopToken, TemplateReport, TemplateVerdict, check_template};
 pub use templates::template_renderer::{TemplateOptions, TemplateRenderer};
-pub use tokenizer::model_tokenizer::Tokenizer;
+pub use tokenizer::model_tokenizer::{SpecialTokens, Tokenizer};
 pub use tokenizer::stop_strings::{StopScan, StopStrings};
 pub use tokenizer::stream_decoder::StreamDecoder;
 pub use tokenizer::tokenizer_training::{CHATML_TEMPLATE, train_byte_level_tokenizer, write_tokenizer_directory};

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fulgurite_renderers::Renderer;
+use fulgurite_renderers::{Renderer, SpecialTokens};
 use fulgurite_types::{Conversation, Message, SamplingParameters};
 use serde_json::{Map, Value};
 
@@ -73,7 +73,7 @@ pub(crate) enum Prompt {
     /// A conversation, which the model's renderer turns into tokens.
     Messages(Arc<Conversation>),
     /// Text that is tokenised unchanged; text that spells a control token is that token.
-    Text(String),
+    Text { text: String, special_tokens: SpecialTokens },
     /// The tokens themselves.
     Tokens(Vec<u32>),
 }

@@ -119,7 +119,7 @@ impl Planner<'_> {
         let prompt: Arc<[u32]> = tokens.into();
         let reading = match &self.request.prompt {
             Prompt::Messages(conversation) => Reading::Message(Arc::clone(conversation)),
-            Prompt::Text(_) | Prompt::Tokens(_) => Reading::Text,
+            Prompt::Text { .. } | Prompt::Tokens(_) => Reading::Text,
         };
         let options = &self.request.options;
         let to_sample = admission.as_ref().and_then(|admission| admission.answer_tokens).unwrap_or(answer_tokens);
@@ -150,7 +150,12 @@ impl Planner<'_> {
             clock: self.facts.sampling_clock(),
             endpoint: self.request.endpoint,
             conversation: recorded_conversation(self.request),
-            attributes: request_attributes(self.request, logged.idempotency_key(), &place, choice, unseen_tools),
+            attributes: {
+                let key = logged.idempotency_key();
+                let mut attributes = request_attributes(self.request, key, &place, choice, unseen_tools);
+                attributes.extend(self.facts.replaced_attribute());
+                attributes
+            },
         });
         let calls = calls.collect();
         Ok(Plan { prompt, calls })
@@ -174,7 +179,9 @@ impl Planner<'_> {
             (Prompt::Messages(conversation), None) => {
                 alone(renderer.render_prompt(&conversation.messages, &conversation.tools)?.tokens)
             }
-            (Prompt::Text(text), _) => alone(renderer.tokenizer().encode_with_specials(text)?),
+            (Prompt::Text { text, special_tokens }, _) => {
+                alone(renderer.tokenizer().encode_prompt(text, *special_tokens)?)
+            }
             (Prompt::Tokens(tokens), _) => alone(tokens.clone()),
         })
     }
@@ -184,7 +191,7 @@ impl Planner<'_> {
     fn stands_beside_tools(&self) -> bool {
         let shows_none = match &self.request.prompt {
             Prompt::Messages(conversation) => conversation.tools.is_empty(),
-            Prompt::Text(_) | Prompt::Tokens(_) => false,
+            Prompt::Text { .. } | Prompt::Tokens(_) => false,
         };
         let has_shown = self.memory.as_ref().is_some_and(|memory| memory.has_shown_tools());
         shows_none && has_shown && self.trainable != Some(true)
@@ -194,7 +201,7 @@ impl Planner<'_> {
     fn constraint(&self, prompt: &[u32]) -> Result<Option<Constraint>, ProxyError> {
         let tools: &[Value] = match &self.request.prompt {
             Prompt::Messages(conversation) => &conversation.tools,
-            Prompt::Text(_) | Prompt::Tokens(_) => &[],
+            Prompt::Text { .. } | Prompt::Tokens(_) => &[],
         };
         let (renderer, capabilities) = (&*self.model.renderer, &self.info.capabilities);
         let schema_bytes = self.rules.schema_bytes;
@@ -229,7 +236,7 @@ impl Planner<'_> {
                 let rule = self.rules.auxiliary.recognise(&conversation.messages, &conversation.tools)?;
                 Some(Defect::auxiliary_by_rule(rule))
             }
-            (CallMaker::Agent, None, Prompt::Text(_) | Prompt::Tokens(_)) => None,
+            (CallMaker::Agent, None, Prompt::Text { .. } | Prompt::Tokens(_)) => None,
         }
     }
 

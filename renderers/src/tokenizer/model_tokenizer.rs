@@ -27,6 +27,23 @@ const WORD_BYTES: usize = 4 * 1024 * 1024;
 /// Many times what any model has.
 const GREATEST_VOCABULARY: u32 = 1 << 22;
 
+/// Whether the tokens stand around a prompt that its tokenizer puts around texts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpecialTokens {
+    /// They do.
+    #[default]
+    Add,
+    /// They do not.
+    LeaveOut,
+}
+
+impl From<Option<bool>> for SpecialTokens {
+    /// As `add_special_tokens` says, which is true where it is not given.
+    fn from(add_special_tokens: Option<bool>) -> Self {
+        if add_special_tokens == Some(false) { Self::LeaveOut } else { Self::Add }
+    }
+}
+
 /// A model's tokenizer, read from the `tokenizer.json` of a Hugging Face model directory and the files beside it.
 pub struct Tokenizer {
     path: PathBuf,
@@ -120,19 +137,27 @@ impl Tokenizer {
     /// Encodes text as Hugging Face's tokenizers do with `add_special_tokens=False`: text that spells a control token
     /// becomes that token. Only for text that the format itself wrote.
     pub fn encode_with_specials(&self, text: &str) -> Result<Vec<u32>, RenderError> {
+        self.encode_prompt(text, SpecialTokens::LeaveOut)
+    }
+
+    /// Encodes a whole prompt that was given as text, as completions of vLLM do: text that spells a control token becomes
+    /// that token, and the tokens stand around it that the tokenizer puts there, such as the one that begins a text.
+    pub fn encode_prompt(&self, text: &str, special_tokens: SpecialTokens) -> Result<Vec<u32>, RenderError> {
+        let adds = special_tokens == SpecialTokens::Add;
         let encode = || match self.pipeline.has_patterns() {
-            true => self.encode_with_specials_by_pipeline(text),
-            false => Ok(self.inner.encode_fast(text, false)?.get_ids().to_vec()),
+            true => self.encode_prompt_by_pipeline(text, adds),
+            false => Ok(self.inner.encode_fast(text, adds)?.get_ids().to_vec()),
         };
         guarded(encode).map_err(|error| tokenizer_error(&error))
     }
 
     /// What the library does, but that the model's own patterns are bounded.
-    fn encode_with_specials_by_pipeline(&self, text: &str) -> tokenizers::Result<Vec<u32>> {
+    fn encode_prompt_by_pipeline(&self, text: &str, adds: bool) -> tokenizers::Result<Vec<u32>> {
         let mut cut = self.inner.get_added_vocabulary().extract_and_normalize(self.inner.get_normalizer(), text);
         self.pipeline.cut(&mut cut, text.len())?;
         cut.tokenize(|text| self.inner.get_model().tokenize(text.get()))?;
-        Ok(cut.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
+        let encoding = cut.into_encoding(None, 0, OffsetType::None)?;
+        Ok(self.inner.post_process(encoding, None, adds)?.get_ids().to_vec())
     }
 
     /// Encodes pieces; what [`encode_ordinary`](Self::encode_ordinary) promises holds for each piece of text.

@@ -6,7 +6,7 @@ use super::answer_parts::{AnswerPart, PartReader};
 use super::error;
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
-use crate::dialects::openai::token_logprobs::token_text;
+use crate::dialects::openai::token_logprobs::{PartSpelling, token_text};
 use crate::error::ProxyError;
 use crate::reply::answer_token::AnswerToken;
 use crate::reply::assistant_message::Delta;
@@ -175,7 +175,7 @@ impl GoogleWriter {
     fn logprobs(&mut self) -> Value {
         let tokens = std::mem::take(&mut self.waiting);
         let candidate = |id: u32, logprob: f32| {
-            let token = token_text(id, &self.context.tokenizer);
+            let token = token_text(id, &self.context.tokenizer, PartSpelling::Chat);
             json!({ "token": token, "tokenId": id, "logProbability": f64::from(logprob) })
         };
         let chosen: Vec<Value> = tokens.iter().map(|token| candidate(token.id, token.logprob)).collect();

@@ -1,3 +1,4 @@
+use fulgurite_renderers::SpecialTokens;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -19,6 +20,8 @@ struct CompletionFields {
     echo: Option<bool>,
     suffix: Option<String>,
     best_of: Option<u32>,
+    /// vLLM's: whether the tokenizer's own tokens stand around a prompt that is text.
+    add_special_tokens: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,7 +60,7 @@ pub(crate) fn read(mut body: Map<String, Value>) -> Result<ModelRequest, ProxyEr
     let max_tokens = ("max_tokens", Some(fields.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)));
     let logprobs = completion.logprobs.and_then(LogprobsField::count);
     let options = fields.check(max_tokens, ("logprobs", logprobs), logprobs.is_some())?;
-    Ok(fields.request(Shape::Text, completion.prompt.one()?, options, digest))
+    Ok(fields.request(Shape::Text, completion.prompt.one(completion.add_special_tokens.into())?, options, digest))
 }
 
 impl CompletionFields {
@@ -77,13 +80,13 @@ impl CompletionFields {
 
 impl PromptField {
     /// The only prompt; each call answers one.
-    fn one(self) -> Result<Prompt, ProxyError> {
+    fn one(self, special_tokens: SpecialTokens) -> Result<Prompt, ProxyError> {
         let several = "prompt must be one prompt: send a request for each, so that each is recorded as a call";
         let prompt = match self {
-            PromptField::Text(text) => Prompt::Text(text),
+            PromptField::Text(text) => Prompt::Text { text, special_tokens },
             PromptField::Tokens(tokens) => Prompt::Tokens(tokens),
             PromptField::Texts(texts) => match <[String; 1]>::try_from(texts) {
-                Ok([text]) => Prompt::Text(text),
+                Ok([text]) => Prompt::Text { text, special_tokens },
                 Err(_) => return Err(ProxyError::invalid("prompt", several)),
             },
             PromptField::TokenLists(lists) => match <[Vec<u32>; 1]>::try_from(lists) {
@@ -91,7 +94,7 @@ impl PromptField {
                 Err(_) => return Err(ProxyError::invalid("prompt", several)),
             },
         };
-        if matches!(&prompt, Prompt::Text(text) if text.is_empty())
+        if matches!(&prompt, Prompt::Text { text, .. } if text.is_empty())
             || matches!(&prompt, Prompt::Tokens(tokens) if tokens.is_empty())
         {
             return Err(ProxyError::invalid("prompt", "prompt must not be empty"));
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_prompt_is_text_or_tokens_alone_or_in_a_list_of_one() {
-        let text = || Prompt::Text("hi".to_owned());
+        let text = || Prompt::Text { text: "hi".to_owned(), special_tokens: SpecialTokens::Add };
         let tokens = || Prompt::Tokens(vec![1, 2]);
         for (given, expected) in
             [(json!("hi"), text()), (json!(["hi"]), text()), (json!([1, 2]), tokens()), (json!([[1, 2]]), tokens())]

@@ -2,6 +2,7 @@ use fulgurite_backends::SampledToken;
 use serde::Serialize;
 
 use super::reply_shape::{ChoiceContent, Logprobs, Shape};
+use super::token_logprobs::TextOffset;
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::{ObjectText, write_array, write_json};
 use crate::error::ProxyError;
@@ -37,7 +38,7 @@ struct ChoiceState {
     /// Tokens of a stream of which nothing has left yet.
     waiting: Vec<SampledToken>,
     /// Characters in the tokens that have been carried.
-    text_offset: usize,
+    text_offset: TextOffset,
     /// Tokens since something left last, and those of all reasoning.
     silent: usize,
     reasoning_tokens: usize,
@@ -173,7 +174,7 @@ impl OpenAiReply {
         index: usize,
         tokens: &[&'c SampledToken],
         finished: Option<&'c Finished>,
-        text_offset: &mut usize,
+        text_offset: &mut TextOffset,
     ) -> Choice<'c> {
         let has_logprobs = context.logprobs && !(tokens.is_empty() && finished.is_none());
         Choice {
@@ -294,7 +295,14 @@ impl ReplyWriter for OpenAiWriter {
             let content = self.format.shape.whole(&answer.finished.message);
             let carried = answer.tokens().filter(|taken| self.carries(taken));
             let tokens: Vec<&SampledToken> = carried.map(|taken| &taken.token).collect();
-            choices.push(self.format.choice(&self.context, content, index, &tokens, Some(&answer.finished), &mut 0));
+            choices.push(self.format.choice(
+                &self.context,
+                content,
+                index,
+                &tokens,
+                Some(&answer.finished),
+                &mut TextOffset::default(),
+            ));
         }
         let mut reply = self.format.reply(&self.context, self.format.shape.object(), choices, self.prompt());
         reply.usage = Some(Some(self.usage()));

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::call::model_request::{CallIds, Endpoint};
 use crate::dialects::json_text::{ObjectText, write_array, write_json};
-use crate::dialects::openai::token_logprobs::{TokenLogprobs, entries, token_text};
+use crate::dialects::openai::token_logprobs::{PartSpelling, TextOffset, TokenLogprobs, entries, token_text};
 use crate::reply::assistant_message::Delta;
 
 /// How an endpoint's replies are written.
@@ -96,7 +96,7 @@ impl Shape {
         self,
         tokens: &[&'t SampledToken],
         tokenizer: &'t Tokenizer,
-        text_offset: &mut usize,
+        text_offset: &mut TextOffset,
     ) -> Logprobs<'t> {
         match self {
             Shape::Chat => Logprobs::Chat(entries(tokens.iter().copied(), tokenizer)),
@@ -218,18 +218,18 @@ impl Logprobs<'_> {
 
 impl<'t> TextLogprobs<'t> {
     /// The sampled token is always among its alternatives.
-    fn of(sampled: &[&'t SampledToken], tokenizer: &'t Tokenizer, offset: &mut usize) -> Self {
+    fn of(sampled: &[&'t SampledToken], tokenizer: &'t Tokenizer, offset: &mut TextOffset) -> Self {
         let (mut tokens, mut token_logprobs, mut tops, mut text_offset) = (vec![], vec![], vec![], vec![]);
         let with_tops = sampled.iter().any(|token| !token.top_logprobs.is_empty());
         for token in sampled {
-            let text = token_text(token.id, tokenizer);
+            let text = |id: u32| token_text(id, tokenizer, PartSpelling::Completion);
             if with_tops {
                 let top = token.top_logprobs.iter().copied().chain([(token.id, token.logprob)]);
-                tops.push(top.map(|(id, logprob)| (token_text(id, tokenizer).into_owned(), json!(logprob))).collect());
+                tops.push(top.map(|(id, logprob)| (text(id).into_owned(), json!(logprob))).collect());
             }
-            text_offset.push(*offset);
-            *offset += text.chars().count();
-            tokens.push(text);
+            text_offset.push(offset.characters());
+            offset.take(tokenizer.id_to_bytes(token.id).unwrap_or_default());
+            tokens.push(text(token.id));
             token_logprobs.push(f64::from(token.logprob));
         }
         Self { tokens, token_logprobs, top_logprobs: with_tops.then_some(tops), text_offset }

@@ -45,9 +45,60 @@ struct TokenLogprob<'t> {
     logprob: f64,
 }
 
-/// A token's text; bytes that are no text of their own become replacement characters.
-pub(crate) fn token_text(id: u32, tokenizer: &Tokenizer) -> Cow<'_, str> {
-    String::from_utf8_lossy(tokenizer.id_to_bytes(id).unwrap_or_default())
+/// How OpenAI spells a token that is no text of its own, such as a part of a character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartSpelling {
+    /// `\xf0\x9f`, as in chats.
+    Chat,
+    /// `bytes:\xf0\x9f`, as in completions.
+    Completion,
+}
+
+/// A token's text, or its bytes spelled out.
+pub(crate) fn token_text(id: u32, tokenizer: &Tokenizer, spelling: PartSpelling) -> Cow<'_, str> {
+    let bytes = tokenizer.id_to_bytes(id).unwrap_or_default();
+    match (std::str::from_utf8(bytes), spelling) {
+        (Ok(text), _) => Cow::Borrowed(text),
+        (Err(_), PartSpelling::Chat) => spelled_out("", bytes).into(),
+        (Err(_), PartSpelling::Completion) => spelled_out("bytes:", bytes).into(),
+    }
+}
+
+fn spelled_out(prefix: &str, bytes: &[u8]) -> String {
+    bytes.iter().fold(prefix.to_owned(), |text, byte| text + &format!("\\x{byte:02x}"))
+}
+
+/// How many characters of an answer's text its tokens have completed.
+#[derive(Debug, Default)]
+pub(crate) struct TextOffset {
+    characters: usize,
+    /// The beginning of a character.
+    begun: Vec<u8>,
+}
+
+impl TextOffset {
+    /// Where the next token begins: one that goes on with a character, where that does.
+    pub(crate) fn characters(&self) -> usize {
+        self.characters
+    }
+
+    /// Takes a token's bytes.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        self.begun.extend_from_slice(bytes);
+        let mut chunks = self.begun.utf8_chunks().peekable();
+        let mut left = Vec::new();
+        while let Some(chunk) = chunks.next() {
+            self.characters += chunk.valid().chars().count();
+            let is_begun = std::str::from_utf8(chunk.invalid()).is_err_and(|error| error.error_len().is_none());
+            match (chunks.peek(), chunk.invalid()) {
+                (None, begun) if is_begun => left = begun.to_vec(),
+                (_, []) => {}
+                // What is no text reads as a replacement character.
+                _ => self.characters += 1,
+            }
+        }
+        self.begun = left;
+    }
 }
 
 /// An entry of `logprobs.content` for each token.
@@ -56,7 +107,7 @@ pub(crate) fn entries<'t>(
     tokenizer: &'t Tokenizer,
 ) -> Vec<TokenLogprobs<'t>> {
     let entry = |id: u32, logprob: f32| TokenLogprob {
-        token: token_text(id, tokenizer),
+        token: token_text(id, tokenizer, PartSpelling::Chat),
         bytes: tokenizer.id_to_bytes(id).unwrap_or_default(),
         logprob: f64::from(logprob),
     };
@@ -72,6 +123,22 @@ mod tests {
     use fulgurite_renderers::{train_byte_level_tokenizer, write_tokenizer_directory};
 
     use super::*;
+
+    #[test]
+    fn parts_of_a_character_begin_where_it_does_and_are_spelled_as_bytes() {
+        let mut offset = TextOffset::default();
+        let begins =
+            [&b"a"[..], &[0xf0, 0x9f], &[0x98], &[0x80], b"b", &[0xff], "\u{e4}\u{e4}".as_bytes(), &[0xe2], b"c"].map(
+                |bytes| {
+                    let at = offset.characters();
+                    offset.take(bytes);
+                    at
+                },
+            );
+        assert_eq!(begins, [0, 1, 1, 1, 2, 3, 4, 6, 6]);
+        assert_eq!(offset.characters(), 8);
+        assert_eq!(spelled_out("bytes:", &[0xf0, 0x9f]), "bytes:\\xf0\\x9f");
+    }
 
     #[test]
     fn what_is_written_is_what_serialising_gives() {

@@ -27,6 +27,7 @@ struct TokenizeFields {
     tools: Option<Vec<Value>>,
     add_generation_prompt: Option<bool>,
     return_token_strs: Option<bool>,
+    add_special_tokens: Option<bool>,
 }
 
 /// `POST /tokenize`: the tokens of a text as Completions takes it, or of a conversation as Chat Completions renders it.
@@ -41,7 +42,11 @@ pub(crate) async fn tokenize(
     let info = model.sampler.info().await.map_err(ProxyError::from)?;
     let (renderer, wants_texts) = (&model.renderer, asked.return_token_strs == Some(true));
     let tokens = caller.size.work(&proxy.shared.large_requests, || match (asked.prompt, asked.messages) {
-        (Some(text), None) => Ok(renderer.tokenizer().encode_with_specials(&text)?),
+        (Some(text), None) => Ok(renderer.tokenizer().encode_prompt(&text, asked.add_special_tokens.into())?),
+        (None, Some(_)) if asked.add_special_tokens == Some(true) => Err(ProxyError::invalid(
+            "add_special_tokens",
+            "add_special_tokens: the model's own template writes them around a conversation; leave it out",
+        )),
         (None, Some(_)) if asked.add_generation_prompt == Some(false) => Err(ProxyError::invalid(
             "add_generation_prompt",
             "add_generation_prompt: only prompts that the model continues are rendered here; leave it out",

@@ -112,6 +112,7 @@ async fn texts_and_conversations_are_tokens_and_tokens_are_text() {
         ("/tokenize", json!({}), "prompt"),
         ("/tokenize", json!({ "prompt": "a", "messages": [] }), "prompt"),
         ("/tokenize", json!({ "prompt": "a", "model": "other" }), "other"),
+        ("/tokenize", json!({ "messages": body()["messages"], "add_special_tokens": true }), "add_special_tokens"),
         ("/detokenize", json!({ "tokens": [4_000_000] }), "tokens"),
         ("/detokenize", json!({}), "tokens"),
     ] {

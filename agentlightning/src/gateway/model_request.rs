@@ -1,5 +1,6 @@
 //! A generation as the event that the gateway records of a model call.
 
+use fulgurite_store::message_attributes::{CallMessages, messages_of};
 use fulgurite_types::{Generation, Object, Span, StopReason};
 use serde_json::{Map, Value, json};
 
@@ -30,8 +31,18 @@ fn request(span: &Span, generation: &Generation) -> Value {
         _ => Map::new(),
     };
     request.insert("model".to_owned(), json!(generation.model));
-    if let Some(messages) = unflatten(&span.attributes, "gen_ai.prompt") {
-        request.insert("messages".to_owned(), messages);
+    // Messages and tools as they were sent, where they can be told; those of other tracers as far as they say.
+    request.shift_remove("functions");
+    match messages_of(&span.attributes) {
+        Ok(CallMessages { messages, tools, .. }) => {
+            let lists = [("messages", json!(messages)), ("tools", json!(tools))];
+            let given = lists.into_iter().filter(|(_, list)| list.as_array().is_some_and(|list| !list.is_empty()));
+            request.extend(given.map(|(field, list)| (field.to_owned(), list)));
+        }
+        Err(_) => {
+            let messages = unflatten(&span.attributes, "gen_ai.prompt");
+            request.extend(messages.map(|messages| ("messages".to_owned(), messages)));
+        }
     }
     Value::Object(request)
 }
@@ -40,6 +51,10 @@ fn response(span: &Span, generation: &Generation) -> Value {
     let completion = unflatten(&span.attributes, "gen_ai.completion").unwrap_or_default();
     let mut message = completion.get(0).and_then(Value::as_object).cloned().unwrap_or_default();
     let finish_reason = message.remove("finish_reason").unwrap_or_else(|| json!(generation.stop_reason));
+    let message = match messages_of(&span.attributes) {
+        Ok(CallMessages { reply: Some(reply), .. }) => json!(reply),
+        _ => Value::Object(message),
+    };
     let logprobs = span.attributes.get("logprobs.content").and_then(Value::as_str);
     let logprobs = logprobs.and_then(|text| serde_json::from_str::<Value>(text).ok());
     // As the sampler counts them: of a call that was passed on, its tokens are not known here.

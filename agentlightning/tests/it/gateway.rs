@@ -221,3 +221,40 @@ async fn a_call_that_broke_is_an_error_whatever_had_been_sampled() {
         (&json!("error"), &json!(message))
     );
 }
+
+#[tokio::test]
+async fn the_event_of_a_call_has_its_tools_and_messages_as_they_were_sent() {
+    let api = Api::new().await;
+    let attempted = api.store.start().await;
+    let schema = r#"{"type":"object","properties":{"a":{"type":"integer","maximum":18446744073709551616}}}"#;
+    let mut call = generation("g", &attempted, &[1], &[2]);
+    for (key, value) in [
+        ("gen_ai.prompt.0.role", json!("user")),
+        ("gen_ai.prompt.0.content", json!("Rain?")),
+        ("gen_ai.request.functions.0.name", json!("weather")),
+        ("gen_ai.request.functions.0.parameters", json!(schema)),
+        ("gen_ai.completion.0.role", json!("assistant")),
+        ("gen_ai.completion.0.tool_calls.0.id", json!("c1")),
+        ("gen_ai.completion.0.tool_calls.0.type", json!("function")),
+        ("gen_ai.completion.0.tool_calls.0.name", json!("weather")),
+        ("gen_ai.completion.0.tool_calls.0.arguments", json!("{\"a\":1}")),
+        ("gen_ai.completion.0.finish_reason", json!("tool_calls")),
+    ] {
+        call.attributes.insert(key.to_owned(), value);
+    }
+    api.store.record_generation(call).await.unwrap();
+    let events = get(&api, &format!("/api/rollouts/{}/events", attempted.rollout.rollout_id)).await;
+    let data = &events[0]["data"];
+    let parameters: Value = serde_json::from_str(schema).unwrap();
+    let function = json!({ "name": "weather", "parameters": parameters });
+    assert_eq!(data["request"]["tools"], json!([{ "type": "function", "function": function }]), "{data}");
+    assert_eq!(data["request"]["messages"], json!([{ "role": "user", "content": "Rain?" }]));
+    assert_eq!(data["request"].get("functions"), None);
+    let message = &data["response"]["choices"][0]["message"];
+    assert_eq!(
+        message["tool_calls"][0]["function"],
+        json!({ "name": "weather", "arguments": "{\"a\":1}" }),
+        "{message}"
+    );
+    assert_eq!(data["finish_reason"], "tool_calls");
+}

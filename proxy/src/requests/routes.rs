@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::dialects::openai::endpoint::{chat_completions, completions, embeddings};
 use crate::dialects::openai::error::OpenAiError;
 use crate::dialects::openai::responses;
-use crate::dialects::vllm::{detokenize, generate, health, tokenize};
+use crate::dialects::vllm::{control_routes, detokenize, generate, health, tokenize};
 use crate::dialects::{anthropic, google, openai};
 use crate::error::ProxyError;
 use crate::error::wire_error::Dialect;
@@ -63,7 +63,12 @@ pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
         router = router.route(needs.note_but_head(prefix, Need::ModelCalls), methods);
     }
     let metered = axum::middleware::from_fn_with_state(Arc::clone(&proxy.shared.telemetry), meter);
-    router.merge(gateway::routes::routes(needs)).merge(model_routes::routes()).layer(metered).with_state(proxy)
+    router
+        .merge(gateway::routes::routes(needs))
+        .merge(model_routes::routes())
+        .merge(control_routes())
+        .layer(metered)
+        .with_state(proxy)
 }
 
 /// What agents call below a base URL.
@@ -180,7 +185,6 @@ async fn post_to_model(state: State<Proxy>, path: Path<google::MethodPath>, requ
     }
 }
 
-async fn healthz(State(proxy): State<Proxy>) -> Response {
-    let models: Vec<&String> = proxy.shared.models.names().collect();
-    axum::Json(json!({ "status": "ok", "models": models })).into_response()
+async fn healthz() -> Response {
+    axum::Json(json!({ "status": "ok" })).into_response()
 }

@@ -1,3 +1,6 @@
+use std::path::Path;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
 
@@ -157,6 +160,21 @@ pub trait Sampler: Send + Sync + 'static {
     /// after an error they may or may not be, and the versions of tokens are as the host reports them, or unknown.
     async fn load_weights(&self, _weights: &NewWeights) -> Result<(), BackendError> {
         let message = "this model's host takes no new weights while it runs".to_owned();
+        Err(BackendError::Configuration { message })
+    }
+
+    /// Whether [`with_adapter`](Self::with_adapter) is possible.
+    fn takes_adapters(&self) -> bool {
+        false
+    }
+
+    /// What samples from a LoRA adapter over this model's weights, read from a directory in PEFT's format. It is read whole:
+    /// the directory may go.
+    ///
+    /// # Errors
+    /// If the directory holds no adapter of this model; [`BackendError::Configuration`] from a host that takes none.
+    async fn with_adapter(self: Arc<Self>, _directory: &Path) -> Result<Arc<dyn Sampler>, BackendError> {
+        let message = "this model's host takes no adapters beside its weights".to_owned();
         Err(BackendError::Configuration { message })
     }
 

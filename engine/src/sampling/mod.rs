@@ -1,6 +1,7 @@
 //! Answers, token by token.
 //!
 //! - [`sampler`]: the half of an engine that samples.
+//! - [`adapter_sampler`]: the same, from an adapter over its weights.
 //! - [`scheduler`]: requests that join and leave a batch between steps.
 //! - [`generation`], [`decode`]: one request's answer; a step of several.
 //! - [`choice`], [`adjustments`]: how a token is chosen, and what changes its distribution.
@@ -9,6 +10,7 @@
 //! - [`published`]: the weights that are sampled from.
 //! - [`prompt_scores`]: how likely a prompt is.
 
+pub(crate) mod adapter_sampler;
 pub(crate) mod adjustments;
 pub(crate) mod choice;
 pub(crate) mod decode;

@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -5,7 +6,7 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use fulgurite_backends::{
     BackendError, Capabilities, NewWeights, PromptQuestions, PromptScores, SampleRequest, SampleStream, Sampler,
-    SamplerInfo,
+    SamplerInfo, WeightsSource,
 };
 use fulgurite_types::WeightsVersion;
 
@@ -13,6 +14,7 @@ use crate::checkpoints::checkpoint::read_policy;
 use crate::engine_options::EngineOptions;
 use crate::error::EngineError;
 use crate::model::weights::Weights;
+use crate::sampling::adapter_sampler::AdapterSampler;
 use crate::sampling::generation::Generation;
 use crate::sampling::grammars::{Grammar, Grammars};
 use crate::sampling::published::{Published, PublishedWeights, WeightsSnapshot};
@@ -117,6 +119,19 @@ impl Sampler for EmbeddedSampler {
         };
         let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
         Ok(tokio::task::spawn_blocking(read).await.map_err(panicked)??)
+    }
+
+    fn takes_adapters(&self) -> bool {
+        true
+    }
+
+    async fn with_adapter(self: Arc<Self>, directory: &Path) -> Result<Arc<dyn Sampler>, BackendError> {
+        let (base, source) = (self.published.current(), WeightsSource::Adapter(directory.to_path_buf()));
+        let read = move || read_policy(&source, &base.policy.weights);
+        let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
+        let policy = tokio::task::spawn_blocking(read).await.map_err(panicked)??;
+        let snapshot = WeightsSnapshot(Arc::new(Published { version: WeightsVersion::default(), policy }));
+        Ok(Arc::new(AdapterSampler { sampler: self, snapshot }))
     }
 
     /// As the trait says. At temperature 0 the alternatives are reported under the distribution that the likeliest

@@ -3,6 +3,7 @@
 pub(crate) mod caller_key;
 pub(crate) mod caller_wishes;
 pub(crate) mod gate;
+pub(crate) mod loaded_adapters;
 pub(crate) mod model_routes;
 pub(crate) mod named_weights;
 pub(crate) mod restored_weights;

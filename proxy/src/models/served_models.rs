@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::error::ProxyError;
 use crate::models::caller_key::CallerKey;
 use crate::models::gate::Gate;
+use crate::models::loaded_adapters::LoadedAdapters;
 use crate::models::named_weights::NamedWeights;
 use crate::models::served_model::{SampledModel, ServedModel, UpstreamModel};
 use crate::models::template_arguments::{TemplateRenderers, ToldModel};
@@ -18,6 +19,7 @@ pub(crate) struct ServedModels {
     models: BTreeMap<String, Served>,
     /// Beside these.
     named_weights: Option<NamedWeights>,
+    adapters: LoadedAdapters,
     template_renderers: TemplateRenderers,
     /// Models that only graders call, once that is known.
     reserved: OnceLock<BTreeSet<String>>,
@@ -70,6 +72,7 @@ impl ServedModels {
         Self {
             models: served.collect(),
             named_weights: None,
+            adapters: LoadedAdapters::default(),
             template_renderers: TemplateRenderers::default(),
             reserved: OnceLock::new(),
         }
@@ -78,6 +81,11 @@ impl ServedModels {
     /// The same, and weights that calls may name.
     pub(crate) fn with_named_weights(self, named_weights: Option<NamedWeights>) -> Self {
         Self { named_weights, ..self }
+    }
+
+    /// Adapters that were loaded over them.
+    pub(crate) fn adapters(&self) -> &LoadedAdapters {
+        &self.adapters
     }
 
     /// All of them, in the order of their names.
@@ -127,6 +135,10 @@ impl ServedModels {
     /// Who samples a call that names this, for who has that key.
     pub(crate) fn called(&self, name: &str, key: &CallerKey) -> Result<CalledModel<'_>, ProxyError> {
         self.check_reserved(name, key)?;
+        if let Some(adapter) = self.adapters.get(name) {
+            self.check_reserved(&adapter.model.base_model, key)?;
+            return self.of_kept(adapter.model);
+        }
         let named = self.named_weights.as_ref().filter(|_| !self.models.contains_key(name));
         match named.map(|weights| weights.find_for(key, name)).transpose()?.flatten() {
             Some(kept) => self.of_kept(kept),
@@ -143,7 +155,11 @@ impl ServedModels {
         if let Some(model) = self.get(name) {
             return model.sampled().cloned();
         }
-        let kept = self.named_weights.as_ref()?.find(name).ok()??;
+        let adapter = self.adapters.get(name).map(|adapter| adapter.model);
+        let kept = match adapter {
+            Some(kept) => kept,
+            None => self.named_weights.as_ref()?.find(name).ok()??,
+        };
         self.of_kept(kept).ok().map(|called| called.model)
     }
 

@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 
+use crate::models::loaded_adapters::LoadedAdapter;
 use crate::models::served_model::ServedModel;
 use crate::models::served_models::ServedModels;
 
@@ -8,6 +9,16 @@ pub(crate) async fn model_list(models: &ServedModels, created: u64) -> Value {
     let mut entries = Vec::new();
     for served in models.iter() {
         entries.push(model(served, created).await);
+    }
+    for LoadedAdapter { model, directory } in models.adapters().all() {
+        entries.push(json!({
+            "id": model.name,
+            "object": "model",
+            "created": created,
+            "owned_by": "fulgurite",
+            "root": directory,
+            "parent": model.base_model,
+        }));
     }
     json!({ "object": "list", "data": entries })
 }

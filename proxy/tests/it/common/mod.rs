@@ -73,6 +73,18 @@ impl Sampler for ScriptedSampler {
         Ok(())
     }
 
+    fn takes_adapters(&self) -> bool {
+        true
+    }
+
+    /// Samples by the same script. A configuration that is empty is of another model.
+    async fn with_adapter(self: Arc<Self>, directory: &Path) -> Result<Arc<dyn Sampler>, BackendError> {
+        match std::fs::read_to_string(directory.join("adapter_config.json")).unwrap().as_str() {
+            "" => Err(BackendError::Configuration { message: "rank 4 where the configuration has 8".into() }),
+            _ => Ok(self),
+        }
+    }
+
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         let script = self.scripts.lock().unwrap().pop_front().ok_or(BackendError::Overloaded { limit: 0 })?;
         self.requests.lock().unwrap().push(request);

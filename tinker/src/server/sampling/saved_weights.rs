@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulgurite_types::WeightsVersion;
@@ -68,6 +68,14 @@ impl Sampler for SavedWeightsSampler {
         let saved = self.server.weights.get(&self.base.model, &self.directory(path)?).await?;
         saved.publish(weights.version);
         Ok(())
+    }
+
+    fn takes_adapters(&self) -> bool {
+        self.base.model.sampler().takes_adapters()
+    }
+
+    async fn with_adapter(self: Arc<Self>, directory: &Path) -> Result<Arc<dyn Sampler>, BackendError> {
+        self.base.model.sampler().with_adapter(directory).await
     }
 
     async fn check_health(&self) -> Result<(), BackendError> {

@@ -82,6 +82,11 @@ pub trait Renderer: Send + Sync + 'static {
         true
     }
 
+    /// What may go wrong with conversations that are rendered so, for whoever opens the model.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// This renderer with variables for its template (`chat_template_kwargs`) beside those that it has. Renderers are
     /// worth keeping: making one costs a few small renderings.
     fn with_template_arguments(&self, arguments: &Map<String, Value>) -> Result<Arc<dyn Renderer>, RenderError> {

@@ -123,7 +123,9 @@ fn tinker_api(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Beside>
 
 fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {
     let names: Vec<&str> = models.iter().map(|model| model.served.name()).collect();
-    let warnings: Vec<String> = models.iter().filter_map(|model| unseen_tools_of(&model.served)).collect();
+    let of_model =
+        |model: &OpenModel| unseen_tools_of(&model.served).into_iter().chain(renderer_warnings(&model.served));
+    let warnings: Vec<String> = models.iter().flat_map(of_model).collect();
     if json {
         let mut line = serde_json::json!({ "event": "listening", "url": url, "store": store, "models": names });
         if !warnings.is_empty() {
@@ -150,6 +152,17 @@ fn unseen_tools_of(model: &ServedModel) -> Option<String> {
     match model {
         ServedModel::Sampled(sampled) if !sampled.renderer.shows_tools() => Some(unseen_tools(&sampled.name)),
         ServedModel::Sampled(_) | ServedModel::Upstream(_) => None,
+    }
+}
+
+/// What may go wrong with a model's prompts and replies.
+fn renderer_warnings(model: &ServedModel) -> Vec<String> {
+    match model {
+        ServedModel::Sampled(sampled) => {
+            let of_model = |warning| format!("{}: {warning}", sampled.name);
+            sampled.renderer.warnings().into_iter().map(of_model).collect()
+        }
+        ServedModel::Upstream(_) => Vec::new(),
     }
 }
 

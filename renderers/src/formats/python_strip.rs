@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::python::python_methods::is_space;
+use crate::python::python_strings::is_space;
 
 /// Text without the white space around it.
 pub(crate) fn trimmed(text: &str) -> &str {

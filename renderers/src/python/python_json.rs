@@ -4,6 +4,8 @@ use std::fmt::Write;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
+use crate::python::budget::Budget;
+use crate::python::python_objects::as_sequence;
 use crate::python::python_text::{as_float, as_long_integer, as_object, float_repr, from_json};
 
 /// The keyword arguments of Python's `json.dumps`.
@@ -40,14 +42,35 @@ pub(crate) fn dumps(value: &serde_json::Value, style: &JsonStyle) -> String {
     to_json(&from_json(value), style).unwrap_or_else(|_| value.to_string())
 }
 
-/// Python's `json.dumps` of a template's value.
+/// Python's `json.dumps` of a value that came as JSON, as templates see it.
 pub(crate) fn to_json(value: &Value, style: &JsonStyle) -> Result<String, Error> {
+    to_json_within(value, style, &Budget::unlimited())
+}
+
+/// Python's `json.dumps` of a template's value.
+pub(crate) fn to_json_within(value: &Value, style: &JsonStyle, budget: &Budget<'_>) -> Result<String, Error> {
     let mut out = String::new();
-    write_value(&mut out, value, style, 0)?;
+    write_value(&mut out, value, &Writing { style, budget }, 0)?;
+    budget.make(out.len())?;
     Ok(out)
 }
 
-fn write_value(out: &mut String, value: &Value, style: &JsonStyle, depth: usize) -> Result<(), Error> {
+/// How values are written.
+struct Writing<'w> {
+    style: &'w JsonStyle,
+    budget: &'w Budget<'w>,
+}
+
+impl std::ops::Deref for Writing<'_> {
+    type Target = JsonStyle;
+
+    fn deref(&self) -> &JsonStyle {
+        self.style
+    }
+}
+
+fn write_value(out: &mut String, value: &Value, style: &Writing<'_>, depth: usize) -> Result<(), Error> {
+    style.budget.step(1)?;
     if let Some(text) = value.as_str() {
         write_string(out, text, style);
         return Ok(());
@@ -58,7 +81,7 @@ fn write_value(out: &mut String, value: &Value, style: &JsonStyle, depth: usize)
     }
     match value.kind() {
         ValueKind::Seq => {
-            let items: Vec<Value> = value.try_iter()?.collect();
+            let items = as_sequence(value).unwrap_or_default();
             write_items(out, ['[', ']'], &items, style, depth, |out, item| write_value(out, item, style, depth + 1))?;
         }
         ValueKind::Map => {
@@ -91,7 +114,7 @@ fn write_items<T>(
     out: &mut String,
     brackets: [char; 2],
     items: &[T],
-    style: &JsonStyle,
+    style: &Writing<'_>,
     depth: usize,
     mut write: impl FnMut(&mut String, &T) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -100,21 +123,23 @@ fn write_items<T>(
         if index > 0 {
             out.push_str(&style.item_separator);
         }
-        break_line(out, style, depth + 1);
+        break_line(out, style, depth + 1)?;
         write(out, item)?;
     }
     if !items.is_empty() {
-        break_line(out, style, depth);
+        break_line(out, style, depth)?;
     }
     out.push(brackets[1]);
     Ok(())
 }
 
-fn break_line(out: &mut String, style: &JsonStyle, depth: usize) {
+fn break_line(out: &mut String, style: &Writing<'_>, depth: usize) -> Result<(), Error> {
     if let Some(indent) = &style.indent {
+        style.budget.make(indent.len().saturating_mul(depth))?;
         out.push('\n');
         out.push_str(&indent.repeat(depth));
     }
+    Ok(())
 }
 
 /// Numbers, booleans and none, which look the same as values and as keys.

@@ -1,5 +1,4 @@
-use std::borrow::Cow;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::Arc;
 
 use fulgurite_types::{long_number, mended_json};
@@ -62,7 +61,8 @@ impl FieldName {
         }
     }
 
-    fn value(&self) -> Value {
+    /// The name as a value.
+    pub(crate) fn value(&self) -> Value {
         match self {
             Self::Known(name) => Value::from(*name),
             Self::Given(name) => name.clone(),
@@ -260,7 +260,8 @@ fn from_number(number: &Number) -> Value {
     }
 }
 
-fn from_float(float: f64) -> Value {
+/// A float as templates see it.
+pub(crate) fn from_float(float: f64) -> Value {
     match float_repr(float).contains('e') {
         true => Value::from_object(ExponentFloat(float)),
         false => Value::from(float),
@@ -278,43 +279,6 @@ pub(crate) fn as_float(value: &Value) -> Option<f64> {
 /// The digits of an integer that 64 bits do not hold, if it is one.
 pub(crate) fn as_long_integer(value: &Value) -> Option<&str> {
     value.downcast_object_ref::<LongInteger>().map(|integer| integer.0.as_str())
-}
-
-/// Python's `str()`.
-pub(crate) fn python_str(value: &Value) -> Cow<'_, str> {
-    match value.as_str() {
-        Some(text) => text.into(),
-        None if value.is_undefined() => "".into(),
-        None => python_repr(value).into(),
-    }
-}
-
-/// Python's `repr()`.
-pub(crate) fn python_repr(value: &Value) -> String {
-    if let Some(float) = as_float(value) {
-        return float_repr(float);
-    }
-    match value.kind() {
-        ValueKind::Undefined => "Undefined".to_owned(),
-        ValueKind::String => string_repr(value.as_str().unwrap_or_default()),
-        ValueKind::Seq => {
-            let items: Vec<String> = value.try_iter().into_iter().flatten().map(|item| python_repr(&item)).collect();
-            match (value.is_tuple(), items.as_slice()) {
-                (false, _) => format!("[{}]", items.join(", ")),
-                (true, [single]) => format!("({single},)"),
-                (true, _) => format!("({})", items.join(", ")),
-            }
-        }
-        ValueKind::Map => {
-            let entry = |key: Value| {
-                let item = value.get_item(&key).unwrap_or_default();
-                format!("{}: {}", python_repr(&key), python_repr(&item))
-            };
-            let entries: Vec<String> = value.try_iter().into_iter().flatten().map(entry).collect();
-            format!("{{{}}}", entries.join(", "))
-        }
-        _ => value.to_string(),
-    }
 }
 
 /// Python's `repr` of a float: the shortest digits that read back as the same number, with an exponent where the first
@@ -336,48 +300,6 @@ pub(crate) fn float_repr(value: f64) -> String {
     }
     let plain = value.to_string();
     if plain.contains('.') { plain } else { format!("{plain}.0") }
-}
-
-/// Python's `repr` of a string.
-fn string_repr(text: &str) -> String {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push(quote);
-    for character in text.chars() {
-        match character {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            _ if character == quote => {
-                out.push('\\');
-                out.push(quote);
-            }
-            _ if is_printable(character) => out.push(character),
-            _ => push_escape(&mut out, character),
-        }
-    }
-    out.push(quote);
-    out
-}
-
-fn push_escape(out: &mut String, character: char) {
-    let code = u32::from(character);
-    // Writing into a string cannot fail.
-    let _ = match code {
-        0..=0xff => write!(out, "\\x{code:02x}"),
-        0x100..=0xffff => write!(out, "\\u{code:04x}"),
-        _ => write!(out, "\\U{code:08x}"),
-    };
-}
-
-/// Python's `str.isprintable` of one character: neither a separator (but the space) nor of category Other. Rust escapes
-/// the same categories, and a combining mark where it begins a string.
-fn is_printable(character: char) -> bool {
-    match character {
-        ' '..='~' => true,
-        _ => !format!("a{character}").escape_debug().any(|written| written == '\\'),
-    }
 }
 
 #[cfg(test)]
@@ -405,6 +327,7 @@ mod tests {
     #[test]
     fn integers_keep_their_digits() {
         use crate::python::python_json::{JsonStyle, to_json};
+        use crate::python::python_repr::{python_repr, python_str};
 
         let read = |text: &str| from_json_text(text, &|text| Value::from(text));
         let text = r#"{"a": [123456789012345678901234567890, -18446744073709551616], "b": {"c": 18446744073709551615}, "123456789012345678901": 1.5, "d": "12345678901234567890123"}"#;
@@ -418,11 +341,5 @@ mod tests {
         }
         let deep = "[".repeat(100_000) + "123456789012345678901" + &"]".repeat(100_000);
         assert!(read(&deep).is_none());
-    }
-
-    #[test]
-    fn strings_are_quoted_as_python_quotes_them() {
-        assert_eq!(string_repr("it's"), "\"it's\"");
-        assert_eq!(string_repr("'\"\\\u{ad}\u{2028}e\u{301}🙂"), "'\\'\"\\\\\\xad\\u2028e\u{301}🙂'");
     }
 }

@@ -1,54 +1,35 @@
-use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::RenderError;
-use crate::python::python_builtins;
-use crate::python::python_json::{JsonStyle, to_json};
-use crate::python::python_methods::call_method;
-use crate::python::python_text::python_str;
-use crate::python::python_time::{strftime, unix_seconds};
-use crate::templates::template_program::TemplateProgram;
+use crate::python::budget::Budget;
+use crate::python::python_objects::size_of_input;
+use crate::templates::interpreter::program::{TemplateProgram, UnknownName};
+use crate::templates::interpreter::run::Surroundings;
+use minijinja::Value;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Kwargs;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 
-/// A chat template, rendered as Hugging Face's `apply_chat_template` renders it with Python's jinja2.
+/// A chat template, rendered as Hugging Face's `apply_chat_template` renders it with Python's jinja2: by its own
+/// interpreter, in which all that a template does is counted.
 #[derive(Debug)]
 pub(crate) struct ChatTemplate {
-    environment: Environment<'static>,
-    /// The same template for the way that nearly every prompt takes.
-    program: Option<TemplateProgram>,
+    program: TemplateProgram,
     marks_generation: bool,
-    /// Names that it reads and does not define itself.
-    variables: HashSet<String>,
+    /// The time that the template sees, in seconds since 1970; `None` is the moment of rendering.
+    now: Option<i64>,
 }
 
-const NAME: &str = "chat_template";
-
 impl ChatTemplate {
-    /// Compiles a template; fails where its syntax is wrong. `now` is the time that the template sees, in seconds
-    /// since 1970; without it the moment of rendering.
+    /// Compiles a template; fails where its syntax is wrong, or deeper than any model's. `now` is the time that the
+    /// template sees, in seconds since 1970; without it the moment of rendering.
     pub(crate) fn compile(source: &str, now: Option<i64>) -> Result<Self, RenderError> {
-        let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        let syntax = syntax.map_err(|error| template_error(&error))?;
-        environment.set_syntax(syntax.clone());
-        environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_formatter(|out, _, value| Ok(out.write_str(&python_str(value))?));
-        environment.set_unknown_method_callback(call_method);
-        environment.add_filter("tojson", tojson);
-        environment.add_filter("generation_marks", generation_marks);
-        python_builtins::add_to(&mut environment);
-        environment.add_function("raise_exception", raise_exception);
-        environment.add_function("strftime_now", move |format: &str| strftime_now(format, now));
+        let syntax = syntax.map_err(|error| RenderError::Template { message: error.to_string() })?;
         // Jinja reads every kind of line break as a line feed.
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let written = with_generation_filter(&source);
         let marks_generation = written != source;
-        let program = TemplateProgram::of(&written, syntax);
-        environment.add_template_owned(NAME, written).map_err(|error| template_error(&error))?;
-        let template = environment.get_template(NAME).map_err(|error| template_error(&error))?;
-        let variables = template.undeclared_variables(false);
-        Ok(Self { environment, program, marks_generation, variables })
+        let program = without_panic(|| TemplateProgram::compile(&written, syntax))?;
+        Ok(Self { program, marks_generation, now })
     }
 
     /// Whether the template says by `{% generation %}` what an assistant's own words are.
@@ -58,74 +39,35 @@ impl ChatTemplate {
 
     /// Whether the template reads a variable of that name.
     pub(crate) fn reads_variable(&self, name: &str) -> bool {
-        self.variables.contains(name)
+        self.program.reads.contains(name)
+    }
+
+    /// The filters, tests and methods that the template names and that are not known here.
+    pub(crate) fn unknown_names(&self) -> &[UnknownName] {
+        &self.program.unknown
     }
 
     /// Renders the template, which sees the fields of `context` as variables.
+    ///
+    /// # Errors
+    ///
+    /// What the template raises, or that it does or makes more than a prompt of its size can need.
     pub(crate) fn render(&self, context: Value) -> Result<String, RenderError> {
-        let quick = self.program.as_ref().map(|program| program.run(&self.environment, &context));
-        quick.and_then(Result::ok).map_or_else(|| self.render_by_engine(context), Ok)
-    }
-
-    fn render_by_engine(&self, context: Value) -> Result<String, RenderError> {
-        let template = self.environment.get_template(NAME).map_err(|error| template_error(&error))?;
-        template.render(context).map_err(|error| template_error(&error))
+        let marks = context.get_attr(GENERATION_MARKS).ok().filter(|marks| !marks.is_none());
+        let surroundings = Surroundings {
+            budget: Budget::new(&context, size_of_input),
+            now: self.now,
+            marks: marks.as_ref().and_then(Value::as_str),
+        };
+        without_panic(|| self.program.run(&context, &surroundings).map_err(|error| error.in_template()))
     }
 }
 
-/// The whole chain of causes: the message of `raise_exception` is the innermost.
-fn template_error(error: &Error) -> RenderError {
-    let mut message = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        message = format!("{message}: {cause}");
-        source = cause.source();
-    }
-    RenderError::Template { message }
-}
-
-fn raise_exception(message: &Value) -> Result<Value, Error> {
-    Err(Error::new(ErrorKind::InvalidOperation, python_str(message).into_owned()))
-}
-
-/// The present moment, UTC.
-fn strftime_now(format: &str, now: Option<i64>) -> Result<String, Error> {
-    strftime(format, now.unwrap_or_else(unix_seconds)).ok_or_else(|| {
-        Error::new(ErrorKind::InvalidOperation, format!("strftime_now cannot write the format {format:?}"))
-    })
-}
-
-/// `json.dumps` with the keyword arguments that Hugging Face passes on.
-fn tojson(value: &Value, ensure_ascii: Option<bool>, options: Kwargs) -> Result<String, Error> {
-    if ensure_ascii.is_none() && options.args().next().is_none() {
-        return to_json(value, &JsonStyle { ensure_ascii: false, ..JsonStyle::default() });
-    }
-    let indent: Option<Value> = options.get("indent")?;
-    let separators: Option<Vec<String>> = options.get("separators")?;
-    let sort_keys: Option<bool> = options.get("sort_keys")?;
-    let ensure_ascii = ensure_ascii.map_or_else(|| options.get("ensure_ascii"), |given| Ok(Some(given)))?;
-    options.assert_all_used()?;
-    let indent = match indent.filter(|indent| !indent.is_none()) {
-        None => None,
-        Some(indent) => match indent.as_str() {
-            Some(text) => Some(text.to_owned()),
-            None => Some(" ".repeat(usize::try_from(i64::try_from(indent)?).unwrap_or(0))),
-        },
-    };
-    let (item_separator, key_separator) = match separators.as_deref() {
-        // Python leaves the space before a line break out.
-        None => (if indent.is_some() { "," } else { ", " }, ": "),
-        Some([item, key]) => (item.as_str(), key.as_str()),
-        Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "tojson takes two separators")),
-    };
-    let style = JsonStyle {
-        ensure_ascii: ensure_ascii.unwrap_or(false),
-        sort_keys: sort_keys.unwrap_or(false),
-        indent,
-        item_separator: item_separator.to_owned().into(),
-        key_separator: key_separator.to_owned().into(),
-    };
-    to_json(value, &style)
+/// A panic is an error of the template that brought it about.
+fn without_panic<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, RenderError> {
+    let unknown = || Err("the template failed in a way that is not known".to_owned());
+    let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| unknown());
+    done.map_err(|message| RenderError::Template { message })
 }
 
 /// The variable that says which two characters stand around what `{% generation %}` marks; without it none do.
@@ -157,15 +99,6 @@ fn with_generation_filter(source: &str) -> String {
     out
 }
 
-fn generation_marks(state: &mut State<'_, '_>, text: &Value) -> String {
-    let text = python_str(text);
-    let marks = state.lookup(GENERATION_MARKS);
-    match marks.as_ref().and_then(Value::as_str).and_then(|marks| marks.split_at_checked(marks.len() / 2)) {
-        Some((begin, end)) => format!("{begin}{text}{end}"),
-        None => text.into_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value as Json, json};
@@ -173,10 +106,11 @@ mod tests {
     use super::*;
     use crate::python::python_text::from_json;
 
-    /// Where the template engine goes its own way, by the cases that show it: it drops the line break after a raw tag,
-    /// takes `none` for an empty list in a loop, and writes separators inside a container that is concatenated by `~`
-    /// without escaping them.
-    const DIFFERENCES: [&str; 3] = ["engine/0", "engine/1", "engine/2"];
+    /// Where the parser goes its own way, by the case that shows it: it drops the line break after a raw tag.
+    const DIFFERENCES: [&str; 1] = ["engine/0"];
+
+    /// Where values are made otherwise: no template names its own blocks.
+    const DIFFERENT_VALUES: [&str; 1] = ["{{ self.a is defined }}"];
 
     /// The moment that the cases were made at, by their own clock: 2024-07-26.
     const CLOCK: Option<i64> = Some(1_721_952_000);
@@ -231,43 +165,29 @@ mod tests {
         assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
     }
 
-    /// What the quick way gives, the engine gives too; and the quick way is the one that prompts take.
+    /// Filters, tests, functions, methods, operators and slices; see `vectors/make_template_value_cases.py`.
     #[test]
-    fn a_program_does_what_the_engine_does() {
-        let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors");
-        let read = |path: &str| std::fs::read_to_string(format!("{vectors}/{path}")).unwrap();
-        let compare = |template: &ChatTemplate, context: Value, case: &Json| {
-            let quick = template.program.as_ref().and_then(|program| program.run(&template.environment, &context).ok());
-            let by_engine = template.render_by_engine(context).ok();
-            if quick.is_some() {
-                assert_eq!(quick, by_engine, "{case}");
+    fn every_value_is_made_as_python_makes_it() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/template_values.json");
+        let file: Json = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let cases = file["cases"].as_array().unwrap();
+        assert!(cases.len() > 5000);
+        let context = from_json(&file["context"]);
+        let mut failures = Vec::new();
+        for case in cases {
+            let template = case["template"].as_str().unwrap();
+            let rendered = ChatTemplate::compile(template, CLOCK).and_then(|template| template.render(context.clone()));
+            let is_same = match (&rendered, case["output"].as_str()) {
+                (Ok(rendered), Some(expected)) => rendered == expected,
+                (Err(_), None) => true,
+                _ => false,
+            };
+            if is_same == DIFFERENT_VALUES.contains(&template) {
+                failures
+                    .push(format!("{template}\n  ours   {rendered:?}\n  python {}{}", case["output"], case["error"]));
             }
-            (by_engine.is_some(), quick.is_some())
-        };
-        let cases: Vec<Json> = serde_json::from_str(&read("chat_templates.json")).unwrap();
-        let mut renders = Vec::new();
-        for case in &cases {
-            let Ok(template) = ChatTemplate::compile(case["template"].as_str().unwrap(), CLOCK) else { continue };
-            renders.push(compare(&template, from_json(&case["context"]), case));
         }
-        let count = |renders: &[(bool, bool)]| {
-            let rendered = renders.iter().filter(|(by_engine, _)| *by_engine);
-            (rendered.clone().count(), rendered.filter(|(_, quick)| *quick).count())
-        };
-        let (rendered, quick) = count(&renders);
-        assert!(quick * 10 > rendered * 9, "{quick} of {rendered}");
-        let file: Json = serde_json::from_str(&read("family_templates.json")).unwrap();
-        for case in file["cases"].as_array().unwrap() {
-            let text = |field: &str| case[field].as_str().unwrap();
-            let template =
-                ChatTemplate::compile(&read(&format!("templates/{}.jinja", text("template"))), CLOCK).unwrap();
-            let mut context = json!({"tools": null, "bos_token": "<s>", "eos_token": "</s>"});
-            let told = context.as_object_mut().unwrap();
-            told.extend(file["contexts"][text("context")].as_object().unwrap().clone());
-            told.insert("messages".to_owned(), file["conversations"][text("conversation")].clone());
-            let (by_engine, quick) = compare(&template, from_json(&context), case);
-            assert_eq!(quick, by_engine, "{case}");
-        }
+        assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
     }
 
     #[test]

@@ -162,7 +162,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::python::python_text::{from_json, python_repr};
+    use crate::python::python_repr::python_repr;
+    use crate::python::python_text::from_json;
     use crate::templates::template_conversations::{a_user, calling, declared, result_of};
     use crate::testing::{FAMILY_TEMPLATES, family_renderer};
 

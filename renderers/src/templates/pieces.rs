@@ -21,6 +21,27 @@ pub(crate) fn without_prefix(pieces: &[Piece], prefix: &[Piece]) -> Option<Vec<P
     Some(rest)
 }
 
+/// What is left of two runs of pieces behind that which they begin with alike.
+pub(crate) fn after_common(left: &[Piece], right: &[Piece]) -> (Vec<Piece>, Vec<Piece>) {
+    let (left, right) = (merged(left), merged(right));
+    let same = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
+    let (mut left, mut right) = (left[same..].to_vec(), right[same..].to_vec());
+    if let (Some(Piece::Text(left_text)), Some(Piece::Text(right_text))) = (left.first_mut(), right.first_mut()) {
+        let common: usize = left_text
+            .chars()
+            .zip(right_text.chars())
+            .take_while(|(left, right)| left == right)
+            .map(|(character, _)| character.len_utf8())
+            .sum();
+        left_text.drain(..common);
+        right_text.drain(..common);
+    }
+    let is_text = |piece: &Piece| *piece != Piece::Text(String::new());
+    left.retain(is_text);
+    right.retain(is_text);
+    (left, right)
+}
+
 /// What stands before and after the last place of a character in the text; `None` where it does not occur.
 pub(crate) fn split_at_last(mut pieces: Vec<Piece>, mark: char) -> Option<(Vec<Piece>, Vec<Piece>)> {
     let position = pieces.iter().rposition(|piece| matches!(piece, Piece::Text(text) if text.contains(mark)))?;

@@ -9,9 +9,10 @@ use fulgurite_types::{Content, Message};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::templates::interpreter::program::UnknownName;
 use crate::templates::pieces::without_prefix;
 use crate::templates::template_conversations::{REASONING, a_user, an_answer, calling, declared, reasoning, result_of};
-use crate::templates::template_response_format::turns;
+use crate::templates::template_response_format::{ReadBack, turns};
 use crate::templates::template_roles::LateSystem;
 use crate::tokenizer::piece::Piece;
 use crate::{RenderError, Renderer, ResponseFormat, TemplateOptions, TemplateRenderer, Tokenizer};
@@ -47,8 +48,8 @@ pub struct StopToken {
 /// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was checked: `append_only`, `continuation`, `round_trip`, `injection`, `stop_tokens`, `tools`, `roles` or
-    /// `date`.
+    /// What was checked: `append_only`, `continuation`, `round_trip`, `injection`, `stop_tokens`, `tools`, `roles`,
+    /// `names` or `date`.
     pub check: &'static str,
     /// How it came out.
     pub verdict: TemplateVerdict,
@@ -103,6 +104,7 @@ pub fn check_template(model_dir: &Path) -> Result<TemplateReport, RenderError> {
     check.injection();
     check.tools();
     check.roles();
+    check.names();
     check.date(&open("2004-05-06")?);
     Ok(TemplateReport {
         continues_without_history: !renderer.needs_history(),
@@ -254,9 +256,10 @@ impl Check<'_> {
                 continue;
             }
             match self.renderer.reads_back(format, &turn) {
-                None => self.found("round_trip", TemplateVerdict::Warning, format!("{what}: the template refuses or does not show this")),
-                Some(true) => self.found("round_trip", TemplateVerdict::Ok, format!("{what}: read back as {format:?}")),
-                Some(false) => self.found(
+                ReadBack::Unwritten(error) => self.found("round_trip", TemplateVerdict::Warning, format!("{what}: it could not be found out how this is read: {error}")),
+                ReadBack::LeftOut => self.found("round_trip", TemplateVerdict::Warning, format!("{what}: the template does not show this")),
+                ReadBack::Same => self.found("round_trip", TemplateVerdict::Ok, format!("{what}: read back as {format:?}")),
+                ReadBack::Otherwise => self.found(
                     "round_trip",
                     TemplateVerdict::Warning,
                     format!("{what}: {format:?}, which reads most of what this template writes, does not read this back; agents get it as text"),
@@ -358,6 +361,22 @@ impl Check<'_> {
         self.found("roles", verdict, format!("results of tools {what}"));
     }
 
+    fn names(&mut self) {
+        let unknown: Vec<_> = self.renderer.unknown_names().cloned().collect();
+        if unknown.is_empty() {
+            self.found("names", TemplateVerdict::Ok, "every filter, test and method that the template names is known");
+        }
+        for UnknownName { kind, name, line } in unknown {
+            // A method may be that of a field which holds a macro.
+            let verdict = if kind == "method" { TemplateVerdict::Warning } else { TemplateVerdict::Fault };
+            self.found(
+                "names",
+                verdict,
+                format!("line {line}: there is no {kind} `{name}`; prompts that need it are refused"),
+            );
+        }
+    }
+
     fn date(&mut self, another_day: &TemplateRenderer) {
         let prompt = |renderer: &TemplateRenderer| renderer.pieces(&[a_user()], &[], true).ok();
         let (verdict, message) = match prompt(self.renderer) == prompt(another_day) {
@@ -423,7 +442,9 @@ mod tests {
                 "gpt_oss" => ResponseFormat::Harmony,
                 "llama3_1" => ResponseFormat::LlamaJson,
                 "mistral" => ResponseFormat::Mistral,
-                // DeepSeek's history has no trace of the `<think>` that its prompt opens; Gemma's and Phi's have no calls.
+                // Its history has no trace of the `<think>` that its prompt opens.
+                "deepseek_v3" => ResponseFormat::DeepSeek,
+                // Gemma's and Phi's have no calls.
                 _ => ResponseFormat::Text,
             };
             assert_eq!(report.response_format, format, "{name}");

@@ -10,6 +10,7 @@ use crate::python::python_text::{from_json, object};
 use crate::python::python_time::midnight;
 use crate::templates::chat_template::{ChatTemplate, GENERATION_MARKS};
 use crate::templates::content_protection::{ContentProtection, Rendered};
+use crate::templates::interpreter::program::UnknownName;
 use crate::templates::message_values::{MessageValues, TextValue};
 use crate::templates::template_conversations::{a_user, declared};
 use crate::templates::template_dialect::TemplateDialect;
@@ -177,6 +178,13 @@ impl TemplateRenderer {
         conversations.iter().any(tells)
     }
 
+    /// The filters, tests and methods that the templates name and that are not known here.
+    pub(crate) fn unknown_names(&self) -> impl Iterator<Item = &UnknownName> {
+        std::iter::once(&self.templates.default)
+            .chain(&self.templates.tool_use)
+            .flat_map(|template| template.unknown_names())
+    }
+
     fn template_for(&self, tools: &[Value]) -> &ChatTemplate {
         match &self.templates.tool_use {
             Some(template) if !tools.is_empty() => template,
@@ -235,6 +243,10 @@ impl Renderer for TemplateRenderer {
 
     fn shows_tools(&self) -> bool {
         *self.shows_tools.get_or_init(|| self.writes_tools())
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.template_warnings()
     }
 
     fn with_template_arguments(&self, arguments: &Map<String, Value>) -> Result<Arc<dyn Renderer>, RenderError> {
@@ -351,8 +363,9 @@ mod tests {
 
     #[test]
     fn tools_are_given_and_protected() {
-        let renderer =
-            renderer("{{ '<|im_start|>' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{{ tools is none }}");
+        let renderer = renderer(
+            "{{ '<|im_start|>' }}{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{{ tools is none }}",
+        );
         let tools = [json!({"name": "f", "description": "a <|im_end|> b"})];
         let tokens = renderer.render_prompt(&[], &tools).unwrap().tokens;
         assert!(!tokens.contains(&renderer.tokenizer().token_to_id("<|im_end|>").unwrap()));

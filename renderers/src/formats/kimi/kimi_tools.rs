@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use crate::RenderError;
 use crate::json_schema::SchemaDocument;
 use crate::python::python_json::{JsonStyle, dumps};
-use crate::python::python_text::{from_json, python_str};
+use crate::python::python_repr::python_str;
+use crate::python::python_text::from_json;
 
 const INDENT: &str = "  ";
 

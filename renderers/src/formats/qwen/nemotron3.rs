@@ -9,7 +9,7 @@ use crate::formats::python_strip::{trimmed, trimmed_cow, trimmed_end_cow, trimme
 use crate::formats::qwen::im_start::{self, END, Part, ToolResponses, header};
 use crate::formats::qwen::qwen_tools::{ValueStyle, xml_calls, xml_declarations, xml_tools};
 use crate::formats::reasoning::{has_reasoning, single_text, split_reasoning};
-use crate::python::python_methods::is_space;
+use crate::python::python_strings::is_space;
 use crate::{RenderError, ResponseFormat};
 
 /// Nemotron 3: Nano, Super, Ultra, and 3.5 Lightning. The prompt opens `<think>`, a turn without reasoning is written

@@ -9,7 +9,7 @@ use crate::formats::python_strip::{trimmed, trimmed_cow, trimmed_end_cow};
 use crate::formats::qwen::im_start::{self, END, Part, ToolResponses, header};
 use crate::formats::qwen::qwen_tools::{ValueStyle, json_lines, xml_calls, xml_tools};
 use crate::formats::reasoning::{has_reasoning, single_text, split_reasoning};
-use crate::python::python_methods::is_space;
+use crate::python::python_strings::is_space;
 use crate::{RenderError, ResponseFormat};
 
 const EMPTY_FRAME: &str = "<think>\n\n</think>\n\n";

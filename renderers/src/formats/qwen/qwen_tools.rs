@@ -10,7 +10,8 @@ use crate::chat_message::ChatMessage;
 use crate::formats::chunk::Chunk;
 use crate::formats::python_strip::trimmed;
 use crate::python::python_json::{JsonStyle, dumps, to_json};
-use crate::python::python_text::{as_object, from_json, from_json_text, object, python_str};
+use crate::python::python_repr::python_str;
+use crate::python::python_text::{as_object, from_json, from_json_text, object};
 
 /// How values are written as text.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::python::python_json_decoder::{PythonJsonError, loads};
-use crate::python::python_methods::is_space;
+use crate::python::python_strings::is_space;
 
 /// A message while it is put together.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 use super::blocks::{find_block, report_unterminated, think_blocks};
 use super::draft::{Draft, strip};
 use crate::python::python_json_decoder::{PythonJson, loads};
-use crate::python::python_text::python_repr;
+use crate::python::python_repr::python_repr;
 
 const SECTION: (&str, &str) = ("<｜DSML｜ calls>", "</｜DSML｜ calls>");
 const CALL: (&str, &str) = ("<｜DSML｜ invoke name=\"", "</｜DSML｜ invoke>");

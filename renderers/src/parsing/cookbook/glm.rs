@@ -2,7 +2,7 @@ use super::blocks::find_block;
 use super::draft::{Draft, strip};
 use super::qwen::parts_and_calls;
 use crate::python::python_json_decoder::{PythonJson, loads};
-use crate::python::python_methods::is_space;
+use crate::python::python_strings::is_space;
 
 const KEY: (&str, &str) = ("<arg_key>", "</arg_key>");
 const VALUE: (&str, &str) = ("<arg_value>", "</arg_value>");

@@ -3,7 +3,7 @@ use serde_json::Value;
 use super::blocks::{push_text, push_thinking};
 use super::draft::Draft;
 use super::draft::strip;
-use crate::python::python_methods::is_space;
+use crate::python::python_strings::is_space;
 
 /// One message of a turn.
 struct HarmonyMessage<'t> {

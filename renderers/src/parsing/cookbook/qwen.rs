@@ -4,7 +4,7 @@ use super::blocks::{find_block, push_text, push_thinking, report_unterminated};
 use super::draft::strip;
 use super::draft::{Draft, invalid_json};
 use crate::python::python_json_decoder::{PythonJson, loads};
-use crate::python::python_methods::is_space;
+use crate::python::python_strings::is_space;
 
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";

@@ -1,7 +1,7 @@
 use super::blocks::{find_block, find_blocks, report_unterminated, think_blocks};
 use super::draft::Draft;
 use super::draft::strip;
-use crate::python::python_methods::is_space;
+use crate::python::python_strings::is_space;
 
 const DEEPSEEK_SECTION: (&str, &str) = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>");
 const DEEPSEEK_CALL: (&str, &str) = ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>");

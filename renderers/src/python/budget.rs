@@ -1,0 +1,159 @@
+//! How much a template may do and make.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use minijinja::Value;
+
+/// Steps that a template may take with the smallest of inputs: a fraction of a second.
+const STEPS: u64 = 4_000_000;
+
+/// Bytes that it may make in all with the smallest of inputs, of texts and of lists.
+const BYTES: u64 = 192 << 20;
+
+/// The longest text or list that it may make with the smallest of inputs.
+const TOGETHER: u64 = 16 << 20;
+
+/// Steps and bytes that each byte of the input adds.
+const STEPS_PER_BYTE: u64 = 4;
+const BYTES_PER_BYTE: u64 = 32;
+const TOGETHER_PER_BYTE: u64 = 8;
+
+/// How deep values may lie in each other.
+pub(crate) const VALUE_DEPTH: usize = 200;
+
+/// What a template may still do. It is counted down by everything whose size a template or a message chooses, on one
+/// thread at a time: its atomics are plain loads and stores.
+#[derive(Debug)]
+pub(crate) struct Budget<'c> {
+    steps: AtomicU64,
+    bytes: AtomicU64,
+    together: AtomicU64,
+    /// All that the template sees, and what measures it in bytes once the smallest budget is used up.
+    input: Option<(&'c Value, MeasureInput)>,
+    is_measured: AtomicBool,
+    /// What pseudo-random choices have come to.
+    choices: AtomicU64,
+}
+
+/// What measures an input, in bytes.
+type MeasureInput = fn(&Value) -> u64;
+
+/// What a template has used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Exhausted {
+    /// Too much work.
+    #[error("the template does more than a prompt of this size can need: it loops, calls or compares too often")]
+    Steps,
+    /// Too much memory.
+    #[error("the template makes more text or longer lists than a prompt of this size can need")]
+    Bytes,
+    /// Values within values.
+    #[error("the template nests values more than {VALUE_DEPTH} deep")]
+    Depth,
+}
+
+impl From<Exhausted> for minijinja::Error {
+    fn from(exhausted: Exhausted) -> Self {
+        Self::new(minijinja::ErrorKind::InvalidOperation, exhausted.to_string()).with_source(exhausted)
+    }
+}
+
+impl<'c> Budget<'c> {
+    /// The budget of a template that sees `context`, whose size in bytes is found out where it matters.
+    pub(crate) fn new(context: &'c Value, size: MeasureInput) -> Self {
+        Self { input: Some((context, size)), ..Self::of(STEPS, BYTES, TOGETHER) }
+    }
+
+    fn of(steps: u64, bytes: u64, together: u64) -> Self {
+        Self {
+            steps: AtomicU64::new(steps),
+            bytes: AtomicU64::new(bytes),
+            together: AtomicU64::new(together),
+            input: None,
+            is_measured: AtomicBool::new(false),
+            choices: AtomicU64::new(0),
+        }
+    }
+
+    /// For values that came whole from outside, whose size was bounded there.
+    pub(crate) fn unlimited() -> Self {
+        Self::of(u64::MAX, u64::MAX, u64::MAX)
+    }
+
+    /// Takes steps.
+    #[inline]
+    pub(crate) fn step(&self, steps: usize) -> Result<(), Exhausted> {
+        let steps = steps as u64;
+        match self.steps.load(Relaxed).checked_sub(steps) {
+            Some(left) => {
+                self.steps.store(left, Relaxed);
+                Ok(())
+            }
+            None if self.extend() => self.step(steps as usize),
+            None => Err(Exhausted::Steps),
+        }
+    }
+
+    /// Takes the bytes of one text or list that is about to be made.
+    #[inline]
+    pub(crate) fn make(&self, bytes: usize) -> Result<(), Exhausted> {
+        // What a value costs beside its content.
+        let bytes = (bytes as u64).saturating_add(32);
+        if bytes > self.together.load(Relaxed) {
+            return if self.extend() { self.make(bytes as usize - 32) } else { Err(Exhausted::Bytes) };
+        }
+        match self.bytes.load(Relaxed).checked_sub(bytes) {
+            Some(left) => {
+                self.bytes.store(left, Relaxed);
+                Ok(())
+            }
+            None if self.extend() => self.make(bytes as usize - 32),
+            None => Err(Exhausted::Bytes),
+        }
+    }
+
+    /// Takes what it costs to make a list of so many values.
+    pub(crate) fn make_items(&self, count: usize) -> Result<(), Exhausted> {
+        self.step(count)?;
+        self.make(count.saturating_mul(size_of::<Value>()))
+    }
+
+    /// Refuses one text of so many bytes that grows in pieces, each of which was taken before.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<(), Exhausted> {
+        match bytes as u64 <= self.together.load(Relaxed) {
+            true => Ok(()),
+            false if self.extend() => self.hold(bytes),
+            false => Err(Exhausted::Bytes),
+        }
+    }
+
+    /// Takes what it costs to look through a text.
+    pub(crate) fn look_through(&self, text: &str) -> Result<(), Exhausted> {
+        self.step(text.len() / 64)
+    }
+
+    /// A number below `count` that looks like chance and is the same for the same prompt.
+    pub(crate) fn choose(&self, count: usize) -> usize {
+        let next =
+            self.choices.load(Relaxed).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.choices.store(next, Relaxed);
+        ((next >> 33) as usize).checked_rem(count).unwrap_or(0)
+    }
+
+    /// Once: adds what the input's size allows.
+    #[cold]
+    fn extend(&self) -> bool {
+        let Some((context, size)) = self.input else { return false };
+        if self.is_measured.swap(true, Relaxed) {
+            return false;
+        }
+        let size = size(context);
+        let add = |cell: &AtomicU64, per_byte: u64| {
+            cell.store(cell.load(Relaxed).saturating_add(size.saturating_mul(per_byte)), Relaxed)
+        };
+        add(&self.steps, STEPS_PER_BYTE);
+        add(&self.bytes, BYTES_PER_BYTE);
+        add(&self.together, TOGETHER_PER_BYTE);
+        true
+    }
+}

@@ -1,0 +1,12 @@
+//! What Jinja and Python give templates: filters, tests, functions, methods.
+
+pub(crate) mod arguments;
+pub(crate) mod filters;
+pub(crate) mod functions;
+mod html_filters;
+pub(crate) mod methods;
+mod sequence_filters;
+mod string_methods;
+pub(crate) mod tests;
+mod text_filters;
+mod wrapping;

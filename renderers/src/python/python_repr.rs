@@ -1,0 +1,162 @@
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use minijinja::Value;
+use minijinja::value::ValueKind;
+
+use crate::python::budget::{Budget, Exhausted};
+use crate::python::python_objects::{Generator, Namespace, Range, View, as_dict, as_sequence};
+use crate::python::python_text::{as_float, as_long_integer, float_repr};
+
+/// Python's `str()`.
+pub(crate) fn python_str(value: &Value) -> Cow<'_, str> {
+    // Without a budget there is none to use up.
+    python_str_within(value, &Budget::unlimited()).unwrap_or_default()
+}
+
+/// Python's `repr()`.
+pub(crate) fn python_repr(value: &Value) -> String {
+    let mut out = String::new();
+    // Without a budget there is none to use up.
+    let _ = write_repr(&mut out, value, &Budget::unlimited());
+    out
+}
+
+/// Python's `str()`, within a budget.
+pub(crate) fn python_str_within<'v>(value: &'v Value, budget: &Budget<'_>) -> Result<Cow<'v, str>, Exhausted> {
+    match value.as_str() {
+        Some(text) => Ok(text.into()),
+        None if value.is_undefined() => Ok("".into()),
+        None => python_repr_within(value, budget).map(Cow::Owned),
+    }
+}
+
+/// Python's `repr()`, within a budget.
+pub(crate) fn python_repr_within(value: &Value, budget: &Budget<'_>) -> Result<String, Exhausted> {
+    let mut out = String::new();
+    write_repr(&mut out, value, budget)?;
+    Ok(out)
+}
+
+fn write_repr(out: &mut String, value: &Value, budget: &Budget<'_>) -> Result<(), Exhausted> {
+    let before = out.len();
+    if let Some(float) = as_float(value) {
+        out.push_str(&float_repr(float));
+    } else if let Some(digits) = as_long_integer(value) {
+        out.push_str(digits);
+    } else if let Some(text) = value.as_str() {
+        budget.make(text.len())?;
+        let is_safe = value.is_safe();
+        out.push_str(if is_safe { "Markup(" } else { "" });
+        out.push_str(&string_repr(text));
+        out.push_str(if is_safe { ")" } else { "" });
+        return Ok(());
+    } else if let Some(items) = as_sequence(value) {
+        budget.step(1)?;
+        let [open, close] = if value.is_tuple() { ["(", ")"] } else { ["[", "]"] };
+        out.push_str(open);
+        write_list(out, &items, budget)?;
+        out.push_str(if value.is_tuple() && items.len() == 1 { "," } else { "" });
+        out.push_str(close);
+    } else if let Some(entries) = as_dict(value) {
+        budget.step(1)?;
+        out.push('{');
+        for (place, (key, item)) in entries.iter().enumerate() {
+            out.push_str(if place > 0 { ", " } else { "" });
+            write_repr(out, key, budget)?;
+            out.push_str(": ");
+            write_repr(out, item, budget)?;
+        }
+        out.push('}');
+    } else if let Some(View { name, items }) = value.downcast_object_ref() {
+        out.push_str(name);
+        out.push_str("([");
+        write_list(out, items, budget)?;
+        out.push_str("])");
+    } else if let Some(Range { bounds: [start, stop, step], .. }) = value.downcast_object_ref() {
+        let step = if *step == 1 { String::new() } else { format!(", {step}") };
+        // Writing into a string cannot fail.
+        let _ = write!(out, "range({start}, {stop}{step})");
+    } else if value.downcast_object_ref::<Generator>().is_some() {
+        out.push_str("<generator object>");
+    } else if let Some(namespace) = value.downcast_object_ref::<Namespace>() {
+        let fields = namespace.fields();
+        out.push_str("<Namespace {");
+        for (place, (name, item)) in fields.iter().enumerate() {
+            out.push_str(if place > 0 { ", " } else { "" });
+            out.push_str(&string_repr(name));
+            out.push_str(": ");
+            write_repr(out, item, budget)?;
+        }
+        out.push_str("}>");
+    } else {
+        match value.kind() {
+            ValueKind::Undefined => out.push_str("Undefined"),
+            ValueKind::None => out.push_str("None"),
+            ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
+            _ => out.push_str(&value.to_string()),
+        }
+    }
+    budget.make(out.len() - before)
+}
+
+fn write_list(out: &mut String, items: &[Value], budget: &Budget<'_>) -> Result<(), Exhausted> {
+    for (place, item) in items.iter().enumerate() {
+        out.push_str(if place > 0 { ", " } else { "" });
+        write_repr(out, item, budget)?;
+    }
+    Ok(())
+}
+
+/// Python's `repr` of a string.
+pub(crate) fn string_repr(text: &str) -> String {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push(quote);
+    for character in text.chars() {
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            _ if character == quote => {
+                out.push('\\');
+                out.push(quote);
+            }
+            _ if is_printable(character) => out.push(character),
+            _ => push_escape(&mut out, character),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+pub(crate) fn push_escape(out: &mut String, character: char) {
+    let code = u32::from(character);
+    // Writing into a string cannot fail.
+    let _ = match code {
+        0..=0xff => write!(out, "\\x{code:02x}"),
+        0x100..=0xffff => write!(out, "\\u{code:04x}"),
+        _ => write!(out, "\\U{code:08x}"),
+    };
+}
+
+/// Python's `str.isprintable` of one character: neither a separator (but the space) nor of category Other. Rust escapes
+/// the same categories, and a combining mark where it begins a string.
+pub(crate) fn is_printable(character: char) -> bool {
+    match character {
+        ' '..='~' => true,
+        _ => !format!("a{character}").escape_debug().any(|written| written == '\\'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_quoted_as_python_quotes_them() {
+        assert_eq!(string_repr("it's"), "\"it's\"");
+        assert_eq!(string_repr("'\"\\\u{ad}\u{2028}e\u{301}🙂"), "'\\'\"\\\\\\xad\\u2028e\u{301}🙂'");
+    }
+}

@@ -17,6 +17,8 @@ use crate::call::model_request::{ModelRequest, Prompt};
 use crate::dialects::field_checks::refuse;
 use crate::dialects::openai::error::OpenAiError;
 use crate::error::ProxyError;
+use crate::models::served_model::SampledModel;
+use crate::models::served_models::ServedModels;
 use crate::proxy::{Proxy, Shared};
 use crate::record::recorded_call::RecordedCall;
 use crate::requests::call_target::{CallPath, CallTarget};
@@ -83,10 +85,17 @@ pub(crate) async fn retrieve(
             refuse("stream", "true is not supported: a compaction has no events")?;
         }
         let kind = [(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")];
-        return Ok((kind, recorded_stream(&call, starting_after)).into_response());
+        let model = recorded_model(models, &call);
+        return Ok((kind, recorded_stream(&call, model.as_ref(), starting_after)).into_response());
     }
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    Ok((kind, exact_json(&recorded_response(&call))).into_response())
+    Ok((kind, exact_json(&recorded_response(&call, recorded_model(models, &call).as_ref()))).into_response())
+}
+
+/// The model that sampled a recorded response, with what its request had for the template, if it is still there.
+fn recorded_model(models: &ServedModels, call: &RecordedCall) -> Option<SampledModel> {
+    let model = models.recorded(&call.generation.model)?;
+    models.with_template_arguments(&model, &call.request_extra).ok().map(|told| told.model)
 }
 
 /// `DELETE /v1/responses/{response_id}`, also below an attempt's path: it is not found any more, and nothing goes on from

@@ -71,7 +71,7 @@ enum Status {
 }
 
 /// What happened to an item, by its place.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Change {
     Added(usize),
     Grown { item: usize, text: String, logprobs: Vec<Value> },

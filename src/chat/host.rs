@@ -77,7 +77,7 @@ impl Host {
             None => {
                 let fetched = fetched_by(target);
                 bail!(
-                    "{target} is no model directory, checkpoint or run, and there is no run of that name in runs/{fetched}"
+                    "{target} is no model directory, GGUF file, checkpoint or run, and there is no run of that name in runs/{fetched}"
                 )
             }
         }

@@ -16,6 +16,7 @@ use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::models::arguments::Elements;
 use crate::models::gguf_cache::{self, model_directory};
+use crate::models::named_model::must_exist;
 use crate::models::{export, fetch, rollback};
 
 /// Does what was asked.
@@ -36,6 +37,7 @@ pub async fn model(arguments: &ModelArguments) -> Result<()> {
 
 fn convert(arguments: &ModelConvertArguments) -> Result<()> {
     let ModelConvertArguments { model, output_dir, dtype } = arguments;
+    must_exist(model)?;
     let elements = dtype.map(ElementType::from);
     let converted = match is_gguf(model) {
         true => {
@@ -62,6 +64,7 @@ impl From<Elements> for ElementType {
 
 fn inspect(arguments: &ModelInspectArguments) -> Result<()> {
     let model = &arguments.model;
+    must_exist(model)?;
     let found = inspect_model(model).with_context(|| format!("{} cannot be run here", model.display()))?;
     let available = available_memory();
     if arguments.json {

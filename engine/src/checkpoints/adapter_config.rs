@@ -118,8 +118,8 @@ impl AdapterConfig {
         };
         if let Some((name, value)) = fields.iter().find(|(name, value)| has_effect(name, value)) {
             return Err(format!(
-                "{name} is {value}, with which the adapter computes something that is not computed here; \
-                 merge it into its model with PEFT (`merge_and_unload`), and use that model"
+                "{name} is {value}, with which the adapter computes something that is not computed here; PEFT runs it, and \
+                 merges most kinds into a model that can be used (`merge_and_unload`)"
             ));
         }
         let targets = modules("target_modules", field("target_modules"))?;

@@ -14,7 +14,7 @@ use crate::checkpoints::tensor_files::CONFIG;
 use crate::error::EngineError;
 
 /// Counted up when a file's directory comes out differently than before, so that older ones are not used any more.
-const CONVERSION: u64 = 1;
+const CONVERSION: u64 = 2;
 /// Of a file's beginning and of its end, so many bytes are hashed to recognise it.
 const FINGERPRINT_BYTES: u64 = 1 << 20;
 /// Letters of a file's name in that of its directory.

@@ -248,7 +248,6 @@ define_errors! {
             error: RenderError,
         } => match error {
             RenderError::File { .. }
-            | RenderError::Tokenizer { .. }
             | RenderError::MissingToken { .. }
             | RenderError::UnknownRenderer { .. }
             | RenderError::UnsupportedRenderer { .. }

@@ -154,3 +154,37 @@ fn no_memory_is_taken_for_what_a_gguf_file_claims() {
     }
     assert!(refused > 40, "{refused}");
 }
+
+#[test]
+fn a_text_over_which_the_models_own_pattern_never_ends_is_refused_in_every_dialect() {
+    let home = tempfile::tempdir().unwrap();
+    let model = home.path().join("model");
+    let converted = ["model", "convert", &vector("gguf/llama.gguf"), model.to_str().unwrap()];
+    assert!(fulgurite(converted).status().unwrap().success());
+    std::fs::remove_file(model.join("fulgurite.sha256")).unwrap();
+    let path = model.join("tokenizer.json");
+    let mut tokenizer: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    tokenizer["pre_tokenizer"] = json!({ "type": "Sequence", "pretokenizers": [
+        { "type": "Split", "pattern": { "Regex": r"((a|aa)+)\1\1c" }, "behavior": "Isolated", "invert": false },
+        { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false },
+    ] });
+    std::fs::write(&path, tokenizer.to_string()).unwrap();
+    let server = Server::start(home.path(), ["--model", &format!("tiny=embedded:{}", model.display())]);
+    let text = "a".repeat(100);
+    let messages = json!([{ "role": "user", "content": text }]);
+    for (route, body) in [
+        ("/v1/chat/completions", json!({ "model": "tiny", "messages": messages, "max_tokens": 2 })),
+        ("/v1/chat/completions", json!({ "model": "tiny", "messages": messages, "max_tokens": 2, "stream": true })),
+        ("/v1/completions", json!({ "model": "tiny", "prompt": text, "max_tokens": 2 })),
+        ("/v1/responses", json!({ "model": "tiny", "input": text, "max_output_tokens": 16 })),
+        ("/v1/messages", json!({ "model": "tiny", "messages": messages, "max_tokens": 2 })),
+        ("/v1/messages/count_tokens", json!({ "model": "tiny", "messages": messages })),
+        ("/v1beta/models/tiny:generateContent", json!({ "contents": [{ "parts": [{ "text": text }] }] })),
+    ] {
+        let refused = server.post(route, &body);
+        assert_eq!(refused.status, 400, "{route}: {}", refused.text);
+        assert!(refused.text.contains("the model's pattern that cuts text into words"), "{route}: {}", refused.text);
+    }
+    let other = json!({ "model": "tiny", "messages": [{ "role": "user", "content": "b" }], "max_tokens": 2 });
+    server.post("/v1/chat/completions", &other).expect(200);
+}

@@ -122,7 +122,9 @@ fn a_person_is_asked_line_by_line_and_leaves_by_a_word() {
 #[test]
 fn what_cannot_be_talked_to_is_told_with_what_can() {
     let nothing = run(["chat", "nowhere"]).failure(Path::new("/no"));
-    insta::assert_snapshot!(nothing, @"error: nowhere is no model directory, checkpoint or run, and there is no run of that name in runs/");
+    insta::assert_snapshot!(nothing, @"error: nowhere is no model directory, GGUF file, checkpoint or run, and there is no run of that name in runs/");
+    let of_hub = run(["chat", "Qwen/Qwen3-0.6B"]).failure(Path::new("/no"));
+    assert!(of_hub.contains("`fulgurite model fetch hf:Qwen/Qwen3-0.6B` fetches it"), "{of_hub}");
     let before = run(["chat", "http://127.0.0.1:1", "--before"]).failure(Path::new("/no"));
     assert!(before.contains("--before is of a run, and http://127.0.0.1:1 is a server"), "{before}");
     let named = run(["chat", "nowhere", "--model", "x"]).failure(Path::new("/no"));

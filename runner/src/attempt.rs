@@ -3,6 +3,7 @@
 use fulgurite_types::{AttemptStatus, Fault};
 
 use crate::agent_environment::{Variables, of_attempt, without_an_attempts};
+use crate::connection_help::{Client, connection_help};
 use crate::grader::{GradeFault, Grader, order, reward_in};
 use crate::launch::Launcher;
 use crate::order::Order;
@@ -14,12 +15,11 @@ use crate::remote_agent::{NoRemoteAnswer, RemoteAgent};
 use crate::reward::{NoReward, Reward, on_last_line};
 use crate::rubric::{Material, Rubric, shared_reward};
 use crate::running::RunningAttempts;
-use crate::verdict::{Facts, Verdict, facts, output_facts};
+use crate::verdict::{Facts, Verdict, errors_facts, facts, output_facts};
 use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
 use crate::world::{RewardFile, World, WorldFault, Worlds};
 use crate::{RunnerError, RunnerOptions};
 use fulgurite_client::{Assignment, Server};
-use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -185,7 +185,8 @@ impl Workshop {
         match &self.agent {
             Agent::Cold(_) | Agent::Remote(_) => std::future::pending().await,
             Agent::Warm(agent) => {
-                let CrashLoop { processes, how, last_words } = agent.given_up().await;
+                let CrashLoop { processes, how, mut last_words } = agent.given_up().await;
+                last_words.push_str(connection_help(&last_words, Client::OfTask));
                 RunnerError::AgentCrashLoop { processes, how, last_words }
             }
         }
@@ -216,8 +217,7 @@ impl Workshop {
     /// Makes the attempt's world, if it is to have one, has the agent play and settles its reward.
     async fn judge(&self, assignment: &Assignment, world: &mut Option<World>) -> Result<Verdict, RunnerError> {
         if let Some(worlds) = &self.worlds {
-            let broken =
-                |fault: WorldFault| Ok(Verdict::failed(fault.to_string(), Facts::new()).fault_of(Fault::World));
+            let broken = |fault: WorldFault| Ok(Verdict::of_world(&fault, Facts::new()));
             let made = match worlds.make(&self.server, assignment).await {
                 Ok(made) => world.insert(made),
                 Err(fault) => return broken(fault),
@@ -241,7 +241,7 @@ impl Workshop {
             Err(verdict) => return Ok(verdict),
         };
         if let Err(fault) = seen {
-            return Ok(Verdict::failed(fault.to_string(), facts).fault_of(Fault::World));
+            return Ok(Verdict::of_world(&fault, facts));
         }
         let rewarded = self.reward(assignment, world.as_ref(), &output, reward, deadline, &mut facts).await;
         let reward = match rewarded {
@@ -253,8 +253,9 @@ impl Workshop {
             Ok(reward) => self.post(assignment, &reward, facts).await,
             Err(_) if self.server.has_reward(assignment).await? => Ok(Verdict::succeeded(facts)),
             Err(none) => {
-                let reason = format!("no reward: none was posted, and of the agent's output: {none}");
-                Ok(Verdict::failed(reason, facts))
+                let (was, help) =
+                    (format!("none was posted, and of the agent's output: {none}"), none.help_for_agent());
+                Ok(Verdict::failed(format!("no reward: {was} (help: {help})"), facts))
             }
         }
     }
@@ -324,7 +325,9 @@ impl Workshop {
         let variables = self.environment(assignment, world);
         let printed = grader.run(variables, self.places(world), &assignment.task, output, deadline).await?;
         match file {
-            Some(file) => file.read().map_err(|none| GradeFault::Failed(format!("no reward: of the grader: {none}"))),
+            Some(file) => file.read().map_err(|none| {
+                GradeFault::Failed(format!("no reward of the grader: {none} (help: {})", none.help_for_grader()))
+            }),
             None => reward_in(&printed),
         }
     }
@@ -346,7 +349,8 @@ impl Workshop {
             return Err(self.timed_out("agent", facts));
         }
         if !agent.status.success() {
-            return Err(Verdict::failed(format!("agent {}", ended_how(agent.status)), facts));
+            let help = connection_help(&String::from_utf8_lossy(&agent.errors), Client::OfEnvironment);
+            return Err(Verdict::failed(format!("agent {}{help}", ended_how(agent.status)), facts));
         }
         Ok(Played { reward: on_last_line(&agent.output), output: agent.output, facts })
     }
@@ -362,10 +366,10 @@ impl Workshop {
         let line = task_line(&self.server, assignment, self.timeout).map_err(failed)?;
         match agent.ask(assignment, line, deadline).await {
             Ok(answer) => self.answered(answer),
-            Err(NoAnswer::TimedOut) => Err(self.timed_out("agent", Facts::new())),
+            Err(NoAnswer::TimedOut { log }) => Err(self.timed_out("agent", errors_facts(&log))),
             Err(NoAnswer::Lost(Lost { reason, log })) => {
-                let facts = Facts::from_iter([("stderr_tail".to_owned(), json!(log))]);
-                Err(Verdict::failed(format!("agent {reason}"), facts))
+                let help = connection_help(&log, Client::OfTask);
+                Err(Verdict::failed(format!("agent {reason}{help}"), errors_facts(&log)))
             }
         }
     }
@@ -403,14 +407,16 @@ impl Workshop {
                 let output = output.unwrap_or_default().into_bytes();
                 Ok(Played { facts: output_facts(&output), output, reward })
             }
-            Answer::Failed(error) => Err(failed(format!("failed: {error}"))),
+            Answer::Failed(error) => {
+                let help = connection_help(&error, Client::OfTask);
+                Err(failed(format!("failed: {error}{help}")))
+            }
         }
     }
 
     /// The verdict when the program of `role` was still running at the deadline.
     fn timed_out(&self, role: &str, facts: Facts) -> Verdict {
-        let reason = format!("{role} still ran after {:?}", self.timeout);
-        Verdict { status: AttemptStatus::Timeout, reason: Some(reason), fault: Fault::Agent, facts }
+        Verdict::timed_out(role, self.timeout, facts)
     }
 
     /// Posts the reward; a server that will not have it fails the attempt.

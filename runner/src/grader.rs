@@ -109,11 +109,8 @@ impl Grader {
         let home = home.map_err(|error| failed(format!("cannot be run: it gets no home directory: {error}")))?;
         let agents: Vec<&Path> = world.into_iter().flat_map(|world| [Some(world), world.parent()]).flatten().collect();
         let order = match &self.sandbox {
-            // There `/tmp` is its own, and empty.
-            Some(sandbox) => {
-                sandbox.around(for_grading(order, Path::new("/tmp"), &agents), Path::new(&self.places.project))
-            }
-            None => for_grading(order, home.path(), &agents),
+            Some(sandbox) => sandbox.around(for_grading(order, None, &agents), Path::new(&self.places.project)),
+            None => for_grading(order, Some(home.path()), &agents),
         };
         let graded = run::run(&Launcher::Direct, &order, output, deadline).await;
         let graded = graded.map_err(|error| failed(error.to_string()))?;
@@ -130,7 +127,9 @@ impl Grader {
 
 /// The reward that a grader printed.
 pub(crate) fn reward_in(printed: &[u8]) -> Result<Reward, GradeFault> {
-    on_last_line(printed).map_err(|none| GradeFault::Failed(format!("no reward: of the grader's output: {none}")))
+    on_last_line(printed).map_err(|none| {
+        GradeFault::Failed(format!("no reward of the grader: of its output: {none} (help: {})", none.help_for_grader()))
+    })
 }
 
 /// What starts an attempt's program with its arguments filled in; the error is why it cannot be started.

@@ -100,19 +100,33 @@ impl Drop for FreshHome {
     }
 }
 
-/// The order with an environment that leads to no code of the agent's: `home` for a home directory, no variable that steers
+/// The order with an environment that leads to no code of the agent's: `home` for a home directory if any, no variable that steers
 /// an interpreter, and a `PATH` without relative directories and without those below one of `agents`, where the agent could
 /// write.
-pub(crate) fn for_grading(mut order: Order, home: &Path, agents: &[&Path]) -> Order {
+pub(crate) fn for_grading(mut order: Order, home: Option<&Path>, agents: &[&Path]) -> Order {
     let given = order.environment.iter().map(|(name, _)| name.clone());
     let steering: BTreeSet<OsString> =
         env::vars_os().map(|(name, _)| name).chain(given).filter(|n| steers(n)).collect();
     let path = order.environment.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let path = path.unwrap_or_else(|| env::var_os("PATH")).map(|path| trusted_path(&path, agents));
     order.environment.extend(steering.into_iter().map(|name| (name, None)));
-    order.environment.extend([("HOME".into(), Some(home.into())), ("LANG".into(), Some(LOCALE.into()))]);
+    order.environment.extend([("HOME".into(), home.map(Into::into)), ("LANG".into(), Some(LOCALE.into()))]);
     order.environment.extend(path.map(|path| ("PATH".into(), Some(path))));
     order
+}
+
+/// Commands of bash on one line that do the same inside of a container, whose image brings variables. The agent could write to
+/// `world`; the home directory and the locale stay.
+pub(crate) fn clean_in_bash(world: &str) -> String {
+    let exact = STEERING.iter().filter(|name| !["HOME", "LANG", "IFS", "BASHOPTS", "SHELLOPTS"].contains(name));
+    let names: Vec<String> = exact.map(|name| (*name).to_owned()).collect();
+    let prefixes = STEERING_PREFIXES.iter().map(|prefix| format!("{prefix}*"));
+    let patterns = names.into_iter().chain(prefixes).collect::<Vec<_>>().join("|");
+    let world = format!("'{}'", world.replace('\'', r"'\''"));
+    format!(
+        "for n in $(compgen -e); do case $n in {patterns}) unset \"$n\";; esac; done; p=; IFS=:; for d in $PATH; do \
+         case $d in {world}|{world}/*|*/../*|*/..) ;; /*) p=$p:$d;; esac; done; unset IFS; PATH=${{p#:}};"
+    )
 }
 
 fn steers(name: &OsStr) -> bool {
@@ -146,7 +160,7 @@ mod tests {
         let names = ["PYTHONPATH", "BASH_ENV", "GIT_CONFIG_GLOBAL", "NODE_OPTIONS", "LD_PRELOAD", "LC_ALL", "PORT"];
         let environment = names.map(|name| (name.into(), Some("x".into()))).to_vec();
         let order = Order { program: "/usr/bin/env".into(), environment, ..Order::default() };
-        let printed = for_grading(order, Path::new("/fresh"), &[]).command().output().unwrap();
+        let printed = for_grading(order, Some(Path::new("/fresh")), &[]).command().output().unwrap();
         let printed = String::from_utf8(printed.stdout).unwrap();
         let of = |name: &str| printed.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
         assert_eq!([of("HOME"), of("LANG"), of("PORT")], [Some("/fresh"), Some("C.UTF-8"), Some("x")]);
@@ -168,6 +182,25 @@ mod tests {
             [wanted[0].clone(), "".into(), ".".into(), at("world/bin"), at("link"), back, later, wanted[1].clone()];
         let path = trusted_path(&env::join_paths(all).unwrap(), &[&world]);
         assert_eq!(env::split_paths(&path).collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
+    fn bash_in_a_container_leaves_nothing_of_the_image_that_leads_into_the_world() {
+        let script = format!(
+            "{} echo \"$PATH|$HOME|$PORT|$PYTHONPATH$BASH_ENV$GIT_DIR|\"; a='x y'; echo $a",
+            clean_in_bash("/app")
+        );
+        let mut bash = std::process::Command::new("/bin/bash");
+        let ran = bash.args(["-pc", &script]).env_clear().envs([
+            ("PATH", "/app/bin:relative::/usr/bin:/app:/usr/../app/bin:/apple"),
+            ("HOME", "/fresh"),
+            ("PORT", "80"),
+            ("PYTHONPATH", "/app"),
+            ("BASH_ENV", "/no/such"),
+            ("GIT_DIR", "/app"),
+        ]);
+        let ran = ran.output().unwrap();
+        assert_eq!(String::from_utf8(ran.stdout).unwrap(), "/usr/bin:/apple|/fresh|80||\nx y\n", "{:?}", ran.stderr);
     }
 
     #[test]

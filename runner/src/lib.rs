@@ -7,6 +7,7 @@
 
 mod agent_environment;
 mod attempt;
+mod connection_help;
 mod error;
 mod grader;
 mod grading_environment;
@@ -30,7 +31,7 @@ mod world;
 pub use error::RunnerError;
 pub use grader::{GradeFault, GradedAttempt, Grader};
 pub use options::RunnerOptions;
-pub use placeholders::{PlaceholderError, asks_for_world, check_arguments};
+pub use placeholders::{PlaceholderError, asks_for_task, asks_for_world, check_arguments};
 pub use program::Program;
 pub use reward::Reward;
 pub use rubric::{

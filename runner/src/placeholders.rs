@@ -157,7 +157,7 @@ pub fn asks_for_world(argument: &str) -> bool {
 }
 
 /// Whether the argument asks for the task or a part of it.
-pub(crate) fn asks_for_task(argument: &str) -> bool {
+pub fn asks_for_task(argument: &str) -> bool {
     argument.match_indices(OPENING).any(|(start, _)| field_path(&argument[start + OPENING.len()..]).is_some())
 }
 

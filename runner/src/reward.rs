@@ -49,6 +49,36 @@ pub(crate) enum NoReward {
     NotInAnswer(String),
 }
 
+impl NoReward {
+    /// What gives the reward instead, for an agent.
+    pub(crate) fn help_for_agent(&self) -> String {
+        match self {
+            Self::Silence | Self::NotAReward(_) => {
+                format!("print {EXAMPLE} as the last line, post to FULGURITE_REWARD_URL, or set [runner] grade")
+            }
+            Self::NotInFile { path, .. } => {
+                format!("write a number or {EXAMPLE} to {path} of the world, or set [runner] grade")
+            }
+            Self::NotInAnswer(_) => {
+                format!("answer {EXAMPLE} with the task's rollout_id, post to its reward_url, or set [runner] grade")
+            }
+        }
+    }
+
+    /// The same, for a grader.
+    pub(crate) fn help_for_grader(&self) -> String {
+        match self {
+            Self::NotInFile { path, .. } => format!("a grader writes a number or {EXAMPLE} to {path} of the world"),
+            Self::Silence | Self::NotAReward(_) | Self::NotInAnswer(_) => {
+                format!("a grader prints {EXAMPLE} as its last line, and everything else to standard error")
+            }
+        }
+    }
+}
+
+/// A reward as it is printed.
+const EXAMPLE: &str = r#"{"reward": 1.0}"#;
+
 /// The reward on the last line of `output` that is not blank. Every other field of the object that holds a number is one of
 /// the reward's components; fields that hold anything else are passed over.
 pub(crate) fn on_last_line(output: &[u8]) -> Result<Reward, NoReward> {

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use fulgurite_runner::{RubricOptions, SandboxKind, SandboxOptions, WorldOptions, asks_for_world};
+use fulgurite_runner::{RubricOptions, SandboxKind, SandboxOptions, WorldOptions, asks_for_task, asks_for_world};
 use fulgurite_types::{AttemptStatus, RolloutConfig};
 use serde::{Deserialize, Serialize};
 
@@ -167,6 +167,12 @@ impl RunnerConfig {
         if (self.warm || self.url.is_some()) && self.has_worlds() {
             let key = if self.warm { "warm" } else { "url" };
             bail!("[runner] {key}: one agent for all attempts cannot be given a world for each; leave one of them out");
+        }
+        if let Some(argument) = self.command.iter().skip(1).find(|argument| self.warm && asks_for_task(argument)) {
+            bail!(
+                "[runner] command: {argument:?} asks for the task, but a warm agent is given tasks as lines on its standard \
+                 input: leave it out, or warm = true (docs/warm-agents.md)"
+            );
         }
         let words = self.command.iter().chain(&self.grade);
         if let Some(argument) = words.filter(|_| !self.has_worlds()).find(|argument| asks_for_world(argument)) {

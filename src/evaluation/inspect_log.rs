@@ -107,7 +107,13 @@ fn result(log: Log, scorer: Option<&str>) -> Result<ResultFile> {
 
 fn task_score(task: Value, mut samples: Vec<Sample>, scorer: Option<&str>) -> Result<TaskScore> {
     samples.sort_by_key(|sample| sample.epoch);
-    let mut score = TaskScore { task, tags: Vec::new(), samples: Vec::new(), failed: BTreeMap::new() };
+    let mut score = TaskScore {
+        task,
+        tags: Vec::new(),
+        samples: Vec::new(),
+        failed: BTreeMap::new(),
+        failure_examples: BTreeMap::new(),
+    };
     for sample in samples {
         let Sample { id, epoch, scores, error, .. } = sample;
         let Some(scores) = scores.filter(|scores| error.is_none() && !scores.is_empty()) else {

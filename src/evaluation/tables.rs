@@ -75,8 +75,10 @@ pub fn print_table(result: &ResultFile, comparison: Option<&Comparison>, pass_re
         columns.push(row(cut(tag), summary));
     }
     columns.print();
-    for (why, count) in failures(result) {
-        output::line(format!("failed: {count} x {}", cut(&why)));
+    for (cause, count) in failures(result) {
+        output::line(format!("failed: {count} x {}", cut(&cause)));
+        let example = result.scores.iter().find_map(|score| score.failure_examples.get(&cause));
+        example.iter().for_each(|example| output::line(format!("  for example: {example}")));
     }
     if let Some(comparison) = comparison {
         print_comparison(comparison);
@@ -128,7 +130,7 @@ fn interval(estimate: Option<&Estimate>, is_signed: bool) -> String {
     }
 }
 
-/// Rollouts that failed, by why.
+/// Rollouts that failed, by their cause.
 fn failures(result: &ResultFile) -> BTreeMap<String, usize> {
     let mut failures = BTreeMap::new();
     for (why, count) in result.scores.iter().flat_map(|score| &score.failed) {

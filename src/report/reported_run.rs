@@ -79,8 +79,7 @@ async fn failures(store: &Store, run: &Run) -> Result<BTreeMap<String, u64>> {
     for rollout in rollouts(store, filter, FAILED).await? {
         let attempt = store.get_attempt(&rollout.rollout_id, "latest").await?;
         let why = attempt.map_or("no attempt was made".to_owned(), |attempt| {
-            let reason = attempt.metadata.as_ref().and_then(|metadata| metadata.get("reason")?.as_str());
-            reason.map_or_else(|| format!("the attempt ended as {}", attempt.status.as_str()), str::to_owned)
+            attempt.failure_cause().unwrap_or_else(|| format!("the attempt ended as {}", attempt.status.as_str()))
         });
         *failures.entry(why).or_insert(0) += 1;
     }

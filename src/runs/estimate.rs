@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::json;
 
+use super::dry_group;
 use super::registry::{self, Cost, RunEntry, Tokens, prices_of};
 use crate::cli::arguments::TrainArguments;
 use crate::cli::output;
@@ -18,6 +19,7 @@ pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
     let PlannedRun { config, held_out, last } = train::train_one_group(arguments, directory.clone()).await?;
     let (store, run) = registry::open(&directory).await?;
     let steps = store.steps(&run.run_id).await?;
+    let group = dry_group::group_of(&store, &run.run_id, &config).await?;
     store.close().await;
     let seconds = |key: &str| steps.iter().filter_map(|step| step.metrics[key].as_f64()).sum();
     let entry = registry::of_directory(&directory, None).await?;
@@ -28,9 +30,14 @@ pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
         training_seconds: seconds("time/training"),
     };
     let estimate = Estimate::of(Planned::of(&config, held_out, last), measured, &entry, config.prices.as_ref());
-    match is_json {
-        true => output::line(json!(estimate)),
-        false => estimate.lines().iter().for_each(|(name, value)| output::line(format!("{name:17} {value}"))),
+    if is_json {
+        let mut estimate = json!(estimate);
+        estimate["group"] = json!(group);
+        output::line(estimate);
+    } else {
+        dry_group::lines(&group).iter().for_each(output::line);
+        output::line("");
+        estimate.lines().iter().for_each(|(name, value)| output::line(format!("{name:17} {value}")));
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod checkpoints;
+mod dry_group;
 mod estimate;
 pub mod registry;
 pub mod which_checkpoint;

@@ -51,7 +51,7 @@ pub enum TrainError {
         /// The step.
         step: u64,
         /// What most attempts said.
-        failures: Failures,
+        failures: Box<Failures>,
     },
     /// Nothing could be learnt from many batches one after another.
     #[error(

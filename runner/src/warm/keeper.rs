@@ -41,6 +41,15 @@ pub(super) enum Request {
         /// The attempt.
         attempt_id: String,
     },
+    /// To tell the end of what the process wrote beside answers that works at an attempt.
+    Log {
+        /// The rollout.
+        rollout_id: String,
+        /// The attempt.
+        attempt_id: String,
+        /// Where it is awaited.
+        reply: oneshot::Sender<String>,
+    },
     /// To look whether a process still works at an attempt that it was asked to stop.
     CheckCancelled {
         /// The process.
@@ -179,6 +188,11 @@ impl Keeper {
             Request::CheckCancelled { life, rollout_id, attempt_id } => {
                 self.check_cancelled(life, &rollout_id, &attempt_id);
             }
+            Request::Log { rollout_id, attempt_id, reply } => {
+                let log = self.holder_of(&rollout_id, &attempt_id).map(|(_, life)| life.last_words());
+                // The attempt may have ended elsewhere in this moment.
+                let _ = reply.send(log.unwrap_or_default());
+            }
             Request::Close(_) => {}
         }
     }
@@ -218,9 +232,14 @@ impl Keeper {
         id
     }
 
+    /// The process that works at an attempt.
+    fn holder_of(&mut self, rollout_id: &str, attempt_id: &str) -> Option<(LifeId, &mut Life)> {
+        let holds = |life: &Life| life.held.get(rollout_id).is_some_and(|held| held.attempt_id == attempt_id);
+        self.lives.iter_mut().find(|(_, life)| holds(life)).map(|(id, life)| (*id, life))
+    }
+
     fn cancel(&mut self, rollout_id: String, attempt_id: String) {
-        let holds = |life: &Life| life.held.get(&rollout_id).is_some_and(|held| held.attempt_id == attempt_id);
-        let Some((id, life)) = self.lives.iter_mut().find(|(_, life)| holds(life)) else { return };
+        let Some((id, life)) = self.holder_of(&rollout_id, &attempt_id) else { return };
         if let Some(held) = life.held.get_mut(&rollout_id) {
             held.reply = None;
         }
@@ -229,7 +248,7 @@ impl Keeper {
             life.kill();
         }
         let Some(requests) = self.requests.upgrade() else { return };
-        let check = Request::CheckCancelled { life: *id, rollout_id, attempt_id };
+        let check = Request::CheckCancelled { life: id, rollout_id, attempt_id };
         #[expect(clippy::disallowed_methods, reason = "it ends after its pause")]
         tokio::spawn(async move {
             sleep(CANCEL_GRACE).await;

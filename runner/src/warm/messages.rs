@@ -84,7 +84,7 @@ pub(crate) fn task_line(server: &Server, assignment: &Assignment, timeout: Durat
     })
     .to_string();
     if line.len() > LONGEST_TASK {
-        return Err(format!("is given no task of {} bytes: {LONGEST_TASK} are the most", line.len()));
+        return Err(format!("is not given the task: it has {} bytes, and {LONGEST_TASK} are the most", line.len()));
     }
     line.push('\n');
     Ok(line.into_bytes())

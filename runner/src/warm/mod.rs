@@ -42,7 +42,10 @@ pub(crate) struct Lost {
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
     /// There was none at its deadline.
-    TimedOut,
+    TimedOut {
+        /// The end of what its process wrote beside answers.
+        log: String,
+    },
     /// Its process died.
     Lost(Lost),
 }
@@ -80,8 +83,17 @@ impl WarmAgent {
         match timeout_at(deadline, answered).await {
             Ok(Ok(answer)) => answer.map_err(NoAnswer::Lost),
             Ok(Err(_)) => Err(NoAnswer::Lost(Lost { reason: "was closed".to_owned(), log: String::new() })),
-            Err(_) => Err(NoAnswer::TimedOut),
+            Err(_) => Err(NoAnswer::TimedOut { log: self.log_of(assignment).await }),
         }
+    }
+
+    /// The end of what the process wrote that works at an attempt.
+    async fn log_of(&self, assignment: &Assignment) -> String {
+        let (reply, log) = oneshot::channel();
+        let Assignment { rollout_id, attempt_id, .. } = assignment.clone();
+        // Without a keeper there is no process.
+        let _ = self.requests.send(Request::Log { rollout_id, attempt_id, reply });
+        log.await.unwrap_or_default()
     }
 
     /// Waits until the agent is given up because its processes keep dying.

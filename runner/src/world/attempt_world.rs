@@ -20,7 +20,7 @@ use super::snapshot::Snapshot;
 use super::variables::{Handed, handed_on};
 use crate::agent_environment::Variables;
 use crate::grader::{GradeFault, order};
-use crate::grading_environment::{FreshHome, for_grading};
+use crate::grading_environment::{FreshHome, clean_in_bash, for_grading};
 use crate::launch::Launcher;
 use crate::order::Order;
 use crate::placeholders::Places;
@@ -149,10 +149,12 @@ impl World {
             Mount { outside: logs.path().to_owned(), inside: harbor::LOGS, is_writable: true },
         ];
         variables.push(("FULGURITE_WORLD".to_owned(), Some(text(self.world_inside()))));
-        let script = format!("cd {tests} && exec /bin/bash {tests}/test.sh", tests = harbor::TESTS);
+        // An image has variables of its own, which may lead into the world.
+        let (clean, tests) = (clean_in_bash(&text(self.world_inside())), harbor::TESTS);
+        let script = format!("{clean} cd {tests} && exec /bin/bash {tests}/test.sh");
         let inside = Inside { home: home.path(), ..self.inside(&mounts) };
-        let order = sandbox.order(Path::new("/bin/bash"), &["-c".to_owned(), script], variables, inside);
-        let order = for_grading(order, home.path(), &[self.made.home.path(), self.world_inside()]);
+        let order = sandbox.order(Path::new("/bin/bash"), &["-pc".to_owned(), script], variables, inside);
+        let order = for_grading(order, Some(home.path()), &[self.made.home.path(), self.world_inside()]);
         let tested = run::run(&Launcher::Direct, &order, b"", deadline).await;
         let tested = tested.map_err(|error| failed(error.to_string()))?;
         if tested.timed_out {
@@ -237,6 +239,10 @@ impl World {
     async fn fill_from_image(&self, task: &HarborTask) -> Result<Option<Image>, WorldFault> {
         let Some(sandbox) = &self.common.sandbox else { return Ok(None) };
         let image = task.image().map_err(WorldFault::disk(&self.files))?;
+        if task.is_built() {
+            let task = task.clone();
+            on_disk(self.files.clone(), move || task.check_build()).await?;
+        }
         let filled = sandbox.fill(image, &self.made.name, &self.files).await;
         filled.map_err(|why| WorldFault::Image { image: image.unwrap_or("of a container").to_owned(), why })
     }

@@ -45,6 +45,15 @@ pub(crate) enum WorldFault {
 }
 
 impl WorldFault {
+    /// What attempts that fail alike have in common, where the message begins with what is this attempt's own.
+    pub(crate) fn cause(&self) -> Option<&'static str> {
+        match self {
+            Self::Disk { .. } => Some("the attempt's world cannot be made or read"),
+            Self::Image { .. } => Some("the task's image cannot be had"),
+            Self::Hook { .. } | Self::Variable { .. } => None,
+        }
+    }
+
     /// The system's answer, of this path.
     pub(crate) fn disk(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

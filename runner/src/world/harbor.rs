@@ -77,7 +77,22 @@ impl HarborTask {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(|error| no_directory(ENVIRONMENT, &error))?,
         };
-        Copy { files_left: FILES, bytes_left: BYTES }.directory(&environment, Path::new(""), world, 0)
+        Copy::new().directory(&environment, Path::new(""), Some(world), 0)
+    }
+
+    /// Looks whether an image may be built of the environment's files: the same bounds hold, and links mean what is in the image.
+    ///
+    /// # Errors
+    /// As [`fill`](Self::fill).
+    pub(crate) fn check_build(&self) -> io::Result<()> {
+        let environment = open_directory(&self.directory, Path::new(ENVIRONMENT));
+        let environment = environment.map_err(|error| no_directory(ENVIRONMENT, &error))?;
+        Copy::new().directory(&environment, Path::new(""), None, 0)
+    }
+
+    /// Whether its image is built of its own files.
+    pub(crate) fn is_built(&self) -> bool {
+        self.image.as_ref().is_some_and(|image| Path::new(image) == self.directory.join(ENVIRONMENT).join("Dockerfile"))
     }
 }
 
@@ -105,8 +120,12 @@ struct Copy {
 }
 
 impl Copy {
-    /// Copies what is in a directory, whose path in the environment is `path`.
-    fn directory(&mut self, from: &File, path: &Path, to: &Path, depth: usize) -> io::Result<()> {
+    fn new() -> Self {
+        Self { files_left: FILES, bytes_left: BYTES }
+    }
+
+    /// Copies what is in a directory, whose path in the environment is `path`, or looks at it if there is nowhere `to` copy it.
+    fn directory(&mut self, from: &File, path: &Path, to: Option<&Path>, depth: usize) -> io::Result<()> {
         for entry in Dir::read_from(from)? {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -116,7 +135,7 @@ impl Copy {
             if depth == 0 && OF_THE_IMAGE.iter().any(|passed| name == *passed) {
                 continue;
             }
-            let (path, to) = (path.join(name), to.join(name));
+            let (path, to) = (path.join(name), to.map(|to| to.join(name)));
             let refused = |why: &str| Err(io::Error::other(format!("environment/{} {why}", path.display())));
             let Some(left) = self.files_left.checked_sub(1) else {
                 return refused(&format!("is one too many: an environment has at most {FILES} files"));
@@ -130,10 +149,11 @@ impl Copy {
                 }
                 FileType::Directory => {
                     let within = open_directory_in(from, name)?;
-                    fs::create_dir(&to)?;
-                    self.directory(&within, &path, &to, depth + 1)?;
+                    to.as_ref().map_or(Ok(()), fs::create_dir)?;
+                    self.directory(&within, &path, to.as_deref(), depth + 1)?;
                 }
                 FileType::Symlink => {
+                    let Some(to) = to else { continue };
                     let target = rustix::fs::readlinkat(from, name, Vec::new())?;
                     let target = Path::new(OsStr::from_bytes(target.to_bytes()));
                     if !stays_within(target, depth) {
@@ -145,7 +165,7 @@ impl Copy {
                     std::os::unix::fs::symlink(target, to)?;
                 }
                 FileType::RegularFile => match open_in(from, name) {
-                    Ok(file) => self.file(file, &path, &to)?,
+                    Ok(file) => self.file(file, &path, to.as_deref())?,
                     Err(ReadFault::System(error)) => return refused(&format!("cannot be read: {error}")),
                     Err(fault) => return refused(&format!("cannot be read: {fault}")),
                 },
@@ -155,7 +175,7 @@ impl Copy {
         Ok(())
     }
 
-    fn file(&mut self, file: File, path: &Path, to: &Path) -> io::Result<()> {
+    fn file(&mut self, file: File, path: &Path, to: Option<&Path>) -> io::Result<()> {
         let metadata = file.metadata()?;
         let too_large = || {
             let path = path.display();
@@ -164,6 +184,10 @@ impl Copy {
             ))
         };
         let left = self.bytes_left.checked_sub(metadata.len()).ok_or_else(too_large)?;
+        let Some(to) = to else {
+            self.bytes_left = left;
+            return Ok(());
+        };
         let mut copy = File::create_new(to)?;
         // It may grow while it is read.
         let copied = io::copy(&mut file.take(self.bytes_left + 1), &mut copy)?;
@@ -269,6 +293,7 @@ mod tests {
         File::create(root.path().join("environment/src/disk")).unwrap().set_len(3 << 30).unwrap();
         let expected = "environment/src/disk is too large: an environment has at most 1073741824 bytes in all";
         assert_eq!(refused(&task), expected);
+        assert_eq!(task.check_build().unwrap_err().to_string(), expected, "nor is it sent to a builder of images");
     }
 
     #[test]

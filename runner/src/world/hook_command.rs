@@ -53,7 +53,7 @@ impl HookCommand {
             Hook::Setup => run::run(&Launcher::Direct, &self.order(), b"", started + timeout).await,
             Hook::Snapshot | Hook::Teardown => match FreshHome::make(home) {
                 Ok(fresh) => {
-                    let order = for_grading(self.order(), fresh.path(), &[home]);
+                    let order = for_grading(self.order(), Some(fresh.path()), &[home]);
                     run::run(&Launcher::Direct, &order, b"", started + timeout).await
                 }
                 Err(error) => Err(ProcessError::cannot_run(&self.program, error)),

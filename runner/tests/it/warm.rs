@@ -204,12 +204,38 @@ async fn processes_that_keep_dying_end_the_runner_with_the_last_that_they_wrote(
 }
 
 #[tokio::test]
+async fn a_client_made_without_a_base_url_when_a_warm_agent_starts_is_pointed_to_its_task() {
+    let server = Scripted::start((0..100).map(Value::from)).await;
+    let said = "The api_key client option must be set either by passing api_key to the client or by setting the OPENAI_API_KEY";
+    let error =
+        run(options(&server, &format!("raise RuntimeError('{said}')")), pending()).await.unwrap_err().to_string();
+    assert!(error.contains("(help: each task brings its own base URL and key"), "{error}");
+}
+
+#[tokio::test]
 async fn an_attempt_out_of_time_is_a_timeout() {
     let server = Scripted::start([json!(1)]).await;
-    let options = RunnerOptions { timeout: Duration::from_millis(50), ..options(&server, "for task in tasks(): pass") };
+    let command = ["/bin/sh", "-c", "echo importing >&2; cat > /dev/null"].map(str::to_owned).to_vec();
+    let options = RunnerOptions { timeout: Duration::from_secs(1), command, ..options(&server, "") };
     let summary = run(options, pending()).await.unwrap();
     assert_eq!(summary, RunnerSummary { timed_out: 1, ..RunnerSummary::default() });
-    assert_eq!(ended(&server)["at-1"], "timeout: agent still ran after 50ms");
+    let told = "timeout: agent still ran after 1s ([runner] timeout_seconds): the agent's standard error ends with \"importing\"";
+    assert_eq!(ended(&server)["at-1"], told);
+}
+
+#[tokio::test]
+async fn an_agent_that_looks_for_its_model_in_the_environment_is_pointed_to_its_task() {
+    let agent = r#"
+import urllib.request
+for task in tasks():
+    try:
+        urllib.request.urlopen('http://127.0.0.1:1/v1')
+    except Exception as error:
+        say(rollout_id=task['rollout_id'], error=repr(error))
+"#;
+    let ended = ended(&play(agent, [json!(1)]).await);
+    assert!(ended["at-1"].contains("Connection refused"), "{ended:?}");
+    assert!(ended["at-1"].contains("(help: each task brings its own base URL and key"), "{ended:?}");
 }
 
 /// Waits until it is so.

@@ -100,15 +100,17 @@ impl Reporter for JsonReporter {
 }
 
 fn failures_json(phase: &str, step: u64, failures: &Failures) -> Value {
-    let Failures { failed, rollouts, reason, count, stderr_tail } = failures;
+    let Failures { failed, rollouts, cause, reason, count, calls, ran_out_of_time: _, stderr_tail } = failures;
     json!({
         "event": "rollouts_failed",
         "phase": phase,
         "step": step,
         "failed": failed,
         "rollouts": rollouts,
+        "cause": cause,
         "reason": reason,
         "count": count,
+        "calls": calls,
         "stderr_tail": stderr_tail,
     })
 }
@@ -186,13 +188,13 @@ impl TableReporter {
 
     fn failures(&mut self, phase: &str, step: u64, failures: &Failures) {
         // Where all failed, the error that ends the run says why.
-        let is_known = self.failed_for.as_ref() == Some(&failures.reason);
+        let is_known = self.failed_for.as_ref() == Some(&failures.cause);
         if failures.failed < failures.rollouts && !is_known {
             let Failures { failed, rollouts, .. } = failures;
             self.line(&format!(
                 "warning: {failed} of {rollouts} rollouts of {phase} at step {step} failed: {failures}"
             ));
-            self.failed_for = Some(failures.reason.clone());
+            self.failed_for = Some(failures.cause.clone());
         }
     }
 

@@ -249,6 +249,49 @@ fn an_agent_that_always_fails_stops_the_run_with_its_reason() {
 }
 
 #[test]
+fn agents_that_fail_alike_are_counted_once_with_one_example() {
+    // A warm agent whose reasons hold the task, and which never calls the model.
+    let agent = "import json, sys\nfor line in sys.stdin:\n    task = json.loads(line)\n    \
+                 print(json.dumps({'rollout_id': task['rollout_id'], 'error': 'boom %s' % task['task']}), flush=True)\n";
+    let project = Project::new("command = [\"python3\", \"agent.py\"]\nwarm = true\nmax_attempts = 1", SMALL);
+    std::fs::write(project.path("agent.py"), agent).unwrap();
+    let ran = Ran::from(project.command("run").output().unwrap());
+    let told = "agent failed (4 of the 4 that failed); for example: agent failed: boom 10";
+    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("help: the model was not called: an agent's client finds it at OPENAI_BASE_URL"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn agents_that_run_out_of_time_are_told_with_the_key_and_whether_they_called_the_model() {
+    let runner = "command = [\"sh\", \"-c\", \"echo importing >&2; sleep 600\"]\nmax_attempts = 1";
+    let project = Project::new(runner, SMALL);
+    project.change_config("timeout_seconds = 60", "timeout_seconds = 1");
+    let ran = Ran::from(project.command("run").output().unwrap());
+    for told in [
+        "agent still ran after 1s ([runner] timeout_seconds) (4 of the 4 that failed)",
+        "the agent's standard error ends with \"importing\"",
+        "help: the model was not called: what takes long to start needs a greater [runner] timeout_seconds, or a smaller `parallel`",
+    ] {
+        assert!(ran.stderr.contains(told), "{told}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_warm_agent_that_asks_for_a_task_in_its_command_is_refused_once_before_the_run() {
+    let project = Project::new("command = [\"hello-agent\", \"{task}\"]\nwarm = true", SMALL);
+    let ran = Ran::from(project.command("run").output().unwrap());
+    assert_eq!((ran.code, ran.stderr.matches("asks for the task").count()), (Some(1), 1), "{}", ran.stderr);
+    assert!(!project.path("run").exists() && !project.path("model-1").exists());
+    let mut run = fulgurite(["run", "--server", "http://127.0.0.1:1", "--warm", "--", "hello-agent", "{task.n}"]);
+    let ran = Ran::from(run.output().unwrap());
+    assert_eq!((ran.code, ran.stderr.matches("asks for the task").count()), (Some(1), 1), "{}", ran.stderr);
+}
+
+#[test]
 fn a_step_in_which_most_rollouts_fail_says_why() {
     let agent =
         format!("{CALL}import sys\nif sys.argv[1] == '100': sys.exit('out of luck')\nprint('{{\"reward\": 1}}')");

@@ -108,6 +108,10 @@ fn a_dry_run_says_what_a_run_would_take_and_keeps_nothing_of_it() {
     // 5 updates of 9; 2 held-out tasks scored 4 times and 2 final ones, each twice.
     assert_eq!((&estimate["rollouts"], &estimate["planned"]["updates"]), (&json!(45 + 20), &json!(5)));
     assert_eq!(estimate["measured"]["rollouts"], 3);
+    let group = estimate["group"].as_array().unwrap();
+    assert_eq!(group.len(), 3);
+    assert!(group.iter().all(|rollout| rollout["reward"].is_number() && rollout["calls"].is_number()), "{estimate}");
+    assert!(group.iter().any(|rollout| rollout["answer"].as_str().is_some_and(|said| !said.is_empty())), "{estimate}");
     let tokens = |key: &str| estimate["tokens"][key].as_u64().unwrap();
     assert!(tokens("trained") >= 45 && tokens("sampled") == tokens("trained") + tokens("evaluation"), "{estimate}");
     let cost = (tokens("sampled") + tokens("prefilled") + tokens("trained")) as f64 / 1e6;
@@ -119,6 +123,7 @@ fn a_dry_run_says_what_a_run_would_take_and_keeps_nothing_of_it() {
         "sampled tokens",
         "USD",
         "measured",
+        ": 3 earned ",
     ] {
         assert!(told.stdout.contains(part), "{part}: {told:?}");
     }

@@ -163,7 +163,7 @@ fn a_failure_is_told_with_its_reason() {
     let agent = r#"case $FULGURITE_TASK in
         *crash*) echo 'out of sand' >&2; exit 3;;
         *silent*) ;;
-        *slow*) sleep 600;;
+        *slow*) echo importing >&2; sleep 600;;
     esac"#;
     let ran = work_off(&server, &["--timeout", "1.5"], &shell(agent));
     let tally = tally(&ran);
@@ -177,9 +177,12 @@ fn a_failure_is_told_with_its_reason() {
     };
     let said = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
     assert_eq!(reason("crash"), said("failed", "agent exited with status 3"));
-    let silent = "no reward: none was posted, and of the agent's output: it printed nothing";
+    let silent = "no reward: none was posted, and of the agent's output: it printed nothing (help: print {\"reward\": 1.0} as \
+                  the last line, post to FULGURITE_REWARD_URL, or set [runner] grade)";
     assert_eq!(reason("silent"), said("failed", silent));
-    assert_eq!(reason("slow"), said("timeout", "agent still ran after 1.5s"));
+    let slow =
+        "agent still ran after 1.5s ([runner] timeout_seconds): the agent's standard error ends with \"importing\"";
+    assert_eq!(reason("slow"), said("timeout", slow));
     assert_eq!(rollouts[r#""crash""#]["attempt"]["metadata"]["stderr_tail"], "out of sand\n");
     let table = run(["rollouts", "--store", &server.store]);
     assert!(table.stdout.contains("agent exited with status 3"), "{}", table.stdout);

@@ -191,6 +191,9 @@ fn a_task_with_a_dockerfile_is_played_in_its_image_where_there_are_containers() 
         let world = format!("{}.{}", attempt["rollout_id"].as_str().unwrap(), attempt["attempt_id"].as_str().unwrap());
         calls = calls.replace(&world, name);
     }
+    let clean = calls.split("/bin/bash -pc ").nth(1).unwrap().split(" cd /tests").next().unwrap().to_owned();
+    assert!(clean.contains("PYTHON*") && clean.contains("'/srv'/*"), "{clean}");
+    calls = calls.replace(&clean, "[clean]");
     let tag = calls.split("--tag ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
     let user = format!("{}:{}", rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let short: Vec<String> =
@@ -202,13 +205,13 @@ fn a_task_with_a_dockerfile_is_played_in_its_image_where_there_are_containers() 
     cp fulgurite-[first]:/srv/. [directory]/worlds/[first]/files
     rm --force fulgurite-[first]
     run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 sh -c test -e /tests && exit 3; test $PWD = /srv && test /srv = /srv && echo $(($(cat src/number) + 1)) > src/number
-    run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash -c cd /tests && exec /bin/bash /tests/test.sh
+    run --rm --init --name fulgurite-[first] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash -pc [clean] cd /tests && exec /bin/bash /tests/test.sh
     rm --force fulgurite-[first]
     create --name fulgurite-[second] [image] true
     cp fulgurite-[second]:/srv/. [directory]/worlds/[second]/files
     rm --force fulgurite-[second]
     run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 sh -c test -e /tests && exit 3; test $PWD = /srv && test /srv = /srv && echo $(($(cat src/number) + 1)) > src/number
-    run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash -c cd /tests && exec /bin/bash /tests/test.sh
+    run --rm --init --name fulgurite-[second] --network none --user [user] ... [image] sandbox-forward /run/fulgurite/proxy.sock 4747 /bin/bash -pc [clean] cd /tests && exec /bin/bash /tests/test.sh
     rm --force fulgurite-[second]
     ");
 

@@ -193,7 +193,13 @@ mod tests {
             components: BTreeMap::from([("exact".to_owned(), reward / 2.0)]),
         };
         let tags = super::super::task_scores::tags(&task);
-        TaskScore { task, tags, samples: rewards.iter().map(sample).collect(), failed: BTreeMap::new() }
+        TaskScore {
+            task,
+            tags,
+            samples: rewards.iter().map(sample).collect(),
+            failed: BTreeMap::new(),
+            failure_examples: BTreeMap::new(),
+        }
     }
 
     #[test]

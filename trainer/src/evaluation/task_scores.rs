@@ -18,9 +18,12 @@ pub struct TaskScore {
     pub tags: Vec<String>,
     /// Rollouts that succeeded.
     pub samples: Vec<SampleScore>,
-    /// Rollouts that failed, by why, and so count in no mean.
+    /// Rollouts that failed, by their cause, and so count in no mean.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failed: BTreeMap<String, usize>,
+    /// The whole reason of one rollout of each cause, where it says more than the cause.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failure_examples: BTreeMap<String, String>,
 }
 
 /// What one rollout earned.
@@ -48,7 +51,13 @@ impl TaskScore {
 
     pub(crate) fn of(members: &[Member]) -> Option<Self> {
         let task = members.first()?.rollout.input.clone();
-        let mut score = Self { tags: tags(&task), task, samples: Vec::new(), failed: BTreeMap::new() };
+        let mut score = Self {
+            tags: tags(&task),
+            task,
+            samples: Vec::new(),
+            failed: BTreeMap::new(),
+            failure_examples: BTreeMap::new(),
+        };
         for member in members {
             if member.succeeded() {
                 score.samples.push(SampleScore {
@@ -57,7 +66,11 @@ impl TaskScore {
                     components: member.reward().iter().flat_map(|reward| reward.components.iter().cloned()).collect(),
                 });
             } else {
-                *score.failed.entry(member.failure_reason()).or_default() += 1;
+                let (cause, reason) = (member.failure_cause(), member.failure_reason());
+                if cause != reason {
+                    score.failure_examples.entry(cause.clone()).or_insert(reason);
+                }
+                *score.failed.entry(cause).or_default() += 1;
             }
         }
         Some(score)

@@ -98,7 +98,7 @@ pub(crate) fn check(collected: &Collected, plan: &Plan<'_>, reporter: &mut dyn R
     if let Some(failures) = Failures::of(&members).filter(Failures::are_most) {
         reporter.report(TrainEvent::RolloutsFailed { phase, step, failures: failures.clone() });
         if failures.failed == failures.rollouts {
-            return Err(TrainError::EveryRolloutFailed { phase: phase.to_owned(), step, failures });
+            return Err(TrainError::EveryRolloutFailed { phase: phase.to_owned(), step, failures: Box::new(failures) });
         }
     }
     check_calls(&members, &plan.policy, phase, step)

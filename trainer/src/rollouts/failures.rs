@@ -1,16 +1,18 @@
-//! Why rollouts failed, for people.
-
-//! Why rollouts failed, told once for a whole step.
+//! Why rollouts failed, for people, once for a whole step.
 
 use std::collections::HashMap;
 use std::fmt;
 
+use fulgurite_types::AttemptStatus;
 use serde_json::Value;
 
+use super::failure_cause::FailureCause;
 use super::member::Member;
 
 /// Lines of an agent's standard error that are shown.
 const TAIL_LINES: usize = 12;
+/// Where an agent that called nobody finds the model.
+const BASE_URL: &str = "an agent's client finds it at OPENAI_BASE_URL, and a warm agent's at `base_url` of each task";
 /// Characters of it.
 const TAIL_CHARACTERS: usize = 1500;
 
@@ -21,10 +23,17 @@ pub struct Failures {
     pub failed: usize,
     /// Rollouts of the step.
     pub rollouts: usize,
-    /// The commonest reason.
+    /// The commonest cause: what the reasons of rollouts that failed alike have in common.
+    pub cause: String,
+    /// The whole reason of one of them.
     pub reason: String,
     /// Rollouts that failed for it.
     pub count: usize,
+    /// How often the agents of those called the model, all together, in their last attempts; not known of what the agent did
+    /// not fail.
+    pub calls: Option<usize>,
+    /// Whether they ended because their time was over.
+    pub ran_out_of_time: bool,
     /// The last lines that one of their agents wrote to its standard error, if it wrote any.
     pub stderr_tail: Option<String>,
 }
@@ -32,22 +41,31 @@ pub struct Failures {
 impl Failures {
     /// What failed among the rollouts of a step, if anything did.
     pub(crate) fn of(members: &[&Member]) -> Option<Self> {
-        let failed: Vec<(String, Option<&str>)> = members
+        let failed: Vec<(&Member, Why<'_>)> = members
             .iter()
             .filter(|member| member.failure.is_some() || !member.succeeded())
-            .map(|member| why(member))
+            .map(|member| (*member, Why::of(member)))
             .collect();
         let mut counts: HashMap<&str, usize> = HashMap::new();
-        for (reason, _) in &failed {
-            *counts.entry(reason).or_default() += 1;
+        for (_, why) in &failed {
+            *counts.entry(&why.cause).or_default() += 1;
         }
-        // Ties go to the reason that sorts first, so that the message does not change from run to run.
-        let (reason, count) = counts.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(a.0)))?;
-        let tail = failed.iter().find_map(|(other, tail)| tail.filter(|_| other == reason)).map(last_lines);
+        // Ties go to the cause that sorts first, so that the message does not change from run to run.
+        let (cause, count) = counts.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(a.0)))?;
+        let alike = || failed.iter().filter(|(_, why)| why.cause == cause);
+        let tail = alike().find_map(|(_, why)| why.tail).map(last_lines);
+        let is_agents = alike().all(|(member, _)| {
+            member.failure.unwrap_or_else(|| FailureCause::of(member.attempts.last())) == FailureCause::Agent
+        });
         Some(Self {
             failed: failed.len(),
             rollouts: members.len(),
-            reason: reason.to_owned(),
+            reason: alike().next().map(|(_, why)| why.reason.clone()).unwrap_or_default(),
+            ran_out_of_time: alike().all(|(member, _)| {
+                member.attempts.last().is_some_and(|attempt| attempt.status == AttemptStatus::Timeout)
+            }),
+            calls: is_agents.then(|| alike().map(|(member, _)| member.latest_calls()).sum()),
+            cause: cause.to_owned(),
             count,
             stderr_tail: tail,
         })
@@ -59,15 +77,28 @@ impl Failures {
     }
 }
 
-/// The reason, how often, and what an agent said.
+/// The cause, how often, an example, whether the model was called, and what an agent said.
 impl fmt::Display for Failures {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} ({} of the {} that failed)", self.reason, self.count, self.failed)?;
-        match &self.stderr_tail {
-            Some(tail) => {
-                write!(formatter, "; the agent's standard error ended with\n    {}", tail.replace('\n', "\n    "))
-            }
-            None => Ok(()),
+        write!(formatter, "{} ({} of the {} that failed)", self.cause, self.count, self.failed)?;
+        if self.reason != self.cause {
+            write!(formatter, "; for example: {}", self.reason)?;
+        }
+        if let Some(tail) = &self.stderr_tail {
+            write!(formatter, "; the agent's standard error ended with\n    {}", tail.replace('\n', "\n    "))?;
+        }
+        match (self.calls, self.ran_out_of_time) {
+            (Some(0), false) => write!(formatter, "\nhelp: the model was not called: {BASE_URL}"),
+            (Some(0), true) => write!(
+                formatter,
+                "\nhelp: the model was not called: what takes long to start needs a greater [runner] timeout_seconds, or a \
+                 smaller `parallel`; {BASE_URL}"
+            ),
+            (Some(calls), true) => write!(
+                formatter,
+                "\nhelp: the model was called {calls} times: an agent that needs longer gets a greater [runner] timeout_seconds"
+            ),
+            (Some(_), false) | (None, _) => Ok(()),
         }
     }
 }
@@ -75,25 +106,46 @@ impl fmt::Display for Failures {
 impl Member {
     /// Why it failed, in words.
     pub(crate) fn failure_reason(&self) -> String {
-        why(self).0
+        Why::of(self).reason
+    }
+
+    /// What that has in common with others that failed alike.
+    pub(crate) fn failure_cause(&self) -> String {
+        Why::of(self).cause
+    }
+
+    /// Calls of its last attempt.
+    fn latest_calls(&self) -> usize {
+        self.generations.iter().filter(|call| self.is_latest(&call.attempt_id)).count()
     }
 }
 
-/// Why a rollout failed, as its last attempt tells it, and what its agent wrote.
-fn why(member: &Member) -> (String, Option<&str>) {
-    if let Some(cause) = member.refused {
-        return (format!("its reward was refused: {}", cause.as_str()), None);
-    }
-    let Some(attempt) = member.attempts.last() else { return ("no attempt was made".to_owned(), None) };
-    let text = |key: &str| attempt.metadata.as_ref().and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
-    let reason = match text("reason") {
-        Some(reason) => reason.to_owned(),
-        None if member.rewards.is_empty() && attempt.status.as_str() == "succeeded" => {
-            "the attempt succeeded, but nobody gave a reward".to_owned()
+/// Why a rollout failed.
+struct Why<'m> {
+    cause: String,
+    reason: String,
+    /// What its agent wrote to its standard error.
+    tail: Option<&'m str>,
+}
+
+impl<'m> Why<'m> {
+    /// As its last attempt tells it.
+    fn of(member: &'m Member) -> Self {
+        let plain = |reason: String| Self { cause: reason.clone(), reason, tail: None };
+        if let Some(cause) = member.refused {
+            return plain(format!("its reward was refused: {}", cause.as_str()));
         }
-        None => format!("the attempt ended as {}", attempt.status.as_str()),
-    };
-    (reason, text("stderr_tail").map(str::trim).filter(|tail| !tail.is_empty()))
+        let Some(attempt) = member.attempts.last() else { return plain("no attempt was made".to_owned()) };
+        let tail = attempt.metadata.as_ref().and_then(|metadata| metadata.get("stderr_tail")).and_then(Value::as_str);
+        let why = match (attempt.reason(), attempt.failure_cause()) {
+            (Some(reason), Some(cause)) => Self { cause, reason: reason.to_owned(), tail: None },
+            _ if member.rewards.is_empty() && attempt.status.as_str() == "succeeded" => {
+                plain("the attempt succeeded, but nobody gave a reward".to_owned())
+            }
+            _ => plain(format!("the attempt ended as {}", attempt.status.as_str())),
+        };
+        Self { tail: tail.map(str::trim).filter(|tail| !tail.is_empty()), ..why }
+    }
 }
 
 /// The end of what an agent wrote, without what would move a terminal's cursor.
@@ -107,6 +159,8 @@ fn last_lines(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -116,5 +170,32 @@ mod tests {
         assert_eq!(tail.lines().count(), TAIL_LINES);
         assert!(tail.starts_with("[31mline 18\n") && tail.ends_with("[31mline 29"), "{tail}");
         assert_eq!(last_lines(&"x".repeat(5000)).len(), TAIL_CHARACTERS);
+    }
+
+    fn member(input: &str, metadata: Value) -> Member {
+        let rollout = json!({
+            "rollout_id": input, "input": input, "start_time": 0.0, "end_time": 1.0, "mode": "train", "resources_id": null,
+            "status": "failed", "config": {}, "metadata": {},
+        });
+        let attempt = json!({
+            "rollout_id": input, "attempt_id": "at", "sequence_id": 1, "start_time": 0.0, "end_time": 1.0, "status": "failed",
+            "worker_id": null, "last_heartbeat_time": null, "metadata": metadata,
+        });
+        Member { attempts: vec![serde_json::from_value(attempt).unwrap()], ..Member::of_rollout(rollout) }
+    }
+
+    #[test]
+    fn rollouts_that_fail_alike_are_counted_together_whatever_their_reasons_quote() {
+        let reasons = ["boom 1000", "boom 1001", "boom 7"].map(|said| format!("agent failed: {said}"));
+        let members = reasons.map(|reason| member(&reason, json!({ "reason": reason, "fault": "agent" })));
+        let failures = Failures::of(&members.iter().collect::<Vec<_>>()).unwrap().to_string();
+        let said = "agent failed (3 of the 3 that failed); for example: agent failed: boom 1000\nhelp: the model was not called";
+        assert!(failures.starts_with(said) && failures.contains("OPENAI_BASE_URL"), "{failures}");
+        let broken = ["/w/1", "/w/2"].map(|path| format!("the attempt's world cannot be made or read at {path}: full"));
+        let cause = "the attempt's world cannot be made or read";
+        let members =
+            broken.map(|reason| member(&reason, json!({ "reason": reason, "cause": cause, "fault": "world" })));
+        let failures = Failures::of(&members.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!((failures.cause.as_str(), failures.count, failures.calls), (cause, 2, None));
     }
 }

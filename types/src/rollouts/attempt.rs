@@ -108,6 +108,23 @@ impl Attempt {
     /// Key under which a runner keeps a digest of the attempt's world before its agent came.
     pub const WORLD_DIGEST: &str = "world_digest";
 
+    /// Key under which a runner keeps why the attempt failed, in words for people.
+    pub const REASON: &str = "reason";
+    /// Key under which it keeps the part of the reason that attempts which failed alike have in common, where the reason's own
+    /// beginning is not that.
+    pub const CAUSE: &str = "cause";
+
+    /// Why it failed, if its runner says so.
+    pub fn reason(&self) -> Option<&str> {
+        self.word(Self::REASON)
+    }
+
+    /// What it has in common with other attempts that failed alike: the reason without what is of this task, this output or
+    /// this moment.
+    pub fn failure_cause(&self) -> Option<String> {
+        self.word(Self::CAUSE).map(str::to_owned).or_else(|| self.reason().map(cause_of))
+    }
+
     /// What the agent printed, if its runner kept all of it.
     pub fn whole_output(&self) -> Option<&str> {
         let is_partial = self.metadata.as_ref()?.contains_key(Self::OUTPUT_IS_PARTIAL);
@@ -158,6 +175,24 @@ pub struct AttemptUpdate {
     pub metadata: Option<Object>,
 }
 
+/// Begins the advice at the end of a reason.
+const HELP: &str = " (help: ";
+
+/// The beginning of a reason, up to what differs between attempts, which stands behind a colon. The type of an exception
+/// that an agent reports is still a part of it.
+fn cause_of(reason: &str) -> String {
+    let reason = reason.split(HELP).next().unwrap_or_default();
+    let Some((cause, detail)) = reason.split_once(": ") else { return reason.to_owned() };
+    let is_type = |name: &&str| {
+        let fits = |character: char| character.is_ascii_alphanumeric() || "._".contains(character);
+        (name.ends_with("Error") || name.ends_with("Exception")) && name.chars().all(fits)
+    };
+    match detail.split([':', '(', '\n']).next().filter(is_type) {
+        Some(exception) => format!("{cause}: {exception}"),
+        None => cause.to_owned(),
+    }
+}
+
 impl AttemptUpdate {
     /// Only a new status.
     pub fn status(status: AttemptStatus) -> Self {
@@ -190,5 +225,27 @@ impl From<&String> for AttemptRef {
 impl From<String> for AttemptRef {
     fn from(text: String) -> Self {
         Self::from(text.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_holds_neither_the_task_nor_the_output_that_the_reason_holds() {
+        for (reason, cause) in [
+            ("agent failed: boom 1000", "agent failed"),
+            ("agent failed: ValueError: boom 1000", "agent failed: ValueError"),
+            (
+                "agent failed: openai.APIConnectionError: x (help: the task's base_url)",
+                "agent failed: openai.APIConnectionError",
+            ),
+            ("agent exited with status 3", "agent exited with status 3"),
+            ("agent exited with status 1 (help: the model is at: x)", "agent exited with status 1"),
+            ("no reward: none was posted, and of the agent's output: its last line is 7", "no reward"),
+        ] {
+            assert_eq!(cause_of(reason), cause);
+        }
     }
 }

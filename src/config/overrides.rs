@@ -2,16 +2,19 @@
 
 use std::str::FromStr;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_backends::{Notation, plain_words};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use toml::{Table, Value};
+use toml::{Spanned, Table, Value};
+
+use crate::config::setting_key::SettingKey;
 
 /// A key of the config and the value that is put in its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
-    /// The key as `config show` prints it: names and places in lists, joined by dots.
-    pub key: String,
+    /// The key as `config show` prints it.
+    pub key: SettingKey,
     /// What it is from now on.
     pub value: Value,
 }
@@ -21,21 +24,13 @@ impl FromStr for Override {
 
     /// Reads `KEY=VALUE`; the value is TOML, or else text that needs no quotes.
     fn from_str(text: &str) -> Result<Self> {
-        let (key, value) = text.split_once('=').ok_or_else(|| anyhow!("write KEY=VALUE: {text:?} has no ="))?;
-        Self::new(key, value_of(value.trim()))
+        let (key, value) = key_and_rest(text, "VALUE")?;
+        let value = value_of(value).with_context(|| format!("{key}: the value"))?;
+        Ok(Self { key, value })
     }
 }
 
 impl Override {
-    /// Puts `value` in the place of `key`.
-    pub fn new(key: &str, value: Value) -> Result<Self> {
-        let key = key.trim();
-        if key.split('.').any(str::is_empty) {
-            bail!("{key:?} is no key: write one as `fulgurite config show` prints it, such as trainer.learning_rate");
-        }
-        Ok(Self { key: key.to_owned(), value })
-    }
-
     /// The value as a file name or a table would show it: text without its quotes.
     pub fn value_text(&self) -> String {
         match &self.value {
@@ -50,8 +45,8 @@ impl Override {
     }
 
     fn apply(&self, table: &mut Table) -> Result<()> {
-        let mut names = self.key.split('.').peekable();
-        let first = names.next().unwrap_or_default();
+        let mut names = self.key.names().iter().peekable();
+        let first = names.next().map_or("", String::as_str);
         if names.peek().is_none() {
             table.insert(first.to_owned(), self.value.clone());
             return Ok(());
@@ -77,13 +72,47 @@ impl Override {
     }
 }
 
-/// A value as a command line has it: what is no TOML is text.
-pub fn value_of(text: &str) -> Value {
-    let read = toml::from_str::<Table>(&format!("value = {text}"));
-    match read {
-        Ok(mut table) if table.len() == 1 => table.remove("value").unwrap_or_else(|| Value::String(text.to_owned())),
-        _ => Value::String(text.to_owned()),
+/// The key of `KEY=...`, and what comes after its `=`; blanks around the `=` and at both ends do not count.
+pub fn key_and_rest<'a>(text: &'a str, values: &str) -> Result<(SettingKey, &'a str)> {
+    let (key, rest) = SettingKey::read_prefix(text.trim())?;
+    let rest = rest.trim_start();
+    let rest = rest.strip_prefix('=').ok_or_else(|| match rest {
+        "" => anyhow!("write {key}={values}: {text:?} has no ="),
+        _ => anyhow!("write {key}={values}: {rest:?} comes after the key"),
+    })?;
+    Ok((key, rest.trim()))
+}
+
+/// One value as a command line has it: what is no TOML is text, which needs no quotes unless it looks like TOML.
+///
+/// # Errors
+/// If it begins as TOML does and is none, is followed by anything, or is plain text with control characters.
+pub fn value_of(text: &str) -> Result<Value> {
+    if let Some(value) = whole_value(text) {
+        return Ok(value);
     }
+    if text.starts_with(['"', '\'', '[', '{']) {
+        bail!("{text:?} is not one value of TOML: mend it, or put all of it in quotes if it is text");
+    }
+    if text.contains(char::is_control) {
+        bail!(
+            "{text:?} has line ends or other control characters: put it in quotes with \\n in their place if it is text"
+        );
+    }
+    Ok(Value::String(text.to_owned()))
+}
+
+/// `text` as TOML, if it is one value from its first to its last character, without a comment or a further key.
+pub fn whole_value(text: &str) -> Option<Value> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Line {
+        value: Spanned<Value>,
+    }
+    const BEFORE: &str = "value = ";
+    let line = toml::from_str::<Line>(&format!("{BEFORE}{text}")).ok()?;
+    let is_whole = line.value.span() == (BEFORE.len()..BEFORE.len() + text.len());
+    is_whole.then(|| line.value.into_inner())
 }
 
 /// Puts `overrides` in the place of what a config file says, the later ones last.
@@ -97,7 +126,10 @@ pub fn read<T: DeserializeOwned>(table: &Table, overrides: &[Override]) -> Resul
         let place = error.path().to_string();
         let inner: &toml::de::Error = error.inner();
         let words = plain_words(inner.message(), &place, Notation::Toml);
-        let is_near = |one: &&Override| one.key.starts_with(&place) || place.starts_with(&one.key);
+        let is_near = |one: &&Override| {
+            let key = one.key.to_string();
+            key.starts_with(&place) || place.starts_with(&key)
+        };
         let near = overrides.iter().rev().find(is_near).or(overrides.last());
         anyhow!("--set {}: {words}", near.map(Override::argument).unwrap_or_default())
     })
@@ -134,5 +166,30 @@ mod tests {
         insta::assert_snapshot!(said(&["models.1.name=x"]), @"models.1.name: the list has 1 items, counted from 0");
         insta::assert_snapshot!(said(&["models.0.name.x=y"]), @r#"models.0.name.x: what stands before .x is "m", which has no keys"#);
         assert!("trainer.loss".parse::<Override>().is_err() && "=3".parse::<Override>().is_err());
+    }
+
+    #[test]
+    fn a_setting_is_one_key_and_one_value() {
+        let read = |text: &str| text.parse::<Override>().map(|one| one.argument());
+        assert_eq!(read(" trainer.loss = ppo ").unwrap(), "trainer.loss=\"ppo\"");
+        assert_eq!(read("a.\"b=c\"={ d = [1] }").unwrap(), "a.\"b=c\"={ d = [1] }");
+        assert_eq!(read("run.name=a=b").unwrap(), "run.name=\"a=b\"");
+        assert_eq!(read("run.name=\"two\\nlines\"").unwrap().parse::<Override>().unwrap().value_text(), "two\nlines");
+        // A comment is no part of a value: what looks like one makes text of it.
+        assert_eq!(read("run.name=3 # c").unwrap(), "run.name=\"3 # c\"");
+        for wrong in [
+            "models.0.backend='vllm' #=1",
+            "trainer.beta1=1\ntrainer.beta2=2",
+            "trainer.beta1=1\n",
+            "trainer.loss=[ppo]",
+            "trainer.loss='ppo' # c",
+            "trainer.loss={ a = 1 } b",
+            "trainer.kl={ a = 1 }\n[models]",
+            "trainer.loss=a\nb",
+            "models.0.path =x =y\u{1b}",
+        ] {
+            // Blanks at both ends do not count, so a last line end is none.
+            assert_eq!(read(wrong).is_err(), wrong != "trainer.beta1=1\n", "{wrong:?}: {:?}", read(wrong));
+        }
     }
 }

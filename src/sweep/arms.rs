@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use toml::Value;
 
-use crate::config::overrides::{Override, value_of};
+use crate::config::overrides::{Override, key_and_rest, value_of, whole_value};
+use crate::config::setting_key::SettingKey;
 
 /// Longest name of an arm, in bytes: it is part of a directory's name.
 const LONGEST_NAME: usize = 120;
@@ -24,7 +25,7 @@ const NAME: &str = "name";
 /// A key of the config and the values that it has in a sweep: `KEY=A,B,C`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweptKey {
-    key: String,
+    key: SettingKey,
     values: Vec<Value>,
 }
 
@@ -32,18 +33,19 @@ impl FromStr for SweptKey {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (key, values) = text.split_once('=').ok_or_else(|| anyhow!("write KEY=A,B,C: {text:?} has no ="))?;
-        let values = match value_of(&format!("[{values}]")) {
-            Value::Array(values) => values,
+        let (key, values) = key_and_rest(text, "A,B,C")?;
+        let values = match whole_value(&format!("[{values}]")) {
+            Some(Value::Array(values)) => values,
             // Words without quotes are no TOML.
-            _ => values.split(',').map(|value| value_of(value.trim())).collect(),
+            _ => {
+                let read = values.split(',').map(|value| value_of(value.trim()));
+                read.collect::<Result<_>>().with_context(|| format!("{key}: its values"))?
+            }
         };
         if values.is_empty() {
             bail!("{key} has no values: write them after the =, with commas between them");
         }
-        // Looks at the key.
-        let first = Override::new(key, values[0].clone())?;
-        Ok(Self { key: first.key, values })
+        Ok(Self { key, values })
     }
 }
 
@@ -53,7 +55,7 @@ pub struct Arm {
     /// What it is called, which can be part of a file's name.
     pub name: String,
     /// Its keys and their values, in the order in which they were told.
-    pub overrides: Vec<(String, Value)>,
+    pub overrides: Vec<(SettingKey, Value)>,
 }
 
 impl Arm {
@@ -66,9 +68,9 @@ impl Arm {
 
 /// Every combination of the keys' values; the last key changes fastest.
 pub fn of_grid(keys: &[SweptKey]) -> Result<Vec<Arm>> {
-    let mut combinations: Vec<Vec<(String, Value)>> = vec![Vec::new()];
+    let mut combinations: Vec<Vec<(SettingKey, Value)>> = vec![Vec::new()];
     for SweptKey { key, values } in keys {
-        let grown = |before: &Vec<(String, Value)>| -> Vec<Vec<(String, Value)>> {
+        let grown = |before: &Vec<(SettingKey, Value)>| -> Vec<Vec<(SettingKey, Value)>> {
             let with = |value: &Value| before.iter().cloned().chain([(key.clone(), value.clone())]).collect();
             values.iter().map(with).collect()
         };
@@ -91,7 +93,7 @@ pub fn of_list(file: &Path) -> Result<Vec<Arm>> {
 }
 
 /// An arm that may have a name, and its keys.
-type Unnamed = (Option<String>, Vec<(String, Value)>);
+type Unnamed = (Option<String>, Vec<(SettingKey, Value)>);
 
 fn of_line(line: &str) -> Result<Unnamed> {
     let mut keys: Map<String, serde_json::Value> =
@@ -103,8 +105,7 @@ fn of_line(line: &str) -> Result<Unnamed> {
     };
     let read = |(key, value): (String, serde_json::Value)| {
         let value = Value::deserialize(value).map_err(|_| anyhow!("{key} has a value that TOML cannot have, null"))?;
-        let Override { key, value } = Override::new(&key, value)?;
-        Ok((key, value))
+        Ok((key.parse()?, value))
     };
     Ok((name, keys.into_iter().map(read).collect::<Result<_>>()?))
 }
@@ -115,8 +116,11 @@ fn named(arms: Vec<Unnamed>) -> Result<Vec<Arm>> {
     let mut names = BTreeSet::new();
     let mut all = Vec::with_capacity(arms.len());
     for (said, overrides) in arms {
-        if let Some((key, hint)) = OWN_KEYS.iter().find(|(own, _)| overrides.iter().any(|(key, _)| key == own)) {
-            bail!("{key} is no key of a sweep: {hint}");
+        for (own, hint) in OWN_KEYS {
+            let own_key: SettingKey = own.parse()?;
+            if overrides.iter().any(|(key, _)| key.holds(&own_key)) {
+                bail!("{own} is no key of a sweep: {hint}");
+            }
         }
         let keys: BTreeSet<String> = overrides.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let described = keys.iter().cloned().collect::<Vec<_>>().join(" ");
@@ -137,12 +141,12 @@ fn named(arms: Vec<Unnamed>) -> Result<Vec<Arm>> {
 }
 
 /// `learning_rate=0.001,loss=ppo`: the last name of each key, and its value.
-fn name_of(overrides: &[(String, Value)]) -> String {
+fn name_of(overrides: &[(SettingKey, Value)]) -> String {
     if overrides.is_empty() {
         return "as-it-is".to_owned();
     }
-    let part = |(key, value): &(String, Value)| {
-        let short = key.rsplit('.').next().unwrap_or(key);
+    let part = |(key, value): &(SettingKey, Value)| {
+        let short = key.last_name();
         let text = Override { key: key.clone(), value: value.clone() }.value_text();
         format!("{}={}", file_name_part(short), file_name_part(&text))
     };
@@ -208,7 +212,7 @@ mod tests {
         insta::assert_snapshot!(said(grid(&["trainer.group_size=4,4"]).unwrap_err()), @"two arms are the same: trainer.group_size=4");
         insta::assert_snapshot!(said(grid(&["run.seed=1,2"]).unwrap_err()), @"run.seed is no key of a sweep: --seeds says them");
         insta::assert_snapshot!(said(grid(&["trainer.group_size="]).unwrap_err()), @"trainer.group_size has no values: write them after the =, with commas between them");
-        insta::assert_snapshot!(said(grid(&["trainer"]).unwrap_err()), @r#"write KEY=A,B,C: "trainer" has no ="#);
+        insta::assert_snapshot!(said(grid(&["trainer"]).unwrap_err()), @r#"write trainer=A,B,C: "trainer" has no ="#);
         let of_file = |text: &str| said(list(text).unwrap_err()).rsplit_once("arms.jsonl").unwrap().1.to_owned();
         insta::assert_snapshot!(of_file("{\"trainer.loss\": null}\n"), @", line 1: trainer.loss has a value that TOML cannot have, null");
         insta::assert_snapshot!(of_file(""), @r#" holds no arm: write one a line, {"trainer.learning_rate": 1e-3}"#);

@@ -34,7 +34,7 @@ pub async fn sweep(arguments: SweepArguments) -> Result<()> {
     plan.write(&directory)?;
     let capacity = capacity::capacity(&plan, arguments.parallel)?;
     if let Some(said) = &capacity.said {
-        eprintln!("warning: {said}");
+        output::note(format_args!("warning: {said}"));
     }
     let execution = Execution { plan: &plan, directory: &directory, parallel: capacity.parallel };
     let mut sweep = Sweep { execution, json: arguments.json, told: 0, failures: BTreeMap::new(), stopped: Vec::new() };

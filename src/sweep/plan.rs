@@ -11,6 +11,7 @@ use super::arguments::SweepArguments;
 use super::arms::{self, Arm};
 use crate::config::declarations::LoadedConfig;
 use crate::config::overrides::Override;
+use crate::config::setting_key::SettingKey;
 use crate::train;
 
 /// Name of the file in a sweep's directory that says what it is of.
@@ -22,7 +23,7 @@ pub struct SweepPlan {
     /// The config file.
     pub config: PathBuf,
     /// What every arm has in place of the config's values.
-    pub set: Vec<(String, toml::Value)>,
+    pub set: Vec<(SettingKey, toml::Value)>,
     /// The agent in place of the config's; empty for that one.
     pub agent: Vec<String>,
     /// Whether hopeless arms are stopped.
@@ -113,8 +114,9 @@ impl SweepPlan {
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
         for (key, _) in self.arms.iter().flat_map(|arm| &arm.overrides) {
-            if !keys.contains(key) {
-                keys.push(key.clone());
+            let key = key.to_string();
+            if !keys.contains(&key) {
+                keys.push(key);
             }
         }
         keys

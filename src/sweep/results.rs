@@ -145,7 +145,7 @@ pub async fn results(
         }
         arms.push(ArmResult {
             arm: arm.name.clone(),
-            keys: arm.overrides.iter().map(|(key, value)| (key.clone(), json!(value))).collect(),
+            keys: arm.overrides.iter().map(|(key, value)| (key.to_string(), json!(value))).collect(),
             state: own.iter().map(|run| run.state).max().unwrap_or(State::Open),
             held_out: Spread::of(own.iter().map(|run| run.held_out)),
             reward: Spread::of(own.iter().map(|run| run.reward)),

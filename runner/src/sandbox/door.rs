@@ -20,6 +20,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 
+use super::listening::next_connection;
+
 type Body = BoxBody<Bytes, reqwest::Error>;
 
 /// Of one connection and not of what goes over it.
@@ -67,16 +69,10 @@ impl Passage {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
-                taken = listener.accept() => match taken {
-                    Ok((stream, _)) => {
-                        let passage = self.clone();
-                        connections.spawn(async move { passage.serve(stream).await });
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "the door of a sandbox is shut");
-                        return;
-                    }
-                },
+                stream = next_connection(|| listener.accept()) => {
+                    let passage = self.clone();
+                    connections.spawn(async move { passage.serve(stream).await });
+                }
                 Some(_) = connections.join_next() => {}
             }
         }

@@ -1,6 +1,7 @@
 //! The forwarder: runs inside a sandbox, in front of the agent, and makes an address of the sandbox's loopback of a socket in
 //! its file system.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -11,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
 use tokio::task::JoinSet;
+
+use super::listening::next_connection;
 
 /// Why nothing was forwarded.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +60,7 @@ pub fn forward(words: &[OsString]) -> Result<u8, ForwardError> {
         let mut child = started.map_err(|error| ForwardError::Start { program: program.into(), error })?;
         tokio::select! {
             ended = child.wait() => ended.map_err(ForwardError::from),
-            broken = hand_on(&listener, Path::new(socket)) => Err(broken.into()),
+            never = hand_on(&listener, Path::new(socket)) => match never {},
         }
     })?;
     // What still runs inside ends with this process.
@@ -65,18 +68,15 @@ pub fn forward(words: &[OsString]) -> Result<u8, ForwardError> {
     Ok(as_a_shell_says(status))
 }
 
-/// Hands connections on until none can be taken.
-async fn hand_on(listener: &TcpListener, socket: &Path) -> io::Error {
+/// Hands connections on, for as long as it is waited for.
+async fn hand_on(listener: &TcpListener, socket: &Path) -> Infallible {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            taken = listener.accept() => match taken {
-                Ok((inside, _)) => {
-                    let socket = socket.to_owned();
-                    connections.spawn(async move { join(inside, UnixStream::connect(socket).await?).await });
-                }
-                Err(error) => return error,
-            },
+            inside = next_connection(|| listener.accept()) => {
+                let socket = socket.to_owned();
+                connections.spawn(async move { join(inside, UnixStream::connect(socket).await?).await });
+            }
             // Of a connection that breaks, both sides know.
             Some(_) = connections.join_next() => {}
         }

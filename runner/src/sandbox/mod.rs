@@ -10,6 +10,7 @@ mod forwarder;
 mod grader_sandbox;
 mod images;
 mod invocation;
+mod listening;
 mod options;
 mod wrapper;
 

@@ -105,6 +105,11 @@ impl IssuedKeys {
         })
     }
 
+    /// Seconds for which a key goes on to open anything at that time; `None` if it opens nothing, or was not made here.
+    pub(super) fn seconds_left(&self, key: &str, now: u64) -> Option<u64> {
+        self.claims(key)?.expires.checked_sub(now).filter(|left| *left > 0)
+    }
+
     /// The claims of a key, if it was made under this secret.
     fn claims(&self, key: &str) -> Option<Claims> {
         let (claims, code) = key.strip_prefix(PREFIX)?.split_once('.')?;
@@ -141,9 +146,11 @@ mod tests {
         let key = KEYS.key(Opens::ModelCalls, 100);
         assert_eq!(KEYS.holder(&key, 99), Ok(KeyHolder::ModelCalls));
         assert_eq!(KEYS.holder(&key, 100), Err(KeyRefused::Expired { expired: 100 }));
+        assert_eq!((KEYS.seconds_left(&key, 99), KEYS.seconds_left(&key, 100)), (Some(1), None));
         // Of a key that was not issued here, not even its expiry is reported.
         let other = IssuedKeys { secret: [8; SECRET_BYTES] };
         assert_eq!(other.holder(&key, 100), Err(KeyRefused::Unknown));
+        assert_eq!(other.seconds_left(&key, 0), None);
     }
 
     proptest! {

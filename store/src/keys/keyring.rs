@@ -23,4 +23,9 @@ impl Keyring {
         }
         self.issued.holder(key, now() as u64)
     }
+
+    /// Seconds until a key opens nothing any more; `None` if it never ends, as the admin key, or opens nothing now.
+    pub fn seconds_left(&self, key: &str) -> Option<u64> {
+        self.issued.seconds_left(key, now() as u64)
+    }
 }

@@ -38,6 +38,7 @@ pub use database::aside::aside;
 pub use database::location::redact_url;
 pub use database::options::{StoreOptions, Synchronous};
 pub use database::rollout_cache::CachedRollout;
+pub use database::sql::LONGEST_ID;
 pub use database::telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use error::{Result, StoreError};
 pub use generations::conversations::RecordedConversation;

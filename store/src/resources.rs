@@ -6,7 +6,7 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::database::clock::now;
-use crate::database::sql::{Conditions, SortField, Sql, column, count, json, plain, to_integer, to_json};
+use crate::database::sql::{Conditions, SortField, Sql, checked_id, column, count, json, to_integer, to_json};
 use crate::list_pages::{ListKind, ListPages};
 use crate::row_checksums::resources_digest;
 use crate::{Result, Store, StoreError};
@@ -37,7 +37,7 @@ impl Store {
                          version = resources.version + 1, resources = excluded.resources
                      RETURNING *",
                 )
-                .bind(plain("resources_id", &resources_id)?)
+                .bind(checked_id("resources_id", &resources_id)?)
                 .bind(now())
                 .bind(to_json("resources", &resources)?)
                 .bind(resources_digest(Some(&resources_id)))

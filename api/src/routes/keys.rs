@@ -1,7 +1,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use fulgurite_store::{Store, StoreError};
+use fulgurite_store::{LONGEST_ID, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::conventions::input::{Body, Holder};
@@ -34,6 +34,10 @@ pub(super) async fn issue_to_worker(State(store): State<Store>, body: Body) -> C
     let WorkerKeyRequest { name, seconds } = body.parse()?;
     if name.is_empty() {
         return Err(StoreError::invalid("name", "must not be empty").into());
+    }
+    if name.len() > LONGEST_ID {
+        let message = format!("has {} bytes, and may have {LONGEST_ID}", name.len());
+        return Err(StoreError::invalid("name", message).into());
     }
     let key = store.issued_keys().await?.worker_key(&name, seconds);
     Ok((StatusCode::CREATED, Json(KeyReply { key })))

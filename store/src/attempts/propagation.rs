@@ -6,7 +6,7 @@ use sqlx::AnyConnection;
 use crate::attempts::rows::{attempt_beside_rollout, no_such_attempt, rollout_and_attempt};
 use crate::checksums::{MASK, add};
 use crate::database::clock::now;
-use crate::database::sql::{OptionalReal, column, count, optional_plain, to_json};
+use crate::database::sql::{OptionalReal, column, count, optional_id, to_json};
 use crate::database::writer::Write;
 use crate::lifecycle::propagate;
 use crate::rollouts::changes::set_rollout_status;
@@ -141,7 +141,7 @@ pub(crate) async fn apply_update(
     .bind(attempt.attempt_id.as_str())
     .bind(attempt.status.as_str())
     .bind(OptionalReal(attempt.end_time))
-    .bind(optional_plain("worker_id", attempt.worker_id.as_deref())?)
+    .bind(optional_id("worker_id", attempt.worker_id.as_deref())?)
     .bind(OptionalReal(heartbeat))
     .bind(heartbeat.map(|time| heartbeat_checksum(&attempt.rollout_id, &attempt.attempt_id, time)))
     .bind(changed_metadata.map(|metadata| metadata.text))

@@ -8,7 +8,7 @@ use sqlx::any::AnyRow;
 
 use crate::checksums::MASK;
 use crate::database::clock::now;
-use crate::database::sql::{SortField, Sql, column, count, optional_json, optional_plain, plain, word};
+use crate::database::sql::{SortField, Sql, checked_id, column, count, optional_id, optional_json, word};
 use crate::rollouts::rows::{IDS_PER_QUERY, existing_rollout};
 use crate::row_checksums::{AttemptColumns, SEQUENCE_WEIGHT};
 use crate::{Result, StoreError};
@@ -121,7 +121,7 @@ pub(crate) async fn no_such_attempt(
 pub(crate) fn new_attempt_name(attempt_id: &str) -> Result<&str> {
     match attempt_id {
         LATEST => Err(StoreError::invalid("attempt_id", "must not be `latest`, which stands for the latest attempt")),
-        _ => plain("attempt_id", attempt_id),
+        _ => checked_id("attempt_id", attempt_id),
     }
 }
 
@@ -157,8 +157,8 @@ pub(crate) async fn insert_attempt(
     .bind(rollout_id)
     .bind(new_attempt_name(attempt_id)?)
     .bind(start_time)
-    .bind(optional_plain("worker_id", worker_id)?)
-    .bind(optional_plain("grader", grader)?)
+    .bind(optional_id("worker_id", worker_id)?)
+    .bind(optional_id("grader", grader)?)
     .bind(columns.checksum())
     .bind(SEQUENCE_WEIGHT)
     .bind(MASK)

@@ -83,6 +83,24 @@ pub(crate) fn plain<'t>(field: &str, text: &'t str) -> Result<&'t str> {
     if text.contains('\0') { Err(StoreError::invalid(field, "holds a NUL character")) } else { Ok(text) }
 }
 
+/// Most bytes of an id or a name that a client chooses.
+pub const LONGEST_ID: usize = 512;
+
+/// As [`plain`], of an id or a name: it stands in indexes, keys, URLs and every list.
+pub(crate) fn checked_id<'t>(field: &str, text: &'t str) -> Result<&'t str> {
+    match text.len() {
+        length if length > LONGEST_ID => {
+            Err(StoreError::invalid(field, format!("has {length} bytes, and may have {LONGEST_ID}")))
+        }
+        _ => plain(field, text),
+    }
+}
+
+/// As [`checked_id`], of one that may be missing.
+pub(crate) fn optional_id<'t>(field: &str, text: Option<&'t str>) -> Result<Option<&'t str>> {
+    text.map(|text| checked_id(field, text)).transpose()
+}
+
 /// As [`plain`], of a text that may be missing.
 pub(crate) fn optional_plain<'t>(field: &str, text: Option<&'t str>) -> Result<Option<&'t str>> {
     text.map(|text| plain(field, text)).transpose()

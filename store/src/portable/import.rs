@@ -10,7 +10,9 @@ use fulgurite_types::{
 use sqlx::AnyConnection;
 
 use crate::attempts::rows::{existing_attempt, new_attempt_name};
-use crate::database::sql::{OptionalReal, optional_plain, plain, to_integer, to_json, to_optional_json};
+use crate::database::sql::{
+    OptionalReal, checked_id, optional_id, optional_plain, plain, to_integer, to_json, to_optional_json,
+};
 use crate::database::writer::Write;
 use crate::recording::one_by_one::import as import_call;
 use crate::rollouts::rows::{existing_rollout, run_and_step};
@@ -66,8 +68,8 @@ async fn import_run(connection: &mut AnyConnection, run: Run) -> Result<bool> {
         "INSERT INTO runs (run_id, name, config, seed, start_time, allowed_steps) VALUES ($1, $2, $3, $4, $5, $6)
          ON CONFLICT (run_id) DO NOTHING",
     )
-    .bind(plain("run_id", &run.run_id)?)
-    .bind(plain("name", &run.name)?)
+    .bind(checked_id("run_id", &run.run_id)?)
+    .bind(checked_id("name", &run.name)?)
     .bind(to_json("config", &run.config)?)
     .bind(run.seed.cast_signed())
     .bind(run.start_time)
@@ -122,7 +124,7 @@ async fn import_resources(connection: &mut AnyConnection, update: ResourcesUpdat
          VALUES ($1, $2, $3, $4, $5, $6)
          ON CONFLICT (resources_id) DO NOTHING",
     )
-    .bind(plain("resources_id", &update.resources_id)?)
+    .bind(checked_id("resources_id", &update.resources_id)?)
     .bind(update.create_time)
     .bind(update.update_time)
     .bind(i64::from(update.version))
@@ -139,15 +141,15 @@ async fn import_worker(connection: &mut AnyConnection, worker: Worker) -> Result
              last_busy_time, last_idle_time, current_rollout_id, current_attempt_id)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (worker_id) DO NOTHING",
     )
-    .bind(plain("worker_id", &worker.worker_id)?)
+    .bind(checked_id("worker_id", &worker.worker_id)?)
     .bind(worker.status.as_str())
     .bind(to_optional_json("heartbeat_stats", worker.heartbeat_stats.as_ref())?)
     .bind(OptionalReal(worker.last_heartbeat_time))
     .bind(OptionalReal(worker.last_dequeue_time))
     .bind(OptionalReal(worker.last_busy_time))
     .bind(OptionalReal(worker.last_idle_time))
-    .bind(optional_plain("current_rollout_id", worker.current_rollout_id.as_deref())?)
-    .bind(optional_plain("current_attempt_id", worker.current_attempt_id.as_deref())?)
+    .bind(optional_id("current_rollout_id", worker.current_rollout_id.as_deref())?)
+    .bind(optional_id("current_attempt_id", worker.current_attempt_id.as_deref())?)
     .execute(connection)
     .await?;
     Ok(inserted.rows_affected() > 0)
@@ -184,16 +186,16 @@ async fn import_rollout(write: &mut Write, archived: ArchivedRollout) -> Result<
                  THEN (SELECT MAX(queue_position) + 1 FROM rollouts) ELSE $12 END, $13)
          ON CONFLICT (rollout_id) DO NOTHING",
     )
-    .bind(plain("rollout_id", &rollout.rollout_id)?)
+    .bind(checked_id("rollout_id", &rollout.rollout_id)?)
     .bind(input.as_str())
     .bind(rollout.start_time)
     .bind(OptionalReal(rollout.end_time))
     .bind(rollout.mode.map(|mode| mode.as_str()))
-    .bind(optional_plain("resources_id", rollout.resources_id.as_deref())?)
+    .bind(optional_id("resources_id", rollout.resources_id.as_deref())?)
     .bind(rollout.status.as_str())
     .bind(config.as_str())
     .bind(metadata.as_deref())
-    .bind(optional_plain("metadata.run_id", run_id)?)
+    .bind(optional_id("metadata.run_id", run_id)?)
     .bind(step)
     .bind(queue_position)
     .bind(columns.checksum())
@@ -239,8 +241,8 @@ async fn import_gateway_rollout(connection: &mut AnyConnection, known: ArchivedG
     .bind(known.rollout_id.as_str())
     .bind(to_optional_json("local_config", known.local_config.as_ref())?)
     .bind(to_optional_json("k8s_config", known.k8s_config.as_ref())?)
-    .bind(optional_plain("k8s_job_name", known.k8s_job_name.as_deref())?)
-    .bind(optional_plain("last_attempt_id", known.last_attempt_id.as_deref())?)
+    .bind(optional_id("k8s_job_name", known.k8s_job_name.as_deref())?)
+    .bind(optional_id("last_attempt_id", known.last_attempt_id.as_deref())?)
     .bind(optional_plain("error_message", known.error_message.as_deref())?)
     .bind(known.version)
     .bind(known.updated_at)
@@ -281,10 +283,10 @@ async fn import_attempt(connection: &mut AnyConnection, attempt: Attempt) -> Res
     .bind(attempt.start_time)
     .bind(OptionalReal(attempt.end_time))
     .bind(attempt.status.as_str())
-    .bind(optional_plain("worker_id", attempt.worker_id.as_deref())?)
+    .bind(optional_id("worker_id", attempt.worker_id.as_deref())?)
     .bind(OptionalReal(attempt.last_heartbeat_time))
     .bind(metadata.as_deref())
-    .bind(optional_plain("grader", attempt.grader.as_deref())?)
+    .bind(optional_id("grader", attempt.grader.as_deref())?)
     .bind(columns.checksum())
     .bind(heartbeat)
     .execute(connection)

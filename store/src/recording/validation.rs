@@ -2,7 +2,7 @@
 
 use fulgurite_types::{BranchReason, Defect, NewGeneration, WeightsFrom};
 
-use crate::database::sql::{optional_plain, plain};
+use crate::database::sql::{checked_id, optional_plain, plain};
 use crate::{Result, StoreError};
 
 pub(crate) fn validate(generation: &NewGeneration) -> Result<()> {
@@ -19,6 +19,10 @@ pub(crate) fn validate(generation: &NewGeneration) -> Result<()> {
     ];
     for (field, value) in &texts {
         plain(field, value)?;
+    }
+    let [generation_id, span_id, trace_id, ..] = &texts;
+    for (field, value) in [generation_id, span_id, trace_id] {
+        checked_id(field, value)?;
     }
     for (field, value) in texts.into_iter().take(2) {
         if value.is_empty() {

@@ -4,7 +4,7 @@ use fulgurite_types::{NewRollout, Rollout, RolloutStatus, new_rollout_id};
 
 use crate::checksums::MASK;
 use crate::database::clock::now;
-use crate::database::sql::{OptionalReal, column, optional_plain, plain, to_json, to_optional_json};
+use crate::database::sql::{OptionalReal, checked_id, column, optional_id, to_json, to_optional_json};
 use crate::database::writer::Write;
 use crate::rollouts::rows::{find_rollout, run_and_step};
 use crate::row_checksums::{RolloutColumns, difference, rollout_state};
@@ -12,7 +12,7 @@ use crate::{Result, StoreError};
 
 pub(crate) fn validate(rollout: &NewRollout) -> Result<()> {
     if let Some(id) = &rollout.rollout_id
-        && plain("rollout_id", id)?.is_empty()
+        && checked_id("rollout_id", id)?.is_empty()
     {
         return Err(StoreError::invalid("rollout_id", "must not be empty"));
     }
@@ -92,15 +92,15 @@ pub(crate) async fn insert_rollout(
                  ELSE (SELECT id_checksum FROM resources ORDER BY update_time DESC, position DESC LIMIT 1) END) & $13)
          RETURNING resources_id",
     )
-    .bind(rollout.rollout_id.as_str())
+    .bind(checked_id("rollout_id", &rollout.rollout_id)?)
     .bind(texts.input.as_str())
     .bind(rollout.start_time)
     .bind(rollout.mode.map(|mode| mode.as_str()))
-    .bind(optional_plain("resources_id", rollout.resources_id.as_deref())?)
+    .bind(optional_id("resources_id", rollout.resources_id.as_deref())?)
     .bind(status.as_str())
     .bind(texts.config.as_str())
     .bind(texts.metadata.as_deref())
-    .bind(optional_plain("metadata.run_id", run_id)?)
+    .bind(optional_id("metadata.run_id", run_id)?)
     .bind(step)
     .bind(i64::from(status.is_queued()))
     .bind(texts.columns(&rollout).checksum())
@@ -133,10 +133,10 @@ pub(crate) async fn store_fields(write: &mut Write, rollout: &Rollout) -> Result
     .bind(rollout.rollout_id.as_str())
     .bind(texts.input.as_str())
     .bind(rollout.mode.map(|mode| mode.as_str()))
-    .bind(optional_plain("resources_id", rollout.resources_id.as_deref())?)
+    .bind(optional_id("resources_id", rollout.resources_id.as_deref())?)
     .bind(texts.config.as_str())
     .bind(texts.metadata.as_deref())
-    .bind(optional_plain("metadata.run_id", run_id)?)
+    .bind(optional_id("metadata.run_id", run_id)?)
     .bind(step)
     .bind(change)
     .bind(MASK)

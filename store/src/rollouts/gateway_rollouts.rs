@@ -15,7 +15,7 @@ use crate::attempts::opening::open_attempt;
 use crate::attempts::propagation::apply;
 use crate::attempts::rows::{existing_attempt, latest_attempt};
 use crate::database::clock::now;
-use crate::database::sql::{Sql, column, count, optional_json, optional_plain, to_optional_json};
+use crate::database::sql::{Sql, column, count, optional_id, optional_json, optional_plain, to_optional_json};
 use crate::database::writer::Write;
 use crate::prune::delete_rollouts;
 use crate::rollouts::changes::{insert_rollout, set_rollout_status};
@@ -132,8 +132,8 @@ impl Record {
         .bind(rollout_id)
         .bind(to_optional_json("config.local", self.local.as_ref())?)
         .bind(to_optional_json("config.k8s", self.k8s.as_ref())?)
-        .bind(optional_plain("status.k8s_job_name", self.k8s_job_name.as_deref())?)
-        .bind(optional_plain("status.last_attempt_id", self.last_attempt_id.as_deref())?)
+        .bind(optional_id("status.k8s_job_name", self.k8s_job_name.as_deref())?)
+        .bind(optional_id("status.last_attempt_id", self.last_attempt_id.as_deref())?)
         .bind(optional_plain("status.error_message", self.error_message.as_deref())?)
         .bind(i64::from(self.changes) + 1)
         .bind(self.updated_at)

@@ -3,7 +3,7 @@
 use fulgurite_types::ModelWeights;
 use serde_json::Value;
 
-use crate::database::sql::{column, count, json, plain, to_integer, to_json};
+use crate::database::sql::{checked_id, column, count, json, to_integer, to_json};
 use crate::{Result, Store};
 
 impl Store {
@@ -15,7 +15,7 @@ impl Store {
                     "INSERT INTO model_weights (model, version, source) VALUES ($1, $2, $3)
                      ON CONFLICT (model) DO UPDATE SET version = excluded.version, source = excluded.source",
                 )
-                .bind(plain("model", &weights.model)?)
+                .bind(checked_id("model", &weights.model)?)
                 .bind(to_integer("version", weights.version)?)
                 .bind(to_json("source", &weights.source)?)
                 .execute(write.connection())

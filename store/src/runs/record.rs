@@ -10,7 +10,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use crate::database::clock::now;
-use crate::database::sql::{Sql, column, count, json, plain, to_integer, to_json, word};
+use crate::database::sql::{Sql, checked_id, column, count, json, plain, to_integer, to_json, word};
 use crate::database::writer::Write;
 use crate::rollouts::changes::set_rollout_status;
 use crate::rollouts::rows::rollout_from_row;
@@ -32,8 +32,8 @@ impl Store {
                     "INSERT INTO runs (run_id, name, config, seed, start_time) VALUES ($1, $2, $3, $4, $5)
                      ON CONFLICT (run_id) DO NOTHING RETURNING *",
                 )
-                .bind(plain("run_id", &run.run_id)?)
-                .bind(plain("name", &run.name)?)
+                .bind(checked_id("run_id", &run.run_id)?)
+                .bind(checked_id("name", &run.name)?)
                 .bind(to_json("config", &run.config)?)
                 .bind(run.seed.cast_signed())
                 .bind(now())

@@ -4,7 +4,7 @@ use fulgurite_types::{RecordedTeacherLogprobs, TeacherLogprobs, pack_logprobs, u
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::database::sql::{Sql, column, count, plain};
+use crate::database::sql::{Sql, checked_id, column, count};
 use crate::{Result, Store, StoreError};
 
 impl Store {
@@ -24,7 +24,7 @@ pub(crate) async fn replace(connection: &mut AnyConnection, run_id: &str, told: 
         )
         .bind(generation_id.as_str())
         .bind(run_id)
-        .bind(plain("teacher", teacher)?)
+        .bind(checked_id("teacher", teacher)?)
         .bind(pack_logprobs(logprobs))
         .execute(&mut *connection)
         .await?;
@@ -42,7 +42,7 @@ pub(crate) async fn import(connection: &mut AnyConnection, archived: RecordedTea
     )
     .bind(generation_id.as_str())
     .bind(run_id.as_str())
-    .bind(plain("teacher", &teacher)?)
+    .bind(checked_id("teacher", &teacher)?)
     .bind(pack_logprobs(&logprobs))
     .execute(connection)
     .await?;

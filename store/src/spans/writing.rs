@@ -6,7 +6,7 @@ use sqlx::AnyConnection;
 use crate::Result;
 use crate::attempts::activity::add_counts;
 use crate::checksums::Recorded;
-use crate::database::sql::{Sql, column, count, optional_plain, plain, to_integer, to_json};
+use crate::database::sql::{Sql, checked_id, column, count, optional_id, plain, to_integer, to_json};
 use crate::database::writer::Write;
 
 /// Rows in one `INSERT`, at most.
@@ -54,7 +54,7 @@ pub(crate) async fn allocate_sequence_ids(write: &mut Write, rollout_id: &str, n
          ON CONFLICT (rollout_id) DO UPDATE SET value = sequence_counters.value + excluded.value
          RETURNING value",
     )
-    .bind(plain("rollout_id", rollout_id)?)
+    .bind(checked_id("rollout_id", rollout_id)?)
     .bind(to_integer("sequence_id", number)?)
     .fetch_one(write.connection())
     .await?;
@@ -85,10 +85,10 @@ pub(crate) async fn insert_rows(connection: &mut AnyConnection, rows: Vec<(&Span
     );
     for (row, (span, body)) in rows.into_iter().enumerate() {
         sql.push(if row == 0 { "(" } else { ", (" }).text(&span.rollout_id).push(", ").text(&span.attempt_id);
-        sql.push(", ").text(plain("span_id", &span.span_id)?);
+        sql.push(", ").text(checked_id("span_id", &span.span_id)?);
         sql.push(", ").integer(to_integer("sequence_id", span.sequence_id)?);
-        sql.push(", ").text(plain("trace_id", &span.trace_id)?);
-        sql.push(", ").optional_text(optional_plain("parent_id", span.parent_id.as_deref())?);
+        sql.push(", ").text(checked_id("trace_id", &span.trace_id)?);
+        sql.push(", ").optional_text(optional_id("parent_id", span.parent_id.as_deref())?);
         sql.push(", ").text(plain("name", &span.name)?).push(", ").optional_real(span.start_time);
         sql.push(", ").optional_real(span.end_time).push(", ").owned_text(body).push(")");
     }

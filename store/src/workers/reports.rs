@@ -5,7 +5,7 @@ use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate, Object, Paginated, 
 use crate::attempts::propagation::apply;
 use crate::attempts::rows::attempt_from_row;
 use crate::database::clock::now;
-use crate::database::sql::{Conditions, SortField, Sql, plain, to_integer, to_optional_json};
+use crate::database::sql::{Conditions, SortField, Sql, checked_id, to_integer, to_optional_json};
 use crate::list_pages::{ListKind, ListPages};
 use crate::workers::rows::worker_from_row;
 use crate::{Result, Store};
@@ -71,7 +71,7 @@ impl Store {
                          heartbeat_stats = COALESCE(excluded.heartbeat_stats, workers.heartbeat_stats)
                      RETURNING *",
                 )
-                .bind(plain("worker_id", &worker_id)?)
+                .bind(checked_id("worker_id", &worker_id)?)
                 .bind(to_optional_json("heartbeat_stats", heartbeat_stats.as_ref())?)
                 .bind(now())
                 .fetch_one(write.connection())

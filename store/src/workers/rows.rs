@@ -6,7 +6,7 @@ use sqlx::any::AnyRow;
 
 use crate::Result;
 use crate::database::clock::now;
-use crate::database::sql::{column, optional_json, plain, word};
+use crate::database::sql::{checked_id, column, optional_json, word};
 
 pub(crate) fn worker_from_row(row: &AnyRow) -> Result<Worker> {
     Ok(Worker {
@@ -28,7 +28,7 @@ pub(crate) async fn worker_polled(connection: &mut AnyConnection, worker_id: &st
         "INSERT INTO workers (worker_id, status, last_dequeue_time) VALUES ($1, 'unknown', $2)
          ON CONFLICT (worker_id) DO UPDATE SET last_dequeue_time = excluded.last_dequeue_time",
     )
-    .bind(plain("worker_id", worker_id)?)
+    .bind(checked_id("worker_id", worker_id)?)
     .bind(now())
     .execute(connection)
     .await?;
@@ -56,7 +56,7 @@ pub(crate) async fn worker_took(connection: &mut AnyConnection, worker_id: &str,
          ON CONFLICT (worker_id) DO UPDATE SET status = excluded.status, last_busy_time = excluded.last_busy_time,
              current_rollout_id = excluded.current_rollout_id, current_attempt_id = excluded.current_attempt_id",
     )
-    .bind(plain("worker_id", worker_id)?)
+    .bind(checked_id("worker_id", worker_id)?)
     .bind(attempt.start_time)
     .bind(attempt.rollout_id.as_str())
     .bind(attempt.attempt_id.as_str())

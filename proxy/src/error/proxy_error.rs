@@ -190,12 +190,14 @@ define_errors! {
         } => ErrorDetails::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed");
 
         /// There is no such route.
-        #[error("there is no route {method} {path}")]
+        #[error("there is no route {method} {path}{}", base_url_help(.base_url.as_deref()))]
         UnknownRoute {
             /// The method.
             method: String,
             /// The path.
             path: String,
+            /// The base URL that its client should have, where it made a call that there is.
+            base_url: Option<String>,
         } => ErrorDetails::new(StatusCode::NOT_FOUND, "unknown_url");
 
         /// OpenAI's or Anthropic's own servers serve it, and this one does not.
@@ -364,4 +366,8 @@ impl ProxyError {
             other => other,
         }
     }
+}
+/// What to set in a client whose calls go to a path that is no route.
+fn base_url_help(base_url: Option<&str>) -> String {
+    base_url.map_or(String::new(), |url| format!("; set the client's base URL to {url}"))
 }

@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use fulgurite_store::KeyHolder;
+use fulgurite_store::{KeyHolder, LONGEST_ID};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ use crate::call::answer_request::answer;
 use crate::dialects::openai::{chat_request, completion_request, responses};
 use crate::error::ProxyError;
 use crate::proxy::{Proxy, Shared};
+use crate::requests::base_url::right_base_url;
 use crate::requests::call_target::CallTarget;
 use crate::requests::caller::Caller;
 use crate::requests::incoming_request::IncomingRequest;
@@ -45,8 +46,14 @@ pub(crate) async fn call(
         _ => return Err(GatewayError::UnknownMode(path.mode)),
     };
     let Some(route) = Route::of_openai(&path.endpoint) else {
-        return Err(GatewayError::UnknownEndpoint(path.endpoint));
+        let base_url = right_base_url(request.uri(), request.headers());
+        return Err(GatewayError::UnknownEndpoint { endpoint: path.endpoint, base_url });
     };
+    if path.attempt_id.len() > LONGEST_ID {
+        // Known before anything is sampled for an attempt that could not be recorded.
+        let message = format!("attempt_id has {} bytes, and may have {LONGEST_ID}", path.attempt_id.len());
+        return Err(GatewayError::Unprocessable { place: vec![json!("path"), json!("attempt_id")], message });
+    }
     let begun = Instant::now();
     let in_flight = InFlight::enter(gateway_pause)?;
     if services.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {

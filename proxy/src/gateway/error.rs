@@ -13,8 +13,8 @@ use crate::error::ProxyError;
 pub(crate) enum GatewayError {
     #[error("Unsupported proxy mode: {0}")]
     UnknownMode(String),
-    #[error("Unsupported upstream path: {0}")]
-    UnknownEndpoint(String),
+    #[error("Unsupported upstream path: {endpoint}{}", .base_url.as_ref().map_or(String::new(), |url| format!("; set the client's base URL to {url}")))]
+    UnknownEndpoint { endpoint: String, base_url: Option<String> },
     #[error("Rollout not found: {0}")]
     UnknownRollout(String),
     #[error("gateway paused")]
@@ -55,7 +55,7 @@ impl IntoResponse for GatewayError {
         let detail = |status: StatusCode, detail: Value| (status, Json(json!({ "detail": detail }))).into_response();
         let text = json!(self.to_string());
         match self {
-            GatewayError::UnknownMode(_) | GatewayError::UnknownEndpoint(_) | GatewayError::UnknownRollout(_) => {
+            GatewayError::UnknownMode(_) | GatewayError::UnknownEndpoint { .. } | GatewayError::UnknownRollout(_) => {
                 detail(StatusCode::NOT_FOUND, text)
             }
             GatewayError::NoServer(_) => detail(StatusCode::SERVICE_UNAVAILABLE, text),

@@ -1,5 +1,6 @@
 //! Where requests come in: routes, the attempt that a request names, and the reading of bodies.
 
+pub(crate) mod base_url;
 pub(crate) mod call_target;
 pub(crate) mod caller;
 pub(crate) mod exact_json;

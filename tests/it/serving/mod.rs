@@ -1,4 +1,5 @@
 mod attach;
+mod base_urls;
 mod constrained_answers;
 mod drain;
 mod full_disk;

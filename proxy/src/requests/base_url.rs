@@ -1,0 +1,132 @@
+//! The base URL that a client should have had, where its calls arrive at a path that is no route: most often one `/v1` too many or
+//! too few.
+
+use axum::http::{HeaderMap, Uri, header};
+
+/// What clients call below the base URL that their users set.
+const CALLS: [Call; 8] = [
+    Call { words: &["chat", "completions"], below: Below::Version },
+    Call { words: &["completions"], below: Below::Version },
+    Call { words: &["embeddings"], below: Below::Version },
+    Call { words: &["responses"], below: Below::Version },
+    Call { words: &["messages"], below: Below::Root },
+    Call { words: &["inference", "v1", "generate"], below: Below::Root },
+    Call { words: &["tokenize"], below: Below::Root },
+    Call { words: &["detokenize"], below: Below::Root },
+];
+
+struct Call {
+    words: &'static [&'static str],
+    below: Below,
+}
+
+/// Whether the base URL ends in `/v1`, or its clients write that themselves.
+#[derive(Clone, Copy)]
+enum Below {
+    Version,
+    Root,
+}
+
+/// The base URL for a client that made this call; `None` for what is no model call.
+pub(crate) fn right_base_url(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    let words: Vec<&str> = uri.path().split('/').filter(|word| !word.is_empty()).collect();
+    let base = attributed_base(&words);
+    let rest = &words[base.length..];
+    let below = (0..rest.len()).find_map(|place| below(&rest[place..], headers))?;
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.host())?;
+    let forwarded = headers.get("x-forwarded-proto").and_then(|scheme| scheme.to_str().ok());
+    let scheme = if forwarded == Some("https") || uri.scheme_str() == Some("https") { "https" } else { "http" };
+    let version = match (base.kind, below) {
+        (BaseKind::Gateway, _) | (_, Below::Version) => "/v1",
+        (_, Below::Root) => "",
+    };
+    Some(format!("{scheme}://{host}{}{version}", base.path))
+}
+
+/// What a path's words call, if they begin with a call.
+fn below(words: &[&str], headers: &HeaderMap) -> Option<Below> {
+    if let Some(call) = CALLS.iter().find(|call| words.starts_with(call.words)) {
+        return Some(call.below);
+    }
+    let is_models = words.first() == Some(&"models");
+    let writes_version = words.last().is_some_and(|word| word.contains(':'))
+        || ["anthropic-version", "x-goog-api-key", "x-goog-api-client"].iter().any(|name| headers.contains_key(*name));
+    is_models.then_some(if writes_version { Below::Root } else { Below::Version })
+}
+
+/// What a base URL keeps of a path: whose attempt's calls they are.
+struct Base {
+    kind: BaseKind,
+    path: String,
+    /// Words of the path that it takes.
+    length: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BaseKind {
+    Server,
+    Attempt,
+    Gateway,
+}
+
+fn attributed_base(words: &[&str]) -> Base {
+    let (kind, length) = match words {
+        ["proxy", "rollout", _, "attempt", _, "mode", _, "openai", ..] => (BaseKind::Gateway, 8),
+        ["rollout", _, "attempt", _, ..] => (BaseKind::Attempt, 4),
+        // Where the first words are the version's, the attempt's come after them.
+        ["v1" | "v1beta", "rollout", _, "attempt", _, ..] => {
+            return Base { kind: BaseKind::Attempt, path: format!("/{}", words[1..5].join("/")), length: 5 };
+        }
+        _ => return Base { kind: BaseKind::Server, path: String::new(), length: 0 },
+    };
+    Base { kind, path: format!("/{}", words[..length].join("/")), length }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base(path: &str, header: &[(&'static str, &'static str)]) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, "h:1".parse().unwrap());
+        for (name, value) in header {
+            headers.insert(*name, value.parse().unwrap());
+        }
+        right_base_url(&path.parse().unwrap(), &headers)
+    }
+
+    #[test]
+    fn a_doubled_or_missing_version_names_the_right_base_url() {
+        let attempt = "/rollout/r/attempt/a";
+        let gateway = "/proxy/rollout/r/attempt/a/mode/train/openai";
+        for (path, expected) in [
+            ("/v1/v1/chat/completions", "http://h:1/v1".to_owned()),
+            ("/chat/completions", "http://h:1/v1".to_owned()),
+            ("/v1//chat/completions/", "http://h:1/v1".to_owned()),
+            ("/openai/deployments/m/chat/completions", "http://h:1/v1".to_owned()),
+            ("/v1/v1/completions", "http://h:1/v1".to_owned()),
+            ("/embeddings", "http://h:1/v1".to_owned()),
+            ("/responses/resp_1/cancel", "http://h:1/v1".to_owned()),
+            ("/v1/v1/responses", "http://h:1/v1".to_owned()),
+            ("/models", "http://h:1/v1".to_owned()),
+            ("/messages", "http://h:1".to_owned()),
+            ("/v1/v1/messages", "http://h:1".to_owned()),
+            ("/v1/v1/messages/count_tokens", "http://h:1".to_owned()),
+            ("/models/m:generateContent", "http://h:1".to_owned()),
+            ("/v1/v1beta/models/m:streamGenerateContent", "http://h:1".to_owned()),
+            ("/v1beta/v1beta/models/m:countTokens", "http://h:1".to_owned()),
+            (&format!("{attempt}/v1/v1/chat/completions"), format!("http://h:1{attempt}/v1")),
+            (&format!("/v1{attempt}/chat/completions"), format!("http://h:1{attempt}/v1")),
+            (&format!("{attempt}/v1/v1/messages"), format!("http://h:1{attempt}")),
+            (&format!("{attempt}/v1beta/v1beta/models/m:generateContent"), format!("http://h:1{attempt}")),
+            (&format!("{gateway}/chat/completions"), format!("http://h:1{gateway}/v1")),
+        ] {
+            assert_eq!(base(path, &[]), Some(expected), "{path}");
+        }
+        assert_eq!(base("/models", &[("x-goog-api-key", "k")]).unwrap(), "http://h:1");
+        assert_eq!(base("/chat/completions", &[("x-forwarded-proto", "https")]).unwrap(), "https://h:1/v1");
+        for path in ["/", "/favicon.ico", "/v1/fulgurite/none", "/rollout/r/attempt/a/x", "/chat"] {
+            assert_eq!(base(path, &[]), None, "{path}");
+        }
+    }
+}

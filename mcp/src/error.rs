@@ -72,6 +72,17 @@ pub enum ToolError {
         /// The run.
         run: String,
     },
+    /// What the tools know of a run is not what they wrote.
+    #[error(
+        "{} was not written by these tools for run {run:?}, or has been changed since: its grader, tasks and settings are not known \
+         to be what it began with, so that nothing is trained or scored by it; begin a new run", path.display()
+    )]
+    Unsealed {
+        /// The file.
+        path: PathBuf,
+        /// The run.
+        run: String,
+    },
     /// One of the program's own commands failed.
     #[error("`fulgurite {command}` failed: {said}")]
     Command {

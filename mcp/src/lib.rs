@@ -17,6 +17,6 @@ mod transport;
 mod workspace;
 
 pub use error::ToolError;
-pub use options::{Autocheckpoint, Limits, Options, ToolSet};
+pub use options::{Autocheckpoint, Limits, Options, SealKey, SettingRule, ToolSet};
 pub use server::TrainingTools;
 pub use transport::{http_routes, serve_standard_streams};

@@ -30,6 +30,23 @@ pub struct Options {
     pub prices: Option<PathBuf>,
     /// When a checkpoint is named without being asked for.
     pub autocheckpoint: Autocheckpoint,
+    /// Which settings an agent may give its runs.
+    pub settings: SettingRule,
+    /// Key of the seals of runs' records; kept where agents do not write.
+    pub seal_key: SealKey,
+}
+
+/// The setting of a key of the config and its value as `fulgurite train --set` takes it, or why an agent may not set it.
+pub type SettingRule = fn(&str, &serde_json::Value) -> Result<String, String>;
+
+/// Key of the seals of runs' records.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealKey(pub [u8; 32]);
+
+impl std::fmt::Debug for SealKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("SealKey")
+    }
 }
 
 /// Which tools there are.

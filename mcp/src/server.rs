@@ -11,6 +11,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use crate::error::ToolError;
 use crate::options::{Options, ToolSet};
@@ -18,9 +19,13 @@ use crate::progress::Progress;
 use crate::prompts::PROMPTS;
 use crate::session::Session;
 use crate::tools::all;
+use crate::tools::graders::missing;
 
 /// Bytes of the arguments of a call.
 const ARGUMENTS: usize = 8 << 20;
+
+/// Calls of all hosts at a time.
+const CALLS: usize = 32;
 
 /// What every host is told first.
 const INSTRUCTIONS: &str = "\
@@ -33,15 +38,24 @@ answers earns the same there is nothing to learn from: the tools say so, and wha
 #[derive(Clone)]
 pub struct TrainingTools {
     session: Arc<Session>,
+    calls: Arc<Semaphore>,
+    /// What this machine lacks, which every host is told.
+    missing: Option<String>,
 }
 
 impl TrainingTools {
-    /// Makes the directories that are missing.
+    /// Makes the directories that are missing, and looks whether this machine has what the tools need.
     ///
     /// # Errors
     /// If they cannot be made.
-    pub fn open(options: Options) -> Result<Self, ToolError> {
-        Ok(Self { session: Arc::new(Session::open(options)?) })
+    pub async fn open(options: Options) -> Result<Self, ToolError> {
+        let missing = missing(options.unsafe_grader).await;
+        Ok(Self { session: Arc::new(Session::open(options)?), calls: Arc::new(Semaphore::new(CALLS)), missing })
+    }
+
+    /// What this machine lacks for some of the tools, and how to get it.
+    pub fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
     }
 
     /// Has whatever is trained end, its checkpoints kept.
@@ -62,6 +76,9 @@ impl TrainingTools {
         let Some(tool) = tools.iter().find(|tool| tool.name == request.name) else {
             let known = tools.iter().map(|tool| tool.name.to_owned()).collect();
             return Err(ToolError::Unknown { kind: "tool", name: request.name.into_owned(), known });
+        };
+        let Ok(_place) = self.calls.try_acquire() else {
+            return Err(ToolError::Refused(format!("busy: {CALLS} calls are at work; call again when one has ended")));
         };
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let length = arguments.to_string().len();
@@ -84,7 +101,9 @@ impl ServerHandler for TrainingTools {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_prompts().build();
         let mut info = ServerConfig::new(capabilities);
         info.server_info = Implementation::new("fulgurite", env!("CARGO_PKG_VERSION"));
-        info.instructions = Some(INSTRUCTIONS.to_owned());
+        let missing =
+            self.missing().map_or(String::new(), |missing| format!("\n\nMissing on this machine: {missing}."));
+        info.instructions = Some(format!("{INSTRUCTIONS}{missing}"));
         info
     }
 

@@ -6,7 +6,7 @@ use crate::error::ToolError;
 use crate::options::Options;
 use crate::program::Program;
 use crate::training::Trainings;
-use crate::workspace::{RunRecord, Workspace};
+use crate::workspace::{RunRecord, Seal, Workspace};
 
 /// What tools work on.
 pub(crate) struct Session {
@@ -19,7 +19,7 @@ pub(crate) struct Session {
 impl Session {
     /// Makes the directories that are missing.
     pub(crate) fn open(options: Options) -> Result<Self, ToolError> {
-        let workspace = Workspace::open(&options.directory, &options.project)?;
+        let workspace = Workspace::open(&options.directory, &options.project, Seal::new(options.seal_key.clone()))?;
         let program = Program::new(options.program.clone(), options.project.clone());
         Ok(Self { options, workspace, program, trainings: Mutex::default() })
     }

@@ -1,19 +1,28 @@
 //! Over which wires hosts reach the tools.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
-use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
 use rmcp::ServiceExt;
 use rmcp::transport::stdio;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::json;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::server::TrainingTools;
 
 /// Bytes of a message, which is a line.
 const LINE: usize = 16 << 20;
+/// Sessions over HTTP at a time.
+const SESSIONS: usize = 64;
 
 /// Serves the host that has started this process, over standard input and output, until it goes away.
 ///
@@ -34,9 +43,58 @@ pub async fn serve_standard_streams(tools: &TrainingTools) -> std::io::Result<()
 pub fn http_routes(tools: &TrainingTools) -> Router {
     let tools = tools.clone();
     // Hosts and origins are looked at by the server that it is part of.
-    let config = StreamableHttpServerConfig::default().disable_allowed_hosts();
-    let service = StreamableHttpService::new(move || Ok(tools.clone()), LocalSessionManager::default().into(), config);
-    Router::new().route_service("/mcp", service)
+    let config = StreamableHttpServerConfig::default().disable_allowed_hosts().with_max_request_body_bytes(LINE);
+    let sessions = Arc::new(LocalSessionManager::default());
+    let service = StreamableHttpService::new(move || Ok(tools.clone()), sessions.clone(), config);
+    let door = Door { sessions, ..Door::default() };
+    Router::new().route_service("/mcp", service).layer(from_fn_with_state(door, bounded))
+}
+
+/// What lets in requests that are of no session yet.
+#[derive(Clone, Default)]
+struct Door {
+    sessions: Arc<LocalSessionManager>,
+    /// Requests that may be about to begin a session.
+    coming: Arc<AtomicUsize>,
+}
+
+/// One request of those that are coming.
+struct Coming(Arc<AtomicUsize>);
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Door {
+    /// # Errors
+    /// If there may be no session more, with how many there are.
+    async fn enter(&self) -> Result<Coming, usize> {
+        let coming = self.coming.fetch_add(1, Ordering::SeqCst) + 1;
+        let place = Coming(self.coming.clone());
+        let open = self.sessions.sessions.read().await.len();
+        if open + coming > SESSIONS { Err(open) } else { Ok(place) }
+    }
+}
+
+/// Refuses a host that would begin one session more than there may be. Sessions end when their hosts say so, or after five
+/// silent minutes.
+async fn bounded(State(door): State<Door>, request: Request, next: Next) -> Response {
+    if request.headers().contains_key("mcp-session-id") {
+        return next.run(request).await;
+    }
+    match door.enter().await {
+        Ok(_coming) => next.run(request).await,
+        Err(open) => {
+            let message = format!(
+                "{open} sessions are open, and {SESSIONS} are the most: end one (DELETE with its mcp-session-id), or try again \
+                 when one has been silent for five minutes"
+            );
+            let body = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32000, "message": message } });
+            (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "60")], Json(body)).into_response()
+        }
+    }
 }
 
 /// Input that ends, with an error, where a line is too long to be kept.

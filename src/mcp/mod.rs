@@ -1,6 +1,7 @@
 //! `fulgurite mcp`: the tools by which a coding agent trains models.
 
 pub mod arguments;
+mod seal_key;
 
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use fulgurite_mcp::{Autocheckpoint, Limits, Options, ToolSet, TrainingTools, htt
 use self::arguments::{McpArguments, ToolSetName};
 use crate::cli::output;
 use crate::config::admin_key;
+use crate::config::agent_settings::agent_setting;
 use crate::config::declarations::Config;
 use crate::config::seconds::seconds;
 use crate::serve::command::open_store;
@@ -19,7 +21,10 @@ use crate::serve::server::{Interruptions, Listening, RunningServer, interrupted,
 /// Serves hosts: the one that has started this process, until that goes away, or those that call an address.
 pub async fn mcp(mut arguments: McpArguments) -> Result<()> {
     let (listen, ready_file) = (arguments.listen.take(), arguments.ready_file.take());
-    let tools = TrainingTools::open(options(arguments)?)?;
+    let tools = TrainingTools::open(options(arguments)?).await?;
+    if let Some(missing) = tools.missing() {
+        output::note(format_args!("warning: {missing}"));
+    }
     if let Some(address) = listen {
         return serve_address(&tools, address, ready_file.as_deref()).await;
     }
@@ -81,8 +86,6 @@ fn options(arguments: McpArguments) -> Result<Options> {
     };
     Ok(Options {
         program,
-        directory,
-        project,
         configs: arguments.configs,
         server: arguments.server,
         tools: match arguments.tools {
@@ -94,6 +97,10 @@ fn options(arguments: McpArguments) -> Result<Options> {
         grader_timeout: seconds("--grader-seconds", arguments.grader_seconds)?,
         limits,
         prices: arguments.prices,
+        settings: |key, value| agent_setting(key, value).map_err(|error| format!("{error:#}")),
+        seal_key: seal_key::read_or_make(&[&project, &directory])?,
+        directory,
+        project,
         autocheckpoint: Autocheckpoint {
             reward: arguments.autocheckpoint_reward,
             updates: arguments.autocheckpoint_after,

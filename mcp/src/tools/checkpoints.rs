@@ -66,7 +66,7 @@ pub(super) async fn save(session: &Session, arguments: SaveCheckpoint, _: &Progr
     }
     let mut trainings = session.turn().await?;
     let home = session.workspace.run(&run)?;
-    let mut record = home.record()?;
+    let mut record = home.sealed_record()?;
     trainings.check_at_rest(&home)?;
     if record.checkpoints.contains_key(&name) {
         return Err(ToolError::Exists { kind: "checkpoint", name });
@@ -99,7 +99,7 @@ pub(super) async fn loaded(
     let LoadCheckpoint { run, checkpoint, new_run } = arguments;
     check_name(new_run).map_err(|why| ToolError::Arguments { tool: "load_checkpoint", why })?;
     let home = session.workspace.run(run)?;
-    let record = home.record()?;
+    let record = home.sealed_record()?;
     record.guarded.check(run)?;
     trainings.check_at_rest(&home)?;
     trainings.check_no_other(&home)?;

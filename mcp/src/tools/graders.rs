@@ -13,7 +13,7 @@ use super::models::cut;
 use crate::error::ToolError;
 use crate::progress::Progress;
 use crate::session::Session;
-use crate::workspace::{check_name, write_whole};
+use crate::workspace::{check_name, copy_file, write_whole};
 
 /// Bytes of a grader's code.
 const CODE: usize = 256 << 10;
@@ -96,6 +96,28 @@ pub(super) async fn written(session: &Session, arguments: &WriteGrader) -> Resul
     Ok(format!("{lines}\nThe grader {name:?} counts.\nNext: start_run(grader = {name:?}, ...)."))
 }
 
+/// Why graders cannot run on this machine, and what to do; `None` if they can.
+pub(crate) async fn missing(unsafe_grader: bool) -> Option<String> {
+    let [python, flags @ ..] = python();
+    let code = "print('{\"reward\": 1}')".to_owned();
+    let command: Vec<String> = [python].into_iter().chain(flags).chain(["-c".to_owned(), code]).collect();
+    let found = Grader::find(&command, None);
+    let kept = found.and_then(|grader| if unsafe_grader { Ok(grader) } else { grader.in_sandbox(Vec::new()) });
+    let grader = match kept {
+        Ok(grader) => grader,
+        Err(error) => return Some(format!("graders cannot run here: {error}; {REMEDY}")),
+    };
+    let attempt = GradedAttempt { rollout_id: "probe", attempt_id: "probe", task: &Value::Null, output: b"" };
+    let fault = grader.grade(&attempt, PROBE).await.err()?;
+    Some(format!("graders cannot run here: {fault}; {REMEDY}"))
+}
+
+/// How long a grader that does nothing may take.
+const PROBE: Duration = Duration::from_secs(20);
+/// What lets graders run.
+const REMEDY: &str = "they need python3 and a sandbox of bubblewrap (apt install bubblewrap python3, and user namespaces that \
+    this process may make); --unsafe-grader of these tools runs them without a sandbox";
+
 /// What a grader makes of each example, and whether that is right.
 async fn check(session: &Session, home: &Path, examples: &[Example]) -> Result<Vec<(bool, String)>, ToolError> {
     let grader = Grader::find(&command(home), Some(home.to_owned()));
@@ -103,10 +125,7 @@ async fn check(session: &Session, home: &Path, examples: &[Example]) -> Result<V
     let grader = match session.options.unsafe_grader {
         true => grader,
         false => grader.in_sandbox(Vec::new()).map_err(|error| {
-            ToolError::Refused(format!(
-                "graders run in a sandbox, and none can be made here: {error}; the user may install bubblewrap, or start \
-                 these tools with --unsafe-grader"
-            ))
+            ToolError::Refused(format!("graders run in a sandbox, and none can be made here: {error}; {REMEDY}"))
         })?,
     };
     let mut checked = Vec::with_capacity(examples.len());
@@ -132,10 +151,15 @@ async fn check_one(grader: &Grader, example: &Example, timeout: Duration) -> (bo
 
 /// The command of a grader that is in a directory.
 pub(super) fn command(home: &Path) -> Vec<String> {
+    python().into_iter().chain([home.join("main.py").display().to_string()]).collect()
+}
+
+/// The interpreter of graders.
+fn python() -> [String; 3] {
     // Not from a home directory, where a sandbox does not see it.
     let system = Path::new("/usr/bin/python3");
     let python = if system.exists() { system.display().to_string() } else { "python3".to_owned() };
-    vec![python, "-I".to_owned(), "-B".to_owned(), home.join("main.py").display().to_string()]
+    [python, "-I".to_owned(), "-B".to_owned()]
 }
 
 /// Copies a grader to where a run keeps its own; gives the files.
@@ -148,7 +172,7 @@ pub(super) fn copy(session: &Session, name: &str, to: &Path) -> Result<Vec<PathB
     fs::create_dir_all(to).map_err(ToolError::file(to))?;
     let copied = ["grade.py", "main.py", "examples.json"].map(|file| {
         let path = to.join(file);
-        fs::copy(from.join(file), &path).map(|_| path.clone()).map_err(ToolError::file(path))
+        copy_file(&from.join(file), &path).map(|()| path.clone()).map_err(ToolError::file(path))
     });
     copied.into_iter().collect()
 }

@@ -1,7 +1,7 @@
 //! The tools: their names, what they take, and what does their work.
 
 mod checkpoints;
-mod graders;
+pub(crate) mod graders;
 mod looking;
 mod models;
 mod runs;

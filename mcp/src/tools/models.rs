@@ -1,9 +1,11 @@
 //! Models and data that are there, and how others get here.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,12 +15,15 @@ use crate::error::ToolError;
 use crate::program::words;
 use crate::progress::Progress;
 use crate::session::Session;
-use crate::workspace::{Workspace, check_name};
+use crate::workspace::{Workspace, check_name, open_file, read_text};
 
 /// Characters of a row that are shown.
 const ROW: usize = 600;
 /// Rows that are read.
 const ROWS: u64 = 1_000_000;
+/// Bytes of a row, and of all rows, that are read.
+const ROW_BYTES: u64 = 16 << 20;
+const ALL_BYTES: u64 = 4 << 30;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +47,7 @@ fn listed(workspace: &Workspace) -> String {
 }
 
 fn describe(name: &str, path: &Path) -> String {
-    let config = fs::read_to_string(path.join("config.json")).unwrap_or_default();
+    let config = read_text(&path.join("config.json")).unwrap_or_default();
     let config: Value = serde_json::from_str(&config).unwrap_or_default();
     let kind = config["architectures"][0].as_str().unwrap_or("model");
     let number = |key: &str| config[key].as_u64().map_or("?".to_owned(), |number| number.to_string());
@@ -75,7 +80,7 @@ pub(super) async fn fetch(session: &Session, arguments: FetchModel, _: &Progress
     }
     let command = match source.starts_with("hf:") {
         true => words([&"model", &"fetch", &source, &path]),
-        false => words([&"model", &"convert", &session.workspace.file(&source)?, &path]),
+        false => words([&"model", &"convert", &session.workspace.model_files(&source)?, &path]),
     };
     session.program.run(&command).await?;
     Ok(format!("{}\nNext: start_run(model = {name:?}, ...).", describe(&name, &path)))
@@ -93,17 +98,47 @@ pub(super) struct LookAtData {
 pub(super) async fn look_at_data(session: &Session, arguments: LookAtData, _: &Progress) -> Result<String, ToolError> {
     let path = session.workspace.file(&arguments.path)?;
     let shown = arguments.rows.unwrap_or(3).min(20);
-    let looked = tokio::task::spawn_blocking(move || look(&path, shown)).await;
+    let wanted = WantedUntilDropped(Arc::new(AtomicBool::new(true)));
+    let is_wanted = wanted.0.clone();
+    let looked = tokio::task::spawn_blocking(move || look(&path, shown, &is_wanted)).await;
     looked.unwrap_or_else(|error| Err(ToolError::Refused(format!("the file could not be looked at: {error}"))))
 }
 
-fn look(path: &Path, shown: usize) -> Result<String, ToolError> {
-    let file = File::open(path).map_err(ToolError::file(path))?;
+/// Tells a thread that nobody waits any more for what it does.
+struct WantedUntilDropped(Arc<AtomicBool>);
+
+impl Drop for WantedUntilDropped {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+fn look(path: &Path, shown: usize, is_wanted: &AtomicBool) -> Result<String, ToolError> {
+    let mut file = BufReader::new(open_file(path).map_err(ToolError::file(path))?);
     let (mut rows, mut bytes, mut longest) = (0u64, 0u64, 0usize);
     let mut fields: BTreeMap<String, u64> = BTreeMap::new();
     let (mut first, mut wrong) = (Vec::new(), Vec::new());
-    for line in BufReader::new(file).lines().take(ROWS as usize) {
-        let line = line.map_err(ToolError::file(path))?;
+    let mut is_cut = false;
+    let mut line = String::new();
+    while is_wanted.load(Ordering::Relaxed) {
+        line.clear();
+        let read = file.by_ref().take(ROW_BYTES).read_line(&mut line).map_err(ToolError::file(path))?;
+        if read == 0 {
+            break;
+        }
+        if rows == ROWS || bytes >= ALL_BYTES {
+            is_cut = true;
+            break;
+        }
+        if read as u64 == ROW_BYTES && !line.ends_with('\n') {
+            let why = format!(
+                "row {} of {} has {ROW_BYTES} bytes or more: it is no JSON lines file",
+                rows + 1,
+                path.display()
+            );
+            return Err(ToolError::Refused(why));
+        }
+        line.truncate(line.trim_end_matches(['\r', '\n']).len());
         rows += 1;
         bytes += line.len() as u64;
         longest = longest.max(line.len());
@@ -119,7 +154,7 @@ fn look(path: &Path, shown: usize) -> Result<String, ToolError> {
     }
     let fields = fields.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ");
     let mean = bytes.checked_div(rows).unwrap_or(0);
-    let end = if rows == ROWS { " and more, which were not read" } else { "" };
+    let end = if is_cut { " and more, which were not read" } else { "" };
     let mut lines = vec![format!("{rows} rows{end}; fields: {fields}; {mean} characters a row, {longest} at most")];
     lines.extend(wrong);
     lines.extend(first);
@@ -141,7 +176,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data.jsonl");
         fs::write(&path, "{\"a\":1}\n{\"a\":2,\"b\":3}\n{oops\n7\n").unwrap();
-        let said = look(&path, 2).unwrap();
+        let said = look(&path, 2, &AtomicBool::new(true)).unwrap();
         assert!(
             said.starts_with("4 rows; fields: (no object) (1), a (2), b (1); 6 characters a row, 13 at most\n"),
             "{said}"

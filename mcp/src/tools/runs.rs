@@ -201,7 +201,7 @@ pub(super) async fn finished(
     progress: &Progress,
 ) -> Result<String, ToolError> {
     let home = session.workspace.run(run)?;
-    let mut record = home.record()?;
+    let mut record = home.sealed_record()?;
     if record.finished {
         return Err(ToolError::Refused(format!("run {run:?} is finished already; its scores are in run_status")));
     }

@@ -34,7 +34,7 @@ pub(super) async fn evaluate(session: &Session, arguments: Evaluate, _: &Progres
     let Evaluate { run, checkpoint, samples } = arguments;
     let _turn = session.turn().await?;
     let home = session.workspace.run(&run)?;
-    let record = home.record()?;
+    let record = home.sealed_record()?;
     record.guarded.check(&run)?;
     spending::check(session).await?;
     let mut command = words([&"eval", &home.path()]);

@@ -11,10 +11,11 @@ use serde_json::{Map, Value, json};
 use super::graders;
 use super::waiting::{Wait, wait_for};
 use crate::error::ToolError;
+use crate::options::SettingRule;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::training::{Beginning, Ended, Trainings};
-use crate::workspace::{Guarded, RunHome, RunRecord, check_name, learns_from_data, write_whole};
+use crate::workspace::{Guarded, RunHome, RunRecord, check_name, copy_file, learns_from_data, read_text, write_whole};
 
 /// Rows that may be written into a call; more are a file's.
 const ROWS: usize = 20_000;
@@ -59,7 +60,8 @@ pub(super) struct StartRun {
     /// "rejected": ...} a row. A file or a list.
     pub(super) data: Option<Rows>,
     /// Keys of the config, such as {"trainer.learning_rate": 0.001, "trainer.group_size": 8, "models.0.lora_rank": 8,
-    /// "trainer.epochs": 2, "run.seed": 2}. Only those of [trainer], of the model and `run.seed` can be set.
+    /// "trainer.epochs": 2, "run.seed": 2}. Only `run.seed` and those of [trainer] and the model that name no file, place or
+    /// command can be set.
     #[serde(default)]
     pub(super) settings: BTreeMap<String, Value>,
     /// Seconds to wait for the beginning; 45 unless told otherwise.
@@ -139,7 +141,7 @@ fn undone(home: &RunHome, error: ToolError) -> ToolError {
 fn prepare(session: &Session, home: &RunHome, arguments: &StartRun) -> Result<RunRecord, ToolError> {
     let setup = home.setup();
     fs::create_dir_all(&setup).map_err(ToolError::file(&setup))?;
-    let settings = settings(&arguments.settings)?;
+    let settings = settings(session.options.settings, &arguments.settings)?;
     let objective = arguments.objective.clone().unwrap_or_else(|| "grpo".to_owned());
     let (config, mut guarded, objective) = match &arguments.config {
         Some(named) => of_config(session, named, arguments)?,
@@ -181,7 +183,7 @@ fn of_config(
              user starts these tools with --config {named}, or you begin the run without one"
         )));
     }
-    let text = fs::read_to_string(&path).map_err(ToolError::file(&path))?;
+    let text = read_text(&path).map_err(ToolError::file(&path))?;
     let config: toml::Table = toml::from_str(&text).map_err(|error| wrong(format!("{named}: {error}")))?;
     let directory = path.parent().unwrap_or(Path::new("")).to_owned();
     let of = |table: &str, key: &str| config.get(table).and_then(|table| table.get(key)).cloned();
@@ -210,7 +212,7 @@ fn written(
     let mut row_file = |name: &str, rows: &Rows| -> Result<String, ToolError> {
         let path = setup.join(name);
         match rows {
-            Rows::File(named) => drop(fs::copy(session.workspace.file(named)?, &path).map_err(ToolError::file(named))?),
+            Rows::File(named) => copy_file(&session.workspace.file(named)?, &path).map_err(ToolError::file(named))?,
             Rows::Listed(rows) if rows.len() > ROWS => {
                 return Err(wrong(format!("{} rows are too many for a call: write them to a file", rows.len())));
             }
@@ -300,7 +302,7 @@ fn model_path(session: &Session, named: Option<&str>) -> Result<PathBuf, ToolErr
     if check_name(named).is_ok() && own.is_dir() {
         return Ok(own);
     }
-    session.workspace.file(named).map_err(|error| match error {
+    session.workspace.model_files(named).map_err(|error| match error {
         ToolError::File { .. } => {
             ToolError::Unknown { kind: "model", name: named.to_owned(), known: session.workspace.names("models") }
         }
@@ -310,7 +312,7 @@ fn model_path(session: &Session, named: Option<&str>) -> Result<PathBuf, ToolErr
 
 /// Refuses held-out and final tasks that are trained on: a score on them would mean nothing.
 fn check_apart(setup: &Path) -> Result<(), ToolError> {
-    let rows = |name: &str| fs::read_to_string(setup.join(name)).unwrap_or_default();
+    let rows = |name: &str| read_text(&setup.join(name)).unwrap_or_default();
     let parsed = |text: &str| -> Vec<String> {
         let row = |line: &str| serde_json::from_str::<Value>(line).map_or(line.to_owned(), |row| row.to_string());
         text.lines().filter(|line| !line.trim().is_empty()).map(row).collect()
@@ -330,62 +332,14 @@ fn check_apart(setup: &Path) -> Result<(), ToolError> {
 }
 
 /// The settings as `--set` takes them, if all of them may be set.
-fn settings(given: &BTreeMap<String, Value>) -> Result<Vec<String>, ToolError> {
-    /// Keys below those that may be set, but that name places elsewhere, or what the call says itself.
-    const KEPT: [&str; 12] = [
-        "trainer.objective",
-        "trainer.source",
-        "trainer.conversations",
-        "trainer.harvest",
-        "trainer.checkpoint_url",
-        "trainer.keep_checkpoints",
-        "models.0.name",
-        "models.0.path",
-        "models.0.backend",
-        "models.0.urls",
-        "models.0.api_key_env",
-        "models.0.upstream_model",
-    ];
-    let may = |key: &str| {
-        (key == "run.seed" || key.starts_with("trainer.") || key.starts_with("models.0."))
-            && !KEPT.iter().any(|kept| key == *kept || key.starts_with(&format!("{kept}.")))
-    };
-    if let Some(key) = given.keys().find(|key| !may(key)) {
-        return Err(wrong(format!(
-            "settings: {key} cannot be set: keys of [trainer] (trainer.learning_rate), of the model (models.0.lora_rank) and \
-             run.seed can, but for those that name files and places"
-        )));
-    }
-    given.iter().map(|(key, value)| Ok(format!("{key}={}", toml_value(key, value)?))).collect()
-}
-
-/// A value as it is written in TOML.
-fn toml_value(key: &str, value: &Value) -> Result<String, ToolError> {
-    let value = toml::Value::try_from(value).map_err(|error| wrong(format!("settings: {key}: {error}")))?;
-    Ok(value.to_string())
+fn settings(rule: SettingRule, given: &BTreeMap<String, Value>) -> Result<Vec<String>, ToolError> {
+    let read = |(key, value): (&String, &Value)| rule(key, value).map_err(|why| wrong(format!("settings: {why}")));
+    given.iter().map(read).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn settings_name_no_places_and_no_commands() {
-        let given = |key: &str, value: Value| settings(&BTreeMap::from([(key.to_owned(), value)]));
-        assert_eq!(given("trainer.learning_rate", json!(1e-3)).unwrap(), ["trainer.learning_rate=0.001"]);
-        assert_eq!(given("models.0.lora_rank", json!(8)).unwrap(), ["models.0.lora_rank=8"]);
-        assert_eq!(given("trainer.loss", json!("ppo")).unwrap(), ["trainer.loss=\"ppo\""]);
-        let table = given("trainer.evaluation", json!({ "every": 2 })).unwrap();
-        assert_eq!(table, ["trainer.evaluation={ every = 2 }"]);
-        for key in
-            ["runner.command", "runner.grade", "base.corpus", "store.url", "trainer.checkpoint_url", "models.0.urls"]
-        {
-            assert!(given(key, json!("x")).unwrap_err().to_string().contains("cannot be set"), "{key}");
-        }
-        assert!(
-            given("trainer.source.conversations", json!("x")).is_err() && given("trainer.kl", Value::Null).is_err()
-        );
-    }
 
     #[test]
     fn tasks_that_are_scored_are_not_trained_on() {

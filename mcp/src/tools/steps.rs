@@ -34,7 +34,7 @@ pub(super) async fn train(session: &Session, arguments: TrainSteps, progress: &P
     }
     let mut trainings = session.turn().await?;
     let home = session.workspace.run(&run)?;
-    let mut record = home.record()?;
+    let mut record = home.sealed_record()?;
     if record.finished {
         return Err(ToolError::Refused(format!(
             "run {run:?} is finished, and its final tasks are scored: load_checkpoint begins another run from it"

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::events::Events;
 use crate::error::ToolError;
 use crate::program::{Program, last_part};
-use crate::workspace::{RunHome, RunRecord};
+use crate::workspace::{RunHome, RunRecord, read_text};
 
 /// How often a trainer is looked at.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -216,7 +216,7 @@ impl Training {
     }
 
     fn failed(&self, status: ExitStatus) -> ToolError {
-        let log = std::fs::read_to_string(self.home.log()).unwrap_or_default();
+        let log = read_text(&self.home.log()).unwrap_or_default();
         let said = match last_part(&log) {
             said if said.is_empty() => status.to_string(),
             said => said,

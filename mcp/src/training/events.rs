@@ -1,10 +1,11 @@
 //! What a trainer prints, a JSON object a line, read from the file that it goes to.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+
+use crate::workspace::open_file;
 
 /// What comes after a place of a file that grows.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ impl Events {
 
     /// The lines that are whole by now, and were not read before.
     pub(super) fn next(&mut self) -> Vec<Value> {
-        let Ok(mut file) = File::open(&self.path) else { return Vec::new() };
+        let Ok(mut file) = open_file(&self.path) else { return Vec::new() };
         let mut text = Vec::new();
         let read = file.seek(SeekFrom::Start(self.place)).and_then(|_| file.read_to_end(&mut text));
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);

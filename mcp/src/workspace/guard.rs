@@ -1,12 +1,12 @@
 //! Files that a run was begun with, and that must stay what they were.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::files::open_file;
 use crate::error::ToolError;
 
 /// Files with their SHA-256.
@@ -33,6 +33,8 @@ impl Guarded {
 
 /// The SHA-256 of a file.
 fn digest(path: &Path) -> Result<String, ToolError> {
-    let bytes = fs::read(path).map_err(ToolError::file(path))?;
-    Ok(format!("{:x}", Sha256::digest(bytes)))
+    let mut digest = Sha256::new();
+    let copied = open_file(path).and_then(|mut file| std::io::copy(&mut file, &mut digest));
+    copied.map_err(ToolError::file(path))?;
+    Ok(format!("{:x}", digest.finalize()))
 }

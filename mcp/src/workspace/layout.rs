@@ -5,24 +5,29 @@ use std::path::{Path, PathBuf};
 
 use super::files::check_name;
 use super::run_record::RunHome;
+use super::seal::Seal;
 use crate::error::ToolError;
+
+/// Files of a model directory at most.
+const MODEL_FILES: usize = 10_000;
 
 /// Where everything is.
 #[derive(Clone, Debug)]
 pub(crate) struct Workspace {
     root: PathBuf,
     project: PathBuf,
+    seal: Seal,
 }
 
 impl Workspace {
     /// Makes what is missing.
-    pub(crate) fn open(root: &Path, project: &Path) -> Result<Self, ToolError> {
+    pub(crate) fn open(root: &Path, project: &Path, seal: Seal) -> Result<Self, ToolError> {
         for directory in ["models", "graders", "runs"] {
             let path = root.join(directory);
             fs::create_dir_all(&path).map_err(ToolError::file(&path))?;
         }
         let real = |path: &Path| fs::canonicalize(path).map_err(ToolError::file(path));
-        Ok(Self { root: real(root)?, project: real(project)? })
+        Ok(Self { root: real(root)?, project: real(project)?, seal })
     }
 
     /// Where scores of weights are kept.
@@ -63,7 +68,7 @@ impl Workspace {
 
     /// Where a run is, or would be.
     pub(crate) fn home(&self, name: &str) -> RunHome {
-        RunHome::new(self.runs().join(name))
+        RunHome::new(self.runs().join(name), self.seal.clone())
     }
 
     /// Where a run is that is there.
@@ -80,13 +85,54 @@ impl Workspace {
 
     /// A file or directory that the agent names: of its project, or of the tools.
     pub(crate) fn file(&self, named: &str) -> Result<PathBuf, ToolError> {
-        let path = self.project.join(named);
-        let real = fs::canonicalize(&path).map_err(ToolError::file(&path))?;
-        if [&self.project, &self.root].iter().any(|root| real.starts_with(root)) {
-            return Ok(real);
+        self.contained(&self.project.join(named))
+    }
+
+    /// A model directory or model file that the agent names. Programs that wait for what they read open the files of it, so all of
+    /// them are looked at.
+    pub(crate) fn model_files(&self, named: &str) -> Result<PathBuf, ToolError> {
+        let real = self.file(named)?;
+        self.check_files(&real, &mut 0)?;
+        Ok(real)
+    }
+
+    fn check_files(&self, directory: &Path, seen: &mut usize) -> Result<(), ToolError> {
+        if !directory.is_dir() {
+            return Ok(());
         }
-        let places = format!("{} and {}", self.project.display(), self.root.display());
-        Err(ToolError::Refused(format!("{} is not looked at: files are those of {places}", real.display())))
+        for entry in fs::read_dir(directory).map_err(ToolError::file(directory))? {
+            let path = entry.map_err(ToolError::file(directory))?.path();
+            *seen += 1;
+            if *seen > MODEL_FILES {
+                let why =
+                    format!("{} has more than {MODEL_FILES} files: name a model's own directory", directory.display());
+                return Err(ToolError::Refused(why));
+            }
+            let real = self.contained(&path)?;
+            // A link to a directory above would not end.
+            if !path.is_symlink() {
+                self.check_files(&real, seen)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a path really is, if that is a file or directory of the project or of the tools.
+    fn contained(&self, path: &Path) -> Result<PathBuf, ToolError> {
+        let real = fs::canonicalize(path).map_err(ToolError::file(path))?;
+        if ![&self.project, &self.root].iter().any(|root| real.starts_with(root)) {
+            let places = format!("{} and {}", self.project.display(), self.root.display());
+            let why = format!("{} is not looked at: files are those of {places}", real.display());
+            return Err(ToolError::Refused(why));
+        }
+        let kind = fs::metadata(&real).map_err(ToolError::file(&real))?.file_type();
+        match kind.is_file() || kind.is_dir() {
+            true => Ok(real),
+            false => Err(ToolError::Refused(format!(
+                "{} is neither a file nor a directory, but a pipe, a socket or a device: nothing is read from it",
+                real.display()
+            ))),
+        }
     }
 
     /// A path as the agent would name it.
@@ -98,6 +144,7 @@ impl Workspace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::SealKey;
 
     #[test]
     fn no_file_outside_of_the_project_is_looked_at() {
@@ -108,12 +155,22 @@ mod tests {
             fs::write(directory.join("file"), "").unwrap();
         }
         std::os::unix::fs::symlink(&outside, project.join("link")).unwrap();
-        let workspace = Workspace::open(&home.path().join("tools"), &project).unwrap();
+        let workspace = Workspace::open(&home.path().join("tools"), &project, Seal::new(SealKey([0; 32]))).unwrap();
         assert!(workspace.file("file").is_ok() && workspace.file("../tools/models").is_ok());
         for named in ["../outside/file", "link/file", "/etc/passwd"] {
             let refused = workspace.file(named).unwrap_err().to_string();
             assert!(refused.contains("is not looked at"), "{refused}");
         }
         assert!(workspace.file("none").unwrap_err().to_string().contains("No such file"));
+        fs::create_dir(project.join("model")).unwrap();
+        fs::write(project.join("model/config.json"), "{}").unwrap();
+        assert!(workspace.model_files("model").is_ok());
+        rustix::fs::mkfifoat(rustix::fs::CWD, project.join("model/pipe"), rustix::fs::Mode::RUSR).unwrap();
+        for refused in [workspace.model_files("model"), workspace.file("model/pipe")] {
+            assert!(refused.unwrap_err().to_string().contains("is neither a file nor a directory"));
+        }
+        fs::remove_file(project.join("model/pipe")).unwrap();
+        std::os::unix::fs::symlink(outside.join("file"), project.join("model/weights")).unwrap();
+        assert!(workspace.model_files("model").unwrap_err().to_string().contains("is not looked at"));
     }
 }

@@ -1,9 +1,10 @@
 //! The metrics of a run's steps, as its directory has them.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
+
+use super::files::read_text;
 
 /// The mean reward of a step's rollouts.
 pub(crate) const REWARD: &str = "env/all/reward/total";
@@ -16,7 +17,7 @@ pub(crate) struct Metrics(Vec<Value>);
 
 impl Metrics {
     pub(crate) fn read(path: &Path) -> Self {
-        let text = fs::read_to_string(path).unwrap_or_default();
+        let text = read_text(path).unwrap_or_default();
         Self(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 

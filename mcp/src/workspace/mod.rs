@@ -5,9 +5,11 @@ mod guard;
 mod layout;
 mod metrics;
 mod run_record;
+mod seal;
 
-pub(crate) use files::{check_name, write_whole};
+pub(crate) use files::{check_name, copy_file, open_file, read_text, write_whole};
 pub(crate) use guard::Guarded;
 pub(crate) use layout::Workspace;
 pub(crate) use metrics::{HELD_OUT_REWARD, REWARD};
 pub(crate) use run_record::{RunHome, RunRecord, learns_from_data};
+pub(crate) use seal::Seal;

@@ -16,6 +16,7 @@ fn script(name: &str) -> PathBuf {
 
 /// Runs a script of a client's, whose run has the name `run`, and gives what it printed.
 fn drive(mut client: Command, name: &str) -> Value {
+    client.env("XDG_STATE_HOME", super::host::STATE);
     client.env("GRADER", short().to_string()).env("RUN", run(name, "short").to_string());
     let said = Ran::from(client.output().unwrap());
     let told = said.json_lines().pop().unwrap_or_else(|| panic!("{}", said.stderr));
@@ -47,11 +48,42 @@ fn the_official_client_for_python_trains_over_standard_streams() {
 }
 
 #[test]
+fn sessions_over_http_are_sixty_four_at_most_and_make_room_when_they_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ready, log) = (directory.path().join("ready.json"), directory.path().join("log"));
+    let mut command = fulgurite(["mcp", "--listen", "127.0.0.1:0", "--ready-file"]);
+    command.arg(&ready).current_dir(directory.path()).env("XDG_STATE_HOME", super::host::STATE);
+    command.stderr(std::fs::File::create(&log).unwrap()).stdout(std::process::Stdio::null());
+    let mut server = Process::spawn(command);
+    let url = format!("{}/mcp", wait_until_ready(&mut server, &ready, &log));
+    let http = reqwest::blocking::Client::new();
+    let client = json!({ "name": "test", "version": "1" });
+    let begun = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let begin = || {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begun });
+        let request = http.post(&url).header("accept", "application/json, text/event-stream");
+        request.header("content-type", "application/json").body(body.to_string()).send().unwrap()
+    };
+    let session =
+        |answer: &reqwest::blocking::Response| answer.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    let sessions: Vec<String> = (0..64).map(|_| session(&begin())).collect();
+    let refused = begin();
+    assert_eq!(refused.status(), 503);
+    let said: Value = serde_json::from_str(&refused.text().unwrap()).unwrap();
+    assert!(said["error"]["message"].as_str().unwrap().starts_with("64 sessions are open"), "{said}");
+    let ended = http.delete(&url).header("mcp-session-id", &sessions[0]).send().unwrap();
+    assert!(ended.status().is_success(), "{}", ended.status());
+    assert_eq!(begin().status(), 200);
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
 fn the_same_client_trains_over_http_with_the_servers_key_and_not_without() {
     let project = project();
     let (ready, log) = (project.path("ready.json"), project.path("log"));
     let mut command = fulgurite(["mcp", "--listen", "127.0.0.1:0", "--ready-file"]);
     command.arg(&ready).args(flags()).current_dir(project.directory.path()).env("FULGURITE_ADMIN_KEY", "secret");
+    command.env("XDG_STATE_HOME", super::host::STATE);
     command.stderr(std::fs::File::create(&log).unwrap()).stdout(std::process::Stdio::null());
     let mut server = Process::spawn(command);
     let url = format!("{}/mcp", wait_until_ready(&mut server, &ready, &log));

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::common::{Process, fulgurite};
 
+/// Where the tools keep their key: not in the home directory of whoever tests.
+pub const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/state");
+
 /// A host and its tools.
 pub struct Host {
     pub process: Process,
@@ -29,6 +32,7 @@ impl Host {
     /// Starts `fulgurite mcp` in a project.
     pub fn start(project: &Path, arguments: &[&str]) -> Self {
         let mut command = fulgurite(["mcp"]);
+        command.env("XDG_STATE_HOME", STATE);
         command.args(super::flags()).args(arguments).current_dir(project).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::spawn(command);
         let (input, output) = (process.stdin(), process.stdout());

@@ -41,6 +41,21 @@ fn a_config_is_the_users_word_and_settings_name_no_commands() {
     sly["settings"] = json!({ "runner.command": ["sh", "-c", "touch stolen"] });
     let said = host.refused("start_run", sly);
     assert!(said.contains("settings: runner.command cannot be set"), "{said}");
+    for (key, value) in [
+        ("models.0.path ", json!("/etc")),
+        ("models.0.backend='vllm' #", json!(1)),
+        ("models.0.\"p\\u0061th\"", json!("/etc")),
+        ("trainer", json!({ "checkpoint_url": "s3://bucket/x" })),
+        ("trainer.kl", json!({ "coefficient": 0.1, "file": "/etc/passwd" })),
+        ("trainer.kl.reference", json!("http://127.0.0.1:1/v1")),
+        ("trainer.checkpoint_url\n", json!("s3://bucket/x")),
+    ] {
+        let mut sly = run("sly", "short");
+        sly["settings"] = json!({ key: value });
+        let said = host.refused("start_run", sly);
+        assert!(said.starts_with("arguments of start_run: settings: "), "{key:?}: {said}");
+    }
+    assert!(!project.path("fulgurite/runs/sly").exists());
     host.close();
     let mut host = Host::start(project.directory.path(), &["--config", "t.toml"]);
     let settings = json!({ "name": "one", "config": "t.toml", "settings": { "trainer.group_size": 2 } });
@@ -86,4 +101,57 @@ fn what_is_malformed_is_a_clear_error_and_the_session_goes_on() {
     assert!(host.done("list_runs", json!({})).starts_with("No runs yet."));
     assert!(fs::read_dir(directory.path().join("fulgurite/runs")).unwrap().next().is_none());
     assert_eq!(host.close(), Some(0));
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_is_no_data_and_keeps_nobody_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let make = |name: &str| {
+        let pipe = directory.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    };
+    fs::create_dir(directory.path().join("model")).unwrap();
+    make("pipe.jsonl");
+    make("model/config.json");
+    let mut host = Host::start(directory.path(), &[]);
+    for (tool, arguments) in [
+        ("look_at_data", json!({ "path": "pipe.jsonl" })),
+        ("fetch_model", json!({ "source": "pipe.jsonl", "name": "m" })),
+        ("fetch_model", json!({ "source": "model", "name": "m" })),
+        ("start_run", json!({ "name": "x", "objective": "sft", "model": "model", "data": "pipe.jsonl" })),
+    ] {
+        let said = host.refused(tool, arguments);
+        assert!(said.contains("is neither a file nor a directory, but a pipe"), "{tool}: {said}");
+    }
+    assert_eq!(host.close(), Some(0));
+}
+
+#[test]
+fn a_record_that_was_rewritten_beside_the_tools_trains_nothing() {
+    let project = project();
+    let mut host = Host::start(project.directory.path(), &[]);
+    host.done("write_grader", short());
+    host.done("start_run", run("one", "short"));
+    host.close();
+    let record = project.path("fulgurite/runs/one/tools.json");
+    let text = fs::read_to_string(&record).unwrap();
+    let rewritten = text.replace("trainer.learning_rate=0.01", "runner.command=['touch','stolen']");
+    assert_ne!(rewritten, text);
+    fs::write(&record, rewritten).unwrap();
+    let mut host = Host::start(project.directory.path(), &[]);
+    for (tool, arguments) in [
+        ("train_steps", json!({ "run": "one", "steps": 1 })),
+        ("evaluate", json!({ "run": "one" })),
+        ("save_checkpoint", json!({ "run": "one", "name": "x" })),
+        ("load_checkpoint", json!({ "run": "one", "checkpoint": "1", "new_run": "two" })),
+        ("finish", json!({ "run": "one" })),
+    ] {
+        let said = host.refused(tool, arguments);
+        assert!(said.contains("tools.json was not written by these tools for run \"one\""), "{tool}: {said}");
+    }
+    // It is looked at all the same, and goes on once it is what it was.
+    assert!(host.done("run_status", json!({ "run": "one" })).contains("one"));
+    fs::write(&record, text).unwrap();
+    host.done("train_steps", json!({ "run": "one", "steps": 1, "wait_seconds": -1 }));
+    host.close();
 }

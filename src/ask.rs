@@ -50,7 +50,7 @@ pub async fn ask(arguments: AskArguments) -> Result<()> {
     let variable =
         |name: &str| std::env::var(name).with_context(|| format!("{name} is not set: it says where the model is"));
     let (url, key) = (variable("OPENAI_BASE_URL")?, std::env::var("OPENAI_API_KEY").unwrap_or_default());
-    output::line(answer(&arguments, &client, &json!(question), (&url, &key)).await?);
+    output::data(&answer(&arguments, &client, &json!(question), (&url, &key)).await?);
     Ok(())
 }
 

@@ -1,7 +1,5 @@
 //! The `fulgurite` command: read the config, wire the rooms, print.
 
-// This is the one place that prints.
-#![allow(clippy::print_stderr)]
 #![allow(unreachable_pub, reason = "nothing of a program is reached from elsewhere")]
 
 mod ask;
@@ -59,7 +57,7 @@ fn main() -> ExitCode {
 }
 
 fn begin_log(usual: &str) -> anyhow::Result<()> {
-    let log = tracing_subscriber::fmt().with_env_filter(log_filter(usual)?).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(log_filter(usual)?).with_writer(|| cli::output::LogLines);
     log.with_ansi(cli::paint::log_has_colours()).init();
     Ok(())
 }
@@ -169,10 +167,10 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
 /// to read it twice.
 fn fail(error: &anyhow::Error) -> ExitCode {
     let mut said = error.to_string();
-    eprintln!("error: {said}");
+    cli::output::note(format_args!("error: {said}"));
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !said.ends_with(&cause) {
-            eprintln!("  caused by: {cause}");
+            cli::output::note(format_args!("  caused by: {cause}"));
             said = cause;
         }
     }

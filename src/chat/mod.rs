@@ -31,7 +31,6 @@ pub async fn chat(arguments: ChatArguments) -> Result<()> {
     let mut talk = Talk {
         client,
         host,
-        person,
         json: arguments.json,
         system: arguments.system,
         temperature: arguments.temperature,
@@ -62,7 +61,7 @@ pub async fn chat(arguments: ChatArguments) -> Result<()> {
             Ok(Next::GoOn) => {}
             Ok(Next::Leave) => break Ok(()),
             // A person asks again; a script has to know.
-            Err(error) if person => eprintln!("error: {error:#}"),
+            Err(error) if person => output::note(format_args!("error: {error:#}")),
             Err(error) => break Err(error),
         }
     };
@@ -83,8 +82,6 @@ enum Next {
 struct Talk {
     client: Client,
     host: Host,
-    /// Whether a person reads and writes.
-    person: bool,
     json: bool,
     system: Option<String>,
     temperature: Option<f64>,
@@ -105,7 +102,7 @@ impl Talk {
             }
             "/tokens" => self.show_tokens(),
             command if is_command(command) => {
-                eprintln!("there is no {command}: there are /reset, /tokens and /quit");
+                output::note(format_args!("there is no {command}: there are /reset, /tokens and /quit"));
             }
             said => self.say(said, interruptions).await?,
         }
@@ -125,11 +122,11 @@ impl Talk {
     async fn say(&mut self, said: &str, interruptions: &mut Interruptions) -> Result<()> {
         self.messages.push(json!({ "role": "user", "content": said }));
         let request = self.request();
-        let (person, json) = (self.person, self.json);
+        let json = self.json;
         let mut reply = Reply::default();
         let mut told = |piece: &str| {
             if !json {
-                output::piece(if person { plain(piece) } else { piece.to_owned() });
+                output::piece(piece);
             }
         };
         let asked = tokio::select! {
@@ -163,7 +160,7 @@ impl Talk {
     fn show_tokens(&self) {
         if self.last.tokens.is_empty() {
             let why = if self.last.text.is_empty() { "nothing was said yet" } else { "the host tells no tokens" };
-            eprintln!("{why}");
+            output::note(format_args!("{why}"));
         }
         for token in &self.last.tokens {
             let id = token.id.map_or("-".to_owned(), |id| id.to_string());
@@ -175,11 +172,6 @@ impl Talk {
 /// Whether a line is a command rather than something that is said: one word after a slash, in letters.
 fn is_command(line: &str) -> bool {
     line.strip_prefix('/').is_some_and(|word| !word.is_empty() && word.bytes().all(|c| c.is_ascii_alphabetic()))
-}
-
-/// Text that does nothing to a terminal but stand there.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 /// The lines of standard input. A thread of its own reads them, which the end of the command does not wait for.
@@ -205,10 +197,5 @@ mod tests {
     fn a_line_is_a_command_only_if_it_looks_like_one() {
         assert!(is_command("/tokesn") && is_command("/help"));
         assert!(!is_command("/") && !is_command("/etc/passwd") && !is_command("1/2"));
-    }
-
-    #[test]
-    fn what_a_model_says_moves_no_cursor() {
-        assert_eq!(plain("a\x1b[2J\tb\n\r"), "a\u{fffd}[2J\tb\n\u{fffd}");
     }
 }

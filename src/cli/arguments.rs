@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::ask::AskArguments;
 use crate::chat::arguments::{CHAT_COMMANDS, ChatArguments};
+use crate::cli::output;
 use crate::config::overrides::Override;
 use crate::dashboard::arguments::DashboardArguments;
 use crate::doctor::arguments::DoctorArguments;
@@ -58,7 +59,7 @@ impl Cli {
     pub fn read() -> Self {
         Self::try_parse().unwrap_or_else(|error| {
             if error.kind() == ErrorKind::ValueValidation {
-                eprint!("{}", plain_value_words(&error.render().to_string()));
+                output::note_piece(plain_value_words(&error.render().to_string()));
                 std::process::exit(error.exit_code());
             }
             error.exit()

@@ -8,3 +8,4 @@ pub mod paint;
 pub mod progress;
 pub mod time;
 pub mod version;
+pub mod visible;

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use fulgurite_engine::bytes_text;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::cli::output;
+use crate::cli::visible::visible_line;
+
 /// How often those who have no terminal get a line.
 const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -33,12 +36,12 @@ impl Progress {
             if let Some(total) = total {
                 bar.set_length(total);
             }
-            bar.set_message(what.to_owned());
+            bar.set_message(visible_line(what));
             bar.set_position(done);
         } else if !self.quiet && self.last_plain_line.elapsed() >= PLAIN_LINE_INTERVAL {
             self.last_plain_line = Instant::now();
             let of = total.map_or(String::new(), |total| format!(" of {total}"));
-            eprintln!("{done}{of} {what}");
+            output::note(format_args!("{done}{of} {what}"));
         }
     }
 
@@ -50,19 +53,19 @@ impl Progress {
                 bar.set_style(style);
             }
             bar.set_length(total);
-            bar.set_message(file.to_owned());
+            bar.set_message(visible_line(file));
             bar.set_position(there);
         } else if !self.quiet && self.last_plain_line.elapsed() >= PLAIN_LINE_INTERVAL {
             self.last_plain_line = Instant::now();
-            eprintln!("{} of {} of {file}", bytes_text(there), bytes_text(total));
+            output::note(format_args!("{} of {} of {file}", bytes_text(there), bytes_text(total)));
         }
     }
 
     /// Prints a line that stays, above the bar if there is one.
     pub fn line(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| crate::cli::output::line(text)),
-            None => crate::cli::output::line(text),
+            Some(bar) => bar.suspend(|| output::line(text)),
+            None => output::line(text),
         }
     }
 

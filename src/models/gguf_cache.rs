@@ -25,9 +25,15 @@ pub fn model_directory(path: &Path) -> Result<PathBuf> {
     let cache = cache_directory().context("set XDG_CACHE_HOME or HOME: GGUF files are converted into a cache there")?;
     let progress = RefCell::new(Progress::new(false));
     let watch = |event: GgufProgress<'_>| match event {
-        GgufProgress::Waiting => eprintln!("{}: another process is converting it", path.display()),
+        GgufProgress::Waiting => {
+            crate::cli::output::note(format_args!("{}: another process is converting it", path.display()))
+        }
         GgufProgress::Started(directory) => {
-            eprintln!("{}: converting it into {}, once", path.display(), directory.display());
+            crate::cli::output::note(format_args!(
+                "{}: converting it into {}, once",
+                path.display(),
+                directory.display()
+            ));
         }
         GgufProgress::Written { numbers, of } => tell(&mut progress.borrow_mut(), numbers, of),
     };

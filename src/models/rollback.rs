@@ -67,7 +67,10 @@ pub async fn rollback(arguments: &ModelRollbackArguments) -> Result<()> {
     let before = served.map_or_else(|| "an unknown version".to_owned(), |served| format!("version {}", served.0));
     output::line(format!("{model}: version {step} in place of {before}"));
     if is_run_held(&run) {
-        eprintln!("warning: {} is being trained: its next update replaces these weights", run.display());
+        output::note(format_args!(
+            "warning: {} is being trained: its next update replaces these weights",
+            run.display()
+        ));
     }
     Ok(())
 }

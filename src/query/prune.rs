@@ -60,7 +60,7 @@ fn confirm(planned: Pruned) -> Result<()> {
     if !stdin().is_terminal() {
         bail!("this would delete {}; say --yes, or look first with --dry-run", text(planned));
     }
-    eprint!("delete {}? [y/N] ", text(planned));
+    output::note_piece(format_args!("delete {}? [y/N] ", text(planned)));
     let mut answer = String::new();
     stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
     if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {

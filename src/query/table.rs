@@ -4,6 +4,7 @@ use comfy_table::{ColumnConstraint, Table, Width, presets};
 use serde_json::Value;
 
 use crate::cli::output;
+use crate::cli::visible::visible_line;
 
 /// Longest text that a cell shows.
 const CELL_CHARACTERS: usize = 60;
@@ -24,7 +25,8 @@ impl Columns {
 
     /// Adds a row.
     pub fn push(&mut self, row: Vec<String>) {
-        self.rows.push(row);
+        // Shown text is what lines up.
+        self.rows.push(row.iter().map(|cell| visible_line(cell)).collect());
     }
 
     /// Prints what has been added since the last time; the header once.
@@ -65,7 +67,7 @@ pub fn cell(value: Option<&Value>) -> String {
 
 /// One line of at most as many characters as a cell shows.
 pub fn cut(text: &str) -> String {
-    let line = text.replace('\n', " ");
+    let line = visible_line(text);
     match line.char_indices().nth(CELL_CHARACTERS) {
         None => line,
         Some((end, _)) => format!("{}…", &line[..end]),

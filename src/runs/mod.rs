@@ -50,7 +50,7 @@ async fn list(arguments: &ListRunsArguments) -> Result<()> {
                 match registry::of_directory(&directory, prices.as_ref()).await {
                     Ok(entry) => entries.push(entry),
                     // One that cannot be read hides no other.
-                    Err(error) => eprintln!("warning: {}: {error:#}", directory.display()),
+                    Err(error) => crate::cli::output::note(format_args!("warning: {}: {error:#}", directory.display())),
                 }
             }
         }

@@ -101,7 +101,7 @@ impl Trackers {
 
 /// Says that a tracker is told of nothing more.
 fn give_up(name: &str, error: &anyhow::Error) {
-    eprintln!("warning: {name} is not told of this run, which goes on: {error:#}");
+    crate::cli::output::note(format_args!("warning: {name} is not told of this run, which goes on: {error:#}"));
 }
 
 impl Reporter for Trackers {

@@ -53,7 +53,7 @@ impl Patience {
                 }
                 let wait = self.wait(wait);
                 if wait >= WORTH_SAYING {
-                    eprintln!("{error:#}; trying again in {} s", wait.as_secs());
+                    crate::cli::output::note(format_args!("{error:#}; trying again in {} s", wait.as_secs()));
                 }
                 tokio::time::sleep(wait).await;
                 Ok(())

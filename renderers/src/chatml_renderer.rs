@@ -3,6 +3,7 @@ use std::sync::Arc;
 use fulgurite_types::Message;
 use serde_json::Value;
 
+use crate::reasoning_marks::ReasoningMarks;
 use crate::tokenizer::fingerprint::hex_sha256;
 use crate::tokenizer::piece::Piece;
 use crate::tokenizer::tokenizer_training::{MESSAGE_END, MESSAGE_START};
@@ -16,7 +17,8 @@ const NAME: &str = "chatml";
 /// ChatML: `<|im_start|>{role}\n{content}<|im_end|>\n` for each message, then `<|im_start|>assistant\n`.
 ///
 /// Header, content and what follows are encoded apart, as they are when the model writes the content itself: the
-/// tokens of a message do not depend on who wrote it, and a prompt is a prefix of every later one.
+/// tokens of a message do not depend on who wrote it, and a prompt is a prefix of every later one. The marks of reasoning
+/// with which an answer begins are tokens.
 #[derive(Debug)]
 pub struct ChatMlRenderer {
     identity: RendererIdentity,
@@ -24,6 +26,7 @@ pub struct ChatMlRenderer {
     stop_tokens: [u32; 1],
     newline: Vec<u32>,
     assistant_header: Vec<u32>,
+    reasoning_marks: ReasoningMarks,
 }
 
 impl ChatMlRenderer {
@@ -40,6 +43,7 @@ impl ChatMlRenderer {
             stop_tokens: [message_end],
             newline: tokenizer.encode_ordinary("\n")?,
             assistant_header: Vec::new(),
+            reasoning_marks: ReasoningMarks::of(&tokenizer),
             identity: RendererIdentity { name: NAME.to_owned(), fingerprint, tokenizer },
         };
         this.assistant_header = this.header("assistant")?;
@@ -64,7 +68,12 @@ impl ChatMlRenderer {
             return Err(RenderError::Message { message_index, message });
         }
         out.extend(&self.header(&message.role)?, header_weight);
-        out.extend(&self.tokenizer().encode_ordinary(&message.plain_text(message_index)?)?, weight);
+        let text = message.plain_text(message_index)?;
+        let content = match message.is_assistant() {
+            true => self.reasoning_marks.encode(self.tokenizer(), &text)?,
+            false => self.tokenizer().encode_ordinary(&text)?,
+        };
+        out.extend(&content, weight);
         out.extend(&self.stop_tokens, weight);
         out.extend(&self.newline, header_weight);
         Ok(())
@@ -187,6 +196,21 @@ mod tests {
         assert_eq!(all.tokens[..prompt.len()], prompt);
         assert_eq!(all.weights[..prompt.len()], vec![0.0; prompt.len()]);
         assert_eq!(all.weights[prompt.len()], 1.0);
+    }
+
+    #[test]
+    fn reasoning_at_the_beginning_of_an_answer_has_its_marks() {
+        let renderer = renderer();
+        let said = "<think>\na\n</think>\n\nb";
+        let messages = [Message::text("user", said), Message::text("assistant", said), Message::text("user", "c")];
+        let real = renderer.tokenizer().encode_with_specials(said).unwrap();
+        let weighted = supervised(&renderer, &messages, TrainOnWhat::LastAssistantMessage);
+        let trained: Vec<u32> =
+            weighted.runs().filter(|(weight, _)| *weight > 0.0).flat_map(|(_, run)| run.to_vec()).collect();
+        assert_eq!(trained[..trained.len() - 1], real);
+        let prompt = renderer.render_prompt(&messages, &[]).unwrap().tokens;
+        let think = renderer.tokenizer().token_to_id("<think>").unwrap();
+        assert_eq!(prompt.iter().filter(|token| **token == think).count(), 1);
     }
 
     #[test]

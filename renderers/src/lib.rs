@@ -26,6 +26,7 @@ mod named;
 mod open_renderer;
 mod parsing;
 mod python;
+mod reasoning_marks;
 mod renderer;
 mod response_format;
 mod small_files;

@@ -80,7 +80,8 @@ const FEW_ROLLOUTS: u64 = 4;
 
 /// All that is amiss, the worst first.
 pub fn findings(facts: &RunFacts) -> Vec<Finding> {
-    let all: [fn(&RunFacts) -> Option<Finding>; 12] = [
+    let all: [fn(&RunFacts) -> Option<Finding>; 13] = [
+        divergence,
         no_calls,
         tools_not_shown,
         different_worlds,
@@ -97,6 +98,21 @@ pub fn findings(facts: &RunFacts) -> Vec<Finding> {
     let mut found: Vec<Finding> = all.iter().filter_map(|find| find(facts)).collect();
     found.sort_by_key(|finding| finding.severity);
     found
+}
+
+fn divergence(facts: &RunFacts) -> Option<Finding> {
+    let diverged =
+        |step: &Map<String, Value>| Some((step.get("step").cloned(), step.get("optim/diverged_nll")?.as_f64()));
+    let (step, nll) = facts.steps.iter().find_map(diverged)?;
+    let cost = nll.map_or_else(|| "no finite number of".to_owned(), |nll| format!("{nll:.1}"));
+    Some(Finding {
+        name: "divergence",
+        severity: Severity::Error,
+        evidence: format!("the rows of a step cost {cost} nats a token: the weights know nothing any more"),
+        numbers: json!({ "step": step, "nll": nll }),
+        what_to_do: "lower [trainer] learning_rate, or warm up to it; begin anew from a checkpoint that was made before",
+        answers: Vec::new(),
+    })
 }
 
 fn no_calls(facts: &RunFacts) -> Option<Finding> {
@@ -403,6 +419,17 @@ mod tests {
             assert_eq!(names(&with(key, rising(from, to))), [name], "{key}");
             assert_eq!(names(&with(key, rising(within, within))), Vec::<&str>::new(), "{key}");
         }
+    }
+
+    #[test]
+    fn weights_that_left_all_bounds_are_an_error() {
+        let mut facts = with("step", f64::from);
+        facts.steps[3].insert("optim/diverged_nll".to_owned(), json!(4711.5));
+        let found = findings(&facts);
+        assert_eq!((found[0].name, found[0].severity), ("divergence", Severity::Error));
+        assert!(found[0].evidence.contains("4711.5 nats"), "{}", found[0].evidence);
+        facts.steps[3].insert("optim/diverged_nll".to_owned(), Value::Null);
+        assert_eq!(findings(&facts)[0].name, "divergence");
     }
 
     #[test]

@@ -64,6 +64,32 @@ pub enum TrainError {
         /// As many are too many.
         limit: u64,
     },
+    /// The weights have left all bounds.
+    #[error(
+        "the weights have diverged: the rows of step {step} cost {nll:.1} nats a token, and {first:.1} at the beginning: \
+         lower [trainer] learning_rate; `--resume` goes on from the last checkpoint, which may be of diverged weights too"
+    )]
+    Diverged {
+        /// The step.
+        step: u64,
+        /// What its rows cost.
+        nll: f64,
+        /// What the first rows cost.
+        first: f64,
+    },
+    /// A judge of comparisons says no letter.
+    #[error(
+        "the judge of [trainer] pairwise said neither letter of {undecided} of {comparisons} comparisons, so that nothing \
+         can be learnt of them (it said {said:?}): name a model that objective = \"reward_model\" has trained"
+    )]
+    JudgeUndecided {
+        /// Comparisons without a letter.
+        undecided: u64,
+        /// All comparisons of the batch.
+        comparisons: u64,
+        /// What it said in place of one.
+        said: String,
+    },
     /// Not one rollout of a batch called the model, so there is no token that could be trained or scored.
     #[error(
         "none of the {rollouts} rollouts of {phase} at step {step} called the model `{model}`: {others}. The agent must \

@@ -129,6 +129,24 @@ pub enum TrainEvent {
         /// Updates that those may be behind.
         max_staleness: u64,
     },
+    /// Trained words of the data spell control tokens of the model, and are trained as text.
+    MarksAsText {
+        /// Rows that have any.
+        rows: u64,
+        /// How many they have.
+        marks: u64,
+    },
+    /// A judge of comparisons said neither letter of some.
+    JudgeUndecided {
+        /// Updates made so far.
+        step: u64,
+        /// Comparisons of which it said none; they tie.
+        undecided: u64,
+        /// Comparisons that it was asked for.
+        comparisons: u64,
+        /// What it said in place of a letter.
+        said: String,
+    },
     /// Several updates in a row had nothing to learn from.
     WithoutGradient {
         /// Updates made so far.

@@ -199,6 +199,7 @@ impl Grpo {
             optimizer: options.optimizer(),
             checkpointing: Checkpointing::of(options),
             stop_without_gradient: options.stop_without_gradient,
+            first_nll: None,
             publisher: Some(Publisher {
                 endpoint: self.endpoint.clone(),
                 sampling_parameters: options.sampling_parameters.clone(),

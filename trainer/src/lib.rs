@@ -37,7 +37,7 @@ mod supervised;
 mod task_evaluation;
 
 pub use archive::{ArchiveError, CheckpointArchive, RunArchive};
-pub use conversations::{COMPARISON_KEYS, RowUnit};
+pub use conversations::{COMPARISON_KEYS, RowUnit, row_shape};
 pub use error::TrainError;
 pub use evaluation::{
     Difference, Estimate, EvaluationOptions, Interval, SampleScore, ScoreComparison, ScoreSummary, Scores, StopRule,

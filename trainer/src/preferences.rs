@@ -139,6 +139,7 @@ impl Preferences {
             optimizer: options.optimizer(),
             checkpointing: Checkpointing::of(options),
             stop_without_gradient: 0,
+            first_nll: None,
             publisher: None,
             publish_gate: None,
             keeps_reference: loss.has_reference() && matches!(self.reference, Reference::Start),

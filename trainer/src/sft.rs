@@ -139,6 +139,7 @@ impl Sft {
             optimizer: options.optimizer(),
             checkpointing: Checkpointing::of(options),
             stop_without_gradient: 0,
+            first_nll: None,
             publisher: None,
             publish_gate: None,
             keeps_reference: false,

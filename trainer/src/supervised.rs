@@ -86,6 +86,7 @@ impl Supervised {
                 kept: KeptCheckpoints { newest: KEPT, seconds: None },
             },
             stop_without_gradient: 0,
+            first_nll: None,
             publisher: None,
             publish_gate: None,
             keeps_reference: false,
@@ -153,6 +154,8 @@ impl Reporter for StepReporter<'_> {
             | TrainEvent::RolloutsFailed { .. }
             | TrainEvent::OddRewards { .. }
             | TrainEvent::NoTrustRegion { .. }
+            | TrainEvent::MarksAsText { .. }
+            | TrainEvent::JudgeUndecided { .. }
             | TrainEvent::WeightsJudged { .. }
             | TrainEvent::CheckpointNotUploaded { .. }
             | TrainEvent::StepRecalled { .. }

@@ -3,8 +3,11 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use minijinja::Value;
+use regex::Regex;
 
-use crate::templates::message_values::TextValue;
+use crate::reasoning_marks::{LeadingReasoning, ReasoningMarks};
+use crate::templates::message_values::{TextPlace, TextValue};
+use crate::templates::template_literals::literals;
 use crate::tokenizer::piece::Piece;
 use crate::{RenderError, Tokenizer};
 
@@ -18,14 +21,20 @@ const STAND_INS: u32 = 0xf_0000;
 /// token that is spelled with real characters was spelled by the template. The stand-ins are turned back when the
 /// tokens are cut.
 ///
+/// Two things keep their characters: the marks of reasoning with which an answer begins, which are what the model said and
+/// no text; and texts that the template looks for and of which no control token can be made.
+///
 /// A template that looks into text (for `</think>`, say) may take another way when it sees stand-ins. The text with
 /// stand-ins turned back is therefore held against the text rendered without them: only if both are equal do the
 /// stand-ins tell where the message's text went.
 #[derive(Debug)]
 pub(crate) struct ContentProtection {
+    marks: ReasoningMarks,
     /// Control tokens whose meaning the template may read from an assistant's text: the marks of reasoning that are not
     /// special.
     readable: Vec<String>,
+    /// What the template looks for in text, and of which no control token can be made.
+    harmless: Option<Regex>,
     /// The characters that begin or end a control token; few, and each but once.
     edges: Vec<char>,
 }
@@ -42,7 +51,7 @@ pub(crate) struct Rendered<'p> {
 /// A stand-in for every edge, none of which occurs in the text that is to be told apart.
 #[derive(Debug)]
 struct StandIns<'p> {
-    readable: &'p [String],
+    protection: &'p ContentProtection,
     of_edges: Replacement,
     of_stand_ins: Replacement,
 }
@@ -59,13 +68,19 @@ impl ContentProtection {
     /// The protection that a tokenizer's control tokens need.
     pub(crate) fn new(tokenizer: &Tokenizer) -> Self {
         let edges = |(text, _): (&str, bool)| [text.chars().next(), text.chars().next_back()];
-        let marks_reasoning = |text: &str| text.to_lowercase().contains("think");
-        let readable = tokenizer
-            .control_tokens()
-            .filter(|(text, special)| !special && marks_reasoning(text))
-            .map(|(text, _)| text.to_owned());
+        let marks = ReasoningMarks::of(tokenizer);
+        let is_special = |text: &str| tokenizer.control_tokens().any(|(token, special)| special && token == text);
+        let readable = marks.texts().filter(|text| !is_special(text)).map(str::to_owned).collect();
         let edges: BTreeSet<char> = tokenizer.control_tokens().flat_map(edges).flatten().collect();
-        Self { readable: readable.collect(), edges: edges.into_iter().collect() }
+        let config = tokenizer.config();
+        let sources = config.chat_template.iter().chain(&config.tool_use_template);
+        let has_edge = |text: &String| text.contains(|character| edges.contains(&character));
+        let mut harmless: Vec<String> = sources.flat_map(|source| literals(source)).filter(has_edge).collect();
+        harmless.retain(|text| !tokenizer.control_tokens().any(|(token, _)| may_begin(token, text)));
+        harmless.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        let any_of = harmless.iter().map(|text| regex::escape(text)).collect::<Vec<_>>().join("|");
+        let harmless = (!harmless.is_empty()).then(|| Regex::new(&any_of).ok()).flatten();
+        Self { marks, readable, harmless, edges: edges.into_iter().collect() }
     }
 
     /// What a template writes, by `render`, which is given a way to make the values of the texts of messages and tools.
@@ -84,8 +99,13 @@ impl ContentProtection {
         let stand_ins = self.stand_ins(&text);
         // Second attempt, for templates that read an assistant's text: its `<think>` and the like are left to them.
         for assistant_is_readable in [false, true] {
-            let protected = render(&|text, by_assistant| {
-                Value::from(stand_ins.protect(text, assistant_is_readable && by_assistant).as_ref())
+            let protected = render(&|text, place| {
+                let readable = assistant_is_readable && place != TextPlace::Other;
+                let protected = match (readable, place) {
+                    (false, TextPlace::Answer) => stand_ins.protect_answer(text),
+                    (readable, _) => stand_ins.protect(text, readable),
+                };
+                Value::from(protected.as_ref())
             });
             // A template that trips over stand-ins has looked into the text too.
             let Ok(protected) = protected else { continue };
@@ -110,7 +130,7 @@ impl ContentProtection {
         let free = (STAND_INS..).filter_map(char::from_u32).filter(|character| !text.contains(*character));
         let pairs: Vec<(char, char)> = self.edges.iter().copied().zip(free).collect();
         let back = pairs.iter().map(|(edge, stand_in)| (*stand_in, *edge)).collect();
-        StandIns { readable: &self.readable, of_edges: Replacement::new(pairs), of_stand_ins: Replacement::new(back) }
+        StandIns { protection: self, of_edges: Replacement::new(pairs), of_stand_ins: Replacement::new(back) }
     }
 }
 
@@ -137,14 +157,41 @@ impl StandIns<'_> {
     fn protect<'t>(&self, text: &'t str, readable: bool) -> Cow<'t, str> {
         let last_end = if readable { self.last_end_of_reasoning(text) } else { 0 };
         if last_end == 0 {
-            return self.of_edges.apply(text);
+            return self.stand_in(text);
         }
         let mut out = String::with_capacity(text.len());
         let mut done = 0;
         while let Some((at, token)) = self.first_readable(&text[done..last_end]) {
-            out.push_str(&self.of_edges.apply(&text[done..][..at]));
+            out.push_str(&self.stand_in(&text[done..][..at]));
             out.push_str(token);
             done += at + token.len();
+        }
+        out.push_str(&self.stand_in(&text[done..]));
+        out.into()
+    }
+
+    /// Puts stand-ins into an answer, but for the marks of reasoning with which it begins.
+    fn protect_answer<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let Some(LeadingReasoning { open, close }) = self.protection.marks.leading(text) else {
+            return self.stand_in(text);
+        };
+        let (reasoning, answer) = (&text[open.end..close.start], &text[close.end..]);
+        let marks = [&text[..open.end], &text[close.start..close.end]];
+        [marks[0], &self.stand_in(reasoning), marks[1], &self.stand_in(answer)].concat().into()
+    }
+
+    /// Puts stand-ins into a text, but for what is harmless in it.
+    fn stand_in<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut found = self.protection.harmless.iter().flat_map(|harmless| harmless.find_iter(text)).peekable();
+        if found.peek().is_none() {
+            return self.of_edges.apply(text);
+        }
+        let mut out = String::with_capacity(text.len());
+        let mut done = 0;
+        for found in found {
+            out.push_str(&self.of_edges.apply(&text[done..found.start()]));
+            out.push_str(found.as_str());
+            done = found.end();
         }
         out.push_str(&self.of_edges.apply(&text[done..]));
         out.into()
@@ -152,13 +199,14 @@ impl StandIns<'_> {
 
     /// The first readable token and where it begins.
     fn first_readable(&self, text: &str) -> Option<(usize, &str)> {
-        let places = self.readable.iter().filter_map(|token| Some((text.find(token.as_str())?, token.as_str())));
+        let places =
+            self.protection.readable.iter().filter_map(|token| Some((text.find(token.as_str())?, token.as_str())));
         places.min_by_key(|(at, _)| *at)
     }
 
     /// Where the last mark ends that closes reasoning; 0 where there is none.
     fn last_end_of_reasoning(&self, text: &str) -> usize {
-        let closing = self.readable.iter().filter(|token| token.contains('/'));
+        let closing = self.protection.readable.iter().filter(|token| token.contains('/'));
         closing.filter_map(|token| Some(text.rfind(token.as_str())? + token.len())).max().unwrap_or(0)
     }
 
@@ -166,6 +214,11 @@ impl StandIns<'_> {
     fn restore<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.of_stand_ins.apply(text)
     }
+}
+
+/// Whether a control token may begin somewhere in a text, and end in it or behind it.
+fn may_begin(token: &str, text: &str) -> bool {
+    text.char_indices().any(|(start, _)| text[start..].starts_with(token) || token.starts_with(&text[start..]))
 }
 
 impl Replacement {

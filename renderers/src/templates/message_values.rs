@@ -10,8 +10,19 @@ use crate::python::python_text::FieldName::{self, Known};
 use crate::python::python_text::{field_with, from_json_text, from_json_with, object};
 use crate::templates::template_dialect::{REASONING_FIELDS, TemplateDialect};
 
-/// Makes the value of a text that a message or a tool holds, given whether an assistant's message does.
-pub(crate) type TextValue<'t> = &'t dyn Fn(&str, bool) -> Value;
+/// Where a text stands that a template is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextPlace {
+    /// The content of an assistant's message.
+    Answer,
+    /// Elsewhere in an assistant's message.
+    Assistant,
+    /// In another message, or in a tool.
+    Other,
+}
+
+/// Makes the value of a text that a message or a tool holds.
+pub(crate) type TextValue<'t> = &'t dyn Fn(&str, TextPlace) -> Value;
 
 /// Makes the values that a template sees of messages and tools: straight from the messages, in the shape that the
 /// template reads.
@@ -30,8 +41,8 @@ impl<'t> MessageValues<'t> {
     /// The messages of a conversation.
     pub(crate) fn messages<'m>(self, messages: impl IntoIterator<Item = &'m Message>) -> Value {
         let of = |message: &Message| {
-            let by_assistant = message.is_assistant();
-            self.message(message, &|text| (self.text_value)(text, by_assistant))
+            let place = if message.is_assistant() { TextPlace::Assistant } else { TextPlace::Other };
+            self.message(message, &|text| (self.text_value)(text, place))
         };
         messages.into_iter().map(of).collect()
     }
@@ -42,7 +53,7 @@ impl<'t> MessageValues<'t> {
         if tools.is_empty() {
             return Value::from(());
         }
-        let text_value = |text: &str| (self.text_value)(text, false);
+        let text_value = |text: &str| (self.text_value)(text, TextPlace::Other);
         let of = |tool: &Json| match tool.as_object() {
             Some(fields)
                 if self.dialect.is_some() && !fields.contains_key("function") && fields.contains_key("name") =>
@@ -59,7 +70,8 @@ impl<'t> MessageValues<'t> {
     fn message(self, message: &Message, text_value: &impl Fn(&str) -> Value) -> Value {
         let mut fields = Vec::with_capacity(6 + message.extra.len());
         fields.push((Known("role"), text_value(&message.role)));
-        fields.push((Known("content"), self.content(message, text_value)));
+        let place = if message.is_assistant() { TextPlace::Answer } else { TextPlace::Other };
+        fields.push((Known("content"), self.content(message, &|text| (self.text_value)(text, place))));
         let optional = |name, value: &Option<String>| Some((Known(name), text_value(value.as_deref()?)));
         fields.extend(optional("name", &message.name));
         fields.extend(optional("tool_call_id", &message.tool_call_id));

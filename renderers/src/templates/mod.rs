@@ -16,6 +16,7 @@ pub(crate) mod template_check;
 pub(crate) mod template_continuation;
 pub(crate) mod template_conversations;
 pub(crate) mod template_dialect;
+pub(crate) mod template_literals;
 pub(crate) mod template_renderer;
 pub(crate) mod template_response_format;
 pub(crate) mod template_roles;

@@ -1,4 +1,5 @@
 mod training;
+mod whole_conversation;
 
 use std::sync::{Arc, OnceLock};
 

@@ -348,6 +348,13 @@ impl Tokenizer {
         added.get(&token).is_some_and(|token| is_control_text(&token.content))
     }
 
+    /// How many control tokens stand in some tokens as spelled text, and not as the tokens that they are.
+    pub fn spelled_control_tokens(&self, tokens: &[u32]) -> usize {
+        let pieces = self.split_control(&self.decode(tokens));
+        let seen = pieces.iter().filter(|piece| matches!(piece, Piece::Control(_))).count();
+        seen.saturating_sub(tokens.iter().filter(|token| self.is_control(**token)).count())
+    }
+
     /// The id of the `eos_token` of `tokenizer_config.json`.
     pub(crate) fn eos_token(&self) -> Option<u32> {
         self.token_to_id(self.config.special_tokens.get("eos_token")?.as_str()?)

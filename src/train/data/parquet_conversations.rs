@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use fulgurite_trainer::COMPARISON_KEYS;
+use fulgurite_trainer::{COMPARISON_KEYS, row_shape};
 use fulgurite_types::mended_json;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
@@ -83,7 +83,8 @@ fn columns(reader: &SerializedFileReader<File>, of: Columns) -> Result<Type> {
     let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
     let needed = of.needed();
     if !needed.iter().any(|needed| names.contains(needed)) {
-        bail!("has no column `{}`; its columns are `{}`", needed.join("` or `"), names.join("`, `"));
+        let shape = row_shape(|name| names.contains(&name)).map(|shape| format!(": {shape}")).unwrap_or_default();
+        bail!("has no column `{}`; its columns are `{}`{shape}", needed.join("` or `"), names.join("`, `"));
     }
     let read: Vec<Arc<Type>> = fields.iter().filter(|field| of.names().contains(&field.name())).cloned().collect();
     for field in &read {
@@ -107,9 +108,12 @@ fn line_of(row: Row, of: Columns) -> Result<Value> {
     for (name, field) in row.into_columns() {
         let value = match field {
             Field::Null => continue,
+            // Empty text is how some tables write that there are none.
+            Field::Str(text) if name == "tools" && text.trim().is_empty() => continue,
             // Some tables hold the conversation as the text that it was.
             Field::Str(text) if of.is_plain(&name) => text_or_list(text),
             Field::Str(text) => parsed(&name, &text)?,
+            Field::Bytes(bytes) if name == "tools" && bytes.data().iter().all(u8::is_ascii_whitespace) => continue,
             Field::Bytes(bytes) => parsed(&name, bytes.as_utf8().with_context(|| format!("column `{name}`"))?)?,
             field => json_of(field).with_context(|| format!("column `{name}`"))?,
         };

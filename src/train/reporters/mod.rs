@@ -73,6 +73,13 @@ impl Reporter for JsonReporter {
             TrainEvent::NoTrustRegion { max_staleness } => {
                 output::line(json!({ "event": "no_trust_region", "max_staleness": max_staleness }));
             }
+            TrainEvent::MarksAsText { rows, marks } => {
+                output::line(json!({ "event": "marks_as_text", "rows": rows, "marks": marks }));
+            }
+            TrainEvent::JudgeUndecided { step, undecided, comparisons, said } => output::line(json!({
+                "event": "judge_undecided", "step": step, "undecided": undecided, "comparisons": comparisons,
+                "said": said,
+            })),
             TrainEvent::RolloutsFailed { phase, step, failures } => output::line(failures_json(phase, step, &failures)),
             TrainEvent::WithoutGradient { step, updates, untrained, answers } => output::line(json!({
                 "event": "without_gradient",
@@ -304,6 +311,10 @@ impl Reporter for TableReporter {
                  loss importance_sampling has no bounds: one unlikely token can throw the policy far. `loss = \"ppo\"` or \
                  `\"cispo\"`, or importance_mask, keeps steps near"
             )),
+            TrainEvent::MarksAsText { rows, marks } => self.line(&marks_as_text(rows, marks)),
+            TrainEvent::JudgeUndecided { step: _, undecided, comparisons, said } => self.line(&format!(
+                "warning: the judge said neither letter of {undecided} of {comparisons} comparisons, which tie (it said {said:?})"
+            )),
             TrainEvent::RolloutsFailed { phase, step, failures } => self.failures(phase, step, &failures),
             TrainEvent::WithoutGradient { step: _, updates, untrained, answers } => {
                 self.line(&without_gradient_text(updates, &untrained, &answers));
@@ -325,6 +336,13 @@ impl Reporter for TableReporter {
             }
         }
     }
+}
+
+fn marks_as_text(rows: u64, marks: u64) -> String {
+    format!(
+        "warning: {rows} rows spell control tokens of the model in their answers ({marks} in all, such as <think> behind \
+         the beginning), which are trained as text: put reasoning in `reasoning_content`, or at the answer's beginning"
+    )
 }
 
 fn without_gradient_text(updates: usize, untrained: &BTreeMap<String, u64>, answers: &[SampleAnswer]) -> String {

@@ -122,6 +122,11 @@ impl RowReader for ComparisonReader {
         }
         Ok(ComparedExample { chosen, rejected, uses: Vec::new() })
     }
+
+    fn marks_as_text(&self, example: &ComparedExample) -> u64 {
+        let answers = example.chosen.iter().chain(&example.rejected);
+        answers.map(|sequences| self.rendering.marks_as_text(sequences)).sum()
+    }
 }
 
 /// Says of a pair that both of it are the same.

@@ -43,7 +43,11 @@ struct Row {
 impl Conversation {
     /// Reads a row of JSON; says of a mistake what it is.
     pub(crate) fn read(json: &[u8]) -> Result<Self, String> {
-        let as_log = |words: String| read_row(json).ok().as_ref().and_then(form_of_log).unwrap_or(words);
+        let shape = |columns: &Map<String, Value>| {
+            row_shape(|name| columns.contains_key(name)).filter(|_| !columns.contains_key("messages"))
+        };
+        let of_others = |columns: &Map<String, Value>| shape(columns).or_else(|| form_of_log(columns));
+        let as_log = |words: String| read_row(json).ok().as_ref().and_then(of_others).unwrap_or(words);
         let row: Row = read_row(json).map_err(as_log)?;
         form_of_log(&row.other).map_or(Ok(()), Err)?;
         check_columns(&row.other, &["messages", "tools"])?;
@@ -105,6 +109,31 @@ fn form_of_log(columns: &Map<String, Value>) -> Option<String> {
     let forms = [("litellm", ["call_type", "response"]), ("langfuse", ["input", "output"])];
     let (form, _) = forms.into_iter().find(|(_, needed)| needed.iter().all(|name| columns.contains_key(*name)))?;
     Some(format!("looks like a call that was logged: form = \"{form}\" beside the file's name reads such rows"))
+}
+
+/// Says of a row in the shape of other programs' data what it is, and what is to be made of it; `has` tells its columns.
+pub fn row_shape(has: impl Fn(&str) -> bool) -> Option<String> {
+    let (shape, convert) = if has("conversations") || has("conversation") {
+        (
+            "ShareGPT (`conversations` of `from` and `value`)",
+            "`from` is the role (`human` is user, `gpt` is assistant), `value` the content",
+        )
+    } else if has("instruction") && has("output") {
+        (
+            "Alpaca (`instruction`, `input`, `output`)",
+            "`instruction` with `input` behind a blank line is the user's message, `output` the assistant's",
+        )
+    } else if has("prompt") && has("completion") {
+        (
+            "TRL's `prompt` and `completion`",
+            "a text is one message of the user or the assistant, lists are put one behind the other",
+        )
+    } else {
+        return None;
+    };
+    Some(format!(
+        "is in the shape of {shape}, which is not read yet: write it as `messages` of `role` and `content`; {convert}"
+    ))
 }
 
 /// Columns of others are left alone, but for those that look like ours.
@@ -249,6 +278,12 @@ mod tests {
             ("\u{feff}{}".to_owned(), "byte order mark"),
             ("[]".to_owned(), "list"),
             ("{}".to_owned(), "`messages` is missing"),
+            (
+                "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}".to_owned(),
+                "is in the shape of ShareGPT",
+            ),
+            ("{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}".to_owned(), "is in the shape of Alpaca"),
+            ("{\"prompt\": \"a\", \"completion\": \"b\"}".to_owned(), "is in the shape of TRL's"),
             ("{\"messages\": []}".to_owned(), "has no messages"),
             (format!("{{\"messages\": [{turns}]}} {{}}"), "goes on behind the conversation"),
             (format!("{{\"message\": [{turns}]}}"), "messages"),

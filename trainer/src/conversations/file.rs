@@ -12,7 +12,7 @@ use fulgurite_types::MendedJson;
 
 use super::lines::{LineError, RowPlace, RowUnit, file_error, is_blank, read_line};
 use super::rendering::{RenderRefusal, Rendering};
-use super::sequences::{Example, Sequences, SkippedRows, Unusable};
+use super::sequences::{Example, MarksAsText, Sequences, SkippedRows, Unusable};
 use crate::{TrainError, UnusableRows};
 
 /// Of every so many rows the place in the file is kept; a row is read from the one before it.
@@ -28,6 +28,11 @@ pub(crate) trait RowReader: Send + Sync + 'static {
 
     /// Reads a row of JSON; says of a mistake what it is, and of what is right and cannot be trained, why.
     fn read(&self, json: &[u8]) -> Result<Self::Item, RenderRefusal>;
+
+    /// Control tokens that the trained words of a row spell as text.
+    fn marks_as_text(&self, _: &Self::Item) -> u64 {
+        0
+    }
 }
 
 impl RowReader for Rendering {
@@ -37,6 +42,10 @@ impl RowReader for Rendering {
     fn read(&self, json: &[u8]) -> Result<Example, RenderRefusal> {
         let conversation = self.form.read(json)?;
         Ok(Example { sequences: self.sequences(&conversation)?, ..Example::default() })
+    }
+
+    fn marks_as_text(&self, example: &Example) -> u64 {
+        Rendering::marks_as_text(self, &example.sequences)
     }
 }
 
@@ -57,6 +66,7 @@ struct Indexed<R> {
     left_out: Vec<u64>,
     rows: u64,
     skipped: SkippedRows,
+    marks_as_text: MarksAsText,
     fingerprint: String,
     state: FileState,
 }
@@ -127,6 +137,10 @@ impl<R: RowReader> Sequences<R::Item> for RowFile<R> {
     fn skipped(&self) -> &SkippedRows {
         &self.0.skipped
     }
+
+    fn marks_as_text(&self) -> MarksAsText {
+        self.0.marks_as_text
+    }
 }
 
 impl<R: RowReader> Indexed<R> {
@@ -145,6 +159,7 @@ impl<R: RowReader> Indexed<R> {
             left_out: Vec::new(),
             rows: 0,
             skipped: SkippedRows::new(),
+            marks_as_text: MarksAsText::default(),
             fingerprint: String::new(),
             state: FileState::of(&metadata),
             place,
@@ -175,7 +190,7 @@ impl<R: RowReader> Indexed<R> {
                     self.marks.push(here);
                 }
                 match self.rendered(&line, here.lines + 1)? {
-                    Ok(_) => {}
+                    Ok(item) => self.marks_as_text.add(self.reader.marks_as_text(&item)),
                     Err((cause, message)) if unusable == UnusableRows::Refuse && !cause.is_expected() => {
                         let hint = match cause {
                             Unusable::TooLong => {

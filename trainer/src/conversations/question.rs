@@ -16,7 +16,7 @@ pub(crate) const FIRST: &str = "A";
 /// What is said when the second one is.
 pub(crate) const SECOND: &str = "B";
 /// What is said when none is; of it the first token is trained, which is neither of the letters.
-const TIE: &str = "Tie";
+pub(crate) const TIE: &str = "Tie";
 
 /// The conversation that ends in the question, as tinker-cookbook writes it.
 pub(crate) fn question(prompt: &[Message], first: &[Message], second: &[Message]) -> Vec<Message> {

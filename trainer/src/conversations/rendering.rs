@@ -41,6 +41,12 @@ impl From<RenderError> for RenderRefusal {
 }
 
 impl Rendering {
+    /// Control tokens that trained words spell as text, as `<think>` in the middle of an answer does.
+    pub(crate) fn marks_as_text(&self, sequences: &[WeightedTokens]) -> u64 {
+        let trained = sequences.iter().flat_map(WeightedTokens::runs).filter(|(weight, _)| *weight > 0.0);
+        trained.map(|(_, run)| self.renderer.tokenizer().spelled_control_tokens(run) as u64).sum()
+    }
+
     /// The sequences of a conversation. The weight of a token is 1, or its message's, where it is trained, and else 0.
     pub(crate) fn sequences(&self, conversation: &Conversation) -> Result<Vec<WeightedTokens>, RenderRefusal> {
         if !conversation.tools.is_empty() && !self.renderer.shows_tools() {

@@ -51,6 +51,28 @@ pub(crate) trait Sequences<Item = Example>: Send + Sync {
 
     /// What was left out.
     fn skipped(&self) -> &SkippedRows;
+
+    /// Trained words that spell control tokens.
+    fn marks_as_text(&self) -> MarksAsText {
+        MarksAsText::default()
+    }
+}
+
+/// Trained words that spell control tokens of the model, and are trained as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MarksAsText {
+    /// Rows that have any.
+    pub(crate) rows: u64,
+    /// How many they have.
+    pub(crate) marks: u64,
+}
+
+impl MarksAsText {
+    /// Counts a row with so many.
+    pub(crate) fn add(&mut self, marks: u64) {
+        self.rows += u64::from(marks > 0);
+        self.marks += marks;
+    }
 }
 
 /// Rows that are not trained, by cause.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::member::{Collected, Member};
 use crate::TrainError;
-use crate::conversations::{FIRST, SECOND, question};
+use crate::conversations::{FIRST, SECOND, TIE, question};
 
 /// Who says which of two answers is better.
 #[derive(Clone)]
@@ -52,16 +52,63 @@ struct Contestant {
     text: String,
 }
 
+/// What a judge of a batch said.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    /// The rewards, as they are to be recorded.
+    pub(crate) given: Vec<NewReward>,
+    /// Comparisons that a model was asked for.
+    pub(crate) comparisons: u64,
+    /// Those of which it said neither letter.
+    pub(crate) undecided: u64,
+    /// What it said in place of the last one.
+    pub(crate) said: String,
+}
+
+impl Judged {
+    /// Counts a comparison.
+    fn count(&mut self, comparison: &Compared) {
+        self.comparisons += u64::from(comparison.is_asked);
+        if let Some(said) = &comparison.undecided {
+            self.undecided += 1;
+            self.said.clone_from(said);
+        }
+    }
+
+    /// Ends a run whose judge says letters of less than half of its comparisons.
+    ///
+    /// # Errors
+    /// [`TrainError::JudgeUndecided`].
+    pub(crate) fn check(&self) -> Result<(), TrainError> {
+        let Self { comparisons, undecided, .. } = *self;
+        match undecided * 2 > comparisons {
+            true => Err(TrainError::JudgeUndecided { undecided, comparisons, said: self.said.clone() }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What came of a comparison.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Compared {
+    /// 1 if the first one wins, 0 if the second one does, a half for a tie.
+    win: f64,
+    /// Whether a model was asked.
+    is_asked: bool,
+    /// What it said where that was no letter.
+    undecided: Option<String>,
+}
+
 impl Pairwise {
     /// Puts the share of wins in the place of what the rollouts of each group earned, and gives these rewards as they are to be
     /// recorded. Those that failed, or said nothing that is trained, are compared with none.
-    pub(crate) async fn reward(&self, collected: &mut Collected) -> Result<Vec<NewReward>, TrainError> {
-        let mut given = Vec::new();
+    pub(crate) async fn reward(&self, collected: &mut Collected) -> Result<Judged, TrainError> {
+        let mut judged = Judged::default();
         for group in &mut collected.groups {
             let contestants: Vec<Contestant> =
                 group.iter().enumerate().filter_map(|(place, member)| self.contestant(place, member)).collect();
             let prompt = group.first().map(|member| prompt_of(&member.rollout.input)).unwrap_or_default();
-            let shares = self.shares(&prompt, &contestants).await?;
+            let shares = self.shares(&prompt, &contestants, &mut judged).await?;
             for (contestant, share) in contestants.iter().zip(shares) {
                 let member = &mut group[contestant.place];
                 let is_cut = self.zero_on_limit && member.stop.is_limit();
@@ -70,7 +117,7 @@ impl Pairwise {
                     member.rewards.iter().rposition(|reward| reward.generation_id.is_none()).unwrap_or_default();
                 let mut reward = member.rewards.swap_remove(whole);
                 (reward.generation_id, reward.reward.value) = (None, share);
-                given.push(NewReward {
+                judged.given.push(NewReward {
                     rollout_id: member.rollout.rollout_id.clone(),
                     attempt: Some(AttemptRef::Id(reward.attempt_id.clone())),
                     generation_id: None,
@@ -81,7 +128,7 @@ impl Pairwise {
                 member.rewards = vec![reward];
             }
         }
-        Ok(given)
+        Ok(judged)
     }
 
     fn contestant(&self, place: usize, member: &Member) -> Option<Contestant> {
@@ -97,7 +144,12 @@ impl Pairwise {
     }
 
     /// Of each, how many of its comparisons it wins; a tie is half a win, and who is alone ties.
-    async fn shares(&self, prompt: &[Message], contestants: &[Contestant]) -> Result<Vec<f64>, TrainError> {
+    async fn shares(
+        &self,
+        prompt: &[Message],
+        contestants: &[Contestant],
+        judged: &mut Judged,
+    ) -> Result<Vec<f64>, TrainError> {
         let count = contestants.len();
         if count < 2 {
             return Ok(vec![0.5; count]);
@@ -106,26 +158,32 @@ impl Pairwise {
             .flat_map(|first| (0..count).filter(move |second| *second != first).map(move |second| (first, second)))
             .collect();
         let asked =
-            pairs.iter().map(|(first, second)| self.first_wins(prompt, &contestants[*first], &contestants[*second]));
+            pairs.iter().map(|(first, second)| self.compare(prompt, &contestants[*first], &contestants[*second]));
         let wins = try_join_all(asked).await?;
         let mut shares = vec![0.0; count];
-        for ((first, second), win) in pairs.into_iter().zip(wins) {
-            shares[first] += win;
-            shares[second] += 1.0 - win;
+        for ((first, second), compared) in pairs.into_iter().zip(wins) {
+            judged.count(&compared);
+            shares[first] += compared.win;
+            shares[second] += 1.0 - compared.win;
         }
         shares.iter_mut().for_each(|share| *share /= 2.0 * (count - 1) as f64);
         Ok(shares)
     }
 
-    /// 1 if the first one wins, 0 if the second one does, a half for a tie.
-    async fn first_wins(&self, prompt: &[Message], first: &Contestant, second: &Contestant) -> Result<f64, TrainError> {
+    async fn compare(
+        &self,
+        prompt: &[Message],
+        first: &Contestant,
+        second: &Contestant,
+    ) -> Result<Compared, TrainError> {
         let (sampler, renderer) = match &self.judge.judge {
             PairwiseJudge::Shorter => {
-                return Ok(match first.tokens.cmp(&second.tokens) {
+                let win = match first.tokens.cmp(&second.tokens) {
                     std::cmp::Ordering::Less => 1.0,
                     std::cmp::Ordering::Equal => 0.5,
                     std::cmp::Ordering::Greater => 0.0,
-                });
+                };
+                return Ok(Compared { win, ..Compared::default() });
             }
             PairwiseJudge::Model { sampler, renderer } => (sampler, renderer),
         };
@@ -138,16 +196,24 @@ impl Pairwise {
                 context_length,
                 "two answers are too long for the judge, and tie"
             );
-            return Ok(0.5);
+            return Ok(Compared { win: 0.5, ..Compared::default() });
         }
         let said = letter(sampler.as_ref(), asked.tokens).await?;
         let said = said.map(|token| renderer.tokenizer().decode(&[token])).unwrap_or_default();
-        Ok(match said.trim() {
-            FIRST => 1.0,
-            SECOND => 0.0,
-            _ => 0.5,
-        })
+        Ok(compared(&said))
     }
+}
+
+/// What a model's letter says.
+fn compared(said: &str) -> Compared {
+    let (win, undecided) = match said.trim() {
+        FIRST => (1.0, None),
+        SECOND => (0.0, None),
+        // One token of it.
+        tie if !tie.is_empty() && TIE.starts_with(tie) => (0.5, None),
+        _ => (0.5, Some(said.to_owned())),
+    };
+    Compared { win, is_asked: true, undecided }
 }
 
 /// The likeliest next token.
@@ -212,13 +278,29 @@ mod tests {
         let contestant = |tokens| Contestant { place: 0, tokens, text: String::new() };
         let shares = async |lengths: &[usize]| {
             let contestants: Vec<Contestant> = lengths.iter().copied().map(contestant).collect();
-            pairwise.shares(&[], &contestants).await.unwrap()
+            pairwise.shares(&[], &contestants, &mut Judged::default()).await.unwrap()
         };
         assert_eq!(shares(&[3, 5, 9]).await, [1.0, 0.5, 0.0]);
         assert_eq!(shares(&[4, 4, 9]).await, [0.75, 0.75, 0.0]);
         assert_eq!(shares(&[4, 4]).await, [0.5, 0.5]);
         assert_eq!(shares(&[4]).await, [0.5]);
         assert!(shares(&[]).await.is_empty());
+    }
+
+    #[test]
+    fn a_judge_that_says_no_letter_is_counted_and_ends_the_run_at_half_of_them() {
+        let judged = |said: &[&str]| {
+            let mut judged = Judged::default();
+            said.iter().for_each(|said| judged.count(&compared(said)));
+            judged
+        };
+        assert_eq!([" A", "B\n", TIE, "The"].map(|said| compared(said).win), [1.0, 0.0, 0.5, 0.5]);
+        let half = judged(&["A", "The", TIE, "I"]);
+        assert_eq!((half.comparisons, half.undecided, half.said.as_str()), (4, 2, "I"));
+        half.check().unwrap();
+        Judged::default().check().unwrap();
+        let error = judged(&["A", "The", "I"]).check().unwrap_err().to_string();
+        assert!(error.contains("neither letter of 2 of 3 comparisons") && error.contains("\"I\""), "{error}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod allowed_steps;
 mod checkpoint_rules;
 mod checkpoints;
 mod digests;
+mod divergence;
 mod ledger;
 mod metrics_file;
 mod publish_gate;

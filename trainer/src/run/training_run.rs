@@ -18,7 +18,7 @@ use super::metrics_file::MetricsFile;
 use super::publish_gate::{BehindModel, PublishGate};
 use super::summary::{RunSummary, failed_rollouts, skipped_rows};
 use super::token_files;
-use super::without_gradient;
+use super::{divergence, without_gradient};
 use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores, ValidationScores, held_out_score};
 use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, learn, trained_tokens};
 use crate::publishing::Publisher;
@@ -42,12 +42,26 @@ pub(crate) struct TrainingRun<Data> {
     pub(crate) checkpointing: Checkpointing,
     /// Updates one after another that may have nothing to learn from; 0 is as many as there are.
     pub(crate) stop_without_gradient: u64,
+    /// The mean negative logprob of the first rows that this process learnt from.
+    pub(crate) first_nll: Option<f64>,
     /// Puts new weights behind a sampler; `None` if nobody samples.
     pub(crate) publisher: Option<Publisher>,
     /// Which new weights it puts there; without it all.
     pub(crate) publish_gate: Option<PublishGate>,
     /// Whether the weights that the run began with are asked for later.
     pub(crate) keeps_reference: bool,
+}
+
+/// What the rows cost of a step whose weights have left all bounds.
+const DIVERGED: &str = "optim/diverged_nll";
+
+/// What an update tells.
+#[derive(Default)]
+struct Updated {
+    /// What became of each token, where that is to be recorded.
+    tokens: Vec<TrainedTokens>,
+    /// The mean negative logprob of its rows, under the weights before it.
+    nll: Option<f64>,
 }
 
 /// Where the run stands between two steps.
@@ -261,8 +275,12 @@ impl<Data> TrainingRun<Data> {
         let mut metrics = self.step_metrics(step, &mut lesson);
         let is_empty = lesson.is_empty();
         let waited = lesson.waited.as_secs_f64();
-        let tokens = self.update(step, &mut lesson, &mut metrics, reporter).await?;
-        if self.publish_gate.is_none() {
+        let Updated { tokens, nll } = self.update(step, &mut lesson, &mut metrics, reporter).await?;
+        let bounds = divergence::check(step, nll, &mut self.first_nll);
+        if bounds.is_err() {
+            set(&mut metrics, DIVERGED, nll.unwrap_or(f64::NAN));
+        }
+        if self.publish_gate.is_none() && bounds.is_ok() {
             self.publish(step + 1).await?;
         }
         progress.step = step + 1;
@@ -284,7 +302,7 @@ impl<Data> TrainingRun<Data> {
         let has_leave = self.may_go_on(progress.step).await?;
         let is_due = self.checkpointing.triggers.are_met(progress.step, since) || !has_leave;
         set(&mut metrics, "time/total", total);
-        let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
+        let checkpoint = if is_due && bounds.is_ok() { Some(self.save_checkpoint(progress).await?) } else { None };
         if let Some(checkpoint) = &checkpoint {
             self.upload(progress, checkpoint, &mut metrics, true, reporter).await?;
         }
@@ -292,6 +310,7 @@ impl<Data> TrainingRun<Data> {
         // Before the step is recorded: a step that is there has its file.
         token_files::write(&self.identity.directory, &self.identity.run_id, progress.step, tokens).await?;
         self.record(progress, step, metrics, consumed, checkpoint, reporter).await?;
+        bounds?;
         if is_empty {
             let steps = self.record.steps(&self.identity.run_id).await?;
             without_gradient::warning(&steps, &untrained, lesson.answers)
@@ -324,12 +343,12 @@ impl<Data> TrainingRun<Data> {
         lesson: &mut Lesson,
         metrics: &mut Map<String, Value>,
         reporter: &mut dyn Reporter,
-    ) -> Result<Vec<TrainedTokens>, TrainError> {
+    ) -> Result<Updated, TrainError> {
         let parts = lesson.substeps.iter().flatten().map(|part| part.data.len());
         let datums = parts.chain(lesson.passes.iter().map(|pass| pass.data.len())).sum::<usize>();
         set(metrics, "optim/datums", datums);
         if lesson.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Updated::default());
         }
         let optimizer = self.optimizer_at(step);
         let mut passes = std::mem::take(&mut lesson.passes);
@@ -357,7 +376,8 @@ impl<Data> TrainingRun<Data> {
             set(metrics, "optim/gradient_norm_per_token", greatest_norm / measured.trained_tokens as f64);
             set(metrics, "optim/clip_factor", clip_factor(greatest_norm, optimizer.gradient_clip_norm));
         }
-        Ok(trained_tokens(&lesson.trained_rows, &passes))
+        let nll = divergence::mean_nll(passes.iter().map(|pass| pass.logprobs.as_slice()));
+        Ok(Updated { tokens: trained_tokens(&lesson.trained_rows, &passes), nll })
     }
 
     async fn record(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::source::{DataPosition, Source};
-use crate::conversations::{Example, Sequences, Split};
-use crate::{Reporter, TrainError};
+use crate::conversations::{Example, MarksAsText, Sequences, Split};
+use crate::{Reporter, TrainError, TrainEvent};
 
 /// Conversations, or comparisons, of an update.
 pub(crate) struct ConversationBatch<Item = Example> {
@@ -30,13 +30,17 @@ impl<Item: Send> Source<ConversationBatch<Item>> for ConversationSource<Item> {
         &mut self,
         _: u64,
         position: &mut DataPosition,
-        _: &mut dyn Reporter,
+        reporter: &mut dyn Reporter,
     ) -> Result<ConversationBatch<Item>, TrainError> {
         let fingerprint = self.conversations.fingerprint();
         if position.data_fingerprint.is_empty() {
             position.data_fingerprint = fingerprint.to_owned();
         } else if position.data_fingerprint != fingerprint {
             return Err(TrainError::DataChanged);
+        }
+        let MarksAsText { rows, marks } = self.conversations.marks_as_text();
+        if position.data_cursor == 0 && marks > 0 {
+            reporter.report(TrainEvent::MarksAsText { rows, marks });
         }
         let epoch = position.data_cursor / self.split.trained();
         let numbers = self.split.read(position.data_cursor, self.batch_size as u64);

@@ -15,10 +15,10 @@ use super::source::{DataPosition, Source};
 use super::task_order::tasks_at;
 use crate::publishing::resources_id;
 use crate::rollouts::{
-    Collected, FailureOptions, GroupTasks, Member, Pairwise, Phase, Plan, Policy, RewardRules, can_teach, check,
-    collect, ended_members, enqueue, solve_rate,
+    Collected, FailureOptions, GroupTasks, Judged, Member, Pairwise, Phase, Plan, Policy, RewardRules, can_teach,
+    check, collect, ended_members, enqueue, solve_rate,
 };
-use crate::{Record, Reporter, RunIdentity, TrainError};
+use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
 
 /// Has groups of rollouts run for a run.
 #[derive(Clone)]
@@ -88,8 +88,14 @@ impl RolloutGroups {
         let mut runner = self.runner.clone();
         let mut collected = collect(self.record.as_ref(), &self.plan(purpose), ids, &mut runner, reporter).await?;
         if let (Some(pairwise), Phase::Train) = (&self.pairwise, purpose.phase) {
-            let given = pairwise.reward(&mut collected).await?;
-            self.record.give_rewards(given).await?;
+            let judged = pairwise.reward(&mut collected).await?;
+            if judged.undecided > 0 {
+                let Judged { comparisons, undecided, said, .. } = &judged;
+                let (undecided, comparisons, said) = (*undecided, *comparisons, said.clone());
+                reporter.report(TrainEvent::JudgeUndecided { step: purpose.step, undecided, comparisons, said });
+            }
+            judged.check()?;
+            self.record.give_rewards(judged.given).await?;
         }
         Ok(collected)
     }

@@ -3,7 +3,8 @@
 use fulgurite_types::Message;
 use serde_json::Value;
 
-use super::{NAME, TemplateRenderer};
+use super::TemplateRenderer;
+use super::whole_conversation::occurring;
 use crate::supervised::train_on_what::sampled_messages;
 use crate::templates::pieces::{split_at_last, without_prefix};
 use crate::tokenizer::piece::Piece;
@@ -26,8 +27,9 @@ impl TemplateRenderer {
         tools: &[Value],
         train_on: &TrainOnWhat,
     ) -> Result<Vec<WeightedTokens>, RenderError> {
-        let Some(trained) = sampled_messages(messages, &train_on.trained_messages(messages)?) else {
-            return Err(RenderError::TrainsMoreThanAssistant { renderer: NAME.to_owned() });
+        let marked = train_on.trained_messages(messages)?;
+        let Some(trained) = sampled_messages(messages, &marked).filter(|_| !train_on.trains_headers()) else {
+            return self.whole_conversation(messages, tools, train_on, &marked);
         };
         let mut examples: Vec<WeightedTokens> = Vec::new();
         // What the last of them holds.
@@ -83,8 +85,7 @@ impl TemplateRenderer {
         if !self.template_for(tools).marks_generation() {
             return Ok(None);
         }
-        let occurs = |mark: char| whole.iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains(mark)));
-        let mut marks = ('\u{100000}'..).filter(|mark| !occurs(*mark));
+        let mut marks = ('\u{100000}'..).filter(|mark| !occurring(whole, *mark));
         let (Some(begin), Some(end)) = (marks.next(), marks.next()) else { return Ok(None) };
         let marks = format!("{begin}{end}");
         let marked = self.rendered(messages, tools, false, Some(&marks))?.pieces(self.tokenizer());
@@ -141,6 +142,13 @@ mod tests {
         let trained: Vec<String> = all.iter().map(|example| trained_text(&renderer, example)).collect();
         assert_eq!(trained, ["<think>x</think>b<|im_end|>", "<think>y</think>d<|im_end|>"]);
         assert_eq!(all[1], last);
+        // Both answers have the marks as tokens, as they are sampled.
+        let real = |text: &str| renderer.tokenizer().encode_with_specials(text).unwrap();
+        for (example, answer) in all.iter().zip(["<think>x</think>b<|im_end|>", "<think>y</think>d<|im_end|>"]) {
+            let run: Vec<u32> =
+                example.runs().filter(|(weight, _)| *weight > 0.0).flat_map(|(_, run)| run.to_vec()).collect();
+            assert_eq!(run, real(answer));
+        }
         let unclosed = renderer_without_stop();
         assert!(matches!(
             unclosed.render_supervised(&messages[..2], &[], &TrainOnWhat::AllAssistantMessages),

@@ -213,6 +213,9 @@ impl PolicyGradient {
         metrics.insert("sampling/groups".to_owned(), collected.groups.len().into());
         metrics.insert("sampling/groups_without_signal".to_owned(), batch.idle_groups.into());
         metrics.insert("sampling/tokens_without_signal".to_owned(), batch.idle_tokens.into());
+        if batch.uncounted_rollouts > 0 {
+            metrics.insert("sampling/rollouts_untrainable".to_owned(), batch.uncounted_rollouts.into());
+        }
         let outside = Verdict::Untrained(UntrainedCause::OutsideDifficulty);
         let is_outside = |group: &&Vec<Member>| group.iter().any(|member| member.verdicts.contains(&outside));
         let outside = collected.groups.iter().filter(is_outside).count();

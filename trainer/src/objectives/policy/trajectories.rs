@@ -33,6 +33,8 @@ pub(crate) struct Batch {
     pub(crate) idle_groups: usize,
     /// Tokens that were sampled for them.
     pub(crate) idle_tokens: usize,
+    /// Rollouts of which no token can be trained; they count in no baseline.
+    pub(crate) uncounted_rollouts: usize,
     /// Rewards of the harvested rollouts that were alone with their task.
     pub(crate) alone: Vec<f64>,
     /// All rollouts that succeeded.
@@ -44,13 +46,15 @@ impl Batch {
     pub(crate) fn add(&mut self, other: Self) {
         self.idle_groups += other.idle_groups;
         self.idle_tokens += other.idle_tokens;
+        self.uncounted_rollouts += other.uncounted_rollouts;
         self.alone.extend(other.alone);
         self.trajectories.extend(other.trajectories);
     }
 }
 
-/// Makes datums of the rollouts that succeeded. Each counts once in its baseline, however many datums its calls become; a
-/// group that its baseline leaves without an advantage gives none. Of what was harvested, a rollout that is alone in
+/// Makes datums of the rollouts that succeeded. Each counts once in its baseline, however many datums its calls become, and
+/// one of which no token can be trained does not: what it earned was not earned by what is trained, and nothing of it
+/// would pay for the baseline that it moves. A group that its baseline leaves without an advantage gives none. Of what was harvested, a rollout that is alone in
 /// its group is measured against the running baseline. Where a teacher adds to the advantages of a task, `beside_teacher` is what
 /// those of rewards are scaled with, and its group has something to teach. Notes of groups without a signal that they are not
 /// trained.
@@ -62,7 +66,7 @@ pub(crate) fn assemble(
 ) -> Result<Batch, TrainError> {
     let groups: Vec<TrajectoryGroup> =
         collected.groups.iter().map(|members| trajectories(members, credit)).collect::<Result<_, _>>()?;
-    let rewards: Vec<Vec<f64>> = groups.iter().map(TrajectoryGroup::total_rewards).collect();
+    let Counted { places: counted, rewards, uncounted: uncounted_rollouts } = counted(&groups);
     let is_alone = |rewards: &[f64]| harvest.is_some() && rewards.len() == 1;
     let alone: Vec<f64> = rewards.iter().filter(|rewards| is_alone(rewards)).flatten().copied().collect();
     let baseline = harvest.map_or(0.0, |harvest| harvest.baseline(&alone));
@@ -71,9 +75,13 @@ pub(crate) fn assemble(
 
     let (mut taught, mut places) = (Vec::new(), Vec::new());
     let (mut idle_groups, mut idle_tokens) = (0, 0);
-    for (index, (((group, rewards), advantages), members)) in
-        groups.iter().zip(&rewards).zip(advantages).zip(&mut collected.groups).enumerate()
+    for (index, ((((group, counted), rewards), advantages), members)) in
+        groups.iter().zip(&counted).zip(&rewards).zip(advantages).zip(&mut collected.groups).enumerate()
     {
+        // Left out as a whole, for a cause of its own.
+        if counted.is_empty() {
+            continue;
+        }
         let is_taught = |advantages: &[f32]| advantages.iter().any(|advantage| *advantage != 0.0);
         let scale = members.first().and_then(|member| beside_teacher(&member.rollout.input));
         let (advantages, has_signal) = match rewards.as_slice() {
@@ -85,6 +93,7 @@ pub(crate) fn assemble(
                 (advantages, has_signal)
             }
         };
+        let advantages = spread(&advantages, counted, group.trajectories.len());
         let calls = credit.advantages.per_call.map(|options| {
             let turns = succeeded(members).map(|member| turns_in_time(&member.trained().collect::<Vec<_>>()));
             call_advantages(group, &turns.collect::<Vec<_>>(), &advantages, options)
@@ -116,7 +125,40 @@ pub(crate) fn assemble(
             places.push(places_of_group);
         }
     }
-    Ok(Batch { groups: taught, places, idle_groups, idle_tokens, alone, trajectories: groups })
+    Ok(Batch { groups: taught, places, idle_groups, idle_tokens, uncounted_rollouts, alone, trajectories: groups })
+}
+
+/// The rollouts that count in baselines: those of which something can be trained.
+struct Counted {
+    /// Of each group, their places in it.
+    places: Vec<Vec<usize>>,
+    /// What they earned.
+    rewards: Vec<Vec<f64>>,
+    /// How many others there are beside them.
+    uncounted: usize,
+}
+
+fn counted(groups: &[TrajectoryGroup]) -> Counted {
+    let mut counted = Counted { places: Vec::new(), rewards: Vec::new(), uncounted: 0 };
+    for TrajectoryGroup { trajectories, .. } in groups {
+        let of_group = |place: &usize| !trajectories[*place].transitions.is_empty();
+        let places: Vec<usize> = (0..trajectories.len()).filter(of_group).collect();
+        if !places.is_empty() {
+            counted.uncounted += trajectories.len() - places.len();
+        }
+        counted.rewards.push(places.iter().map(|place| trajectories[*place].total_reward()).collect());
+        counted.places.push(places);
+    }
+    counted
+}
+
+/// The advantages of those rollouts in their places among all of the group; the others have none.
+fn spread(advantages: &[f32], counted: &[usize], rollouts: usize) -> Vec<f32> {
+    let mut all = vec![0.0; rollouts];
+    for (place, advantage) in counted.iter().zip(advantages) {
+        all[*place] = *advantage;
+    }
+    all
 }
 
 /// Where the calls of rollouts stand in the rows that [`assemble`] made of them, row by row.
@@ -149,4 +191,33 @@ fn trajectories(members: &[Member], credit: Credit) -> Result<TrajectoryGroup, T
         group.trajectories.push(trajectory);
     }
     Ok(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_adapters::Transition;
+
+    use super::*;
+
+    #[test]
+    fn a_rollout_that_cannot_be_trained_counts_in_no_baseline() {
+        let rollout = |reward: f64, turns: usize| {
+            let transitions = vec![Transition::default(); turns];
+            Trajectory { transitions, final_reward: reward, ..Trajectory::default() }
+        };
+        let group = |rollouts: &[(f64, usize)]| TrajectoryGroup {
+            trajectories: rollouts.iter().map(|(reward, turns)| rollout(*reward, *turns)).collect(),
+            ..TrajectoryGroup::default()
+        };
+        let groups = [group(&[(100.0, 0), (1.0, 1), (3.0, 2)]), group(&[(100.0, 0), (1.0, 1)]), group(&[(5.0, 0)])];
+        let Counted { places, rewards, uncounted } = counted(&groups);
+        assert_eq!((uncounted, &rewards), (2, &vec![vec![1.0, 3.0], vec![1.0], vec![]]));
+        let advantages = batch_advantages(&rewards, AdvantageOptions::default());
+        let spread: Vec<Vec<f32>> = groups
+            .iter()
+            .zip(advantages.iter().zip(&places))
+            .map(|(group, (advantages, places))| spread(advantages, places, group.trajectories.len()))
+            .collect();
+        assert_eq!(spread, [vec![0.0, -1.0, 1.0], vec![0.0, 0.0], vec![0.0]]);
+    }
 }

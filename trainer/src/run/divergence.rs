@@ -1,0 +1,54 @@
+//! Weights that have left all bounds: found before they are published.
+
+use crate::TrainError;
+
+/// Nats a token beyond which no rows are of any model: a guess among a million tokens costs 13.8.
+const BEYOND_ALL: f64 = 60.0;
+/// How many times the first rows' nats other rows cost of weights that have diverged, and no less than so many nats.
+const TIMES_THE_FIRST: f64 = 8.0;
+const LEAST: f64 = 20.0;
+
+/// The mean negative logprob of all targets of some rows, prompts among them; `None` where there are none.
+pub(super) fn mean_nll<'r>(rows: impl Iterator<Item = &'r [Vec<f32>]>) -> Option<f64> {
+    let add = |(sum, count): (f64, u64), logprob: &f32| (sum - f64::from(*logprob), count + 1);
+    let (sum, count) = rows.flatten().flatten().fold((0.0, 0), add);
+    (count > 0).then(|| sum / count as f64)
+}
+
+/// Whether the weights that an update began with still know anything of its rows.
+///
+/// # Errors
+/// [`TrainError::Diverged`] if they do not.
+pub(super) fn check(step: u64, nll: Option<f64>, first: &mut Option<f64>) -> Result<(), TrainError> {
+    let Some(nll) = nll else { return Ok(()) };
+    let first = *first.get_or_insert(nll);
+    let bound = (TIMES_THE_FIRST * first).clamp(LEAST, BEYOND_ALL).max(2.0 * first);
+    match nll.is_finite() && nll <= bound {
+        true => Ok(()),
+        false => Err(TrainError::Diverged { step, nll, first }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_that_know_nothing_any_more_end_the_run() {
+        let mut first = None;
+        for nll in [4.0, 5.0, 12.0, 19.0] {
+            check(0, Some(nll), &mut first).unwrap();
+        }
+        for nll in [33.0, 1e5, f64::INFINITY, f64::NAN] {
+            let error = check(3, Some(nll), &mut first).unwrap_err();
+            assert!(matches!(error, TrainError::Diverged { step: 3, first, .. } if first == 4.0), "{error}");
+        }
+        check(4, None, &mut first).unwrap();
+        // A model that knows nothing of its rows to begin with may be taught them.
+        let mut first = None;
+        check(0, Some(40.0), &mut first).unwrap();
+        check(1, Some(45.0), &mut first).unwrap();
+        assert_eq!(mean_nll([vec![vec![-1.0_f32, 0.0], vec![-3.0]]].iter().map(Vec::as_slice)), Some(4.0 / 3.0));
+        assert_eq!(mean_nll(std::iter::empty()), None);
+    }
+}

@@ -7,11 +7,14 @@ mod mutation;
 #[cfg(test)]
 mod tests;
 
-use crate::otlp::{Export, spans_from_json, spans_from_protobuf};
+use crate::otlp::{Export, Signal, from_json, from_protobuf};
 
 /// Reads bytes as an export of spans, in protobuf and in JSON. Whatever is read must be a span that can be given back.
 pub fn fuzz_otlp(bytes: &[u8]) {
-    for Export { spans, rejected } in [spans_from_protobuf(bytes), spans_from_json(bytes)].into_iter().flatten() {
+    let exports = [Signal::Traces, Signal::Logs]
+        .into_iter()
+        .flat_map(|signal| [from_protobuf(signal, bytes), from_json(signal, bytes)]);
+    for Export { spans, rejected } in exports.flatten() {
         assert_eq!(rejected.count > 0, rejected.first_reason.is_some(), "a reason goes with what it refuses");
         for incoming in spans {
             let span = incoming.span;

@@ -1,16 +1,15 @@
 //! Spans to conversations, as supervised training and prompt optimisation read them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use fulgurite_types::{Object, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::attributes::nested;
+use super::openai_form::{ROLES, tool, tool_call};
+use super::part_messages::{self, Details, has_messages, is_details};
 use super::report::{PassedOver, Reason, Reasons};
-
-/// The roles of OpenAI's API.
-const ROLES: [&str; 6] = ["developer", "system", "user", "assistant", "tool", "function"];
 
 /// The messages and tools of one model call, in the form that OpenAI's API takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,10 +42,19 @@ pub fn messages(spans: &[Span]) -> ConversationReport {
             tool_calls.entry(parent_id).or_default().push(executed_tool_call(&tool));
         }
     }
+    let details = Details::of(spans);
+    let calls: HashSet<(&str, &str)> = spans.iter().map(|span| (&span.trace_id[..], &span.span_id[..])).collect();
     let mut conversations = Vec::new();
     for (index, span) in spans.iter().enumerate() {
+        let call = (&span.trace_id[..], span.parent_id.as_deref().unwrap_or_default());
+        if is_details(span) && calls.contains(&call) {
+            // They are read with the call.
+            reasons.clear(index);
+            continue;
+        }
         let executed = tool_calls.get(span.span_id.as_str()).map_or(&[][..], Vec::as_slice);
-        match conversation(&span.attributes, executed) {
+        let with_details = details.with_attributes(span);
+        match conversation(with_details.as_ref().unwrap_or(&span.attributes), executed) {
             Ok(Some(conversation)) => {
                 reasons.clear(index);
                 conversations.push(conversation);
@@ -60,6 +68,10 @@ pub fn messages(spans: &[Span]) -> ConversationReport {
 
 /// `None` for a span that is no model call's.
 fn conversation(attributes: &Object, executed: &[Value]) -> Result<Option<Conversation>, String> {
+    if has_messages(attributes) {
+        let (messages, tools) = (part_messages::messages(attributes)?, part_messages::tools(attributes)?);
+        return Ok(Some(Conversation { messages, tools }).filter(|read| !read.messages.is_empty()));
+    }
     let part = |name: &str| nested(attributes, &format!("gen_ai.{name}"));
     let (prompt, completion, request) = (part("prompt"), part("completion"), part("request"));
     if prompt.is_none() && completion.is_none() && request.is_none() && part("response").is_none() {
@@ -82,7 +94,9 @@ fn conversation(attributes: &Object, executed: &[Value]) -> Result<Option<Conver
     }
     let functions = request.as_ref().and_then(|request| request.get("functions")?.as_array());
     let tools = functions.map(|functions| functions.iter().map(tool).collect::<Result<_, _>>()).transpose()?;
-    Ok(Some(Conversation { messages, tools }))
+    // A tracer of today's conventions that keeps no messages says so by leaving them out.
+    let is_without = messages.is_empty() && tools.is_none() && part_messages::is_call(attributes);
+    Ok((!is_without).then_some(Conversation { messages, tools }))
 }
 
 fn list<'v>(name: &str, value: Option<&'v Value>) -> Result<&'v [Value], String> {
@@ -144,32 +158,6 @@ fn executed_tool_call(tool: &Value) -> Value {
     let call = tool.get("call");
     let of_call = |key: &str| call.and_then(|call| call.get(key));
     tool_call(of_call("id"), of_call("type"), tool.get("name"), tool.get("parameters"))
-}
-
-fn tool_call(id: Option<&Value>, kind: Option<&Value>, name: Option<&Value>, arguments: Option<&Value>) -> Value {
-    let arguments = match arguments {
-        None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    };
-    let kind = kind.cloned().unwrap_or_else(|| json!("function"));
-    json!({"id": id, "type": kind, "function": {"name": name, "arguments": arguments}})
-}
-
-fn tool(function: &Value) -> Result<Value, String> {
-    let mut tool = json!({"name": function.get("name"), "description": function.get("description")});
-    if tool["description"].is_null() {
-        tool["description"] = json!("");
-    }
-    match function.get("parameters") {
-        None => {}
-        Some(Value::String(text)) => {
-            let unreadable = |error| format!("the parameters of tool {} are not JSON: {error}", tool["name"]);
-            tool["parameters"] = serde_json::from_str(text).map_err(unreadable)?;
-        }
-        Some(parameters) => tool["parameters"] = parameters.clone(),
-    }
-    Ok(json!({"type": "function", "function": tool}))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! OTLP's JSON, brought into the one form of it that the message types read.
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use serde_json::{Result, Value, json};
 
@@ -16,10 +15,11 @@ const NOT_READ: &[&str] = &[
     "entityRefs",
 ];
 
-pub(super) fn request(bytes: &[u8]) -> Result<ExportTraceServiceRequest> {
+/// A request in that form.
+pub(super) fn normalised(bytes: &[u8]) -> Result<Value> {
     let mut request: Value = serde_json::from_slice(bytes)?;
     normalise(&mut request);
-    serde_json::from_value(request)
+    Ok(request)
 }
 
 /// Takes out nulls, which mean the default, and what is not read; makes numbers of an enum's name and of a double that

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use fulgurite_types::{
     IncomingSpan, Object, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode,
 };
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
 use opentelemetry_proto::tonic::common::v1::{AnyValue as OptionalValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::{self as wire, span};
 use serde_json::Value;
 
-use super::Export;
+use super::batch::{Groups, Refused};
+use super::{Export, Signal};
 
 pub(super) const ROLLOUT_ID: &str = "agentlightning.rollout_id";
 pub(super) const ATTEMPT_ID: &str = "agentlightning.attempt_id";
@@ -21,28 +21,22 @@ pub(super) const SEQUENCE_ID: &str = "agentlightning.span_sequence_id";
 const TRACE_ID_DIGITS: usize = 32;
 const SPAN_ID_DIGITS: usize = 16;
 
-pub(super) fn export(request: ExportTraceServiceRequest) -> Export {
+pub(super) fn export(signal: Signal, Groups(groups): Groups) -> Export {
     let mut export = Export::default();
-    for group in request.resource_spans {
+    for group in groups {
         let resource = Arc::new(SpanResource {
             attributes: attributes(group.resource.map(|resource| resource.attributes).unwrap_or_default()),
             schema_url: group.schema_url,
             extra: Object::new(),
         });
-        for span in group.scope_spans.into_iter().flat_map(|scope| scope.spans) {
-            match incoming(span, &resource) {
+        for item in group.items {
+            match item.and_then(|span| incoming(span, &resource)) {
                 Ok(span) => export.spans.push(span),
-                Err(Refused { span_id, reason }) => export.rejected.add(|| format!("span {span_id}: {reason}")),
+                Err(Refused { id, reason }) => export.rejected.add(|| format!("{} {id}: {reason}", signal.item())),
             }
         }
     }
     export
-}
-
-/// A span that cannot be stored.
-struct Refused {
-    span_id: String,
-    reason: String,
 }
 
 fn incoming(span: wire::Span, resource: &Arc<SpanResource>) -> Result<IncomingSpan, Refused> {
@@ -60,7 +54,7 @@ fn incoming(span: wire::Span, resource: &Arc<SpanResource>) -> Result<IncomingSp
         .and_then(|names| if has_nul(&names, &span.name) { Err(NUL.to_owned()) } else { Ok(names) });
     let (rollout_id, attempt_id) = match named {
         Ok(names) => names,
-        Err(reason) => return Err(Refused { span_id, reason }),
+        Err(reason) => return Err(Refused { id: span_id, reason }),
     };
     let sequence_id = identity(SEQUENCE_ID).and_then(sequence_id);
     Ok(IncomingSpan {

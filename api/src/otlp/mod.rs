@@ -4,15 +4,18 @@
 //! attributes or else among its resource's; `agentlightning.span_sequence_id` is its place in its rollout. Kind, scope,
 //! flags, trace state and the counts of what was dropped are not kept.
 
+mod batch;
 mod json;
 mod mapping;
+mod signal;
 mod unmapping;
 
 use fulgurite_store::{Result, StoreError};
 use fulgurite_types::{IncomingSpan, Span};
-use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 
+pub(crate) use self::signal::Signal;
 use crate::conventions::found_and_expected;
 
 /// The spans of one export.
@@ -41,16 +44,17 @@ impl Rejected {
     }
 }
 
-/// Reads an `ExportTraceServiceRequest` in protobuf.
-pub(crate) fn spans_from_protobuf(bytes: &[u8]) -> Result<Export> {
-    let request = ExportTraceServiceRequest::decode(bytes).map_err(not_an_export)?;
-    Ok(mapping::export(request))
+/// Reads an export in protobuf. An item that cannot be read is rejected alone.
+pub(crate) fn from_protobuf(signal: Signal, bytes: &[u8]) -> Result<Export> {
+    let groups = batch::from_protobuf(signal, bytes).map_err(|error| not_an_export(signal, error))?;
+    Ok(mapping::export(signal, groups))
 }
 
-/// Reads an `ExportTraceServiceRequest` in OTLP's JSON: ids in hexadecimal, 64-bit integers as numbers or texts, enums
-/// as numbers or names. What it does not know it passes over.
-pub(crate) fn spans_from_json(bytes: &[u8]) -> Result<Export> {
-    Ok(mapping::export(json::request(bytes).map_err(not_an_export)?))
+/// Reads an export in OTLP's JSON: ids in hexadecimal, 64-bit integers as numbers or texts, enums as numbers or names. What
+/// it does not know it passes over; an item that cannot be read is rejected alone.
+pub(crate) fn from_json(signal: Signal, bytes: &[u8]) -> Result<Export> {
+    let groups = json::normalised(bytes).and_then(|request| batch::from_json(signal, request));
+    Ok(mapping::export(signal, groups.map_err(|error| not_an_export(signal, error))?))
 }
 
 /// An `ExportTraceServiceRequest` in protobuf, for a collector. Each span says whose it is in the way that this module
@@ -67,9 +71,9 @@ pub fn rejected_spans(response: &[u8]) -> Option<(u64, String)> {
     (count > 0).then_some((count, partial.error_message))
 }
 
-fn not_an_export(error: impl std::fmt::Display) -> StoreError {
+fn not_an_export(signal: Signal, error: impl std::fmt::Display) -> StoreError {
     let words = found_and_expected(&error.to_string());
-    StoreError::invalid("body", format!("is not an ExportTraceServiceRequest: {words}"))
+    StoreError::invalid("body", format!("is not an {}: {words}", signal.request()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use prost::Message;
 use serde_json::{Value, json};
 
-use super::{Export, spans_from_json, spans_from_protobuf};
+use super::{Export, Signal, from_json, from_protobuf};
 
 fn pair(key: &str, value: AnyValue) -> KeyValue {
     KeyValue { key: key.into(), value: Some(any(value)), ..KeyValue::default() }
@@ -38,8 +38,8 @@ fn span(attributes: Vec<KeyValue>) -> Span {
     Span { trace_id: vec![0xab; 16], span_id: vec![0x0c; 8], name: "work".into(), attributes, ..Span::default() }
 }
 
-fn from_protobuf(request: &ExportTraceServiceRequest) -> Export {
-    spans_from_protobuf(&request.encode_to_vec()).unwrap()
+fn exported(request: &ExportTraceServiceRequest) -> Export {
+    from_protobuf(Signal::Traces, &request.encode_to_vec()).unwrap()
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_whole_span_is_mapped_field_by_field() {
             KeyValue { key: "unset".into(), ..KeyValue::default() },
         ])
     };
-    let export = from_protobuf(&request(ids(), vec![whole]));
+    let export = exported(&request(ids(), vec![whole]));
     assert_eq!(export.rejected.count, 0);
     assert_eq!(export.spans[0].sequence_id, None);
     let mapped = serde_json::to_value(&export.spans[0].span).unwrap();
@@ -97,7 +97,7 @@ fn a_whole_span_is_mapped_field_by_field() {
 
 #[test]
 fn what_is_not_said_is_null() {
-    let export = from_protobuf(&request(ids(), vec![span(Vec::new())]));
+    let export = exported(&request(ids(), vec![span(Vec::new())]));
     let span = &export.spans[0].span;
     assert_eq!((span.parent_id.as_deref(), span.start_time, span.end_time), (None, None, None));
     assert_eq!(serde_json::to_value(&span.status).unwrap(), json!({"status_code": "UNSET", "description": null}));
@@ -109,7 +109,7 @@ fn a_span_says_whose_it_is_before_its_resource_does() {
         vec![pair("agentlightning.rollout_id", text("ro-2")), pair("agentlightning.span_sequence_id", text("41"))];
     let mut resource = ids();
     resource.push(pair("agentlightning.span_sequence_id", AnyValue::IntValue(9)));
-    let export = from_protobuf(&request(resource, vec![span(own), span(Vec::new())]));
+    let export = exported(&request(resource, vec![span(own), span(Vec::new())]));
     let whose: Vec<_> = export
         .spans
         .iter()
@@ -122,7 +122,7 @@ fn a_span_says_whose_it_is_before_its_resource_does() {
 fn a_sequence_id_that_makes_no_sense_counts_as_none() {
     for value in [AnyValue::IntValue(-1), text("first"), text("9223372036854775808"), AnyValue::DoubleValue(1.0)] {
         let own = vec![pair("agentlightning.span_sequence_id", value.clone())];
-        let export = from_protobuf(&request(ids(), vec![span(own)]));
+        let export = exported(&request(ids(), vec![span(own)]));
         assert_eq!(export.spans[0].sequence_id, None, "{value:?}");
     }
 }
@@ -131,7 +131,7 @@ fn a_sequence_id_that_makes_no_sense_counts_as_none() {
 fn spans_of_nobody_are_counted_and_the_first_is_named() {
     let stranger = Span { span_id: vec![0; 8], ..span(ids()) };
     let long = Span { trace_id: vec![1; 17], ..span(ids()) };
-    let export = from_protobuf(&request(Vec::new(), vec![span(Vec::new()), stranger, span(ids()), long]));
+    let export = exported(&request(Vec::new(), vec![span(Vec::new()), stranger, span(ids()), long]));
     assert_eq!((export.spans.len(), export.rejected.count), (1, 3));
     assert_eq!(
         export.rejected.first_reason.as_deref(),
@@ -151,8 +151,8 @@ fn json_says_the_same_as_protobuf() {
         ])
     };
     let request = request(ids(), vec![whole]);
-    let expected = from_protobuf(&request);
-    assert_eq!(spans_from_json(&serde_json::to_vec(&request).unwrap()).unwrap(), expected);
+    let expected = exported(&request);
+    assert_eq!(from_json(Signal::Traces, &serde_json::to_vec(&request).unwrap()).unwrap(), expected);
 
     // As other programs write it: enums by name, numbers instead of texts, nulls, fields of later versions.
     let other = json!({"resourceSpans": [{
@@ -169,7 +169,7 @@ fn json_says_the_same_as_protobuf() {
                 {"key": "list", "value": {"arrayValue": {"values": [{"doubleValue": "0.5"}]}}}],
         }]}],
     }]});
-    assert_eq!(spans_from_json(other.to_string().as_bytes()).unwrap(), expected);
+    assert_eq!(from_json(Signal::Traces, other.to_string().as_bytes()).unwrap(), expected);
 }
 
 #[test]
@@ -181,25 +181,73 @@ fn numbers_that_json_cannot_write_are_null_and_empty_values_too() {
                 {"key": "agentlightning.attempt_id", "value": {"stringValue": "a"}},
                 {"key": "x", "value": value}],
         }]}]}]});
-        let export = spans_from_json(body.to_string().as_bytes()).unwrap();
+        let export = from_json(Signal::Traces, body.to_string().as_bytes()).unwrap();
         assert_eq!(export.spans[0].span.attributes["x"], Value::Null, "{value}");
     }
+}
+
+/// A batch of two spans, of which the first has an id that is none.
+fn with_a_bad_one(bad: Value) -> Value {
+    let good = serde_json::to_value(span(ids())).unwrap();
+    json!({"resourceSpans": [{"scopeSpans": [{"spans": [bad, good]}]}]})
+}
+
+#[test]
+fn one_span_that_cannot_be_read_does_not_take_its_batch_with_it() {
+    for bad in [json!({"spanId": "xy"}), json!(7), json!({"spanId": 7}), json!({"startTimeUnixNano": "soon"})] {
+        let export = from_json(Signal::Traces, with_a_bad_one(bad.clone()).to_string().as_bytes()).unwrap();
+        assert_eq!((export.spans.len(), export.rejected.count), (1, 1), "{bad}");
+        let reason = export.rejected.first_reason.unwrap();
+        assert!(reason.starts_with("span number 1 of its resource: "), "{reason}");
+    }
+    // A name that is not UTF-8.
+    let named = Span { name: "~~~~".into(), ..span(Vec::new()) };
+    let mut bytes = request(ids(), vec![named, span(Vec::new())]).encode_to_vec();
+    let place = bytes.windows(4).position(|window| window == b"~~~~").unwrap();
+    bytes[place] = 0xff;
+    let export = from_protobuf(Signal::Traces, &bytes).unwrap();
+    assert_eq!((export.spans.len(), export.rejected.count), (1, 1));
+}
+
+#[test]
+fn an_event_with_messages_is_a_span_below_the_calls_and_no_other_record_is_kept() {
+    let record = json!({
+        "traceId": "ab".repeat(16), "spanId": "0c".repeat(8), "timeUnixNano": "1500000000",
+        "eventName": "gen_ai.client.inference.operation.details",
+        "attributes": [{"key": "gen_ai.input.messages", "value": {"stringValue": "[]"}}],
+    });
+    let older = json!({
+        "traceId": "ab".repeat(16), "spanId": "0d".repeat(8), "observedTimeUnixNano": 5,
+        "attributes": [{"key": "event.name", "value": {"stringValue": "gen_ai.client.inference.operation.details"}}],
+        "body": {"kvlistValue": {"values": [{"key": "gen_ai.output.messages", "value": {"arrayValue": {"values": []}}}]}},
+    });
+    let other = json!({"body": {"stringValue": "hello"}, "traceId": "ab".repeat(16), "spanId": "0c".repeat(8)});
+    let resource = json!({"attributes": [
+        {"key": "agentlightning.rollout_id", "value": {"stringValue": "r"}},
+        {"key": "agentlightning.attempt_id", "value": {"stringValue": "a"}},
+    ]});
+    let body = json!({"resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": [record, older, other]}]}]});
+    let export = from_json(Signal::Logs, body.to_string().as_bytes()).unwrap();
+    let found: Vec<_> = export.spans.iter().map(|incoming| &incoming.span).collect();
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0].parent_id.as_deref(), Some(&*"0c".repeat(8)));
+    assert_eq!((found[0].name.as_str(), found[0].start_time), ("gen_ai.client.inference.operation.details", Some(1.5)));
+    assert_eq!(found[1].attributes["gen_ai.output.messages"], json!([]));
+    assert_eq!(export, from_json(Signal::Logs, body.to_string().as_bytes()).unwrap());
+    assert_eq!(export.rejected.count, 1);
+    let reason =
+        "log record number 3 of its resource: only events `gen_ai.client.inference.operation.details` are kept";
+    assert_eq!(export.rejected.first_reason.as_deref(), Some(reason));
 }
 
 #[test]
 fn what_is_not_an_export_is_an_error() {
     for bytes in [&b"\xff\xff"[..], b"{}", b"\x0a\x05"] {
-        assert!(spans_from_protobuf(bytes).is_err(), "{bytes:?}");
+        assert!(from_protobuf(Signal::Traces, bytes).is_err(), "{bytes:?}");
     }
-    for body in [
-        "",
-        "1",
-        "x",
-        r#"{"resourceSpans": 1}"#,
-        r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"spanId": "xy"}]}]}]}"#,
-    ] {
-        assert!(spans_from_json(body.as_bytes()).is_err(), "{body}");
+    for body in ["", "1", "x", r#"{"resourceSpans": 1}"#] {
+        assert!(from_json(Signal::Traces, body.as_bytes()).is_err(), "{body}");
     }
-    assert_eq!(spans_from_protobuf(b"").unwrap(), Export::default());
-    assert_eq!(spans_from_json(b"{}").unwrap(), Export::default());
+    assert_eq!(from_protobuf(Signal::Traces, b"").unwrap(), Export::default());
+    assert_eq!(from_json(Signal::Traces, b"{}").unwrap(), Export::default());
 }

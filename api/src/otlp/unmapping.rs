@@ -130,7 +130,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::{spans_from_protobuf, spans_to_protobuf};
+    use super::super::{Signal, from_protobuf, spans_to_protobuf};
     use super::*;
 
     fn any_value() -> impl Strategy<Value = Value> {
@@ -226,7 +226,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_again(spans in vec(any_span(), 0..4)) {
-            let read = spans_from_protobuf(&spans_to_protobuf(&spans)).unwrap();
+            let read = from_protobuf(Signal::Traces, &spans_to_protobuf(&spans)).unwrap();
             prop_assert_eq!(read.rejected.count, 0);
             prop_assert_eq!(read.spans.len(), spans.len());
             for (IncomingSpan { span: mut read, sequence_id }, mut span) in read.spans.into_iter().zip(spans) {

@@ -17,14 +17,15 @@ use super::traces::{Compression, Encoding, Failure, Sent, content_type, ingest, 
 use crate::conventions::input::sender;
 use crate::conventions::refused::{BodyTooSlow, Refused};
 use crate::conventions::turns::Queue;
-use crate::otlp::Rejected;
+use crate::otlp::{Rejected, Signal};
 
 /// Where spans are taken.
 pub(super) const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+/// Where log records are taken.
+pub(super) const LOGS: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
 /// OpenTelemetry's other signals, which are not taken.
-pub(super) const OTHER_SIGNALS: [&str; 3] = [
+pub(super) const OTHER_SIGNALS: [&str; 2] = [
     "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-    "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
     "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
 ];
 
@@ -68,7 +69,7 @@ pub fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
 
 /// The answer to a call of a service or method that there is not.
 pub fn unknown_method(path: &str) -> Response {
-    let message = format!("there is no method {path}; the only one is {TRACES}");
+    let message = format!("there is no method {path}; there are {TRACES} and {LOGS}");
     failed(Failure { status: StatusCode::NOT_IMPLEMENTED, message })
 }
 
@@ -79,18 +80,18 @@ pub(super) fn refusal(refused: &Refused) -> Response {
 
 /// OpenTelemetry's other signals.
 pub(super) async fn not_taken(request: Request) -> Response {
-    let message = "only spans are taken here; OTEL_METRICS_EXPORTER=none and OTEL_LOGS_EXPORTER=none keep an SDK from \
-                   sending anything else";
+    let message =
+        "only spans and log records are taken here; OTEL_METRICS_EXPORTER=none keeps an SDK from sending metrics";
     let refused = Failure { status: StatusCode::NOT_IMPLEMENTED, message: message.to_owned() };
     not_grpc(&request).unwrap_or_else(|| failed(refused))
 }
 
-/// Stores an export as `/v1/traces` does.
-pub(super) async fn export(store: Store, request: Request, body_limit: usize) -> Response {
+/// Stores an export as `/v1/traces` and `/v1/logs` do.
+pub(super) async fn export(signal: Signal, store: Store, request: Request, body_limit: usize) -> Response {
     if let Some(refused) = not_grpc(&request) {
         return refused;
     }
-    match stored(&store, request, body_limit).await {
+    match stored(signal, &store, request, body_limit).await {
         Ok(rejected) => success(rejected),
         Err(failure) => failed(failure),
     }
@@ -115,7 +116,7 @@ fn not_grpc(request: &Request) -> Option<Response> {
     Some(Failure { status, message }.response(Some(Encoding::Json)))
 }
 
-async fn stored(store: &Store, request: Request, body_limit: usize) -> Result<Rejected, Failure> {
+async fn stored(signal: Signal, store: &Store, request: Request, body_limit: usize) -> Result<Rejected, Failure> {
     let kind = content_type(request.headers()).to_ascii_lowercase();
     if !matches!(kind.strip_prefix(CONTENT_TYPE), Some("" | "+proto")) {
         let message = format!("Unsupported Content-Type '{kind}', expected '{CONTENT_TYPE}' or '{CONTENT_TYPE}+proto'");
@@ -134,7 +135,7 @@ async fn stored(store: &Store, request: Request, body_limit: usize) -> Result<Re
             Some(named?)
         }
     };
-    ingest(store, sender, queue, Sent { bytes, encoding: Encoding::Protobuf, compression }, body_limit).await
+    ingest(store, sender, queue, Sent { signal, bytes, encoding: Encoding::Protobuf, compression }, body_limit).await
 }
 
 /// The message of a call that sends one, and whether it is compressed. Nothing more is read of one that is too large or not

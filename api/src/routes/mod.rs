@@ -1,4 +1,4 @@
-//! Our own routes: OpenTelemetry's traces at `/v1/traces` and over gRPC, rewards under `/rollout`, and what our own runners and
+//! Our own routes: OpenTelemetry's traces and events at `/v1/traces`, `/v1/logs` and over gRPC, rewards under `/rollout`, and what our own runners and
 //! trainers need under `/v1/fulgurite`.
 
 mod attempts;
@@ -24,6 +24,7 @@ use crate::access::route_needs::RouteNeeds;
 use crate::conventions::error::RestError;
 use crate::conventions::refused::Refused;
 use crate::conventions::serving::Serving;
+use crate::otlp::Signal;
 
 pub use grpc::{is_grpc, unknown_method};
 
@@ -44,10 +45,17 @@ pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router
     let routes = other_signals
         .fold(Router::new(), |router, path| router.route(path, post(grpc::not_taken)))
         .nest("/v1/fulgurite", own)
-        .route(grpc::TRACES, post(move |State(store), request| grpc::export(store, request, body_limit)))
-        .route("/v1/traces", post(move |State(store), request| traces::export(store, request, body_limit)))
+        .route(
+            grpc::TRACES,
+            post(move |State(store), request| grpc::export(Signal::Traces, store, request, body_limit)),
+        )
+        .route(grpc::LOGS, post(move |State(store), request| grpc::export(Signal::Logs, store, request, body_limit)))
+        .route(
+            "/v1/traces",
+            post(move |State(store), request| traces::export(Signal::Traces, store, request, body_limit)),
+        )
+        .route("/v1/logs", post(move |State(store), request| traces::export(Signal::Logs, store, request, body_limit)))
         .route("/v1/metrics", post(not_taken))
-        .route("/v1/logs", post(not_taken))
         .route("/v1/development/profiles", post(not_taken))
         .route("/rollout/{rollout_id}/drift", get(attempts::drift))
         .route(needs.note("/rollout/{rollout_id}/reward", Need::Rollout), post(rewards::add))

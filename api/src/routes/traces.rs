@@ -1,4 +1,4 @@
-//! OpenTelemetry's trace export over HTTP: `POST /v1/traces`.
+//! OpenTelemetry's export over HTTP: `POST /v1/traces`, and `POST /v1/logs` for the messages of model calls.
 
 use std::io::Read;
 
@@ -19,7 +19,7 @@ use crate::conventions::input::sender;
 use crate::conventions::refused::{BodyTooSlow, Refused};
 use crate::conventions::replaced::mended;
 use crate::conventions::turns::{Queue, SMALL, TurnsFull};
-use crate::otlp::{Export, Rejected, spans_from_json, spans_from_protobuf};
+use crate::otlp::{Export, Rejected, Signal, from_json, from_protobuf};
 
 /// How a client writes its messages, and reads ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,15 +130,16 @@ pub(super) fn refusal(headers: &HeaderMap, refused: &Refused) -> Response {
 
 /// Stores an export. Spans that name no attempt, or one that is not known, are counted and left out; the others are
 /// stored all the same.
-pub(super) async fn export(store: Store, request: Request, body_limit: usize) -> Response {
+pub(super) async fn export(signal: Signal, store: Store, request: Request, body_limit: usize) -> Response {
     let encoding = Encoding::of(request.headers());
-    match stored(store, request, encoding, body_limit).await {
-        Ok(rejected) => success(encoding.unwrap_or(Encoding::Protobuf), rejected),
+    match stored(signal, store, request, encoding, body_limit).await {
+        Ok(rejected) => success(signal, encoding.unwrap_or(Encoding::Protobuf), rejected),
         Err(failure) => failure.response(encoding),
     }
 }
 
 async fn stored(
+    signal: Signal,
     store: Store,
     request: Request,
     encoding: Option<Encoding>,
@@ -163,11 +164,12 @@ async fn stored(
             _ => Failure::bad_request(message),
         }
     })?;
-    ingest(&store, sender, queue, Sent { bytes, encoding, compression }, body_limit).await
+    ingest(&store, sender, queue, Sent { signal, bytes, encoding, compression }, body_limit).await
 }
 
 /// An export as it was sent.
 pub(super) struct Sent {
+    pub(super) signal: Signal,
     pub(super) bytes: Bytes,
     pub(super) encoding: Encoding,
     pub(super) compression: Option<Compression>,
@@ -181,7 +183,7 @@ pub(super) async fn ingest(
     sent: Sent,
     body_limit: usize,
 ) -> Result<Rejected, Failure> {
-    let Sent { bytes, encoding, compression } = sent;
+    let Sent { signal, bytes, encoding, compression } = sent;
     let size = compression.map_or(bytes.len(), |compression| size_as_far_as_small(&bytes, compression));
     let turn = queue.turn(size).await.map_err(Failure::crowded)?;
     let export = turn.work(|| {
@@ -190,8 +192,8 @@ pub(super) async fn ingest(
             None => bytes,
         };
         match encoding {
-            Encoding::Json => parse(&mended(content), encoding),
-            Encoding::Protobuf => parse(&content, encoding),
+            Encoding::Json => parse(signal, &mended(content), encoding),
+            Encoding::Protobuf => parse(signal, &content, encoding),
         }
     })?;
     drop(turn);
@@ -199,16 +201,18 @@ pub(super) async fn ingest(
     for fate in store.ingest_spans_of(sender, export.spans).await? {
         if let Ingested::UnknownAttempt(span) = fate {
             let Span { span_id, attempt_id, rollout_id, .. } = *span;
-            rejected.add(|| format!("span {span_id}: there is no attempt {attempt_id} of a rollout {rollout_id}"));
+            rejected.add(|| {
+                format!("{} {span_id}: there is no attempt {attempt_id} of a rollout {rollout_id}", signal.item())
+            });
         }
     }
     Ok(rejected)
 }
 
-fn parse(bytes: &[u8], encoding: Encoding) -> Result<Export, Failure> {
+fn parse(signal: Signal, bytes: &[u8], encoding: Encoding) -> Result<Export, Failure> {
     let export = match encoding {
-        Encoding::Protobuf => spans_from_protobuf(bytes),
-        Encoding::Json => spans_from_json(bytes),
+        Encoding::Protobuf => from_protobuf(signal, bytes),
+        Encoding::Json => from_json(signal, bytes),
     };
     export.map_err(|error| Failure::bad_request(error.to_string()))
 }
@@ -235,13 +239,13 @@ fn inflate(bytes: &[u8], compression: Compression, limit: usize) -> Result<Bytes
     if content.len() > limit { Err(Failure::too_large()) } else { Ok(content.into()) }
 }
 
-/// What of an export was left out, if something was.
+/// What of an export was left out, if something was. The answer of both signals has the same fields.
 pub(super) fn partial_success(rejected: Rejected) -> Option<ExportTracePartialSuccess> {
     let Rejected { count, first_reason } = rejected;
     first_reason.map(|reason| ExportTracePartialSuccess { rejected_spans: count, error_message: reason })
 }
 
-fn success(encoding: Encoding, rejected: Rejected) -> Response {
+fn success(signal: Signal, encoding: Encoding, rejected: Rejected) -> Response {
     let partial_success = partial_success(rejected);
     match (encoding, partial_success) {
         (Encoding::Protobuf, partial_success) => {
@@ -250,7 +254,7 @@ fn success(encoding: Encoding, rejected: Rejected) -> Response {
         (Encoding::Json, None) => Json(json!({})).into_response(),
         // 64-bit integers are texts in protobuf's JSON.
         (Encoding::Json, Some(partial)) => Json(json!({"partialSuccess": {
-            "rejectedSpans": partial.rejected_spans.to_string(), "errorMessage": partial.error_message,
+            signal.rejected_key(): partial.rejected_spans.to_string(), "errorMessage": partial.error_message,
         }}))
         .into_response(),
     }

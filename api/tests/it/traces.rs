@@ -181,7 +181,7 @@ async fn what_cannot_be_read_is_refused_in_its_own_encoding() {
 #[tokio::test]
 async fn other_signals_are_not_taken() {
     let api = Api::new().await;
-    for path in ["/v1/metrics", "/v1/logs", "/v1/development/profiles"] {
+    for path in ["/v1/metrics", "/v1/development/profiles"] {
         let request = Request::builder().method("POST").uri(path).body(Body::empty()).unwrap();
         let response = api.router.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::NOT_IMPLEMENTED, "{path}");

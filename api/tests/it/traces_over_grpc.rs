@@ -178,14 +178,30 @@ async fn a_request_that_is_no_call_of_grpc_is_told_how_to_make_one() {
 }
 
 #[tokio::test]
+async fn events_with_messages_are_taken() {
+    let api = Api::new().await;
+    let path = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
+    let empty = call(&api, Version::HTTP_2, path, &[GRPC], framed(0, &[])).await;
+    assert_eq!(empty.message(), ExportTraceServiceResponse::default());
+    // One record of one scope of one resource: its event's name alone.
+    let record = [&[98, 1][..], b"x"].concat();
+    let wrap = |tag: u8, bytes: Vec<u8>| [&[tag, bytes.len() as u8][..], &bytes].concat();
+    let batch = wrap(10, wrap(18, wrap(18, record)));
+    let partial =
+        call(&api, Version::HTTP_2, path, &[GRPC], framed(0, &batch)).await.message().partial_success.unwrap();
+    assert_eq!(partial.rejected_spans, 1);
+    assert!(partial.error_message.starts_with("log record number 1 of its resource: only events"));
+}
+
+#[tokio::test]
 async fn other_signals_are_not_taken() {
     let api = Api::new().await;
-    for service in ["metrics.v1.MetricsService", "logs.v1.LogsService", "profiles.v1development.ProfilesService"] {
+    for service in ["metrics.v1.MetricsService", "profiles.v1development.ProfilesService"] {
         let path = format!("/opentelemetry.proto.collector.{service}/Export");
         let answer = call(&api, Version::HTTP_2, &path, &[GRPC], framed(0, &[])).await;
         let (code, message) = answer.failure();
         assert!(
-            code == 12 && message.starts_with("only spans are taken here; OTEL_METRICS_EXPORTER=none"),
+            code == 12 && message.starts_with("only spans and log records are taken here; OTEL_METRICS_EXPORTER=none"),
             "{message}"
         );
     }

@@ -67,11 +67,11 @@ fn their_exporter_sends_spans_plain_and_compressed_that_the_store_has() {
       ],
       "metrics": [
         "UNIMPLEMENTED",
-        "only spans are taken here; OTEL_METRICS_EXPORTER=none and OTEL_LOGS_EXPORTER=none keep an SDK from sending anything else"
+        "only spans and log records are taken here; OTEL_METRICS_EXPORTER=none keeps an SDK from sending metrics"
       ],
       "unknown": [
         "UNIMPLEMENTED",
-        "there is no method /some.Service/Method; the only one is /opentelemetry.proto.collector.trace.v1.TraceService/Export"
+        "there is no method /some.Service/Method; there are /opentelemetry.proto.collector.trace.v1.TraceService/Export and /opentelemetry.proto.collector.logs.v1.LogsService/Export"
       ],
       "rubbish": [
         "INVALID_ARGUMENT",

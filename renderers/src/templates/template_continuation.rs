@@ -10,6 +10,9 @@ use crate::{Continuation, RenderError, Renderer, TemplateRenderer};
 /// The text of a turn that stands in for the sampled one.
 const STAND_IN: &str = "fulgurite";
 
+/// What opens and closes reasoning, in the families that have tokens for it.
+const REASONING_MARKS: [[&str; 2]; 3] = [["<think>", "</think>"], ["◁think▷", "◁/think▷"], ["[THINK]", "[/THINK]"]];
+
 impl TemplateRenderer {
     /// The tokens after a sampled turn.
     ///
@@ -31,7 +34,31 @@ impl TemplateRenderer {
         // The end of the turn is encoded with what follows, so that no text counts as the beginning of a sequence.
         let tokens = self.tokenizer().encode_pieces(&after)?;
         let ended = sampled.last().is_some_and(|token| self.ends_turn(*token));
-        Ok(if ended { tokens[1..].to_vec() } else { tokens })
+        if ended {
+            return Ok(tokens[1..].to_vec());
+        }
+        let mut closed = self.closing_of_reasoning(sampled)?;
+        closed.extend(tokens);
+        Ok(closed)
+    }
+
+    /// What closes the reasoning within which a turn was cut off; nothing where it was not.
+    fn closing_of_reasoning(&self, sampled: &[u32]) -> Result<Vec<u32>, RenderError> {
+        let id = |text: &str| self.tokenizer().token_to_id(text);
+        let Some((open, close)) = REASONING_MARKS.iter().find_map(|[open, close]| id(open).zip(id(close))) else {
+            return Ok(Vec::new());
+        };
+        let last = |tokens: &[u32]| tokens.iter().rfind(|token| [open, close].contains(token)).copied();
+        let last_mark = match last(sampled) {
+            None if sampled.is_empty() => None,
+            None => last(&self.tokenizer().encode_pieces(&self.pieces(&[a_user()], &[], true)?)?),
+            mark => mark,
+        };
+        if last_mark != Some(open) {
+            return Ok(Vec::new());
+        }
+        let close = [Piece::Text("\n".to_owned()), Piece::Control(close), Piece::Text("\n\n".to_owned())];
+        self.tokenizer().encode_pieces(&close)
     }
 
     /// Whether what follows a turn can be rendered only with the whole history before it: true where conversations of
@@ -189,6 +216,27 @@ mod tests {
                 compared += 1;
             }
             assert!(compared >= 2, "{name}: {compared}");
+        }
+    }
+
+    #[test]
+    fn reasoning_that_was_cut_off_is_closed_before_the_turn_ends() {
+        let opened = include_str!("../../tests/vectors/templates/think_opened.jinja");
+        for (template, sampled, closed) in [
+            (crate::CHATML_TEMPLATE, "<think>\nhm", "\n</think>\n\n<|im_end|>"),
+            (crate::CHATML_TEMPLATE, "<think>\nhm\n</think>\n\nyes", "<|im_end|>"),
+            (crate::CHATML_TEMPLATE, "yes", "<|im_end|>"),
+            (opened, "hm", "\n</think>\n\n<|im_end|>"),
+            (opened, "hm\n</think>\n\nyes", "<|im_end|>"),
+        ] {
+            let dir = crate::testing::directory_with_template("qwen3", template, "<|im_end|>");
+            let tokenizer = std::sync::Arc::new(crate::Tokenizer::open(dir.path()).unwrap());
+            let renderer = TemplateRenderer::open(tokenizer, Default::default()).unwrap().unwrap();
+            let messages = [a_user(), Message::text("assistant", "b"), a_user()];
+            let sampled = renderer.tokenizer().encode_with_specials(sampled).unwrap();
+            let continuation = Continuation { messages: &messages, new_from: 2, sampled: &sampled, tools: &[] };
+            let text = renderer.tokenizer().decode(&renderer.render_continuation(&continuation).unwrap());
+            assert!(text.starts_with(&format!("{closed}\n<|im_start|>user")), "{text}");
         }
     }
 

@@ -78,28 +78,40 @@ impl TemplateRoles {
             return Self::ALL;
         }
         let first = |role: &str| shows(&[marked(role), asked()]).is_some();
-        let late = |role: &str| {
-            let in_turn = shows(&[Message::text("user", "a"), marked(role), an_answer(), asked()]);
-            in_turn.and(shows(&[asked(), an_answer(), marked(role), Message::text("user", "a")]))
+        let takes_system = first("system");
+        // What is taken alone may be refused behind a system message; it counts as taken only where it is both ways.
+        let everywhere = |messages: &[Message]| {
+            let alone = shows(messages)?;
+            match takes_system {
+                true => shows(&[&[Message::text("system", "s")], messages].concat()),
+                false => Some(alone),
+            }
         };
+        let late = |role: &str| {
+            let in_turn = everywhere(&[Message::text("user", "a"), marked(role), an_answer(), asked()]);
+            in_turn.and(everywhere(&[asked(), an_answer(), marked(role), Message::text("user", "a")]))
+        };
+        // Several system messages before all others.
+        let behind_first =
+            |role: &str| !takes_system || shows(&[Message::text("system", "s"), marked(role), asked()]).is_some();
         let asked_with_result = |text: &str| {
             let result = Message { content: Some(Content::Text(text.to_owned())), ..result_of(CALL_ID) };
             vec![asked(), calling(&[CALL_ID]), result]
         };
         let takes_results = shows(&asked_with_result(MARK)).is_some();
         Self {
-            late_system: match late("system") {
+            late_system: match late("system").filter(|_| behind_first("system")) {
                 Some((before, at)) if before < at => LateSystem::InPlace,
                 Some(_) => LateSystem::InFront,
                 None => LateSystem::Nowhere,
             },
             takes: Takes {
-                first_system: first("system"),
+                first_system: takes_system,
                 first_developer: first("developer"),
-                late_developer: late("developer").is_some(),
-                users_in_a_row: shows(&[asked(), marked("user")]).is_some(),
+                late_developer: late("developer").is_some() && behind_first("developer"),
+                users_in_a_row: everywhere(&[asked(), marked("user")]).is_some(),
                 user_after_result: !takes_results
-                    || shows(&[asked_with_result("a"), vec![marked("user")]].concat()).is_some(),
+                    || everywhere(&[asked_with_result("a"), vec![marked("user")]].concat()).is_some(),
             },
         }
     }
@@ -218,6 +230,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::Renderer;
     use crate::testing::{FAMILY_TEMPLATES, family_renderer};
 
     fn messages(value: Value) -> Vec<Message> {
@@ -272,6 +285,38 @@ mod tests {
                 _ => all,
             };
             assert_eq!(family_renderer(name).roles_for(&[]), expected, "{name}");
+        }
+    }
+
+    /// A late system message is shown where none stands first, and refused behind one.
+    #[test]
+    fn a_late_system_message_behind_a_leading_one_reads_the_same_cold_and_warm() {
+        let template = include_str!("../../tests/vectors/templates/late_system.jinja");
+        let dir = crate::testing::directory_with_template("qwen3", template, "<|im_end|>");
+        let tokenizer = std::sync::Arc::new(crate::Tokenizer::open(dir.path()).unwrap());
+        let renderer = crate::TemplateRenderer::open(tokenizer, Default::default()).unwrap().unwrap();
+        assert_eq!(renderer.roles_for(&[]).late_system(), LateSystem::Nowhere);
+        let conversations = [
+            json!(["system", "user", "assistant", "system", "user"]),
+            json!(["system", "user", "assistant", "developer", "user"]),
+            json!(["system", "system", "user", "assistant", "system"]),
+            json!(["developer", "system", "user", "assistant", "user", "user"]),
+            json!(["user", "assistant", "system", "user"]),
+            json!(["user", "system", "user", "assistant", "system", "system"]),
+            json!(["assistant", "user", "assistant", "system", "user"]),
+        ];
+        for roles in conversations {
+            let said = |role: &Value| Message::text(role.as_str().unwrap(), role.as_str().unwrap().to_uppercase());
+            let said: Vec<Message> = roles.as_array().unwrap().iter().map(said).collect();
+            let turn = said.iter().rposition(Message::is_assistant).unwrap();
+            let first = renderer.render_prompt(&said[..turn], &[]).unwrap().tokens;
+            let sampled = renderer.tokenizer().encode_with_specials("ASSISTANT<|im_end|>").unwrap();
+            let continuation =
+                crate::Continuation { messages: &said, new_from: turn + 1, sampled: &sampled, tools: &[] };
+            let appended = renderer.render_continuation(&continuation).unwrap();
+            let warm = renderer.tokenizer().decode(&[first, sampled, appended].concat());
+            let cold = renderer.render_prompt(&said, &[]).unwrap().tokens;
+            assert_eq!(renderer.tokenizer().decode(&cold), warm, "{roles}");
         }
     }
 

@@ -7,6 +7,7 @@ use super::TemplateRenderer;
 use super::whole_conversation::occurring;
 use crate::supervised::train_on_what::sampled_messages;
 use crate::templates::pieces::{split_at_last, without_prefix};
+use crate::templates::template_conversations::a_user;
 use crate::tokenizer::piece::Piece;
 use crate::{RenderError, Renderer, TrainOnWhat, WeightedTokens};
 
@@ -35,7 +36,10 @@ impl TemplateRenderer {
         // What the last of them holds.
         let mut done: Vec<Piece> = Vec::new();
         for message_index in trained {
-            let prompt = self.pieces(&messages[..message_index], tools, true)?;
+            let prompt = match message_index {
+                0 => self.prompt_of_nothing(&messages[..1], tools)?,
+                _ => self.pieces(&messages[..message_index], tools, true)?,
+            };
             let turn = self.sampled_turn(&prompt, &messages[..=message_index], tools)?;
             let before = [prompt, turn.unsampled].concat();
             let extended = without_prefix(&before, &done).and_then(|new| Some((examples.pop()?, new)));
@@ -46,6 +50,19 @@ impl TemplateRenderer {
             done = [before, turn.sampled].concat();
         }
         Ok(examples)
+    }
+
+    /// The prompt that a conversation's first message answers where that is the assistant's. Many templates refuse a
+    /// conversation without messages; what they write before the turn is the same.
+    fn prompt_of_nothing(&self, first: &[Message], tools: &[Value]) -> Result<Vec<Piece>, RenderError> {
+        self.pieces(&[], tools, true).or_else(|error| {
+            let (asked, prompt) = (self.pieces(&[a_user()], tools, false)?, self.pieces(&[a_user()], tools, true)?);
+            let Some(generation) = without_prefix(&prompt, &asked) else { return Err(error) };
+            let whole = self.pieces(first, tools, false)?;
+            let begins = |from: &usize| without_prefix(&whole[*from..], &generation).is_some();
+            let from = (0..whole.len()).find(begins).ok_or(error)?;
+            Ok([&whole[..from], &generation].concat())
+        })
     }
 
     /// The last message of `messages` as it is trained: what a model would sample after `prompt`, up to the end of the
@@ -125,6 +142,21 @@ mod tests {
         assert_eq!(all.weights[..=first.len()], [vec![0.0; first.len()], vec![1.0]].concat());
         assert!(renderer.tokenizer().decode(&all.tokens).ends_with("d <|im_end|>.<|im_end|>"));
         assert!(last.tokens.starts_with(&prompt(&renderer, &messages[..3])[..3]));
+    }
+
+    #[test]
+    fn a_conversation_may_begin_with_the_assistant() {
+        let reads_first = "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}".to_owned();
+        let renderer = renderer(&(reads_first + CHATML_TEMPLATE));
+        let messages =
+            [Message::text("assistant", "Hello."), Message::text("user", "a?"), Message::text("assistant", "b.")];
+        assert!(renderer.render_prompt(&[], &[]).is_err());
+        let all = supervised(&renderer, &messages, TrainOnWhat::AllAssistantMessages);
+        assert_eq!(trained_text(&renderer, &all), "Hello.<|im_end|>b.<|im_end|>");
+        let text = "<|im_start|>assistant\nHello.<|im_end|>\n<|im_start|>user\na?<|im_end|>\n<|im_start|>assistant\nb.<|im_end|>";
+        assert_eq!(renderer.tokenizer().decode(&all.tokens), text);
+        let cold = prompt(&renderer, &messages[..2]);
+        assert_eq!(all.tokens[..cold.len()], cold);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_runner::{RunnerOptions, RunnerSummary, forward, supervise};
+use fulgurite_runner::{RunnerOptions, RunnerSummary, sandbox_part, supervise};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -32,13 +32,13 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         admin_key: key,
         parallel: config.parallel,
         agent_url: config.url.clone(),
-        grade_in_sandbox: config.shown_to_grader(directory.as_deref()),
+        grade_in_sandbox: config.grader_sandbox(directory.as_deref(), this_program()?),
         warm: config.warm,
         supervisor: own_program(SUPERVISE_AGENT)?,
         timeout: seconds("--timeout", config.timeout_seconds)?,
         working_directory: directory,
         rubric: config.rubric.clone().map(|rubric| (rubric, judgements)),
-        worlds: config.worlds(worlds, own_program(SANDBOX_FORWARD)?)?,
+        worlds: config.worlds(worlds, this_program()?)?,
         grade: Some(config.grade).filter(|words| !words.is_empty()),
         until_idle: arguments.until_idle,
         ..RunnerOptions::new(arguments.server.trim_end_matches('/'), config.command)
@@ -154,17 +154,20 @@ fn temporary_worlds() -> PathBuf {
 
 /// The command line by which this program is something else.
 pub fn own_program(part: &str) -> Result<Vec<OsString>> {
+    Ok(vec![this_program()?.into(), part.into()])
+}
+
+/// This program's own file.
+pub fn this_program() -> Result<PathBuf> {
     let own = std::env::current_exe().context("this program's own file is not known")?;
     // The running program, even if its file has been replaced.
     let running = Path::new("/proc/self/exe");
-    let program = if !own.exists() && running.exists() { running.to_owned() } else { own };
-    Ok(vec![program.into(), part.into()])
+    Ok(if !own.exists() && running.exists() { running.to_owned() } else { own })
 }
 
-/// The subcommands by which this program is the parent of agents, and what forwards from a sandbox. They are no part of the
-/// command line's grammar: only a runner has the sockets that they need.
+/// The subcommand by which this program is the parent of agents. Like those of sandboxes it is no part of the command line's
+/// grammar: only a runner has the socket that it needs.
 pub const SUPERVISE_AGENT: &str = "supervise-agent";
-pub const SANDBOX_FORWARD: &str = "sandbox-forward";
 
 /// What this program is for a runner, if that has started it.
 pub fn part_of_runner() -> Option<ExitCode> {
@@ -174,11 +177,10 @@ pub fn part_of_runner() -> Option<ExitCode> {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => crate::fail(&anyhow::Error::new(error).context("agents cannot be supervised")),
         }),
-        (part, words) if part == SANDBOX_FORWARD => Some(match forward(words) {
+        _ => sandbox_part(&words).map(|ended| match ended {
             Ok(status) => ExitCode::from(status),
-            Err(error) => crate::fail(&anyhow::Error::new(error).context("in the sandbox")),
+            Err(error) => crate::fail(&anyhow::Error::new(error).context("the sandbox")),
         }),
-        _ => None,
     }
 }
 

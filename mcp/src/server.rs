@@ -49,7 +49,7 @@ impl TrainingTools {
     /// # Errors
     /// If they cannot be made.
     pub async fn open(options: Options) -> Result<Self, ToolError> {
-        let missing = missing(options.unsafe_grader).await;
+        let missing = missing(&options).await;
         Ok(Self { session: Arc::new(Session::open(options)?), calls: Arc::new(Semaphore::new(CALLS)), missing })
     }
 

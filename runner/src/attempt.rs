@@ -8,6 +8,7 @@ use crate::grader::{GradeFault, Grader, order, reward_in};
 use crate::launch::Launcher;
 use crate::order::Order;
 use crate::placeholders::{Places, asks_for_task, check_arguments};
+use crate::process::cgroup::Cgroup;
 use crate::process::end::ended_how;
 use crate::process::run::{self, Finished};
 use crate::program::Program;
@@ -15,6 +16,7 @@ use crate::remote_agent::{NoRemoteAnswer, RemoteAgent};
 use crate::reward::{NoReward, Reward, on_last_line};
 use crate::rubric::{Material, Rubric, shared_reward};
 use crate::running::RunningAttempts;
+use crate::sandbox::Sandboxed;
 use crate::verdict::{Facts, Verdict, errors_facts, facts, output_facts};
 use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
 use crate::world::{RewardFile, World, WorldFault, Worlds};
@@ -79,7 +81,7 @@ impl Workshop {
         let directory = &options.working_directory;
         let grader = options.grade.as_deref().map(|grade| Grader::find(grade, directory.clone())).transpose()?;
         let grader = match (grader, &options.grade_in_sandbox) {
-            (Some(grader), Some(readable)) => Some(grader.in_sandbox(readable.clone())?),
+            (Some(grader), Some(sandbox)) => Some(grader.in_sandbox(sandbox.clone())?),
             (grader, _) => grader,
         };
         let rubric = options.rubric.as_ref().map(|(rubric, directory)| Rubric::new(rubric, directory.clone()));
@@ -340,11 +342,14 @@ impl Workshop {
         world: Option<&World>,
         deadline: Instant,
     ) -> Result<Played, Verdict> {
-        let agent = self
+        let (agent, reached) = self
             .run_agent(program, assignment, world, deadline)
             .await
             .map_err(|why| Verdict::failed(format!("agent {why}"), Facts::new()).fault_of(Fault::Runner))?;
-        let facts = facts(&agent);
+        let mut facts = facts(&agent);
+        if !reached.is_empty() {
+            facts.insert("sandbox_bounds_reached".to_owned(), serde_json::json!(reached));
+        }
         if agent.timed_out {
             return Err(self.timed_out("agent", facts));
         }
@@ -430,25 +435,28 @@ impl Workshop {
         }
     }
 
-    /// Runs the agent's program with its arguments filled in. The error is why it could not be run.
+    /// Runs the agent's program with its arguments filled in, and gives the bounds of its sandbox that it ran into. The error is
+    /// why it could not be run.
     async fn run_agent(
         &self,
         program: &Program,
         assignment: &Assignment,
         world: Option<&World>,
         deadline: Instant,
-    ) -> Result<Finished, String> {
-        let order = match world {
+    ) -> Result<(Finished, Vec<&'static str>), String> {
+        let sandboxed: Sandboxed = match world {
             Some(world) => {
                 let inside = self.worlds.as_ref().and_then(Worlds::origin_inside);
                 world.order(program, &assignment.task, of_attempt(&self.server, assignment, inside.as_deref()))?
             }
             None => {
                 let (variables, directory) = (self.environment(assignment, None), self.working_directory.clone());
-                order(program, &assignment.task, &self.places, variables, directory)?
+                order(program, &assignment.task, &self.places, variables, directory)?.into()
             }
         };
-        run::run(&self.launcher, &order, b"", deadline).await.map_err(|error| error.to_string())
+        let finished = run::run(&self.launcher, &sandboxed.order, b"", deadline).await;
+        let reached = sandboxed.cgroup.as_ref().map(Cgroup::reached).unwrap_or_default();
+        Ok((finished.map_err(|error| error.to_string())?, reached))
     }
 
     /// What an attempt's programs find in their environment outside of a sandbox.

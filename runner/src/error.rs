@@ -82,6 +82,15 @@ pub enum RunnerError {
     /// A container is made of an image.
     #[error("[runner.sandbox] image is missing: a container is made of one, such as \"python:3.12-slim\"")]
     SandboxImage,
+    /// A sandbox cannot be made, or would not keep in what runs inside.
+    #[error(
+        "no sandbox is made here that holds: {why} (docs/worlds.md says what a machine needs; help: start the runner as a user \
+         other than root, or allow user namespaces)"
+    )]
+    NoIsolation {
+        /// What was said or found.
+        why: String,
+    },
     /// The directory that worlds are made in cannot be used.
     #[error("worlds cannot be made in {}: {error}", path.display())]
     Worlds {

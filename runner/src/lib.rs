@@ -39,6 +39,9 @@ pub use rubric::{
     RubricOptions, SecondJudge, judge_labelled, judges_spending,
 };
 pub use run::{RunnerSummary, run};
-pub use sandbox::{ForwardError, SandboxKind, SandboxNetwork, SandboxOptions, forward};
+pub use sandbox::{
+    Bounds, ForwardError, GraderSandboxOptions, SandboxKind, SandboxNetwork, SandboxOptions, SandboxPartError,
+    sandbox_part,
+};
 pub use supervision::supervise;
 pub use world::WorldOptions;

@@ -1,6 +1,6 @@
 //! What a runner is told to do.
 
-use crate::{RubricOptions, WorldOptions};
+use crate::{GraderSandboxOptions, RubricOptions, WorldOptions};
 use fulgurite_client::ServerOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ pub struct RunnerOptions {
     pub warm: bool,
     /// The grader, written like `command`: it finds the agent's output on its stdin and prints the reward.
     pub grade: Option<Vec<String>>,
-    /// The grader runs in a sandbox, in which it is shown these files, too.
-    pub grade_in_sandbox: Option<Vec<PathBuf>>,
+    /// The grader runs in a sandbox of its own.
+    pub grade_in_sandbox: Option<GraderSandboxOptions>,
     /// What rewards attempts in place of a grader, and the directory in which judgements are kept, if they are to be known to later runners.
     pub rubric: Option<(RubricOptions, Option<PathBuf>)>,
     /// The words of a command that runs [`supervise`](crate::supervise). Agents are started by it, so that nothing of them is

@@ -1,11 +1,12 @@
 //! `[runner]`: what runs the agent, and the world around each attempt.
 
-use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use fulgurite_runner::{RubricOptions, SandboxKind, SandboxOptions, WorldOptions, asks_for_task, asks_for_world};
+use fulgurite_runner::{
+    GraderSandboxOptions, RubricOptions, SandboxKind, SandboxOptions, WorldOptions, asks_for_task, asks_for_world,
+};
 use fulgurite_types::{AttemptStatus, RolloutConfig};
 use serde::{Deserialize, Serialize};
 
@@ -113,8 +114,8 @@ impl RunnerConfig {
             || commands.iter().any(|words| !words.is_empty())
     }
 
-    /// What worlds are like, if there are any; they are made in `directory`, and the command `forwarder` forwards from sandboxes.
-    pub fn worlds(&self, directory: PathBuf, forwarder: Vec<OsString>) -> Result<Option<WorldOptions>> {
+    /// What worlds are like, if there are any; they are made in `directory`, and `own_program` is this program's file.
+    pub fn worlds(&self, directory: PathBuf, own_program: PathBuf) -> Result<Option<WorldOptions>> {
         let hook_timeout = self.hook_timeout()?;
         Ok(self.has_worlds().then(|| WorldOptions {
             directory,
@@ -127,7 +128,7 @@ impl RunnerConfig {
             reward_key: self.reward_key.clone(),
             harbor_tests: self.harbor_tests,
             sandbox: self.sandbox.clone(),
-            forwarder,
+            own_program,
         }))
     }
 
@@ -135,10 +136,15 @@ impl RunnerConfig {
         seconds("[runner] hook_timeout_seconds", self.hook_timeout_seconds)
     }
 
-    /// What its grader is shown in a sandbox, if it runs in one; relative paths start from `directory`.
-    pub fn shown_to_grader(&self, directory: Option<&Path>) -> Option<Vec<PathBuf>> {
+    /// The sandbox of its grader, if it runs in one; relative paths start from `directory`, and `own_program` is this program's
+    /// file.
+    pub fn grader_sandbox(&self, directory: Option<&Path>, own_program: PathBuf) -> Option<GraderSandboxOptions> {
         let project = std::path::absolute(directory.unwrap_or(Path::new("."))).unwrap_or_default();
-        self.grade_in_sandbox.then(|| self.sandbox.readable(&project.display().to_string()))
+        self.grade_in_sandbox.then(|| GraderSandboxOptions {
+            readable: self.sandbox.readable(&project.display().to_string()),
+            bounds: self.sandbox.bounds(),
+            own_program,
+        })
     }
 
     /// How long an attempt may take, in seconds, with its world made and looked at.

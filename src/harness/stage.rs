@@ -19,7 +19,7 @@ use super::script::Prompt;
 use super::scripted_model::ScriptedModel;
 use super::trial::Trial;
 use crate::config::declarations::LoadedConfig;
-use crate::run::{SANDBOX_FORWARD, SUPERVISE_AGENT, own_program};
+use crate::run::{SUPERVISE_AGENT, own_program, this_program};
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
 use crate::serve::server::{Listening, RunningServer};
@@ -69,7 +69,7 @@ impl Stage {
             supervisor: own_program(SUPERVISE_AGENT)?,
             timeout,
             grade: Some(GRADE.map(str::to_owned).to_vec()),
-            worlds: Some(worlds_in(worlds, own_program(SANDBOX_FORWARD)?)),
+            worlds: Some(worlds_in(worlds, this_program()?)),
             working_directory: Some(std::env::current_dir().context("the working directory is gone")?),
             until_idle: true,
             ..RunnerOptions::new(&server.url, within_variables(&agent.command, home))
@@ -115,7 +115,7 @@ impl Stage {
     }
 }
 
-fn worlds_in(directory: std::path::PathBuf, forwarder: Vec<std::ffi::OsString>) -> WorldOptions {
+fn worlds_in(directory: std::path::PathBuf, own_program: std::path::PathBuf) -> WorldOptions {
     WorldOptions {
         directory,
         setup: Vec::new(),
@@ -125,7 +125,7 @@ fn worlds_in(directory: std::path::PathBuf, forwarder: Vec<std::ffi::OsString>) 
         unwatched: Vec::new(),
         harbor_tests: false,
         sandbox: SandboxOptions::default(),
-        forwarder,
+        own_program,
         reward_file: None,
         reward_key: None,
     }

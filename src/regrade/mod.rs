@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_runner::{GradedAttempt, Grader, Reward as Graded};
+use fulgurite_runner::{Bounds, GradedAttempt, Grader, GraderSandboxOptions, Reward as Graded};
 use fulgurite_store::{Sender, Store, redact_url};
 use fulgurite_types::{AttemptRef, NewReward, Repeat, Reward, RewardGiver};
 use futures::{StreamExt, stream};
@@ -20,6 +20,7 @@ use crate::cli::progress::Progress;
 use crate::config::declarations::StoreConfig;
 use crate::config::seconds::seconds;
 use crate::query::table::{Columns, cut};
+use crate::run::this_program;
 use crate::runs::registry;
 use crate::serve::command::open_store;
 use crate::train;
@@ -40,7 +41,7 @@ struct Task {
     /// Where the grader runs; here if `None`.
     directory: Option<PathBuf>,
     /// What it is shown in its sandbox, if it runs in one.
-    in_sandbox: Option<Vec<PathBuf>>,
+    in_sandbox: Option<GraderSandboxOptions>,
 }
 
 /// Grades recorded rollouts again, and gives the new rewards if that is wanted.
@@ -51,12 +52,19 @@ pub async fn regrade(arguments: RegradeArguments) -> Result<()> {
     }
     let mut task = task(&arguments)?;
     if let Some(directory) = &arguments.in_sandbox {
-        (task.directory, task.in_sandbox) = (Some(directory.clone()), Some(Vec::new()));
+        (task.directory, task.in_sandbox) = (
+            Some(directory.clone()),
+            Some(GraderSandboxOptions {
+                readable: Vec::new(),
+                bounds: Bounds::default(),
+                own_program: this_program()?,
+            }),
+        );
     }
     let Task { store_url, run_id, grade, directory, in_sandbox } = task;
     let grader = Grader::find(&grade, directory)?;
     let grader = match in_sandbox {
-        Some(readable) => grader.in_sandbox(readable)?,
+        Some(options) => grader.in_sandbox(options)?,
         None => grader,
     };
     let _store_lock = match arguments.apply {
@@ -132,7 +140,10 @@ fn task(arguments: &RegradeArguments) -> Result<Task> {
     let grade = grade.or_else(own).with_context(|| {
         format!("{} was trained without [runner] grade: say by --grade what is to grade it", run.display())
     })?;
-    let in_sandbox = directory.as_deref().and_then(|directory| runner.shown_to_grader(Some(directory)));
+    let in_sandbox = match directory.as_deref() {
+        Some(directory) => runner.grader_sandbox(Some(directory), this_program()?),
+        None => None,
+    };
     Ok(Task { store_url: train::store_of_run(&run)?, run_id, grade, directory, in_sandbox })
 }
 

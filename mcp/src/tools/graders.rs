@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fulgurite_runner::{GradedAttempt, Grader};
+use fulgurite_runner::{Bounds, GradedAttempt, Grader, GraderSandboxOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::models::cut;
 use crate::error::ToolError;
+use crate::options::Options;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::workspace::{check_name, copy_file, write_whole};
@@ -97,12 +98,13 @@ pub(super) async fn written(session: &Session, arguments: &WriteGrader) -> Resul
 }
 
 /// Why graders cannot run on this machine, and what to do; `None` if they can.
-pub(crate) async fn missing(unsafe_grader: bool) -> Option<String> {
+pub(crate) async fn missing(options: &Options) -> Option<String> {
     let [python, flags @ ..] = python();
     let code = "print('{\"reward\": 1}')".to_owned();
     let command: Vec<String> = [python].into_iter().chain(flags).chain(["-c".to_owned(), code]).collect();
     let found = Grader::find(&command, None);
-    let kept = found.and_then(|grader| if unsafe_grader { Ok(grader) } else { grader.in_sandbox(Vec::new()) });
+    let is_kept = !options.unsafe_grader;
+    let kept = found.and_then(|grader| if is_kept { grader.in_sandbox(sandbox(options)) } else { Ok(grader) });
     let grader = match kept {
         Ok(grader) => grader,
         Err(error) => return Some(format!("graders cannot run here: {error}; {REMEDY}")),
@@ -124,7 +126,7 @@ async fn check(session: &Session, home: &Path, examples: &[Example]) -> Result<V
     let grader = grader.map_err(|error| ToolError::Refused(error.to_string()))?;
     let grader = match session.options.unsafe_grader {
         true => grader,
-        false => grader.in_sandbox(Vec::new()).map_err(|error| {
+        false => grader.in_sandbox(sandbox(&session.options)).map_err(|error| {
             ToolError::Refused(format!("graders run in a sandbox, and none can be made here: {error}; {REMEDY}"))
         })?,
     };
@@ -147,6 +149,11 @@ async fn check_one(grader: &Grader, example: &Example, timeout: Duration) -> (bo
     };
     let mark = if is_right { "ok   " } else { "WRONG" };
     (is_right, format!("{mark} {} -> {}: {given}, expected {reward}", cut(&task.to_string(), 80), cut(answer, 80)))
+}
+
+/// What a grader is kept in, on examples as in runs.
+fn sandbox(options: &Options) -> GraderSandboxOptions {
+    GraderSandboxOptions { readable: Vec::new(), bounds: Bounds::default(), own_program: options.program.clone() }
 }
 
 /// The command of a grader that is in a directory.

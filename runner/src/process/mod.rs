@@ -1,5 +1,6 @@
 //! Processes: run to their end with what they said, the groups that they are in, and how they end.
 
+pub(crate) mod cgroup;
 pub(crate) mod end;
 pub(crate) mod group;
 pub(crate) mod run;

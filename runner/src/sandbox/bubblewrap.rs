@@ -3,8 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::inside::DoorInside;
 use super::invocation::{INSIDE, Invocation, Mount};
+use super::isolation::Isolation;
 use super::options::SandboxNetwork;
+use super::shown::Shown;
+use super::wrapper::PORT;
 
 /// What programs of this machine need, as far as it is there: they, their libraries, and what tells them of certificates, names
 /// and time. Nothing of it is a secret.
@@ -28,45 +32,49 @@ pub(super) const SYSTEM: [&str; 17] = [
     "/etc/localtime",
 ];
 
-/// What nothing in a sandbox shares with what is outside, and what it has of its own.
-pub(super) const ISOLATED: [&str; 9] =
-    ["--unshare-all", "--die-with-parent", "--new-session", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"];
-
 /// The arguments of `bwrap` around `program`, which is shown if nothing that is shown holds it.
-pub(super) fn arguments(invocation: &Invocation<'_>, program: &Path) -> Vec<OsString> {
-    let Invocation { options, inside, readable, forwarder, words, .. } = invocation;
-    let mut arguments: Vec<OsString> = Vec::new();
-    let mut add = |words: &[&Path]| arguments.extend(words.iter().map(|word| word.as_os_str().to_owned()));
-    let flag = Path::new;
-    add(&ISOLATED.map(flag));
-    if options.network == SandboxNetwork::Host {
-        add(&[flag("--share-net")]);
-    }
-    for path in SYSTEM.map(Path::new) {
-        add(&[flag("--ro-bind-try"), path, path]);
-    }
+///
+/// # Errors
+/// If something is to be shown that whoever runs inside may not read.
+pub(super) fn arguments(
+    invocation: &Invocation<'_>,
+    program: &Path,
+    isolation: &Isolation,
+) -> Result<Vec<OsString>, String> {
+    let Invocation { options, inside, readable, words, .. } = invocation;
+    let mut arguments = isolation.walls(options.network);
+    let mut show_system = |path: &str| arguments.extend(["--ro-bind-try", path, path].map(OsString::from));
+    SYSTEM.iter().for_each(|path| show_system(path));
     if options.network == SandboxNetwork::Host {
         // Who has the machine's network finds names as it does.
-        let resolver = flag("/etc/resolv.conf");
-        add(&[flag("--ro-bind-try"), resolver, resolver]);
+        show_system("/etc/resolv.conf");
     }
-    let shown: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).chain(readable.iter().cloned()).collect();
-    let is_shown = |path: &Path| shown.iter().any(|shown| path.starts_with(shown));
-    for path in readable.iter().map(PathBuf::as_path).chain([program].into_iter().filter(|program| !is_shown(program)))
-    {
-        add(&[flag("--ro-bind"), path, path]);
+    let mut show = Shown::to(isolation.identity());
+    let is_shown = |path: &Path| {
+        SYSTEM.iter().map(Path::new).chain(readable.iter().map(PathBuf::as_path)).any(|shown| path.starts_with(shown))
+    };
+    readable.iter().try_for_each(|path| show.read(path))?;
+    if !is_shown(program) {
+        show.read(program)?;
     }
-    add(&[flag("--bind"), inside.home, inside.home, flag("--bind"), inside.world, inside.world_inside]);
+    show.write_at(inside.home, inside.home);
+    show.write_at(inside.world, inside.world_inside);
     for Mount { outside, inside, is_writable } in inside.mounts {
-        add(&[flag(if *is_writable { "--bind" } else { "--ro-bind" }), outside, Path::new(inside)]);
+        match is_writable {
+            true => show.write_at(outside, Path::new(inside)),
+            false => show.read_at(outside, Path::new(inside))?,
+        }
     }
-    if let Some(door) = inside.socket {
-        let (own, socket) = (Path::new(INSIDE).join("fulgurite"), Path::new(INSIDE).join("proxy.sock"));
-        add(&[flag("--ro-bind"), forwarder, &own, flag("--ro-bind"), door, &socket]);
-    }
-    add(&[flag("--chdir"), inside.world_inside]);
+    arguments.extend(show.into_words());
+    arguments.extend(isolation.show_own());
+    let door = inside.socket.map(|socket| {
+        let shown = Path::new(INSIDE).join("proxy.sock");
+        arguments.extend(["--ro-bind".into(), socket.into(), shown.clone().into()]);
+        DoorInside { socket: shown, port: PORT }
+    });
     arguments.extend(options.arguments.iter().map(OsString::from));
     arguments.push("--".into());
+    arguments.extend(isolation.threshold(Some(inside.world_inside), door));
     arguments.extend(words.iter().cloned());
-    arguments
+    Ok(arguments)
 }

@@ -7,8 +7,11 @@ use std::process::Output;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
+use super::bounds::Bounds;
 use super::invocation::{INSIDE, Invocation, Mount};
+use super::isolation::Identity;
 use super::options::SandboxNetwork;
+use super::shown::may_be_read;
 
 /// The container of a world, which outlives the program that started it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +42,11 @@ pub(super) fn name(world: &str) -> String {
 }
 
 /// The arguments. Values of variables are not among them: other users could read them there.
-pub(super) fn arguments(invocation: &Invocation<'_>) -> Vec<OsString> {
-    let Invocation { options, inside, readable, forwarder, variables, words } = invocation;
+///
+/// # Errors
+/// If something is to be shown that whoever runs inside may not read.
+pub(super) fn arguments(invocation: &Invocation<'_>, identity: Identity) -> Result<Vec<OsString>, String> {
+    let Invocation { options, inside, readable, own_program, variables, words } = invocation;
     let mut arguments: Vec<OsString> = ["run", "--rm", "--init", "--name"].map(OsString::from).to_vec();
     arguments.push(name(inside.name).into());
     let network = match options.network {
@@ -48,13 +54,16 @@ pub(super) fn arguments(invocation: &Invocation<'_>) -> Vec<OsString> {
         SandboxNetwork::Host => "host",
     };
     arguments.extend(["--network".into(), network.into()]);
-    let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let user = identity.ids();
     arguments.extend(["--user".into(), format!("{}:{}", user.0, user.1).into()]);
+    arguments.extend(["--cap-drop", "ALL", "--security-opt", "no-new-privileges"].map(OsString::from));
+    arguments.extend(bounds(&options.bounds()));
     let mut mount = |outside: &Path, at: &Path, mode: &str| {
         let (outside, at) = (outside.display(), at.display());
         arguments.extend(["--volume".into(), format!("{outside}:{at}:{mode}").into()]);
     };
     for path in readable {
+        may_be_read(path, identity)?;
         mount(path, path, "ro");
     }
     mount(inside.home, inside.home, "rw");
@@ -63,7 +72,7 @@ pub(super) fn arguments(invocation: &Invocation<'_>) -> Vec<OsString> {
         mount(outside, Path::new(inside), if *is_writable { "rw" } else { "ro" });
     }
     if let Some(door) = inside.socket {
-        mount(forwarder, &Path::new(INSIDE).join("fulgurite"), "ro");
+        mount(own_program, &Path::new(INSIDE).join("fulgurite"), "ro");
         mount(door, &Path::new(INSIDE).join("proxy.sock"), "rw");
     }
     arguments.extend(["--workdir".into(), inside.world_inside.into()]);
@@ -81,5 +90,22 @@ pub(super) fn arguments(invocation: &Invocation<'_>) -> Vec<OsString> {
     arguments.extend(options.arguments.iter().map(OsString::from));
     arguments.push(inside.image.or(options.image.as_deref()).unwrap_or_default().into());
     arguments.extend(others.iter().cloned());
+    Ok(arguments)
+}
+
+/// The arguments by which the engine bounds what is used.
+fn bounds(bounds: &Bounds) -> Vec<OsString> {
+    let Bounds { processes, memory_bytes, disk_bytes } = *bounds;
+    let mut arguments: Vec<OsString> = vec!["--ulimit".into(), "core=0".into()];
+    let mut bound = |flag: &str, value: String| arguments.extend([flag.into(), value.into()]);
+    if processes > 0 {
+        bound("--pids-limit", processes.to_string());
+    }
+    if memory_bytes > 0 {
+        bound("--memory", memory_bytes.to_string());
+    }
+    if disk_bytes > 0 {
+        bound("--ulimit", format!("fsize={disk_bytes}"));
+    }
     arguments
 }

@@ -35,15 +35,23 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Opens a door for the attempt: a socket in `directory`.
+    /// Opens a door for the attempt: a socket in `directory`, for `user` if that is another than this one.
     ///
     /// # Errors
     /// If the socket cannot be made.
-    pub(crate) fn open(directory: &Path, server: &Server, assignment: &Assignment) -> io::Result<Self> {
+    pub(crate) fn open(
+        directory: &Path,
+        server: &Server,
+        assignment: &Assignment,
+        user: Option<u32>,
+    ) -> io::Result<Self> {
         let path = directory.join("proxy.sock");
         // A socket's path may have a hundred bytes, which a directory's may well exceed.
         let opened = File::open(directory)?;
         let listener = UnixListener::bind(format!("/proc/self/fd/{}/proxy.sock", opened.as_raw_fd()))?;
+        if let Some(user) = user {
+            std::os::unix::fs::lchown(&path, Some(user), None)?;
+        }
         let passage = Passage { server: server.clone(), attempt: server.attempt_url(assignment, &[""]) };
         let mut listening = JoinSet::new();
         listening.spawn(async move { passage.watch(listener).await });

@@ -2,7 +2,7 @@
 //! its file system.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -49,9 +49,19 @@ pub enum ForwardError {
 ///
 /// # Errors
 /// If the port or the program is not to be had.
-pub fn forward(words: &[OsString]) -> Result<u8, ForwardError> {
+pub(super) fn forward(words: &[OsString]) -> Result<u8, ForwardError> {
     let [socket, port, program, arguments @ ..] = words else { return Err(ForwardError::Usage) };
     let port = port.to_str().and_then(|port| port.parse().ok()).ok_or(ForwardError::Usage)?;
+    forward_from(Path::new(socket), port, program, arguments)
+}
+
+/// The same, of words that have been read.
+pub(super) fn forward_from(
+    socket: &Path,
+    port: u16,
+    program: &OsStr,
+    arguments: &[OsString],
+) -> Result<u8, ForwardError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let status = runtime.block_on(async {
         let listener =
@@ -60,7 +70,7 @@ pub fn forward(words: &[OsString]) -> Result<u8, ForwardError> {
         let mut child = started.map_err(|error| ForwardError::Start { program: program.into(), error })?;
         tokio::select! {
             ended = child.wait() => ended.map_err(ForwardError::from),
-            never = hand_on(&listener, Path::new(socket)) => match never {},
+            never = hand_on(&listener, socket) => match never {},
         }
     })?;
     // What still runs inside ends with this process.

@@ -4,53 +4,107 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::bubblewrap::{ISOLATED, SYSTEM};
+use super::bounds::Bounds;
+use super::bubblewrap::SYSTEM;
+use super::isolation::{Isolation, Sandboxed};
+use super::lending::{lend, take_back};
+use super::options::SandboxNetwork;
+use super::shown::Shown;
 use super::wrapper::KEPT;
 use crate::RunnerError;
 use crate::order::Order;
 use crate::program::Program;
 
-/// The variables that name what a grader looks at, and whether it may write there.
-const LOOKED_AT: [(&str, bool); 2] = [("FULGURITE_WORLD", true), ("FULGURITE_WORLD_CHANGES", false)];
+/// The variable that names what a grader may write to.
+const WORLD: &str = "FULGURITE_WORLD";
+/// The variable that names what else it is shown.
+const CHANGES: &str = "FULGURITE_WORLD_CHANGES";
+
+/// The sandbox of a grader.
+#[derive(Clone, Debug)]
+pub struct GraderSandboxOptions {
+    /// What it is shown beside this machine's programs and the directory that it runs in.
+    pub readable: Vec<PathBuf>,
+    /// What it may use.
+    pub bounds: Bounds,
+    /// The program that runs [`sandbox_part`](crate::sandbox_part).
+    pub own_program: PathBuf,
+}
 
 /// What starts graders in sandboxes.
 #[derive(Debug)]
 pub(crate) struct GraderSandbox {
-    bwrap: PathBuf,
-    /// What they are shown beside this machine's programs and the directory that they run in.
+    isolation: Isolation,
     readable: Vec<PathBuf>,
 }
 
+/// The world of an attempt that is over, for as long as its grader may write to it.
+#[derive(Debug)]
+pub(crate) struct LentWorld {
+    /// The directory, and who has it.
+    lent: Option<(PathBuf, u32)>,
+}
+
 impl GraderSandbox {
-    /// Finds `bwrap`.
+    /// Finds `bwrap`, and tries it.
     ///
     /// # Errors
-    /// If there is none.
-    pub(crate) fn find(readable: Vec<PathBuf>) -> Result<Self, RunnerError> {
-        Ok(Self { bwrap: Program::find(&["bwrap".to_owned()], "sandbox", None)?.path, readable })
+    /// If there is none, or it makes no sandbox that holds.
+    pub(crate) fn find(options: GraderSandboxOptions) -> Result<Self, RunnerError> {
+        let GraderSandboxOptions { readable, bounds, own_program } = options;
+        let bwrap = Program::find(&["bwrap".to_owned()], "sandbox", None)?.path;
+        Ok(Self { isolation: Isolation::try_out(bwrap, &own_program, bounds, &[])?, readable })
     }
 
-    /// What starts the same program in a sandbox; it runs in `directory`.
-    pub(crate) fn around(&self, order: Order, directory: &Path) -> Order {
+    /// What starts the same program in a sandbox; it runs in `directory`. The world is lent to it.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub(crate) fn around(&self, order: Order, directory: &Path) -> Result<(Sandboxed, LentWorld), String> {
         let Order { program, arguments, environment, directory: _ } = order;
-        let mut words: Vec<OsString> = ISOLATED.iter().map(OsString::from).collect();
-        let mut show = |flag: &str, path: &Path| words.extend([flag.into(), path.into(), path.into()]);
-        SYSTEM.iter().for_each(|path| show("--ro-bind-try", Path::new(path)));
-        let shown = SYSTEM.iter().map(Path::new);
-        let shown: Vec<&Path> = shown.chain([directory]).chain(self.readable.iter().map(PathBuf::as_path)).collect();
-        let program_shown = shown.iter().any(|shown| program.starts_with(shown));
-        let more = [directory].into_iter().chain(self.readable.iter().map(PathBuf::as_path));
-        more.chain((!program_shown).then_some(program.as_path())).for_each(|path| show("--ro-bind", path));
+        let mut words = self.isolation.walls(SandboxNetwork::Proxy);
+        words.extend(SYSTEM.iter().flat_map(|path| ["--ro-bind-try", path, path].map(OsString::from)));
+        let mut show = Shown::to(self.isolation.identity());
+        let readable: Vec<&Path> = [directory].into_iter().chain(self.readable.iter().map(PathBuf::as_path)).collect();
+        let is_shown = |path: &Path| {
+            SYSTEM.iter().map(Path::new).chain(readable.iter().copied()).any(|shown| path.starts_with(shown))
+        };
+        readable.iter().try_for_each(|path| show.read(path))?;
+        if !is_shown(&program) {
+            show.read(&program)?;
+        }
         let value =
             |name: &str| environment.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.as_ref());
-        for (name, is_writable) in LOOKED_AT {
-            if let Some(path) = value(name) {
-                show(if is_writable { "--bind" } else { "--ro-bind" }, Path::new(path));
-            }
+        let mut lent = None;
+        if let Some(world) = value(WORLD).map(PathBuf::from) {
+            show.write_at(&world, &world);
+            lent = self.isolation.identity().owner().map(|owner| (world, owner));
         }
-        words.extend(["--chdir".into(), directory.into(), "--".into(), program.into()]);
+        if let Some(changes) = value(CHANGES).map(Path::new) {
+            show.read(changes)?;
+        }
+        words.extend(show.into_words());
+        words.extend(self.isolation.show_own());
+        words.push("--".into());
+        words.extend(self.isolation.threshold(Some(directory), None));
+        words.push(program.into());
         words.extend(arguments);
-        Order { program: self.bwrap.clone(), arguments: words, environment: own(environment), directory: None }
+        let sandboxed = self.isolation.around(words, own(environment))?;
+        if let Some((world, owner)) = &lent {
+            lend(world, *owner).map_err(|error| format!("cannot be given {}: {error}", world.display()))?;
+        }
+        Ok((sandboxed, LentWorld { lent }))
+    }
+}
+
+impl LentWorld {
+    /// Gives it back to the runner.
+    ///
+    /// # Errors
+    /// If the disk does not.
+    pub(crate) fn take_back(mut self) -> Result<(), String> {
+        let Some((world, owner)) = self.lent.take() else { return Ok(()) };
+        take_back(&world, owner).map_err(|error| format!("does not give back {}: {error}", world.display()))
     }
 }
 

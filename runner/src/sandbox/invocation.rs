@@ -49,10 +49,10 @@ pub(super) struct Invocation<'i> {
     pub inside: Inside<'i>,
     /// What else may be read.
     pub readable: Vec<PathBuf>,
-    /// The forwarder's own program, outside.
-    pub forwarder: &'i Path,
+    /// This program, outside.
+    pub own_program: &'i Path,
     /// Names of the variables that the program is to find.
     pub variables: Vec<&'i str>,
-    /// What runs inside, the forwarder in front of it.
+    /// What runs inside.
     pub words: Vec<OsString>,
 }

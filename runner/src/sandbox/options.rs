@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::bounds::Bounds;
+
 /// What keeps an agent in its world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -31,7 +33,7 @@ pub enum SandboxNetwork {
 }
 
 /// `[runner.sandbox]`: what keeps an agent in its world.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxOptions {
     /// What keeps it there.
@@ -46,11 +48,41 @@ pub struct SandboxOptions {
     pub environment: Vec<String>,
     /// Image of a container.
     pub image: Option<String>,
-    /// Further arguments of the program that makes the sandbox.
+    /// Processes and threads that it may have at a time; 0 bounds nothing.
+    pub processes: u32,
+    /// Memory that it may use, in bytes; 0 bounds nothing.
+    pub memory_bytes: u64,
+    /// Greatest file that it may write, in bytes; 0 bounds nothing.
+    pub disk_bytes: u64,
+    /// Further arguments of the program that makes the sandbox. They can open it: `--bind`, `--volume` and `--privileged` do.
     pub arguments: Vec<String>,
 }
 
+impl Default for SandboxOptions {
+    fn default() -> Self {
+        let Bounds { processes, memory_bytes, disk_bytes } = Bounds::default();
+        Self {
+            kind: SandboxKind::default(),
+            read: Vec::new(),
+            world: None,
+            network: SandboxNetwork::default(),
+            environment: Vec::new(),
+            image: None,
+            processes,
+            memory_bytes,
+            disk_bytes,
+            arguments: Vec::new(),
+        }
+    }
+}
+
 impl SandboxOptions {
+    /// What it may use.
+    pub fn bounds(&self) -> Bounds {
+        let Self { processes, memory_bytes, disk_bytes, .. } = *self;
+        Bounds { processes, memory_bytes, disk_bytes }
+    }
+
     /// Whether there is a sandbox.
     pub fn is_some(&self) -> bool {
         self.kind != SandboxKind::None

@@ -8,14 +8,16 @@ use super::bubblewrap;
 use super::container::{self, Container};
 use super::images::{self, Image, Images};
 use super::invocation::{INSIDE, Inside, Invocation};
+use super::isolation::{Identity, Isolation, Sandboxed};
 use super::options::{SandboxKind, SandboxNetwork, SandboxOptions};
+use super::part::FORWARD;
 use crate::RunnerError;
 use crate::agent_environment::Variables;
 use crate::order::Order;
 use crate::program::Program;
 
 /// The port of the loopback that stands for the server.
-const PORT: u16 = 4747;
+pub(super) const PORT: u16 = 4747;
 /// Variables that every agent keeps of the runner's.
 pub(super) const KEPT: [&str; 4] = ["PATH", "LANG", "LC_ALL", "TERM"];
 
@@ -25,20 +27,24 @@ pub(crate) struct Wrapper {
     options: SandboxOptions,
     /// `bwrap`, `docker` or `podman`.
     program: PathBuf,
-    /// The runner's own program, which is the forwarder.
-    forwarder: Vec<OsString>,
+    /// This program, which is on both sides of a sandbox's wall.
+    own_program: PathBuf,
+    /// Who agents are.
+    identity: Identity,
+    /// What isolates them, unless an engine of containers does.
+    isolation: Option<Isolation>,
     images: Images,
 }
 
 impl Wrapper {
-    /// Finds what makes sandboxes. `forwarder` are the words of a command that runs [`forward`](super::forward). Containers
-    /// need an image, unless tasks `bring_images`.
+    /// Finds what makes sandboxes, and tries it. `own_program` runs [`sandbox_part`](super::sandbox_part). Containers need an
+    /// image, unless tasks `bring_images`.
     ///
     /// # Errors
-    /// If there is no such program, or nothing that forwards.
+    /// If there is no such program, or it makes no sandbox that holds.
     pub(crate) fn new(
         options: &SandboxOptions,
-        forwarder: &[OsString],
+        own_program: &Path,
         bring_images: bool,
     ) -> Result<Option<Self>, RunnerError> {
         let program = match options.kind {
@@ -51,7 +57,25 @@ impl Wrapper {
             return Err(RunnerError::SandboxImage);
         }
         let program = Program::find(&[program.to_owned()], "sandbox", None)?.path;
-        Ok(Some(Self { options: options.clone(), program, forwarder: forwarder.to_vec(), images: Images::default() }))
+        let isolation = match options.kind {
+            SandboxKind::Bubblewrap => {
+                Some(Isolation::try_out(program.clone(), own_program, options.bounds(), &options.arguments)?)
+            }
+            SandboxKind::None | SandboxKind::Docker | SandboxKind::Podman => None,
+        };
+        Ok(Some(Self {
+            options: options.clone(),
+            program,
+            own_program: own_program.to_owned(),
+            identity: Identity::of_this_process(),
+            isolation,
+            images: Images::default(),
+        }))
+    }
+
+    /// Whom worlds must belong to while agents write to them, if not to the runner.
+    pub(crate) fn owner(&self) -> Option<u32> {
+        self.identity.owner()
     }
 
     /// Whether calls go through the door.
@@ -70,18 +94,21 @@ impl Wrapper {
     }
 
     /// What starts `program` in a sandbox. Of the runner's variables it keeps what the options say.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
     pub(crate) fn order(
         &self,
         program: &Path,
         arguments: &[String],
         variables: Variables,
         inside: Inside<'_>,
-    ) -> Order {
+    ) -> Result<Sandboxed, String> {
         let mut words: Vec<OsString> = Vec::new();
-        if self.has_door() {
+        if self.has_door() && self.isolation.is_none() {
             let own = Path::new(INSIDE).join("fulgurite");
             words.push(own.into());
-            words.extend(self.forwarder.iter().skip(1).cloned());
+            words.push(FORWARD.into());
             words.push(Path::new(INSIDE).join("proxy.sock").into());
             words.push(PORT.to_string().into());
         }
@@ -97,19 +124,17 @@ impl Wrapper {
             options: &self.options,
             inside,
             readable: self.options.readable(inside.project),
-            forwarder: self.forwarder.first().map_or(Path::new(""), Path::new),
+            own_program: &self.own_program,
             variables: names.chain(["HOME"]).collect(),
             words,
         };
-        let arguments = match self.options.kind {
-            SandboxKind::Docker | SandboxKind::Podman => container::arguments(&invocation),
-            SandboxKind::None | SandboxKind::Bubblewrap => bubblewrap::arguments(&invocation, program),
-        };
-        Order {
-            program: self.program.clone(),
-            arguments,
-            environment: self.environment(&given, &kept, inside.home),
-            directory: None,
+        let environment = self.environment(&given, &kept, inside.home);
+        match &self.isolation {
+            Some(isolation) => isolation.around(bubblewrap::arguments(&invocation, program, isolation)?, environment),
+            None => {
+                let arguments = container::arguments(&invocation, self.identity)?;
+                Ok(Order { program: self.program.clone(), arguments, environment, directory: None }.into())
+            }
         }
     }
 

@@ -22,12 +22,11 @@ use crate::agent_environment::Variables;
 use crate::grader::{GradeFault, order};
 use crate::grading_environment::{FreshHome, clean_in_bash, for_grading};
 use crate::launch::Launcher;
-use crate::order::Order;
 use crate::placeholders::Places;
 use crate::process::run;
 use crate::program::Program;
 use crate::reward::Reward;
-use crate::sandbox::{Door, Image, Inside, Mount, Wrapper};
+use crate::sandbox::{Door, Image, Inside, Mount, Sandboxed, Wrapper, lend, take_back};
 
 /// The world of one attempt. One that is dropped without being taken away is taken away by the next runner, or by this one
 /// when it leaves.
@@ -97,15 +96,15 @@ impl World {
     }
 
     /// What starts its agent for the task, in its sandbox if there are sandboxes; the error says why it cannot be started.
-    pub(crate) fn order(&self, agent: &Program, task: &Value, mut variables: Variables) -> Result<Order, String> {
+    pub(crate) fn order(&self, agent: &Program, task: &Value, mut variables: Variables) -> Result<Sandboxed, String> {
         variables.extend(self.variables());
         let Some(sandbox) = &self.common.sandbox else {
-            return order(agent, task, &self.places, variables, Some(self.files.clone()));
+            return order(agent, task, &self.places, variables, Some(self.files.clone())).map(Sandboxed::from);
         };
         let inside = text(self.world_inside());
         let places = Places { world: Some(inside.clone()), ..self.places.clone() };
         variables.push(("FULGURITE_WORLD".to_owned(), Some(inside)));
-        Ok(sandbox.order(&agent.path, &agent.filled_in(task, &places)?, variables, self.inside(&[])))
+        sandbox.order(&agent.path, &agent.filled_in(task, &places)?, variables, self.inside(&[]))
     }
 
     /// Where its agent finds it.
@@ -153,9 +152,13 @@ impl World {
         let (clean, tests) = (clean_in_bash(&text(self.world_inside())), harbor::TESTS);
         let script = format!("{clean} cd {tests} && exec /bin/bash {tests}/test.sh");
         let inside = Inside { home: home.path(), ..self.inside(&mounts) };
-        let order = sandbox.order(Path::new("/bin/bash"), &["-pc".to_owned(), script], variables, inside);
+        let sandboxed = sandbox.order(Path::new("/bin/bash"), &["-pc".to_owned(), script], variables, inside);
+        let Sandboxed { order, cgroup: _bounded } = sandboxed.map_err(|why| failed(format!("cannot be run: {why}")))?;
         let order = for_grading(order, Some(home.path()), &[self.made.home.path(), self.world_inside()]);
+        let directories = [self.files.as_path(), logs.path(), home.path()].map(Path::to_owned);
+        self.lend(directories.to_vec()).await.map_err(|fault| failed(fault.to_string()))?;
         let tested = run::run(&Launcher::Direct, &order, b"", deadline).await;
+        self.take_back(directories.to_vec()).await.map_err(|fault| failed(fault.to_string()))?;
         let tested = tested.map_err(|error| failed(error.to_string()))?;
         if tested.timed_out {
             return Err(GradeFault::TimedOut);
@@ -232,7 +235,26 @@ impl World {
         }
         self.before = self.look("before").await?;
         self.facts.insert(Attempt::WORLD_DIGEST.to_owned(), json!(self.before.digest()));
-        Ok(())
+        self.lend(self.agents_own()).await
+    }
+
+    /// What its agent may write to.
+    fn agents_own(&self) -> Vec<PathBuf> {
+        vec![self.files.clone(), self.agents_home.clone()]
+    }
+
+    /// Gives directories to whoever runs in its sandbox, if that is another than the runner.
+    async fn lend(&self, directories: Vec<PathBuf>) -> Result<(), WorldFault> {
+        let Some(owner) = self.common.sandbox.as_ref().and_then(Wrapper::owner) else { return Ok(()) };
+        let lend = move || directories.iter().try_for_each(|directory| lend(directory, owner));
+        on_disk(self.files.clone(), lend).await
+    }
+
+    /// Takes them back, so that what comes after the sandbox finds files of the runner's.
+    async fn take_back(&self, directories: Vec<PathBuf>) -> Result<(), WorldFault> {
+        let Some(owner) = self.common.sandbox.as_ref().and_then(Wrapper::owner) else { return Ok(()) };
+        let take = move || directories.iter().try_for_each(|directory| take_back(directory, owner));
+        on_disk(self.files.clone(), take).await
     }
 
     /// Fills it with the files of the image that the task brings, if that can be and it does.
@@ -252,6 +274,7 @@ impl World {
     /// # Errors
     /// If a command fails, or the disk does.
     pub(crate) async fn look_again(&mut self) -> Result<(), WorldFault> {
+        self.take_back(self.agents_own()).await?;
         let after = self.look("after").await?;
         let before = std::mem::take(&mut self.before);
         let path = self.made.home.path().join("changes.json");

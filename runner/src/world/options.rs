@@ -1,6 +1,5 @@
 //! What worlds are to be like.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,8 +27,8 @@ pub struct WorldOptions {
     pub harbor_tests: bool,
     /// What keeps agents in their worlds.
     pub sandbox: SandboxOptions,
-    /// The words of a command that runs [`forward`](crate::forward) with what follows them; the first is a file.
-    pub forwarder: Vec<OsString>,
+    /// The program that runs [`sandbox_part`](crate::sandbox_part); sandboxes need it.
+    pub own_program: PathBuf,
     /// The file in a world that holds the reward.
     pub reward_file: Option<PathBuf>,
     /// Which number of that file, if it holds an object, is the reward.

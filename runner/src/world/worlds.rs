@@ -61,7 +61,7 @@ impl Worlds {
             snapshot,
             teardown,
             common: Arc::new(Common {
-                sandbox: Wrapper::new(&options.sandbox, &options.forwarder, options.harbor_tests)?,
+                sandbox: Wrapper::new(&options.sandbox, &options.own_program, options.harbor_tests)?,
                 options: options.clone(),
             }),
         })
@@ -102,12 +102,13 @@ impl Worlds {
         let (directory, name) = (self.directory.clone(), name(assignment));
         let harbor = HarborTask::of(&assignment.task);
         let has_door = self.common.sandbox.as_ref().is_some_and(Wrapper::has_door);
+        let owner = self.common.sandbox.as_ref().and_then(Wrapper::owner);
         let made = on_disk(path, move || {
             let home = Home::make(&directory, &name, &entry)?;
             Ok((home, name, entry))
         });
         let (home, name, entry) = made.await?;
-        let door = has_door.then(|| Door::open(home.path(), server, assignment)).transpose();
+        let door = has_door.then(|| Door::open(home.path(), server, assignment, owner)).transpose();
         let door = door.map_err(WorldFault::disk(home.path()))?;
         Ok(World::new(
             Arc::clone(&self.common),

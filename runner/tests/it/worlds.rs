@@ -35,7 +35,7 @@ impl Project {
             reward_key: None,
             harbor_tests: false,
             sandbox: SandboxOptions::default(),
-            forwarder: Vec::new(),
+            own_program: std::path::PathBuf::new(),
         };
         Self { folder, options }
     }

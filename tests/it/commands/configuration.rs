@@ -210,6 +210,9 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     runner.sandbox.network = "proxy"  # default
     runner.sandbox.environment = []  # default
     runner.sandbox.image = null  # default
+    runner.sandbox.processes = 1024  # default
+    runner.sandbox.memory_bytes = 8589934592  # default
+    runner.sandbox.disk_bytes = 17179869184  # default
     runner.sandbox.arguments = []  # default
     runner.rubric = null  # default
     "#);

@@ -32,10 +32,12 @@ fn a_grader_counts_once_its_examples_come_out_as_they_must() {
         ("def grade(task", "SyntaxError"),
         ("def grade(task, answer):\n    while True: pass", "grader still ran after its time"),
     ];
+    // Root's graders are nobody, whom the file does not belong to.
+    let not_written = if rustix::process::geteuid().is_root() { "Permission denied" } else { "Read-only file system" };
     let reaching = [
         ("import socket\ndef grade(task, answer): return socket.create_connection(('127.0.0.1', 1)) and 1", "Error"),
         ("def grade(task, answer): return open('/etc/shadow').read() and 1", "No such file"),
-        ("def grade(task, answer): return open('grade.py', 'a') and 1", "Read-only file system"),
+        ("def grade(task, answer): return open('grade.py', 'a') and 1", not_written),
         ("import os\ndef grade(task, answer): return float('HOME' in os.environ)", "0, expected 1"),
     ];
     // Without a sandbox nothing keeps them from it.

@@ -2,6 +2,7 @@
 mod harbor;
 mod harness;
 mod hooks;
+mod isolation;
 mod models_beside;
 mod recipe_mistakes;
 mod recipes;
@@ -26,6 +27,14 @@ pub fn there_are_no_sandboxes() -> bool {
     };
     eprintln!("NOT RUN: bwrap makes no sandbox here: {}", why.trim());
     true
+}
+
+/// Who agents in containers are: root's are nobody.
+fn user_inside() -> String {
+    match rustix::process::geteuid().is_root() {
+        true => "65534:65534".to_owned(),
+        false => format!("{}:{}", rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+    }
 }
 
 fn write(directory: &Path, name: &str, text: &str) {

@@ -151,7 +151,7 @@ fn a_container_is_started_with_its_world_its_door_and_no_network() {
     let attempt = server.query("attempts").pop().unwrap();
     assert_eq!(attempt["status"], "succeeded", "{attempt}");
     let name = format!("{}.{}", attempt["rollout_id"].as_str().unwrap(), attempt["attempt_id"].as_str().unwrap());
-    let user = format!("{}:{}", rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let user = super::user_inside();
     let program = env!("CARGO_BIN_EXE_fulgurite");
     let calls = fs::read_to_string(at.join("calls")).unwrap();
     let calls = calls.replace(&name, "[world]").replace(at.to_str().unwrap(), "[directory]");
@@ -165,6 +165,18 @@ fn a_container_is_started_with_its_world_its_door_and_no_network() {
     none
     --user
     [user]
+    --cap-drop
+    ALL
+    --security-opt
+    no-new-privileges
+    --ulimit
+    core=0
+    --pids-limit
+    1024
+    --memory
+    8589934592
+    --ulimit
+    fsize=17179869184
     --volume
     [directory]/skills:[directory]/skills:ro
     --volume

@@ -1,0 +1,272 @@
+//! What isolation means: decided here for everything that runs in bubblewrap, agents and graders alike.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use rustix::process::{getegid, geteuid};
+
+use super::bounds::Bounds;
+use super::inside::{DoorInside, Restrictions};
+use super::invocation::INSIDE;
+use super::options::SandboxNetwork;
+use super::outside::Surroundings;
+use crate::RunnerError;
+use crate::order::Order;
+use crate::process::cgroup::{Cgroup, Cgroups};
+
+/// Who sandboxed programs are where the runner is root.
+pub(super) const NOBODY: u32 = 65_534;
+
+/// The word by which this program enters a sandbox from outside.
+pub(super) const ENTER: &str = "sandbox-enter";
+/// The word by which this program starts what runs inside.
+pub(super) const START: &str = "sandbox-inside";
+
+/// Who sandboxed programs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// The runner's own user, who is not root.
+    Own,
+    /// Nobody: the runner is root, and may become somebody else.
+    Nobody,
+    /// Called nobody, by a user namespace of the sandbox's own: the runner is root of a namespace without other users.
+    Renamed,
+}
+
+impl Identity {
+    /// Who they are for this runner.
+    pub(crate) fn of_this_process() -> Self {
+        let is_mapped = |map: &str| {
+            let lines = std::fs::read_to_string(map).unwrap_or_default();
+            holds(&lines, NOBODY)
+        };
+        match geteuid().is_root() {
+            false => Self::Own,
+            true if is_mapped("/proc/self/uid_map") && is_mapped("/proc/self/gid_map") => Self::Nobody,
+            true => Self::Renamed,
+        }
+    }
+
+    /// Whom files must belong to that sandboxed programs are to write, if not to the runner.
+    pub(crate) fn owner(self) -> Option<u32> {
+        (self == Self::Nobody).then_some(NOBODY)
+    }
+
+    /// User and group of a container's programs.
+    pub(super) fn ids(self) -> (u32, u32) {
+        match self {
+            Self::Own | Self::Renamed => (geteuid().as_raw(), getegid().as_raw()),
+            Self::Nobody => (NOBODY, NOBODY),
+        }
+    }
+}
+
+/// Whether lines of a `uid_map` (first id inside, first outside, count) have a place for an id.
+fn holds(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        matches!(numbers[..], [first, _, count] if (first..first.saturating_add(count)).contains(&u64::from(id)))
+    })
+}
+
+/// A program in its sandbox, and what bounds it until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Sandboxed {
+    /// What starts it.
+    pub order: Order,
+    /// What counts its processes and memory, where the machine has that.
+    pub cgroup: Option<Cgroup>,
+}
+
+impl From<Order> for Sandboxed {
+    fn from(order: Order) -> Self {
+        Self { order, cgroup: None }
+    }
+}
+
+/// What isolates programs, tried once before any of them runs.
+#[derive(Debug)]
+pub(crate) struct Isolation {
+    bwrap: PathBuf,
+    /// This program, which is on both sides of a sandbox's wall.
+    own: PathBuf,
+    identity: Identity,
+    bounds: Bounds,
+    cgroups: Option<Cgroups>,
+    /// Whether this `bwrap` bounds what is written to memory.
+    has_size: bool,
+}
+
+impl Isolation {
+    /// Tries a sandbox without anything in it, with the user's `further` arguments.
+    ///
+    /// # Errors
+    /// If none can be made, or if what is inside could get out.
+    pub(crate) fn try_out(bwrap: PathBuf, own: &Path, bounds: Bounds, further: &[String]) -> Result<Self, RunnerError> {
+        let help = Command::new(&bwrap).arg("--help").output();
+        let has_size = help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--size "));
+        let (own, identity, cgroups) = (own.to_owned(), Identity::of_this_process(), Cgroups::find());
+        let mut isolation = Self { bwrap, own, identity, bounds, cgroups, has_size };
+        let mut tried = isolation.probe(further);
+        if tried.is_err() && isolation.cgroups.take().is_some() {
+            // Perhaps it may make them, and may not use them.
+            tried = isolation.probe(further);
+        }
+        match tried {
+            Ok(()) => {
+                isolation.say_what_is_unbounded();
+                Ok(isolation)
+            }
+            Err(why) => Err(RunnerError::NoIsolation { why }),
+        }
+    }
+
+    /// Who the programs inside are.
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// What every sandbox begins with: namespaces of its own, and nothing of the machine's but devices without content.
+    pub(super) fn walls(&self, network: SandboxNetwork) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        let mut add = |more: &[&str]| words.extend(more.iter().map(OsString::from));
+        add(&["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]);
+        if network == SandboxNetwork::Proxy {
+            add(&["--unshare-net"]);
+        }
+        match self.identity {
+            // A user namespace would know no other user than root, whom files outside belong to.
+            Identity::Nobody => {
+                add(&["--cap-drop", "ALL"]);
+                for kept in ["CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_CHOWN"] {
+                    add(&["--cap-add", kept]);
+                }
+            }
+            Identity::Own => add(&["--unshare-user", "--cap-drop", "ALL"]),
+            Identity::Renamed => {
+                let id = NOBODY.to_string();
+                add(&["--unshare-user", "--uid", &id, "--gid", &id, "--cap-drop", "ALL"]);
+            }
+        }
+        add(&["--die-with-parent", "--new-session", "--proc", "/proc"]);
+        for closed in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"] {
+            add(&["--ro-bind-try", closed, closed]);
+        }
+        add(&["--dev", "/dev"]);
+        let size = self.bounds.temporary_bytes().to_string();
+        for temporary in ["/tmp", "/dev/shm"] {
+            add(&["--perms", "1777"]);
+            if self.has_size && self.bounds.temporary_bytes() > 0 {
+                add(&["--size", &size]);
+            }
+            add(&["--tmpfs", temporary]);
+        }
+        if self.identity == Identity::Nobody {
+            // Else bwrap makes them for root alone.
+            for above in ["/etc", "/etc/ssl"] {
+                add(&["--perms", "0755", "--dir", above]);
+            }
+        }
+        words
+    }
+
+    /// The words in front of a program inside. They bound it and take its rights away before it begins.
+    pub(super) fn threshold(&self, directory: Option<&Path>, door: Option<DoorInside>) -> Vec<OsString> {
+        let Bounds { processes, memory_bytes, disk_bytes } = self.bounds;
+        let known = |bound: u64| (bound > 0).then_some(bound);
+        let is_counted = |of: fn(&Cgroups) -> bool| self.cgroups.as_ref().is_some_and(of);
+        let restrictions = Restrictions {
+            user: self.identity.owner(),
+            directory: directory.map(Path::to_owned),
+            is_filtered: super::seccomp::filter().is_some(),
+            file_bytes: known(disk_bytes),
+            data_bytes: known(memory_bytes).filter(|_| !is_counted(Cgroups::count_memory)),
+            processes: known(processes.into()).filter(|_| !is_counted(Cgroups::count_processes)),
+            door,
+        };
+        vec![self.inside().into(), START.into(), restrictions.to_word()]
+    }
+
+    /// Shows this program inside.
+    pub(super) fn show_own(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        for directory in ["/run", INSIDE] {
+            words.extend(["--perms", "0755", "--dir", directory].map(OsString::from));
+        }
+        words.extend(["--ro-bind".into(), self.own.clone().into(), self.inside().into()]);
+        words
+    }
+
+    fn inside(&self) -> PathBuf {
+        Path::new(INSIDE).join("fulgurite")
+    }
+
+    /// What starts `bwrap` with these arguments, within its bounds and without what others have left open.
+    ///
+    /// # Errors
+    /// If the machine's control groups cannot be had any more.
+    pub(super) fn around(
+        &self,
+        arguments: Vec<OsString>,
+        environment: Vec<(OsString, Option<OsString>)>,
+    ) -> Result<Sandboxed, String> {
+        let made = self.cgroups.as_ref().map(|cgroups| cgroups.make(&self.bounds)).transpose();
+        let cgroup = made.map_err(|error| format!("cannot be bounded by a control group: {error}"))?;
+        let surroundings = Surroundings {
+            cgroups: cgroup.as_ref().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
+            is_filtered: super::seccomp::filter().is_some(),
+        };
+        let mut words: Vec<OsString> = vec![ENTER.into(), surroundings.to_word(), self.bwrap.clone().into()];
+        words.extend(arguments);
+        let order = Order { program: self.own.clone(), arguments: words, environment, directory: None };
+        Ok(Sandboxed { order, cgroup })
+    }
+
+    /// Makes a sandbox in which this program only looks at what it could do.
+    fn probe(&self, further: &[String]) -> Result<(), String> {
+        let mut words = self.walls(SandboxNetwork::Proxy);
+        for path in super::bubblewrap::SYSTEM {
+            words.extend(["--ro-bind-try", path, path].map(OsString::from));
+        }
+        words.extend(self.show_own());
+        words.extend(further.iter().map(OsString::from));
+        words.push("--".into());
+        words.extend(self.threshold(None, None));
+        let Sandboxed { order, cgroup: _bound } = self.around(words, Vec::new())?;
+        let tried = order.command().env_clear().output().map_err(|error| error.to_string())?;
+        match tried.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&tried.stderr).trim().to_owned()),
+        }
+    }
+
+    fn say_what_is_unbounded(&self) {
+        static SAID: Mutex<bool> = Mutex::new(false);
+        let is_counted = |of: fn(&Cgroups) -> bool| self.cgroups.as_ref().is_some_and(of);
+        if is_counted(Cgroups::count_memory) && is_counted(Cgroups::count_processes) {
+            return;
+        }
+        let Ok(mut said) = SAID.lock() else { return };
+        if !std::mem::replace(&mut said, true) {
+            tracing::info!(
+                "no control group counts what sandboxes use: memory is bounded for each process, and processes for each user"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_root_can_become_somebody_else_is_read_from_its_map() {
+        assert!(holds("         0          0 4294967295\n", NOBODY));
+        assert!(holds("0 1000 1\n1 100000 65536\n", NOBODY));
+        assert!(!holds("0 1000 1\n", NOBODY));
+        assert!(!holds("0 100000 65534\n", NOBODY));
+        assert!(!holds("", NOBODY));
+    }
+}

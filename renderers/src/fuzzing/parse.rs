@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
+use serde_json::{Value, json};
+
 use crate::parsing::{TurnEnds, mark_texts};
 use crate::{ParseEvent, ParsedMessage, ParsedPart, PartContent, ResponseFormat, StreamParser, Termination, Tokenizer};
 
@@ -62,6 +64,12 @@ const SNIPPETS: &[&str] = &[
     "commentary",
     "\n\nUser:",
 ];
+
+/// One parameter of `f` is never text.
+static TOOLS: LazyLock<[Value; 1]> = LazyLock::new(|| {
+    let types = json!(["integer", "object"]);
+    [json!({ "name": "f", "parameters": { "properties": { "x": { "type": types } } } })]
+});
 
 /// One format with its tokenizer.
 struct Setting {
@@ -125,7 +133,7 @@ fn setting(tokenizer: &str, format: ResponseFormat, turn_ends: &[&str]) -> Setti
 impl Setting {
     fn parser(&self, prompt: &[u32]) -> StreamParser {
         let ends = TurnEnds { tokens: &self.turn_ends, text: self.turn_end_text };
-        StreamParser::new(&self.tokenizer, self.format, ends, prompt, &[])
+        StreamParser::new(&self.tokenizer, self.format, ends, prompt, &*TOOLS)
     }
 
     /// A byte is a control token, a snippet, or a token of the vocabulary.

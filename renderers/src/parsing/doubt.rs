@@ -52,9 +52,14 @@ impl Doubt {
         self.since.push((mark, range));
     }
 
+    /// Whether the call is broken if the mark ends it, so that nothing of its arguments counts then.
+    pub(crate) fn may_break(&self) -> bool {
+        matches!(self.ended, Ended::InText(_))
+    }
+
     /// Whether nothing but white space has stood since, up to `start`, of a call that would have ended broken.
     pub(crate) fn is_followed_at(&self, start: usize, draft: &Draft) -> bool {
-        matches!(self.ended, Ended::InText(_)) && !self.is_quoted && draft.text()[self.end..start].trim().is_empty()
+        self.may_break() && !self.is_quoted && draft.text()[self.end..start].trim().is_empty()
     }
 
     /// Ends the call where it may have ended.

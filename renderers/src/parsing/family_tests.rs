@@ -14,7 +14,7 @@ use crate::testing::vector_tokenizer;
 use crate::{ResponseFormat, Tokenizer};
 
 /// A family with its tokens and the end of its turns.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Family(ResponseFormat, &'static str, &'static [&'static str]);
 
 const QWEN_JSON: Family = Family(ResponseFormat::QwenJson, "qwen3", &["<|im_end|>"]);

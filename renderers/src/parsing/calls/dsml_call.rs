@@ -23,7 +23,8 @@ const KINDS: [(&str, bool); 2] = [("true\">", true), ("false\">", false)];
 /// that the arguments are.
 ///
 /// Only marks decide: what stands between two of them is looked at when the second comes. A value may hold the mark that
-/// ends values: one ends it only where another argument follows, or the end of the call.
+/// ends values: one ends it only where another argument follows, or the end of the call. JSON goes on
+/// behind one only within a string.
 #[derive(Debug)]
 pub(crate) struct DsmlCall {
     state: State,
@@ -36,6 +37,8 @@ enum State {
     Head { start: usize },
     /// In an argument, behind `<｜DSML｜ parameter`, or behind it: where a mark stands that may end it.
     Argument { start: usize, closing: Option<Range<usize>> },
+    /// An argument has ended; nothing but white space may stand since `start`.
+    Between { start: usize },
     /// This is no call.
     Wrong(String),
 }
@@ -65,12 +68,19 @@ impl DsmlCall {
                     Err(error) => State::Wrong(error),
                 }
             }
-            (State::Argument { start, closing: Some(closing) }, _) if !goes_on(&draft.text()[start..closing.start]) => {
-                State::Wrong(TEXT_BESIDE.to_owned())
-            }
-            (State::Argument { start, .. }, Mark::ValueClose) => {
+            (State::Argument { start, .. }, Mark::ValueClose) if goes_on(&draft.text()[start..mark_start]) => {
                 State::Argument { start, closing: Some(mark_start..mark_end) }
             }
+            (State::Argument { start, .. }, Mark::ValueClose) => match read(&draft.text()[start..mark_start]) {
+                Ok(Some((key, json))) => {
+                    let pushed = self.arguments.push(key, &json);
+                    pushed.map_or_else(State::Wrong, |()| State::Between { start: mark_end })
+                }
+                Ok(None) => State::Argument { start, closing: None },
+                Err(error) => State::Wrong(error),
+            },
+            (State::Between { start }, Mark::KeyOpen) if is_blank(start..mark_start, draft) => begun,
+            (State::Between { .. }, _) => State::Wrong(TEXT_BESIDE.to_owned()),
             // Other marks are part of the value that they stand in.
             (State::Argument { start, .. }, _) => State::Argument { start, closing: None },
             (state, _) => state,
@@ -107,9 +117,8 @@ impl DsmlCall {
                 }
             }
             State::Argument { .. } if !self.is_in_text(draft) => Ended::Broken(NOT_WHOLE.to_owned()),
-            State::Argument { start, closing: Some(closing) } if !goes_on(&draft.text()[*start..closing.start]) => {
-                Ended::Broken(TEXT_BESIDE.to_owned())
-            }
+            State::Between { start } if is_blank(*start..end, draft) => self.arguments.clone().end(),
+            State::Between { .. } => Ended::Broken(TEXT_BESIDE.to_owned()),
             State::Argument { closing: Some(_), .. } => Ended::InText(TEXT_BESIDE.to_owned()),
             State::Argument { .. } => Ended::InText(NOT_WHOLE.to_owned()),
             State::Wrong(error) => Ended::Broken(error.clone()),

@@ -1,6 +1,7 @@
 use std::ops::Range;
 
 use crate::parsing::calls::parameter_types::ParameterTypes;
+use crate::parsing::calls::value_scan::ValueEnd;
 use crate::parsing::calls::written_arguments::{Ended, WrittenArguments};
 use crate::parsing::draft::Draft;
 use crate::parsing::mark_lexer::Mark;
@@ -14,7 +15,8 @@ const NOT_WHOLE: &str = "the last argument is not whole";
 /// of the JSON object that the arguments are.
 ///
 /// Only marks decide, so that text needs no reading: what stands between two of them is looked at when the second comes.
-/// A value may hold `</arg_value>` itself: one ends it only where another argument follows, or the end of the call.
+/// A value may hold `</arg_value>` itself: one ends it only where another argument follows, or the end of the call. A
+/// value that is never text ends where it is whole.
 #[derive(Debug)]
 pub(crate) struct PairCall {
     state: State,
@@ -31,7 +33,9 @@ enum State {
     /// The value is to come; nothing but white space may stand since `start`.
     BeforeValue { key: String, start: usize },
     /// In the value of an argument, or behind it: where a mark stands that may end it.
-    Value { key: String, start: usize, closing: Option<Range<usize>> },
+    Value { key: String, start: usize, closing: Option<Range<usize>>, value_end: ValueEnd },
+    /// A value has ended; nothing but white space may stand since `start`.
+    Between { start: usize },
     /// The call has ended.
     Done,
     /// This is no call.
@@ -60,19 +64,31 @@ impl PairCall {
             },
             (State::Key { .. }, _) => wrong("no `</arg_key>` ends the name of an argument"),
             (State::BeforeValue { key, start }, Mark::ValueOpen) if is_blank(start..mark_start, draft) => {
-                State::Value { key, start: mark_end, closing: None }
+                State::Value { key, start: mark_end, closing: None, value_end: ValueEnd::new(mark_end) }
             }
             (State::BeforeValue { .. }, _) => wrong(TEXT_BESIDE),
-            (State::Value { key, start, closing: Some(closing) }, Mark::KeyOpen)
+            (State::Value { key, start, closing: Some(closing), .. }, Mark::KeyOpen)
                 if is_blank(closing.end..mark_start, draft) =>
             {
                 let json = types.json_text(&self.name, &key, &draft.text()[start..closing.start]);
                 self.arguments.push(&key, &json).map_or_else(State::Wrong, |()| State::Key { start: mark_end })
             }
-            (State::Value { key, start, .. }, Mark::ValueClose) => {
-                State::Value { key, start, closing: Some(mark_start..mark_end) }
+            (State::Value { key, start, mut value_end, .. }, Mark::ValueClose) => {
+                let written = &draft.text()[start..mark_start];
+                let may_end = value_end.is_first_outside(draft.text(), mark_start);
+                if may_end && types.is_whole(&self.name, &key, written) {
+                    let json = types.json_text(&self.name, &key, written);
+                    let pushed = self.arguments.push(&key, &json);
+                    pushed.map_or_else(State::Wrong, |()| State::Between { start: mark_end })
+                } else {
+                    State::Value { key, start, closing: Some(mark_start..mark_end), value_end }
+                }
             }
-            (State::Value { key, start, .. }, _) => State::Value { key, start, closing: None },
+            (State::Value { key, start, value_end, .. }, _) => State::Value { key, start, closing: None, value_end },
+            (State::Between { start }, Mark::KeyOpen) if is_blank(start..mark_start, draft) => {
+                State::Key { start: mark_end }
+            }
+            (State::Between { .. }, _) => wrong(TEXT_BESIDE),
             // Other marks are part of what they stand in.
             (state, _) => state,
         };
@@ -114,7 +130,9 @@ impl PairCall {
             };
         }
         match &self.state {
-            State::Value { key, start, closing: Some(closing) } if is_blank(closing.end..end, draft) => {
+            State::Between { start } if is_blank(*start..end, draft) => self.arguments.clone().end(),
+            State::Between { .. } => Ended::Broken(TEXT_BESIDE.to_owned()),
+            State::Value { key, start, closing: Some(closing), .. } if is_blank(closing.end..end, draft) => {
                 let json = types.json_text(&self.name, key, &draft.text()[*start..closing.start]);
                 self.arguments.clone().end_with(key, &json)
             }

@@ -26,15 +26,12 @@ impl ParameterTypes {
     /// is to be a string stays a string whatever it spells. Where nothing is known, it is JSON if it can be read as
     /// JSON, else a string.
     pub(crate) fn json_text(&self, tool: &str, parameter: &str, written: &str) -> String {
-        let value: Option<Value> = serde_json::from_str(written).ok();
-        let document = self.tools.get(tool).map(SchemaDocument::new);
-        let known = document.and_then(|document| Some((document, document.property(parameter)?)));
-        let known = known.map(|(document, schema)| (document.types(&schema), document, schema));
-        let Some((types, document, schema)) = known.filter(|(types, ..)| *types != Types::ANY) else {
-            return if value.is_some() { written.trim().to_owned() } else { quoted(written) };
+        let Some(Known { types, document, schema }) = self.known(tool, parameter) else {
+            let is_json = serde_json::from_str::<Value>(written).is_ok();
+            return if is_json { written.trim().to_owned() } else { quoted(written) };
         };
         let admits = |value: &Value| document.admits(&schema, value);
-        let read = value.map(|value| (value, written.trim())).or_else(|| python_word(written));
+        let read = read(written);
         match &read {
             // A string is written without quotes.
             Some((value, text)) if !value.is_string() && admits(value) => (*text).to_owned(),
@@ -43,6 +40,33 @@ impl ParameterTypes {
             _ => quoted(written),
         }
     }
+
+    /// Whether a parameter's value cannot go on behind what is written of it: it is never text, and this is a value.
+    pub(crate) fn is_whole(&self, tool: &str, parameter: &str, written: &str) -> bool {
+        let is_never_text = self.known(tool, parameter).is_some_and(|known| !known.types.has(Types::STRING));
+        is_never_text && read(written).is_some()
+    }
+
+    /// What is known of a parameter whose tool narrows its types.
+    fn known(&self, tool: &str, parameter: &str) -> Option<Known<'_>> {
+        let document = SchemaDocument::new(self.tools.get(tool)?);
+        let schema = document.property(parameter)?;
+        let types = document.types(&schema);
+        (types != Types::ANY).then_some(Known { types, document, schema })
+    }
+}
+
+/// What a tool says of one parameter.
+struct Known<'t> {
+    types: Types,
+    document: SchemaDocument<'t>,
+    schema: Value,
+}
+
+/// A value that is written as JSON or as a word of Python's, and its JSON text.
+fn read(written: &str) -> Option<(Value, &str)> {
+    let value = serde_json::from_str(written).ok();
+    value.map(|value| (value, written.trim())).or_else(|| python_word(written))
 }
 
 fn quoted(text: &str) -> String {
@@ -97,8 +121,11 @@ mod tests {
             ("unknown", "\"a\"", r#""a""#),
         ] {
             assert_eq!(types.json_text("f", parameter, written), json, "{parameter}: {written}");
+            let is_whole = matches!(parameter, "count" | "flag" | "maybe" | "list") && written != "two";
+            assert_eq!(types.is_whole("f", parameter, written), is_whole, "{parameter}: {written}");
         }
         assert_eq!(types.json_text("g", "text", "2"), "2");
+        assert!(!types.is_whole("g", "count", "2"));
     }
 
     #[test]

@@ -12,6 +12,40 @@ pub(crate) struct ValueScan {
     has_ended: bool,
 }
 
+/// Tells where a value of JSON may end, of marks that end it or stand in its strings.
+#[derive(Debug)]
+pub(crate) struct ValueEnd {
+    scan: ValueScan,
+    /// Up to here the value has been followed.
+    at: usize,
+    has_begun: bool,
+    has_been_outside: bool,
+}
+
+impl ValueEnd {
+    /// Of a value that begins at `start` of a text, or behind white space there.
+    pub(crate) fn new(start: usize) -> Self {
+        Self { scan: ValueScan::default(), at: start, has_begun: false, has_been_outside: false }
+    }
+
+    /// Whether a mark at `end` of the text is the first that stands in no string of the value. If that does not end the
+    /// value, it is no JSON, and no other mark need be asked.
+    pub(crate) fn is_first_outside(&mut self, text: &str, end: usize) -> bool {
+        if self.has_been_outside {
+            return false;
+        }
+        for byte in &text.as_bytes()[self.at..end] {
+            self.has_begun |= !byte.is_ascii_whitespace();
+            if self.has_begun {
+                self.scan.step(*byte);
+            }
+        }
+        self.at = end;
+        self.has_been_outside = !self.scan.is_in_string();
+        self.has_been_outside
+    }
+}
+
 /// Where a byte stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {

@@ -58,9 +58,19 @@ impl WrittenArguments {
         }
     }
 
+    /// Ends the text: these are all.
+    pub(crate) fn close(&mut self) {
+        self.pieces.push_str(if self.arguments.is_empty() { "{}" } else { "}" });
+    }
+
     /// The call whose arguments these are, all of them.
     pub(crate) fn end(mut self) -> Ended {
-        self.pieces.push_str(if self.arguments.is_empty() { "{}" } else { "}" });
+        self.close();
+        self.closed()
+    }
+
+    /// The call whose arguments these are, whose text has ended.
+    pub(crate) fn closed(self) -> Ended {
         Ended::Whole { pieces: self.pieces, arguments: self.arguments.into() }
     }
 }

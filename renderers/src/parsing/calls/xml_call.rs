@@ -1,4 +1,5 @@
 use crate::parsing::calls::parameter_types::ParameterTypes;
+use crate::parsing::calls::value_scan::ValueEnd;
 use crate::parsing::calls::written_arguments::{Ended, WrittenArguments};
 use crate::parsing::draft::Draft;
 
@@ -12,7 +13,7 @@ const PARAMETER_END: &str = "</parameter>";
 ///
 /// One newline after `<parameter=KEY>` and one before `</parameter>` are the format's; all else is the value, which may
 /// be code whose indentation matters. The value may hold `</parameter>` itself: one ends it only where another parameter
-/// follows, or `</function>` and the end of the call.
+/// follows, or `</function>` and the end of the call. A value that is never text ends where it is whole.
 #[derive(Debug)]
 pub(crate) struct XmlCall {
     /// Up to here it has been read.
@@ -20,6 +21,8 @@ pub(crate) struct XmlCall {
     /// From here on the end of what is being read is looked for.
     search_from: usize,
     state: State,
+    /// Where the value that is being read may end if it is no text.
+    value_end: ValueEnd,
     name: String,
     arguments: WrittenArguments,
 }
@@ -66,6 +69,7 @@ impl XmlCall {
             at: start,
             search_from: start,
             state: State::Start,
+            value_end: ValueEnd::new(start),
             name: String::new(),
             arguments: WrittenArguments::default(),
         }
@@ -89,10 +93,15 @@ impl XmlCall {
             }),
             State::Between => {
                 let tags = [(PARAMETER, State::Key), (FUNCTION_END, State::Done)];
-                self.tag(text, &tags, "text stands beside the parameters")
+                let goes_on = self.tag(text, &tags, "text stands beside the parameters");
+                if self.state == State::Done {
+                    self.arguments.close();
+                }
+                goes_on
             }
             State::Key => self.line(text).is_some_and(|key| {
                 self.state = State::Value { key, closing: None };
+                self.value_end = ValueEnd::new(self.at);
                 true
             }),
             State::Value { key, closing } => self.value(key, closing, text, types),
@@ -117,6 +126,11 @@ impl XmlCall {
                     return false;
                 };
                 let start = self.search_from + offset;
+                let may_end = self.value_end.is_first_outside(text, start);
+                if may_end && types.is_whole(&self.name, &key, &text[self.at..start]) {
+                    self.end_value(&key, start, text, types);
+                    return true;
+                }
                 Closing { start, seen: start + PARAMETER_END.len(), has_function_end: false }
             }
         };
@@ -125,17 +139,21 @@ impl XmlCall {
                 self.state = State::Value { key, closing: Some(closing) };
                 return false;
             }
-            Follower::Parameter => {
-                let json = self.json(&key, &text[self.at..closing.start], types);
-                self.state = self.arguments.push(&key, &json).map_or_else(State::Wrong, |()| State::Between);
+            Follower::Parameter => self.end_value(&key, closing.start, text, types),
+            Follower::Other => {
+                self.state = State::Value { key, closing: None };
+                self.search_from = closing.start + PARAMETER_END.len();
             }
-            Follower::Other => self.state = State::Value { key, closing: None },
-        }
-        self.search_from = closing.start + PARAMETER_END.len();
-        if self.state == State::Between {
-            self.at = self.search_from;
         }
         true
+    }
+
+    /// Takes a value that the `</parameter>` at `end` ends.
+    fn end_value(&mut self, key: &str, end: usize, text: &str, types: &ParameterTypes) {
+        let json = self.json(key, &text[self.at..end], types);
+        self.state = self.arguments.push(key, &json).map_or_else(State::Wrong, |()| State::Between);
+        self.at = end + PARAMETER_END.len();
+        self.search_from = self.at;
     }
 
     /// A value as JSON text.
@@ -196,7 +214,7 @@ impl XmlCall {
     pub(crate) fn ended(&self, text: &str, types: &ParameterTypes) -> Ended {
         let unended = "no `</function>` ends the call".to_owned();
         match &self.state {
-            State::Done => self.arguments.clone().end(),
+            State::Done => self.arguments.clone().closed(),
             State::Value { key, closing: Some(Closing { start, seen, has_function_end: true }) }
                 if text[*seen..].trim().is_empty() =>
             {

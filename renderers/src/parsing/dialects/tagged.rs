@@ -286,9 +286,10 @@ impl Tagged {
             Some(mark) => call.mark(mark, range, self.rules, &self.types, draft),
             None => call.read(range.end, self.rules.call, &self.types, draft),
         }
-        if self.doubt.is_none() {
+        if self.doubt.as_ref().is_none_or(Doubt::may_break) {
             draft.push_arguments(call.take_pieces());
-        } else if call.is_wrong() {
+        }
+        if self.doubt.is_some() && call.is_wrong() {
             self.refute(draft);
         }
     }

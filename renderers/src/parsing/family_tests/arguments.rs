@@ -162,3 +162,77 @@ fn an_argument_that_stands_there_twice_breaks_the_call() {
         assert!(!told.iter().any(|event| matches!(event, ParseEvent::ToolCallEnd { .. })), "{told:?}");
     }
 }
+
+/// The JSON text of a call's arguments that has left when `sampled` has come, and what is read in the end.
+fn known_by(family: Family, sampled: &str) -> (String, Vec<String>) {
+    let object = json!({"type": "object"});
+    let tools = [json!({"name": "f", "parameters": {"properties": {"n": {"type": "integer"}, "o": object}}})];
+    let mut parser = family.parser("", &tools);
+    let events = parser.feed(&family.tokenizer().encode_with_specials(sampled).unwrap());
+    let pieces = events.iter().filter_map(|event| match event {
+        ParseEvent::Arguments { delta, .. } => Some(&**delta),
+        _ => None,
+    });
+    (pieces.collect(), described(&parser.finish().1))
+}
+
+#[test]
+fn a_value_that_is_never_text_is_certain_at_its_mark() {
+    for (family, [head, close, next, end]) in [
+        (
+            QWEN_XML,
+            [
+                "<tool_call>\n<function=f>\n<parameter=n>\n",
+                "\n</parameter>",
+                "\n<parameter=o>\n",
+                "\n</function>\n</tool_call>",
+            ],
+        ),
+        (
+            GLM,
+            [
+                "<tool_call>f\n<arg_key>n</arg_key>\n<arg_value>",
+                "</arg_value>",
+                "\n<arg_key>o</arg_key>\n<arg_value>",
+                "\n</tool_call>",
+            ],
+        ),
+        (
+            DSML,
+            [
+                "<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"n\" string=\"false\">",
+                "</｜DSML｜ parameter>",
+                "\n<｜DSML｜ parameter name=\"o\" string=\"false\">",
+                "\n</｜DSML｜ invoke>",
+            ],
+        ),
+    ] {
+        let known = |sampled: &str| known_by(family, sampled).0;
+        assert_eq!(known(&format!("{head}2{close}")), "{\"n\": 2", "{family:?}");
+        // Within a string the mark is text.
+        let begun = format!("{head}2{close}{next}{{\"a\": \"{close}");
+        assert_eq!(known(&begun), "{\"n\": 2", "{family:?}");
+        let object = json!({ "a": close });
+        let whole = format!("{head}2{close}{next}{object}{close}");
+        let arguments = format!("{{\"n\": 2, \"o\": {object}");
+        assert_eq!(known(&whole), arguments, "{family:?}");
+        assert_eq!(known_by(family, &format!("{whole}{end}")).1, [format!("C f {arguments}}}")]);
+        // What stands behind it breaks the call.
+        let broken = format!("{head}2{close} now{end}");
+        let read = known_by(family, &broken).1;
+        assert!(read.len() == 1 && read[0].contains("text stands beside"), "{read:?}");
+    }
+    // Nothing but text or the end can follow the function.
+    let done = "<tool_call>\n<function=f>\n<parameter=n>\n2\n</parameter>\n</function>";
+    assert_eq!(known_by(QWEN_XML, done).0, "{\"n\": 2}");
+}
+
+#[test]
+fn arguments_leave_while_a_mark_in_their_text_is_in_doubt() {
+    let (xml, pair) = ("<tool_call>\n<function=f>\n<parameter=p>\n", "<tool_call>f<arg_key>p</arg_key><arg_value>");
+    for (family, head, next) in [(QWEN_XML, xml, "\n</parameter>\n<parameter="), (GLM, pair, "</arg_value>\n<arg_key>")]
+    {
+        let known = known_by(family, &format!("{head}a </tool_call> b{next}"));
+        assert_eq!(known.0, "{\"p\": \"a </tool_call> b\"", "{family:?}");
+    }
+}

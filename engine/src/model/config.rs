@@ -10,7 +10,7 @@ use crate::model::element_type::ElementType;
 use crate::model::rope_scaling::{RopeScaling, UNSUPPORTED_KEYS};
 
 /// Above what any model has of tokens and positions.
-pub(crate) const GREATEST_COUNT: usize = 1 << 24;
+pub(crate) const GREATEST_COUNT: usize = 1 << 26;
 /// Above the widest layer of any model.
 pub(crate) const GREATEST_WIDTH: usize = 1 << 20;
 /// Above the deepest model.

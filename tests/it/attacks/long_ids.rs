@@ -47,7 +47,7 @@ fn an_id_that_a_client_chooses_is_bounded_in_every_api() {
             format!("/proxy/rollout/{rollout}/attempt/{in_path}/mode/train/openai/v1/chat/completions"),
             json!({ "model": "tiny", "max_tokens": 1, "messages": [{ "role": "user", "content": "x" }] }),
         ),
-        ("/api/rollouts".into(), json!({ "rollout_id": long, "input": {} })),
+        ("/api/rollouts".into(), json!([{ "rollout_id": long, "input": {} }])),
     ];
     for (path, body) in cases {
         let answer = server.post(&path, &body);

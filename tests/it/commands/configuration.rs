@@ -160,6 +160,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.unknown_fields = "ignore"  # default
     store.url = "sqlite://fulgurite.db"  # default (serve)
     store.synchronous = "full"  # default
+    store.patience_seconds = 60.0  # default
     engine.threads = [processors]  # default
     engine.prefix_cache_bytes = 536870912  # default
     engine.device = "cpu"  # default

@@ -358,7 +358,7 @@ fn what_cannot_be_served_is_a_clear_error() {
     ");
     insta::assert_snapshot!(serve(&["--listen", "127.0.0.1:0", "--model", "tiny=embedded:/no/such/model"]), @r"
     error: model `tiny`
-      caused by: /no/such/model/tokenizer.json: No such file or directory (os error 2)
+      caused by: there is no model at /no/such/model
     ");
     let model = tiny_model(directory.path(), 128);
     let weights = model.join("model.safetensors");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::project::{CALL, Project, SMALL, UNEVEN, UNEVEN_GRADE, saved, weights};
-use crate::common::{Ran, fulgurite};
+use crate::common::{Ran, fulgurite, program};
 use crate::vllm_over_engine::VllmOverEngine;
 use serde_json::{Value, json};
 
@@ -367,7 +367,8 @@ const OF_OTHER_RUNS: [&str; 3] = ["harvest/", "publish/", "checkpoint/"];
 #[test]
 fn every_key_of_metrics_jsonl_is_documented() {
     let grade = "import sys; n = len(sys.stdin.read()); print('{\\\"reward\\\": %d, \\\"exact\\\": 1}' % (n % 3))";
-    let runner = format!("command = [\"hello-agent\", \"{{task}}\"]\ngrade = [\"python3\", \"-c\", \"{grade}\"]");
+    const AGENT: &str = "[\"hello-agent\", \"{task}\"]";
+    let runner = format!("command = {AGENT}\ngrade = [\"python3\", \"-c\", \"{grade}\"]");
     let project = Project::new(&runner, "groups_per_batch = 3\ngroup_size = 3\nmax_steps = 2\n");
     let chat = r#"{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "I am 7."}]}"#;
     std::fs::write(project.path("chats.jsonl"), format!("{chat}\n")).unwrap();
@@ -378,11 +379,21 @@ fn every_key_of_metrics_jsonl_is_documented() {
         ("cut", "zero_reward_on_limit = true\nkl = { coefficient = 0.1, in = 'loss' }\n"),
         ("hard", "dynamic_sampling = { max_refills = 0, solve_rate = [1.0, 1.0], solved_at = 9.0 }\n"),
         ("failing", ""),
+        ("silent", ""),
         ("mixed", "conversations = { file = 'chats.jsonl' }\n"),
     ] {
         let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
         let fails = if run == "failing" { "n % 4 or sys.exit(1); print(" } else { "print(" };
-        std::fs::write(project.path("t.toml"), format!("{}{more}", config.replace("print(", fails))).unwrap();
+        // The first rollout of each task calls no model, and is graded all the same.
+        let agent = match run {
+            "silent" => {
+                let hello = program("hello-agent");
+                format!("[\"sh\", \"-c\", \"mkdir quiet-{{task}} 2>&1 || exec {hello} {{task}}; echo\"]")
+            }
+            _ => AGENT.to_owned(),
+        };
+        let changed = config.replace("print(", fails).replace(AGENT, &agent);
+        std::fs::write(project.path("t.toml"), format!("{changed}{more}")).unwrap();
         project.train(run, &[]);
         std::fs::write(project.path("t.toml"), config).unwrap();
         text += &std::fs::read_to_string(project.path(run).join("metrics.jsonl")).unwrap();

@@ -61,7 +61,7 @@ fn best(run: &Path, found: &[RunCheckpoint]) -> Result<u64> {
     let path = run.join(METRICS);
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let metrics: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let mut held_out = registry::held_out(metrics.iter());
+    let mut held_out = registry::ranked(metrics.iter());
     held_out.scores.retain(|score| found.iter().any(|checkpoint| checkpoint.step == score.step));
     let best = held_out.best().map(|score| score.step);
     best.with_context(|| {

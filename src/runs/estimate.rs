@@ -186,6 +186,8 @@ mod tests {
             run_id: "r".to_owned(),
             directory: None,
             state: RunState::Ended,
+            failure: None,
+            measure: None,
             objective: "grpo".to_owned(),
             seed: 1,
             start_time: 0.0,

@@ -16,10 +16,11 @@ use serde_json::json;
 pub use self::estimate::dry_run;
 
 use self::arguments::{CompareRunsArguments, ListRunsArguments, RunsAction, RunsArguments, ShowRunArguments};
-use self::registry::{HeldOut, RunEntry};
+use self::registry::{HeldOut, HeldOutMeasure, RunEntry};
+use crate::cli::visible::visible_line;
 use crate::cli::{output, time};
 use crate::config::declarations::{LoadedConfig, PricesConfig};
-use crate::query::table::Columns;
+use crate::query::table::{Columns, cut};
 
 /// Lists runs, shows one, or compares two.
 pub async fn runs(arguments: RunsArguments) -> Result<()> {
@@ -66,6 +67,7 @@ async fn list(arguments: &ListRunsArguments) -> Result<()> {
         "objective",
         "started",
         "updates",
+        "held-out",
         "first",
         "best",
         "at",
@@ -74,9 +76,10 @@ async fn list(arguments: &ListRunsArguments) -> Result<()> {
         "trained",
         "thrown away",
         "cost",
+        "error",
     ]);
     for entry in &entries {
-        let value = |score: Option<HeldOut>| score.map_or(String::new(), |score| format!("{:+.3}", score.value));
+        let value = |score: Option<HeldOut>| score.map_or(String::new(), |score| signed(score.value));
         let cost = entry.cost.as_ref();
         columns.push(vec![
             entry.run_id.clone(),
@@ -84,6 +87,7 @@ async fn list(arguments: &ListRunsArguments) -> Result<()> {
             entry.objective.clone(),
             time::text(entry.start_time),
             entry.updates.to_string(),
+            entry.measure.map_or("", HeldOutMeasure::as_str).to_owned(),
             value(entry.first),
             value(entry.best),
             entry.best.map_or(String::new(), |best| best.step.to_string()),
@@ -92,6 +96,7 @@ async fn list(arguments: &ListRunsArguments) -> Result<()> {
             entry.tokens.trained.to_string(),
             entry.tokens.thrown_away.to_string(),
             cost.map_or(String::new(), |cost| format!("{:.4} {}", cost.total, cost.currency)),
+            entry.failure.as_deref().map_or(String::new(), cut),
         ]);
     }
     columns.print();
@@ -120,10 +125,16 @@ async fn show(arguments: &ShowRunArguments) -> Result<()> {
     Ok(())
 }
 
+/// A score with its sign; what rounds to zero has a plus.
+fn signed(value: f64) -> String {
+    let rounded = (value * 1000.0).round() / 1000.0;
+    format!("{:+.3}", if rounded == 0.0 { 0.0 } else { value })
+}
+
 /// What is told of a run, name by name.
 pub fn lines(entry: &RunEntry) -> Vec<(&'static str, String)> {
     let score = |score: Option<HeldOut>| {
-        score.map_or("-".to_owned(), |score| format!("{:+.3} after {} updates", score.value, score.step))
+        score.map_or("-".to_owned(), |score| format!("{} after {} updates", signed(score.value), score.step))
     };
     let rollouts: Vec<String> = entry.rollouts.iter().map(|(status, count)| format!("{count} {status}")).collect();
     let number = |number: Option<f64>| number.map_or("-".to_owned(), |number| format!("{number:.6}"));
@@ -135,6 +146,7 @@ pub fn lines(entry: &RunEntry) -> Vec<(&'static str, String)> {
         ("started", time::text(entry.start_time)),
         ("updates", entry.updates.to_string()),
         ("checkpoints", entry.checkpoints.to_string()),
+        ("held-out", entry.measure.map_or("-", HeldOutMeasure::as_str).to_owned()),
         ("held-out, first", score(entry.first)),
         ("held-out, best", score(entry.best)),
         ("held-out, last", score(entry.last)),
@@ -146,6 +158,9 @@ pub fn lines(entry: &RunEntry) -> Vec<(&'static str, String)> {
         ("tokens of scores", entry.tokens.evaluation.to_string()),
         ("tokens thrown away", entry.tokens.thrown_away.to_string()),
     ];
+    if let Some(failure) = &entry.failure {
+        lines.insert(2, ("error", visible_line(failure)));
+    }
     if let Some(cost) = &entry.cost {
         lines.push(("cost", format!("{} {}", number(Some(cost.total)), cost.currency)));
         lines.push(("cost of a rollout", number(cost.per_rollout)));
@@ -173,7 +188,7 @@ async fn compare(arguments: &CompareRunsArguments) -> Result<()> {
     output::line("");
     let mut columns = Columns::new(&["key", "A", "B"]);
     for (key, [one, other]) in differing_keys(&first, &second)? {
-        columns.push(vec![key, crate::query::table::cut(&one), crate::query::table::cut(&other)]);
+        columns.push(vec![key, cut(&one), cut(&other)]);
     }
     columns.print();
     Ok(())
@@ -198,4 +213,15 @@ fn differing_keys(first: &Path, second: &Path) -> Result<std::collections::BTree
     }
     keys.retain(|_, [one, other]| one != other);
     Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_rounds_to_zero_is_not_negative() {
+        assert_eq!([-0.0004, -0.0, 0.0, 0.0004].map(signed), ["+0.000"; 4]);
+        assert_eq!([-0.0006, 0.5, -1.25].map(signed), ["-0.001", "+0.500", "-1.250"]);
+    }
 }

@@ -5,17 +5,24 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fulgurite_store::{RunTotals, Store, redact_url};
-use fulgurite_trainer::EVALUATION_KIND;
+use fulgurite_trainer::{EVALUATION_KIND, ObjectiveName};
 use fulgurite_types::{LedgerRow, Run, Step, TokenUse, UntrainedCause};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::declarations::PricesConfig;
 use crate::train;
 use crate::train::exclusive_lock::is_run_held;
+use crate::train::failure;
 
-/// The mean reward of what is held out, among a step's metrics.
-const HELD_OUT_REWARD: &str = "test/env/all/reward/total";
+/// What is measured of held-out tasks or data, by its key among a step's metrics.
+const HELD_OUT_REWARD: (HeldOutMeasure, &str) = (HeldOutMeasure::Reward, "test/env/all/reward/total");
+const HELD_OUT_ACCURACY: (HeldOutMeasure, &str) = (HeldOutMeasure::Accuracy, "test/accuracy");
+const HELD_OUT_NLL: (HeldOutMeasure, &str) = (HeldOutMeasure::Nll, "test/nll");
+const FINAL_REWARD: (HeldOutMeasure, &str) = (HeldOutMeasure::Reward, "final/env/all/reward/total");
+
+/// Trained tokens of one step of a run that learns from data, by their weights.
+const TRAINED_TOKENS: &str = "num_loss_tokens";
 
 /// A run, and what became of it.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +33,8 @@ pub struct RunEntry {
     pub directory: Option<PathBuf>,
     /// How it stands.
     pub state: RunState,
+    /// The error that its process ended with, of a failed one.
+    pub failure: Option<String>,
     /// What it learns by; `evaluation` of one that only scores.
     pub objective: String,
     /// The seed of everything random in it.
@@ -34,6 +43,8 @@ pub struct RunEntry {
     pub start_time: f64,
     /// Updates made.
     pub updates: u64,
+    /// What the next three measure.
+    pub measure: Option<HeldOutMeasure>,
     /// The first score of what is held out.
     pub first: Option<HeldOut>,
     /// The best.
@@ -60,6 +71,8 @@ pub enum RunState {
     Ended,
     /// A process is at it.
     Running,
+    /// It is not over, and its process ended with an error.
+    Failed,
     /// It is not over, and nobody is at it.
     Stopped,
     /// It is not over; whether somebody is at it, its store does not say.
@@ -84,8 +97,32 @@ impl RunState {
         match self {
             Self::Ended => "ended",
             Self::Running => "running",
+            Self::Failed => "failed",
             Self::Stopped => "stopped",
             Self::Open => "open",
+        }
+    }
+}
+
+/// What a score of what is held out measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldOutMeasure {
+    /// Mean reward of tasks.
+    Reward,
+    /// Share of right tokens, or of comparisons whose chosen answer is preferred.
+    Accuracy,
+    /// Mean negative logprob of a token, of which less is better.
+    Nll,
+}
+
+impl HeldOutMeasure {
+    /// As tables have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reward => "reward",
+            Self::Accuracy => "accuracy",
+            Self::Nll => "nll",
         }
     }
 }
@@ -95,7 +132,7 @@ impl RunState {
 pub struct HeldOut {
     /// Updates before it.
     pub step: u64,
-    /// Mean reward, or of a run that learns from text its mean negative logprob.
+    /// The mean of what is measured.
     pub value: f64,
 }
 
@@ -108,7 +145,7 @@ pub struct Tokens {
     pub prefilled: u64,
     /// Of prompts, each whole, as a host reads them that keeps nothing.
     pub prompts: u64,
-    /// Of those sampled, trained.
+    /// Of those sampled, trained; of a run that learns from data, those of the data, as often as they were.
     pub trained: u64,
     /// Of those sampled, for scores.
     pub evaluation: u64,
@@ -143,11 +180,14 @@ impl RunEntry {
     ) -> Self {
         let is_evaluation = is_evaluation(run);
         let objective = run.config["trainer"]["objective"].as_str().unwrap_or("grpo");
-        let scores = held_out(steps.iter().map(|step| &step.metrics));
-        let (best, is_cost, scores) = (scores.best(), scores.is_cost, scores.scores);
-        let tokens = tokens(ledger, &totals);
+        let HeldOutScores { scores, measure } = held_out(steps.iter().map(|step| &step.metrics));
+        let best = best(&scores, measure);
+        let mut tokens = tokens(ledger, &totals);
+        if learns_from_data(run) && tokens.trained == 0 {
+            tokens.trained = tokens_of_data(steps);
+        }
         let gained = match (scores.first(), best) {
-            (Some(first), Some(best)) if !is_cost => Some(best.value - first.value),
+            (Some(first), Some(best)) if measure == Some(HeldOutMeasure::Reward) => Some(best.value - first.value),
             _ => None,
         };
         let rollouts: u64 = totals.rollouts.values().sum();
@@ -155,6 +195,8 @@ impl RunEntry {
         Self {
             run_id: run.run_id.clone(),
             directory: None,
+            failure: None,
+            measure,
             state: if is_over(run, steps) { RunState::Ended } else { RunState::Open },
             objective: if is_evaluation { EVALUATION_KIND.to_owned() } else { objective.to_owned() },
             seed: run.seed,
@@ -164,7 +206,10 @@ impl RunEntry {
             best,
             last: scores.last().copied(),
             checkpoints,
-            wall_seconds: steps.iter().filter_map(|step| step.metrics["time/total"].as_f64()).sum(),
+            wall_seconds: steps
+                .iter()
+                .filter_map(|step| step.metrics["time/total"].as_f64())
+                .fold(0.0, |sum, x| sum + x),
             rollouts: totals.rollouts,
             tokens,
             cost,
@@ -176,30 +221,61 @@ impl RunEntry {
 pub struct HeldOutScores {
     /// Oldest first.
     pub scores: Vec<HeldOut>,
-    /// Whether less is better, as of text.
-    pub is_cost: bool,
+    /// What they measure, if there are any.
+    pub measure: Option<HeldOutMeasure>,
 }
 
 impl HeldOutScores {
     /// The best; of equal ones the first.
     pub fn best(&self) -> Option<HeldOut> {
-        let better = |one: &&HeldOut, other: &&HeldOut| {
-            let order = one.value.total_cmp(&other.value);
-            (if self.is_cost { order.reverse() } else { order }).then(other.step.cmp(&one.step))
-        };
-        self.scores.iter().max_by(better).copied()
+        best(&self.scores, self.measure)
     }
 }
 
-/// The scores that metrics of steps have.
-pub fn held_out<'m>(metrics: impl Iterator<Item = &'m Value> + Clone) -> HeldOutScores {
-    let keys = [HELD_OUT_REWARD, "test/nll", "final/env/all/reward/total"];
-    let of = |key: &str| -> Vec<HeldOut> {
-        let score = |metrics: &Value| Some(HeldOut { step: metrics["step"].as_u64()?, value: metrics[key].as_f64()? });
-        metrics.clone().filter_map(score).collect()
+fn best(scores: &[HeldOut], measure: Option<HeldOutMeasure>) -> Option<HeldOut> {
+    let better = |one: &&HeldOut, other: &&HeldOut| {
+        let order = one.value.total_cmp(&other.value);
+        (if measure == Some(HeldOutMeasure::Nll) { order.reverse() } else { order }).then(other.step.cmp(&one.step))
     };
-    let scores = keys.iter().map(|key| of(key)).find(|scores| !scores.is_empty()).unwrap_or_default();
-    HeldOutScores { scores, is_cost: metrics.clone().all(|metrics| !metrics[HELD_OUT_REWARD].is_number()) }
+    scores.iter().max_by(better).copied()
+}
+
+/// The scores that tell people how good a run is: rewards, or the accuracy on data.
+pub fn held_out<'m>(metrics: impl Iterator<Item = &'m Value> + Clone) -> HeldOutScores {
+    first_measured([HELD_OUT_REWARD, HELD_OUT_ACCURACY, HELD_OUT_NLL, FINAL_REWARD], metrics)
+}
+
+/// The scores that checkpoints are ranked by, which is what the trainer keeps the best one by: rewards, or what data cost.
+pub fn ranked<'m>(metrics: impl Iterator<Item = &'m Value> + Clone) -> HeldOutScores {
+    first_measured([HELD_OUT_REWARD, HELD_OUT_NLL, HELD_OUT_ACCURACY, FINAL_REWARD], metrics)
+}
+
+/// The scores of the first measure that any step has.
+fn first_measured<'m>(
+    measures: [(HeldOutMeasure, &str); 4],
+    metrics: impl Iterator<Item = &'m Value> + Clone,
+) -> HeldOutScores {
+    for (measure, key) in measures {
+        // Of the two zeros, the one without a sign.
+        let score =
+            |metrics: &Value| Some(HeldOut { step: metrics["step"].as_u64()?, value: metrics[key].as_f64()? + 0.0 });
+        let scores: Vec<HeldOut> = metrics.clone().filter_map(score).collect();
+        if !scores.is_empty() {
+            return HeldOutScores { scores, measure: Some(measure) };
+        }
+    }
+    HeldOutScores { scores: Vec::new(), measure: None }
+}
+
+fn learns_from_data(run: &Run) -> bool {
+    let objective = ObjectiveName::deserialize(&run.config["trainer"]["objective"]);
+    objective.is_ok_and(ObjectiveName::learns_from_data)
+}
+
+/// Trained tokens of runs for which nothing is sampled, so that no account of sampled tokens has them.
+fn tokens_of_data(steps: &[Step]) -> u64 {
+    let tokens = steps.iter().filter_map(|step| step.metrics[TRAINED_TOKENS].as_f64());
+    tokens.fold(0.0, |sum, tokens| sum + tokens).round() as u64
 }
 
 fn tokens(ledger: &[LedgerRow], totals: &RunTotals) -> Tokens {
@@ -254,6 +330,9 @@ pub async fn of_directory(directory: &Path, prices: Option<&PricesConfig>) -> Re
     if entry.state == RunState::Open {
         entry.state = state_of_open(directory);
     }
+    if entry.state == RunState::Failed {
+        entry.failure = failure::of_run(directory);
+    }
     Ok(entry)
 }
 
@@ -263,7 +342,11 @@ pub fn state(directory: &Path, run: &Run, steps: &[Step]) -> RunState {
 }
 
 fn state_of_open(directory: &Path) -> RunState {
-    if is_run_held(directory) { RunState::Running } else { RunState::Stopped }
+    match failure::of_run(directory) {
+        _ if is_run_held(directory) => RunState::Running,
+        Some(_) => RunState::Failed,
+        None => RunState::Stopped,
+    }
 }
 
 fn is_evaluation(run: &Run) -> bool {
@@ -381,7 +464,33 @@ mod tests {
             None,
         );
         assert_eq!(entry.best, Some(HeldOut { step: 0, value: 2.0 }));
+        assert_eq!(entry.measure, Some(HeldOutMeasure::Nll));
         assert_eq!((entry.state, entry.cost), (RunState::Open, None));
+    }
+
+    #[test]
+    fn a_run_on_data_has_its_trained_tokens_and_its_accuracy_and_no_zero_has_a_sign() {
+        let of = |objective: &str, steps: &[Step]| {
+            let run = run(json!({ "trainer": { "objective": objective } }));
+            RunEntry::of(&run, steps, 0, &[], RunTotals::default(), None)
+        };
+        let steps = [
+            step(1, 1, json!({ "step": 0, "test/nll": 2.0, "test/accuracy": 0.25, "num_loss_tokens": 40.0 })),
+            step(2, 2, json!({ "step": 1, "test/nll": 2.5, "test/accuracy": 0.5, "num_loss_tokens": 30.0 })),
+        ];
+        for objective in ["sft", "dpo", "ipo", "orpo", "kto", "off_policy_distillation"] {
+            let entry = of(objective, &steps);
+            assert_eq!((entry.measure, entry.tokens.trained), (Some(HeldOutMeasure::Accuracy), 70), "{objective}");
+            assert_eq!(entry.best, Some(HeldOut { step: 1, value: 0.5 }));
+        }
+        assert_eq!(of("grpo", &steps).tokens.trained, 0, "of sampled tokens the account is the ledger's");
+        let ranked = ranked(steps.iter().map(|step| &step.metrics));
+        assert_eq!(ranked.best(), Some(HeldOut { step: 0, value: 2.0 }), "as the trainer keeps checkpoints");
+
+        let entry = of("sft", &[]);
+        assert_eq!(json!(entry.wall_seconds).to_string(), "0.0");
+        let entry = of("grpo", &[step(1, 1, json!({ "step": 0, "test/env/all/reward/total": -0.0 }))]);
+        assert_eq!(json!(entry.first.unwrap().value).to_string(), "0.0");
     }
 
     #[test]

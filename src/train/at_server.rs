@@ -4,18 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
 };
 
+use super::failure::{self, Interrupted};
 use super::sft;
 use super::uploaded_runs::{open_run_directory, run_archive};
-use super::{
-    AgentsServer, INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config,
-};
+use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config};
 use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::ModelEntry;
@@ -50,10 +49,18 @@ pub(super) async fn train(prepared: Prepared, url: String) -> Result<()> {
         .with_context(|| format!("cannot train model `{model}` with the server at --server {url}"))?;
     let server = Server::new(options(&url, admin.as_ref(), PATIENCE))?;
     let mut interruptions = Interruptions::listen()?;
-    tokio::select! {
-        daemon = Daemon::start(prepared, server, admin) => daemon?.train(interruptions).await,
-        () = interruptions.next() => bail!(INTERRUPTED),
-    }
+    let directory = tokio::select! {
+        directory = open_run_directory(&prepared.loaded, &prepared.arguments) => directory?,
+        () = interruptions.next() => bail!(Interrupted),
+    };
+    let _lock = ExclusiveLock::of_run(&directory)?;
+    let training = async {
+        tokio::select! {
+            daemon = Daemon::start(directory.clone(), prepared, server, admin) => daemon?.train(interruptions).await,
+            () = interruptions.next() => bail!(Interrupted),
+        }
+    };
+    failure::kept(&directory, training).await
 }
 
 fn options(url: &str, admin_key: Option<&AdminKey>, patience: Duration) -> ServerOptions {
@@ -74,17 +81,14 @@ struct Daemon {
     endpoint: PolicyEndpoint,
     runner: Runner,
     last_word: LastWord,
-    /// On the run's directory.
-    _lock: ExclusiveLock,
 }
 
 impl Daemon {
-    async fn start(prepared: Prepared, server: Server, admin: Option<AdminKey>) -> Result<Self> {
+    /// In a directory whose lock is held.
+    async fn start(directory: PathBuf, prepared: Prepared, server: Server, admin: Option<AdminKey>) -> Result<Self> {
         let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
         let remote = RemoteRecord::new(server.clone());
         let record: Arc<dyn Record> = Arc::new(remote.clone());
-        let directory = open_run_directory(&loaded, &arguments).await?;
-        let lock = ExclusiveLock::of_run(&directory)?;
         let servers_store = Some(server.store_url().await?);
         let run_id = begin_run(record.as_ref(), servers_store, &loaded, &directory, arguments.resume).await?;
         orders.follow(&record, &run_id).await?;
@@ -109,7 +113,6 @@ impl Daemon {
             identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory, archive },
             endpoint: PolicyEndpoint { url: format!("{}/v1", server.url()), model: model.name.clone(), api_key },
             last_word: LastWord { reporter, started, summary: None },
-            _lock: lock,
             loaded,
             model,
             model_directory,
@@ -123,7 +126,7 @@ impl Daemon {
     async fn train(mut self, mut interruptions: Interruptions) -> Result<()> {
         let outcome = tokio::select! {
             outcome = self.run() => outcome,
-            () = interruptions.next() => Err(anyhow!(INTERRUPTED)),
+            () = interruptions.next() => Err(Interrupted.into()),
         };
         self.runner.stop().await;
         outcome?;

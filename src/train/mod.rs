@@ -4,6 +4,7 @@ mod at_server;
 mod checks;
 mod data;
 pub mod exclusive_lock;
+pub mod failure;
 pub mod models_beside;
 mod orders;
 mod pairwise_judge;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use axum::Router;
 use fulgurite_proxy::ServedModel;
 use fulgurite_renderers::Renderer;
@@ -33,12 +34,13 @@ use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
 pub use self::checks::{check_commands, check_config};
+use self::failure::Interrupted;
 use self::orders::Orders;
 use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
 use self::run_directory::begin_run;
 pub use self::run_directory::{
-    config_of_run, is_run, run_file, run_store_url, run_tokenizers, store_of_run, write_whole,
+    config_of_run, has_own_store, is_run, run_file, run_store_url, run_tokenizers, store_of_run, write_whole,
 };
 use self::teachers::OpenTeachers;
 use self::uploaded_runs::{open_run_directory, run_archive, upload_keys};
@@ -66,10 +68,6 @@ const PUBLISHED_WEIGHTS: &str = "published";
 
 /// For how long runners that were started elsewhere may call the model of a run: longer than a run lasts.
 const RUNNERS_KEY_SECONDS: u64 = 90 * 24 * 3600;
-
-/// What is told of a run that was told to end.
-const INTERRUPTED: &str =
-    "interrupted; --resume goes on from the last checkpoint, or begins anew where there is none yet";
 
 /// What a run needs, wherever its record is.
 struct Prepared {
@@ -184,10 +182,20 @@ pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: 
 
 /// Trains in one process with the server that agents talk to.
 async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Result<()> {
-    let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
-    let admin = admin_key::of_server(&loaded)?;
-    let run_directory = open_run_directory(&loaded, &arguments).await?;
+    let admin = admin_key::of_server(&prepared.loaded)?;
+    let run_directory = open_run_directory(&prepared.loaded, &prepared.arguments).await?;
     let _run_lock = ExclusiveLock::of_run(&run_directory)?;
+    failure::kept(&run_directory, train_in(run_directory.clone(), prepared, admin, metrics)).await
+}
+
+/// The same, in a directory whose lock is held.
+async fn train_in(
+    run_directory: PathBuf,
+    prepared: Prepared,
+    admin: Option<AdminKey>,
+    metrics: &MetricsPage,
+) -> Result<()> {
+    let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
     let store_url = run_store_url(&loaded, &run_directory);
     let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
@@ -221,7 +229,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     orders.follow(&record, &run_id).await?;
     let runner = tokio::select! {
         runner = Runner::start(&loaded, AgentsServer::own(&server), admin.clone(), &run_id, &run_directory, &record, reporter.as_mut()) => runner?,
-        () = interruptions.next() => bail!(INTERRUPTED),
+        () = interruptions.next() => bail!(Interrupted),
     };
     let api_key = match admin {
         // Stored with the resources: it opens model calls, and nothing else.
@@ -249,7 +257,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let outcome = tokio::select! {
         outcome = grpo.run(arguments.resume, &mut last_word) => outcome.map_err(anyhow::Error::from),
         error = server.failed() => return Err(error),
-        () = interruptions.next() => Err(anyhow!(INTERRUPTED)),
+        () = interruptions.next() => Err(Interrupted.into()),
     };
     runner.stop().await;
     server.stop(interruptions.next()).await?;

@@ -61,7 +61,7 @@ pub fn config_of_run(directory: &Path) -> Result<LoadedConfig> {
 pub fn run_store_url(loaded: &LoadedConfig, run_directory: &Path) -> String {
     match &loaded.config.store.url {
         Some(_) => store_url(loaded),
-        None => format!("sqlite://{}", run_directory.join(STORE_FILE).display()),
+        None => own_store_url(run_directory),
     }
 }
 
@@ -72,6 +72,15 @@ pub fn store_of_run(directory: &Path) -> Result<String> {
         Some(url) => Ok(url.to_owned()),
         None => Ok(run_store_url(&config_of_run(directory)?, directory)),
     }
+}
+
+/// Whether a run is recorded in a file in its directory, where no other run is.
+pub fn has_own_store(directory: &Path) -> Result<bool> {
+    Ok(store_of_run(directory)? == own_store_url(directory))
+}
+
+fn own_store_url(run_directory: &Path) -> String {
+    format!("sqlite://{}", run_directory.join(STORE_FILE).display())
 }
 
 /// Writes a file that is whole or not there.

@@ -1,10 +1,10 @@
 //! Objectives that learn from data that are there, and for which nobody samples: conversations, with or without a teacher, and
 //! comparisons of answers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
 use fulgurite_trainer::{
@@ -14,10 +14,11 @@ use fulgurite_trainer::{
 
 use super::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
 use super::data::recorded_rollouts;
+use super::failure::{self, Interrupted};
 use super::reference::ReferenceModel;
 use super::teachers::OpenTeachers;
 use super::uploaded_runs::{open_run_directory, run_archive};
-use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run, run_store_url};
+use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run, run_store_url};
 use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::{Backend, ModelEntry};
 use crate::models::open::{TrainedModel, context_length};
@@ -81,15 +82,21 @@ pub fn check_model(loaded: &LoadedConfig, model: &ModelEntry) -> Result<()> {
 
 /// Trains in this process.
 pub(super) async fn train(prepared: Prepared) -> Result<()> {
-    let Prepared { loaded, arguments, orders, reporter, model, model_directory, started, .. } = prepared;
+    let Prepared { loaded, arguments, .. } = &prepared;
     if !arguments.agent.is_empty() {
-        bail!("{} runs no agent: leave out what stands after --", objective(&loaded));
+        bail!("{} runs no agent: leave out what stands after --", objective(loaded));
     }
     if arguments.server.is_some() || arguments.ready_file.is_some() {
-        bail!("{} needs no server and starts none: leave out --server and --ready-file", objective(&loaded));
+        bail!("{} needs no server and starts none: leave out --server and --ready-file", objective(loaded));
     }
-    let run_directory = open_run_directory(&loaded, &arguments).await?;
+    let run_directory = open_run_directory(loaded, arguments).await?;
     let _run_lock = ExclusiveLock::of_run(&run_directory)?;
+    failure::kept(&run_directory, train_in(run_directory.clone(), prepared)).await
+}
+
+/// The same, in a directory whose lock is held.
+async fn train_in(run_directory: PathBuf, prepared: Prepared) -> Result<()> {
+    let Prepared { loaded, arguments, orders, reporter, model, model_directory, started, .. } = prepared;
     let store_url = run_store_url(&loaded, &run_directory);
     let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
@@ -135,7 +142,7 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     };
     let outcome: Result<RunSummary> = tokio::select! {
         outcome = run => outcome,
-        () = interruptions.next() => Err(anyhow!(INTERRUPTED)),
+        () = interruptions.next() => Err(Interrupted.into()),
     };
     store.close().await;
     outcome?;

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::common::project::{CALL, Project, SMALL, UNEVEN, UNEVEN_GRADE};
+use crate::common::data_project::DataProject;
+use crate::common::project::{CALL, Project, SMALL, UNEVEN, UNEVEN_GRADE, numbers};
 use crate::common::{Ran, Server, fulgurite};
 
 fn ran(project: &Project, arguments: &[&str]) -> Ran {
@@ -64,6 +65,52 @@ fn runs_are_listed_shown_and_compared_by_what_their_stores_hold() {
     assert_eq!(rest.json_lines().len(), 1);
     let nothing = ran(&project, &["runs", "show", "three"]).failure(project.directory.path());
     insta::assert_snapshot!(nothing, @"error: three is the directory of no run, and there is none of that name in runs/");
+}
+
+#[test]
+fn runs_on_data_tell_their_trained_tokens_and_their_accuracy() {
+    let row = |n: usize| json!({ "prompt": format!("Say {n}."), "chosen": format!("I am {n}."), "rejected": "No." });
+    let config = "[run]\nname = \"t\"\nseed = 1\n\n[[models]]\nname = \"tiny\"\nbackend = \"embedded\"\npath = \"model\"\n\n\
+                  [trainer]\nobjective = \"dpo\"\nsource = { comparisons = \"rows.jsonl\", validation = 0.2 }\n\
+                  batch_size = 4\nlearning_rate = 1e-2\n";
+    let rows: String = (0..10).map(|n| format!("{}\n", row(n))).collect();
+    let project = DataProject::new(config, "rows.jsonl", &rows);
+    let runs = |arguments: &[&str]| -> Ran {
+        fulgurite(["runs"]).args(arguments).current_dir(project.directory.path()).output().unwrap().into()
+    };
+    let check = |name: &str| {
+        let (steps, _) = project.train(&format!("runs/{name}"), &[]);
+        let shown = runs(&["show", name, "--json"]).json_lines().remove(0);
+        assert_eq!(shown["measure"], "accuracy");
+        assert_eq!(shown["last"]["value"].as_f64(), numbers(&steps, "test/accuracy").last().copied());
+        let trained: f64 = numbers(&steps, "num_loss_tokens").iter().sum();
+        assert!(trained > 0.0 && shown["tokens"]["trained"].as_f64() == Some(trained), "{shown}");
+    };
+    check("dpo");
+    project.change("dpo", "sft");
+    project.change("comparisons", "conversations");
+    let chat = |n: usize| {
+        let said = |role: &str, text: String| json!({ "role": role, "content": text });
+        json!({ "messages": [said("user", format!("Say {n}.")), said("assistant", format!("I am {n}."))] })
+    };
+    project.write("rows.jsonl", (0..10).map(|n| format!("{}\n", chat(n))).collect::<String>());
+    check("sft");
+
+    // A start that fails is no run that was cut short, and its error is told until it goes on.
+    let model = std::fs::read(project.path("model/model.safetensors")).unwrap();
+    project.write("model/model.safetensors", &model[..64]);
+    let said = project.refused("runs/torn");
+    let shown = runs(&["show", "torn", "--json"]).json_lines().remove(0);
+    assert_eq!((&shown["state"], &shown["updates"]), (&json!("failed"), &json!(0)));
+    let failure = shown["failure"].as_str().unwrap();
+    let cause = "model.safetensors is not what was saved";
+    assert!(failure.contains(cause) && said.contains(cause), "{failure}: {said}");
+    let table = runs(&[]).stdout;
+    assert!(table.contains("failed") && !table.contains("stopped") && !table.contains("-0.0"), "{table}");
+    project.write("model/model.safetensors", &model);
+    project.train("runs/torn", &["--resume"]);
+    let shown = runs(&["show", "torn", "--json"]).json_lines().remove(0);
+    assert_eq!((&shown["state"], &shown["failure"]), (&json!("ended"), &Value::Null));
 }
 
 #[test]

@@ -65,6 +65,7 @@ impl Objective<ConversationBatch<ComparedExample>> for Preference {
         let (data, mut list) = data_of(&batch.examples)?;
         metrics.insert("num_sequences".to_owned(), data.len().into());
         metrics.insert("num_tokens".to_owned(), data.iter().map(Datum::positions).sum::<usize>().into());
+        metrics.insert("num_loss_tokens".to_owned(), data.iter().map(trained).sum::<usize>().into());
         if let Some(held) = &self.held {
             fill_in(&mut list, &data, &held.reference.logprobs(learner, Arc::clone(&data)).await?);
         }

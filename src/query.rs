@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use fulgurite_store::{Store, redact_url};
 
 use crate::config::declarations::LoadedConfig;
+use crate::runs::registry;
 use crate::serve::command::store_url;
 use crate::train;
 use crate::train::run_files::STORE_FILE;
@@ -45,8 +46,10 @@ pub fn url(arguments: &StoreArguments) -> Result<String> {
     let StoreArguments { store, run, config } = arguments;
     Ok(match (store, run, config) {
         (Some(url), _, _) => url.clone(),
-        (None, Some(run), _) if train::is_run(run) => train::store_of_run(run)?,
-        (None, Some(run), _) => run_database(run),
+        (None, Some(run), _) => match registry::directory(run) {
+            Ok(directory) => train::store_of_run(&directory)?,
+            Err(_) => run_database(run),
+        },
         (None, None, Some(file)) => store_url(&LoadedConfig::read(Some(file))?),
         (None, None, None) => match std::env::var(VARIABLE) {
             Ok(url) => url,

@@ -1,6 +1,7 @@
 //! `fulgurite export` and `fulgurite import`: a store, or a part of it, as a file and back.
 
 mod export;
+mod export_subject;
 mod import;
 mod jsonl;
 mod parquet;

@@ -17,7 +17,7 @@ pub struct StoreArguments {
     /// sqlite://fulgurite.db [env: FULGURITE_STORE]
     #[arg(long, value_name = "URL", conflicts_with = "run")]
     pub store: Option<String>,
-    /// Directory of a training run, whose store is meant
+    /// Training run whose store is meant: its directory, or its name below runs/
     #[arg(long, value_name = "DIR")]
     pub run: Option<PathBuf>,
     /// Config file whose store is meant
@@ -34,6 +34,14 @@ pub struct RolloutSelection {
     /// Only this rollout
     #[arg(long, value_name = "ID", conflicts_with = "id")]
     pub rollout: Option<String>,
+    /// What else is asked of them.
+    #[command(flatten)]
+    pub conditions: RolloutConditions,
+}
+
+/// Conditions on rollouts, whichever are named.
+#[derive(Debug, Args)]
+pub struct RolloutConditions {
     /// Only of rollouts with this mode: train, val, test
     #[arg(long, value_name = "MODE", value_parser = mode)]
     pub mode: Option<RolloutMode>,
@@ -56,8 +64,15 @@ impl RolloutSelection {
 
     /// The conditions of this selection.
     pub fn filter(&self) -> ListFilter {
+        self.conditions.filter(self.rollout_id())
+    }
+}
+
+impl RolloutConditions {
+    /// These conditions on one rollout, or on all.
+    fn filter(&self, rollout_id: Option<&str>) -> ListFilter {
         ListFilter {
-            rollout_id_in: self.rollout_id().map(|id| vec![id.to_owned()]),
+            rollout_id_in: rollout_id.map(|id| vec![id.to_owned()]),
             mode: self.mode,
             run_id: self.run_id.clone(),
             step: self.step,
@@ -323,10 +338,10 @@ pub enum ExportWhat {
     /// Messages and tools of the latest attempts' model calls, whoever traced them, as [trainer] source.conversations
     /// takes them; a call that a later one goes on from is part of that
     Conversations,
-    /// Metrics of the run that is named in place of a rollout, for another program
+    /// Metrics of a RUN, for another program
     Metrics,
-    /// What the teacher of --config, a run of off-policy distillation, would say in its conversations, as
-    /// [trainer] source.form = "soft_targets" takes it
+    /// What the teacher of a RUN of off-policy distillation, or of the config of one (--config), would say in its
+    /// conversations, as [trainer] source.form = "soft_targets" takes it
     SoftTargets,
 }
 
@@ -345,9 +360,16 @@ pub struct ExportArguments {
     /// What to write; all but triplets, conversations, metrics and soft-targets can be imported
     #[arg(long, value_name = "WHAT", default_value = "all")]
     pub what: ExportWhat,
+    /// Only this run: its directory, or its name below runs/. What is no run is the id of a rollout, which metrics and
+    /// soft-targets do not take
+    #[arg(value_name = "RUN|ROLLOUT")]
+    pub named: Option<String>,
+    /// Only this rollout
+    #[arg(long, value_name = "ID", conflicts_with = "named")]
+    pub rollout: Option<String>,
     /// Which. Runs, resources and workers are not narrowed by it.
     #[command(flatten)]
-    pub selection: RolloutSelection,
+    pub conditions: RolloutConditions,
     /// Only rollouts that this means, such as 'reward >= 1 and mode = train'; docs/sft.md has the language
     #[arg(long = "where", value_name = "FILTER")]
     pub expression: Option<RolloutExpression>,
@@ -362,8 +384,8 @@ pub struct ExportArguments {
 
 impl ExportArguments {
     /// The conditions, all of them on rollouts: what belongs to one of them is exported with it.
-    pub fn filter(&self) -> ListFilter {
-        let filter = self.selection.filter();
+    pub fn filter(&self, rollout_id: Option<&str>) -> ListFilter {
+        let filter = self.conditions.filter(rollout_id);
         ListFilter {
             rollout_since: filter.since,
             since: None,

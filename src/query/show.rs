@@ -17,6 +17,7 @@ use crate::cli::output;
 use crate::cli::paint::Paint;
 use crate::config::declarations::LoadedConfig;
 use crate::models::gguf_cache::known_model_directory;
+use crate::runs::registry;
 use crate::train::run_tokenizers;
 
 /// Shows one rollout whole, as it is read: it may have more spans than fit into memory.
@@ -132,7 +133,7 @@ fn tokenizers(arguments: &ShowArguments, used: &[String]) -> Result<HashMap<Stri
         return Ok(found);
     }
     if let Some(run) = &arguments.store.run {
-        let directories = run_tokenizers(run);
+        let directories = run_tokenizers(&registry::directory(run).unwrap_or_else(|_| run.clone()));
         let directories = directories.iter().filter_map(|path| known_model_directory(path));
         found.extend(directories.filter_map(|path| Tokenizer::open(&path).ok()).map(by_fingerprint));
         return Ok(found);

@@ -26,10 +26,9 @@ pub enum MetricsFormat {
     Csv,
 }
 
-/// Writes the metrics of a run into `output`, and says where they are.
-pub async fn export_metrics(run: &Path, format: MetricsFormat, output: &Path, json: bool) -> Result<()> {
-    let directory = registry::directory(run)?;
-    let (store, run) = registry::open(&directory).await?;
+/// Writes the metrics of the run in a directory into `output`, and says where they are.
+pub async fn export_metrics(directory: &Path, format: MetricsFormat, output: &Path, json: bool) -> Result<()> {
+    let (store, run) = registry::open(directory).await?;
     let steps = store.steps(&run.run_id).await?;
     let written = match format {
         MetricsFormat::Tensorboard => {

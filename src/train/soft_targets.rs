@@ -18,10 +18,9 @@ use crate::models::open::context_length;
 /// # Errors
 /// If the config is of no run that has a teacher say what it would in conversations of a file; if one of them cannot be trained;
 /// if the teacher cannot be asked.
-pub async fn write_soft_targets(config: &Path, to: &Path, progress: impl FnMut(u64, u64)) -> Result<u64> {
-    let loaded = LoadedConfig::read(Some(config))?;
-    let file = || config.display().to_string();
-    check_config(&loaded).with_context(file)?;
+pub async fn write_soft_targets(loaded: &LoadedConfig, to: &Path, progress: impl FnMut(u64, u64)) -> Result<u64> {
+    let file = || loaded.file.as_ref().map_or(String::new(), |file| file.display().to_string());
+    check_config(loaded).with_context(file)?;
     let options = loaded.config.trainer.clone();
     let source = options.source.as_ref().and_then(|source| source.conversations.as_deref());
     let (ObjectiveName::OffPolicyDistillation, Some(source)) = (options.objective, source) else {
@@ -30,18 +29,18 @@ pub async fn write_soft_targets(config: &Path, to: &Path, progress: impl FnMut(u
             file()
         )
     };
-    let model = the_model(&loaded).with_context(file)?;
-    sft::check(&loaded).with_context(file)?;
-    let model_directory = model_or_base(&loaded, &model, &mut SilentReporter).await?;
+    let model = the_model(loaded).with_context(file)?;
+    sft::check(loaded).with_context(file)?;
+    let model_directory = model_or_base(loaded, &model, &mut SilentReporter).await?;
     let renderer = fulgurite_renderers::open_renderer(&model_directory, model.renderer())
         .with_context(|| format!("model `{}`", model.name))?;
-    let opened = OpenTeachers::open(&loaded, &model.name, &renderer, None).with_context(file)?;
+    let opened = OpenTeachers::open(loaded, &model.name, &renderer, None).with_context(file)?;
     let teachers = opened.teachers().with_context(|| {
         format!("{}: [trainer] source.form is \"soft_targets\": these targets are written already", file())
     })?;
     // A table is written out as lines while they are read.
     let lines = tempfile::tempdir().context("cannot make a directory for temporary files")?;
-    let conversations = sft::file(&loaded, source, lines.path(), "conversations.jsonl")?;
+    let conversations = sft::file(loaded, source, lines.path(), "conversations.jsonl")?;
     let context_length = context_length(&model_directory)?;
     let targets = SoftTargetFile { renderer, options, context_length, conversations, teachers };
     Ok(targets.write(to, progress).await?)

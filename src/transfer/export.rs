@@ -8,14 +8,17 @@ use fulgurite_types::{ArchiveScope, Attempt, ListFilter, Part};
 use serde_json::{Value, json};
 
 use super::Format;
+use super::export_subject::{named_run, open_subject};
 use super::jsonl::JsonlWriter;
 use super::parquet::ParquetWriter;
 use crate::cli::output;
 use crate::cli::progress::Progress;
+use crate::config::declarations::LoadedConfig;
 use crate::query::arguments::{ExportArguments, ExportWhat};
 use crate::query::matching_rollouts::narrow;
-use crate::query::{open, spans_of, triplets_of};
+use crate::query::{spans_of, triplets_of};
 use crate::trackers::export::{MetricsFormat, export_metrics};
+use crate::train::config_of_run;
 use crate::train::soft_targets::write_soft_targets;
 
 /// Writes records to a file, which appears under its name once it is whole.
@@ -39,8 +42,8 @@ pub async fn export(arguments: ExportArguments) -> Result<()> {
     let written = match arguments.what {
         ExportWhat::SoftTargets => soft_targets(&arguments, &unfinished).await,
         _ => {
-            let store = open(&arguments.store).await?;
-            write(&store, &arguments, format, &unfinished).await
+            let (store, filter) = open_subject(&arguments).await?;
+            write(&store, &arguments, filter, format, &unfinished).await
         }
     };
     let file = || arguments.to.display().to_string();
@@ -58,25 +61,34 @@ pub async fn export(arguments: ExportArguments) -> Result<()> {
     Ok(())
 }
 
-/// Writes what the teacher of a config would say.
+/// Writes what the teacher of a run, or of a config, would say.
 async fn soft_targets(arguments: &ExportArguments, to: &Path) -> Result<u64> {
-    let config = arguments.store.config.as_deref();
-    let config = config.context("--what soft-targets needs --config, a run of off-policy distillation")?;
+    let loaded = match (named_run(arguments)?, &arguments.store.config) {
+        (Some(_), Some(_)) => bail!("a run has a config of its own: leave out RUN, or --config"),
+        (Some(directory), None) => config_of_run(&directory)?,
+        (None, Some(file)) => LoadedConfig::read(Some(file))?,
+        (None, None) => bail!(
+            "--what soft-targets needs a run of off-policy distillation, by its directory or its name below runs/, or the \
+             config of one (--config FILE)"
+        ),
+    };
     let mut progress = Progress::new(arguments.json);
-    let rows = write_soft_targets(config, to, |done, all| progress.set("conversations", done, Some(all))).await?;
+    let rows = write_soft_targets(&loaded, to, |done, all| progress.set("conversations", done, Some(all))).await?;
     progress.finish();
     Ok(rows)
 }
 
 /// Writes the metrics of a run for another program.
 async fn metrics(arguments: &ExportArguments) -> Result<()> {
-    let run = arguments.selection.id.as_ref().map(PathBuf::from).or_else(|| arguments.store.run.clone());
-    let run = run.context("--what metrics needs a run: its directory, or its name below runs/")?;
+    if arguments.named.is_none() && arguments.store.run.is_none() {
+        bail!("--what metrics needs a run: its directory, or its name below runs/");
+    }
     let asked = arguments.to.to_string_lossy();
     let format = MetricsFormat::from_str(&asked, false);
     let format = format.map_err(|_| anyhow!("--to {asked}: metrics are written for tensorboard, wandb or csv"))?;
     let output = arguments.output.as_deref().context("--what metrics needs -o, the directory to write into")?;
-    export_metrics(&run, format, output, arguments.json).await
+    let directory = named_run(arguments)?.context("--what metrics needs a run")?;
+    export_metrics(&directory, format, output, arguments.json).await
 }
 
 /// A file in the same directory, so that it can be renamed.
@@ -115,8 +127,14 @@ impl Writer {
     }
 }
 
-async fn write(store: &Store, arguments: &ExportArguments, format: Format, path: &Path) -> Result<u64> {
-    let filter = narrow(store, arguments.filter(), arguments.expression.as_ref()).await?;
+async fn write(
+    store: &Store,
+    arguments: &ExportArguments,
+    filter: ListFilter,
+    format: Format,
+    path: &Path,
+) -> Result<u64> {
+    let filter = narrow(store, filter, arguments.expression.as_ref()).await?;
     let mut writer = Writer::create(format, path)?;
     let mut progress = Progress::new(arguments.json);
     let records = match arguments.what {

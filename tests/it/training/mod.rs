@@ -2,6 +2,7 @@ mod checkpoints;
 mod daemon;
 mod distillation;
 mod evaluations;
+mod exports;
 mod harvest;
 mod objectives;
 mod pairwise;

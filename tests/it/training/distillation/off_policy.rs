@@ -103,6 +103,12 @@ fn targets_that_were_written_before_train_as_the_teacher_that_wrote_them() {
     assert!(table.code == Some(1) && table.stderr.contains("soft targets are written as JSON lines"), "{table:?}");
     let written = export("targets.jsonl");
     assert!(written.code == Some(0) && written.stdout.contains("exported 30 records to"), "{written:?}");
+    // A run has a config of its own, and is named as for everything else that is exported.
+    let mut of_run = fulgurite(["export", "asked", "--what", "soft-targets", "--to", "of_run.jsonl"]);
+    let of_run = Ran::from(of_run.current_dir(project.directory.path()).output().unwrap());
+    assert_eq!(of_run.code, Some(0), "{of_run:?}");
+    let file = |name: &str| std::fs::read_to_string(project.path(name)).unwrap();
+    assert!(file("of_run.jsonl") == file("targets.jsonl"));
 
     // The teacher is not needed any more.
     std::fs::remove_dir_all(project.path("teacher")).unwrap();

@@ -1,10 +1,14 @@
 //! Takes worlds away: what was made outside of them, and the directory that an agent has had to itself.
 
-use std::fs::{self, Permissions};
+use std::ffi::{CStr, CString};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, fchmod, fstat, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use rustix::path::Arg;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -19,7 +23,7 @@ use super::variables::{Handed, handed_on};
 pub(super) async fn take_away(home: Home, entry: Option<Entry>, given: Option<Handed>) -> Option<Value> {
     let path = home.path().to_owned();
     let mut log = None;
-    let mut whole = home.path().to_owned();
+    let mut is_whole = true;
     if let Some(container) = entry.as_ref().and_then(|entry| entry.container.as_ref()) {
         container.remove().await;
     }
@@ -32,76 +36,147 @@ pub(super) async fn take_away(home: Home, entry: Option<Entry>, given: Option<Ha
         if let Err(fault) = outcome {
             let world = path.display();
             tracing::warn!(%world, %fault, "a world is not taken away whole; the next runner tries again");
-            whole = home.files();
+            is_whole = false;
         }
     }
-    let removed = on_disk(path, move || remove_all(&whole)).await;
+    let files = home.files();
+    let removed = on_disk(path.clone(), move || match is_whole {
+        true => remove_all(&path),
+        false => remove_files(&path, &files),
+    })
+    .await;
     if let Err(fault) = removed {
         tracing::warn!(%fault, "a world's directory stays");
     }
     log
 }
 
-/// Removes a directory with all that is in it, also where an agent has taken away the right to. Links are not followed.
+/// Removes the world's directory from its home, which stays.
+fn remove_files(home: &Path, files: &Path) -> io::Result<()> {
+    match (open_up(CWD, home)?, files.file_name()) {
+        (Some(home), Some(name)) => Ok(remove_in(home, &CString::new(name.as_bytes())?)?),
+        _ => Ok(()),
+    }
+}
+
+/// Removes what is at a path with all that is in it, as [`remove_in`] does. The way to it has to be the runner's own.
+///
+/// # Errors
+/// If something stays.
+pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(ErrorKind::InvalidInput.into());
+    };
+    match rustix::fs::open(parent, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        parent => Ok(remove_in(&parent?, &CString::new(name.as_bytes())?)?),
+    }
+}
+
+/// Removes what has that name in a directory with all that is in it, also where an agent has taken away the right to.
+///
+/// It goes from descriptor to descriptor, and never by what was there before: a process that an agent has left behind can put a
+/// link in the place of a directory at any time, and the link is removed then, not followed.
 ///
 /// Directories within directories are moved to the uppermost before they are emptied: an agent can make them deeper than a path
 /// may be long, and than a process may have files open.
 ///
 /// # Errors
 /// If something stays.
-pub(crate) fn remove_all(directory: &Path) -> io::Result<()> {
-    if !directory.try_exists()? {
+pub(super) fn remove_in(parent: impl AsFd, name: &CStr) -> rustix::io::Result<()> {
+    if is_gone(&parent, name)? {
         return Ok(());
     }
+    let Some(uppermost) = open_up(&parent, name)? else { return unlink(&parent, name, AtFlags::empty()) };
     let mut left = Vec::new();
-    empty(directory, |within| {
+    empty(&uppermost, |within| {
         left.push(within.to_owned());
         Ok(())
     })?;
     let mut moved = 0_u64;
     let aside = Uuid::now_v7().simple().to_string();
     while let Some(next) = left.pop() {
-        empty(&next, |within| {
+        let Some(opened) = open_up(&uppermost, &next)? else {
+            unlink(&uppermost, &next, AtFlags::empty())?;
+            continue;
+        };
+        empty(&opened, |within| {
             // Whoever moves a directory has to be allowed to write to it.
-            open_up(within)?;
-            let uppermost = directory.join(format!("{aside}-{moved}"));
-            fs::rename(within, &uppermost)?;
+            open_up(&opened, within)?;
+            let name = CString::new(format!("{aside}-{moved}")).map_err(|_| Errno::INVAL)?;
+            match renameat(&opened, within, &uppermost, &name) {
+                Err(Errno::NOENT) => return Ok(()),
+                renamed => renamed?,
+            }
             moved += 1;
-            left.push(uppermost);
+            left.push(name);
             Ok(())
         })?;
-        fs::remove_dir(next)?;
+        unlink(&uppermost, &next, AtFlags::REMOVEDIR)?;
     }
-    fs::remove_dir(directory)
+    unlink(&parent, name, AtFlags::REMOVEDIR)
 }
 
 /// Removes all from a directory but the directories in it, which it hands over.
-fn empty(directory: &Path, mut take: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
-    open_up(directory)?;
-    for entry in fs::read_dir(directory)? {
+fn empty(directory: impl AsFd, mut take: impl FnMut(&CStr) -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+    for entry in Dir::read_from(&directory)? {
         let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => take(&entry.path())?,
-            false => fs::remove_file(entry.path())?,
+        let name = entry.file_name();
+        if ![c".", c".."].contains(&name) && !is_gone(&directory, name)? {
+            take(name)?;
         }
     }
     Ok(())
 }
 
-/// Gives this user every right to a directory, if it lacks one.
-fn open_up(directory: &Path) -> io::Result<()> {
-    const ALL: u32 = 0o700;
-    match directory.symlink_metadata() {
-        Ok(metadata) if metadata.permissions().mode() & ALL == ALL => Ok(()),
-        Ok(_) => fs::set_permissions(directory, Permissions::from_mode(ALL)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+/// Removes what has that name, unless it is a directory; whether nothing has the name now.
+pub(super) fn is_gone(parent: impl AsFd, name: &CStr) -> rustix::io::Result<bool> {
+    match unlink(parent, name, AtFlags::empty()) {
+        Err(Errno::ISDIR) => Ok(false),
+        removed => removed.map(|()| true),
     }
+}
+
+fn unlink(parent: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::Result<()> {
+    match unlinkat(parent, name, flags) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Opens a directory and gives this user every right to it, if it lacks one. There is none if something else is there.
+pub(super) fn open_up(parent: impl AsFd, name: impl Arg + Copy) -> rustix::io::Result<Option<OwnedFd>> {
+    let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = match openat(&parent, name, folder | OFlags::RDONLY, Mode::empty()) {
+        // A descriptor that only says which directory it is takes no right to it.
+        Err(Errno::ACCESS) => openat(&parent, name, folder | OFlags::PATH, Mode::empty()).and_then(|place| {
+            let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
+            chmod(itself, with_every_right(&place)?)?;
+            openat(&place, c".", folder | OFlags::RDONLY, Mode::empty())
+        }),
+        opened => opened,
+    };
+    let opened = match opened {
+        // What a link is to those who do not follow it.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        opened => opened?,
+    };
+    let mode = with_every_right(&opened)?;
+    if Mode::from_raw_mode(fstat(&opened)?.st_mode) != mode {
+        fchmod(&opened, mode)?;
+    }
+    Ok(Some(opened))
+}
+
+/// The mode that a directory has once its owner may do everything.
+fn with_every_right(directory: impl AsFd) -> rustix::io::Result<Mode> {
+    Ok(Mode::from_raw_mode(fstat(directory)?.st_mode) | Mode::RWXU)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::process::Command;
 
     use super::*;
@@ -132,5 +207,50 @@ mod tests {
         assert!(Command::new("python3").args(["-c", script]).current_dir(&world).status().unwrap().success());
         remove_all(&world).unwrap();
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_directory_is_removed_and_what_it_leads_to_stays() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(outside.path().join("inner")).unwrap();
+        fs::write(outside.path().join("inner/file"), "x").unwrap();
+        fs::set_permissions(outside.path(), Permissions::from_mode(0o500)).unwrap();
+        let (world, home) = (root.path().join("world"), root.path().join("home"));
+        symlink(outside.path(), &world).unwrap();
+        symlink(outside.path(), &home).unwrap();
+        let opened = fs::File::open(root.path()).unwrap();
+        assert!(open_up(&opened, c"world").unwrap().is_none(), "what was a directory is a link by now");
+        remove_files(&home, &home.join("inner")).unwrap();
+        remove_all(&world).unwrap();
+        assert!(world.symlink_metadata().is_err() && outside.path().join("inner/file").exists());
+        assert_eq!(outside.path().metadata().unwrap().permissions().mode() & 0o777, 0o500, "its mode is its own");
+    }
+
+    /// Between every two system calls of the removal the directory can be one or the other.
+    #[test]
+    fn a_directory_that_is_swapped_for_a_link_again_and_again_leads_nowhere() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("file"), "x").unwrap();
+        let world = root.path().join("world");
+        let (deep, spare) = (world.join("deep"), root.path().join("spare"));
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _link = symlink(outside.path(), &spare);
+                    for _ in 0..2 {
+                        let swap = rustix::fs::RenameFlags::EXCHANGE;
+                        let _swapped = rustix::fs::renameat_with(CWD, &spare, CWD, &deep, swap);
+                    }
+                    let _directory = fs::remove_dir_all(&spare);
+                }
+            });
+            for _ in 0..2000 {
+                let _made = fs::create_dir_all(deep.join("a/b"));
+                let _what_was_swapped_in_may_stay = remove_all(&world);
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert!(outside.path().join("file").exists());
     }
 }

@@ -1,11 +1,15 @@
 //! The reward in a file of a world: a number, or a JSON object of numbers.
 
+use std::ffi::CString;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::CWD;
 use serde_json::{Map, Number, Value};
 
 use super::regular_file::{ReadFault, read_text};
+use super::removal::{is_gone, open_up, remove_in};
 use crate::reward::{NoReward, Reward};
 
 /// Bytes that the file may have.
@@ -107,29 +111,29 @@ fn of_fields(mut fields: Map<String, Value>, key: Option<&str>) -> Result<Reward
 }
 
 /// Takes away what is at `path` of the world, and on the way there a link or a file where a directory belongs, so that a
-/// grader can make it.
+/// grader can make it. Whatever an agent has made there, it is taken away as a world is.
 fn remove(world: &Path, path: &Path) -> io::Result<()> {
-    let mut place = world.to_owned();
+    let Some(mut directory) = open_up(CWD, world)? else { return Ok(()) };
     let mut components = path.components().filter(|part| matches!(part, Component::Normal(_))).peekable();
     while let Some(component) = components.next() {
-        place.push(component);
-        let is_last = components.peek().is_none();
-        let removed = match place.symlink_metadata() {
-            Ok(metadata) if !metadata.is_dir() => std::fs::remove_file(&place),
-            Ok(_) if is_last => std::fs::remove_dir_all(&place),
-            other => other.map(drop),
-        };
-        match removed {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let name = CString::new(component.as_os_str().as_bytes())?;
+        if components.peek().is_none() {
+            return Ok(remove_in(&directory, &name)?);
         }
+        if is_gone(&directory, &name)? {
+            return Ok(());
+        }
+        let Some(next) = open_up(&directory, name.as_c_str())? else { return Err(ErrorKind::NotADirectory.into()) };
+        directory = next;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::Command;
 
     use serde_json::{json, to_value};
 
@@ -183,5 +187,21 @@ mod tests {
         assert!(world.path().join("logs").symlink_metadata().is_err(), "a grader can make the directory");
         let missing = reward(world.path(), Path::new("reward"), None).unwrap_err().to_string();
         assert_eq!(missing, "there is no such file");
+    }
+
+    #[test]
+    fn closed_and_deep_directories_in_the_place_of_a_reward_file_are_taken_away() {
+        let world = tempfile::tempdir().unwrap();
+        let (logs, place) = (world.path().join("logs"), world.path().join("logs/reward.json"));
+        std::fs::create_dir_all(place.join("closed/inner")).unwrap();
+        let script = "import os\nfor _ in range(25000):\n    os.mkdir('deep')\n    os.chdir('deep')\n";
+        assert!(Command::new("python3").args(["-c", script]).current_dir(&place).status().unwrap().success());
+        for closed in [&place.join("closed/inner"), &place.join("closed"), &place, &logs] {
+            std::fs::set_permissions(closed, Permissions::from_mode(0o0)).unwrap();
+        }
+        let file = RewardFile { world: world.path(), path: Path::new("logs/reward.json"), key: None };
+        file.clear().unwrap();
+        file.clear().unwrap();
+        assert_eq!(std::fs::read_dir(&logs).unwrap().count(), 0);
     }
 }

@@ -37,7 +37,9 @@ pub fn export(arguments: &ModelExportArguments) -> Result<()> {
 fn tell_of_size(model: &Path) -> Result<()> {
     let numbers: u64 = inspect_model(model)?.element_types.values().sum();
     let (whole, half) = (bytes_text(4 * numbers), bytes_text(2 * numbers));
-    eprintln!("the numbers are float32, as they were trained: {whole}; --dtype bf16 rounds them to {half}");
+    output::note(format_args!(
+        "the numbers are float32, as they were trained: {whole}; --dtype bf16 rounds them to {half}"
+    ));
     Ok(())
 }
 

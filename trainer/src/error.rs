@@ -66,15 +66,15 @@ pub enum TrainError {
     },
     /// The weights have left all bounds.
     #[error(
-        "the weights have diverged: the rows of step {step} cost {nll:.1} nats a token, and {first:.1} at the beginning: \
+        "the weights have diverged: a token of step {step} costs {nll:.1} nats, and {first:.1} at the beginning: \
          lower [trainer] learning_rate; `--resume` goes on from the last checkpoint, which may be of diverged weights too"
     )]
     Diverged {
         /// The step.
         step: u64,
-        /// What its rows cost.
+        /// What a token of its rows, or one that was sampled for it, costs.
         nll: f64,
-        /// What the first rows cost.
+        /// What one of the first cost.
         first: f64,
     },
     /// A judge of comparisons says no letter.

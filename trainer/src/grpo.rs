@@ -200,6 +200,7 @@ impl Grpo {
             checkpointing: Checkpointing::of(options),
             stop_without_gradient: options.stop_without_gradient,
             first_nll: None,
+            first_sampled_nll: None,
             publisher: Some(Publisher {
                 endpoint: self.endpoint.clone(),
                 sampling_parameters: options.sampling_parameters.clone(),

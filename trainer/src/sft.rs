@@ -140,6 +140,7 @@ impl Sft {
             checkpointing: Checkpointing::of(options),
             stop_without_gradient: 0,
             first_nll: None,
+            first_sampled_nll: None,
             publisher: None,
             publish_gate: None,
             keeps_reference: false,

@@ -87,6 +87,7 @@ impl Supervised {
             },
             stop_without_gradient: 0,
             first_nll: None,
+            first_sampled_nll: None,
             publisher: None,
             publish_gate: None,
             keeps_reference: false,

@@ -79,6 +79,8 @@ pub(crate) struct Lesson {
     pub(crate) trained_rows: Vec<TrainedRow>,
     /// Where there is nothing to learn: what the policy said.
     pub(crate) answers: Vec<SampleAnswer>,
+    /// Mean negative logprob of the tokens that were sampled for it, in nats; none where they are too few to judge by.
+    pub(crate) sampled_nll: Option<f64>,
 }
 
 impl Lesson {

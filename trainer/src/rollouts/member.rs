@@ -156,6 +156,15 @@ impl Collected {
         self.groups.iter().flatten().chain(&self.replaced)
     }
 
+    /// Mean negative logprob of the sampled tokens, in nats; `None` where they are too few to judge weights by.
+    pub(crate) fn sampled_nll(&self) -> Option<f64> {
+        const ENOUGH: usize = 128;
+        let calls = self.members().flat_map(|member| &member.generations);
+        let logprobs: Vec<f64> =
+            calls.flat_map(|call| call.logprobs.iter().flatten()).copied().map(f64::from).collect();
+        (logprobs.len() >= ENOUGH).then(|| -logprobs.iter().sum::<f64>() / logprobs.len() as f64)
+    }
+
     /// What became of every token that was sampled.
     pub(crate) fn uses(&self) -> Vec<GenerationUse> {
         let judged = self.members().flat_map(Member::judged);

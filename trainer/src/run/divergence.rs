@@ -8,6 +8,11 @@ const BEYOND_ALL: f64 = 60.0;
 const TIMES_THE_FIRST: f64 = 8.0;
 const LEAST: f64 = 20.0;
 
+/// How many times the first sampled tokens' nats others cost of weights that have diverged, and no less than so many nats:
+/// a policy that samples at random from a small vocabulary costs no more than the logarithm of its size.
+const TIMES_THE_FIRST_SAMPLED: f64 = 5.0;
+const LEAST_SAMPLED: f64 = 4.0;
+
 /// The mean negative logprob of all targets of some rows, prompts among them; `None` where there are none.
 pub(super) fn mean_nll<'r>(rows: impl Iterator<Item = &'r [Vec<f32>]>) -> Option<f64> {
     let add = |(sum, count): (f64, u64), logprob: &f32| (sum - f64::from(*logprob), count + 1);
@@ -29,9 +34,36 @@ pub(super) fn check(step: u64, nll: Option<f64>, first: &mut Option<f64>) -> Res
     }
 }
 
+/// The same by the tokens that the policy sampled, which also a step without a gradient has.
+///
+/// # Errors
+/// [`TrainError::Diverged`] if the policy says what comes by chance.
+pub(super) fn check_sampled(step: u64, nll: Option<f64>, first: &mut Option<f64>) -> Result<(), TrainError> {
+    let Some(nll) = nll else { return Ok(()) };
+    let first = *first.get_or_insert(nll);
+    if nll.is_finite() && nll <= (TIMES_THE_FIRST_SAMPLED * first).max(LEAST_SAMPLED) {
+        Ok(())
+    } else {
+        Err(TrainError::Diverged { step, nll, first })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_policy_that_samples_at_random_ends_a_run_without_a_gradient_too() {
+        let mut first = None;
+        for nll in [0.2, 1.0, 3.9] {
+            check_sampled(0, Some(nll), &mut first).unwrap();
+        }
+        check_sampled(1, None, &mut first).unwrap();
+        let error = check_sampled(2, Some(5.2), &mut first).unwrap_err();
+        assert!(matches!(error, TrainError::Diverged { step: 2, .. }), "{error}");
+        // Who samples at random to begin with has not diverged.
+        check_sampled(0, Some(5.5), &mut None).unwrap();
+    }
 
     #[test]
     fn weights_that_know_nothing_any_more_end_the_run() {

@@ -44,6 +44,8 @@ pub(crate) struct TrainingRun<Data> {
     pub(crate) stop_without_gradient: u64,
     /// The mean negative logprob of the first rows that this process learnt from.
     pub(crate) first_nll: Option<f64>,
+    /// The same of the first tokens that the policy sampled.
+    pub(crate) first_sampled_nll: Option<f64>,
     /// Puts new weights behind a sampler; `None` if nobody samples.
     pub(crate) publisher: Option<Publisher>,
     /// Which new weights it puts there; without it all.
@@ -276,9 +278,10 @@ impl<Data> TrainingRun<Data> {
         let is_empty = lesson.is_empty();
         let waited = lesson.waited.as_secs_f64();
         let Updated { tokens, nll } = self.update(step, &mut lesson, &mut metrics, reporter).await?;
-        let bounds = divergence::check(step, nll, &mut self.first_nll);
-        if bounds.is_err() {
-            set(&mut metrics, DIVERGED, nll.unwrap_or(f64::NAN));
+        let bounds = divergence::check(step, nll, &mut self.first_nll)
+            .and_then(|()| divergence::check_sampled(step, lesson.sampled_nll, &mut self.first_sampled_nll));
+        if let Err(TrainError::Diverged { nll, .. }) = &bounds {
+            set(&mut metrics, DIVERGED, *nll);
         }
         if self.publish_gate.is_none() && bounds.is_ok() {
             self.publish(step + 1).await?;

@@ -59,8 +59,9 @@ impl Objective<PendingGroups> for Minibatches {
         pending.check(&all, reporter)?;
         let metrics = self.policy.describe(step, &all, &whole, reporter);
         let answers = if passes.is_empty() { sample_answers(&all, &self.policy.decode) } else { Vec::new() };
-        let uses = all.uses();
-        Ok(Lesson { passes, waited, metrics, uses, trained_rows: rows, answers, ..Lesson::default() })
+        let (uses, sampled_nll) = (all.uses(), all.sampled_nll());
+        let lesson = Lesson { passes, waited, metrics, uses, ..Lesson::default() };
+        Ok(Lesson { trained_rows: rows, answers, sampled_nll, ..lesson })
     }
 
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {

@@ -100,8 +100,8 @@ impl Objective<Collected> for PolicyGradient {
             };
             let substeps = split_into_substeps(rows, self.substeps).into_iter().map(Into::into);
             let substeps = Lesson::substeps_of(substeps, LossFunction::CrossEntropy);
-            let uses = collected.uses();
-            return Ok(Lesson { substeps, metrics, uses, teacher_logprobs, ..Lesson::default() });
+            let (uses, sampled_nll) = (collected.uses(), collected.sampled_nll());
+            return Ok(Lesson { substeps, metrics, uses, teacher_logprobs, sampled_nll, ..Lesson::default() });
         }
         let places = call_places(&batch.places, &collected);
         let (groups, masked) = self.corrected(groups, learner, &mut metrics).await?;
@@ -112,8 +112,9 @@ impl Objective<Collected> for PolicyGradient {
         let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
         let substeps = split_into_substeps(groups, self.substeps);
         let substeps = substeps.into_iter().map(|groups| vec![self.part(groups)]).collect();
-        let uses = collected.uses();
-        Ok(Lesson { substeps, metrics, uses, teacher_logprobs, trained_rows, answers, ..Lesson::default() })
+        let (uses, sampled_nll) = (collected.uses(), collected.sampled_nll());
+        let lesson = Lesson { substeps, metrics, uses, teacher_logprobs, ..Lesson::default() };
+        Ok(Lesson { trained_rows, answers, sampled_nll, ..lesson })
     }
 
     /// The loss of leaving the reference, which needs the logprobs of the weights that the substep begins with.

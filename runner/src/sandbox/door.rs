@@ -27,6 +27,9 @@ type Body = BoxBody<Bytes, reqwest::Error>;
 /// Of one connection and not of what goes over it.
 const OF_A_CONNECTION: [HeaderName; 6] = [HOST, CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
+/// Connections of a sandbox at a time.
+const CONNECTIONS: usize = 128;
+
 /// A door, open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Door {
@@ -76,13 +79,15 @@ impl Passage {
     async fn watch(self, listener: UnixListener) {
         let mut connections = JoinSet::new();
         loop {
-            tokio::select! {
-                stream = next_connection(|| listener.accept()) => {
-                    let passage = self.clone();
-                    connections.spawn(async move { passage.serve(stream).await });
-                }
-                Some(_) = connections.join_next() => {}
+            while connections.try_join_next().is_some() {}
+            // Further ones wait in the listener's queue: an attempt takes no descriptors that others need.
+            if connections.len() >= CONNECTIONS {
+                connections.join_next().await;
+                continue;
             }
+            let stream = next_connection(|| listener.accept()).await;
+            let passage = self.clone();
+            connections.spawn(async move { passage.serve(stream).await });
         }
     }
 
@@ -149,8 +154,44 @@ mod tests {
 
     use fulgurite_client::ServerOptions;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::net::UnixStream;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_sandbox_that_opens_connections_without_end_has_a_bounded_number() {
+        let directory = tempfile::tempdir().unwrap();
+        let (url, patience) = ("http://127.0.0.1:1".to_owned(), Duration::ZERO);
+        let server = Server::new(ServerOptions { url, admin_key: None, patience, reply_limit: 4096 }).unwrap();
+        let attempt = Url::parse("http://127.0.0.1:1/rollout/ro-a/attempt/at-b/").unwrap();
+        let path = directory.path().join("door");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut watching = JoinSet::new();
+        watching.spawn(async move { Passage { server, attempt }.watch(listener).await });
+        let is_answered = async |stream: &mut UnixStream| {
+            stream.write_all(b"GET /elsewhere HTTP/1.1\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).await.unwrap();
+            answer == *b"HTTP/1.1 403"
+        };
+        let mut open = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut stream = UnixStream::connect(&path).await.unwrap();
+            assert!(is_answered(&mut stream).await);
+            open.push(stream);
+        }
+        // One more waits until another has gone.
+        let mut more = UnixStream::connect(&path).await.unwrap();
+        more.write_all(b"GET /elsewhere HTTP/1.1\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(more.try_read(&mut [0; 12]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+        open.pop();
+        let mut answer = [0; 12];
+        more.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 403");
+    }
 
     #[tokio::test]
     async fn a_client_that_sends_its_body_late_reads_why_it_was_refused() {

@@ -20,6 +20,7 @@ const ALLOW: u32 = 0x7fff_0000;
 const REFUSE: u32 = 0x0005_0000;
 const NOT_PERMITTED: u32 = 1;
 const NO_SUCH_CALL: u32 = 38;
+const NO_SUCH_FAMILY: u32 = 97;
 
 const NEW_USER_NAMESPACE: u32 = 0x1000_0000;
 /// Types into a terminal, or pastes into one.
@@ -31,7 +32,9 @@ struct Architecture {
     clone: u32,
     unshare: u32,
     control: u32,
-    /// Mounts, modules, other kernels, keys, performance counters, programs in the kernel, other processes' memory faults.
+    socket: u32,
+    /// Mounts, modules, other kernels, keys, performance counters, programs in the kernel, other processes' memory faults, and
+    /// what changes another process: the sandbox's first one may be of the agent's own user.
     refused: &'static [u32],
     /// Numbers from here on are another interface to the same calls.
     other_interface: Option<u32>,
@@ -39,6 +42,10 @@ struct Architecture {
 
 /// Its flags lie in memory, where no filter sees them; programs fall back on `clone`.
 const CLONE3: u32 = 435;
+
+/// Sockets that are of the sandbox's own network: unix, inet, inet6, netlink. Those of a virtual machine's host (vsock) are of
+/// no network namespace.
+const SOCKETS: [u32; 4] = [1, 2, 10, 16];
 
 /// The same numbers everywhere: `pidfd_getfd`, those of mounts, and io_uring's, through which calls pass unseen.
 const SHARED: [u32; 12] = [438, 428, 429, 430, 431, 432, 433, 442, 425, 426, 427, 467];
@@ -49,10 +56,13 @@ const HERE: Option<Architecture> = Some(Architecture {
     clone: 56,
     unshare: 272,
     control: 16,
+    socket: 41,
     // mount umount2 pivot_root swapon swapoff reboot init_module delete_module finit_module kexec_load kexec_file_load
     // add_key request_key keyctl perf_event_open bpf userfaultfd open_by_handle_at setns acct settimeofday clock_settime
+    // ptrace process_vm_readv process_vm_writev
     refused: &[
         165, 166, 155, 167, 168, 169, 175, 176, 313, 246, 320, 248, 249, 250, 298, 321, 323, 304, 308, 163, 164, 227,
+        101, 310, 311,
     ],
     other_interface: Some(0x4000_0000),
 });
@@ -62,8 +72,10 @@ const HERE: Option<Architecture> = Some(Architecture {
     clone: 220,
     unshare: 97,
     control: 29,
+    socket: 198,
     refused: &[
-        40, 39, 41, 224, 225, 142, 105, 106, 273, 104, 294, 217, 218, 219, 241, 280, 282, 265, 268, 89, 170, 112,
+        40, 39, 41, 224, 225, 142, 105, 106, 273, 104, 294, 217, 218, 219, 241, 280, 282, 265, 268, 89, 170, 112, 117,
+        270, 271,
     ],
     other_interface: None,
 });
@@ -99,6 +111,17 @@ pub(super) fn filter() -> Option<Vec<u8>> {
             (LOAD, 0, 0, NUMBER),
         ]);
     }
+    let [unix, inet, inet6, netlink] = SOCKETS;
+    program.extend([
+        (IS, 0, 7, here.socket),
+        (LOAD, 0, 0, ARGUMENTS[0]),
+        (IS, 4, 0, unix),
+        (IS, 3, 0, inet),
+        (IS, 2, 0, inet6),
+        (IS, 1, 0, netlink),
+        (RETURN, 0, 0, REFUSE | NO_SUCH_FAMILY),
+        (LOAD, 0, 0, NUMBER),
+    ]);
     program.extend([
         (IS, 0, 4, here.control),
         (LOAD, 0, 0, ARGUMENTS[1]),

@@ -1,6 +1,8 @@
 //! How much a template may do and make.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use minijinja::Value;
 
@@ -8,10 +10,18 @@ use minijinja::Value;
 const STEPS: u64 = 4_000_000;
 
 /// Bytes that it may make in all with the smallest of inputs, of texts and of lists.
-const BYTES: u64 = 192 << 20;
+const BYTES: u64 = 64 << 20;
 
 /// The longest text or list that it may make with the smallest of inputs.
-const TOGETHER: u64 = 16 << 20;
+const TOGETHER: u64 = 4 << 20;
+
+/// How long a template may take with the smallest of inputs, and what each byte of the input adds. Steps are not alike: one
+/// may look through a long text. No model's template comes near it.
+const TIME: Duration = Duration::from_secs(1);
+const TIME_PER_BYTE: Duration = Duration::from_micros(16);
+
+/// Steps between two looks at the clock.
+const STEPS_PER_LOOK: u64 = 64;
 
 /// Steps and bytes that each byte of the input adds.
 const STEPS_PER_BYTE: u64 = 4;
@@ -30,7 +40,11 @@ pub(crate) struct Budget<'c> {
     together: AtomicU64,
     /// All that the template sees, and what measures it in bytes once the smallest budget is used up.
     input: Option<(&'c Value, MeasureInput)>,
-    is_measured: AtomicBool,
+    is_extended: AtomicBool,
+    /// The input's, once it is measured.
+    size: OnceLock<u64>,
+    /// When it began, if its time is bounded.
+    began: Option<Instant>,
     /// What pseudo-random choices have come to.
     choices: AtomicU64,
 }
@@ -44,6 +58,9 @@ pub(crate) enum Exhausted {
     /// Too much work.
     #[error("the template does more than a prompt of this size can need: it loops, calls or compares too often")]
     Steps,
+    /// Too long.
+    #[error("the template takes longer than a prompt of this size can need")]
+    Time,
     /// Too much memory.
     #[error("the template makes more text or longer lists than a prompt of this size can need")]
     Bytes,
@@ -61,7 +78,7 @@ impl From<Exhausted> for minijinja::Error {
 impl<'c> Budget<'c> {
     /// The budget of a template that sees `context`, whose size in bytes is found out where it matters.
     pub(crate) fn new(context: &'c Value, size: MeasureInput) -> Self {
-        Self { input: Some((context, size)), ..Self::of(STEPS, BYTES, TOGETHER) }
+        Self { input: Some((context, size)), began: Some(Instant::now()), ..Self::of(STEPS, BYTES, TOGETHER) }
     }
 
     fn of(steps: u64, bytes: u64, together: u64) -> Self {
@@ -70,7 +87,9 @@ impl<'c> Budget<'c> {
             bytes: AtomicU64::new(bytes),
             together: AtomicU64::new(together),
             input: None,
-            is_measured: AtomicBool::new(false),
+            is_extended: AtomicBool::new(false),
+            size: OnceLock::new(),
+            began: None,
             choices: AtomicU64::new(0),
         }
     }
@@ -84,14 +103,29 @@ impl<'c> Budget<'c> {
     #[inline]
     pub(crate) fn step(&self, steps: usize) -> Result<(), Exhausted> {
         let steps = steps as u64;
-        match self.steps.load(Relaxed).checked_sub(steps) {
+        let before = self.steps.load(Relaxed);
+        match before.checked_sub(steps) {
             Some(left) => {
                 self.steps.store(left, Relaxed);
-                Ok(())
+                if before / STEPS_PER_LOOK == left / STEPS_PER_LOOK { Ok(()) } else { self.look_at_clock() }
             }
             None if self.extend() => self.step(steps as usize),
             None => Err(Exhausted::Steps),
         }
+    }
+
+    fn look_at_clock(&self) -> Result<(), Exhausted> {
+        match self.began.map(|began| began.elapsed()) {
+            Some(elapsed) if elapsed > TIME => self.within_time_of_input(elapsed),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn within_time_of_input(&self, elapsed: Duration) -> Result<(), Exhausted> {
+        let size = self.size();
+        let more = TIME_PER_BYTE.saturating_mul(u32::try_from(size).unwrap_or(u32::MAX));
+        if elapsed <= TIME.saturating_add(more) { Ok(()) } else { Err(Exhausted::Time) }
     }
 
     /// Takes the bytes of one text or list that is about to be made.
@@ -140,14 +174,17 @@ impl<'c> Budget<'c> {
         ((next >> 33) as usize).checked_rem(count).unwrap_or(0)
     }
 
+    fn size(&self) -> u64 {
+        *self.size.get_or_init(|| self.input.map_or(0, |(context, size)| size(context)))
+    }
+
     /// Once: adds what the input's size allows.
     #[cold]
     fn extend(&self) -> bool {
-        let Some((context, size)) = self.input else { return false };
-        if self.is_measured.swap(true, Relaxed) {
+        if self.input.is_none() || self.is_extended.swap(true, Relaxed) {
             return false;
         }
-        let size = size(context);
+        let size = self.size();
         let add = |cell: &AtomicU64, per_byte: u64| {
             cell.store(cell.load(Relaxed).saturating_add(size.saturating_mul(per_byte)), Relaxed)
         };

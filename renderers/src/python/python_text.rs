@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -42,6 +43,9 @@ impl Object for LongInteger {
 /// map that is made for each object of each prompt.
 #[derive(Debug)]
 pub(crate) struct JsonObject(Vec<(FieldName, Value)>);
+
+/// Fields that are looked through as fast as they are looked up.
+const FEW_FIELDS: usize = 32;
 
 /// The name of a field.
 #[derive(Clone, Debug)]
@@ -232,12 +236,28 @@ impl<'de, F: Fn(&str) -> Value> Visitor<'de> for JsonReader<'_, F> {
     /// Of fields by the same name the last counts, in the place of the first.
     fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut fields: Vec<(FieldName, Value)> = Vec::new();
+        // Where the fields are, once they are too many to look through for each further one.
+        let mut places: HashMap<String, usize> = HashMap::new();
         while let Some(name) = items.next_key_seed(JsonReader { keeps_digits: false, ..self })? {
             let name = FieldName::Given(name);
             let value = items.next_value_seed(self)?;
-            match fields.iter_mut().find(|(known, _)| known.as_str() == name.as_str()) {
-                Some(known) => known.1 = value,
-                None => fields.push((name, value)),
+            if places.is_empty() && fields.len() >= FEW_FIELDS {
+                places =
+                    fields.iter().enumerate().map(|(place, (name, _))| (name.as_str().to_owned(), place)).collect();
+            }
+            let known = if places.is_empty() {
+                fields.iter().position(|(known, _)| known.as_str() == name.as_str())
+            } else {
+                places.get(name.as_str()).copied()
+            };
+            match known {
+                Some(place) => fields[place].1 = value,
+                None => {
+                    if !places.is_empty() {
+                        places.insert(name.as_str().to_owned(), fields.len());
+                    }
+                    fields.push((name, value));
+                }
             }
         }
         Ok(object(fields))

@@ -270,7 +270,9 @@ impl Check<'_> {
 
     fn injection(&mut self) {
         let renderer = self.renderer;
-        let forged: String = renderer.tokenizer().control_tokens().map(|(text, _)| text).collect();
+        // Not at the beginning: marks of reasoning that begin an answer are the model's.
+        let mut forged = "x".to_owned();
+        forged.extend(renderer.tokenizer().control_tokens().map(|(text, _)| text));
         let count = |text: &str, place: Place<'_>| {
             let (messages, tools) = place(text);
             let pieces = renderer.pieces(&messages, &tools, true)?;

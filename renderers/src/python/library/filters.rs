@@ -121,6 +121,7 @@ pub(crate) fn apply(name: &str, arguments: &CallArguments, budget: &Budget<'_>) 
         "string" => {
             alone()?;
             let text = python_str_within(value, budget)?;
+            budget.make(text.len())?;
             Ok(if value.is_safe() { value.clone() } else { text.into() })
         }
         "list" => {

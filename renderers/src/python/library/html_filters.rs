@@ -177,17 +177,18 @@ fn urlize(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Resu
             out.push_str(word);
             continue;
         }
-        let (mut head, mut middle, mut tail) = (String::new(), word, String::new());
+        let (mut head, mut middle) = (String::new(), word);
         while let Some(opening) = ["(", "<", "&lt;"].into_iter().find(|opening| middle.starts_with(opening)) {
             head.push_str(opening);
             middle = &middle[opening.len()..];
         }
+        let opened = middle;
         while let Some(closing) =
             [")", ">", ".", ",", "\n", "&gt;"].into_iter().find(|closing| middle.ends_with(closing))
         {
             middle = &middle[..middle.len() - closing.len()];
-            tail.insert_str(0, closing);
         }
+        let tail = &opened[middle.len()..];
         let link = if matches(&ADDRESS, middle) {
             let scheme = if middle.starts_with("http://") || middle.starts_with("https://") { "" } else { "https://" };
             format!("<a href=\"{scheme}{middle}\"{rel}{target}>{}</a>", shown(middle))

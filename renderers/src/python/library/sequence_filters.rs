@@ -163,20 +163,24 @@ impl Key<'_> {
                 let paths: Vec<&str> = if path.as_str().is_some() { text.split(',').collect() } else { Vec::new() };
                 if paths.len() > 1 {
                     for path in paths {
-                        parts.push(self.cased(look_up(item, &path.into(), self.default, budget)?));
+                        parts.push(self.cased(look_up(item, &path.into(), self.default, budget)?, budget)?);
                     }
                     return Ok(Value::from(parts));
                 }
                 look_up(item, path, self.default, budget)?
             }
         };
-        Ok(self.cased(key))
+        self.cased(key, budget)
     }
 
-    fn cased(&self, key: Value) -> Value {
+    fn cased(&self, key: Value, budget: &Budget<'_>) -> Outcome<Value> {
         match key.as_str() {
-            Some(text) if !self.is_cased => text.to_lowercase().into(),
-            _ => key,
+            Some(text) if !self.is_cased => {
+                budget.look_through(text)?;
+                budget.make(text.len())?;
+                Ok(text.to_lowercase().into())
+            }
+            _ => Ok(key),
         }
     }
 
@@ -234,10 +238,10 @@ fn dictsort(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Ou
     let mut keyed: Vec<(Value, Value)> = entries
         .into_iter()
         .map(|(name, item)| {
-            let own = key.cased(if by_value { item.clone() } else { name.clone() });
-            (own, tuple(vec![name, item]))
+            let own = key.cased(if by_value { item.clone() } else { name.clone() }, budget)?;
+            Ok((own, tuple(vec![name, item])))
         })
-        .collect();
+        .collect::<Outcome<_>>()?;
     sort(&mut keyed, flag(reverse, false), budget)?;
     Ok(Value::from(keyed.into_iter().map(|(_, pair)| pair).collect::<Vec<_>>()))
 }

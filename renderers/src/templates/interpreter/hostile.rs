@@ -41,6 +41,40 @@ fn a_template_that_loops_for_ever_is_an_error() {
 }
 
 #[test]
+fn steps_that_each_go_through_a_long_value_are_an_error_in_time() {
+    let text = "{% set s = 'a' * 2000000 %}";
+    let digits = "{% set s = '9' * 2000000 %}";
+    let many = "{% for i in range(100000) %}{% for j in range(30) %}";
+    let end = "{% endfor %}{% endfor %}";
+    for template in [
+        format!("{text}{many}{{% if s|length < 1 %}}{{% endif %}}{end}"),
+        format!("{text}{many}{{% if s.startswith('b', 5) %}}{{% endif %}}{end}"),
+        format!("{digits}{many}{{% if s|int %}}{{% endif %}}{end}"),
+        format!("{digits}{many}{{% if s|float %}}{{% endif %}}{end}"),
+        format!("{{% set t = (1,) * 60000 %}}{many}{{% if t[0] == 2 %}}{{% endif %}}{end}"),
+        format!("{{% set t = (1,) * 60000 %}}{many}{{% if t == () %}}{{% endif %}}{end}"),
+        format!("{text}{{{{ (([s] * 2000)|map('string')|list)|length }}}}"),
+        format!("{text}{{{{ (([s] * 2000)|sort)|length }}}}"),
+        format!("{text}{{% set e = s|e %}}{{{{ (([e] * 2000)|map('e')|list)|length }}}}"),
+    ] {
+        refused(&template);
+    }
+    // What is looked through once is no fault.
+    let messages = from_json(&json!({ "messages": [] }));
+    let long = ChatTemplate::compile("{{ ('.' * 1000000)|urlize|length }}", None).unwrap();
+    assert_eq!(long.render(messages).unwrap(), "1000000");
+}
+
+#[test]
+fn an_object_of_many_fields_is_read_as_fast_as_a_list() {
+    let fields: Vec<String> = (0..100_000).map(|field| format!("\"k{field}\":{field}")).collect();
+    let text = format!("{{{},\"k7\":-1}}", fields.join(","));
+    let template = ChatTemplate::compile("{% set o = text|fromjson %}{{ o|length }} {{ o.k7 }} {{ o.k99999 }}", None);
+    let rendered = template.unwrap().render(from_json(&json!({ "text": text }))).unwrap();
+    assert_eq!(rendered, "100000 -1 99999");
+}
+
+#[test]
 fn a_template_that_makes_too_much_is_an_error() {
     let doubled = |expression: &str| {
         format!("{{% set ns = namespace(s='aaaaaaaaaa', l=[1]) %}}{{% for i in range(60) %}}{expression}{{% endfor %}}")

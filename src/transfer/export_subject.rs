@@ -21,6 +21,8 @@ pub fn named_run(arguments: &ExportArguments) -> Result<Option<PathBuf>> {
         bail!("--store names no run: give its directory, or its name below runs/");
     }
     match (&arguments.named, run) {
+        // Said twice, as commands of before `named` meant a run everywhere say it.
+        (Some(named), Some(run)) if Path::new(named) == run => registry::directory(run).map(Some),
         (Some(named), Some(_)) => bail!("`{named}` and --run name a run each: leave out one of them"),
         (Some(named), None) => registry::directory(Path::new(named)).map(Some),
         (None, Some(run)) => registry::directory(run).map(Some),

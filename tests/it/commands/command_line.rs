@@ -179,7 +179,7 @@ fn help_says_what_there_is() {
     Options:
           --store <URL>      Store: sqlite://FILE or postgres://...; without --store and --run the
                              config's, else sqlite://fulgurite.db [env: FULGURITE_STORE]
-          --run <DIR>        Directory of a training run, whose store is meant
+          --run <DIR>        Training run whose store is meant: its directory, or its name below runs/
           --config <FILE>    Config file whose store is meant
           --rollout <ID>     Only this rollout
           --mode <MODE>      Only of rollouts with this mode: train, val, test

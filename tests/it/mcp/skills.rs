@@ -29,7 +29,6 @@ fn filled_in(command: &str, project: &Project) -> String {
         "MODEL" => "model-1".to_owned(),
         "CONFIG" => "t.toml".to_owned(),
         "RUN" => "run".to_owned(),
-        "METRICS_RUN" => "run".to_owned(),
         "CHATS" => "chats.jsonl".to_owned(),
         "SFT" => "sft.toml".to_owned(),
         "DPO" => "dpo.toml".to_owned(),

@@ -84,7 +84,7 @@ async fn an_agent_goes_on_token_by_token_behind_half_a_surrogate_pair_also_after
         assert_eq!(response.status(), 200);
         assert!(response.headers().contains_key("x-fulgurite-warning"));
         response.text().await.unwrap();
-        let more = format!(r#"{{"role":"user","content":"and \udfff?"}}"#);
+        let more = r#"{"role":"user","content":"and \udfff?"}"#;
         items = format!(r#"{items},{{"role":"assistant","content":"It rains."}},{more}"#);
     }
     let filter = GenerationFilter { rollout_id: Some(rollout), ..GenerationFilter::default() };

@@ -7,7 +7,7 @@ pub struct Bounds {
     pub processes: u32,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Bytes of a file, and of the world with the home directory.
+    /// Bytes of each file.
     pub disk_bytes: u64,
 }
 

@@ -211,7 +211,7 @@ fn help_says_what_there_is() {
     Options:
           --store <URL>       Store: sqlite://FILE or postgres://...; without --store and --run the
                               config's, else sqlite://fulgurite.db [env: FULGURITE_STORE]
-          --run <DIR>         Directory of a training run, whose store is meant
+          --run <DIR>         Training run whose store is meant: its directory, or its name below runs/
           --config <FILE>     Config file whose store is meant
           --tokens            One line for each sampled token: its id, its logprob, and its text if the
                               tokenizer is known

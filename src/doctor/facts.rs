@@ -10,7 +10,7 @@ use serde_json::Value;
 use fulgurite_proxy::UNSEEN_TOOLS;
 
 use super::findings::{Answer, RunFacts};
-use crate::runs::registry::progress;
+use crate::runs::progress::progress;
 
 /// The latest training rollouts that are read.
 const ROLLOUTS: u64 = 64;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::runs::registry::RunProgress;
+use crate::runs::progress::RunProgress;
 
 /// What is recorded of a run.
 #[derive(Clone, Debug, Default)]

@@ -4,6 +4,7 @@ pub mod arguments;
 pub mod checkpoints;
 mod dry_group;
 mod estimate;
+pub mod progress;
 pub mod registry;
 pub mod which_checkpoint;
 

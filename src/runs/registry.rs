@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::declarations::PricesConfig;
+use crate::runs::progress::{is_evaluation, is_over};
 use crate::train;
 use crate::train::exclusive_lock::is_run_held;
 use crate::train::failure;
@@ -77,18 +78,6 @@ pub enum RunState {
     Stopped,
     /// It is not over; whether somebody is at it, its store does not say.
     Open,
-}
-
-/// How far a run has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RunProgress {
-    /// More may come of it.
-    #[default]
-    Underway,
-    /// Its stop rule ended it before its limit of updates: it reached what it was to reach.
-    MetStopRule,
-    /// It is over: at its limit of updates, or an evaluation that is done.
-    Ended,
 }
 
 impl RunState {
@@ -349,27 +338,6 @@ fn state_of_open(directory: &Path) -> RunState {
     }
 }
 
-fn is_evaluation(run: &Run) -> bool {
-    run.config["kind"] == EVALUATION_KIND
-}
-
-/// How far a run has come, by its config and the steps that are recorded of it.
-pub fn progress(run: &Run, steps: &[Step]) -> RunProgress {
-    match steps.last() {
-        Some(last) if is_over(run, steps) => {
-            let limit = run.config["trainer"]["max_steps"].as_u64();
-            let is_below_limit = limit.is_some_and(|limit| last.weights_version < limit);
-            if is_below_limit && !is_evaluation(run) { RunProgress::MetStopRule } else { RunProgress::Ended }
-        }
-        _ => RunProgress::Underway,
-    }
-}
-
-/// Whether nothing more comes of a run.
-fn is_over(run: &Run, steps: &[Step]) -> bool {
-    steps.last().is_some_and(|last| is_evaluation(run) || last.weights_version < last.step)
-}
-
 /// The store of a run, and the run in it.
 pub async fn open(directory: &Path) -> Result<(Store, Run)> {
     let run_id = train::run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
@@ -491,16 +459,6 @@ mod tests {
         assert_eq!(json!(entry.wall_seconds).to_string(), "0.0");
         let entry = of("grpo", &[step(1, 1, json!({ "step": 0, "test/env/all/reward/total": -0.0 }))]);
         assert_eq!(json!(entry.first.unwrap().value).to_string(), "0.0");
-    }
-
-    #[test]
-    fn a_run_that_ends_below_its_limit_met_its_stop_rule() {
-        let run = run(json!({ "trainer": { "max_steps": 3 } }));
-        let last = |version| [step(1, 1, json!({})), step(version + 1, version, json!({}))];
-        assert_eq!(progress(&run, &[]), RunProgress::Underway);
-        assert_eq!(progress(&run, &last(2)[..1]), RunProgress::Underway);
-        assert_eq!(progress(&run, &last(2)), RunProgress::MetStopRule);
-        assert_eq!(progress(&run, &last(3)), RunProgress::Ended);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod reply;
 mod rollouts;
 mod runs;
 mod server;
+mod weights;
 
 pub use error::ServerError;
 pub use queue::{Assignment, AttemptName, Dequeued, KnownAttempt};

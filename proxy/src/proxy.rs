@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use fulgurite_backends::FairShare;
 use fulgurite_store::Store;
-use fulgurite_types::ModelWeights;
+use fulgurite_types::Publication;
 
 use crate::attempt::attempt_memories::AttemptMemories;
 use crate::call::auxiliary_rules::{AuxiliaryRuleError, AuxiliaryRules};
@@ -101,7 +101,7 @@ impl Proxy {
 
     /// Restores the weights that models had before the server was restarted; models that are not served are skipped. A
     /// model's calls are held meanwhile, so that none is answered with other weights.
-    pub fn restore_weights(&self, kept: Vec<ModelWeights>) {
+    pub fn restore_weights(&self, kept: Vec<Publication>) {
         restore_weights(&self.shared.models, kept);
     }
 

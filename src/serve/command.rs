@@ -48,7 +48,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     let _lock = ExclusiveLock::of_store(&store_url, "fulgurite serve")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
     let served = models.iter().map(|model| model.served.clone()).collect();
-    let kept_weights = store.model_weights().await?;
+    let kept_weights = store.publications().await?;
     let mut server =
         RunningServer::start(&loaded.config, listening, store.clone(), served, kept_weights, tinker, &metrics).await?;
     server.reserve_judges(&loaded.config);

@@ -23,7 +23,7 @@ use fulgurite_renderers::{RendererChoice, Tokenizer};
 use fulgurite_runner::RubricOptions;
 use fulgurite_store::{AdminKey, Keyring, Store};
 use fulgurite_tinker::server::TinkerBase;
-use fulgurite_types::ModelWeights;
+use fulgurite_types::Publication;
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -159,7 +159,7 @@ impl RunningServer {
         listening: Listening,
         store: Store,
         models: Vec<ServedModel>,
-        kept_weights: Vec<ModelWeights>,
+        kept_weights: Vec<Publication>,
         beside: impl Into<Beside>,
         metrics: &MetricsPage,
     ) -> Result<Self> {

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fulgurite_types::GatewayState;
+use fulgurite_types::{GatewayState, Publication};
 
 use crate::rewards::refused::RewardRefused;
 
@@ -44,6 +44,19 @@ pub enum StoreError {
     /// The sender may not give the reward.
     #[error(transparent)]
     RewardRefused(#[from] RewardRefused),
+    /// Other weights are behind the model than those that the publication may take the place of.
+    #[error(
+        "model {model} has version {} (weights {}{}), and version {version} may not take its place",
+        current.weights.version, current.weights.weights_id, made_by(current)
+    )]
+    WeightsInPlace {
+        /// Whose weights.
+        model: String,
+        /// The version that was to be published.
+        version: u64,
+        /// What is behind the model.
+        current: Box<Publication>,
+    },
     /// A request came before with the same `Idempotency-Key` and another body.
     #[error("Idempotency-Key: the same key came with another body before")]
     KeyReused,
@@ -102,6 +115,14 @@ pub enum StoreError {
         /// What is wrong with it.
         message: String,
     },
+}
+
+/// Who made published weights, for a message.
+fn made_by(publication: &Publication) -> String {
+    match (&publication.weights.run_id, publication.weights.step) {
+        (Some(run_id), Some(step)) => format!(", run {run_id} after {step} updates"),
+        _ => String::new(),
+    }
 }
 
 /// What the store's methods give.

@@ -23,6 +23,7 @@ mod row_checksums;
 mod runs;
 mod spans;
 mod store;
+mod weights;
 mod workers;
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! - [`RolloutRecord`]: a rollout with all that was recorded of it.
 //! - [`Reward`]: how good something was, and who says so.
 //! - [`Run`], [`Step`], [`Checkpoint`]: what a trainer records of itself.
+//! - [`WeightsId`], [`NamedWeights`], [`Publication`]: which weights a version names, and which are behind a model.
 //! - [`RolloutExpression`]: which rollouts are meant, in words that people write.
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
 
@@ -28,6 +29,7 @@ mod present;
 mod rollouts;
 mod run;
 mod span;
+mod weights;
 mod words;
 
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
@@ -71,10 +73,14 @@ pub use rollouts::session::SessionIds;
 pub use rollouts::worker::{Worker, WorkerStatus};
 pub use rollouts::world_changes::{FileChange, WorldChanges};
 pub use run::{
-    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, ModelWeights, NewRun, RecordedTeacherLogprobs, Run, Step,
-    StepRecord, TeacherLogprobs, UnaccountedGeneration,
+    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, RecordedTeacherLogprobs, Run, Step, StepRecord,
+    TeacherLogprobs, UnaccountedGeneration,
 };
 pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
+pub use weights::{
+    NamedWeights, NewNamedWeights, NewPublication, NoWeightsId, Publication, PublicationCause, Replaces, ServedWeights,
+    ServingState, WeightsId,
+};
 
 /// A JSON object.
 pub type Object = serde_json::Map<String, serde_json::Value>;

@@ -127,17 +127,6 @@ pub struct Checkpoint {
     pub state: Value,
 }
 
-/// The weights behind a served model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ModelWeights {
-    /// What agents send in `model`.
-    pub model: String,
-    /// What tokens sampled from them are recorded with.
-    pub version: u64,
-    /// Where they are, in the words of whoever serves the model.
-    pub source: Value,
-}
-
 /// How many sampled tokens went where. Over all rows of a ledger, `tokens` sums to all sampled tokens in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerRow {

@@ -141,6 +141,7 @@ fn store_failure(error: &StoreError) -> (StatusCode, Value) {
     let status = match error {
         StoreError::RewardRefused(_) => StatusCode::FORBIDDEN,
         StoreError::Conflict { .. }
+        | StoreError::WeightsInPlace { .. }
         | StoreError::IllegalTransition { .. }
         | StoreError::InUse { .. }
         | StoreError::KeyReused => StatusCode::CONFLICT,

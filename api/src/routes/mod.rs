@@ -10,6 +10,7 @@ mod rewards;
 mod runs;
 mod store_url;
 mod traces;
+mod weights;
 
 use axum::Router;
 use axum::extract::State;
@@ -40,6 +41,9 @@ pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router
         .route("/keys/model-calls", post(keys::issue))
         .route("/keys/worker", post(keys::issue_to_worker))
         .route("/keys/reader", post(keys::issue_to_reader))
+        .route("/weights", get(weights::list).post(weights::name))
+        .route("/publications", get(weights::publications))
+        .route("/servers", get(weights::servers))
         .nest("/runs", run_routes());
     let other_signals = grpc::OTHER_SIGNALS.into_iter();
     let routes = other_signals
@@ -94,6 +98,7 @@ fn run_routes() -> Router<Store> {
         .route("/{run_id}/ledger", get(runs::ledger))
         .route("/{run_id}/unaccounted", get(runs::unaccounted))
         .route("/{run_id}/uses", post(runs::record_uses))
+        .route("/{run_id}/trained-elsewhere", post(runs::trained_elsewhere))
         .route("/{run_id}/rewind", post(runs::rewind))
         .route("/{run_id}/allowed-steps", post(runs::allow_steps))
 }

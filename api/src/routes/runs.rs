@@ -164,6 +164,25 @@ pub(super) async fn record_uses(
 }
 
 #[derive(Deserialize)]
+struct GenerationsRequest {
+    generation_ids: Vec<String>,
+}
+
+impl Shaped for GenerationsRequest {
+    const SHAPE: Shape = Shape::Closed(&[Field::required("generation_ids", Shape::List(&Shape::Text))]);
+}
+
+/// `POST /v1/fulgurite/runs/{run_id}/trained-elsewhere`: those of some generations that another run has trained.
+pub(super) async fn trained_elsewhere(
+    State(store): State<Store>,
+    Path(run_id): Path<String>,
+    body: Body,
+) -> Reply<Vec<String>> {
+    let GenerationsRequest { generation_ids } = body.parse()?;
+    Ok(Json(store.trained_elsewhere(&run_id, &generation_ids).await?))
+}
+
+#[derive(Deserialize)]
 struct AllowedStepsRequest {
     steps: Option<u64>,
 }

@@ -1,5 +1,5 @@
 use fulgurite_backends::{NewWeights, WeightsSource};
-use fulgurite_types::{ModelWeights, WeightsVersion};
+use fulgurite_types::{Publication, WeightsVersion};
 use serde::Deserialize;
 
 use crate::models::gate::Holder;
@@ -10,8 +10,9 @@ const RESTORING: &str = "its weights are put back after a restart";
 
 /// Restores the weights that models had before the server was restarted; models that are not served are skipped. A model's
 /// calls are held meanwhile, so that none is answered with other weights.
-pub(crate) fn restore_weights(models: &ServedModels, kept: Vec<ModelWeights>) {
-    for ModelWeights { model, version, source } in kept {
+pub(crate) fn restore_weights(models: &ServedModels, published: Vec<Publication>) {
+    for Publication { weights, source, .. } in published {
+        let (model, version) = (weights.model, weights.version);
         let (Ok(served), Ok(gate), Ok(loads)) =
             (models.sampled(&model), models.gate(&model), models.weights_loads(&model))
         else {

@@ -2,12 +2,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fulgurite_backends::{BackendError, NewWeights, Sampler};
-use fulgurite_store::Store;
-use fulgurite_types::ModelWeights;
+use fulgurite_store::{Store, StoreError};
+use fulgurite_types::{NewNamedWeights, NewPublication, PublicationCause, Replaces, WeightsId};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use serde_json::json;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use crate::error::ProxyError;
 
@@ -67,7 +68,7 @@ impl WeightsLoads {
             shared.is_replaced.send_replace(true);
             let version = weights.version.0;
             tracing::info!(model, version, "new weights are behind a model");
-            Ok(store.set_model_weights(ModelWeights { model, version, source: json!(weights.source) }).await?)
+            Ok(publish(&store, model, &weights).await?)
         });
         let loaded = async {
             let loaded = loading.await.map_err(|error| BackendError::Internal { message: error.to_string() });
@@ -108,6 +109,26 @@ impl WeightsLoads {
             let _ = tokio::time::timeout(PAUSE, is_replaced.wait_for(|is_replaced| *is_replaced)).await;
         }
     }
+}
+
+/// Records weights as those behind the model. A version that names none yet names these from now on.
+async fn publish(store: &Store, model: String, weights: &NewWeights) -> Result<(), StoreError> {
+    let version = weights.version.0;
+    if store.weights_of_version(&model, version).await?.is_none() {
+        let mut digest = [0; 32];
+        digest[..16].copy_from_slice(Uuid::new_v4().as_bytes());
+        let new = NewNamedWeights {
+            model: model.clone(),
+            weights_id: WeightsId::of_digest(digest),
+            parent_id: None,
+            run_id: None,
+            step: None,
+            preferred_version: version,
+        };
+        store.name_weights(new).await?;
+    }
+    let (source, replaces, cause) = (json!(weights.source), Replaces::Anything, PublicationCause::Update);
+    store.publish_weights(NewPublication { model, version, source, replaces, cause }).await.map(drop)
 }
 
 #[cfg(test)]
@@ -200,7 +221,7 @@ mod tests {
         }
 
         async fn noted(&self) -> Vec<u64> {
-            self.store.model_weights().await.unwrap().into_iter().map(|noted| noted.version).collect()
+            self.store.publications().await.unwrap().into_iter().map(|published| published.weights.version).collect()
         }
     }
 

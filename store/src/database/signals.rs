@@ -14,6 +14,8 @@ pub(crate) struct Effects {
     pub queued: usize,
     /// Whether any rollout has finished.
     pub finished: bool,
+    /// Whether weights were published.
+    pub published: bool,
     /// Attempts that have ended, by rollout and attempt. Other servers are not notified of them.
     pub ended: Vec<(String, String)>,
     /// Changes for the cache of rollouts. Other servers are not notified of them.
@@ -25,6 +27,7 @@ impl Effects {
     pub(crate) fn append(&mut self, mut later: Self) {
         self.queued += later.queued;
         self.finished |= later.finished;
+        self.published |= later.published;
         self.ended.append(&mut later.ended);
         self.rollouts.append(&mut later.rollouts);
     }
@@ -39,6 +42,8 @@ pub(crate) struct Signals {
     pub queued: Notify,
     /// Changes whenever a rollout has finished.
     pub finished: watch::Sender<()>,
+    /// Changes whenever weights were published.
+    pub published: watch::Sender<()>,
     /// Turns true when all waiting is to end.
     pub closing: watch::Sender<bool>,
     ends: OnceLock<EndListener>,
@@ -51,6 +56,7 @@ impl Default for Signals {
         Self {
             queued: Notify::default(),
             finished: watch::Sender::default(),
+            published: watch::Sender::default(),
             closing: watch::Sender::default(),
             ends: OnceLock::new(),
             sender: Uuid::now_v7(),
@@ -66,6 +72,9 @@ impl Signals {
         }
         if effects.finished {
             self.finished.send_replace(());
+        }
+        if effects.published {
+            self.published.send_replace(());
         }
         if let Some(tell) = self.ends.get() {
             effects.ended.iter().for_each(|(rollout_id, attempt_id)| tell(rollout_id, attempt_id));
@@ -89,12 +98,15 @@ impl Signals {
     pub(crate) fn raise_all(&self) {
         self.queued.notify_waiters();
         self.finished.send_replace(());
+        self.published.send_replace(());
     }
 
     /// The message that notifies other servers of effects, if there are any that concern them.
     pub(crate) fn message(&self, effects: &Effects) -> Option<String> {
-        let Effects { queued, finished, .. } = *effects;
-        (queued > 0 || finished).then(|| format!("{} {queued} {}", self.sender.simple(), u8::from(finished)))
+        let Effects { queued, finished, published, .. } = *effects;
+        let concerns_others = queued > 0 || finished || published;
+        let flags = (u8::from(finished), u8::from(published));
+        concerns_others.then(|| format!("{} {queued} {} {}", self.sender.simple(), flags.0, flags.1))
     }
 
     /// Reads the message of another server; `None` of this store's own, and of what is no message.
@@ -102,7 +114,9 @@ impl Signals {
         let mut words = message.split(' ');
         let sender = Uuid::try_parse(words.next()?).ok()?;
         let (queued, finished) = (words.next()?.parse().ok()?, words.next()? == "1");
-        let effects = Effects { queued, finished, ..Effects::default() };
+        // Servers of an earlier version have no word for it.
+        let published = words.next() == Some("1");
+        let effects = Effects { queued, finished, published, ..Effects::default() };
         (sender != self.sender).then_some(effects)
     }
 }
@@ -114,8 +128,8 @@ mod tests {
     #[test]
     fn a_message_is_for_others() {
         let (one, other) = (Signals::default(), Signals::default());
-        for (queued, finished) in [(3, false), (0, true)] {
-            let effects = Effects { queued, finished, ..Effects::default() };
+        for (queued, finished, published) in [(3, false, false), (0, true, false), (0, false, true)] {
+            let effects = Effects { queued, finished, published, ..Effects::default() };
             let message = one.message(&effects).unwrap();
             assert_eq!(other.read(&message), Some(effects));
             assert_eq!(one.read(&message), None);

@@ -47,6 +47,11 @@ impl Write {
         self.effects.finished = true;
     }
 
+    /// After the commit, servers look at which weights are published.
+    pub(crate) fn weights_were_published(&mut self) {
+        self.effects.published = true;
+    }
+
     /// After the commit, caches of the attempt are notified.
     pub(crate) fn attempt_ended(&mut self, attempt: &Attempt) {
         self.effects.ended.push((attempt.rollout_id.clone(), attempt.attempt_id.clone()));

@@ -1,7 +1,7 @@
-//! Training runs: their steps, checkpoints, weights, and what became of every token.
+//! Training runs: their steps, checkpoints, and what became of every token.
 
-pub(crate) mod model_weights;
 pub(crate) mod record;
 pub(crate) mod teacher_logprobs;
 pub(crate) mod totals;
+pub(crate) mod trained_elsewhere;
 pub(crate) mod unaccounted;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_store::{Sender, Store};
 use fulgurite_types::{
-    Checkpoint, GenerationUse, LedgerRow, NewReward, NewRollout, NewRun, Object, RewardedAttempts, Rollout,
-    RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, GenerationUse, LedgerRow, NamedWeights, NewNamedWeights, NewReward, NewRollout, NewRun, Object,
+    Publication, RewardedAttempts, Rollout, RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
 };
 
 use super::error::RecordError;
@@ -63,6 +63,22 @@ impl Record for Store {
     async fn release_worker(&self, worker_id: &str) -> Result<(), RecordError> {
         self.release_worker(worker_id).await?;
         Ok(())
+    }
+
+    async fn name_weights(&self, new: NewNamedWeights) -> Result<NamedWeights, RecordError> {
+        Ok(self.name_weights(new).await?)
+    }
+
+    async fn named_weights(&self, model: &str, run_id: Option<&str>) -> Result<Vec<NamedWeights>, RecordError> {
+        Ok(self.patiently(|| self.named_weights(model, run_id)).await?)
+    }
+
+    async fn publication(&self, model: &str) -> Result<Option<Publication>, RecordError> {
+        Ok(self.patiently(|| self.publication(model)).await?)
+    }
+
+    async fn trained_elsewhere(&self, run_id: &str, generation_ids: &[String]) -> Result<Vec<String>, RecordError> {
+        Ok(self.patiently(|| self.trained_elsewhere(run_id, generation_ids)).await?)
     }
 
     async fn record_step(&self, record: StepRecord) -> Result<(), RecordError> {

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fulgurite_types::{
-    Checkpoint, GenerationUse, LedgerRow, NewReward, NewRollout, NewRun, Object, RewardedAttempts, Rollout,
-    RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, GenerationUse, LedgerRow, NamedWeights, NewNamedWeights, NewReward, NewRollout, NewRun, Object,
+    Publication, RewardedAttempts, Rollout, RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
 };
 
 use super::error::RecordError;
@@ -42,6 +42,18 @@ pub trait Record: Send + Sync + 'static {
 
     /// Takes back what a worker holds: its rollouts go back to the queue if they may be tried again.
     async fn release_worker(&self, worker_id: &str) -> Result<(), RecordError>;
+
+    /// Gives weights a version, which names them for ever; weights that have one keep it.
+    async fn name_weights(&self, new: NewNamedWeights) -> Result<NamedWeights, RecordError>;
+
+    /// All weights of a model that have a version; those of one run alone if it is given.
+    async fn named_weights(&self, model: &str, run_id: Option<&str>) -> Result<Vec<NamedWeights>, RecordError>;
+
+    /// The newest publication of a model, if there was one.
+    async fn publication(&self, model: &str) -> Result<Option<Publication>, RecordError>;
+
+    /// Those of some generations that another run than this one has trained.
+    async fn trained_elsewhere(&self, run_id: &str, generation_ids: &[String]) -> Result<Vec<String>, RecordError>;
 
     /// Records a step with what became of the tokens that it consumed, and its checkpoint.
     async fn record_step(&self, record: StepRecord) -> Result<(), RecordError>;

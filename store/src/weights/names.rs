@@ -1,0 +1,140 @@
+//! Which weights a version of a model names.
+
+use fulgurite_types::{NamedWeights, NewNamedWeights};
+use sqlx::AnyConnection;
+use sqlx::any::AnyRow;
+
+use crate::database::clock::now;
+use crate::database::sql::{Sql, checked_id, column, count, optional_id, to_integer, word};
+use crate::{Result, Store, StoreError};
+
+/// What is selected of a row, for [`named_from_row`].
+pub(super) const COLUMNS: &str =
+    "n.model, n.version, n.weights_id, n.parent_id, n.run_id, n.step, n.time AS named_time";
+
+impl Store {
+    /// Gives weights a version, which names them for ever. Weights that have one keep it. Others get the preferred version,
+    /// or, where that names other weights of the model, the one after the greatest.
+    pub async fn name_weights(&self, new: NewNamedWeights) -> Result<NamedWeights> {
+        self.write(move |write| {
+            Box::pin(async move {
+                checked_id("model", &new.model)?;
+                optional_id("run_id", new.run_id.as_deref())?;
+                if let Some(named) = find_by_id(write.connection(), &new).await? {
+                    return Ok(named);
+                }
+                let preferred = to_integer("preferred_version", new.preferred_version)?;
+                let taken = sqlx::query(
+                    "SELECT MAX(version) AS greatest, COUNT(CASE WHEN version = $2 THEN 1 END) AS taken
+                     FROM named_weights WHERE model = $1",
+                )
+                .bind(new.model.as_str())
+                .bind(preferred)
+                .fetch_one(write.connection())
+                .await?;
+                let version = match count::<u64>(&taken, "taken")? {
+                    0 => preferred,
+                    _ => column::<i64>(&taken, "greatest")?.checked_add(1).ok_or_else(|| {
+                        StoreError::invalid("preferred_version", "there is no version after the greatest")
+                    })?,
+                };
+                let mut sql = Sql::new(
+                    "INSERT INTO named_weights (model, version, weights_id, parent_id, run_id, step, time) VALUES (",
+                );
+                let step = new.step.map(|step| to_integer("step", step)).transpose()?;
+                sql.text(&new.model).push(", ").integer(version);
+                sql.push(", ").owned_text(new.weights_id.to_string());
+                sql.push(", ").optional_text(new.parent_id.map(|id| id.to_string()).as_deref());
+                sql.push(", ").optional_text(new.run_id.as_deref()).push(", ");
+                match step {
+                    Some(step) => sql.integer(step),
+                    None => sql.push("NULL"),
+                };
+                sql.push(", ").optional_real(Some(now())).push(")");
+                sql.execute(write.connection()).await?;
+                let named = find_by_id(write.connection(), &new).await?;
+                named.ok_or_else(|| StoreError::not_found("version of weights", &new.weights_id.to_string()))
+            })
+        })
+        .await
+    }
+
+    /// The weights that a version of a model names, if it names any.
+    pub async fn weights_of_version(&self, model: &str, version: u64) -> Result<Option<NamedWeights>> {
+        let mut sql = Sql::new("SELECT ");
+        sql.push(COLUMNS).push(" FROM named_weights n WHERE n.model = ").text(model);
+        sql.push(" AND n.version = ").integer(to_integer("version", version)?);
+        sql.all(&mut *self.reader().await?).await?.first().map(named_from_row).transpose()
+    }
+
+    /// All weights of a model that have a version, oldest version first; those of one run alone if it is given.
+    pub async fn named_weights(&self, model: &str, run_id: Option<&str>) -> Result<Vec<NamedWeights>> {
+        let mut sql = Sql::new("SELECT ");
+        sql.push(COLUMNS).push(" FROM named_weights n WHERE n.model = ").text(model);
+        if let Some(run_id) = run_id {
+            sql.push(" AND n.run_id = ").text(run_id);
+        }
+        sql.push(" ORDER BY n.version");
+        let rows = sql.all(&mut *self.reader().await?).await?;
+        rows.iter().map(named_from_row).collect()
+    }
+}
+
+async fn find_by_id(connection: &mut AnyConnection, new: &NewNamedWeights) -> Result<Option<NamedWeights>> {
+    let mut sql = Sql::new("SELECT ");
+    sql.push(COLUMNS).push(" FROM named_weights n WHERE n.model = ").text(&new.model);
+    sql.push(" AND n.weights_id = ").owned_text(new.weights_id.to_string());
+    sql.all(connection).await?.first().map(named_from_row).transpose()
+}
+
+pub(super) fn named_from_row(row: &AnyRow) -> Result<NamedWeights> {
+    let parent: Option<String> = column(row, "parent_id")?;
+    let step: Option<i64> = column(row, "step")?;
+    Ok(NamedWeights {
+        model: column(row, "model")?,
+        version: count(row, "version")?,
+        weights_id: word(row, "weights_id")?,
+        parent_id: parent.map(|id| id.parse()).transpose().map_err(|error| corrupt("parent_id", &error))?,
+        run_id: column(row, "run_id")?,
+        step: step.map(u64::try_from).transpose().map_err(|error| corrupt("step", &error))?,
+        time: column(row, "named_time")?,
+    })
+}
+
+fn corrupt(column: &str, error: &impl ToString) -> StoreError {
+    StoreError::Corrupt { column: column.to_owned(), message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_types::{NewNamedWeights, WeightsId};
+
+    use crate::testing::TestStore;
+
+    fn new(digest: u8, preferred_version: u64) -> NewNamedWeights {
+        NewNamedWeights {
+            model: "m".into(),
+            weights_id: WeightsId::of_digest([digest; 32]),
+            parent_id: None,
+            run_id: Some(format!("run-{}", digest % 2)),
+            step: Some(preferred_version),
+            preferred_version,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_version_names_one_set_of_weights_for_ever() {
+        let store = TestStore::new().await;
+        let mut versions = Vec::new();
+        for (digest, preferred) in [(1, 0), (2, 0), (1, 7), (3, 5), (4, 1), (5, 9)] {
+            versions.push(store.name_weights(new(digest, preferred)).await.unwrap().version);
+        }
+        assert_eq!(versions, [0, 1, 0, 5, 6, 9]);
+        let other = NewNamedWeights { model: "other".into(), ..new(9, 0) };
+        assert_eq!(store.name_weights(other).await.unwrap().version, 0);
+        let of =
+            |named: Vec<fulgurite_types::NamedWeights>| -> Vec<u64> { named.iter().map(|one| one.version).collect() };
+        assert_eq!(of(store.named_weights("m", None).await.unwrap()), [0, 1, 5, 6, 9]);
+        assert_eq!(of(store.named_weights("m", Some("run-0")).await.unwrap()), [1, 6]);
+    }
+}

@@ -1,0 +1,177 @@
+//! Which weights are behind a model at every server of the store.
+
+use fulgurite_types::{NewPublication, Publication, Replaces};
+use sqlx::AnyConnection;
+use sqlx::any::AnyRow;
+use tokio::sync::watch;
+
+use crate::database::clock::now;
+use crate::database::sql::{Sql, column, count, json, to_integer, to_json, word};
+use crate::weights::names::{COLUMNS, named_from_row};
+use crate::{Result, Store, StoreError};
+
+impl Store {
+    /// Publishes weights that have a version: every server of the store puts them behind the model. Weights that are there
+    /// already are published again only if they are elsewhere now.
+    ///
+    /// # Errors
+    /// [`StoreError::WeightsInPlace`] if others are behind the model than those that they may take the place of;
+    /// [`StoreError::NotFound`] if the version names nothing.
+    pub async fn publish_weights(&self, new: NewPublication) -> Result<Publication> {
+        self.write(move |write| {
+            Box::pin(async move {
+                let version = to_integer("version", new.version)?;
+                let source = to_json("source", &new.source)?;
+                let current = current(write.connection(), Some(&new.model)).await?.pop();
+                if let Some(current) = current {
+                    let is_there = current.weights.version == new.version;
+                    if is_there && current.source == new.source {
+                        return Ok(current);
+                    }
+                    if !is_there && !may_replace(new.replaces, &current, new.version) {
+                        let NewPublication { model, version, .. } = new;
+                        return Err(StoreError::WeightsInPlace { model, version, current: Box::new(current) });
+                    }
+                }
+                let mut sql = Sql::new("SELECT 1 FROM named_weights WHERE model = ");
+                sql.text(&new.model).push(" AND version = ").integer(version);
+                if sql.all(write.connection()).await?.is_empty() {
+                    let id = format!("{} of model {}", new.version, new.model);
+                    return Err(StoreError::NotFound { kind: "version", id });
+                }
+                sqlx::query(
+                    "INSERT INTO publications (model, version, source, cause, time) VALUES ($1, $2, $3, $4, $5)",
+                )
+                .bind(new.model.as_str())
+                .bind(version)
+                .bind(source)
+                .bind(cause_word(&new)?)
+                .bind(now())
+                .execute(write.connection())
+                .await?;
+                write.weights_were_published();
+                let made = self::current(write.connection(), Some(&new.model)).await?.pop();
+                made.ok_or_else(|| StoreError::not_found("publication", &new.model))
+            })
+        })
+        .await
+    }
+
+    /// The newest publication of each model, by its name.
+    pub async fn publications(&self) -> Result<Vec<Publication>> {
+        current(&mut *self.reader().await?, None).await
+    }
+
+    /// The newest publication of a model, if there was one.
+    pub async fn publication(&self, model: &str) -> Result<Option<Publication>> {
+        Ok(current(&mut *self.reader().await?, Some(model)).await?.pop())
+    }
+
+    /// Changes whenever weights may have been published, here or by another server of the store.
+    pub fn published_weights(&self) -> watch::Receiver<()> {
+        self.signals().published.subscribe()
+    }
+}
+
+/// Whether a version may take the place of what is behind its model.
+fn may_replace(replaces: Replaces, current: &Publication, version: u64) -> bool {
+    match replaces {
+        Replaces::Anything => true,
+        Replaces::Older => current.weights.version < version,
+        Replaces::Version(expected) => current.weights.version == expected,
+    }
+}
+
+fn cause_word(new: &NewPublication) -> Result<String> {
+    Ok(to_json("cause", &new.cause)?.trim_matches('"').to_owned())
+}
+
+async fn current(connection: &mut AnyConnection, model: Option<&str>) -> Result<Vec<Publication>> {
+    let mut sql = Sql::new("SELECT ");
+    sql.push(COLUMNS).push(", p.position, p.source, p.cause, p.time AS published_time FROM publications p ");
+    sql.push("JOIN named_weights n ON n.model = p.model AND n.version = p.version ");
+    sql.push("WHERE p.position IN (SELECT MAX(position) FROM publications GROUP BY model)");
+    if let Some(model) = model {
+        sql.push(" AND p.model = ").text(model);
+    }
+    sql.push(" ORDER BY p.model");
+    sql.all(connection).await?.iter().map(publication_from_row).collect()
+}
+
+fn publication_from_row(row: &AnyRow) -> Result<Publication> {
+    Ok(Publication {
+        position: count(row, "position")?,
+        weights: named_from_row(row)?,
+        source: json(row, "source")?,
+        cause: word(row, "cause")?,
+        published_time: column(row, "published_time")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_types::{NewNamedWeights, NewPublication, PublicationCause, Replaces, WeightsId};
+    use serde_json::json;
+
+    use crate::StoreError;
+    use crate::testing::TestStore;
+
+    fn publication(version: u64, replaces: Replaces) -> NewPublication {
+        let source = json!({ "adapter": format!("/w/{version}") });
+        NewPublication { model: "m".into(), version, source, replaces, cause: PublicationCause::Update }
+    }
+
+    async fn store_with_versions(versions: u8) -> TestStore {
+        let store = TestStore::new().await;
+        for version in 0..versions {
+            let (weights_id, preferred_version) = (WeightsId::of_digest([version; 32]), u64::from(version));
+            let new = NewNamedWeights {
+                model: "m".into(),
+                weights_id,
+                parent_id: None,
+                run_id: None,
+                step: None,
+                preferred_version,
+            };
+            store.name_weights(new).await.unwrap();
+        }
+        store
+    }
+
+    #[tokio::test]
+    async fn weights_take_the_place_of_those_alone_that_they_may_replace() {
+        let store = store_with_versions(4).await;
+        for (version, replaces, expected) in [
+            (1, Replaces::Version(0), Ok(1)),
+            (1, Replaces::Version(0), Ok(1)),
+            (2, Replaces::Version(0), Err(1)),
+            (2, Replaces::Version(1), Ok(2)),
+            (1, Replaces::Older, Err(2)),
+            (3, Replaces::Older, Ok(3)),
+            (0, Replaces::Anything, Ok(0)),
+        ] {
+            let published = match store.publish_weights(publication(version, replaces)).await {
+                Ok(published) => Ok(published.weights.version),
+                Err(StoreError::WeightsInPlace { current, .. }) => Err(current.weights.version),
+                Err(other) => panic!("{other}"),
+            };
+            assert_eq!(published, expected, "{version} {replaces:?}");
+        }
+        assert_eq!(store.publications().await.unwrap().len(), 1);
+        assert_eq!(store.publication("m").await.unwrap().unwrap().weights.version, 0);
+        assert_eq!(store.publication("n").await.unwrap(), None);
+        let unnamed = store.publish_weights(publication(9, Replaces::Anything)).await;
+        assert_eq!(unnamed.unwrap_err().to_string(), "version not found: 9 of model m");
+    }
+
+    #[tokio::test]
+    async fn whoever_watches_hears_of_a_publication_and_of_no_repetition() {
+        let store = store_with_versions(2).await;
+        let mut watched = store.published_weights();
+        watched.mark_unchanged();
+        store.publish_weights(publication(1, Replaces::Older)).await.unwrap();
+        watched.changed().await.unwrap();
+        store.publish_weights(publication(1, Replaces::Older)).await.unwrap();
+        assert!(!watched.has_changed().unwrap());
+    }
+}

@@ -1,0 +1,228 @@
+//! Weights that have an identity: which set of weights a version names, and which set is behind a model.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Identity of one set of weights: the first 16 bytes of a SHA-256 digest, written as 32 hexadecimal digits.
+///
+/// Two sets of weights with the same identity compute the same. What the digest is taken of depends on where the weights
+/// come from: files, or an update of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct WeightsId([u8; 16]);
+
+impl WeightsId {
+    /// The identity that begins with these bytes of a digest.
+    pub fn of_digest(digest: [u8; 32]) -> Self {
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest[..16]);
+        Self(id)
+    }
+
+    /// Its bytes, as they go into the digest of an update's weights.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for WeightsId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for WeightsId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+/// A text is no identity of weights.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no identity of weights, which is 32 lower-case hexadecimal digits")]
+pub struct NoWeightsId(String);
+
+impl FromStr for WeightsId {
+    type Err = NoWeightsId;
+
+    fn from_str(text: &str) -> Result<Self, NoWeightsId> {
+        let refused = || NoWeightsId(text.to_owned());
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if text.len() != 32 || !text.bytes().all(is_digit) {
+            return Err(refused());
+        }
+        let mut id = [0; 16];
+        for (place, byte) in id.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * place..2 * place + 2], 16).map_err(|_| refused())?;
+        }
+        Ok(Self(id))
+    }
+}
+
+impl TryFrom<String> for WeightsId {
+    type Error = NoWeightsId;
+
+    fn try_from(text: String) -> Result<Self, NoWeightsId> {
+        text.parse()
+    }
+}
+
+impl From<WeightsId> for String {
+    fn from(id: WeightsId) -> Self {
+        id.to_string()
+    }
+}
+
+/// Weights that are to have a version in a store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewNamedWeights {
+    /// What agents send in `model`.
+    pub model: String,
+    /// Which weights.
+    pub weights_id: WeightsId,
+    /// The weights that they were made of, if they were made by an update.
+    pub parent_id: Option<WeightsId>,
+    /// The run that made them, if one did.
+    pub run_id: Option<String>,
+    /// Updates of that run behind them.
+    pub step: Option<u64>,
+    /// The version that they get, unless other weights of the model have it.
+    pub preferred_version: u64,
+}
+
+/// Weights that have a version in a store. A version of a model names one set of weights for ever.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamedWeights {
+    /// What agents send in `model`.
+    pub model: String,
+    /// What tokens sampled from them are recorded with.
+    pub version: u64,
+    /// Which weights.
+    pub weights_id: WeightsId,
+    /// The weights that they were made of, if they were made by an update.
+    pub parent_id: Option<WeightsId>,
+    /// The run that made them, if one did.
+    pub run_id: Option<String>,
+    /// Updates of that run behind them.
+    pub step: Option<u64>,
+    /// When they got their version.
+    pub time: f64,
+}
+
+/// What a publication may take the place of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replaces {
+    /// Whatever is behind the model.
+    Anything,
+    /// An older version, or nothing.
+    Older,
+    /// The weights of this version alone; without a publication, those that a server began with under it.
+    Version(u64),
+}
+
+/// Why weights were put behind a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PublicationCause {
+    /// A run made them, or somebody who trains elsewhere.
+    Update,
+    /// A person took the model back to them.
+    Rollback,
+}
+
+/// Weights to be put behind a model at every server of a store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewPublication {
+    /// What agents send in `model`.
+    pub model: String,
+    /// A version that has a name.
+    pub version: u64,
+    /// Where the weights are, in the words of whoever serves the model.
+    pub source: Value,
+    /// What they may take the place of.
+    pub replaces: Replaces,
+    /// Why they are put there.
+    pub cause: PublicationCause,
+}
+
+/// Weights that were put behind a model at every server of a store. The newest of a model is in force.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Publication {
+    /// Its place among all publications of the store.
+    pub position: u64,
+    /// Which weights, with their version.
+    #[serde(flatten)]
+    pub weights: NamedWeights,
+    /// Where the weights are, in the words of whoever serves the model.
+    pub source: Value,
+    /// Why they were put there.
+    pub cause: PublicationCause,
+    /// When they were put there.
+    pub published_time: f64,
+}
+
+/// How far a server has got with the weights that are published for a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServingState {
+    /// It samples from them.
+    Serving,
+    /// It is loading them.
+    Loading,
+    /// It could not load them, and samples from those that it had.
+    Behind,
+    /// It could not load them, and takes no calls.
+    Refusing,
+}
+
+/// What a server samples a model from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServedWeights {
+    /// One process of a server.
+    pub server_id: String,
+    /// Where that process listens.
+    pub url: String,
+    /// What agents send in `model`.
+    pub model: String,
+    /// The version that it samples from, where that is known.
+    pub version: Option<u64>,
+    /// How far it has got.
+    pub state: ServingState,
+    /// Why it could not load what is published.
+    pub message: Option<String>,
+    /// When it last said so.
+    pub time: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_of_weights_reads_as_it_is_written() {
+        let mut digest = [0; 32];
+        digest[0] = 0xa0;
+        digest[15] = 1;
+        let id = WeightsId::of_digest(digest);
+        assert_eq!(id.to_string(), "a0000000000000000000000000000001");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        let json = serde_json::to_string(&id).unwrap();
+        assert_eq!(
+            (json.as_str(), serde_json::from_str::<WeightsId>(&json).unwrap()),
+            ("\"a0000000000000000000000000000001\"", id)
+        );
+        for other in [
+            "",
+            "a0",
+            "A0000000000000000000000000000001",
+            "a000000000000000000000000000000g",
+            "é0000000000000000000000000000001",
+        ] {
+            assert!(other.parse::<WeightsId>().is_err(), "{other}");
+        }
+    }
+}

@@ -19,8 +19,8 @@ use crate::program::Program;
 use crate::reward::{Reward, on_last_line};
 use crate::sandbox::{GraderSandbox, GraderSandboxOptions, LentWorld};
 
-/// A program that finds an agent's output on its standard input and prints the reward. It is its user's own, and runs
-/// without a supervisor, in an environment that leads to nothing of the agent's.
+/// A program that finds an agent's output on its standard input and prints the reward, in an environment that leads to nothing
+/// of the agent's.
 #[derive(Debug)]
 pub struct Grader {
     program: Program,
@@ -28,6 +28,7 @@ pub struct Grader {
     /// Where things are for an attempt that has no world.
     places: Places,
     sandbox: Option<GraderSandbox>,
+    launcher: Launcher,
 }
 
 /// An attempt that is over.
@@ -49,6 +50,20 @@ pub enum GradeFault {
     /// The grader was still running at its deadline.
     #[error("grader still ran after its time")]
     TimedOut,
+    /// Harbor's tests were still running at their deadline.
+    #[error("Harbor's tests still ran after their time")]
+    TestsTimedOut,
+    /// Harbor's tests ran, and left no reward.
+    #[error("{0}")]
+    NoRewardOfTests(String),
+    /// What the agent left cannot be made ready for who grades.
+    #[error("the attempt's world cannot be graded at {}: {error}", path.display())]
+    World {
+        /// What is meant.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// Anything else.
     #[error("{0}")]
     Failed(String),
@@ -63,7 +78,7 @@ impl Grader {
         let program = Program::find(command, "grader", directory.as_deref())?;
         check_arguments(&program.arguments, [])?;
         let places = Places::of_project(directory.as_deref()).map_err(RunnerError::CurrentDirectory)?;
-        Ok(Self { program, directory, places, sandbox: None })
+        Ok(Self { program, directory, places, sandbox: None, launcher: Launcher::Direct })
     }
 
     /// Has it run in a sandbox: it reads this machine's programs, the directory that it runs in and what the options list, writes to
@@ -74,6 +89,16 @@ impl Grader {
     pub fn in_sandbox(mut self, options: GraderSandboxOptions) -> Result<Self, RunnerError> {
         self.sandbox = Some(GraderSandbox::find(options)?);
         Ok(self)
+    }
+
+    /// Has it run below a supervisor, which that command starts: what the grader leaves ends with it, and with this process.
+    pub fn supervised(self, supervisor: &[OsString]) -> Self {
+        self.launched_by(Launcher::new(supervisor))
+    }
+
+    /// Has it started by a launcher.
+    pub(crate) fn launched_by(self, launcher: Launcher) -> Self {
+        Self { launcher, ..self }
     }
 
     /// What servers are told of who grades: the program's bare name.
@@ -116,7 +141,7 @@ impl Grader {
             }
             None => (for_grading(order, Some(home.path()), &agents).into(), None),
         };
-        let graded = run::run(&Launcher::Direct, &sandboxed.order, output, deadline).await;
+        let graded = run::run(&self.launcher, &sandboxed.order, output, deadline).await;
         lent.map_or(Ok(()), LentWorld::take_back).map_err(failed)?;
         let graded = graded.map_err(|error| failed(error.to_string()))?;
         if graded.timed_out {

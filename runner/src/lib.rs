@@ -7,7 +7,6 @@
 
 mod agent_environment;
 mod attempt;
-mod connection_help;
 mod error;
 mod grader;
 mod grading_environment;
@@ -17,14 +16,11 @@ mod order;
 mod placeholders;
 mod process;
 mod program;
-mod remote_agent;
 mod reward;
 mod rubric;
 mod run;
-mod running;
 mod sandbox;
 mod supervision;
-mod verdict;
 mod warm;
 mod world;
 
@@ -43,5 +39,5 @@ pub use sandbox::{
     Bounds, ForwardError, GraderSandboxOptions, SandboxKind, SandboxNetwork, SandboxOptions, SandboxPartError,
     sandbox_part,
 };
-pub use supervision::supervise;
+pub use supervision::{SUPERVISE_AGENT, supervise};
 pub use world::WorldOptions;

@@ -13,3 +13,7 @@ mod wire;
 
 pub(crate) use pool::{Supervised, Supervisors};
 pub use supervisor::supervise;
+
+/// The first word by which the `fulgurite` command is a supervisor. Like those of sandboxes it is no part of the command line's
+/// grammar: only a runner has the socket that it needs.
+pub const SUPERVISE_AGENT: &str = "supervise-agent";

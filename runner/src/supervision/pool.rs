@@ -54,7 +54,8 @@ impl Supervisors {
                 Err(error) => tracing::debug!(%error, "a supervisor has died while it had nothing to do"),
             }
             if !was_kept {
-                return Err(supervisor.lost().await);
+                let how = supervisor.lost().await.to_string();
+                return Err(ProcessError::NoSupervisor(io::Error::other(how)));
             }
         }
     }

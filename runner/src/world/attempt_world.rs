@@ -12,7 +12,8 @@ use super::fault::{WorldFault, on_disk};
 use super::harbor::{self, HarborTask};
 use super::hook::Hook;
 use super::hook_command::HookCommand;
-use super::journal::{AGENTS_HOME, Entry, Home, VARIABLES};
+use super::journal::{AGENTS_HOME, Entry, Home};
+use super::opening::open_world;
 use super::options::Common;
 use super::removal::take_away;
 use super::reward_file::RewardFile;
@@ -133,7 +134,12 @@ impl World {
     ///
     /// # Errors
     /// If they cannot be run, take too long, or give no reward. How they exit does not matter.
-    pub(crate) async fn test(&self, mut variables: Variables, deadline: Instant) -> Result<Reward, GradeFault> {
+    pub(crate) async fn test(
+        &self,
+        launcher: &Launcher,
+        mut variables: Variables,
+        deadline: Instant,
+    ) -> Result<Reward, GradeFault> {
         let failed = |why: String| GradeFault::Failed(format!("Harbor's tests {why}"));
         let (Some(task), Some(sandbox)) = (&self.made.harbor, &self.common.sandbox) else {
             return Err(failed("need a task of Harbor's, and a sandbox to run in".to_owned()));
@@ -156,20 +162,20 @@ impl World {
         let Sandboxed { order, cgroup: _bounded } = sandboxed.map_err(|why| failed(format!("cannot be run: {why}")))?;
         let order = for_grading(order, Some(home.path()), &[self.made.home.path(), self.world_inside()]);
         let directories = [self.files.as_path(), logs.path(), home.path()].map(Path::to_owned);
-        self.lend(directories.to_vec()).await.map_err(|fault| failed(fault.to_string()))?;
-        let tested = run::run(&Launcher::Direct, &order, b"", deadline).await;
-        self.take_back(directories.to_vec()).await.map_err(|fault| failed(fault.to_string()))?;
+        self.lend(directories.to_vec()).await?;
+        let tested = run::run(launcher, &order, b"", deadline).await;
+        self.take_back(directories.to_vec()).await?;
         let tested = tested.map_err(|error| failed(error.to_string()))?;
         if tested.timed_out {
-            return Err(GradeFault::TimedOut);
+            return Err(GradeFault::TestsTimedOut);
         }
         let file =
             |name| RewardFile { world: &said, path: Path::new(name), key: self.common.options.reward_key.as_deref() };
         let name = if said.join("reward.json").symlink_metadata().is_ok() { "reward.json" } else { "reward.txt" };
         file(name).read().map_err(|none| {
             let errors = String::from_utf8_lossy(&tested.errors);
-            failed(format!(
-                "gave no reward: {none}; they wrote: {} (help: test.sh begins in {}, the world is at {}, and the reward \
+            GradeFault::NoRewardOfTests(format!(
+                "Harbor's tests gave no reward: {none}; they wrote: {} (help: test.sh begins in {}, the world is at {}, and the reward \
                  belongs in {}/verifier/reward.txt)",
                 errors.trim(),
                 harbor::TESTS,
@@ -225,7 +231,7 @@ impl World {
         }
         if let Some(setup) = self.setup.take() {
             self.run(Hook::Setup, &setup).await?;
-            let given = handed_on(&self.made.home.path().join(VARIABLES))?;
+            let given = handed_on(self.made.home.path())?;
             self.variables.extend(given.iter().cloned());
             self.handed_on = Some(given.clone());
             let given = given.into_iter().map(|(name, value)| (name, Some(value)));
@@ -275,6 +281,8 @@ impl World {
     /// If a command fails, or the disk does.
     pub(crate) async fn look_again(&mut self) -> Result<(), WorldFault> {
         self.take_back(self.agents_own()).await?;
+        let (home, files) = (self.made.home.path().to_owned(), self.files.clone());
+        on_disk(files.clone(), move || open_world(&home, &files)).await?;
         let after = self.look("after").await?;
         let before = std::mem::take(&mut self.before);
         let path = self.made.home.path().join("changes.json");

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use tokio::task::spawn_blocking;
 
 use super::hook::Hook;
+use crate::grader::GradeFault;
 
-/// Why there is no world, or none that can be looked at: nothing that a policy brings about.
+/// Why there is no world, or none that can be looked at. Before the agent comes no policy brings it about.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorldFault {
     /// The disk does not do what it is asked to.
@@ -36,6 +37,14 @@ pub(crate) enum WorldFault {
         /// The end of what it wrote to its standard error.
         errors: String,
     },
+    /// A command cannot be run.
+    #[error("{hook} {why}")]
+    HookNotRun {
+        /// Which.
+        hook: Hook,
+        /// Why not, as the end of a sentence about it.
+        why: String,
+    },
     /// The setup wrote variables that are none.
     #[error("setup wrote to FULGURITE_WORLD_VARIABLES what is no NAME=VALUE: {line:?}")]
     Variable {
@@ -50,7 +59,7 @@ impl WorldFault {
         match self {
             Self::Disk { .. } => Some("the attempt's world cannot be made or read"),
             Self::Image { .. } => Some("the task's image cannot be had"),
-            Self::Hook { .. } | Self::Variable { .. } => None,
+            Self::Hook { .. } | Self::HookNotRun { .. } | Self::Variable { .. } => None,
         }
     }
 
@@ -58,6 +67,15 @@ impl WorldFault {
     pub(crate) fn disk(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |error| Self::Disk { path, error }
+    }
+}
+
+impl From<WorldFault> for GradeFault {
+    fn from(fault: WorldFault) -> Self {
+        match fault {
+            WorldFault::Disk { path, error } => Self::World { path, error },
+            other => Self::Failed(other.to_string()),
+        }
     }
 }
 

@@ -67,7 +67,10 @@ impl HookCommand {
             })
         };
         match ended {
-            Err(error) => (log(None, b"", error.to_string().as_bytes()), Err(failed(error.to_string(), b""))),
+            Err(error) => {
+                let why = error.to_string();
+                (log(None, b"", why.as_bytes()), Err(WorldFault::HookNotRun { hook, why }))
+            }
             Ok(Finished { status, timed_out, output, errors }) => {
                 let outcome = match timed_out {
                     true => Err(failed(format!("still ran after {timeout:?}"), &errors)),

@@ -8,6 +8,7 @@ mod harbor;
 mod hook;
 mod hook_command;
 mod journal;
+mod opening;
 mod options;
 mod regular_file;
 mod removal;
@@ -18,6 +19,8 @@ mod worlds;
 
 pub(crate) use attempt_world::World;
 pub(crate) use fault::WorldFault;
+#[cfg(test)]
+pub(crate) use hook::Hook;
 pub use options::WorldOptions;
 pub(crate) use reward_file::RewardFile;
 pub(crate) use worlds::Worlds;

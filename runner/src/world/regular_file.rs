@@ -3,8 +3,9 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -40,11 +41,20 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// If there is none, or a part of its path is something else.
 pub(crate) fn open_directory(directory: &Path, path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut opened = rustix::fs::open(directory, flags, Mode::empty())?;
+    descend(rustix::fs::open(directory, FOLDER, Mode::empty())?, path)
+}
+
+/// The same, where `directory` may be no link either.
+fn open_without_links(directory: &Path, path: &Path) -> io::Result<File> {
+    descend(rustix::fs::open(directory, FOLDER | OFlags::NOFOLLOW, Mode::empty())?, path)
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+fn descend(mut opened: OwnedFd, path: &Path) -> io::Result<File> {
     for part in path.components() {
         let Component::Normal(name) = part else { return Err(ErrorKind::InvalidInput.into()) };
-        opened = rustix::fs::openat(&opened, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        opened = rustix::fs::openat(&opened, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
     }
     Ok(opened.into())
 }
@@ -59,9 +69,18 @@ pub(crate) fn open_in(directory: &File, name: &std::ffi::OsStr) -> Result<File, 
     regular(file.map_err(io::Error::from))
 }
 
-/// Reads the text of a regular file of at most `limit` bytes.
-pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, ReadFault> {
-    let file = regular(open(path))?;
+/// Reads the text of a regular file of at most `limit` bytes below `directory`. Neither that nor a part of the path from there
+/// may be a link: it goes from descriptor to descriptor, so that nobody can put one in its way.
+pub(crate) fn read_text(directory: &Path, path: &Path, limit: u64) -> Result<String, ReadFault> {
+    let parts = path.components().filter(|part| matches!(part, Component::Normal(_)));
+    let path: PathBuf = parts.collect();
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(ReadFault::Irregular) };
+    let parent = open_without_links(directory, parent).map_err(|error| match error.raw_os_error() {
+        Some(number) if [Errno::NOTDIR, Errno::LOOP].map(Errno::raw_os_error).contains(&number) => ReadFault::Irregular,
+        _ if error.kind() == ErrorKind::NotFound => ReadFault::Missing,
+        _ => ReadFault::System(error),
+    })?;
+    let file = open_in(&parent, name)?;
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadFault::System)?;
     match bytes.len() as u64 > limit {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::fault::on_disk;
 use super::hook::Hook;
-use super::journal::{Entry, Home, VARIABLES};
+use super::journal::{Entry, Home};
 use super::variables::{Handed, handed_on};
 
 /// Takes a world away and gives what is kept of its teardown. If that fails, or something cannot be removed, what says how
@@ -29,7 +29,7 @@ pub(super) async fn take_away(home: Home, entry: Option<Entry>, given: Option<Ha
     }
     if let Some(Entry { teardown: Some(mut teardown), timeout, .. }) = entry {
         // A runner that died in the setup had not yet written what the setup handed on.
-        let given = given.or_else(|| handed_on(&path.join(VARIABLES)).ok()).unwrap_or_default();
+        let given = given.or_else(|| handed_on(&path).ok()).unwrap_or_default();
         teardown.environment.extend(given.into_iter().map(|(name, value)| (name, Some(value))));
         let (kept, outcome) = teardown.run(Hook::Teardown, &path, timeout).await;
         log = Some(kept);

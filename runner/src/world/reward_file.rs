@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use rustix::fs::CWD;
 use serde_json::{Map, Number, Value};
@@ -36,9 +36,12 @@ impl RewardFile<'_> {
             .map_err(|fault| NoReward::NotInFile { path: self.path.display().to_string(), why: fault.to_string() })
     }
 
-    /// Takes it away, so that what stands there later was written later; the error says why it stays.
-    pub(crate) fn clear(self) -> Result<(), String> {
-        remove(self.world, self.path).map_err(|error| format!("{} cannot be removed: {error}", self.path.display()))
+    /// Takes it away, so that what stands there later was written later.
+    ///
+    /// # Errors
+    /// If it stays.
+    pub(crate) fn clear(self) -> io::Result<()> {
+        remove(self.world, self.path)
     }
 }
 
@@ -61,28 +64,10 @@ enum NoRewardInFile {
     },
 }
 
-/// Where the file is, if the path stays within the world, whatever links its agent has made.
-fn within(world: &Path, path: &Path) -> Result<PathBuf, ReadFault> {
-    let mut place = world.to_owned();
-    let mut components = path.components().peekable();
-    while let Some(component) = components.next() {
-        let Component::Normal(name) = component else { continue };
-        place.push(name);
-        if components.peek().is_some() {
-            match place.symlink_metadata() {
-                Ok(metadata) if metadata.is_dir() => {}
-                Ok(_) => return Err(ReadFault::Irregular),
-                Err(_) => return Err(ReadFault::Missing),
-            }
-        }
-    }
-    Ok(place)
-}
-
 /// The reward in the file at `path` of the world; `key` is its name in a JSON object, whose other numbers are components.
 /// An object of one number needs no key.
 fn reward(world: &Path, path: &Path, key: Option<&str>) -> Result<Reward, NoRewardInFile> {
-    let text = read_text(&within(world, path)?, LIMIT)?;
+    let text = read_text(world, path, LIMIT)?;
     let text = text.trim();
     let refused = || NoRewardInFile::NotAReward(text.chars().take(200).collect());
     let fields = match serde_json::from_str(text) {
@@ -187,6 +172,40 @@ mod tests {
         assert!(world.path().join("logs").symlink_metadata().is_err(), "a grader can make the directory");
         let missing = reward(world.path(), Path::new("reward"), None).unwrap_err().to_string();
         assert_eq!(missing, "there is no such file");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_world_gives_no_reward() {
+        let (home, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(outside.path().join("reward"), "1").unwrap();
+        symlink(outside.path(), home.path().join("files")).unwrap();
+        let read =
+            |path: &str| reward(&home.path().join("files"), Path::new(path), None).map_err(|fault| fault.to_string());
+        assert_eq!(read("reward").unwrap_err(), "it is no regular file");
+        assert_eq!(reward(outside.path(), Path::new("./reward"), None).unwrap(), Reward::new(1.into(), Map::new()));
+        assert_eq!(read(".").unwrap_err(), "it is no regular file");
+    }
+
+    /// Between every two system calls the directory can be one or the other.
+    #[test]
+    fn a_directory_that_is_swapped_for_a_link_again_and_again_never_leads_to_a_reward_outside() {
+        let (world, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(outside.path().join("reward"), "1").unwrap();
+        let (logs, spare) = (world.path().join("logs"), world.path().join("spare"));
+        std::fs::create_dir(&logs).unwrap();
+        symlink(outside.path(), &spare).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let swap = rustix::fs::RenameFlags::EXCHANGE;
+                    let _swapped = rustix::fs::renameat_with(CWD, &spare, CWD, &logs, swap);
+                }
+            });
+            let found = (0..20_000).any(|_| reward(world.path(), Path::new("logs/reward"), None).is_ok());
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(!found, "a reward from outside of the world counted");
+        });
     }
 
     #[test]

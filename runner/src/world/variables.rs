@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::fault::WorldFault;
+use super::journal::VARIABLES;
 use super::regular_file::{ReadFault, read_text};
 
 /// Names and values.
@@ -14,15 +15,15 @@ const LIMIT: u64 = 64 << 10;
 /// Names that belong to the runner, and cannot be given another value.
 const OURS: &str = "FULGURITE_";
 
-/// The variables in the file; none if there is no file.
+/// The variables in the file of a world's home; none if there is no file.
 ///
 /// # Errors
 /// If a line is none, or the file cannot be read.
-pub(crate) fn handed_on(path: &Path) -> Result<Handed, WorldFault> {
-    let text = match read_text(path, LIMIT) {
+pub(crate) fn handed_on(home: &Path) -> Result<Handed, WorldFault> {
+    let text = match read_text(home, Path::new(VARIABLES), LIMIT) {
         Ok(text) => text,
         Err(ReadFault::Missing) => return Ok(Vec::new()),
-        Err(fault) => return Err(WorldFault::disk(path)(std::io::Error::other(fault.to_string()))),
+        Err(fault) => return Err(WorldFault::disk(home.join(VARIABLES))(std::io::Error::other(fault.to_string()))),
     };
     text.lines().filter(|line| !line.trim().is_empty()).map(variable).collect()
 }
@@ -47,14 +48,14 @@ mod tests {
     #[test]
     fn lines_are_variables_and_anything_else_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("variables");
-        assert_eq!(handed_on(&path).unwrap(), []);
+        let (home, path) = (folder.path(), folder.path().join(VARIABLES));
+        assert_eq!(handed_on(home).unwrap(), []);
         std::fs::write(&path, "PORT=80\n\nA_B= x = y \n").unwrap();
         let expected = [("PORT", "80"), ("A_B", " x = y ")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(handed_on(&path).unwrap(), expected);
+        assert_eq!(handed_on(home).unwrap(), expected);
         for wrong in ["PORT", "=1", "1A=1", "A B=1", "FULGURITE_TASK=1", "A=\0"] {
             std::fs::write(&path, wrong).unwrap();
-            assert!(matches!(handed_on(&path), Err(WorldFault::Variable { .. })), "{wrong}");
+            assert!(matches!(handed_on(home), Err(WorldFault::Variable { .. })), "{wrong}");
         }
     }
 }

@@ -111,24 +111,24 @@ async fn worlds_of_one_setup_have_one_digest_and_another_state_has_another() {
 }
 
 #[tokio::test]
-async fn a_world_that_cannot_be_made_or_looked_at_is_no_fault_of_the_agents() {
-    let play = async |setup: &str, snapshot: Option<&str>| {
+async fn a_world_that_cannot_be_made_is_no_fault_of_the_agents_and_one_that_it_broke_is() {
+    let play = async |setup: &str, snapshot: Option<&str>, fault: &str| {
         let mut project = Project::new();
         project.options.setup = shell(setup);
         project.options.snapshot = snapshot.map(shell).unwrap_or_default();
         let (rewards, end) = project.play(r#"touch {project}/ran; echo '{"reward": 1}'"#, None).await;
         assert!(rewards.is_empty() && project.left().is_empty());
         let metadata = &end["metadata"];
-        assert_eq!([&end["status"], &metadata["fault"]], [&json!("failed"), &json!("world")]);
+        assert_eq!([&end["status"], &metadata["fault"]], [&json!("failed"), &json!(fault)]);
         (metadata["reason"].as_str().unwrap().to_owned(), project.at("ran").exists())
     };
-    let failed = play("echo no glass >&2; exit 4", None).await;
+    let failed = play("echo no glass >&2; exit 4", None, "world").await;
     assert_eq!(failed, ("setup exited with status 4: no glass".to_owned(), false));
-    let (reason, ran) = play("echo FULGURITE_TASK=1 > $FULGURITE_WORLD_VARIABLES", None).await;
+    let (reason, ran) = play("echo FULGURITE_TASK=1 > $FULGURITE_WORLD_VARIABLES", None, "world").await;
     assert!(reason.contains("is no NAME=VALUE") && !ran, "{reason}");
-    let (reason, ran) = play(":", Some("test -e {project}/ran && exit 5; exit 0")).await;
+    let (reason, ran) = play(":", Some("test -e {project}/ran && exit 5; exit 0"), "agent").await;
     assert_eq!((reason.as_str(), ran), ("snapshot exited with status 5", true));
-    let (reason, ran) = play("{task.no}", None).await;
+    let (reason, ran) = play("{task.no}", None, "world").await;
     assert!(reason.contains("`no`") && !ran, "{reason}");
 }
 

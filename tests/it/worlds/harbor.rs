@@ -54,7 +54,7 @@ fn the_tests_of_a_task_find_its_reward_where_the_agent_was() {
     let reason = "Harbor's tests gave no reward: in reward.txt of its world: there is no such file; they wrote: broken \
                   (help: test.sh begins in /tests, the world is at /app, and the reward belongs in \
                   /logs/verifier/reward.txt)";
-    assert_eq!((&last["fault"], &last["reason"]), (&json!("grader"), &json!(reason)));
+    assert_eq!((&last["fault"], &last["reason"]), (&json!("agent"), &json!(reason)));
     assert_eq!(last["world_changes"]["changed"][0]["path"], "src/number");
 }
 

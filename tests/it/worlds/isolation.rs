@@ -63,17 +63,12 @@ true
 fn play(at: &Path, user: u32, script: &str, bounds: &str) -> (String, Value) {
     fs::create_dir_all(at).unwrap();
     let server = Server::start(at, [""; 0]);
-    let program = at.join("fulgurite");
-    if fs::hard_link(env!("CARGO_BIN_EXE_fulgurite"), &program).is_err() {
-        fs::copy(env!("CARGO_BIN_EXE_fulgurite"), &program).unwrap();
-    }
     write(at, "agent.sh", script);
     write(
         at,
         "grade.sh",
         "cat > said; cd \"$FULGURITE_WORLD\"; stat -c '%u %a %n' * > \"$FULGURITE_PROJECT/files\"; echo '{\"reward\": 1}'",
     );
-    write(at, "secret", "of the runner\n");
     write(
         at,
         "c.toml",
@@ -91,7 +86,21 @@ fn play(at: &Path, user: u32, script: &str, bounds: &str) -> (String, Value) {
         ),
     );
     server.enqueue([json!("one")], &Value::Null);
-    for entry in [at.to_owned(), at.join("agent.sh"), at.join("c.toml"), at.join("secret")] {
+    run_as(at, user, &server);
+    let attempt = server.query("attempts").pop().unwrap();
+    assert_eq!(attempt["status"], "succeeded", "{attempt}");
+    (fs::read_to_string(at.join("said")).unwrap(), attempt)
+}
+
+/// Has that user run what is on the queue, as the files in `at` say.
+fn run_as(at: &Path, user: u32, server: &Server) {
+    write(at, "secret", "of the runner\n");
+    let program = at.join("fulgurite");
+    if !program.exists() && fs::hard_link(env!("CARGO_BIN_EXE_fulgurite"), &program).is_err() {
+        fs::copy(env!("CARGO_BIN_EXE_fulgurite"), &program).unwrap();
+    }
+    let files = ["agent.sh", "c.toml", "secret"].map(|name| at.join(name)).into_iter().filter(|file| file.exists());
+    for entry in files.chain([at.to_owned()]) {
         chown(entry, Some(user), Some(user)).unwrap();
     }
     // Whoever starts a runner may have left a file open.
@@ -104,9 +113,6 @@ fn play(at: &Path, user: u32, script: &str, bounds: &str) -> (String, Value) {
     }
     let ran = command.stderr(Stdio::piped()).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let attempt = server.query("attempts").pop().unwrap();
-    assert_eq!(attempt["status"], "succeeded", "{attempt}");
-    (fs::read_to_string(at.join("said")).unwrap(), attempt)
 }
 
 /// Root, if these tests are root's, and somebody else.
@@ -152,6 +158,56 @@ fn no_agent_uses_more_than_its_sandbox_may() {
         let (said, _) = play(&at, user, &format!("{GREED}\necho '{{\"reward\": 1}}'"), bounds);
         let exceeded: Vec<&str> = said.lines().filter(|line| is_a_word(line)).collect();
         assert!(exceeded.is_empty(), "as {user}: {exceeded:?}");
+    }
+}
+
+/// What agents do to their worlds so that nobody can look at them, grade in them or take them away.
+const SABOTAGE: [&str; 9] = [
+    "mkdir -p logs/deep; echo x > answer; chmod 000 answer logs/deep logs; chmod 000 .",
+    "mkdir logs; mkfifo logs/reward.json; chmod 555 logs .",
+    "mkdir -p logs/reward.json/x; chmod 000 logs/reward.json",
+    "mkdir logs; chmod 111 logs; chmod 300 .",
+    "mkdir logs; ln -s /etc/hostname logs/reward.json",
+    "ln -s /etc logs",
+    "touch logs",
+    "mkdir logs; truncate -s 10G logs/reward.json",
+    "mkdir logs; echo 1e999 > logs/reward.json; rm -rf \"$HOME\"/* .[a-z]*",
+];
+
+#[test]
+fn an_agent_that_breaks_its_own_world_is_graded_all_the_same_or_fails_by_itself() {
+    if there_are_no_sandboxes() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for user in users() {
+        let at = directory.path().join(user.to_string());
+        fs::create_dir_all(&at).unwrap();
+        let server = Server::start(&at, [""; 0]);
+        let config = "[runner]\ncommand = [\"bash\", \"-c\", \"{task}\"]\nreward_file = \"logs/reward.json\"\n";
+        let sandbox = "sandbox = { kind = \"bubblewrap\" }\n";
+        let grade = "grade = [\"sh\", \"-ec\", \"cd {world}; cat answer 2>&1 || test ! -e answer; mkdir -p logs; echo 0.25 > logs/reward.json\"]\n";
+        for (keys, expected) in [
+            (format!("{config}{grade}{sandbox}"), json!(["succeeded", null])),
+            (format!("{config}{sandbox}"), json!(["failed", "agent"])),
+        ] {
+            write(&at, "c.toml", &keys);
+            server.enqueue(SABOTAGE.map(|script| json!(script)), &Value::Null);
+            run_as(&at, user, &server);
+            let attempts = server.query("attempts");
+            for attempt in &attempts[attempts.len() - SABOTAGE.len()..] {
+                let ended = json!([attempt["status"], attempt["metadata"]["fault"]]);
+                assert_eq!(ended, expected, "as {user}: {attempt}");
+            }
+        }
+        let rewards: Vec<Value> = server.query("rollouts").iter().map(|rollout| rollout["reward"].clone()).collect();
+        assert_eq!(
+            rewards,
+            [vec![json!(0.25); SABOTAGE.len()], vec![Value::Null; SABOTAGE.len()]].concat(),
+            "as {user}"
+        );
+        assert_eq!(fs::read_dir(at.join("worlds")).unwrap().count(), 1, "worlds are removed");
     }
 }
 

@@ -58,9 +58,9 @@ impl Verdict {
         Self { status: AttemptStatus::Timeout, reason: Some(reason), cause: None, fault: Fault::Agent, facts }
     }
 
-    /// The world cannot be made or looked at.
-    pub(crate) fn of_world(fault: &WorldFault, facts: Facts) -> Self {
-        Self { cause: fault.cause(), ..Self::failed(fault.to_string(), facts).fault_of(Fault::World) }
+    /// The world cannot be made or looked at, by that one's doing.
+    pub(crate) fn of_world(world: &WorldFault, fault: Fault, facts: Facts) -> Self {
+        Self { cause: world.cause(), ..Self::failed(world.to_string(), facts).fault_of(fault) }
     }
 
     /// The same by another's doing.

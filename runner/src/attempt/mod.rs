@@ -1,9 +1,19 @@
 //! One attempt: runs the agent, finds its reward, tells the server how it ended.
 
+mod connection_help;
+mod fault_rules;
+mod remote_agent;
+mod running;
+mod verdict;
+
 use fulgurite_types::{AttemptStatus, Fault};
 
+use self::connection_help::{Client, connection_help};
+use self::fault_rules::{AgentNotRun, SharedTime, of_agent, of_grading, of_world_left};
+use self::remote_agent::{NoRemoteAnswer, RemoteAgent};
+use self::running::RunningAttempts;
+use self::verdict::{Facts, Verdict, errors_facts, facts, output_facts};
 use crate::agent_environment::{Variables, of_attempt, without_an_attempts};
-use crate::connection_help::{Client, connection_help};
 use crate::grader::{GradeFault, Grader, order, reward_in};
 use crate::launch::Launcher;
 use crate::order::Order;
@@ -12,12 +22,9 @@ use crate::process::cgroup::Cgroup;
 use crate::process::end::ended_how;
 use crate::process::run::{self, Finished};
 use crate::program::Program;
-use crate::remote_agent::{NoRemoteAnswer, RemoteAgent};
 use crate::reward::{NoReward, Reward, on_last_line};
 use crate::rubric::{Material, Rubric, shared_reward};
-use crate::running::RunningAttempts;
 use crate::sandbox::Sandboxed;
-use crate::verdict::{Facts, Verdict, errors_facts, facts, output_facts};
 use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
 use crate::world::{RewardFile, World, WorldFault, Worlds};
 use crate::{RunnerError, RunnerOptions};
@@ -84,6 +91,7 @@ impl Workshop {
             (Some(grader), Some(sandbox)) => Some(grader.in_sandbox(sandbox.clone())?),
             (grader, _) => grader,
         };
+        let grader = grader.map(|grader| grader.launched_by(launcher.clone()));
         let rubric = options.rubric.as_ref().map(|(rubric, directory)| Rubric::new(rubric, directory.clone()));
         let places = Places::of_project(directory.as_deref()).map_err(RunnerError::CurrentDirectory)?;
         let worlds = options.worlds.as_ref().map(|worlds| Worlds::new(worlds, PathBuf::from(&places.project)));
@@ -141,12 +149,22 @@ impl Workshop {
         let Some(verdict) = verdict else { return Ok(Ending::Unreported) };
         let mut verdict = verdict?;
         verdict.facts.extend(of_world);
-        let metadata = verdict.metadata(started.elapsed());
+        let wall = started.elapsed();
+        let metadata = verdict.metadata(wall);
         let status = verdict.status;
         tracing::debug!(rollout_id, attempt_id, %status, "attempt ended");
         // What programs wrote to standard error may be prompts and keys.
         tracing::trace!(rollout_id, attempt_id, %metadata, "what was found out about the attempt");
-        match self.server.report(assignment, status, &metadata).await {
+        let reported = match self.server.report(assignment, status, &metadata).await {
+            // An attempt whose end is not recorded would be lost by its runner, and run again.
+            Err(error) if error.refusal().is_some_and(|(status, _)| matches!(status, 400 | 413)) => {
+                tracing::warn!(%error, rollout_id, attempt_id, "what is known of an attempt is refused; only its end is reported");
+                verdict.facts.clear();
+                self.server.report(assignment, status, &verdict.metadata(wall)).await
+            }
+            reported => reported,
+        };
+        match reported {
             Ok(recorded) if recorded == status => Ok(Ending::Reported(status)),
             Ok(recorded) => {
                 tracing::info!(rollout_id, attempt_id, %status, %recorded, "an attempt ended too late to count");
@@ -219,7 +237,7 @@ impl Workshop {
     /// Makes the attempt's world, if it is to have one, has the agent play and settles its reward.
     async fn judge(&self, assignment: &Assignment, world: &mut Option<World>) -> Result<Verdict, RunnerError> {
         if let Some(worlds) = &self.worlds {
-            let broken = |fault: WorldFault| Ok(Verdict::of_world(&fault, Facts::new()));
+            let broken = |fault: WorldFault| Ok(Verdict::of_world(&fault, Fault::World, Facts::new()));
             let made = match worlds.make(&self.server, assignment).await {
                 Ok(made) => world.insert(made),
                 Err(fault) => return broken(fault),
@@ -228,12 +246,14 @@ impl Workshop {
                 return broken(fault);
             }
         }
-        let deadline = Instant::now() + self.timeout;
+        let started = Instant::now();
+        let deadline = started + self.timeout;
         let played = match &self.agent {
             Agent::Cold(program) => self.play_cold(program, assignment, world.as_ref(), deadline).await,
             Agent::Warm(agent) => self.play_warm(agent, assignment, deadline).await,
             Agent::Remote(agent) => self.play_remote(agent, assignment, deadline).await?,
         };
+        let agent_took = started.elapsed();
         let seen = match world.as_mut() {
             Some(world) => world.look_again().await,
             None => Ok(()),
@@ -243,13 +263,13 @@ impl Workshop {
             Err(verdict) => return Ok(verdict),
         };
         if let Err(fault) = seen {
-            return Ok(Verdict::of_world(&fault, facts));
+            return Ok(Verdict::of_world(&fault, of_world_left(&fault), facts));
         }
+        let time = SharedTime { agent: agent_took, grader: deadline.saturating_duration_since(Instant::now()) };
         let rewarded = self.reward(assignment, world.as_ref(), &output, reward, deadline, &mut facts).await;
         let reward = match rewarded {
             Ok(reward) => reward,
-            Err(GradeFault::TimedOut) => return Ok(self.timed_out("grader", facts).fault_of(Fault::Grader)),
-            Err(GradeFault::Failed(why)) => return Ok(Verdict::failed(why, facts).fault_of(Fault::Grader)),
+            Err(fault) => return Ok(self.not_graded(&fault, facts).fault_of(of_grading(&fault, time))),
         };
         match reward {
             Ok(reward) => self.post(assignment, &reward, facts).await,
@@ -279,7 +299,7 @@ impl Workshop {
         let graded = match (&self.grader, world) {
             (Some(grader), world) => Ok(self.grade(grader, assignment, world, output, deadline).await?),
             (None, Some(world)) if world.has_tests() => {
-                Ok(world.test(self.environment(assignment, Some(world)), deadline).await?)
+                Ok(world.test(&self.launcher, self.environment(assignment, Some(world)), deadline).await?)
             }
             (None, world) => world.and_then(World::reward_file).map_or(own, RewardFile::read),
         };
@@ -319,10 +339,9 @@ impl Workshop {
         output: &[u8],
         deadline: Instant,
     ) -> Result<Reward, GradeFault> {
-        let failed = |why: String| GradeFault::Failed(format!("grader cannot be run: {why}"));
         let file = world.and_then(World::reward_file);
         if let Some(file) = file {
-            file.clear().map_err(failed)?;
+            file.clear().map_err(|error| GradeFault::World { path: file.path.to_owned(), error })?;
         }
         let variables = self.environment(assignment, world);
         let printed = grader.run(variables, self.places(world), &assignment.task, output, deadline).await?;
@@ -345,7 +364,7 @@ impl Workshop {
         let (agent, reached) = self
             .run_agent(program, assignment, world, deadline)
             .await
-            .map_err(|why| Verdict::failed(format!("agent {why}"), Facts::new()).fault_of(Fault::Runner))?;
+            .map_err(|why| Verdict::failed(format!("agent {why}"), Facts::new()).fault_of(of_agent(&why)))?;
         let mut facts = facts(&agent);
         if !reached.is_empty() {
             facts.insert("sandbox_bounds_reached".to_owned(), serde_json::json!(reached));
@@ -424,6 +443,15 @@ impl Workshop {
         Verdict::timed_out(role, self.timeout, facts)
     }
 
+    /// The verdict on an attempt that was not graded, by the agent's doing until another is named.
+    fn not_graded(&self, fault: &GradeFault, facts: Facts) -> Verdict {
+        match fault {
+            GradeFault::TimedOut => self.timed_out("grader", facts),
+            GradeFault::TestsTimedOut => self.timed_out("Harbor's tests", facts),
+            other => Verdict::failed(other.to_string(), facts),
+        }
+    }
+
     /// Posts the reward; a server that will not have it fails the attempt.
     async fn post(&self, assignment: &Assignment, reward: &Reward, facts: Facts) -> Result<Verdict, RunnerError> {
         match self.server.reward(assignment, reward).await {
@@ -443,20 +471,22 @@ impl Workshop {
         assignment: &Assignment,
         world: Option<&World>,
         deadline: Instant,
-    ) -> Result<(Finished, Vec<&'static str>), String> {
+    ) -> Result<(Finished, Vec<&'static str>), AgentNotRun> {
         let sandboxed: Sandboxed = match world {
             Some(world) => {
                 let inside = self.worlds.as_ref().and_then(Worlds::origin_inside);
-                world.order(program, &assignment.task, of_attempt(&self.server, assignment, inside.as_deref()))?
+                let variables = of_attempt(&self.server, assignment, inside.as_deref());
+                world.order(program, &assignment.task, variables).map_err(AgentNotRun::NotStarted)?
             }
             None => {
                 let (variables, directory) = (self.environment(assignment, None), self.working_directory.clone());
-                order(program, &assignment.task, &self.places, variables, directory)?.into()
+                let order = order(program, &assignment.task, &self.places, variables, directory);
+                order.map_err(AgentNotRun::NotStarted)?.into()
             }
         };
         let finished = run::run(&self.launcher, &sandboxed.order, b"", deadline).await;
         let reached = sandboxed.cgroup.as_ref().map(Cgroup::reached).unwrap_or_default();
-        Ok((finished.map_err(|error| error.to_string())?, reached))
+        Ok((finished?, reached))
     }
 
     /// What an attempt's programs find in their environment outside of a sandbox.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_runner::{RunnerOptions, RunnerSummary, sandbox_part, supervise};
+use fulgurite_runner::{RunnerOptions, RunnerSummary, SUPERVISE_AGENT, sandbox_part, supervise};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -164,10 +164,6 @@ pub fn this_program() -> Result<PathBuf> {
     let running = Path::new("/proc/self/exe");
     Ok(if !own.exists() && running.exists() { running.to_owned() } else { own })
 }
-
-/// The subcommand by which this program is the parent of agents. Like those of sandboxes it is no part of the command line's
-/// grammar: only a runner has the socket that it needs.
-pub const SUPERVISE_AGENT: &str = "supervise-agent";
 
 /// What this program is for a runner, if that has started it.
 pub fn part_of_runner() -> Option<ExitCode> {

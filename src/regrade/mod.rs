@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_runner::{Bounds, GradedAttempt, Grader, GraderSandboxOptions, Reward as Graded};
+use fulgurite_runner::{Bounds, GradedAttempt, Grader, GraderSandboxOptions, Reward as Graded, SUPERVISE_AGENT};
 use fulgurite_store::{Sender, Store, redact_url};
 use fulgurite_types::{AttemptRef, NewReward, Repeat, Reward, RewardGiver};
 use futures::{StreamExt, stream};
@@ -20,7 +20,7 @@ use crate::cli::progress::Progress;
 use crate::config::declarations::StoreConfig;
 use crate::config::seconds::seconds;
 use crate::query::table::{Columns, cut};
-use crate::run::this_program;
+use crate::run::{own_program, this_program};
 use crate::runs::registry;
 use crate::serve::command::open_store;
 use crate::train;
@@ -62,7 +62,7 @@ pub async fn regrade(arguments: RegradeArguments) -> Result<()> {
         );
     }
     let Task { store_url, run_id, grade, directory, in_sandbox } = task;
-    let grader = Grader::find(&grade, directory)?;
+    let grader = Grader::find(&grade, directory)?.supervised(&own_program(SUPERVISE_AGENT)?);
     let grader = match in_sandbox {
         Some(options) => grader.in_sandbox(options)?,
         None => grader,

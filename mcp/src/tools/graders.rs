@@ -1,10 +1,11 @@
 //! Graders that the agent writes: checked on examples, and run in a sandbox.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fulgurite_runner::{Bounds, GradedAttempt, Grader, GraderSandboxOptions};
+use fulgurite_runner::{Bounds, GradedAttempt, Grader, GraderSandboxOptions, SUPERVISE_AGENT};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -102,7 +103,7 @@ pub(crate) async fn missing(options: &Options) -> Option<String> {
     let [python, flags @ ..] = python();
     let code = "print('{\"reward\": 1}')".to_owned();
     let command: Vec<String> = [python].into_iter().chain(flags).chain(["-c".to_owned(), code]).collect();
-    let found = Grader::find(&command, None);
+    let found = Grader::find(&command, None).map(|grader| grader.supervised(&supervisor(options)));
     let is_kept = !options.unsafe_grader;
     let kept = found.and_then(|grader| if is_kept { grader.in_sandbox(sandbox(options)) } else { Ok(grader) });
     let grader = match kept {
@@ -112,6 +113,11 @@ pub(crate) async fn missing(options: &Options) -> Option<String> {
     let attempt = GradedAttempt { rollout_id: "probe", attempt_id: "probe", task: &Value::Null, output: b"" };
     let fault = grader.grade(&attempt, PROBE).await.err()?;
     Some(format!("graders cannot run here: {fault}; {REMEDY}"))
+}
+
+/// What starts the processes that end graders with all that they have started.
+fn supervisor(options: &Options) -> [OsString; 2] {
+    [options.program.clone().into(), SUPERVISE_AGENT.into()]
 }
 
 /// How long a grader that does nothing may take.
@@ -124,6 +130,7 @@ const REMEDY: &str = "they need python3 and a sandbox of bubblewrap (apt install
 async fn check(session: &Session, home: &Path, examples: &[Example]) -> Result<Vec<(bool, String)>, ToolError> {
     let grader = Grader::find(&command(home), Some(home.to_owned()));
     let grader = grader.map_err(|error| ToolError::Refused(error.to_string()))?;
+    let grader = grader.supervised(&supervisor(&session.options));
     let grader = match session.options.unsafe_grader {
         true => grader,
         false => grader.in_sandbox(sandbox(&session.options)).map_err(|error| {

@@ -69,6 +69,39 @@ fn nothing_of_a_world_survives_a_runner_that_is_killed_at_any_stage() {
     }
 }
 
+/// Leaves a process in a session of its own, and waits until it is killed where it is to.
+const LEAVING: &str = r#"
+setsid sh -c 'echo $$ > daemon; exec sleep 600' > /dev/null 2>&1 &
+until [ -s daemon ]; do :; done
+if [ -e wait ]; then echo $$ > grader; exec sleep 600; fi
+echo '{"reward": 1}'
+"#;
+
+#[test]
+fn what_a_grader_starts_ends_with_it_and_with_its_runner() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(at, [""; 0]);
+    write(at, "c.toml", "[runner]\ncommand = [\"true\"]\ngrade = [\"sh\", \"grade.sh\"]\n");
+    write(at, "grade.sh", LEAVING);
+    let is_alive = |name: &str| {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", fs::read_to_string(at.join(name)).unwrap().trim()));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    };
+    server.enqueue([json!(1)], &Value::Null);
+    assert_eq!(Process::spawn(runner(&server, at)).exit_code(), Some(0));
+    assert_eq!(server.query("rollouts")[0]["reward"], json!(1.0), "{:?}", server.query("attempts"));
+    assert!(!is_alive("daemon"), "it has outlived its grader");
+
+    write(at, "wait", "");
+    fs::remove_file(at.join("daemon")).unwrap();
+    server.enqueue([json!(2)], &Value::Null);
+    let mut killed = Process::spawn(runner(&server, at));
+    eventually("the grader", || fs::read_to_string(at.join("grader")).ok().filter(|pid| pid.ends_with('\n')));
+    killed.kill();
+    eventually("the end of all that it started", || (!is_alive("grader") && !is_alive("daemon")).then_some(()));
+}
+
 #[test]
 fn what_an_agent_changed_is_shown_and_a_setup_that_fails_is_the_worlds_fault() {
     let directory = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use crate::launch::Launcher;
 use crate::order::Order;
 use crate::placeholders::{Places, check_arguments};
 use crate::process::end::ended_how;
-use crate::process::run;
+use crate::process::run::{self, EndedBy};
 use crate::program::Program;
 use crate::reward::{Reward, on_last_line};
 use crate::sandbox::{GraderSandbox, GraderSandboxOptions, LentWorld};
@@ -144,7 +144,7 @@ impl Grader {
         let graded = run::run(&self.launcher, &sandboxed.order, output, deadline).await;
         lent.map_or(Ok(()), LentWorld::take_back).map_err(failed)?;
         let graded = graded.map_err(|error| failed(error.to_string()))?;
-        if graded.timed_out {
+        if graded.ended_by == EndedBy::Deadline {
             return Err(GradeFault::TimedOut);
         }
         if !graded.status.success() {

@@ -20,7 +20,7 @@ use crate::order::Order;
 use crate::placeholders::{Places, asks_for_task, check_arguments};
 use crate::process::cgroup::Cgroup;
 use crate::process::end::ended_how;
-use crate::process::run::{self, Finished};
+use crate::process::run::{self, EndedBy, Finished};
 use crate::program::Program;
 use crate::reward::{NoReward, Reward, on_last_line};
 use crate::rubric::{Material, Rubric, shared_reward};
@@ -369,8 +369,10 @@ impl Workshop {
         if !reached.is_empty() {
             facts.insert("sandbox_bounds_reached".to_owned(), serde_json::json!(reached));
         }
-        if agent.timed_out {
-            return Err(self.timed_out("agent", facts));
+        match agent.ended_by {
+            EndedBy::Itself => {}
+            EndedBy::Deadline => return Err(self.timed_out("agent", facts)),
+            EndedBy::Stopped(why) => return Err(Verdict::failed(format!("agent was stopped {why}"), facts)),
         }
         if !agent.status.success() {
             let help = connection_help(&String::from_utf8_lossy(&agent.errors), Client::OfEnvironment);
@@ -484,7 +486,13 @@ impl Workshop {
                 order.map_err(AgentNotRun::NotStarted)?.into()
             }
         };
-        let finished = run::run(&self.launcher, &sandboxed.order, b"", deadline).await;
+        let outgrown = async {
+            match world {
+                Some(world) => world.outgrown().await,
+                None => std::future::pending().await,
+            }
+        };
+        let finished = run::run_unless(&self.launcher, &sandboxed.order, b"", deadline, outgrown).await;
         let reached = sandboxed.cgroup.as_ref().map(Cgroup::reached).unwrap_or_default();
         Ok((finished?, reached))
     }

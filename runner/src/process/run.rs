@@ -3,13 +3,14 @@
 use crate::launch::{Launcher, Process, Started, Stdin};
 use crate::order::Order;
 use crate::process::end::ProcessError;
+use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// How much of a program's standard output is kept: its end, where the answer is.
 const KEPT_OUTPUT: usize = 1 << 20;
@@ -21,13 +22,24 @@ pub(crate) const KEPT_ERRORS: usize = 2 << 10;
 /// group can hold a pipe open for longer, and nobody waits for what that prints.
 pub(crate) const PIPE_GRACE: Duration = Duration::from_secs(2);
 
+/// What ended a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EndedBy {
+    /// It ended by itself.
+    Itself,
+    /// It was killed at its deadline.
+    Deadline,
+    /// It was killed for this reason.
+    Stopped(String),
+}
+
 /// How a process ended and what it said.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// Exit code or signal.
     pub status: ExitStatus,
-    /// It did not end by itself: it was killed at its deadline.
-    pub timed_out: bool,
+    /// What ended it.
+    pub ended_by: EndedBy,
     /// The last MiB of its standard output.
     pub output: Vec<u8>,
     /// The last 2 KiB of its standard error.
@@ -46,13 +58,24 @@ pub(crate) async fn run(
     input: &[u8],
     deadline: Instant,
 ) -> Result<Finished, ProcessError> {
+    run_unless(launcher, order, input, deadline, pending()).await
+}
+
+/// The same, where it is killed as well once there is a reason to `stop` it.
+pub(crate) async fn run_unless(
+    launcher: &Launcher,
+    order: &Order,
+    input: &[u8],
+    deadline: Instant,
+    stop: impl Future<Output = String>,
+) -> Result<Finished, ProcessError> {
     let stdin = if input.is_empty() { Stdin::Empty } else { Stdin::Piped };
     let Started { stdin, stdout, stderr, mut process } = launcher.start(order, stdin).await?;
     let (mut output, mut errors) = (Tail::new(KEPT_OUTPUT), Tail::new(KEPT_ERRORS));
 
     let ended = Notify::new();
     let wait = async {
-        let outcome = end(&mut process, deadline).await;
+        let outcome = end(&mut process, deadline, stop).await;
         ended.notify_one();
         outcome
     };
@@ -60,16 +83,23 @@ pub(crate) async fn run(
         let talked = tokio::try_join!(feed(stdin, input), output.read(stdout), errors.read(stderr));
         talked.map(|_| ()).map_err(|error| ProcessError::cannot_run(&order.program, error))
     };
-    let ((status, timed_out), ()) = tokio::try_join!(wait, until_silent(pipes, &ended))?;
-    Ok(Finished { status, timed_out, output: output.into_bytes(), errors: errors.into_bytes() })
+    let ((status, ended_by), ()) = tokio::try_join!(wait, until_silent(pipes, &ended))?;
+    Ok(Finished { status, ended_by, output: output.into_bytes(), errors: errors.into_bytes() })
 }
 
-/// Waits for the process's end, or brings it about at the deadline; says whether it did.
-async fn end(process: &mut Process, deadline: Instant) -> Result<(ExitStatus, bool), ProcessError> {
-    match timeout_at(deadline, process.wait()).await {
-        Ok(status) => Ok((status?, false)),
-        Err(_) => Ok((process.kill().await?, true)),
-    }
+/// Waits for the process's end, or brings it about at the deadline or once there is a reason to; says what it was.
+async fn end(
+    process: &mut Process,
+    deadline: Instant,
+    stop: impl Future<Output = String>,
+) -> Result<(ExitStatus, EndedBy), ProcessError> {
+    let ended_by = tokio::select! {
+        biased;
+        status = process.wait() => return Ok((status?, EndedBy::Itself)),
+        () = sleep_until(deadline) => EndedBy::Deadline,
+        reason = stop => EndedBy::Stopped(reason),
+    };
+    Ok((process.kill().await?, ended_by))
 }
 
 /// Reads and writes a process's pipes to their end, or for a while after it has ended.
@@ -210,7 +240,7 @@ mod tests {
     #[tokio::test]
     async fn is_killed_at_its_deadline() {
         let finished = shell("sleep 600", b"", Duration::ZERO).await;
-        assert!(finished.timed_out);
+        assert_eq!(finished.ended_by, EndedBy::Deadline);
         assert_eq!(finished.status.code(), None);
     }
 

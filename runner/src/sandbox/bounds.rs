@@ -7,7 +7,7 @@ pub struct Bounds {
     pub processes: u32,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Bytes of each file.
+    /// Bytes of each file, and by how many a world may grow.
     pub disk_bytes: u64,
 }
 

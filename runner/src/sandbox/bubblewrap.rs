@@ -73,6 +73,7 @@ pub(super) fn arguments(
         DoorInside { socket: shown, port: PORT }
     });
     arguments.extend(options.arguments.iter().map(OsString::from));
+    arguments.extend(Isolation::closing());
     arguments.push("--".into());
     arguments.extend(isolation.threshold(Some(inside.world_inside), door));
     arguments.extend(words.iter().cloned());

@@ -85,6 +85,7 @@ impl GraderSandbox {
         }
         words.extend(show.into_words());
         words.extend(self.isolation.show_own());
+        words.extend(Isolation::closing());
         words.push("--".into());
         words.extend(self.isolation.threshold(Some(directory), None));
         words.push(program.into());

@@ -163,7 +163,8 @@ fn opening_in_status(status: &str, is_filtered: bool) -> Option<String> {
 
 /// What a process could still write of the machine's.
 fn opening_in_files() -> Option<String> {
-    const CLOSED: [&str; 4] = ["/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/usr", "/etc/passwd"];
+    const CLOSED: [&str; 6] =
+        ["/", "/dev", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/usr", "/etc/passwd"];
     let open = CLOSED.into_iter().find(|path| access(*path, Access::WRITE_OK).is_ok())?;
     Some(format!("{open} can be written to"))
 }

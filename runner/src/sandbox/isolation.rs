@@ -172,6 +172,11 @@ impl Isolation {
         words
     }
 
+    /// What the walls end with: of the file systems that are made for a sandbox, only those of bounded size can be written to.
+    pub(super) fn closing() -> [OsString; 4] {
+        ["--remount-ro", "/dev", "--remount-ro", "/"].map(OsString::from)
+    }
+
     /// The words in front of a program inside. They bound it and take its rights away before it begins.
     pub(super) fn threshold(&self, directory: Option<&Path>, door: Option<DoorInside>) -> Vec<OsString> {
         let Bounds { processes, memory_bytes, disk_bytes } = self.bounds;
@@ -232,6 +237,7 @@ impl Isolation {
         }
         words.extend(self.show_own());
         words.extend(further.iter().map(OsString::from));
+        words.extend(Self::closing());
         words.push("--".into());
         words.extend(self.threshold(None, None));
         let Sandboxed { order, cgroup: _bound } = self.around(words, Vec::new())?;

@@ -52,7 +52,7 @@ pub struct SandboxOptions {
     pub processes: u32,
     /// Memory that it may use, in bytes; 0 bounds nothing.
     pub memory_bytes: u64,
-    /// Greatest file that it may write, in bytes; 0 bounds nothing.
+    /// Greatest file that it may write, and by how much its world and home may grow, in bytes; 0 bounds nothing.
     pub disk_bytes: u64,
     /// Further arguments of the program that makes the sandbox. They can open it: `--bind`, `--volume` and `--privileged` do.
     pub arguments: Vec<String>,

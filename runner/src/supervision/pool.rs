@@ -196,7 +196,7 @@ mod tests {
     use crate::launch::{Launcher, Process, Started, Stdin};
     use crate::order::Order;
     use crate::process::end::ProcessError;
-    use crate::process::run::{Finished, run};
+    use crate::process::run::{EndedBy, Finished, run};
     use std::ffi::OsString;
     use std::fs;
     use std::os::unix::ffi::OsStringExt;
@@ -360,7 +360,7 @@ mod tests {
     async fn an_agent_is_killed_at_its_deadline_and_the_next_has_another_supervisor() {
         let launcher = launcher();
         let finished = run(&launcher, &shell("setsid sleep 600 & sleep 600"), b"", Instant::now()).await.unwrap();
-        assert!(finished.timed_out);
+        assert_eq!(finished.ended_by, EndedBy::Deadline);
         assert_eq!(finished.status.code(), None);
         assert_eq!(said(&launcher, "echo next").await, "next\n");
     }

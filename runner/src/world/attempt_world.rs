@@ -1,33 +1,40 @@
 //! One world, from its setup to its end.
 
+use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulgurite_types::{Attempt, WorldChanges};
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::changes::changes;
+use super::disk::{Measured, measure, open_world};
 use super::fault::{WorldFault, on_disk};
 use super::harbor::{self, HarborTask};
 use super::hook::Hook;
 use super::hook_command::HookCommand;
 use super::journal::{AGENTS_HOME, Entry, Home};
-use super::opening::open_world;
 use super::options::Common;
-use super::removal::take_away;
 use super::reward_file::RewardFile;
 use super::snapshot::Snapshot;
+use super::taking_away::take_away;
 use super::variables::{Handed, handed_on};
 use crate::agent_environment::Variables;
 use crate::grader::{GradeFault, order};
 use crate::grading_environment::{FreshHome, clean_in_bash, for_grading};
 use crate::launch::Launcher;
 use crate::placeholders::Places;
-use crate::process::run;
+use crate::process::run::{self, EndedBy};
 use crate::program::Program;
 use crate::reward::Reward;
 use crate::sandbox::{Door, Image, Inside, Mount, Sandboxed, Wrapper, lend, take_back};
+
+/// Between two looks at how much a world holds, at least.
+const MEASURING: Duration = Duration::from_secs(2);
+/// How much longer than a look the pause after it is, at least.
+const MEASURING_SHARE: u32 = 50;
 
 /// The world of one attempt. One that is dropped without being taken away is taken away by the next runner, or by this one
 /// when it leaves.
@@ -163,11 +170,15 @@ impl World {
         let order = for_grading(order, Some(home.path()), &[self.made.home.path(), self.world_inside()]);
         let directories = [self.files.as_path(), logs.path(), home.path()].map(Path::to_owned);
         self.lend(directories.to_vec()).await?;
-        let tested = run::run(launcher, &order, b"", deadline).await;
+        let tested = run::run_unless(launcher, &order, b"", deadline, self.outgrown()).await;
         self.take_back(directories.to_vec()).await?;
         let tested = tested.map_err(|error| failed(error.to_string()))?;
-        if tested.timed_out {
-            return Err(GradeFault::TestsTimedOut);
+        match tested.ended_by {
+            EndedBy::Itself => {}
+            EndedBy::Deadline => return Err(GradeFault::TestsTimedOut),
+            EndedBy::Stopped(why) => {
+                return Err(GradeFault::NoRewardOfTests(format!("Harbor's tests were stopped {why}")));
+            }
         }
         let file =
             |name| RewardFile { world: &said, path: Path::new(name), key: self.common.options.reward_key.as_deref() };
@@ -247,6 +258,45 @@ impl World {
     /// What its agent may write to.
     fn agents_own(&self) -> Vec<PathBuf> {
         vec![self.files.clone(), self.agents_home.clone()]
+    }
+
+    /// Waits until what its agent may write to has grown beyond the sandbox's bound; gives why the agent is stopped, as the end
+    /// of a sentence about it.
+    pub(crate) async fn outgrown(&self) -> String {
+        let bound = self.common.options.sandbox.disk_bytes;
+        if self.common.sandbox.is_none() || bound == 0 {
+            return pending().await;
+        }
+        let measured = async || {
+            let directories = self.agents_own();
+            on_disk(self.files.clone(), move || measure(&directories)).await
+        };
+        let before = match measured().await {
+            Ok(Measured::Bytes(bytes)) => bytes,
+            Ok(Measured::TooDeep) | Err(_) => 0,
+        };
+        let mut pause = MEASURING;
+        loop {
+            sleep(pause).await;
+            let started = Instant::now();
+            let key = "[runner.sandbox] disk_bytes";
+            match measured().await {
+                Ok(Measured::Bytes(bytes)) if bytes.saturating_sub(before) > bound => {
+                    let grown = bytes - before;
+                    return format!(
+                        "because its world outgrew {key}: it grew by {grown} bytes, and {bound} are allowed"
+                    );
+                }
+                Ok(Measured::Bytes(_)) => {}
+                Ok(Measured::TooDeep) => {
+                    return format!(
+                        "because its world cannot be held to {key}: directories lie too deep in each other"
+                    );
+                }
+                Err(fault) => tracing::warn!(%fault, "a world is not measured"),
+            }
+            pause = MEASURING.max(started.elapsed() * MEASURING_SHARE);
+        }
     }
 
     /// Gives directories to whoever runs in its sandbox, if that is another than the runner.

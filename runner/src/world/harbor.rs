@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::regular_file::{ReadFault, open_directory, open_in};
+use super::disk::{ReadFault, open_directory, open_in};
 
 /// What makes an image of an environment, and is no file of the world's.
 const OF_THE_IMAGE: [&str; 3] = ["Dockerfile", "docker-compose.yaml", "docker-compose.yml"];

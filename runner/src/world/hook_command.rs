@@ -13,7 +13,7 @@ use crate::grading_environment::{FreshHome, for_grading};
 use crate::launch::Launcher;
 use crate::order::Order;
 use crate::process::end::{ProcessError, ended_how};
-use crate::process::run::{self, Finished};
+use crate::process::run::{self, EndedBy, Finished};
 
 /// Bytes that are kept of what a command printed.
 const KEPT_OUTPUT: usize = 2 << 10;
@@ -71,11 +71,11 @@ impl HookCommand {
                 let why = error.to_string();
                 (log(None, b"", why.as_bytes()), Err(WorldFault::HookNotRun { hook, why }))
             }
-            Ok(Finished { status, timed_out, output, errors }) => {
-                let outcome = match timed_out {
-                    true => Err(failed(format!("still ran after {timeout:?}"), &errors)),
-                    false if status.success() => Ok(()),
-                    false => Err(failed(ended_how(status), &errors)),
+            Ok(Finished { status, ended_by, output, errors }) => {
+                let outcome = match ended_by {
+                    EndedBy::Deadline => Err(failed(format!("still ran after {timeout:?}"), &errors)),
+                    EndedBy::Itself if status.success() => Ok(()),
+                    EndedBy::Itself | EndedBy::Stopped(_) => Err(failed(ended_how(status), &errors)),
                 };
                 (log(status.code(), &output, &errors), outcome)
             }

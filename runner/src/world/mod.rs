@@ -3,17 +3,16 @@
 
 mod attempt_world;
 mod changes;
+mod disk;
 mod fault;
 mod harbor;
 mod hook;
 mod hook_command;
 mod journal;
-mod opening;
 mod options;
-mod regular_file;
-mod removal;
 mod reward_file;
 mod snapshot;
+mod taking_away;
 mod variables;
 mod worlds;
 

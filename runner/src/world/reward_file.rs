@@ -8,8 +8,7 @@ use std::path::{Component, Path};
 use rustix::fs::CWD;
 use serde_json::{Map, Number, Value};
 
-use super::regular_file::{ReadFault, read_text};
-use super::removal::{is_gone, open_up, remove_in};
+use super::disk::{ReadFault, is_gone, open_up, read_text, remove_in};
 use crate::reward::{NoReward, Reward};
 
 /// Bytes that the file may have.

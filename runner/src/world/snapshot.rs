@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::regular_file;
+use super::disk;
 
 /// Files and links that are looked at; of a world with more, the first in order.
 const FILES: usize = 20_000;
@@ -155,7 +155,7 @@ impl Walk<'_> {
 
 /// The digest of the first `bytes` of a file, and what they hold if `keep` and that is a text.
 fn read(path: &Path, bytes: u64, keep: bool) -> io::Result<(String, Option<String>)> {
-    let file = regular_file::open(path)?;
+    let file = disk::open(path)?;
     let (mut digest, mut kept, mut chunk) = (Sha256::new(), Vec::new(), vec![0; 64 << 10]);
     let mut file = file.take(bytes);
     loop {
@@ -212,7 +212,7 @@ mod tests {
         let snapshot = take(world.path());
         let kinds: Vec<Kind> = snapshot.files.values().map(|entry| entry.kind).collect();
         assert_eq!(kinds, [Kind::Unreadable]);
-        super::super::removal::remove_all(&world.path().join("deep")).unwrap();
+        disk::remove_all(&world.path().join("deep")).unwrap();
     }
 
     #[test]

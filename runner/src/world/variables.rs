@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::disk::{ReadFault, read_text};
 use super::fault::WorldFault;
 use super::journal::VARIABLES;
-use super::regular_file::{ReadFault, read_text};
 
 /// Names and values.
 pub(crate) type Handed = Vec<(String, String)>;

@@ -15,7 +15,7 @@ use super::hook::Hook;
 use super::hook_command::HookCommand;
 use super::journal::{AGENTS_HOME, Entry, FILES, Home, VARIABLES, abandoned};
 use super::options::{Common, WorldOptions};
-use super::removal::take_away;
+use super::taking_away::take_away;
 use crate::RunnerError;
 use crate::agent_environment::{Variables, of_attempt, of_past_attempt};
 use crate::placeholders::{Places, check_arguments};

@@ -58,6 +58,16 @@ fn a_grader_counts_once_its_examples_come_out_as_they_must() {
 }
 
 #[test]
+fn tools_that_are_started_without_bubblewrap_say_what_is_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = crate::common::fulgurite(["mcp", "--directory"]);
+    command.arg(directory.path().join("tools")).env("PATH", directory.path()).stdin(std::process::Stdio::null());
+    let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    let missing = "warning: graders cannot run here: cannot find the program \"bwrap\"";
+    assert!(said.starts_with(missing) && said.contains("apt install bubblewrap python3"), "{said}");
+}
+
+#[test]
 fn what_a_run_is_graded_and_scored_by_is_fixed_once_it_has_begun() {
     let project = project();
     let mut host = Host::start(project.directory.path(), &[]);

@@ -29,6 +29,9 @@ cat /proc/1/fd/9 && echo INIT_INHERITED
 [ "$(head -n 1 /etc/passwd)" ] || echo PASSWD_HIDDEN
 cat <&9 && echo INHERITED
 touch /usr/fulgurite-escaped /etc/passwd && echo WRITTEN
+touch /fulgurite-escaped && echo ROOT_WRITABLE
+touch /dev/fulgurite-escaped && echo DEV_WRITABLE
+mkdir /run/fulgurite-escaped && echo RUN_WRITABLE
 [ "$(id -u)" = 0 ] && echo ROOT
 grep Cap /proc/self/status | grep -v CapBnd | grep -qv 0000000000000000 && echo CAPABILITIES
 grep -q 'NoNewPrivs:.*1' /proc/self/status || echo GAINS_RIGHTS
@@ -207,6 +210,33 @@ fn an_agent_that_breaks_its_own_world_is_graded_all_the_same_or_fails_by_itself(
             [vec![json!(0.25); SABOTAGE.len()], vec![Value::Null; SABOTAGE.len()]].concat(),
             "as {user}"
         );
+        assert_eq!(fs::read_dir(at.join("worlds")).unwrap().count(), 1, "worlds are removed");
+    }
+}
+
+/// Writes many files, none of which is too large, where its runner cannot look without opening.
+const GROWING: &str =
+    "mkdir hidden; chmod 300 hidden; for n in $(seq 100); do head -c 900000 /dev/zero > hidden/$n; done; sleep 600";
+
+#[test]
+fn an_agent_whose_world_outgrows_its_bound_is_stopped_and_fails_by_itself() {
+    if there_are_no_sandboxes() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for user in users() {
+        let at = directory.path().join(user.to_string());
+        fs::create_dir_all(&at).unwrap();
+        let server = Server::start(&at, [""; 0]);
+        let sandbox = "sandbox = { kind = \"bubblewrap\", disk_bytes = 1000000 }\n";
+        write(&at, "c.toml", &format!("[runner]\ncommand = [\"bash\", \"-c\", \"{{task}}\"]\n{sandbox}"));
+        server.enqueue([json!(GROWING)], &Value::Null);
+        run_as(&at, user, &server);
+        let attempt = server.query("attempts").pop().unwrap();
+        let reason = attempt["metadata"]["reason"].as_str().unwrap();
+        let expected = "agent was stopped because its world outgrew [runner.sandbox] disk_bytes: it grew by ";
+        assert!(reason.starts_with(expected) && attempt["metadata"]["fault"] == "agent", "as {user}: {attempt}");
         assert_eq!(fs::read_dir(at.join("worlds")).unwrap().count(), 1, "worlds are removed");
     }
 }

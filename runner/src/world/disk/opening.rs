@@ -20,7 +20,7 @@ const DEPTH: usize = 200;
 ///
 /// # Errors
 /// If the world is not there any more, or cannot be opened.
-pub(super) fn open_world(home: &Path, files: &Path) -> io::Result<()> {
+pub(crate) fn open_world(home: &Path, files: &Path) -> io::Result<()> {
     let missing =
         || io::Error::new(ErrorKind::NotFound, "the agent has removed it, or put something else in its place");
     let name = files.file_name().ok_or(ErrorKind::InvalidInput)?;

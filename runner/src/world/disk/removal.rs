@@ -1,4 +1,4 @@
-//! Takes worlds away: what was made outside of them, and the directory that an agent has had to itself.
+//! Removes directories that an agent has had to itself.
 
 use std::ffi::{CStr, CString};
 use std::io::{self, ErrorKind};
@@ -9,50 +9,13 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, fchmod, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use rustix::path::Arg;
-use serde_json::Value;
 use uuid::Uuid;
 
-use super::fault::on_disk;
-use super::hook::Hook;
-use super::journal::{Entry, Home};
-use super::variables::{Handed, handed_on};
-
-/// Takes a world away and gives what is kept of its teardown. If that fails, or something cannot be removed, what says how
-/// it is done stays for the next runner. `given` are the variables that its setup handed on, where they are known: the file
-/// of them may have been written by the agent since.
-pub(super) async fn take_away(home: Home, entry: Option<Entry>, given: Option<Handed>) -> Option<Value> {
-    let path = home.path().to_owned();
-    let mut log = None;
-    let mut is_whole = true;
-    if let Some(container) = entry.as_ref().and_then(|entry| entry.container.as_ref()) {
-        container.remove().await;
-    }
-    if let Some(Entry { teardown: Some(mut teardown), timeout, .. }) = entry {
-        // A runner that died in the setup had not yet written what the setup handed on.
-        let given = given.or_else(|| handed_on(&path).ok()).unwrap_or_default();
-        teardown.environment.extend(given.into_iter().map(|(name, value)| (name, Some(value))));
-        let (kept, outcome) = teardown.run(Hook::Teardown, &path, timeout).await;
-        log = Some(kept);
-        if let Err(fault) = outcome {
-            let world = path.display();
-            tracing::warn!(%world, %fault, "a world is not taken away whole; the next runner tries again");
-            is_whole = false;
-        }
-    }
-    let files = home.files();
-    let removed = on_disk(path.clone(), move || match is_whole {
-        true => remove_all(&path),
-        false => remove_files(&path, &files),
-    })
-    .await;
-    if let Err(fault) = removed {
-        tracing::warn!(%fault, "a world's directory stays");
-    }
-    log
-}
-
-/// Removes the world's directory from its home, which stays.
-fn remove_files(home: &Path, files: &Path) -> io::Result<()> {
+/// Removes a directory from the one above it, which stays and may be no link.
+///
+/// # Errors
+/// If something stays.
+pub(crate) fn remove_below(home: &Path, files: &Path) -> io::Result<()> {
     match (open_up(CWD, home)?, files.file_name()) {
         (Some(home), Some(name)) => Ok(remove_in(home, &CString::new(name.as_bytes())?)?),
         _ => Ok(()),
@@ -83,7 +46,7 @@ pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// If something stays.
-pub(super) fn remove_in(parent: impl AsFd, name: &CStr) -> rustix::io::Result<()> {
+pub(crate) fn remove_in(parent: impl AsFd, name: &CStr) -> rustix::io::Result<()> {
     if is_gone(&parent, name)? {
         return Ok(());
     }
@@ -130,7 +93,7 @@ fn empty(directory: impl AsFd, mut take: impl FnMut(&CStr) -> rustix::io::Result
 }
 
 /// Removes what has that name, unless it is a directory; whether nothing has the name now.
-pub(super) fn is_gone(parent: impl AsFd, name: &CStr) -> rustix::io::Result<bool> {
+pub(crate) fn is_gone(parent: impl AsFd, name: &CStr) -> rustix::io::Result<bool> {
     match unlink(parent, name, AtFlags::empty()) {
         Err(Errno::ISDIR) => Ok(false),
         removed => removed.map(|()| true),
@@ -145,7 +108,7 @@ fn unlink(parent: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::Result<
 }
 
 /// Opens a directory and gives this user every right to it, if it lacks one. There is none if something else is there.
-pub(super) fn open_up(parent: impl AsFd, name: impl Arg + Copy) -> rustix::io::Result<Option<OwnedFd>> {
+pub(crate) fn open_up(parent: impl AsFd, name: impl Arg + Copy) -> rustix::io::Result<Option<OwnedFd>> {
     let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = match openat(&parent, name, folder | OFlags::RDONLY, Mode::empty()) {
         // A descriptor that only says which directory it is takes no right to it.
@@ -220,7 +183,7 @@ mod tests {
         symlink(outside.path(), &home).unwrap();
         let opened = fs::File::open(root.path()).unwrap();
         assert!(open_up(&opened, c"world").unwrap().is_none(), "what was a directory is a link by now");
-        remove_files(&home, &home.join("inner")).unwrap();
+        remove_below(&home, &home.join("inner")).unwrap();
         remove_all(&world).unwrap();
         assert!(world.symlink_metadata().is_err() && outside.path().join("inner/file").exists());
         assert_eq!(outside.path().metadata().unwrap().permissions().mode() & 0o777, 0o500, "its mode is its own");

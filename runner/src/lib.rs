@@ -36,8 +36,7 @@ pub use rubric::{
 };
 pub use run::{RunnerSummary, run};
 pub use sandbox::{
-    Bounds, ForwardError, GraderSandboxOptions, SandboxKind, SandboxNetwork, SandboxOptions, SandboxPartError,
-    sandbox_part,
+    Bounds, GraderSandboxOptions, SandboxKind, SandboxNetwork, SandboxOptions, SandboxPartError, sandbox_part,
 };
 pub use supervision::{SUPERVISE_AGENT, supervise};
 pub use world::WorldOptions;

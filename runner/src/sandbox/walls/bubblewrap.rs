@@ -3,34 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::inside::DoorInside;
-use super::invocation::{INSIDE, Invocation, Mount};
 use super::isolation::Isolation;
-use super::options::SandboxNetwork;
 use super::shown::Shown;
-use super::wrapper::PORT;
-
-/// What programs of this machine need, as far as it is there: they, their libraries, and what tells them of certificates, names
-/// and time. Nothing of it is a secret.
-pub(super) const SYSTEM: [&str; 17] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/passwd",
-    "/etc/group",
-    "/etc/nsswitch.conf",
-    "/etc/hosts",
-    "/etc/localtime",
-];
+use crate::sandbox::parts::DoorInside;
+use crate::sandbox::terms::{INSIDE, Invocation, Mount, PORT, SYSTEM, SandboxNetwork};
 
 /// The arguments of `bwrap` around `program`, which is shown if nothing that is shown holds it.
 ///

@@ -12,12 +12,12 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
-use super::part::{SandboxPartError, from_word, to_word};
 use super::seccomp;
+use super::words::{SandboxPartError, from_word, to_word};
 
 /// What surrounds a sandbox.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Surroundings {
+pub(crate) struct Surroundings {
     /// Directories of the control groups that it is to be in.
     pub cgroups: Vec<PathBuf>,
     /// Whether its system calls are filtered.
@@ -26,7 +26,7 @@ pub(super) struct Surroundings {
 
 impl Surroundings {
     /// As one argument of this program.
-    pub(super) fn to_word(&self) -> OsString {
+    pub(crate) fn to_word(&self) -> OsString {
         to_word(self)
     }
 }

@@ -5,71 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use rustix::process::{getegid, geteuid};
-
-use super::bounds::Bounds;
-use super::inside::{DoorInside, Restrictions};
-use super::invocation::INSIDE;
-use super::options::SandboxNetwork;
-use super::outside::Surroundings;
 use crate::RunnerError;
 use crate::order::Order;
 use crate::process::cgroup::{Cgroup, Cgroups};
-
-/// Who sandboxed programs are where the runner is root.
-pub(super) const NOBODY: u32 = 65_534;
-
-/// The word by which this program enters a sandbox from outside.
-pub(super) const ENTER: &str = "sandbox-enter";
-/// The word by which this program starts what runs inside.
-pub(super) const START: &str = "sandbox-inside";
-
-/// Who sandboxed programs are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Identity {
-    /// The runner's own user, who is not root.
-    Own,
-    /// Nobody: the runner is root, and may become somebody else.
-    Nobody,
-    /// Called nobody, by a user namespace of the sandbox's own: the runner is root of a namespace without other users.
-    Renamed,
-}
-
-impl Identity {
-    /// Who they are for this runner.
-    pub(crate) fn of_this_process() -> Self {
-        let is_mapped = |map: &str| {
-            let lines = std::fs::read_to_string(map).unwrap_or_default();
-            holds(&lines, NOBODY)
-        };
-        match geteuid().is_root() {
-            false => Self::Own,
-            true if is_mapped("/proc/self/uid_map") && is_mapped("/proc/self/gid_map") => Self::Nobody,
-            true => Self::Renamed,
-        }
-    }
-
-    /// Whom files must belong to that sandboxed programs are to write, if not to the runner.
-    pub(crate) fn owner(self) -> Option<u32> {
-        (self == Self::Nobody).then_some(NOBODY)
-    }
-
-    /// User and group of a container's programs.
-    pub(super) fn ids(self) -> (u32, u32) {
-        match self {
-            Self::Own | Self::Renamed => (geteuid().as_raw(), getegid().as_raw()),
-            Self::Nobody => (NOBODY, NOBODY),
-        }
-    }
-}
-
-/// Whether lines of a `uid_map` (first id inside, first outside, count) have a place for an id.
-fn holds(map: &str, id: u32) -> bool {
-    map.lines().any(|line| {
-        let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        matches!(numbers[..], [first, _, count] if (first..first.saturating_add(count)).contains(&u64::from(id)))
-    })
-}
+use crate::sandbox::parts::{DoorInside, ENTER, Restrictions, START, Surroundings, filter};
+use crate::sandbox::terms::{Bounds, INSIDE, Identity, NOBODY, SYSTEM, SandboxNetwork};
 
 /// A program in its sandbox, and what bounds it until this is dropped.
 #[derive(Debug)]
@@ -185,7 +125,7 @@ impl Isolation {
         let restrictions = Restrictions {
             user: self.identity.owner(),
             directory: directory.map(Path::to_owned),
-            is_filtered: super::seccomp::filter().is_some(),
+            is_filtered: filter().is_some(),
             file_bytes: known(disk_bytes),
             data_bytes: known(memory_bytes).filter(|_| !is_counted(Cgroups::count_memory)),
             processes: known(processes.into()).filter(|_| !is_counted(Cgroups::count_processes)),
@@ -221,7 +161,7 @@ impl Isolation {
         let cgroup = made.map_err(|error| format!("cannot be bounded by a control group: {error}"))?;
         let surroundings = Surroundings {
             cgroups: cgroup.as_ref().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
-            is_filtered: super::seccomp::filter().is_some(),
+            is_filtered: filter().is_some(),
         };
         let mut words: Vec<OsString> = vec![ENTER.into(), surroundings.to_word(), self.bwrap.clone().into()];
         words.extend(arguments);
@@ -232,7 +172,7 @@ impl Isolation {
     /// Makes a sandbox in which this program only looks at what it could do.
     fn probe(&self, further: &[String]) -> Result<(), String> {
         let mut words = self.walls(SandboxNetwork::Proxy);
-        for path in super::bubblewrap::SYSTEM {
+        for path in SYSTEM {
             words.extend(["--ro-bind-try", path, path].map(OsString::from));
         }
         words.extend(self.show_own());
@@ -260,19 +200,5 @@ impl Isolation {
                 "no control group counts what sandboxes use: memory is bounded for each process, and processes for each user"
             );
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whether_root_can_become_somebody_else_is_read_from_its_map() {
-        assert!(holds("         0          0 4294967295\n", NOBODY));
-        assert!(holds("0 1000 1\n1 100000 65536\n", NOBODY));
-        assert!(!holds("0 1000 1\n", NOBODY));
-        assert!(!holds("0 100000 65534\n", NOBODY));
-        assert!(!holds("", NOBODY));
     }
 }

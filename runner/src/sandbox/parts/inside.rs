@@ -17,13 +17,12 @@ use rustix::thread::{
 use serde::{Deserialize, Serialize};
 
 use super::forwarder::forward_from;
-use super::invocation::INSIDE;
-use super::isolation::START;
-use super::part::{SandboxPartError, from_word, to_word};
+use super::words::{START, SandboxPartError, from_word, to_word};
+use crate::sandbox::terms::INSIDE;
 
 /// What is taken from a program before it starts.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Restrictions {
+pub(crate) struct Restrictions {
     /// Who it is to be, if it is root.
     pub user: Option<u32>,
     /// Where it begins.
@@ -42,7 +41,7 @@ pub(super) struct Restrictions {
 
 /// The door of a sandbox, as it is inside.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct DoorInside {
+pub(crate) struct DoorInside {
     /// The socket.
     pub socket: PathBuf,
     /// The port of the loopback that stands for the server.
@@ -51,7 +50,7 @@ pub(super) struct DoorInside {
 
 impl Restrictions {
     /// As one argument of this program.
-    pub(super) fn to_word(&self) -> OsString {
+    pub(crate) fn to_word(&self) -> OsString {
         to_word(self)
     }
 

@@ -83,7 +83,7 @@ const HERE: Option<Architecture> = Some(Architecture {
 const HERE: Option<Architecture> = None;
 
 /// The filter, as `bwrap` reads it; `None` for processors whose numbers are not known here.
-pub(super) fn filter() -> Option<Vec<u8>> {
+pub(crate) fn filter() -> Option<Vec<u8>> {
     let here = HERE?;
     let refuse = (RETURN, 0, 0, REFUSE | NOT_PERMITTED);
     let mut program: Vec<Instruction> = vec![

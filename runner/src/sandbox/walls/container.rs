@@ -7,11 +7,8 @@ use std::process::Output;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use super::bounds::Bounds;
-use super::invocation::{INSIDE, Invocation, Mount};
-use super::isolation::Identity;
-use super::options::SandboxNetwork;
 use super::shown::may_be_read;
+use crate::sandbox::terms::{Bounds, INSIDE, Identity, Invocation, Mount, SandboxNetwork};
 
 /// The container of a world, which outlives the program that started it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

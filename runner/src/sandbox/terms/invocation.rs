@@ -6,7 +6,34 @@ use std::path::{Path, PathBuf};
 use super::options::SandboxOptions;
 
 /// Where a sandbox has the runner's program, and the socket of the door.
-pub(super) const INSIDE: &str = "/run/fulgurite";
+pub(crate) const INSIDE: &str = "/run/fulgurite";
+
+/// What programs of this machine need, as far as it is there: they, their libraries, and what tells them of certificates, names
+/// and time. Nothing of it is a secret.
+pub(crate) const SYSTEM: [&str; 17] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/hosts",
+    "/etc/localtime",
+];
+
+/// The port of the loopback that stands for the server.
+pub(crate) const PORT: u16 = 4747;
+/// Variables that every agent keeps of the runner's.
+pub(crate) const KEPT: [&str; 4] = ["PATH", "LANG", "LC_ALL", "TERM"];
 
 /// What a sandbox is to hold.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +69,7 @@ pub(crate) struct Mount {
 
 /// All that the arguments of a sandbox are made of.
 #[derive(Debug)]
-pub(super) struct Invocation<'i> {
+pub(crate) struct Invocation<'i> {
     /// What it is like.
     pub options: &'i SandboxOptions,
     /// What it is to hold.

@@ -1,4 +1,4 @@
-//! What this program is on a sandbox's walls, told apart by its first word.
+//! What a runner says to this program where that is a part of a sandbox, and why such a part does not begin.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::forwarder::{ForwardError, forward};
-use super::isolation::{ENTER, START};
-use super::{inside, outside};
-
+/// The word by which this program enters a sandbox from outside.
+pub(crate) const ENTER: &str = "sandbox-enter";
+/// The word by which this program starts what runs inside.
+pub(crate) const START: &str = "sandbox-inside";
 /// The word by which this program forwards from a container.
-pub(super) const FORWARD: &str = "sandbox-forward";
+pub(crate) const FORWARD: &str = "sandbox-forward";
 
 /// Why a part of a sandbox does not begin.
 #[derive(Debug, thiserror::Error)]
@@ -60,24 +60,18 @@ pub enum SandboxPartError {
     /// What is inside could get out.
     #[error("it would not hold: {0}")]
     Open(String),
-    /// Nothing is forwarded.
-    #[error(transparent)]
-    Forward(#[from] ForwardError),
+    /// The port cannot be listened on.
+    #[error("port {port} of the sandbox's loopback cannot be listened on")]
+    Listen {
+        /// The port.
+        port: u16,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
     /// The system does not do what it is asked to.
     #[error(transparent)]
     System(#[from] io::Error),
-}
-
-/// What this program does as a part of a sandbox, if these words, all but its own name, mean one; its exit status.
-/// To be called before any thread is started.
-pub fn sandbox_part(words: &[OsString]) -> Option<Result<u8, SandboxPartError>> {
-    let (part, words) = words.split_first()?;
-    match part.to_str()? {
-        ENTER => Some(outside::enter(words)),
-        START => Some(inside::start(words)),
-        FORWARD => Some(forward(words).map_err(SandboxPartError::from)),
-        _ => None,
-    }
 }
 
 /// Something as one argument.

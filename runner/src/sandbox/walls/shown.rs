@@ -5,8 +5,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::bubblewrap::SYSTEM;
-use super::isolation::Identity;
+use crate::sandbox::terms::{Identity, SYSTEM};
 
 /// Files of directories that are closed to others which are shown one by one.
 const ONE_BY_ONE: usize = 1000;

@@ -7,19 +7,15 @@ use std::path::{Path, PathBuf};
 use super::bubblewrap;
 use super::container::{self, Container};
 use super::images::{self, Image, Images};
-use super::invocation::{INSIDE, Inside, Invocation};
-use super::isolation::{Identity, Isolation, Sandboxed};
-use super::options::{SandboxKind, SandboxNetwork, SandboxOptions};
-use super::part::FORWARD;
+use super::isolation::{Isolation, Sandboxed};
 use crate::RunnerError;
 use crate::agent_environment::Variables;
 use crate::order::Order;
 use crate::program::Program;
-
-/// The port of the loopback that stands for the server.
-pub(super) const PORT: u16 = 4747;
-/// Variables that every agent keeps of the runner's.
-pub(super) const KEPT: [&str; 4] = ["PATH", "LANG", "LC_ALL", "TERM"];
+use crate::sandbox::parts::FORWARD;
+use crate::sandbox::terms::{
+    INSIDE, Identity, Inside, Invocation, KEPT, PORT, SandboxKind, SandboxNetwork, SandboxOptions,
+};
 
 /// What starts sandboxes: found once, for all attempts.
 #[derive(Debug)]

@@ -4,16 +4,13 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::bounds::Bounds;
-use super::bubblewrap::SYSTEM;
 use super::isolation::{Isolation, Sandboxed};
-use super::lending::{lend, take_back};
-use super::options::SandboxNetwork;
 use super::shown::Shown;
-use super::wrapper::KEPT;
 use crate::RunnerError;
 use crate::order::Order;
 use crate::program::Program;
+use crate::sandbox::lending::{lend, take_back};
+use crate::sandbox::terms::{Bounds, KEPT, SYSTEM, SandboxNetwork};
 
 /// The variable that names what a grader may write to.
 const WORLD: &str = "FULGURITE_WORLD";

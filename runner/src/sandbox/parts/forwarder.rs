@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split};
@@ -13,45 +13,17 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use super::listening::next_connection;
-
-/// Why nothing was forwarded.
-#[derive(Debug, thiserror::Error)]
-pub enum ForwardError {
-    /// It is not told what to do.
-    #[error("the forwarder is started as SOCKET PORT PROGRAM [ARGUMENT...]")]
-    Usage,
-    /// The port cannot be listened on.
-    #[error("port {port} of the sandbox's loopback cannot be listened on")]
-    Listen {
-        /// The port.
-        port: u16,
-        /// What the system says.
-        #[source]
-        error: io::Error,
-    },
-    /// The program cannot be started.
-    #[error("cannot start {}", program.display())]
-    Start {
-        /// The program.
-        program: PathBuf,
-        /// What the system says.
-        #[source]
-        error: io::Error,
-    },
-    /// The system does not do what it is asked to.
-    #[error(transparent)]
-    System(#[from] io::Error),
-}
+use super::words::SandboxPartError;
+use crate::sandbox::listening::next_connection;
 
 /// Runs a program as `SOCKET PORT PROGRAM [ARGUMENT...]` says, and hands every connection to that port of the loopback on to
 /// the socket; gives the program's exit status, as a shell would.
 ///
 /// # Errors
 /// If the port or the program is not to be had.
-pub(super) fn forward(words: &[OsString]) -> Result<u8, ForwardError> {
-    let [socket, port, program, arguments @ ..] = words else { return Err(ForwardError::Usage) };
-    let port = port.to_str().and_then(|port| port.parse().ok()).ok_or(ForwardError::Usage)?;
+pub(super) fn forward(words: &[OsString]) -> Result<u8, SandboxPartError> {
+    let [socket, port, program, arguments @ ..] = words else { return Err(SandboxPartError::Usage) };
+    let port = port.to_str().and_then(|port| port.parse().ok()).ok_or(SandboxPartError::Usage)?;
     forward_from(Path::new(socket), port, program, arguments)
 }
 
@@ -61,15 +33,15 @@ pub(super) fn forward_from(
     port: u16,
     program: &OsStr,
     arguments: &[OsString],
-) -> Result<u8, ForwardError> {
+) -> Result<u8, SandboxPartError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let status = runtime.block_on(async {
         let listener =
-            TcpListener::bind(("127.0.0.1", port)).await.map_err(|error| ForwardError::Listen { port, error })?;
+            TcpListener::bind(("127.0.0.1", port)).await.map_err(|error| SandboxPartError::Listen { port, error })?;
         let started = Command::new(program).args(arguments).spawn();
-        let mut child = started.map_err(|error| ForwardError::Start { program: program.into(), error })?;
+        let mut child = started.map_err(|error| SandboxPartError::Start { program: program.into(), error })?;
         tokio::select! {
-            ended = child.wait() => ended.map_err(ForwardError::from),
+            ended = child.wait() => ended.map_err(SandboxPartError::from),
             never = hand_on(&listener, socket) => match never {},
         }
     })?;

@@ -19,7 +19,7 @@ impl Default for Bounds {
 
 impl Bounds {
     /// Bytes of `/tmp`, which are memory.
-    pub(super) fn temporary_bytes(&self) -> u64 {
+    pub(crate) fn temporary_bytes(&self) -> u64 {
         match (self.memory_bytes, self.disk_bytes) {
             (0, bound) | (bound, 0) => bound,
             (memory, disk) => memory.min(disk),

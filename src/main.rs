@@ -19,6 +19,7 @@ mod query;
 mod regrade;
 mod report;
 mod rescore;
+mod reward;
 mod run;
 mod runs;
 mod serve;
@@ -129,6 +130,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::WorkerKey(arguments) => issued_keys::worker_key(arguments).await,
         Command::ReaderKey(arguments) => issued_keys::reader_key(arguments).await,
         Command::Enqueue(arguments) => enqueue::enqueue(arguments).await,
+        Command::Reward(arguments) => reward::reward(arguments).await,
         Command::Rollouts(arguments) => query::rollouts(arguments).await,
         Command::Attempts(arguments) => query::attempts(arguments).await,
         Command::Spans(arguments) => query::spans(arguments).await,

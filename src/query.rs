@@ -72,13 +72,24 @@ pub async fn open(arguments: &StoreArguments) -> Result<Store> {
         .with_context(|| format!("cannot open the store {} (--store, --run, --config)", redact_url(&url)))
 }
 
-/// Opens a store for reading; refuses a selected rollout that it does not know.
-async fn open_selected(arguments: &StoreArguments, selection: &RolloutSelection) -> Result<Store> {
+/// Opens a store for reading; refuses a selected rollout that it does not know, and puts the id of a named session in place
+/// of its name.
+async fn open_selected(arguments: &StoreArguments, selection: &mut RolloutSelection) -> Result<Store> {
     let store = open(arguments).await?;
-    if let Some(id) = selection.rollout_id()
-        && store.get_rollout(id).await?.is_none()
-    {
-        bail!("there is no rollout `{id}` in this store");
+    if let Some(name) = selection.id.take().or(selection.rollout.take()) {
+        selection.id = Some(existing_rollout(&store, &name).await?);
     }
     Ok(store)
+}
+
+/// The id of the rollout with this id, or of the session with this name.
+///
+/// # Errors
+/// If there is none, or more than one session of that name.
+pub async fn existing_rollout(store: &Store, name: &str) -> Result<String> {
+    let id = store.rollout_id_of(name).await?;
+    match store.get_rollout(&id).await? {
+        Some(_) => Ok(id),
+        None => bail!("there is no rollout `{name}` in this store, and no session of that name"),
+    }
 }

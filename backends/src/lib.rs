@@ -34,7 +34,7 @@ pub use file_digests::{
     listed_digests,
 };
 pub use llama_cpp::LlamaCppSampler;
-pub use plain_words::{Notation, nearest_name, plain_words};
+pub use plain_words::{Notation, plain_words};
 pub use remote::http::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;
 pub use replicas::{ReplicaOptions, Replicas};

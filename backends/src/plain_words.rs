@@ -1,3 +1,5 @@
+use fulgurite_types::nearest_name;
+
 /// How the text that a mistake stands in writes a table of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
@@ -95,16 +97,6 @@ fn names_words(kind: Name, names: &[&str], place: &str) -> String {
         None if known.is_empty() => said,
         None => format!("{said}; there is `{}`", known.join("`, `")),
     }
-}
-
-/// The known name that is most like an unknown one, if any is much like it.
-pub fn nearest_name<'k>(unknown: &str, known: &[&'k str]) -> Option<&'k str> {
-    known
-        .iter()
-        .map(|known| (strsim::jaro_winkler(unknown, known), *known))
-        .filter(|(similarity, _)| *similarity > 0.7)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known)
 }
 
 fn invalid_value(subject: &str, found: &str, expected: &str, notation: Notation) -> String {

@@ -154,21 +154,22 @@ impl Server {
         }
     }
 
-    /// Gives a reward to an attempt in the name of its giver, which takes the admin key where there is one. However often it is
-    /// sent, it is given once.
-    pub async fn give_reward(&self, new: &NewReward) -> Result<(), ServerError> {
-        let attempt = match &new.attempt {
-            Some(AttemptRef::Id(attempt_id)) => attempt_id.as_str(),
-            Some(AttemptRef::Latest) | None => "latest",
+    /// Gives a reward to an attempt, or to one of its generations, in the name of its giver, which takes the admin key where
+    /// there is one. However often it is sent, it is given once. The rollout may be named as a session's client names it.
+    pub async fn give_reward(&self, new: &NewReward) -> Result<RecordedReward, ServerError> {
+        let (kind, id) = match (&new.generation_id, &new.attempt) {
+            (Some(generation_id), _) => ("generation", generation_id.as_str()),
+            (None, Some(AttemptRef::Id(attempt_id))) => ("attempt", attempt_id.as_str()),
+            (None, Some(AttemptRef::Latest) | None) => ("attempt", "latest"),
         };
-        let url = self.route(&["rollout", &new.rollout_id, "attempt", attempt, "reward"]);
+        let url = self.route(&["rollout", &new.rollout_id, kind, id, "reward"]);
         let Reward { value, name, components } = &new.reward;
         let components: Map<String, Value> =
             components.iter().map(|(name, component)| (name.clone(), (*component).into())).collect();
         let body = json!({ "value": value, "name": name, "components": components, "giver": new.giver });
         let request = self.request(Method::POST, &url).json(&body);
         let request = request.header("idempotency-key", Uuid::now_v7().to_string());
-        self.send(&url, request).await?.accepted(&url).map(|_| ())
+        self.send(&url, request).await?.read(&url)
     }
 
     /// Stores what agents are told, under an id.

@@ -145,6 +145,7 @@ async fn meant(
 
 /// `GET /ui/data/rollouts/{rollout_id}/same-task`: other rollouts of its run that were given the same task, newest last.
 pub(super) async fn same_task(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<Vec<RolloutRow>> {
+    let rollout_id = store.rollout_id_of(&rollout_id).await?;
     let Some((rollout, _)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
         return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
     };

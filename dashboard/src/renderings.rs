@@ -147,9 +147,10 @@ pub(super) async fn read(
 /// A call of a rollout with the attributes of its span.
 async fn recorded_call(
     store: &Store,
-    rollout_id: String,
+    name: String,
     generation_id: Option<String>,
 ) -> Result<(Generation, Object), RestError> {
+    let rollout_id = store.rollout_id_of(&name).await?;
     let generation_id = match generation_id {
         Some(generation_id) => generation_id,
         None => {

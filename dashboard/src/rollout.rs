@@ -80,6 +80,7 @@ struct Message {
 
 /// `GET /ui/data/rollouts/{rollout_id}`.
 pub(super) async fn read(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<RolloutPage> {
+    let rollout_id = store.rollout_id_of(&rollout_id).await?;
     let Some((rollout, _)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
         return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
     };
@@ -99,9 +100,10 @@ pub(super) async fn read(State(store): State<Store>, Path(rollout_id): Path<Stri
 /// The calls of an attempt at a rollout, or of its latest, in their order.
 pub(super) async fn generations_of(
     store: &Store,
-    rollout_id: String,
+    name: String,
     attempt_id: Option<String>,
 ) -> Result<Vec<Generation>, RestError> {
+    let rollout_id = store.rollout_id_of(&name).await?;
     let Some((_, latest)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
         return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
     };

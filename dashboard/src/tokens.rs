@@ -109,6 +109,7 @@ pub(super) async fn read(
     Path(rollout_id): Path<String>,
     Query(query): Query<AttemptQuery>,
 ) -> Result<Response, RestError> {
+    let rollout_id = store.rollout_id_of(&rollout_id).await?;
     let (uses, trained) = used(&store, &rollout_id).await?;
     let generations = generations_of(&store, rollout_id, query.attempt_id).await?;
     let bytes = fulgurite_store::aside(|| {

@@ -24,6 +24,7 @@ use crate::query::arguments::{
 };
 use crate::regrade::arguments::RegradeArguments;
 use crate::rescore::arguments::RescoreArguments;
+use crate::reward::RewardArguments;
 use crate::runs::arguments::RunsArguments;
 use crate::skills::SkillsArguments;
 use crate::sweep::arguments::{SWEEP_EXIT_CODES, SweepArguments};
@@ -112,6 +113,8 @@ pub enum Command {
     Run(RunArguments),
     /// Put tasks on a server's queue, for its runners
     Enqueue(EnqueueArguments),
+    /// Reward a recorded rollout or session, at its server or in its store
+    Reward(RewardArguments),
     /// Print a key for runners elsewhere (`run --attach`) that are not trusted with the admin key
     WorkerKey(WorkerKeyArguments),
     /// Print a key that reads everything and changes nothing, for who looks at the page

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use fulgurite_backends::nearest_name;
+use fulgurite_types::nearest_name;
 
 use self::recipes::{RECIPES, Recipe};
 use self::standing_alone::{first_commands, first_sentence, standing_alone};

@@ -28,10 +28,10 @@ pub struct StoreArguments {
 /// Which rollouts, or records of which rollouts.
 #[derive(Debug, Args)]
 pub struct RolloutSelection {
-    /// Only this rollout
+    /// Only this rollout, by its id or by the name of the session that it records
     #[arg(value_name = "ROLLOUT")]
     pub id: Option<String>,
-    /// Only this rollout
+    /// Only this rollout, by its id or by the name of the session that it records
     #[arg(long, value_name = "ID", conflicts_with = "id")]
     pub rollout: Option<String>,
     /// What else is asked of them.
@@ -305,7 +305,7 @@ pub struct ResourcesArguments {
 /// `fulgurite show`.
 #[derive(Debug, Args)]
 pub struct ShowArguments {
-    /// The rollout
+    /// The rollout, by its id or by the name of the session that it records
     #[arg(value_name = "ROLLOUT")]
     pub rollout: String,
     /// Where.

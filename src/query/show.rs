@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::arguments::ShowArguments;
-use super::open;
 use super::transcript::{AttemptTranscript, Event, Style, header};
+use super::{existing_rollout, open};
 use crate::cli::output;
 use crate::cli::paint::Paint;
 use crate::config::declarations::LoadedConfig;
@@ -23,8 +23,9 @@ use crate::train::run_tokenizers;
 /// Shows one rollout whole, as it is read: it may have more spans than fit into memory.
 pub async fn show(arguments: ShowArguments) -> Result<()> {
     let store = open(&arguments.store).await?;
-    let Some((rollout, _)) = store.get_rollout(&arguments.rollout).await? else {
-        bail!("there is no rollout `{}` in this store", arguments.rollout);
+    let id = existing_rollout(&store, &arguments.rollout).await?;
+    let Some((rollout, _)) = store.get_rollout(&id).await? else {
+        bail!("the rollout `{id}` was deleted meanwhile");
     };
     if arguments.json {
         return show_json(&store, &rollout).await;

@@ -7,7 +7,7 @@ use fulgurite_store::{Store, redact_url};
 use fulgurite_types::ListFilter;
 
 use crate::query::arguments::{ExportArguments, StoreArguments};
-use crate::query::{open, url};
+use crate::query::{existing_rollout, open, url};
 use crate::runs::registry;
 use crate::train;
 
@@ -37,12 +37,11 @@ pub fn named_run(arguments: &ExportArguments) -> Result<Option<PathBuf>> {
 pub async fn open_subject(arguments: &ExportArguments) -> Result<(Store, ListFilter)> {
     let Some(named) = &arguments.named else {
         let store = open(&arguments.store).await?;
-        if let Some(id) = &arguments.rollout
-            && store.get_rollout(id).await?.is_none()
-        {
-            bail!("there is no rollout `{id}` in this store");
-        }
-        return Ok((store, arguments.filter(arguments.rollout.as_deref())));
+        let id = match &arguments.rollout {
+            Some(name) => Some(existing_rollout(&store, name).await?),
+            None => None,
+        };
+        return Ok((store, arguments.filter(id.as_deref())));
     };
     match registry::directory(Path::new(named)) {
         Ok(directory) => {
@@ -87,12 +86,13 @@ async fn open_run(arguments: &ExportArguments, directory: &Path) -> Result<(Stor
     Ok((store, filter))
 }
 
-async fn open_rollout(arguments: &ExportArguments, id: &str) -> Result<(Store, ListFilter)> {
-    let no_run = || format!("`{id}` is no run: neither its directory, nor its name below runs/");
+async fn open_rollout(arguments: &ExportArguments, name: &str) -> Result<(Store, ListFilter)> {
+    let no_run = || format!("`{name}` is no run: neither its directory, nor its name below runs/");
     let store = open(&arguments.store).await.with_context(no_run)?;
-    if store.get_rollout(id).await?.is_none() {
+    let id = store.rollout_id_of(name).await?;
+    if store.get_rollout(&id).await?.is_none() {
         let url = url(&arguments.store)?;
         bail!("{}; nor is it a rollout of {}", no_run(), redact_url(&url));
     }
-    Ok((store, arguments.filter(Some(id))))
+    Ok((store, arguments.filter(Some(&id))))
 }

@@ -23,6 +23,27 @@ pub enum StoreError {
         /// Its id.
         id: String,
     },
+    /// Several sessions have the same name, each by another header.
+    #[error("`{name}` names more than one session: {rollouts}; use the id of the one that you want")]
+    AmbiguousSession {
+        /// The name.
+        name: String,
+        /// Ids of their rollouts, each with its header.
+        rollouts: String,
+    },
+    /// A reward for the same thing has another name.
+    #[error(
+        "the reward of {target} is named `{earlier}`, and only one name counts: revise it under that name, or give `{name}` \
+         as one of its components"
+    )]
+    OtherRewardName {
+        /// What is rewarded.
+        target: String,
+        /// The name of the reward that it has.
+        earlier: String,
+        /// The name of the new one.
+        name: String,
+    },
     /// The transition is not allowed in the rollout's state.
     #[error("Rollout {rollout_id}: cannot transition {from} -> {to}")]
     IllegalTransition {

@@ -25,6 +25,7 @@ mod json_text;
 mod lists;
 mod long_numbers;
 mod messages;
+mod nearest_name;
 mod present;
 mod rollouts;
 mod run;
@@ -62,6 +63,7 @@ pub use long_numbers::{exact_json, exact_value, long_number, with_long_numbers, 
 pub use messages::conversation::Conversation;
 pub use messages::message::{Content, ContentPart, FunctionCall, Message, PartNotText, ToolCall};
 pub use messages::tool::{Tool, ToolFault};
+pub use nearest_name::nearest_name;
 pub use rollouts::attempt::{Attempt, AttemptNote, AttemptRef, AttemptStatus, AttemptUpdate, Fault};
 pub use rollouts::attempted_rollout::AttemptedRollout;
 pub use rollouts::episode_stop::EpisodeStop;
@@ -69,7 +71,7 @@ pub use rollouts::resources::ResourcesUpdate;
 pub use rollouts::reward::{NewReward, RecordedReward, Repeat, Reward, RewardGiver, Rewarded, RewardedAttempts};
 pub use rollouts::rollout::{NewRollout, Rollout, RolloutConfig, RolloutMode, RolloutStatus, RolloutUpdate};
 pub use rollouts::rollout_record::{PackedRolloutRecord, RolloutRecord};
-pub use rollouts::session::SessionIds;
+pub use rollouts::session::{SESSION_HEADERS, SessionIds, session_rollout_id, session_rollout_ids};
 pub use rollouts::worker::{Worker, WorkerStatus};
 pub use rollouts::world_changes::{FileChange, WorldChanges};
 pub use run::{

@@ -239,6 +239,7 @@ fn terminal_item(rollout: &Rollout) -> Value {
 }
 
 async fn find(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply {
+    let rollout_id = store.rollout_id_of(&rollout_id).await?;
     let found = store.gateway_rollout(&rollout_id).await?.ok_or_else(|| not_found(&rollout_id))?;
     let attempts = store.attempts(&rollout_id).await?;
     let attempts: Vec<&str> = attempts.iter().map(|attempt| attempt.attempt_id.as_str()).collect();
@@ -341,6 +342,7 @@ async fn list_events(
     pairs: Pairs,
 ) -> Result<Response, RestError> {
     let EventParameters { event_type, format } = parameters(pairs)?;
+    let rollout_id = store.rollout_id_of(&rollout_id).await?;
     let mut events = events::of_rollout(&store, &rollout_id).await.map_err(in_its_words)?;
     if let Some(event_type) = event_type {
         events.retain(|event| event.event_type == event_type);

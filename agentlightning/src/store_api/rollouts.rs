@@ -249,6 +249,7 @@ async fn in_parts(store: &Store, filter: &RolloutFilter) -> Result<Response, Res
 }
 
 pub(super) async fn find(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<Option<RolloutReply>> {
+    let rollout_id = store.rollout_id_of(&rollout_id).await?;
     Ok(Json(store.get_rollout(&rollout_id).await?.map(RolloutReply::from)))
 }
 
@@ -284,7 +285,7 @@ pub(super) async fn list_attempts(
     Path(rollout_id): Path<String>,
     pairs: Pairs,
 ) -> Result<Response, RestError> {
-    attempts(&store, &rollout_id, parameters(pairs)?).await
+    attempts(&store, &store.rollout_id_of(&rollout_id).await?, parameters(pairs)?).await
 }
 
 pub(super) async fn search_attempts(
@@ -292,7 +293,7 @@ pub(super) async fn search_attempts(
     Path(rollout_id): Path<String>,
     body: Body,
 ) -> Result<Response, RestError> {
-    attempts(&store, &rollout_id, body.or_empty().parse()?).await
+    attempts(&store, &store.rollout_id_of(&rollout_id).await?, body.or_empty().parse()?).await
 }
 
 async fn attempts(store: &Store, rollout_id: &str, paging: Paging) -> Result<Response, RestError> {
@@ -307,7 +308,7 @@ pub(super) async fn latest_attempt(
     State(store): State<Store>,
     Path(rollout_id): Path<String>,
 ) -> Reply<Option<Attempt>> {
-    Ok(Json(store.get_attempt(&rollout_id, "latest").await?))
+    Ok(Json(store.get_attempt(&store.rollout_id_of(&rollout_id).await?, "latest").await?))
 }
 
 pub(super) async fn update_latest_attempt(

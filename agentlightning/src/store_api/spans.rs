@@ -148,7 +148,7 @@ fn json_text(text: String) -> JsonText {
 async fn query(store: &Store, search: SpanSearch) -> Result<Response, RestError> {
     let text = |equals, contains| TextFilter { equals, contains };
     let filter = SpanFilter {
-        rollout_id: search.rollout_id,
+        rollout_id: store.rollout_id_of(&search.rollout_id).await?,
         attempt: search.attempt_id.map(AttemptRef::from),
         trace_id: text(search.trace_id, search.trace_id_contains),
         span_id: text(search.span_id, search.span_id_contains),

@@ -144,6 +144,8 @@ fn store_failure(error: &StoreError) -> (StatusCode, Value) {
         | StoreError::WeightsInPlace { .. }
         | StoreError::IllegalTransition { .. }
         | StoreError::InUse { .. }
+        | StoreError::AmbiguousSession { .. }
+        | StoreError::OtherRewardName { .. }
         | StoreError::KeyReused => StatusCode::CONFLICT,
         StoreError::Busy { .. } | StoreError::Unavailable { .. } | StoreError::Closed | StoreError::ReadOnly => {
             StatusCode::SERVICE_UNAVAILABLE

@@ -1,6 +1,7 @@
 //! What a body looks like, and every mistake in one that does not, in the words of Agent-lightning's own server
 //! (FastAPI with pydantic), which its clients and its users know.
 
+use fulgurite_types::nearest_name;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -28,6 +29,8 @@ pub enum Shape {
     Record(&'static [Field]),
     /// An object with these fields and no others.
     Closed(&'static [Field]),
+    /// The same in an API of our own: the message about another field names the nearest known one.
+    Own(&'static [Field]),
     /// An object whose field of this name says which fields it has.
     Tagged(&'static str, &'static [(&'static str, &'static [Field])]),
 }
@@ -90,7 +93,7 @@ impl Shape {
     /// The fields of an object with known fields.
     pub fn fields(&self) -> &'static [Field] {
         match self {
-            Self::Record(fields) | Self::Closed(fields) => fields,
+            Self::Record(fields) | Self::Closed(fields) | Self::Own(fields) => fields,
             _ => &[],
         }
     }
@@ -133,7 +136,11 @@ impl Check {
             Shape::Record(fields) => self.record(fields, value),
             Shape::Closed(fields) => {
                 self.record(fields, value);
-                self.no_others(fields, value);
+                self.no_others(fields, value, |_| "Extra inputs are not permitted".to_owned());
+            }
+            Shape::Own(fields) => {
+                self.record(fields, value);
+                self.no_others(fields, value, |key| no_such_field(key, fields));
             }
             Shape::Tagged(tag, variants) => self.tagged(tag, variants, value),
         }
@@ -259,11 +266,11 @@ impl Check {
         }
     }
 
-    fn no_others(&mut self, fields: &[Field], value: &Value) {
+    fn no_others(&mut self, fields: &[Field], value: &Value, message: impl Fn(&str) -> String) {
         let known = |key: &str| fields.iter().any(|field| field.name == key);
         for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| !known(key)) {
             self.at(json!(key), |check| {
-                check.mistake("extra_forbidden", "Extra inputs are not permitted", value);
+                check.mistake("extra_forbidden", message(key), value);
             });
         }
     }
@@ -290,6 +297,15 @@ impl Check {
                     Some(json!({"discriminator": discriminator, "tag": found, "expected_tags": expected}));
             }
         }
+    }
+}
+
+/// What is wrong with a field that there is not, and which one may have been wanted.
+fn no_such_field(key: &str, fields: &[Field]) -> String {
+    let names: Vec<&str> = fields.iter().map(Field::name).collect();
+    match nearest_name(key, &names) {
+        Some(near) => format!("there is no field `{key}`; did you mean `{near}`?"),
+        None => format!("there is no field `{key}`; there are `{}`", names.join("`, `")),
     }
 }
 

@@ -75,5 +75,5 @@ pub(super) async fn release(
 
 /// `GET /rollout/{rollout_id}/drift`.
 pub(super) async fn drift(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<DriftReport> {
-    Ok(Json(store.drift(&rollout_id).await?))
+    Ok(Json(store.drift(&store.rollout_id_of(&rollout_id).await?).await?))
 }

@@ -56,9 +56,13 @@ pub(super) async fn list(
         return Err(RestError::Schema { source: "query", mistakes: vec![mistake] });
     }
     let offset = search.offset.unwrap_or(0);
+    let rollout_id = match search.rollout_id {
+        Some(name) => Some(store.rollout_id_of(&name).await?),
+        None => None,
+    };
     let filter = GenerationFilter {
         generation_id: search.generation_id,
-        rollout_id: search.rollout_id,
+        rollout_id,
         attempt_id: search.attempt_id,
         run_id: search.run_id,
         limit: Some(limit),

@@ -17,6 +17,7 @@ pub(super) async fn list(
     State(store): State<Store>,
     Path((rollout_id, attempt_id)): Path<(String, String)>,
 ) -> Reply<Vec<RecordedReward>> {
+    let rollout_id = store.rollout_id_of(&rollout_id).await?;
     Ok(Json(store.rewards(&rollout_id, attempt_id).await?))
 }
 
@@ -59,7 +60,7 @@ struct RewardRequest {
 }
 
 impl Shaped for RewardRequest {
-    const SHAPE: Shape = Shape::Record(&[
+    const SHAPE: Shape = Shape::Own(&[
         Field::required("value", Shape::Number),
         Field::nullable("name", Shape::Text),
         Field::optional("components", Shape::Map(&Shape::Number)),
@@ -103,6 +104,7 @@ impl Given {
         generation_id: Option<String>,
     ) -> Created<RecordedReward> {
         let Self { sender, repeat, giver, reward } = self;
+        let rollout_id = store.rollout_id_of(&rollout_id).await?;
         let new = NewReward { rollout_id, attempt, generation_id, reward, giver, repeat };
         Ok((StatusCode::CREATED, Json(store.give_reward(&sender, new).await?)))
     }

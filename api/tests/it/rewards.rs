@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
+use fulgurite_types::{NewRollout, session_rollout_id};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -20,8 +21,14 @@ async fn rewards_are_taken_at_every_level() {
     let (status, reply) = api.post(&format!("{root}/reward"), body).await;
     assert_eq!(status, StatusCode::CREATED);
     assert_eq!(reply["reward"], json!({"value": 1.0, "name": "solved", "components": [["z", 0.5], ["a", 2.0]]}));
-    api.done(&format!("{root}/attempt/{attempt_id}/reward"), json!({"value": -1.0})).await;
+    api.done(&format!("{root}/attempt/{attempt_id}/reward"), json!({"value": -1.0, "name": "solved"})).await;
     api.done(&format!("{root}/generation/g/reward"), json!({"value": 0.5})).await;
+    let (status, reply) = api.post(&format!("{root}/reward"), json!({"value": 0.0, "name": "kind"})).await;
+    let expected = format!(
+        "the reward of the attempt {attempt_id} is named `solved`, and only one name counts: revise it under that name, or \
+         give `kind` as one of its components"
+    );
+    assert_eq!((status, reply), (StatusCode::CONFLICT, json!({ "detail": expected })));
     for (path, body, status) in [
         ("reward", json!({}), StatusCode::UNPROCESSABLE_ENTITY),
         ("reward", json!({"value": "1"}), StatusCode::UNPROCESSABLE_ENTITY),
@@ -35,6 +42,61 @@ async fn rewards_are_taken_at_every_level() {
     assert_eq!(api.post("/rollout/ro-no/reward", json!({"value": 1})).await.0, StatusCode::NOT_FOUND);
     let values: Vec<_> = api.store.rewards(rollout_id, "latest").await.unwrap();
     assert_eq!(values.iter().map(|found| found.reward.value).collect::<Vec<_>>(), [1.0, -1.0, 0.5]);
+}
+
+#[tokio::test]
+async fn a_field_that_no_reward_has_is_refused_with_the_nearest_one() {
+    let api = Api::new().await;
+    let attempted = api.store.start().await;
+    api.store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
+    let (rollout_id, attempt_id) = (&attempted.rollout.rollout_id, &attempted.attempt.attempt_id);
+    for path in ["reward", &format!("attempt/{attempt_id}/reward"), "generation/g/reward"] {
+        for (field, message) in [
+            ("valeu", "there is no field `valeu`; did you mean `value`?"),
+            ("componets", "there is no field `componets`; did you mean `components`?"),
+            ("x", "there is no field `x`; there are `value`, `name`, `components`, `giver`"),
+        ] {
+            let mut body = json!({ "value": 1.0 });
+            body[field] = json!({});
+            let (status, reply) = api.post(&format!("/rollout/{rollout_id}/{path}"), body).await;
+            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{path} {field}");
+            let mistake = json!({ "type": "extra_forbidden", "loc": ["body", field], "msg": message, "input": {} });
+            assert_eq!(reply["detail"], json!([mistake]));
+        }
+    }
+    assert!(api.store.rewards(rollout_id, "latest").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_session_is_rewarded_and_read_by_the_name_that_its_client_gave_it() {
+    let api = Api::new().await;
+    let start = async |header: &str| {
+        let rollout_id = session_rollout_id(header, b"visit 7");
+        let rollout = NewRollout { rollout_id: Some(rollout_id.clone()), ..NewRollout::default() };
+        api.store.start_rollout(rollout, None).await.unwrap();
+        rollout_id
+    };
+    assert_eq!(api.post("/rollout/visit%207/reward", json!({ "value": 1 })).await.0, StatusCode::NOT_FOUND);
+    let rollout_id = start("x-session-id").await;
+    let (status, given) = api.post("/rollout/visit%207/reward", json!({ "value": 1 })).await;
+    assert_eq!(status, StatusCode::CREATED, "{given}");
+    let recorded = api.store.rewards(&rollout_id, "latest").await.unwrap();
+    assert_eq!(json!(recorded), json!([given]));
+    for path in ["/v1/fulgurite/rollouts/visit%207/attempts/latest/rewards", "/rollout/visit%207/attempt/latest/reward"]
+    {
+        assert_eq!(api.get(path).await, (StatusCode::OK, json!([given])), "{path}");
+    }
+    let (_, drift) = api.get("/rollout/visit%207/drift").await;
+    assert_eq!(drift["rollout_id"], json!(rollout_id));
+    let (_, generations) = api.get("/v1/fulgurite/generations?rollout_id=visit%207").await;
+    assert_eq!(generations["items"], json!([]));
+
+    let other = start("session-id").await;
+    let (status, refused) = api.post("/rollout/visit%207/reward", json!({ "value": 0 })).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{refused}");
+    let words = refused["detail"].as_str().unwrap();
+    assert!(words.contains(&rollout_id) && words.contains(&other), "{words}");
+    assert_eq!(api.store.rewards(&rollout_id, "latest").await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ async fn resolve_session(store: &Store, seed: u64, session: &ClientSession) -> R
 }
 
 fn rollout_of(session: &ClientSession) -> NewRollout {
-    let metadata = json!({ "kind": "session", "session": { "header": session.header } });
+    let metadata = json!({ "kind": "session", "session": { "header": session.header, "name": session.name } });
     NewRollout {
         rollout_id: Some(session.rollout_id.clone()),
         metadata: metadata.as_object().cloned(),

@@ -3,17 +3,12 @@
 use axum::http::{Extensions, HeaderMap};
 use fulgurite_api::Refused;
 use fulgurite_store::{KeyHolder, KeyRefused};
-use sha2::{Digest, Sha256};
+use fulgurite_types::{SESSION_HEADERS, session_rollout_id};
 
 use crate::error::ProxyError;
 
 const ROLLOUT: &str = "x-rollout-id";
 const ATTEMPT: &str = "x-attempt-id";
-
-/// Headers with session ids of clients; the first that is there counts. Ours, which was set on purpose; Claude Code's;
-/// opencode's; Codex's, one of whose sessions has several threads.
-const SESSIONS: [&str; 5] =
-    ["x-fulgurite-session", "x-claude-code-session-id", "x-session-id", "session-id", "thread-id"];
 
 /// Whose a call is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,8 +52,10 @@ impl CallMaker {
 /// A session as its client counts them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClientSession {
-    /// The header with its id.
+    /// The header with its name.
     pub(crate) header: &'static str,
+    /// The name that its client gave it; `None` if it is no text.
+    pub(crate) name: Option<String>,
     /// Follows from the header's name and value, so that every server finds the same.
     pub(crate) rollout_id: String,
 }
@@ -116,11 +113,10 @@ impl ClientSession {
     fn read(headers: &HeaderMap) -> Option<Self> {
         let session = |header| {
             let value = headers.get(header).filter(|value| !value.is_empty())?;
-            let digest = Sha256::new().chain_update(header).chain_update("\n").chain_update(value).finalize();
-            let rollout_id = format!("session-{:.32}", format!("{digest:x}"));
-            Some(Self { header, rollout_id })
+            let name = std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned);
+            Some(Self { header, name, rollout_id: session_rollout_id(header, value.as_bytes()) })
         };
-        SESSIONS.into_iter().find_map(session)
+        SESSION_HEADERS.into_iter().find_map(session)
     }
 }
 

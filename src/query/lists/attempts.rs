@@ -12,8 +12,8 @@ use crate::query::open_selected;
 use crate::query::table::{cell, seconds};
 
 /// Lists attempts.
-pub async fn attempts(arguments: AttemptsArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &arguments.selection).await?;
+pub async fn attempts(mut arguments: AttemptsArguments) -> Result<()> {
+    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
     let filter = ListFilter {
         attempt_status_in: (!arguments.status.is_empty()).then_some(arguments.status),
         worker_id: arguments.worker,

@@ -10,8 +10,8 @@ use crate::query::arguments::GenerationsArguments;
 use crate::query::open_selected;
 
 /// Lists calls, and how each stands to those before it.
-pub async fn drift(arguments: GenerationsArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &arguments.selection).await?;
+pub async fn drift(mut arguments: GenerationsArguments) -> Result<()> {
+    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
     let filter = ListFilter { attempt_id: arguments.attempt, model: arguments.model, ..arguments.selection.filter() };
     list::<CallDrift>(&store, &filter, &arguments.list).await
 }

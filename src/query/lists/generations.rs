@@ -12,8 +12,8 @@ use crate::query::open_selected;
 use crate::query::table::seconds;
 
 /// Lists generations.
-pub async fn generations(arguments: GenerationsArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &arguments.selection).await?;
+pub async fn generations(mut arguments: GenerationsArguments) -> Result<()> {
+    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
     let filter = ListFilter { attempt_id: arguments.attempt, model: arguments.model, ..arguments.selection.filter() };
     list::<Generation>(&store, &filter, &arguments.list).await
 }

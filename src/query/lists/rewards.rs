@@ -11,8 +11,8 @@ use crate::query::open_selected;
 use crate::query::table::cut;
 
 /// Lists rewards.
-pub async fn rewards(arguments: RewardsArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &arguments.selection).await?;
+pub async fn rewards(mut arguments: RewardsArguments) -> Result<()> {
+    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
     let filter = ListFilter { attempt_id: arguments.attempt, ..arguments.selection.filter() };
     list::<FoundReward>(&store, &filter, &arguments.list).await
 }

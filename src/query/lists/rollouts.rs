@@ -15,8 +15,8 @@ use crate::query::open_selected;
 use crate::query::table::cell;
 
 /// Lists rollouts, each with its latest attempt and that attempt's last reward.
-pub async fn rollouts(arguments: RolloutsArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &arguments.selection).await?;
+pub async fn rollouts(mut arguments: RolloutsArguments) -> Result<()> {
+    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
     let status = (!arguments.status.is_empty()).then_some(arguments.status);
     let filter = ListFilter { rollout_status_in: status, ..arguments.selection.filter() };
     let filter = narrow(&store, filter, arguments.expression.as_ref()).await?;

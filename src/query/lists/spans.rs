@@ -11,8 +11,8 @@ use crate::query::open_selected;
 use crate::query::table::{cell, seconds};
 
 /// Lists spans.
-pub async fn spans(arguments: SpansArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &arguments.selection).await?;
+pub async fn spans(mut arguments: SpansArguments) -> Result<()> {
+    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
     let filter = ListFilter { attempt_id: arguments.attempt, name: arguments.name, ..arguments.selection.filter() };
     list::<Span>(&store, &filter, &arguments.list).await
 }

@@ -15,9 +15,9 @@ use crate::query::open_selected;
 use crate::query::table::Columns;
 
 /// Lists the triplets of rollouts' latest attempts; where there are none, and with `--why`, what became of every span.
-pub async fn triplets(arguments: TripletsArguments) -> Result<()> {
+pub async fn triplets(mut arguments: TripletsArguments) -> Result<()> {
     let options = options(&arguments)?;
-    let store = open_selected(&arguments.store, &arguments.selection).await?;
+    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
     let named = arguments.selection.rollout_id();
     let part = Part::Newest { limit: (!arguments.all).then_some(arguments.limit), sort_by: None };
     let mut table = Columns::new(&["rollout", "attempt", "response", "prompt", "sampled", "logprob", "reward"]);

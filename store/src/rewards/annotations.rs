@@ -112,9 +112,11 @@ fn linked_generation(attributes: &Object) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_types::SpanFilter;
+    use fulgurite_types::{NewReward, Repeat, SpanFilter};
 
     use super::*;
+    use crate::keys::holder::KeyHolder;
+    use crate::rewards::rights::Sender;
     use crate::testing::{TestStore, generation};
 
     #[tokio::test]
@@ -166,6 +168,38 @@ mod tests {
         let error = store.add_reward(rollout_id, "latest", None, Reward::new(f64::NAN)).await.unwrap_err();
         assert_eq!(error.to_string(), "value: must be a finite number");
         assert_eq!(store.rewards(rollout_id, "latest").await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn the_same_thing_has_rewards_of_one_name_which_a_judge_chooses_anew() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let (rollout_id, attempt_id) = (&attempted.rollout.rollout_id, &attempted.attempt.attempt_id);
+        let of_agent = KeyHolder::Attempt { rollout_id: rollout_id.clone(), attempt_id: attempt_id.clone() };
+        let give = async |sender: Sender, name: &str, value: f64| {
+            let new = NewReward {
+                rollout_id: rollout_id.clone(),
+                attempt: None,
+                generation_id: None,
+                reward: Reward { name: name.to_owned(), ..Reward::new(value) },
+                giver: None,
+                repeat: Repeat::New,
+            };
+            store.give_reward(&sender, new).await
+        };
+        let agent = || Sender::Client(Some(of_agent.clone()));
+        give(agent(), "own", 1.0).await.unwrap();
+        give(agent(), "own", 0.5).await.unwrap();
+        let refused = give(agent(), "other", 0.0).await.unwrap_err();
+        assert!(
+            matches!(refused, crate::StoreError::OtherRewardName { ref earlier, .. } if earlier == "own"),
+            "{refused}"
+        );
+        give(Sender::Server, "judged", 0.0).await.unwrap();
+        let refused = give(Sender::Server, "own", 0.0).await.unwrap_err();
+        assert!(matches!(refused, crate::StoreError::OtherRewardName { ref earlier, .. } if earlier == "judged"));
+        let values = store.rewards(rollout_id, "latest").await.unwrap();
+        assert_eq!(values.iter().map(|found| found.reward.value).collect::<Vec<_>>(), [1.0, 0.5, 0.0]);
     }
 
     #[test]

@@ -126,6 +126,7 @@ async fn record(write: &mut Write, new: NewReward, giver: RewardGiver, sender: &
         return Ok(earlier);
     }
     admit(write.connection(), &attempt, generation_id.as_deref(), sender).await?;
+    check_name(write, &attempt, generation_id.as_deref(), &reward.name, giver).await?;
     let sequence_id = allocate_sequence_id(write, &rollout_id).await?;
     let time = now();
     let attributes = attributes(&reward, generation_id.as_deref(), giver);
@@ -168,6 +169,29 @@ async fn reward_in_span(
     Ok(rows.first().map(span_from_row).transpose()?.as_ref().and_then(recorded_reward))
 }
 
+/// Refuses a reward under another name than the one that the same thing has: a later reward replaces an earlier one of its
+/// name. A judge is not bound by the name that an agent chose.
+async fn check_name(
+    write: &mut Write,
+    attempt: &Attempt,
+    generation_id: Option<&str>,
+    name: &str,
+    giver: RewardGiver,
+) -> Result<()> {
+    let binds = |found: &RecordedReward| {
+        found.generation_id.as_deref() == generation_id
+            && (!giver.is_judge() || found.giver.is_some_and(RewardGiver::is_judge))
+    };
+    let Some(earlier) = latest(write, attempt, binds).await?.filter(|earlier| earlier.reward.name != name) else {
+        return Ok(());
+    };
+    let target = match generation_id {
+        Some(generation_id) => format!("the call {generation_id}"),
+        None => format!("the attempt {}", attempt.attempt_id),
+    };
+    Err(StoreError::OtherRewardName { target, earlier: earlier.reward.name, name: name.to_owned() })
+}
+
 /// The latest reward of the attempt with the same value, giver and target.
 async fn latest_equal(
     write: &mut Write,
@@ -176,15 +200,23 @@ async fn latest_equal(
     reward: &Reward,
     giver: RewardGiver,
 ) -> Result<Option<RecordedReward>> {
+    let is_it = |found: &RecordedReward| {
+        found.generation_id.as_deref() == generation_id && found.reward == *reward && found.giver == Some(giver)
+    };
+    latest(write, attempt, is_it).await
+}
+
+/// The latest reward of the attempt that meets a condition.
+async fn latest(
+    write: &mut Write,
+    attempt: &Attempt,
+    is_it: impl Fn(&RecordedReward) -> bool,
+) -> Result<Option<RecordedReward>> {
     let mut sql = Sql::new("SELECT body FROM spans WHERE rollout_id = ");
     sql.text(&attempt.rollout_id).push(" AND attempt_id = ").text(&attempt.attempt_id);
     sql.push(" AND name = ").text(ANNOTATION).push(" ORDER BY position DESC");
     for row in sql.all(write.connection()).await? {
-        let found = recorded_reward(&span_from_row(&row)?);
-        let is_it = |found: &RecordedReward| {
-            found.generation_id.as_deref() == generation_id && found.reward == *reward && found.giver == Some(giver)
-        };
-        if let Some(found) = found.filter(is_it) {
+        if let Some(found) = recorded_reward(&span_from_row(&row)?).filter(&is_it) {
             return Ok(Some(found));
         }
     }

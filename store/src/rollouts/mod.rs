@@ -4,6 +4,7 @@ pub(crate) mod cached;
 pub(crate) mod changes;
 pub(crate) mod completions;
 pub(crate) mod gateway_rollouts;
+pub(crate) mod named;
 pub(crate) mod pages;
 pub(crate) mod queue;
 pub(crate) mod reading;

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use fulgurite_backends::{Notation, nearest_name, plain_words};
-use fulgurite_types::{MendedJson, Message, Tool, ToolCall, mended_json};
+use fulgurite_backends::{Notation, plain_words};
+use fulgurite_types::{MendedJson, Message, Tool, ToolCall, mended_json, nearest_name};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

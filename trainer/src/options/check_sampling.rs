@@ -1,6 +1,6 @@
 //! What agents may be told to send with their calls.
 
-use fulgurite_backends::nearest_name;
+use fulgurite_types::nearest_name;
 use serde_json::{Map, Value, json};
 
 use super::refusal::refuse;

@@ -23,11 +23,16 @@ pub enum Field {
     Status,
     /// When it was made: a date, or seconds since 1970.
     Since,
+    /// Its id, or the name of the session that it records.
+    Rollout,
+    /// The name of the session that it records.
+    Session,
 }
 
 impl Field {
     /// Names of fields, as they are written.
-    pub const NAMES: [&str; 9] = ["reward", "reward.NAME", "mode", "tag", "model", "run", "step", "status", "since"];
+    pub const NAMES: [&str; 11] =
+        ["reward", "reward.NAME", "mode", "tag", "model", "run", "step", "status", "since", "rollout", "session"];
 
     /// The field of this name.
     pub(super) fn named(name: &str) -> Option<Self> {
@@ -40,6 +45,8 @@ impl Field {
             "step" => Self::Step,
             "status" => Self::Status,
             "since" => Self::Since,
+            "rollout" => Self::Rollout,
+            "session" => Self::Session,
             _ => {
                 return name
                     .strip_prefix("reward.")
@@ -67,6 +74,8 @@ impl fmt::Display for Field {
             Self::Step => "step",
             Self::Status => "status",
             Self::Since => "since",
+            Self::Rollout => "rollout",
+            Self::Session => "session",
         })
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::condition::{Comparison, Condition, Field, Operand};
 use super::expression::RolloutExpression;
-use crate::{RecordedReward, Reward, Rollout};
+use crate::{RecordedReward, Reward, Rollout, session_rollout_ids};
 
 /// What is known of a rollout.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,13 @@ impl Condition {
             Operand::Number(number) => {
                 facts.number(&self.field).is_some_and(|known| self.comparison.holds(known, *number))
             }
+            Operand::Text(name) if matches!(self.field, Field::Rollout | Field::Session) => {
+                match (facts.is_named(&self.field, name), self.comparison) {
+                    (None, _) => false,
+                    (Some(is_named), Comparison::NotEqual) => !is_named,
+                    (Some(is_named), _) => is_named,
+                }
+            }
             Operand::Text(text) => {
                 let known = facts.texts(&self.field);
                 match self.comparison {
@@ -72,7 +79,9 @@ impl RolloutFacts<'_> {
             }
             Field::Step => self.metadata("step")?.as_f64(),
             Field::Since => Some(self.rollout.start_time),
-            Field::Mode | Field::Tag | Field::Model | Field::Run | Field::Status => None,
+            Field::Mode | Field::Tag | Field::Model | Field::Run | Field::Status | Field::Rollout | Field::Session => {
+                None
+            }
         }
     }
 
@@ -87,7 +96,20 @@ impl RolloutFacts<'_> {
                 let several = self.metadata("tags").and_then(Value::as_array).into_iter().flatten();
                 one.into_iter().chain(several.filter_map(Value::as_str)).collect()
             }
-            Field::Reward | Field::Component(_) | Field::Step | Field::Since => Vec::new(),
+            Field::Reward | Field::Component(_) | Field::Step | Field::Since | Field::Rollout | Field::Session => {
+                Vec::new()
+            }
+        }
+    }
+
+    /// Whether the rollout has this name; `None` if it has no name of this kind.
+    fn is_named(&self, field: &Field, name: &str) -> Option<bool> {
+        let id = &self.rollout.rollout_id;
+        let is_session = self.metadata("kind").and_then(Value::as_str) == Some("session");
+        let has_session_name = || session_rollout_ids(name).iter().any(|(_, rollout_id)| rollout_id == id);
+        match field {
+            Field::Session => is_session.then(has_session_name),
+            _ => Some(id == name || (is_session && has_session_name())),
         }
     }
 
@@ -144,5 +166,21 @@ mod tests {
             assert!(!matches(no, if no.starts_with("reward.") { &facts } else { &unknown }), "{no}");
         }
         assert!(matches("not reward >= 1", &unknown), "what is not known meets no condition");
+        assert!(matches("rollout = r and rollout != s and not session = s and not session != s", &facts));
+    }
+
+    #[test]
+    fn a_session_is_met_by_its_name() {
+        let session = json!({
+            "rollout_id": session_rollout_ids("visit 7")[2].1, "input": null, "start_time": 0.0, "end_time": null,
+            "mode": null, "resources_id": null, "status": "running", "config": {}, "metadata": { "kind": "session" },
+        });
+        let session: Rollout = serde_json::from_value(session).unwrap();
+        let facts = RolloutFacts { rollout: &session, rewards: &[], models: &[] };
+        let matches = |text: &str| text.parse::<RolloutExpression>().unwrap().matches(&facts);
+        assert!(matches("session = 'visit 7' and rollout = 'visit 7' and session != 'visit 8'"));
+        assert!(
+            !matches("session = 'visit 8'") && !matches("session != 'visit 7'") && !matches("rollout != 'visit 7'")
+        );
     }
 }

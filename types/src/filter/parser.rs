@@ -366,8 +366,11 @@ mod tests {
             number.prop_map(Operand::Number),
         );
         let equality = prop::sample::select(vec![Comparison::Equal, Comparison::NotEqual]);
-        let texts =
-            (prop::sample::select(vec![Field::Tag, Field::Model, Field::Run]), equality, text.prop_map(Operand::Text));
+        let texts = (
+            prop::sample::select(vec![Field::Tag, Field::Model, Field::Run, Field::Rollout, Field::Session]),
+            equality,
+            text.prop_map(Operand::Text),
+        );
         let of = |(field, comparison, operand)| RolloutExpression::Is(Condition { field, comparison, operand });
         prop_oneof![numbers.prop_map(of), texts.prop_map(of)]
     }

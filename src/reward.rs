@@ -1,0 +1,138 @@
+//! `fulgurite reward`: a reward for a rollout that was recorded, given at its server or in its store.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use fulgurite_client::{Server, ServerOptions};
+use fulgurite_store::Sender;
+use fulgurite_types::{AttemptRef, NewReward, RecordedReward, Repeat, Reward, RewardGiver};
+use serde_json::json;
+
+use crate::cli::output;
+use crate::config::admin_key;
+use crate::config::declarations::StoreConfig;
+use crate::query::arguments::StoreArguments;
+use crate::query::{existing_rollout, url};
+use crate::serve::command::open_store;
+use crate::train::exclusive_lock::ExclusiveLock;
+
+/// `fulgurite reward`.
+#[derive(Debug, Args)]
+pub struct RewardArguments {
+    /// The rollout, by its id or by the name of the session that it records
+    #[arg(value_name = "ROLLOUT|SESSION")]
+    pub rollout: String,
+    /// What it earned: a finite number
+    #[arg(value_name = "VALUE", allow_negative_numbers = true)]
+    pub value: String,
+    /// Server that recorded it; its admin key, if it has one, is taken from FULGURITE_ADMIN_KEY
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:4747",
+        env = "FULGURITE_SERVER",
+        conflicts_with_all = ["store", "run", "config"]
+    )]
+    pub server: String,
+    /// The store itself, while no server has it.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Name of the reward; a later one of the same name replaces it
+    #[arg(long, value_name = "NAME", default_value = Reward::DEFAULT_NAME)]
+    pub name: String,
+    /// A part of it, for metrics and filters (repeatable)
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub component: Vec<String>,
+    /// This attempt, not the latest
+    #[arg(long, value_name = "ID", conflicts_with = "generation")]
+    pub attempt: Option<String>,
+    /// One model call, not the attempt as a whole
+    #[arg(long, value_name = "ID")]
+    pub generation: Option<String>,
+    /// Who gives it: admin, person, judge, grader, agent or unknown
+    #[arg(long, value_name = "GIVER", value_parser = giver)]
+    pub giver: Option<RewardGiver>,
+    /// Print JSON: the reward as it is recorded
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn giver(word: &str) -> Result<RewardGiver, String> {
+    RewardGiver::from_word(word).ok_or_else(|| format!("there is {}", RewardGiver::WORDS.join(", ")))
+}
+
+/// Gives the reward.
+pub async fn reward(arguments: RewardArguments) -> Result<()> {
+    let new = NewReward {
+        rollout_id: arguments.rollout.clone(),
+        attempt: arguments.attempt.clone().map(AttemptRef::Id),
+        generation_id: arguments.generation.clone(),
+        reward: Reward {
+            value: number("the reward", &arguments.value)?,
+            name: arguments.name.clone(),
+            components: arguments.component.iter().map(|text| component(text)).collect::<Result<_>>()?,
+        },
+        giver: arguments.giver,
+        repeat: Repeat::New,
+    };
+    let StoreArguments { store, run, config } = &arguments.store;
+    let given = match (store, run, config) {
+        (None, None, None) => give_at_server(&arguments, &new).await?,
+        _ => give_in_store(&arguments.store, new).await?,
+    };
+    if arguments.json {
+        output::line(json!(given));
+        return Ok(());
+    }
+    let target = match &given.generation_id {
+        Some(generation_id) => format!("the model call {generation_id}"),
+        None => format!("the attempt {}", given.attempt_id),
+    };
+    let by = given.giver.map_or_else(String::new, |giver| format!(", given by {giver}"));
+    let Reward { value, name, .. } = &given.reward;
+    output::line(format!("rewarded {target} of {} with {value} ({name}){by}", arguments.rollout));
+    Ok(())
+}
+
+async fn give_at_server(arguments: &RewardArguments, new: &NewReward) -> Result<RecordedReward> {
+    let key = admin_key::of_environment()?;
+    let server = Server::new(ServerOptions {
+        url: arguments.server.trim_end_matches('/').to_owned(),
+        admin_key: key.map(|key| key.expose().to_owned()),
+        patience: Duration::ZERO,
+        reply_limit: 1 << 20,
+    })?;
+    server.give_reward(new).await.with_context(|| format!("cannot reward `{}`", new.rollout_id))
+}
+
+async fn give_in_store(arguments: &StoreArguments, new: NewReward) -> Result<RecordedReward> {
+    let store_url = url(arguments)?;
+    // Opening it for writing would make one that is not there.
+    crate::query::open(arguments).await?.close().await;
+    let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite reward")?;
+    let store = open_store(&store_url, &StoreConfig::default()).await?;
+    let rollout_id = existing_rollout(&store, &new.rollout_id).await?;
+    let cannot = format!("cannot reward `{}`", new.rollout_id);
+    let given = store.give_reward(&Sender::Server, NewReward { rollout_id, ..new }).await;
+    store.close().await;
+    given.context(cannot)
+}
+
+fn component(text: &str) -> Result<(String, f64)> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => {
+            Ok((name.to_owned(), number(&format!("the component `{name}`"), value)?))
+        }
+        _ => bail!("--component {text}: give NAME=VALUE"),
+    }
+}
+
+/// A finite number.
+fn number(what: &str, text: &str) -> Result<f64> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        Ok(_) => bail!("{what} is {text}, but must be a finite number"),
+        Err(_) => bail!("{what} is `{text}`, but must be a number"),
+    }
+}

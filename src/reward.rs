@@ -17,6 +17,11 @@ use crate::query::{existing_rollout, url};
 use crate::serve::command::open_store;
 use crate::train::exclusive_lock::ExclusiveLock;
 
+/// Names the server where the command line does not.
+const VARIABLE: &str = "FULGURITE_SERVER";
+/// The server that is meant if nothing names one.
+const DEFAULT_SERVER: &str = "http://127.0.0.1:4747";
+
 /// `fulgurite reward`.
 #[derive(Debug, Args)]
 pub struct RewardArguments {
@@ -24,17 +29,12 @@ pub struct RewardArguments {
     #[arg(value_name = "ROLLOUT|SESSION")]
     pub rollout: String,
     /// What it earned: a finite number
-    #[arg(value_name = "VALUE", allow_negative_numbers = true)]
+    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     pub value: String,
-    /// Server that recorded it; its admin key, if it has one, is taken from FULGURITE_ADMIN_KEY
-    #[arg(
-        long,
-        value_name = "URL",
-        default_value = "http://127.0.0.1:4747",
-        env = "FULGURITE_SERVER",
-        conflicts_with_all = ["store", "run", "config"]
-    )]
-    pub server: String,
+    /// Server that recorded it; its admin key, if it has one, is taken from FULGURITE_ADMIN_KEY. Without --store, --run and
+    /// --config http://127.0.0.1:4747 [env: FULGURITE_SERVER]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "run", "config"])]
+    pub server: Option<String>,
     /// The store itself, while no server has it.
     #[command(flatten)]
     pub store: StoreArguments,
@@ -97,8 +97,13 @@ pub async fn reward(arguments: RewardArguments) -> Result<()> {
 
 async fn give_at_server(arguments: &RewardArguments, new: &NewReward) -> Result<RecordedReward> {
     let key = admin_key::of_environment()?;
+    let url = match &arguments.server {
+        Some(url) => url.clone(),
+        // To the parser it would be an argument like `--server`, which it refuses beside `--store`.
+        None => std::env::var(VARIABLE).unwrap_or_else(|_| DEFAULT_SERVER.to_owned()),
+    };
     let server = Server::new(ServerOptions {
-        url: arguments.server.trim_end_matches('/').to_owned(),
+        url: url.trim_end_matches('/').to_owned(),
         admin_key: key.map(|key| key.expose().to_owned()),
         patience: Duration::ZERO,
         reply_limit: 1 << 20,

@@ -12,10 +12,7 @@ use crate::cli::output;
 /// Prints what a query gives.
 pub async fn sql(arguments: SqlArguments) -> Result<()> {
     let store = open(&arguments.store).await?;
-    let SqlRows { columns, rows } = store
-        .query_sql(&arguments.query)
-        .await
-        .context("the query failed (where a type cannot be shown, CAST(x AS TEXT) helps)")?;
+    let SqlRows { columns, rows } = store.query_sql(&arguments.query).await.context("the query failed")?;
     if arguments.json {
         for row in rows {
             let fields: Map<String, Value> =

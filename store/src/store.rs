@@ -203,6 +203,11 @@ impl Store {
         })
     }
 
+    /// Where the database is.
+    pub(crate) fn location(&self) -> &Location {
+        &self.inner.location
+    }
+
     /// Empty until first use.
     pub(crate) fn known_issued_keys(&self) -> &OnceCell<IssuedKeys> {
         &self.inner.issued_keys

@@ -1,27 +1,17 @@
 //! Hides the secret that keys are made with from users' queries, however they are spelled.
 
-use sqlx::{AnyConnection, AssertSqlSafe};
+use sqlx::{AnyConnection, AssertSqlSafe, PgConnection, Row};
 
-use crate::database::dialect::Dialect;
 use crate::database::sql::column;
 use crate::{Result, StoreError};
-
-/// Readies a connection for one query that cannot see the secret, or refuses the query. The connection may be used for
-/// nothing else after it. `begins_with` is the first word of the query.
-pub(crate) async fn hide(connection: &mut AnyConnection, text: &str, begins_with: &str) -> Result<()> {
-    match Dialect::of(connection) {
-        Dialect::Sqlite => refuse_if_opened(connection, text, begins_with).await,
-        Dialect::Postgres => hide_rows(connection, text).await,
-    }
-}
 
 fn refused() -> StoreError {
     StoreError::invalid("sql", "the table `secrets` holds what keys are made with, and no query reads it")
 }
 
-/// A query is compiled before it runs, and its program names the root page of every tree that it opens, whatever it, a view
+/// On SQLite: a query is compiled before it runs, and its program names the root page of every tree that it opens, whatever it, a view
 /// or a subquery called the table.
-async fn refuse_if_opened(connection: &mut AnyConnection, text: &str, begins_with: &str) -> Result<()> {
+pub(crate) async fn refuse_if_opened(connection: &mut AnyConnection, text: &str, begins_with: &str) -> Result<()> {
     // Neither gives rows of a table.
     if ["EXPLAIN", "PRAGMA"].iter().any(|word| word.eq_ignore_ascii_case(begins_with)) {
         return Ok(());
@@ -40,8 +30,8 @@ async fn refuse_if_opened(connection: &mut AnyConnection, text: &str, begins_wit
     Ok(())
 }
 
-/// In the transaction of the query, which is never committed, the rows are gone, whatever function reads them.
-async fn hide_rows(connection: &mut AnyConnection, text: &str) -> Result<()> {
+/// On PostgreSQL: in the transaction of the query, which is never committed, the rows are gone, whatever function reads them.
+pub(crate) async fn hide_rows(connection: &mut PgConnection, text: &str) -> Result<()> {
     // Only for the error message: the rows are hidden from other spellings too.
     if text.to_ascii_lowercase().split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "secrets") {
         return Err(refused());
@@ -56,7 +46,7 @@ async fn hide_rows(connection: &mut AnyConnection, text: &str) -> Result<()> {
     // A role that may not change the table may still read it.
     sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await?;
     let row = sqlx::query("SELECT has_table_privilege('secrets', 'SELECT') AS reads").fetch_one(connection).await?;
-    match column(&row, "reads")? {
+    match row.try_get("reads")? {
         true => {
             let message = "this role may read the table `secrets`, which holds what keys are made with, and may not hide \
                            it; REVOKE SELECT ON secrets FROM it";

@@ -2,6 +2,7 @@
 
 pub(crate) mod hidden_secrets;
 pub(crate) mod listing;
+pub(crate) mod postgres_sql;
 pub(crate) mod progress;
 pub(crate) mod raw_sql;
 pub(crate) mod summary;

@@ -3,7 +3,11 @@
 use sqlx::any::{AnyRow, AnyTypeInfoKind};
 use sqlx::{AssertSqlSafe, Column, Row, ValueRef};
 
-use crate::queries::hidden_secrets::hide;
+use crate::database::dialect::Dialect;
+use crate::database::location::Location;
+use crate::database::options::BUSY_TIMEOUT;
+use crate::queries::hidden_secrets::refuse_if_opened;
+use crate::queries::postgres_sql;
 use crate::{Result, Store, StoreError};
 
 /// What a query may begin with.
@@ -42,9 +46,12 @@ impl Store {
     /// [`StoreError::Invalid`] for several statements, for one that is not a query, or for one that reads that secret.
     pub async fn query_sql(&self, text: &str) -> Result<SqlRows> {
         let begins_with = check(text)?;
+        if let Location::Postgres(url) = self.location() {
+            return postgres_sql::query(url, &Dialect::Postgres.prepare_reading(BUSY_TIMEOUT), text).await;
+        }
         // The query may change the connection's settings.
         let mut connection = self.own_reader().await?;
-        hide(&mut connection, text, &begins_with).await?;
+        refuse_if_opened(&mut connection, text, &begins_with).await?;
         // What it may do is the user's own choice: the database refuses to write.
         let rows = sqlx::query(AssertSqlSafe(text.to_owned())).fetch_all(&mut *connection).await?;
         let columns = rows.first().map(|row| row.columns().iter().map(|column| column.name().to_owned()).collect());

@@ -80,7 +80,7 @@ const FEW_ROLLOUTS: u64 = 4;
 
 /// All that is amiss, the worst first.
 pub fn findings(facts: &RunFacts) -> Vec<Finding> {
-    let all: [fn(&RunFacts) -> Option<Finding>; 13] = [
+    let all: [fn(&RunFacts) -> Option<Finding>; 14] = [
         divergence,
         no_calls,
         tools_not_shown,
@@ -91,6 +91,7 @@ pub fn findings(facts: &RunFacts) -> Vec<Finding> {
         parse_failures,
         entropy,
         ratio,
+        stale_harvest,
         length_drift,
         repeated_answer,
         one_component,
@@ -258,6 +259,26 @@ fn ratio(facts: &RunFacts) -> Option<Finding> {
     })
 }
 
+fn stale_harvest(facts: &RunFacts) -> Option<Finding> {
+    let sum = |key: &str| numbers(facts.latest(), key).into_iter().sum::<f64>();
+    let (outdated, foreign) = (sum("harvest/outdated"), sum("harvest/foreign"));
+    let behind = numbers(facts.latest(), "harvest/outdated_by").into_iter().fold(0.0, f64::max);
+    (outdated + foreign > 0.0).then(|| Finding {
+        name: "stale_harvest",
+        severity: Severity::Warning,
+        evidence: format!(
+            "the last {} steps lost calls of {} rewarded rollouts (stale_weights): {outdated} sampled by weights up to {behind} \
+             updates behind, {foreign} by weights that the run has not made",
+            facts.latest().len(),
+            outdated + foreign
+        ),
+        numbers: json!({ "outdated": outdated, "behind": behind, "foreign": foreign }),
+        what_to_do: "raise [trainer] harvest.max_staleness to `behind`, or learn from a backlog in fewer and larger steps \
+                     (harvest.rollouts_per_step); rollouts of another run's weights need a run that begins with those",
+        answers: Vec::new(),
+    })
+}
+
 fn length_drift(facts: &RunFacts) -> Option<Finding> {
     let (first, last) = facts.drift("env/all/ac_tokens_per_turn")?;
     let factor = last / first;
@@ -413,6 +434,8 @@ mod tests {
             ("optim/entropy", 1.0, 3.0, 1.9, "entropy_growth"),
             ("optim/ratio_max", 1.0, 50.0, 5.0, "ratio_out_of_bounds"),
             ("optim/kl_sample_train_v2", 0.0, 0.2, 0.01, "ratio_out_of_bounds"),
+            ("harvest/outdated", 0.0, 98.0, 0.0, "stale_harvest"),
+            ("harvest/foreign", 0.0, 1.0, 0.0, "stale_harvest"),
             ("env/all/ac_tokens_per_turn", 20.0, 80.0, 40.0, "length_drift"),
             ("env/all/ac_tokens_per_turn", 20.0, 5.0, 12.0, "length_drift"),
         ] {

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::{Failures, RewardFinding, RunSummary, SampleAnswer};
+use crate::{Failures, RewardFinding, RunSummary, SampleAnswer, StaleRollouts};
 
 /// What a training loop tells while it runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,6 +166,15 @@ pub enum TrainEvent {
         step: u64,
         /// What is odd, rollout by rollout.
         findings: Vec<RewardFinding>,
+    },
+    /// A harvest lost rewarded rollouts because of the weights that sampled them: all of the step so far.
+    StaleHarvest {
+        /// Updates made so far.
+        step: u64,
+        /// How many, and how old.
+        stale: StaleRollouts,
+        /// What `harvest.max_staleness` allows.
+        max_staleness: u64,
     },
     /// New weights were held against those behind the model, on what is held out.
     WeightsJudged {

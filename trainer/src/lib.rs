@@ -60,7 +60,7 @@ pub use publishing::{PolicyEndpoint, PublishRule};
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{
     Decode, FailureOptions, Failures, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, RewardRules,
-    SampleAnswer, is_constant,
+    SampleAnswer, StaleRollouts, is_constant,
 };
 pub use run::RunSummary;
 pub use run_identity::RunIdentity;

@@ -154,6 +154,7 @@ impl Reporter for StepReporter<'_> {
             | TrainEvent::Sampled { .. }
             | TrainEvent::RolloutsFailed { .. }
             | TrainEvent::OddRewards { .. }
+            | TrainEvent::StaleHarvest { .. }
             | TrainEvent::NoTrustRegion { .. }
             | TrainEvent::MarksAsText { .. }
             | TrainEvent::JudgeUndecided { .. }

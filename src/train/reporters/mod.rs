@@ -2,6 +2,7 @@
 
 mod pace;
 mod sft_table;
+mod stale_harvest;
 mod within_step;
 
 use std::collections::BTreeMap;
@@ -69,6 +70,9 @@ impl Reporter for JsonReporter {
                         "what": oddity.as_str(), "values": values,
                     }));
                 }
+            }
+            TrainEvent::StaleHarvest { step, stale, max_staleness } => {
+                output::line(stale_harvest::json(step, stale, max_staleness));
             }
             TrainEvent::NoTrustRegion { max_staleness } => {
                 output::line(json!({ "event": "no_trust_region", "max_staleness": max_staleness }));
@@ -305,6 +309,9 @@ impl Reporter for TableReporter {
                 if let Some(more) = findings.len().checked_sub(ODD_REWARDS_NAMED).filter(|more| *more > 0) {
                     self.line(&format!("warning: {phase} rewards of step {step}: and {more} more such"));
                 }
+            }
+            TrainEvent::StaleHarvest { step, stale, max_staleness } => {
+                self.line(&stale_harvest::text(step, stale, max_staleness));
             }
             TrainEvent::NoTrustRegion { max_staleness } => self.line(&format!(
                 "warning: [trainer] schedule trains on tokens that weights up to {max_staleness} updates older sampled, and the \

@@ -268,12 +268,19 @@ fn agents_that_are_rewarded_while_it_runs_are_learnt_from() {
     assert_eq!(lines[0], json!({ "event": "agents_awaited", "url": url }));
     let summary = lines.last().unwrap();
     assert_eq!(summary["steps"], 2);
+    let stale: Vec<&Value> = lines.iter().filter(|line| line["event"] == "stale_harvest").collect();
+    let expected = json!({
+        "event": "stale_harvest", "step": 1, "outdated": 1, "behind": 1, "foreign": 0, "max_staleness": 0,
+    });
+    assert_eq!(stale, [&expected]);
     let causes = untrained(summary);
     assert!(causes["stale_weights"] > 0, "{summary}");
     assert_eq!(causes.keys().collect::<Vec<_>>(), ["other", "stale_weights"], "{summary}");
     let recorded = std::fs::read_to_string(&metrics).unwrap();
     let first: Value = serde_json::from_str(recorded.lines().next().unwrap()).unwrap();
     assert_eq!((&first["harvest/alone"], &first["harvest/running"]), (&json!(3.0), &json!(1.0)));
+    let second: Value = serde_json::from_str(recorded.lines().nth(1).unwrap()).unwrap();
+    assert_eq!((&second["harvest/outdated"], &second["harvest/outdated_by"]), (&json!(1), &json!(1)), "{second}");
     // 5/3, the mean of 0, 1 and 4, and a twentieth of the way from there to each of them.
     assert!((first["harvest/baseline"].as_f64().unwrap() - 1.676_458_333).abs() < 1e-6, "{first}");
 }

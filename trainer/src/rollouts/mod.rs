@@ -11,6 +11,7 @@ mod pairwise;
 mod reading;
 mod reward_check;
 mod sample_answers;
+mod stale_rollouts;
 
 pub(crate) use self::collection::{GroupTasks, Plan, check, collect, ended_members, enqueue, gather, new_rollouts};
 pub use self::constant_rewards::is_constant;
@@ -27,3 +28,4 @@ pub use self::reward_check::{RewardFinding, RewardOddity};
 pub(crate) use self::reward_check::{findings, metrics as reward_metrics};
 pub(crate) use self::sample_answers::sample_answers;
 pub use self::sample_answers::{Decode, SampleAnswer};
+pub use self::stale_rollouts::StaleRollouts;

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use super::harvest_state::HarvestState;
 use super::source::{DataPosition, Source};
-use crate::rollouts::{Collected, Member, Phase, Policy, RewardRules, is_session, member_of};
+use crate::rollouts::{Collected, Member, Phase, Policy, RewardRules, StaleRollouts, is_session, member_of};
 use crate::{Record, Reporter, TrainError, TrainEvent};
 
 /// How often the store is looked at while there is too little.
@@ -73,10 +73,16 @@ impl Source<Collected> for HarvestedRollouts {
             reward_rules: self.reward_rules,
             members: Vec::new(),
             ripe: 0,
+            stale: StaleRollouts::default(),
         };
+        let mut reported = harvest.stale;
         loop {
             harvest.take_ended(state).await?;
             harvest.read_on(state).await?;
+            if harvest.stale != reported {
+                reported = harvest.stale;
+                reporter.report(TrainEvent::StaleHarvest { step, stale: reported, max_staleness });
+            }
             let (done, total) = (harvest.ripe, harvest.wanted);
             reporter.report(TrainEvent::Rollouts { phase: "harvest", step, done, total });
             if harvest.ripe >= harvest.wanted {
@@ -97,6 +103,8 @@ struct Harvest<'r> {
     members: Vec<Member>,
     /// Members that have something to train.
     ripe: usize,
+    /// Members that lost calls because of the weights that sampled them.
+    stale: StaleRollouts,
 }
 
 impl Harvest<'_> {
@@ -163,6 +171,7 @@ impl Harvest<'_> {
         if member.trained().next().is_some() {
             self.ripe += 1;
         }
+        self.stale.add(&member, self.policy.weights_version);
         self.members.push(member);
         Ok(())
     }

@@ -24,7 +24,9 @@ use super::staleness::staleness_metrics;
 use super::substeps::split_into_substeps;
 use super::teachers::{MemberPlace, Teachers};
 use super::trajectories::{Batch, Credit, assemble, call_places};
-use crate::rollouts::{Collected, Decode, Member, failure_metrics, findings, reward_metrics, sample_answers};
+use crate::rollouts::{
+    Collected, Decode, Member, StaleRollouts, failure_metrics, findings, reward_metrics, sample_answers,
+};
 use crate::sources::DataPosition;
 use crate::{DistillationLoss, DistillationOptions, Reporter, TrainError, TrainEvent};
 
@@ -82,6 +84,9 @@ impl Objective<Collected> for PolicyGradient {
         if let Some(decay) = self.baseline_decay {
             position.harvest.learn(&batch.alone, decay);
             for (key, value) in position.harvest.metrics(&batch.alone) {
+                metrics.insert(key.to_owned(), value.into());
+            }
+            for (key, value) in StaleRollouts::among(collected.members(), step).metrics() {
                 metrics.insert(key.to_owned(), value.into());
             }
         }

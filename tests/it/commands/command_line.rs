@@ -27,6 +27,7 @@ fn help_says_what_there_is() {
       ask          Ask a model one question: an agent of one call, warm or not
       run          Run an unmodified agent once for each rollout on the queue
       enqueue      Put tasks on a server's queue, for its runners
+      reward       Reward a recorded rollout or session, at its server or in its store
       worker-key   Print a key for runners elsewhere (`run --attach`) that are not trusted with the
                    admin key
       reader-key   Print a key that reads everything and changes nothing, for who looks at the page

@@ -406,7 +406,7 @@ fn a_query_can_be_narrowed() {
     assert_eq!(failed["rollout_id"], "ro-failed");
     assert_eq!(lines("triplets", &["--rollout", "ro-failed"]).len(), 0);
     let unknown = run(["spans", "--store", &server.store, "--rollout", "ro-none"]);
-    insta::assert_snapshot!(unknown.failure(directory.path()), @"error: there is no rollout `ro-none` in this store");
+    insta::assert_snapshot!(unknown.failure(directory.path()), @"error: there is no rollout `ro-none` in this store, and no session of that name");
 }
 
 #[test]

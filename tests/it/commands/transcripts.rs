@@ -88,7 +88,7 @@ fn a_rollout_is_shown_as_a_transcript() {
       reward +1.000 primary (exact 1, short 0.5): for the attempt, from a span agentlightning.annotation
     ");
     let unknown = run(["show", "ro-none", "--store", &server.store]);
-    insta::assert_snapshot!(unknown.failure(directory.path()), @"error: there is no rollout `ro-none` in this store");
+    insta::assert_snapshot!(unknown.failure(directory.path()), @"error: there is no rollout `ro-none` in this store, and no session of that name");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::query::arguments::{
 };
 use crate::regrade::arguments::RegradeArguments;
 use crate::rescore::arguments::RescoreArguments;
-use crate::reward::RewardArguments;
+use crate::reward::arguments::RewardArguments;
 use crate::runs::arguments::RunsArguments;
 use crate::skills::SkillsArguments;
 use crate::sweep::arguments::{SWEEP_EXIT_CODES, SweepArguments};

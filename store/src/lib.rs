@@ -52,7 +52,7 @@ pub use portable::export::Export;
 pub use prune::{PruneFilter, Pruned, Space};
 pub use queries::listing::found_reward;
 pub use queries::progress::{CalledModel, RunProgress};
-pub use queries::raw_sql::{SqlRows, SqlValue};
+pub use queries::sql_rows::{SqlRows, SqlValue};
 pub use queries::summary::{GenerationCount, RewardSummary, RolloutCount, Summary, TableSize};
 pub use recording::new_call::NewCall;
 pub use rewards::annotations::{EVENT_DATA, EVENT_REQUEST_DIGEST, EVENT_SPAN, EVENT_TYPE, recorded_reward, reward_of};

@@ -5,4 +5,5 @@ pub(crate) mod listing;
 pub(crate) mod postgres_sql;
 pub(crate) mod progress;
 pub(crate) mod raw_sql;
+pub(crate) mod sql_rows;
 pub(crate) mod summary;

@@ -7,7 +7,7 @@ use sqlx::{
 
 use crate::database::location::PATIENCE;
 use crate::queries::hidden_secrets::hide_rows;
-use crate::queries::raw_sql::{SqlRows, SqlValue};
+use crate::queries::sql_rows::{SqlRows, SqlValue};
 use crate::{Result, StoreError};
 
 /// The most digits of a number that a float of 64 bits always keeps.

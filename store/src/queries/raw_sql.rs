@@ -8,36 +8,11 @@ use crate::database::location::Location;
 use crate::database::options::BUSY_TIMEOUT;
 use crate::queries::hidden_secrets::refuse_if_opened;
 use crate::queries::postgres_sql;
+use crate::queries::sql_rows::{SqlRows, SqlValue};
 use crate::{Result, Store, StoreError};
 
 /// What a query may begin with.
 const QUERIES: [&str; 7] = ["SELECT", "WITH", "VALUES", "EXPLAIN", "PRAGMA", "SHOW", "TABLE"];
-
-/// A value of a row.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SqlValue {
-    /// Nothing.
-    Null,
-    /// True or false.
-    Boolean(bool),
-    /// A whole number.
-    Integer(i64),
-    /// A number.
-    Real(f64),
-    /// A text.
-    Text(String),
-    /// Bytes; token ids are little-endian u32, logprobs little-endian f32.
-    Blob(Vec<u8>),
-}
-
-/// What a query gives.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct SqlRows {
-    /// Names of the columns; none if there are no rows.
-    pub columns: Vec<String>,
-    /// The rows, each with a value for each column.
-    pub rows: Vec<Vec<SqlValue>>,
-}
 
 impl Store {
     /// Runs one query on a connection that cannot write. No query reads the secret that keys are made with.

@@ -1,19 +1,22 @@
 //! `fulgurite reward`: a reward for a rollout that was recorded, given at its server or in its store.
 
+pub mod arguments;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::Sender;
-use fulgurite_types::{AttemptRef, NewReward, RecordedReward, Repeat, Reward, RewardGiver};
+use fulgurite_types::{AttemptRef, NewReward, RecordedReward, Repeat, Reward};
 use serde_json::json;
+
+use arguments::RewardArguments;
 
 use crate::cli::output;
 use crate::config::admin_key;
 use crate::config::declarations::StoreConfig;
 use crate::query::arguments::StoreArguments;
-use crate::query::{existing_rollout, url};
+use crate::query::{existing_rollout, open, url};
 use crate::serve::command::open_store;
 use crate::train::exclusive_lock::ExclusiveLock;
 
@@ -21,46 +24,6 @@ use crate::train::exclusive_lock::ExclusiveLock;
 const VARIABLE: &str = "FULGURITE_SERVER";
 /// The server that is meant if nothing names one.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:4747";
-
-/// `fulgurite reward`.
-#[derive(Debug, Args)]
-pub struct RewardArguments {
-    /// The rollout, by its id or by the name of the session that it records
-    #[arg(value_name = "ROLLOUT|SESSION")]
-    pub rollout: String,
-    /// What it earned: a finite number
-    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
-    pub value: String,
-    /// Server that recorded it; its admin key, if it has one, is taken from FULGURITE_ADMIN_KEY. Without --store, --run and
-    /// --config http://127.0.0.1:4747 [env: FULGURITE_SERVER]
-    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "run", "config"])]
-    pub server: Option<String>,
-    /// The store itself, while no server has it.
-    #[command(flatten)]
-    pub store: StoreArguments,
-    /// Name of the reward; a later one of the same name replaces it
-    #[arg(long, value_name = "NAME", default_value = Reward::DEFAULT_NAME)]
-    pub name: String,
-    /// A part of it, for metrics and filters (repeatable)
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub component: Vec<String>,
-    /// This attempt, not the latest
-    #[arg(long, value_name = "ID", conflicts_with = "generation")]
-    pub attempt: Option<String>,
-    /// One model call, not the attempt as a whole
-    #[arg(long, value_name = "ID")]
-    pub generation: Option<String>,
-    /// Who gives it: admin, person, judge, grader, agent or unknown
-    #[arg(long, value_name = "GIVER", value_parser = giver)]
-    pub giver: Option<RewardGiver>,
-    /// Print JSON: the reward as it is recorded
-    #[arg(long)]
-    pub json: bool,
-}
-
-fn giver(word: &str) -> Result<RewardGiver, String> {
-    RewardGiver::from_word(word).ok_or_else(|| format!("there is {}", RewardGiver::WORDS.join(", ")))
-}
 
 /// Gives the reward.
 pub async fn reward(arguments: RewardArguments) -> Result<()> {
@@ -114,7 +77,7 @@ async fn give_at_server(arguments: &RewardArguments, new: &NewReward) -> Result<
 async fn give_in_store(arguments: &StoreArguments, new: NewReward) -> Result<RecordedReward> {
     let store_url = url(arguments)?;
     // Opening it for writing would make one that is not there.
-    crate::query::open(arguments).await?.close().await;
+    open(arguments).await?.close().await;
     let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite reward")?;
     let store = open_store(&store_url, &StoreConfig::default()).await?;
     let rollout_id = existing_rollout(&store, &new.rollout_id).await?;

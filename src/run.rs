@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_runner::{RunnerOptions, RunnerSummary, SUPERVISE_AGENT, sandbox_part, supervise};
+use fulgurite_runner::{RunnerOptions, RunnerSummary, SUPERVISE_AGENT, raise_open_files, sandbox_part, supervise};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -23,6 +23,7 @@ use crate::serve::server::interrupted;
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {
+    raise_open_files();
     let RunnerSettings { config, directory, worlds, judgements } = RunnerSettings::read(&arguments)?;
     let Identity { key, worker_id } = Identity::of(&arguments).await?;
     if key.is_some() {

@@ -3,6 +3,7 @@
 use crate::order::Order;
 use crate::process::end::ProcessError;
 use crate::process::group::Group;
+use crate::process::open_files::lower_open_files_of;
 use crate::supervision::{Supervised, Supervisors};
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -96,6 +97,7 @@ impl Process {
         let mut command = Command::from(order.command());
         command.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0).kill_on_drop(true);
         let child = command.spawn()?;
+        lower_open_files_of(child.id());
         Ok(Self::Child { group: Group::of(child.id()), child, program: order.program.clone() })
     }
 

@@ -28,6 +28,7 @@ pub use error::RunnerError;
 pub use grader::{GradeFault, GradedAttempt, Grader};
 pub use options::RunnerOptions;
 pub use placeholders::{PlaceholderError, asks_for_task, asks_for_world, check_arguments};
+pub use process::open_files::raise_open_files;
 pub use program::Program;
 pub use reward::Reward;
 pub use rubric::{

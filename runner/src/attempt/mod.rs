@@ -94,7 +94,8 @@ impl Workshop {
         let grader = grader.map(|grader| grader.launched_by(launcher.clone()));
         let rubric = options.rubric.as_ref().map(|(rubric, directory)| Rubric::new(rubric, directory.clone()));
         let places = Places::of_project(directory.as_deref()).map_err(RunnerError::CurrentDirectory)?;
-        let worlds = options.worlds.as_ref().map(|worlds| Worlds::new(worlds, PathBuf::from(&places.project)));
+        let worlds =
+            options.worlds.as_ref().map(|worlds| Worlds::new(worlds, PathBuf::from(&places.project), options.parallel));
         if worlds.is_some() && (options.warm || options.agent_url.is_some()) {
             return Err(RunnerError::SharedWorlds);
         }

@@ -3,4 +3,5 @@
 pub(crate) mod cgroup;
 pub(crate) mod end;
 pub(crate) mod group;
+pub(crate) mod open_files;
 pub(crate) mod run;

@@ -27,9 +27,6 @@ type Body = BoxBody<Bytes, reqwest::Error>;
 /// Of one connection and not of what goes over it.
 const OF_A_CONNECTION: [HeaderName; 6] = [HOST, CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
-/// Connections of a sandbox at a time.
-const CONNECTIONS: usize = 128;
-
 /// A door, open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Door {
@@ -38,7 +35,8 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Opens a door for the attempt: a socket in `directory`, for `user` if that is another than this one.
+    /// Opens a door for the attempt: a socket in `directory`, for `user` if that is another than this one, with so many
+    /// connections at a time.
     ///
     /// # Errors
     /// If the socket cannot be made.
@@ -47,6 +45,7 @@ impl Door {
         server: &Server,
         assignment: &Assignment,
         user: Option<u32>,
+        connections: usize,
     ) -> io::Result<Self> {
         let path = directory.join("proxy.sock");
         // A socket's path may have a hundred bytes, which a directory's may well exceed.
@@ -57,7 +56,7 @@ impl Door {
         }
         let passage = Passage { server: server.clone(), attempt: server.attempt_url(assignment, &[""]) };
         let mut listening = JoinSet::new();
-        listening.spawn(async move { passage.watch(listener).await });
+        listening.spawn(async move { passage.watch(listener, connections).await });
         Ok(Self { path, _listening: listening })
     }
 
@@ -76,12 +75,12 @@ struct Passage {
 }
 
 impl Passage {
-    async fn watch(self, listener: UnixListener) {
+    async fn watch(self, listener: UnixListener, most: usize) {
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}
             // Further ones wait in the listener's queue: an attempt takes no descriptors that others need.
-            if connections.len() >= CONNECTIONS {
+            if connections.len() >= most {
                 connections.join_next().await;
                 continue;
             }
@@ -167,7 +166,7 @@ mod tests {
         let path = directory.path().join("door");
         let listener = UnixListener::bind(&path).unwrap();
         let mut watching = JoinSet::new();
-        watching.spawn(async move { Passage { server, attempt }.watch(listener).await });
+        watching.spawn(async move { Passage { server, attempt }.watch(listener, 5).await });
         let is_answered = async |stream: &mut UnixStream| {
             stream.write_all(b"GET /elsewhere HTTP/1.1\r\ncontent-length: 0\r\n\r\n").await.unwrap();
             let mut answer = [0; 12];
@@ -175,7 +174,7 @@ mod tests {
             answer == *b"HTTP/1.1 403"
         };
         let mut open = Vec::new();
-        for _ in 0..CONNECTIONS {
+        for _ in 0..5 {
             let mut stream = UnixStream::connect(&path).await.unwrap();
             assert!(is_answered(&mut stream).await);
             open.push(stream);

@@ -4,6 +4,7 @@ use super::wire::{Ends, REPLY_LENGTH, Reply, send};
 use crate::agent_environment::KEPT_BACK;
 use crate::order::Order;
 use crate::process::end::{ProcessError, ended_how};
+use crate::process::open_files::lower_open_files_of;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -79,6 +80,7 @@ impl Supervisor {
         }
         // A group of its own: a signal that a terminal sends to the runner's is not for it.
         let process = command.process_group(0).spawn()?;
+        lower_open_files_of(process.id());
         Ok(Self { leash, process })
     }
 

@@ -19,6 +19,7 @@ use super::taking_away::take_away;
 use crate::RunnerError;
 use crate::agent_environment::{Variables, of_attempt, of_past_attempt};
 use crate::placeholders::{Places, check_arguments};
+use crate::process::open_files::connections_for_each;
 use crate::program::Program;
 use crate::sandbox::{Door, Wrapper};
 
@@ -31,14 +32,16 @@ pub(crate) struct Worlds {
     setup: Option<Program>,
     snapshot: Option<Program>,
     teardown: Option<Program>,
+    /// Of each sandbox, at a time.
+    connections: usize,
 }
 
 impl Worlds {
-    /// Finds the commands, which run in `project`, and makes the directory that worlds are made in.
+    /// Finds the commands, which run in `project`, and makes the directory that worlds are made in, `parallel` at a time.
     ///
     /// # Errors
     /// If there is no such program, or somebody else could look into the directory.
-    pub(crate) fn new(options: &WorldOptions, project: PathBuf) -> Result<Self, RunnerError> {
+    pub(crate) fn new(options: &WorldOptions, project: PathBuf, parallel: usize) -> Result<Self, RunnerError> {
         let find = |command: &[String], role: &'static str| -> Result<Option<Program>, RunnerError> {
             if command.is_empty() {
                 return Ok(None);
@@ -60,6 +63,7 @@ impl Worlds {
             setup,
             snapshot,
             teardown,
+            connections: connections_for_each(parallel),
             common: Arc::new(Common {
                 sandbox: Wrapper::new(&options.sandbox, &options.own_program, options.harbor_tests)?,
                 options: options.clone(),
@@ -108,7 +112,7 @@ impl Worlds {
             Ok((home, name, entry))
         });
         let (home, name, entry) = made.await?;
-        let door = has_door.then(|| Door::open(home.path(), server, assignment, owner)).transpose();
+        let door = has_door.then(|| Door::open(home.path(), server, assignment, owner, self.connections)).transpose();
         let door = door.map_err(WorldFault::disk(home.path()))?;
         Ok(World::new(
             Arc::clone(&self.common),

@@ -108,7 +108,10 @@ fn run_as(at: &Path, user: u32, server: &Server) {
     }
     // Whoever starts a runner may have left a file open.
     let mut command = Command::new("sh");
-    command.args(["-c", "exec \"$0\" \"$@\" 9< secret"]).arg(&program).args(["run", "--until-idle", "--server"]);
+    command
+        .args(["-c", "ulimit -n $(cat open-files 2> /dev/null || ulimit -n); exec \"$0\" \"$@\" 9< secret"])
+        .arg(&program)
+        .args(["run", "--until-idle", "--server"]);
     command.arg(&server.url).arg("--config").arg(at.join("c.toml")).arg("--worlds").arg(at.join("worlds"));
     command.current_dir(at).env("HOME", at).stdout(Stdio::null());
     if geteuid().is_root() {
@@ -211,6 +214,54 @@ fn an_agent_that_breaks_its_own_world_is_graded_all_the_same_or_fails_by_itself(
             "as {user}"
         );
         assert_eq!(fs::read_dir(at.join("worlds")).unwrap().count(), 1, "worlds are removed");
+    }
+}
+
+/// Holds as many connections as it gets, to the forwarder and past it to the door, and asks for the models once it has let go.
+const HOLDING: &str = r#"
+import os, resource, socket, time, urllib.request
+resource.setrlimit(resource.RLIMIT_NOFILE, [resource.getrlimit(resource.RLIMIT_NOFILE)[1]] * 2)
+base, held = os.environ["OPENAI_BASE_URL"], []
+for family, address in [(socket.AF_UNIX, "/run/fulgurite/proxy.sock"), (socket.AF_INET, ("127.0.0.1", int(base.split(":")[2].split("/")[0])))]:
+    try:
+        while len(held) < 300:
+            held.append(socket.socket(family))
+            held[-1].settimeout(1)
+            held[-1].connect(address)
+    except OSError:
+        held.pop().close()
+del held
+for patience in range(100):
+    try:
+        print(urllib.request.urlopen(base + "/models", timeout=20).status)
+        break
+    except OSError:
+        time.sleep(0.1)
+"#;
+
+#[test]
+fn an_agent_that_holds_connections_takes_no_files_that_its_runner_needs() {
+    if there_are_no_sandboxes() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for user in users() {
+        let at = directory.path().join(user.to_string());
+        fs::create_dir_all(&at).unwrap();
+        let server = Server::start(&at, [""; 0]);
+        write(&at, "open-files", "64");
+        let grade = "grade = [\"sh\", \"-c\", \"grep -q 200 && echo '{\\\"reward\\\": 1}'\"]\n";
+        let sandbox = "sandbox = { kind = \"bubblewrap\" }\n";
+        write(
+            &at,
+            "c.toml",
+            &format!("[runner]\ncommand = [\"env\", \"python3\", \"-c\", \"{{task}}\"]\n{grade}{sandbox}"),
+        );
+        server.enqueue([json!(HOLDING)], &Value::Null);
+        run_as(&at, user, &server);
+        let attempt = server.query("attempts").pop().unwrap();
+        assert_eq!(attempt["status"], "succeeded", "as {user}: {attempt}");
     }
 }
 

@@ -268,8 +268,9 @@ impl World {
             return pending().await;
         }
         let measured = async || {
-            let directories = self.agents_own();
-            on_disk(self.files.clone(), move || measure(&directories)).await
+            // What Harbor's tests may write to is there as well.
+            let home = self.made.home.path().to_owned();
+            on_disk(home.clone(), move || measure(&home)).await
         };
         let before = match measured().await {
             Ok(Measured::Bytes(bytes)) => bytes,

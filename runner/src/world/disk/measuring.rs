@@ -1,4 +1,4 @@
-//! Measures what directories hold while an agent may write to them.
+//! Measures what a directory holds while an agent may write to them.
 
 use std::collections::HashSet;
 use std::io;
@@ -28,20 +28,17 @@ pub(crate) enum Measured {
     TooDeep,
 }
 
-/// Measures what is in these directories. What is closed to the runner is opened for a moment.
+/// Measures what is in a directory. What is closed to the runner is opened for a moment.
 ///
 /// # Errors
 /// If the system does not say.
-pub(crate) fn measure(directories: &[impl AsRef<Path>]) -> io::Result<Measured> {
+pub(crate) fn measure(directory: &Path) -> io::Result<Measured> {
     let mut measuring = Measuring { bytes: 0, known: HashSet::new() };
-    for directory in directories {
-        match measuring.below(CWD, directory.as_ref(), 0) {
-            Ok(()) => {}
-            Err(Stop::TooDeep) => return Ok(Measured::TooDeep),
-            Err(Stop::System(error)) => return Err(error.into()),
-        }
+    match measuring.below(CWD, directory, 0) {
+        Ok(()) => Ok(Measured::Bytes(measuring.bytes)),
+        Err(Stop::TooDeep) => Ok(Measured::TooDeep),
+        Err(Stop::System(error)) => Err(error.into()),
     }
-    Ok(Measured::Bytes(measuring.bytes))
 }
 
 struct Measuring {
@@ -127,7 +124,7 @@ mod tests {
     use super::*;
 
     fn bytes(directory: &Path) -> u64 {
-        match measure(&[directory]).unwrap() {
+        match measure(directory).unwrap() {
             Measured::Bytes(bytes) => bytes,
             Measured::TooDeep => panic!("it is not deep"),
         }
@@ -156,7 +153,7 @@ mod tests {
         (0..100).for_each(|n| fs::write(world.path().join(n.to_string()), "").unwrap());
         assert!(bytes(world.path()) >= 100 * LEAST);
         fs::create_dir_all(world.path().join(["d"; DEPTH + 1].join("/"))).unwrap();
-        assert_eq!(measure(&[world.path()]).unwrap(), Measured::TooDeep);
-        assert!(measure(&[world.path().join("missing")]).is_ok());
+        assert_eq!(measure(world.path()).unwrap(), Measured::TooDeep);
+        assert!(measure(&world.path().join("missing")).is_ok());
     }
 }

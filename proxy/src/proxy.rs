@@ -16,6 +16,7 @@ use crate::models::named_weights::NamedWeights;
 use crate::models::restored_weights::restore_weights;
 use crate::models::served_model::ServedModel;
 use crate::models::served_models::ServedModels;
+use crate::models::template_work::TemplateWork;
 use crate::observe::telemetry::Telemetry;
 use crate::options::ProxyOptions;
 use crate::retries::request_log::RequestLog;
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) forwarded_calls: Arc<ForwardedCalls>,
     /// Places in which large requests are worked at.
     pub(crate) large_requests: FairShare,
+    pub(crate) templates: TemplateWork,
     pub(crate) telemetry: Arc<Telemetry>,
     /// Of the gateway alone.
     pub(crate) gateway_pause: PauseState,
@@ -63,7 +65,9 @@ impl Proxy {
         named_weights: Option<NamedWeights>,
         options: ProxyOptions,
     ) -> Result<Self, AuxiliaryRuleError> {
-        let models = ServedModels::new(models).with_named_weights(named_weights);
+        let (shutdown, large_requests) = (Shutdown::default(), options.large_requests.share());
+        let templates = TemplateWork { places: large_requests.clone(), cut: shutdown.cut() };
+        let models = ServedModels::new(models, templates.clone()).with_named_weights(named_weights);
         let planning = PlanningRules {
             continuation: options.continuation,
             schema_bytes: options.schema_bytes,
@@ -74,7 +78,7 @@ impl Proxy {
         let services = Arc::new(CallServices {
             store,
             memories: AttemptMemories::new(options.conversation_memory_bytes),
-            shutdown: Shutdown::default(),
+            shutdown,
             limits: options.sampling_limits,
         });
         let remembering = Arc::downgrade(&services);
@@ -85,7 +89,8 @@ impl Proxy {
         });
         let shared = Shared {
             telemetry: Arc::new(Telemetry::new(models.names())),
-            large_requests: options.large_requests.share(),
+            large_requests,
+            templates,
             models,
             services,
             planning,

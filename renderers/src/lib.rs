@@ -8,6 +8,7 @@
 //! - [`RecordedTurns`]: whether a request continues a recorded turn, and the next prompt, token by token.
 //! - [`StreamParser`]: sampled tokens to reasoning, text and tool calls, while they are sampled or all at once.
 //! - [`AnswerGrammar`]: what keeps an answer to a schema, or to calls, in a format's own syntax.
+//! - [`render_briefly`] and [`render_until_cancelled`]: bounds on the work of templates, which are programs of strangers.
 //! - [`StreamDecoder`] and [`StopStrings`]: tokens to text while they are sampled.
 //! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
 
@@ -36,6 +37,7 @@ mod templates;
 mod testing;
 mod tokenizer;
 mod tool_preamble;
+mod work_limits;
 
 pub use answer_grammar::{AnswerGrammar, AnswerShape};
 pub use call_arguments::{arguments_text, respelled_json};
@@ -62,3 +64,4 @@ pub use tokenizer::model_tokenizer::{SpecialTokens, Tokenizer};
 pub use tokenizer::stop_strings::{StopScan, StopStrings};
 pub use tokenizer::stream_decoder::StreamDecoder;
 pub use tokenizer::tokenizer_training::{CHATML_TEMPLATE, train_byte_level_tokenizer, write_tokenizer_directory};
+pub use work_limits::{Cancellation, render_briefly, render_until_cancelled};

@@ -41,14 +41,15 @@ struct State {
 }
 
 struct Turns {
-    recorded: RecordedTurns,
+    /// What renders holds the turns that there were when it began, and no lock: a template may take long.
+    recorded: Arc<RecordedTurns>,
     /// The generation of each turn, by its number.
     generations: Vec<String>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { recorded: RecordedTurns::new(VolatileRules::built_in()), generations: Vec::new() }
+        Self { recorded: Arc::new(RecordedTurns::new(VolatileRules::built_in())), generations: Vec::new() }
     }
 }
 
@@ -128,15 +129,17 @@ impl AttemptMemory {
         tools: &[Value],
         policy: ContinuationPolicy,
     ) -> Result<PlacedPrompt, RenderError> {
-        let mut state = self.state();
-        let turns = state.turns.entry(renderer.fingerprint().to_owned()).or_default();
-        let next = turns.recorded.next_prompt(renderer, messages, tools, policy)?;
-        let tokens = turns.recorded.prompt_tokens(&next);
+        let format = renderer.fingerprint();
+        let recorded = Arc::clone(&self.state().turns.entry(format.to_owned()).or_default().recorded);
+        let next = recorded.next_prompt(renderer, messages, tools, policy)?;
+        let tokens = recorded.prompt_tokens(&next);
+        drop(recorded);
         let (turn, tokens_kept, departure) = match next {
             NextPrompt::Continued(continued) => (Some(continued.turn), continued.tokens_kept, continued.departure),
             NextPrompt::Fresh(fresh) => (None, 0, Some(fresh.departure)),
         };
-        let generation = |turn: usize| turns.generations.get(turn).cloned();
+        let state = self.state();
+        let generation = |turn: usize| state.turns.get(format)?.generations.get(turn).cloned();
         let departure =
             departure.map(|departure| PlacedDeparture { generation: departure.turn.and_then(generation), departure });
         Ok(PlacedPrompt { tokens, tokens_kept, continues: turn.and_then(generation), departure })
@@ -148,7 +151,7 @@ impl AttemptMemory {
         state.has_shown_tools |= !call.tools.is_empty();
         let turns = state.turns.entry(renderer.to_owned()).or_default();
         let before = turns.recorded.token_count();
-        turns.recorded.record(&RecordedTurn {
+        Arc::make_mut(&mut turns.recorded).record(&RecordedTurn {
             messages: call.messages,
             tools: call.tools,
             reply: call.reply,

@@ -7,7 +7,6 @@ use fulgurite_types::{Defect, StopReason};
 
 use crate::attempt::attempt_memory::{AnsweredCall, AttemptMemory};
 use crate::attempt::budget::Spending;
-use crate::models::served_model::SampledModel;
 use crate::models::served_models::ServedModels;
 use crate::record::recorded_call::{RecordedCall, recorded_call, recorded_calls, reply_id};
 use crate::retries::logged_requests::Identity;
@@ -36,7 +35,7 @@ pub(crate) async fn restore(
     // The answers to one request share its reply's id.
     let failed: HashSet<&str> = calls.iter().filter(|call| has_failed(call)).map(reply_id).collect();
     for call in &calls {
-        restore_call(models, &memory, call, failed.contains(reply_id(call)));
+        restore_call(models, &memory, call, failed.contains(reply_id(call))).await;
     }
     for RecordedCall { usage: (prompt_tokens, sampled_tokens), .. } in forwarded {
         memory.spending.call(prompt_tokens as usize);
@@ -64,9 +63,9 @@ pub(crate) async fn catch_up(
         {
             memory.note(&generation_id, false);
             grown += match is_own {
-                None => restore_call(models, memory, &call, has_failed(&call)),
+                None => restore_call(models, memory, &call, has_failed(&call)).await,
                 // Its answer has been continued since.
-                Some(_) => restore_answer(models, memory, &call),
+                Some(_) => restore_answer(models, memory, &call).await,
             };
         }
         *known_up_to = place;
@@ -75,7 +74,7 @@ pub(crate) async fn catch_up(
 }
 
 /// `has_failed`: its request has no answer. Returns by how many bytes the memory grew.
-fn restore_call(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCall, has_failed: bool) -> usize {
+async fn restore_call(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCall, has_failed: bool) -> usize {
     let generation = &call.generation;
     if generation.defect != Some(Defect::auxiliary_by_grader()) {
         count(&memory.spending, call);
@@ -92,7 +91,7 @@ fn restore_call(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCa
             memory.requests.restore(identity, generation.generation_id.clone(), created, generation.client_gone);
         }
     }
-    restore_answer(models, memory, call)
+    restore_answer(models, memory, call).await
 }
 
 /// Counts in what a call of the agent has taken from the attempt's budget.
@@ -108,15 +107,20 @@ fn count(spending: &Spending, call: &RecordedCall) {
 }
 
 /// Remembers an answer that can be continued here. Returns by how many bytes the memory grew.
-fn restore_answer(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCall) -> usize {
+async fn restore_answer(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCall) -> usize {
     let RecordedCall { generation, messages, tools, reply, .. } = call;
     let model = models.recorded(&generation.model).filter(|model| {
         // Tokens of another format or tokenizer cannot be continued.
         model.renderer.name() == generation.renderer && model.renderer.tokenizer().fingerprint() == generation.tokenizer
     });
-    let told = |model: SampledModel| models.with_template_arguments(&model, &call.request_extra).map(|told| told.model);
-    let model = model.map(told).transpose();
-    let model = model.unwrap_or_else(|error| {
+    let told = match model {
+        Some(model) => {
+            let owner = || format!("{}/{}", generation.rollout_id, generation.attempt_id);
+            models.with_template_arguments(&model, &call.request_extra, owner).await.map(|told| Some(told.model))
+        }
+        None => Ok(None),
+    };
+    let model = told.unwrap_or_else(|error| {
         tracing::warn!(generation_id = generation.generation_id, %error, "what was told to a model's template cannot be again");
         None
     });

@@ -7,8 +7,9 @@ use fulgurite_backends::SamplerInfo;
 
 use crate::attempt::attribution::{Attribution, attribute};
 use crate::attempt::notes::note;
-use crate::call::model_request::ModelRequest;
-use crate::call::planning::Planner;
+use crate::attempt::placed_prompt::PlacedPrompt;
+use crate::call::model_request::{ModelRequest, Prompt};
+use crate::call::planning::{Planner, placed_prompt};
 use crate::call::run_call::start;
 use crate::call::sampling::{Patience, is_away};
 use crate::call::shutdown::Shutdown;
@@ -37,7 +38,8 @@ pub(crate) async fn answer(
 ) -> Result<Response, Arc<ProxyError>> {
     let Shared { options, models, services, .. } = &*proxy.shared;
     let CalledModel { model, served, gate } = models.called(&request.model, &caller.key)?;
-    let ToldModel { model, ignored } = models.with_template_arguments(&model, &request.extra)?;
+    let told = models.with_template_arguments(&model, &request.extra, || caller.target.owner()).await;
+    let ToldModel { model, ignored } = told?;
     refuse_unknown_fields(options.unknown_fields, &request)?;
     let facts = Arc::clone(&caller.facts);
     let metrics = proxy.shared.telemetry.of_model(served);
@@ -105,7 +107,18 @@ pub(crate) async fn answer(
         trainable: caller.trainable,
     };
     let is_new = earlier.is_empty();
-    let plan = caller.size.work(&proxy.shared.large_requests, || planner.plan(&open.request, earlier)).await?;
+    // What was sampled before has its prompt.
+    let placed = match earlier.iter().any(Option::is_some) {
+        true => Ok(None),
+        false => placed(proxy, &caller, &planner).await.map(Some),
+    };
+    let plan = match placed {
+        Ok(placed) => {
+            let plan = || planner.plan(&open.request, earlier, placed);
+            caller.size.work(&proxy.shared.large_requests, plan).await?
+        }
+        Err(error) => Err(error),
+    };
     if let Err(error) = &plan {
         note(&services.store, facts.attempt.get(), error).await;
     }
@@ -121,6 +134,24 @@ pub(crate) async fn answer(
     let joined = Joined { request: Arc::clone(&open.request), prompt: plan.prompt, listener };
     start(services, open, plan.calls, caller.in_flight);
     respond(request, answered, joined, facts).await
+}
+
+/// The prompt of a request that is answered for the first time.
+async fn placed(proxy: &Proxy, caller: &Caller, planner: &Planner<'_>) -> Result<PlacedPrompt, ProxyError> {
+    let policy = planner.rules.continuation;
+    let (request, renderer, memory) = (planner.request, &planner.model.renderer, &planner.memory);
+    let placed = match &request.prompt {
+        Prompt::Messages(_) => {
+            let (prompt, renderer, memory) = (request.prompt.clone(), Arc::clone(renderer), memory.clone());
+            let render = move || placed_prompt(&prompt, &*renderer, memory.as_deref(), policy);
+            caller.render(&proxy.shared.templates, render).await?
+        }
+        prompt @ (Prompt::Text { .. } | Prompt::Tokens(_)) => {
+            let encode = || placed_prompt(prompt, &**renderer, memory.as_deref(), policy);
+            caller.size.work(&proxy.shared.large_requests, encode).await?
+        }
+    };
+    placed.map_err(|error| error.about_prompt(request.endpoint.prompt_field))
 }
 
 /// A model, and the served one whose host samples it.

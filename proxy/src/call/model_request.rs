@@ -68,7 +68,7 @@ impl ModelRequest {
 }
 
 /// What a prompt was given as.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Prompt {
     /// A conversation, which the model's renderer turns into tokens.
     Messages(Arc<Conversation>),

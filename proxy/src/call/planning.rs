@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulgurite_backends::{SamplerInfo, derive_seed};
-use fulgurite_renderers::ContinuationPolicy;
+use fulgurite_renderers::{ContinuationPolicy, Renderer};
 use fulgurite_types::{BranchReason, Constraint, Defect, Generation, SamplingParameters, SessionIds};
 use serde_json::{Map, Value};
 
@@ -77,11 +77,13 @@ pub(crate) struct Plan {
 }
 
 impl Planner<'_> {
-    /// A call for each of the answers that a request asks for. `earlier` is what was sampled for them before.
+    /// A call for each of the answers that a request asks for. `earlier` is what was sampled for them before; else `placed`
+    /// is their prompt.
     pub(crate) fn plan(
         self,
         logged: &LoggedRequest,
         mut earlier: Vec<Option<RecordedCall>>,
+        placed: Option<PlacedPrompt>,
     ) -> Result<Plan, ProxyError> {
         let defect = self.defect();
         let PromptPlan { tokens, branch_reason, place, seed } = match earlier.iter().flatten().next() {
@@ -93,8 +95,7 @@ impl Planner<'_> {
                 seed: generation.seed,
             },
             None => {
-                let mut placed =
-                    self.prompt().map_err(|error| error.about_prompt(self.request.endpoint.prompt_field))?;
+                let mut placed = placed.ok_or_else(ProxyError::broken_off)?;
                 if let Some(left) = placed.departure.as_mut().filter(|_| self.stands_beside_tools()) {
                     left.begins_beside_tools();
                 }
@@ -159,31 +160,6 @@ impl Planner<'_> {
         });
         let calls = calls.collect();
         Ok(Plan { prompt, calls })
-    }
-
-    /// The prompt's tokens: of a conversation that continues an earlier call, that call's tokens, and those of the new
-    /// messages.
-    fn prompt(&self) -> Result<PlacedPrompt, ProxyError> {
-        let renderer = &*self.model.renderer;
-        let alone = |tokens: Vec<u32>| {
-            // Whether text or tokens continue an earlier call of an attempt is found only when they are recorded.
-            let begins = self.memory.as_ref().is_none_or(|memory| memory.is_unused());
-            let departure = begins.then(PlacedDeparture::first_turn);
-            PlacedPrompt { tokens, tokens_kept: 0, continues: None, departure }
-        };
-        Ok(match (&self.request.prompt, &self.memory) {
-            (Prompt::Messages(conversation), Some(memory)) => {
-                let policy = self.rules.continuation;
-                memory.next_prompt(renderer, &conversation.messages, &conversation.tools, policy)?
-            }
-            (Prompt::Messages(conversation), None) => {
-                alone(renderer.render_prompt(&conversation.messages, &conversation.tools)?.tokens)
-            }
-            (Prompt::Text { text, special_tokens }, _) => {
-                alone(renderer.tokenizer().encode_prompt(text, *special_tokens)?)
-            }
-            (Prompt::Tokens(tokens), _) => alone(tokens.clone()),
-        })
     }
 
     /// Whether the model is shown no tools, though an earlier call of the attempt showed it some. A call that its client
@@ -290,6 +266,32 @@ impl Planner<'_> {
             },
         }
     }
+}
+
+/// The tokens of a request's prompt: of a conversation that continues an earlier call of its attempt, that call's tokens, and
+/// those of the new messages.
+pub(crate) fn placed_prompt(
+    prompt: &Prompt,
+    renderer: &dyn Renderer,
+    memory: Option<&AttemptMemory>,
+    policy: ContinuationPolicy,
+) -> Result<PlacedPrompt, ProxyError> {
+    let alone = |tokens: Vec<u32>| {
+        // Whether text or tokens continue an earlier call of an attempt is found only when they are recorded.
+        let begins = memory.is_none_or(AttemptMemory::is_unused);
+        let departure = begins.then(PlacedDeparture::first_turn);
+        PlacedPrompt { tokens, tokens_kept: 0, continues: None, departure }
+    };
+    Ok(match (prompt, memory) {
+        (Prompt::Messages(conversation), Some(memory)) => {
+            memory.next_prompt(renderer, &conversation.messages, &conversation.tools, policy)?
+        }
+        (Prompt::Messages(conversation), None) => {
+            alone(renderer.render_prompt(&conversation.messages, &conversation.tools)?.tokens)
+        }
+        (Prompt::Text { text, special_tokens }, _) => alone(renderer.tokenizer().encode_prompt(text, *special_tokens)?),
+        (Prompt::Tokens(tokens), _) => alone(tokens.clone()),
+    })
 }
 
 /// How many tokens are recorded of an answer.

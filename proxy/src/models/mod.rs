@@ -10,4 +10,5 @@ pub(crate) mod restored_weights;
 pub(crate) mod served_model;
 pub(crate) mod served_models;
 pub(crate) mod template_arguments;
+pub(crate) mod template_work;
 pub(crate) mod weights_loads;

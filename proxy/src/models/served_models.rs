@@ -12,6 +12,7 @@ use crate::models::loaded_adapters::LoadedAdapters;
 use crate::models::named_weights::NamedWeights;
 use crate::models::served_model::{SampledModel, ServedModel, UpstreamModel};
 use crate::models::template_arguments::{TemplateRenderers, ToldModel};
+use crate::models::template_work::TemplateWork;
 use crate::models::weights_loads::WeightsLoads;
 
 /// The models that are served, by name.
@@ -52,7 +53,7 @@ pub(crate) struct CalledModel<'m> {
 const REMEMBERED_FIELDS: usize = 256;
 
 impl ServedModels {
-    pub(crate) fn new(models: Vec<ServedModel>) -> Self {
+    pub(crate) fn new(models: Vec<ServedModel>, template_work: TemplateWork) -> Self {
         let served = models.into_iter().map(|model| {
             let (gate, weights_loads) = (Gate::default(), WeightsLoads::default());
             let name = model.name().to_owned();
@@ -73,7 +74,7 @@ impl ServedModels {
             models: served.collect(),
             named_weights: None,
             adapters: LoadedAdapters::default(),
-            template_renderers: TemplateRenderers::default(),
+            template_renderers: TemplateRenderers::new(template_work),
             reserved: OnceLock::new(),
         }
     }
@@ -210,13 +211,14 @@ impl ServedModels {
         Ok(&self.served(name)?.weights_loads)
     }
 
-    /// The model with the template arguments and wishes in the request's fields.
-    pub(crate) fn with_template_arguments(
+    /// The model with the template arguments and wishes in the fields of one of `owner`'s requests.
+    pub(crate) async fn with_template_arguments(
         &self,
         model: &SampledModel,
         extra: &Map<String, Value>,
+        owner: impl FnOnce() -> String,
     ) -> Result<ToldModel, ProxyError> {
-        self.template_renderers.of(model, extra)
+        self.template_renderers.of(model, extra, owner).await
     }
 
     /// Whether to log that a model is shown no tools, which is done once.

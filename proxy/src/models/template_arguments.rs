@@ -9,14 +9,15 @@ use serde_json::{Map, Value, json};
 use crate::error::ProxyError;
 use crate::models::caller_wishes::{Wish, wishes_of};
 use crate::models::served_model::SampledModel;
+use crate::models::template_work::{TemplateWork, WorkStart};
 use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Renderers that are kept. Nearly all requests have one of a few arguments, if any.
 const KEPT: usize = 64;
 
 /// Renderers of models with template arguments, each created once.
-#[derive(Default)]
 pub(crate) struct TemplateRenderers {
+    work: TemplateWork,
     /// By model, arguments and wishes.
     kept: Mutex<HashMap<(String, String), ToldRenderer>>,
 }
@@ -35,8 +36,18 @@ pub(crate) struct ToldModel {
 }
 
 impl TemplateRenderers {
-    /// The model with the template arguments and the wishes in a request's fields.
-    pub(crate) fn of(&self, model: &SampledModel, extra: &Map<String, Value>) -> Result<ToldModel, ProxyError> {
+    /// No renderers yet; they are made by that work.
+    pub(crate) fn new(work: TemplateWork) -> Self {
+        Self { work, kept: Mutex::default() }
+    }
+
+    /// The model with the template arguments and the wishes in the fields of one of `owner`'s requests.
+    pub(crate) async fn of(
+        &self,
+        model: &SampledModel,
+        extra: &Map<String, Value>,
+        owner: impl FnOnce() -> String,
+    ) -> Result<ToldModel, ProxyError> {
         let no_arguments = Map::new();
         let arguments = extra.get(TEMPLATE_ARGUMENTS).and_then(Value::as_object).unwrap_or(&no_arguments);
         let wishes = wishes_of(extra);
@@ -45,19 +56,29 @@ impl TemplateRenderers {
         }
         let told: Vec<_> = wishes.iter().map(|Wish { field, variables }| (field, variables)).collect();
         let key = (model.name.clone(), json!([arguments, told]).to_string());
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = match kept.get(&key) {
-            Some(told) => told.clone(),
+        let told = match self.kept(&key) {
+            Some(told) => told,
             None => {
-                let told = told_renderer(&model.renderer, arguments, &wishes)?;
-                if kept.len() >= KEPT {
-                    kept.clear();
-                }
-                kept.insert(key, told.clone());
+                let (renderer, arguments) = (Arc::clone(&model.renderer), arguments.clone());
+                let work = move || told_renderer(&renderer, &arguments, &wishes);
+                let told = self.work.run(WorkStart::Here, owner, work).await??;
+                self.keep(key, told.clone());
                 told
             }
         };
         Ok(ToldModel { model: SampledModel { renderer: told.renderer, ..model.clone() }, ignored: told.ignored })
+    }
+
+    fn kept(&self, key: &(String, String)) -> Option<ToldRenderer> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    fn keep(&self, key: (String, String), told: ToldRenderer) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(key, told);
     }
 }
 

@@ -22,6 +22,18 @@ pub(crate) enum CallTarget {
     Session(ClientSession),
 }
 
+impl CallTarget {
+    /// Whose turn the call's work takes: its attempt's or its session's, or that of all that name none.
+    pub(crate) fn owner(&self) -> String {
+        match self {
+            Self::Unnamed => String::new(),
+            Self::Attempt { rollout_id, attempt_id: Some(attempt_id) } => format!("{rollout_id}/{attempt_id}"),
+            Self::Attempt { rollout_id, attempt_id: None } => rollout_id.clone(),
+            Self::Session(session) => session.rollout_id.clone(),
+        }
+    }
+}
+
 /// Who makes a call of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CallMaker {

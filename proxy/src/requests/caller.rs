@@ -5,6 +5,7 @@ use axum::extract::Request;
 use crate::error::ProxyError;
 use crate::gateway::pause_state::InFlight;
 use crate::models::caller_key::CallerKey;
+use crate::models::template_work::TemplateWork;
 use crate::observe::call_facts::CallFacts;
 use crate::requests::call_target::{CallMaker, CallPath, CallTarget};
 use crate::requests::large_requests::RequestSize;
@@ -38,6 +39,16 @@ impl Caller {
     pub(crate) fn new(path: CallPath, request: &Request) -> Result<Self, ProxyError> {
         let target = CallTarget::read(path, request.headers(), request.extensions())?;
         Self { target, ..Self::default() }.with_headers(request)
+    }
+
+    /// Renders, on this thread as long as that is brief; else when it is the turn of the call's attempt or session. `work` may
+    /// be begun twice.
+    pub(crate) async fn render<T: Send + 'static>(
+        &self,
+        templates: &TemplateWork,
+        work: impl Fn() -> T + Send + 'static,
+    ) -> Result<T, ProxyError> {
+        templates.run(self.size.template_start(), || self.target.owner(), work).await
     }
 
     /// With the key's holder, and with the headers about retries, which the libraries of OpenAI and Anthropic count, and about

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::error::ProxyError;
 use crate::models::served_models::ServedModels;
+use crate::models::template_work::WorkStart;
 use crate::requests::call_target::CallTarget;
 
 /// Bodies up to this size are worked at where they arrive: less than a millisecond.
@@ -56,16 +57,13 @@ pub(crate) struct RequestSize {
 impl RequestSize {
     /// Of a body.
     pub(crate) fn of(bytes: usize, target: &CallTarget) -> Self {
-        let owner = match target {
-            _ if bytes <= SMALL => String::new(),
-            CallTarget::Unnamed => String::new(),
-            CallTarget::Attempt { rollout_id, attempt_id } => match attempt_id {
-                Some(attempt_id) => format!("{rollout_id}/{attempt_id}"),
-                None => rollout_id.clone(),
-            },
-            CallTarget::Session(session) => session.rollout_id.clone(),
-        };
+        let owner = if bytes <= SMALL { String::new() } else { target.owner() };
         Self { bytes, owner }
+    }
+
+    /// Where the work of templates begins for such a request.
+    pub(crate) fn template_start(&self) -> WorkStart {
+        if self.bytes <= SMALL { WorkStart::Here } else { WorkStart::Aside }
     }
 
     /// Does a piece of the request's work: of a large one when it is its owner's turn, and without keeping others from

@@ -27,7 +27,7 @@ pub struct RecordedTurn<'t> {
 /// Conversations are kept as a tree of messages by their meaning, so that finding what a request continues costs one
 /// look-up per message, however many turns and branches there are; tokens are kept once, each turn's after those that
 /// it continues. All turns must be of one tokenizer.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RecordedTurns {
     rules: VolatileRules,
     nodes: Vec<Node>,
@@ -40,7 +40,7 @@ pub struct RecordedTurns {
 }
 
 /// A message after all messages before it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Node {
     parent: Option<usize>,
     digest: Digest,
@@ -53,7 +53,7 @@ struct Node {
     latest: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Turn {
     tools: Digest,
     /// The turn whose tokens the prompt begins with.

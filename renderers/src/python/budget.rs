@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use minijinja::Value;
 
+use crate::work_limits::WorkLimits;
+
 /// Steps that a template may take with the smallest of inputs: a fraction of a second.
 const STEPS: u64 = 4_000_000;
 
@@ -47,6 +49,8 @@ pub(crate) struct Budget<'c> {
     began: Option<Instant>,
     /// What pseudo-random choices have come to.
     choices: AtomicU64,
+    /// What bounds the work that the template is rendered for, and the steps and bytes of it that there were.
+    work: Option<(WorkLimits, u64, u64)>,
 }
 
 /// What measures an input, in bytes.
@@ -64,6 +68,9 @@ pub(crate) enum Exhausted {
     /// Too much memory.
     #[error("the template makes more text or longer lists than a prompt of this size can need")]
     Bytes,
+    /// What the template is rendered for is over.
+    #[error("nobody waits any more for what the template makes")]
+    Unwanted,
     /// Values within values.
     #[error("the template nests values more than {VALUE_DEPTH} deep")]
     Depth,
@@ -78,7 +85,17 @@ impl From<Exhausted> for minijinja::Error {
 impl<'c> Budget<'c> {
     /// The budget of a template that sees `context`, whose size in bytes is found out where it matters.
     pub(crate) fn new(context: &'c Value, size: MeasureInput) -> Self {
-        Self { input: Some((context, size)), began: Some(Instant::now()), ..Self::of(STEPS, BYTES, TOGETHER) }
+        let work = WorkLimits::current();
+        let (mut steps, mut bytes, mut together) = (STEPS, BYTES, TOGETHER);
+        if let Some(WorkLimits { allowance, .. }) = &work {
+            (steps, bytes) = (steps.min(allowance.steps), bytes.min(allowance.bytes));
+            together = together.min(allowance.text);
+        }
+        let mut budget = Self::of(steps, bytes, together);
+        budget.input = Some((context, size));
+        budget.began = Some(Instant::now());
+        budget.work = work.map(|limits| (limits, steps, bytes));
+        budget
     }
 
     fn of(steps: u64, bytes: u64, together: u64) -> Self {
@@ -91,6 +108,7 @@ impl<'c> Budget<'c> {
             size: OnceLock::new(),
             began: None,
             choices: AtomicU64::new(0),
+            work: None,
         }
     }
 
@@ -115,8 +133,14 @@ impl<'c> Budget<'c> {
     }
 
     fn look_at_clock(&self) -> Result<(), Exhausted> {
-        match self.began.map(|began| began.elapsed()) {
-            Some(elapsed) if elapsed > TIME => self.within_time_of_input(elapsed),
+        let Some(began) = self.began else { return Ok(()) };
+        let now = Instant::now();
+        if self.work.as_ref().is_some_and(|(limits, ..)| limits.is_over(now)) {
+            WorkLimits::stop();
+            return Err(Exhausted::Unwanted);
+        }
+        match now.saturating_duration_since(began) {
+            elapsed if elapsed > TIME => self.within_time_of_input(elapsed),
             _ => Ok(()),
         }
     }
@@ -178,9 +202,15 @@ impl<'c> Budget<'c> {
         *self.size.get_or_init(|| self.input.map_or(0, |(context, size)| size(context)))
     }
 
-    /// Once: adds what the input's size allows.
+    /// Once: adds what the input's size allows, unless the work is bounded to less than the smallest budget.
     #[cold]
     fn extend(&self) -> bool {
+        if let Some((limits, ..)) = &self.work
+            && limits.allowance.is_less_than(STEPS, BYTES, TOGETHER)
+        {
+            WorkLimits::stop();
+            return false;
+        }
         if self.input.is_none() || self.is_extended.swap(true, Relaxed) {
             return false;
         }
@@ -192,5 +222,14 @@ impl<'c> Budget<'c> {
         add(&self.bytes, BYTES_PER_BYTE);
         add(&self.together, TOGETHER_PER_BYTE);
         true
+    }
+}
+
+impl Drop for Budget<'_> {
+    fn drop(&mut self) {
+        if let Some((_, steps, bytes)) = &self.work {
+            let used = |before: &u64, left: &AtomicU64| before.saturating_sub(left.load(Relaxed));
+            WorkLimits::used(used(steps, &self.steps), used(bytes, &self.bytes));
+        }
     }
 }

@@ -107,7 +107,7 @@ pub fn check_template(model_dir: &Path) -> Result<TemplateReport, RenderError> {
     check.names();
     check.date(&open("2004-05-06")?);
     Ok(TemplateReport {
-        continues_without_history: !renderer.needs_history(),
+        continues_without_history: !renderer.continues_by_history,
         reasoning_field: renderer.reasoning_field(),
         response_format: renderer.response_format(),
         stop_tokens,
@@ -238,7 +238,7 @@ impl Check<'_> {
         let messages = [history.as_slice(), std::slice::from_ref(&turn), &new].concat();
         let new_from = history.len() + 1;
         let continuation = crate::Continuation { messages: &messages, new_from, sampled: &[], tools: &[] };
-        let (verdict, message) = match (self.renderer.render_continuation(&continuation), self.renderer.needs_history()) {
+        let (verdict, message) = match (self.renderer.render_continuation(&continuation), self.renderer.continues_by_history) {
             (Err(error), _) => (TemplateVerdict::Fault, format!("no prompt can continue a sampled turn: {error}")),
             (Ok(_), false) => (TemplateVerdict::Ok, "new messages are rendered without the history before them".to_owned()),
             (Ok(_), true) => (

@@ -25,7 +25,7 @@ impl TemplateRenderer {
         let message_index = new_from.saturating_sub(1);
         let turn = messages.get(message_index).ok_or(RenderError::NoTurnEnd)?;
         let (before, new) = (&messages[..message_index], &messages[new_from..]);
-        let short = match self.needs_history() {
+        let short = match self.continues_by_history {
             true => None,
             // One tool says to a template as much as all: that there are tools.
             false => self.after_turn(&[a_user()], turn, new, &tools[..tools.len().min(1)]).ok(),
@@ -61,19 +61,17 @@ impl TemplateRenderer {
         self.tokenizer().encode_pieces(&close)
     }
 
-    /// Whether what follows a turn can be rendered only with the whole history before it: true where conversations of
-    /// many shapes do not all end as a short one does.
+    /// Finds out whether what follows a turn can be rendered only with the whole history before it: true where
+    /// conversations of many shapes do not all end as a short one does.
     pub(crate) fn needs_history(&self) -> bool {
-        *self.continues_by_history.get_or_init(|| {
-            // What is written after a turn must not grow with the tools either.
-            let tool_lists = [vec![], vec![declared("one"), declared("two")]];
-            shapes().into_iter().any(|(before, turn, new)| {
-                tool_lists.iter().any(|tools| {
-                    let whole = self.after_turn(&before, &turn, &new, tools);
-                    let short = self.after_turn(&[a_user()], &turn, &new, &tools[..tools.len().min(1)]);
-                    // A shape that the template refuses proves nothing.
-                    whole.is_ok_and(|whole| short.ok() != Some(whole))
-                })
+        // What is written after a turn must not grow with the tools either.
+        let tool_lists = [vec![], vec![declared("one"), declared("two")]];
+        shapes().into_iter().any(|(before, turn, new)| {
+            tool_lists.iter().any(|tools| {
+                let whole = self.after_turn(&before, &turn, &new, tools);
+                let short = self.after_turn(&[a_user()], &turn, &new, &tools[..tools.len().min(1)]);
+                // A shape that the template refuses proves nothing.
+                whole.is_ok_and(|whole| short.ok() != Some(whole))
             })
         })
     }
@@ -196,7 +194,7 @@ mod tests {
     fn a_continuation_is_the_end_of_the_whole_conversation() {
         for name in FAMILY_TEMPLATES {
             let renderer = family_renderer(name);
-            assert_eq!(renderer.needs_history(), NEED_HISTORY.contains(&name), "{name}");
+            assert_eq!(renderer.continues_by_history, NEED_HISTORY.contains(&name), "{name}");
             let mut compared = 0;
             for ((past, new), tools) in conversations().into_iter().flat_map(|conversation| {
                 [vec![], vec![declared("one"), declared("two")]].map(|tools| (conversation.clone(), tools))

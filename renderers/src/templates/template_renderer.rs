@@ -1,7 +1,7 @@
 mod training;
 mod whole_conversation;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use fulgurite_types::Message;
 use serde_json::{Map, Value, json};
@@ -18,6 +18,7 @@ use crate::templates::template_dialect::TemplateDialect;
 use crate::templates::template_roles::TemplateRoles;
 use crate::tokenizer::fingerprint::hex_sha256;
 use crate::tokenizer::piece::Piece;
+use crate::work_limits::probe;
 use crate::{
     Continuation, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer, TrainOnWhat,
     WeightedTokens,
@@ -56,9 +57,9 @@ pub struct TemplateRenderer {
     /// Of the template for conversations with tools, where there is one.
     tool_use_roles: Option<TemplateRoles>,
     pub(crate) turn_end: Option<u32>,
-    pub(crate) continues_by_history: OnceLock<bool>,
-    response_format: OnceLock<ResponseFormat>,
-    shows_tools: OnceLock<bool>,
+    pub(crate) continues_by_history: bool,
+    response_format: ResponseFormat,
+    shows_tools: bool,
 }
 
 /// A model's templates, compiled; many renderers share them.
@@ -82,10 +83,21 @@ impl TemplateRenderer {
             tool_use: config.tool_use_template.as_ref().map(compile).transpose()?,
             protection: ContentProtection::new(&tokenizer),
         };
-        Ok(Some(Self::with_templates(tokenizer, Arc::new(templates), options)))
+        Self::with_templates(tokenizer, Arc::new(templates), options).map(Some)
     }
 
-    fn with_templates(tokenizer: Arc<Tokenizer>, templates: Arc<Templates>, options: TemplateOptions) -> Self {
+    /// A renderer of templates about which all is found out that small conversations tell.
+    fn with_templates(
+        tokenizer: Arc<Tokenizer>,
+        templates: Arc<Templates>,
+        options: TemplateOptions,
+    ) -> Result<Self, RenderError> {
+        probe(|| Self::found_out(tokenizer, templates, options)).ok_or_else(|| RenderError::Template {
+            message: "it does more for a few small conversations than the template of any model".to_owned(),
+        })
+    }
+
+    fn found_out(tokenizer: Arc<Tokenizer>, templates: Arc<Templates>, options: TemplateOptions) -> Self {
         let config = tokenizer.config();
         let told = json!([
             NAME,
@@ -115,13 +127,16 @@ impl TemplateRenderer {
             tool_use_roles,
             constants,
             turn_end: None,
-            continues_by_history: OnceLock::new(),
-            response_format: OnceLock::new(),
-            shows_tools: OnceLock::new(),
+            continues_by_history: true,
+            response_format: ResponseFormat::Text,
+            shows_tools: true,
             templates,
             options,
         };
         renderer.turn_end = renderer.written_turn_end();
+        renderer.continues_by_history = renderer.needs_history();
+        renderer.shows_tools = renderer.writes_tools();
+        renderer.response_format = renderer.detected_response_format();
         renderer
     }
 
@@ -239,11 +254,11 @@ impl Renderer for TemplateRenderer {
     }
 
     fn response_format(&self) -> ResponseFormat {
-        *self.response_format.get_or_init(|| self.detected_response_format())
+        self.response_format
     }
 
     fn shows_tools(&self) -> bool {
-        *self.shows_tools.get_or_init(|| self.writes_tools())
+        self.shows_tools
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -253,7 +268,7 @@ impl Renderer for TemplateRenderer {
     fn with_template_arguments(&self, arguments: &Map<String, Value>) -> Result<Arc<dyn Renderer>, RenderError> {
         let mut options = self.options.clone();
         options.arguments.extend(arguments.clone());
-        Ok(Arc::new(Self::with_templates(self.tokenizer().clone(), self.templates.clone(), options)))
+        Ok(Arc::new(Self::with_templates(self.tokenizer().clone(), self.templates.clone(), options)?))
     }
 
     fn with_wishes(&self, wishes: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {

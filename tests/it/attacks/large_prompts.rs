@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::common::{Server, client, model_flag, tiny_model};
+use crate::common::{Server, client, model_flag, peak_bytes, resident_bytes, tiny_model};
 
 const MEGABYTE: usize = 1 << 20;
 
@@ -139,4 +139,91 @@ fn a_chunked_body_is_refused_where_it_passes_the_limit() {
     let endless = std::io::repeat(b' ').take(32 * MEGABYTE as u64 + 1000);
     let answered = server.post_text("/v1/chat/completions", reqwest::blocking::Body::new(endless));
     assert_eq!(answered.expect(413)["error"]["code"], "request_too_large");
+}
+
+/// A template that takes all its time for a conversation that ends with `stall`.
+const STALLING: &str = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}\
+    {% if messages[-1].content == 'stall' %}{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}\
+    {% endif %}{{ '<|im_start|>assistant\\n' }}";
+
+#[test]
+fn a_template_that_stalls_on_small_requests_stops_neither_others_nor_the_servers_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 4096);
+    let config = model.join("tokenizer_config.json");
+    let mut fields: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+    fields["chat_template"] = STALLING.into();
+    std::fs::write(&config, fields.to_string()).unwrap();
+    let settings = directory.path().join("config.toml");
+    std::fs::write(&settings, "[server]\nshutdown_seconds = 0.1\n").unwrap();
+    let flag = model_flag("tiny", &model);
+    let mut server = Server::start(directory.path(), ["--config", settings.to_str().unwrap(), "--model", &flag]);
+    let body = chat("stall").to_string();
+    let stalled: Vec<TcpStream> = (0..50)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+            let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+            stream.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    for _ in 0..5 {
+        assert_eq!(server.get("/healthz").status, 200);
+        server.post("/v1/chat/completions", &chat("Say")).expect(200);
+    }
+    let unanswered = stalled.iter().filter(|stream| {
+        stream.set_nonblocking(true).unwrap();
+        stream.peek(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    });
+    assert!(unanswered.count() > 1, "others were answered only after all that stall");
+    assert_eq!(server.process.terminate(), Some(0));
+}
+
+#[test]
+fn json_that_is_100_000_deep_is_refused_wherever_it_stands() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(directory.path(), 4_000_000);
+    let before = resident_bytes(server.process.id());
+    let lists = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let objects = format!("{}1{}", r#"{"a":"#.repeat(100_000), "}".repeat(100_000));
+    let marks = [("lists", &lists), ("objects", &objects)];
+    for (kind, deep) in marks {
+        let text = Value::from(deep.as_str()).to_string();
+        let said = r#""messages":[{"role":"user","content":"a"}]"#;
+        let call = |arguments: &str| {
+            format!(
+                r#"{{"model":"tiny","max_tokens":1,"messages":[{{"role":"user","content":"a"}},{{"role":"assistant","tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":{arguments}}}}}]}},{{"role":"tool","tool_call_id":"c","content":"r"}}]}}"#
+            )
+        };
+        let refused = [
+            ("/v1/chat/completions", deep.clone()),
+            ("/v1/chat/completions", format!(r#"{{"model":"tiny","messages":[{{"role":"user","content":{deep}}}]}}"#)),
+            ("/v1/chat/completions", format!(r#"{{"model":"tiny","x":{deep},{said}}}"#)),
+            ("/v1/chat/completions", call(deep)),
+            (
+                "/v1/chat/completions",
+                format!(
+                    r#"{{"model":"tiny",{said},"tools":[{{"type":"function","function":{{"name":"f","parameters":{deep}}}}}]}}"#
+                ),
+            ),
+            (
+                "/v1/messages",
+                format!(r#"{{"model":"tiny","max_tokens":1,{said},"tools":[{{"name":"f","input_schema":{deep}}}]}}"#),
+            ),
+            ("/v1/responses", format!(r#"{{"model":"tiny","input":{deep}}}"#)),
+            ("/v1beta/models/tiny:generateContent", format!(r#"{{"contents":{deep}}}"#)),
+        ];
+        for (path, body) in refused {
+            let answer = server.post_text(path, body);
+            assert_eq!(answer.status, 400, "{kind} {path}: {:.300}", answer.text);
+            assert!(answer.text.contains("deep") || answer.text.contains("recursion"), "{path}: {:.300}", answer.text);
+        }
+        // Arguments of a call are text, which need not be JSON.
+        let answer = server.post_text("/v1/chat/completions", call(&text));
+        assert!([200, 400].contains(&answer.status), "{kind}: {:.300}", answer.text);
+        eprintln!("{kind} as text: {:.300}", answer.text);
+    }
+    server.post("/v1/chat/completions", &chat("Say")).expect(200);
+    let grown = peak_bytes(server.process.id()).saturating_sub(before);
+    assert!(grown < 400 << 20, "{grown} bytes");
 }

@@ -66,9 +66,10 @@ async fn counted(proxy: &Proxy, request: Request) -> Result<Response, Arc<ProxyE
     let read = || read_prompt(fields, &ExactValues::read(&body, &[CALL_INPUTS]));
     let prompt = caller.size.work(&proxy.shared.large_requests, read).await??;
     let models = &proxy.shared.models;
-    let model = models.with_template_arguments(&models.called(&prompt.model, &caller.key)?.model, &prompt.rest)?.model;
-    let render = || model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown);
-    let rendered = caller.size.work(&proxy.shared.large_requests, render).await?.map_err(ProxyError::from)?;
+    let called = models.called(&prompt.model, &caller.key)?.model;
+    let model = models.with_template_arguments(&called, &prompt.rest, || caller.target.owner()).await?.model;
+    let render = move || model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown);
+    let rendered = caller.render(&proxy.shared.templates, render).await?.map_err(ProxyError::from)?;
     Ok(axum::Json(json!({ "input_tokens": rendered.tokens.len() })).into_response())
 }
 

@@ -92,10 +92,11 @@ async fn count(proxy: &Proxy, path: CallPath, request: Request, model: &str) -> 
     let read = || read_count(fields, model, &ExactValues::read(&body, &COUNTED_CALLS_AND_RESULTS));
     let CountedPrompt { messages, tools, extra } = caller.size.work(turns, read).await??;
     let models = &proxy.shared.models;
-    let model = models.with_template_arguments(&models.called(model, &caller.key)?.model, &extra)?.model;
-    let render = || model.renderer.render_prompt(&messages, &tools);
-    let rendered =
-        caller.size.work(turns, render).await?.map_err(|error| ProxyError::from(error).about_prompt("contents"))?;
+    let called = models.called(model, &caller.key)?.model;
+    let model = models.with_template_arguments(&called, &extra, || caller.target.owner()).await?.model;
+    let render = move || model.renderer.render_prompt(&messages, &tools);
+    let rendered = caller.render(&proxy.shared.templates, render).await?;
+    let rendered = rendered.map_err(|error| ProxyError::from(error).about_prompt("contents"))?;
     Ok(axum::Json(json!({ "totalTokens": rendered.tokens.len() })).into_response())
 }
 

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -7,10 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::dialects::openai::error::OpenAiError;
 use crate::error::ProxyError;
-use crate::models::caller_key::CallerKey;
 use crate::models::served_model::SampledModel;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
+use crate::requests::caller::Caller;
 use crate::requests::incoming_request::IncomingRequest;
 use crate::requests::request_body::read_fields;
 
@@ -38,11 +40,12 @@ pub(crate) async fn tokenize(
 ) -> Result<Response, OpenAiError> {
     let IncomingRequest { caller, mut fields, .. } = IncomingRequest::read(&proxy, path, request).await?;
     let asked: TokenizeFields = read_fields(&mut fields)?;
-    let model = model_named(&proxy, &caller.key, asked.model.as_deref(), &fields)?;
+    let model = model_named(&proxy, &caller, asked.model.as_deref(), &fields).await?;
     let info = model.sampler.info().await.map_err(ProxyError::from)?;
     let (renderer, wants_texts) = (&model.renderer, asked.return_token_strs == Some(true));
-    let tokens = caller.size.work(&proxy.shared.large_requests, || match (asked.prompt, asked.messages) {
-        (Some(text), None) => Ok(renderer.tokenizer().encode_prompt(&text, asked.add_special_tokens.into())?),
+    let rendering = Arc::clone(renderer);
+    let tokens = caller.render(&proxy.shared.templates, move || match (&asked.prompt, &asked.messages) {
+        (Some(text), None) => Ok(rendering.tokenizer().encode_prompt(text, asked.add_special_tokens.into())?),
         (None, Some(_)) if asked.add_special_tokens == Some(true) => Err(ProxyError::invalid(
             "add_special_tokens",
             "add_special_tokens: the model's own template writes them around a conversation; leave it out",
@@ -51,7 +54,9 @@ pub(crate) async fn tokenize(
             "add_generation_prompt",
             "add_generation_prompt: only prompts that the model continues are rendered here; leave it out",
         )),
-        (None, Some(messages)) => Ok(renderer.render_prompt(&messages, &asked.tools.unwrap_or_default())?.tokens),
+        (None, Some(messages)) => {
+            Ok(rendering.render_prompt(messages, asked.tools.as_deref().unwrap_or_default())?.tokens)
+        }
         _ => Err(ProxyError::invalid("prompt", "prompt: give a text as prompt, or a conversation as messages")),
     });
     let tokens = tokens.await??;
@@ -76,7 +81,7 @@ pub(crate) async fn detokenize(
 ) -> Result<Response, OpenAiError> {
     let IncomingRequest { caller, mut fields, .. } = IncomingRequest::read(&proxy, path, request).await?;
     let asked: DetokenizeFields = read_fields(&mut fields)?;
-    let model = model_named(&proxy, &caller.key, asked.model.as_deref(), &fields)?;
+    let model = model_named(&proxy, &caller, asked.model.as_deref(), &fields).await?;
     let tokenizer = model.renderer.tokenizer();
     let text = caller.size.work(&proxy.shared.large_requests, || {
         let unknown = asked.tokens.iter().find(|token| tokenizer.id_to_bytes(**token).is_none());
@@ -89,16 +94,16 @@ pub(crate) async fn detokenize(
 }
 
 /// The model that a request names, or the only one, told what the request has for its template.
-fn model_named(
+async fn model_named(
     proxy: &Proxy,
-    key: &CallerKey,
+    caller: &Caller,
     name: Option<&str>,
     fields: &Map<String, Value>,
 ) -> Result<SampledModel, ProxyError> {
     let models = &proxy.shared.models;
     let model = match name {
-        Some(name) => models.called(name, key)?.model,
+        Some(name) => models.called(name, &caller.key)?.model,
         None => models.only_sampled()?.clone(),
     };
-    Ok(models.with_template_arguments(&model, fields)?.model)
+    Ok(models.with_template_arguments(&model, fields, || caller.target.owner()).await?.model)
 }

@@ -85,17 +85,18 @@ pub(crate) async fn retrieve(
             refuse("stream", "true is not supported: a compaction has no events")?;
         }
         let kind = [(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")];
-        let model = recorded_model(models, &call);
+        let model = recorded_model(models, &call).await;
         return Ok((kind, recorded_stream(&call, model.as_ref(), starting_after)).into_response());
     }
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    Ok((kind, exact_json(&recorded_response(&call, recorded_model(models, &call).as_ref()))).into_response())
+    Ok((kind, exact_json(&recorded_response(&call, recorded_model(models, &call).await.as_ref()))).into_response())
 }
 
 /// The model that sampled a recorded response, with what its request had for the template, if it is still there.
-fn recorded_model(models: &ServedModels, call: &RecordedCall) -> Option<SampledModel> {
+async fn recorded_model(models: &ServedModels, call: &RecordedCall) -> Option<SampledModel> {
     let model = models.recorded(&call.generation.model)?;
-    models.with_template_arguments(&model, &call.request_extra).ok().map(|told| told.model)
+    let owner = || format!("{}/{}", call.generation.rollout_id, call.generation.attempt_id);
+    models.with_template_arguments(&model, &call.request_extra, owner).await.ok().map(|told| told.model)
 }
 
 /// `DELETE /v1/responses/{response_id}`, also below an attempt's path: it is not found any more, and nothing goes on from
@@ -193,15 +194,16 @@ pub(crate) async fn input_tokens(
     let IncomingRequest { caller, fields, .. } = IncomingRequest::read(&proxy, path, request).await?;
     let request = read(fields, &proxy, &caller).await?;
     let models = &proxy.shared.models;
-    let model =
-        models.with_template_arguments(&models.called(&request.model, &caller.key)?.model, &request.extra)?.model;
-    let render = || match &request.prompt {
+    let called = models.called(&request.model, &caller.key)?.model;
+    let model = models.with_template_arguments(&called, &request.extra, || caller.target.owner()).await?.model;
+    let prompt = request.prompt;
+    let render = move || match &prompt {
         Prompt::Messages(conversation) => {
             model.renderer.render_prompt(&conversation.messages, &conversation.tools).map(|prompt| prompt.tokens.len())
         }
         Prompt::Text { .. } | Prompt::Tokens(_) => Ok(0),
     };
-    let tokens = caller.size.work(&proxy.shared.large_requests, render).await?.map_err(ProxyError::from)?;
+    let tokens = caller.render(&proxy.shared.templates, render).await?.map_err(ProxyError::from)?;
     Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": tokens })).into_response())
 }
 

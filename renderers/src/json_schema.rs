@@ -2,7 +2,8 @@
 //!
 //! Parsers, answer grammars and preambles all read tools' parameters by this, so that they agree.
 
-use std::ops::{BitAnd, BitOr};
+use std::collections::VecDeque;
+use std::ops::{BitAnd, BitOr, Not};
 
 use regex::RegexBuilder;
 use serde_json::{Map, Value, json};
@@ -64,6 +65,14 @@ impl Types {
     }
 }
 
+impl Not for Types {
+    type Output = Self;
+
+    fn not(self) -> Self {
+        Self(!self.0 & Self::ANY.0)
+    }
+}
+
 impl BitAnd for Types {
     type Output = Self;
 
@@ -90,6 +99,8 @@ struct Question<T, F> {
     null: T,
     /// The answer of a schema's own `type`, `enum` and `const`.
     own: F,
+    /// Keys of which the answer is exact, so that where a schema has no others its opposite is known too.
+    exact: &'static [&'static str],
 }
 
 /// How far a question has got.
@@ -117,10 +128,32 @@ impl<'s> SchemaDocument<'s> {
         Self { root }
     }
 
-    /// The schema that a reference means: a JSON pointer into the document. None where it leads nowhere, or out of it.
+    /// The schema that a reference means: by a JSON pointer, an anchor or an `$id` within the document. None where it leads
+    /// nowhere, or out of it.
     pub(crate) fn target(&self, reference: &str) -> Option<&'s Value> {
-        let pointer = reference.strip_prefix('#')?;
-        self.root.pointer(pointer).or_else(|| self.root.pointer(&percent_decoded(pointer)?))
+        let (resource, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let resource = match resource {
+            "" => self.root,
+            name => find(self.root, &|fields| {
+                fields.get("$id").and_then(Value::as_str).is_some_and(|id| is_named(id, name))
+            })?,
+        };
+        let anchored = |fragment: &str| {
+            let is_there =
+                |key: &str, fields: &Map<String, Value>| fields.get(key).is_some_and(|name| name == fragment);
+            find(resource, &|fields| ANCHORS.iter().any(|key| is_there(key, fields)))
+        };
+        let at = |fragment: &str| match fragment.is_empty() || fragment.starts_with('/') {
+            true => resource.pointer(fragment),
+            false => anchored(fragment),
+        };
+        at(fragment).or_else(|| at(&percent_decoded(fragment)?))
+    }
+
+    /// The schemas that a schema's references mean.
+    fn targets(&self, fields: &Map<String, Value>) -> impl Iterator<Item = &'s Value> {
+        let references = REFERENCES.iter().filter_map(|key| fields.get(*key)?.as_str());
+        references.filter_map(|reference| self.target(reference)).collect::<Vec<_>>().into_iter()
     }
 
     /// The types that a schema allows; all of them where it does not say, or contradicts itself.
@@ -135,7 +168,7 @@ impl<'s> SchemaDocument<'s> {
             let listed = fields.get("enum").and_then(Value::as_array);
             declared & constant & listed.map_or(Types::ANY, |values| union(values.iter().map(Types::of)))
         };
-        let question = Question { open: Types::ANY, closed: Types::NONE, null: Types::NULL, own };
+        let question = Question { open: Types::ANY, closed: Types::NONE, null: Types::NULL, own, exact: &["type"] };
         match self.answer(schema, &question, &mut Walk::new()) {
             None | Some(Types::NONE) => Types::ANY,
             Some(types) => types,
@@ -157,14 +190,15 @@ impl<'s> SchemaDocument<'s> {
                 && fields.get("const").is_none_or(|constant| is_same(constant, value))
                 && listed.is_none_or(|values| values.iter().any(|listed| is_same(listed, value)))
         };
-        let question = Question { open: true, closed: false, null: value.is_null(), own };
+        let question =
+            Question { open: true, closed: false, null: value.is_null(), own, exact: &["type", "enum", "const"] };
         self.answer(schema, &question, &mut Walk::new()).unwrap_or(true)
     }
 
     /// The answer of a schema; none where it does nothing but refer to itself.
     fn answer<T, F>(&self, schema: &Value, question: &Question<T, F>, walk: &mut Walk) -> Option<T>
     where
-        T: Copy + BitAnd<Output = T> + BitOr<Output = T>,
+        T: Copy + BitAnd<Output = T> + BitOr<Output = T> + Not<Output = T>,
         F: Fn(&Map<String, Value>, &mut Walk) -> T,
     {
         let fields = match schema {
@@ -184,7 +218,7 @@ impl<'s> SchemaDocument<'s> {
             Some(answer) => (joined, is_said) = (joined & answer, true),
             None => is_circular = true,
         };
-        if let Some(target) = fields.get("$ref").and_then(Value::as_str).and_then(|reference| self.target(reference)) {
+        for target in self.targets(fields) {
             match walk.open.contains(&std::ptr::from_ref(target)) {
                 true => narrow(None),
                 false => narrow(self.answer(target, question, walk)),
@@ -200,11 +234,37 @@ impl<'s> SchemaDocument<'s> {
                 narrow(answers.into_iter().reduce(BitOr::bitor));
             }
         }
+        if let Some(refused) = fields.get("not") {
+            narrow(self.opposite(refused, question, walk));
+        }
+        if let Some(condition) = fields.get("if") {
+            let [then, otherwise] =
+                ["then", "else"].map(|key| fields.get(key).and_then(|schema| self.answer(schema, question, walk)));
+            let met = self.answer(condition, question, walk).unwrap_or(question.open) & then.unwrap_or(question.open);
+            let unmet = self.opposite(condition, question, walk).unwrap_or(question.open);
+            narrow(Some(met | (unmet & otherwise.unwrap_or(question.open))));
+        }
         walk.open.pop();
         if fields.get("nullable") == Some(&Value::Bool(true)) {
             return Some(joined | question.null);
         }
         (is_said || !is_circular).then_some(joined)
+    }
+
+    /// The answer of what a schema refuses: everything, where it may refuse more than is asked for.
+    fn opposite<T, F>(&self, schema: &Value, question: &Question<T, F>, walk: &mut Walk) -> Option<T>
+    where
+        T: Copy + BitAnd<Output = T> + BitOr<Output = T> + Not<Output = T>,
+        F: Fn(&Map<String, Value>, &mut Walk) -> T,
+    {
+        let is_exact = |key: &String| question.exact.contains(&key.as_str()) || ANNOTATIONS.contains(&key.as_str());
+        match schema {
+            Value::Bool(true) => Some(question.closed),
+            Value::Object(fields) if !fields.is_empty() && fields.keys().all(is_exact) => {
+                self.answer(schema, question, walk).map(T::not)
+            }
+            _ => Some(question.open),
+        }
     }
 
     /// The schema of a property of objects that meet the root: of its declaration wherever that stands, else that of
@@ -222,10 +282,14 @@ impl<'s> SchemaDocument<'s> {
         walk.schemas_left -= 1;
         walk.open.push(std::ptr::from_ref(schema));
         let mut all: Vec<Value> = own_property(fields, key).into_iter().cloned().collect();
-        let reference = fields.get("$ref").and_then(Value::as_str);
-        let target = reference.and_then(|reference| self.target(reference));
-        let parts = target.into_iter().chain(fields.get("allOf").and_then(Value::as_array).into_iter().flatten());
+        let parts = self.targets(fields).chain(fields.get("allOf").and_then(Value::as_array).into_iter().flatten());
         all.extend(parts.filter_map(|part| self.property_of(part, key, walk)));
+        // Who declares a property under a condition means it wherever the property is given.
+        let conditional = ["then", "else"].iter().filter_map(|name| fields.get(*name));
+        let dependent = ["dependentSchemas", "dependencies"].iter().filter_map(|name| fields.get(*name)?.as_object());
+        let conditional = conditional.chain(dependent.flat_map(Map::values));
+        let said: Vec<Value> = conditional.filter_map(|part| self.property_of(part, key, walk)).collect();
+        all.extend((!said.is_empty()).then(|| json!({ "anyOf": said })));
         for name in ["anyOf", "oneOf"] {
             let alternatives = fields.get(name).and_then(Value::as_array).into_iter().flatten();
             let said: Vec<Option<Value>> = alternatives.map(|schema| self.property_of(schema, key, walk)).collect();
@@ -269,8 +333,10 @@ impl<'s> SchemaDocument<'s> {
             return Some(vec![Value::Null]);
         }
         walk.open.push(std::ptr::from_ref(schema));
-        let target = fields.get("$ref").and_then(Value::as_str).and_then(|reference| self.target(reference));
-        let mut listed = target.and_then(|target| self.listed_in(target, walk));
+        let mut listed = None;
+        for target in self.targets(fields) {
+            listed = listed.or_else(|| self.listed_in(target, walk));
+        }
         for part in fields.get("allOf").and_then(Value::as_array).into_iter().flatten() {
             listed = listed.or_else(|| self.listed_in(part, walk));
         }
@@ -302,9 +368,11 @@ impl<'s> SchemaDocument<'s> {
         *schemas_left = schemas_left.checked_sub(1)?;
         let mut flat = fields.clone();
         let mut parts = Vec::new();
-        if let Some(Value::String(reference)) = flat.get("$ref") {
-            parts.push(self.target(reference)?);
-            flat.remove("$ref");
+        for key in REFERENCES {
+            if let Some(Value::String(reference)) = flat.get(key) {
+                parts.push(self.target(reference)?);
+                flat.remove(key);
+            }
         }
         if let Some(Value::Array(all)) = fields.get("allOf") {
             parts.extend(all);
@@ -368,7 +436,7 @@ impl<'s> SchemaDocument<'s> {
         let mut own = Map::new();
         for (key, value) in fields {
             match (key.as_str(), value) {
-                ("$ref", Value::String(reference)) => parts.extend(self.target(reference)),
+                (key, Value::String(reference)) if REFERENCES.contains(&key) => parts.extend(self.target(reference)),
                 ("allOf", Value::Array(all)) => parts.extend(all),
                 ("$defs" | "definitions", _) => {}
                 ("enum" | "const" | "default" | "examples" | "required", value) => {
@@ -398,6 +466,39 @@ impl<'s> SchemaDocument<'s> {
 /// Keys that narrow nothing.
 pub(crate) const ANNOTATIONS: [&str; 8] =
     ["title", "description", "default", "examples", "deprecated", "$defs", "definitions", "$comment"];
+
+/// Keys that refer to a schema. In one document the outermost anchor of a name is the first.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// Keys that give a schema a name within its document.
+const ANCHORS: [&str; 2] = ["$anchor", "$dynamicAnchor"];
+
+/// The first schema of a document that is so, those around others first.
+fn find<'s>(root: &'s Value, is_it: &dyn Fn(&Map<String, Value>) -> bool) -> Option<&'s Value> {
+    let mut ahead = VecDeque::from([root]);
+    let mut left = MOST_SCHEMAS;
+    while let Some(next) = ahead.pop_front() {
+        left = left.checked_sub(1)?;
+        match next {
+            Value::Object(fields) if is_it(fields) => return Some(next),
+            Value::Object(fields) => {
+                let schemas =
+                    fields.iter().filter(|(key, _)| !["enum", "const", "default", "examples"].contains(&key.as_str()));
+                ahead.extend(schemas.map(|(_, value)| value).filter(|value| value.is_object() || value.is_array()));
+            }
+            Value::Array(items) => ahead.extend(items),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether an `$id` is the one that a reference names, which may leave out what stands before its last part.
+fn is_named(id: &str, name: &str) -> bool {
+    let id = id.strip_suffix('#').unwrap_or(id);
+    let ends = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|before| before.ends_with('/'));
+    id == name || ends(id, name) || ends(name, id)
+}
 
 /// What a schema's own keywords say of a property.
 fn own_property<'f>(fields: &'f Map<String, Value>, key: &str) -> Vec<&'f Value> {

@@ -55,6 +55,74 @@ fn a_type_is_found_wherever_it_stands() {
 }
 
 #[test]
+fn a_type_is_found_behind_anchors_and_ids() {
+    let text = |name: &str, value: &str| json!({ name: value, "type": "string" });
+    for (reference, definition) in [
+        (json!({ "$ref": "#text" }), text("$anchor", "text")),
+        (json!({ "$ref": "#te%78t" }), text("$anchor", "text")),
+        (json!({ "$dynamicRef": "#text" }), text("$dynamicAnchor", "text")),
+        (json!({ "$ref": "text.json" }), text("$id", "text.json")),
+        (json!({ "$ref": "text.json#" }), text("$id", "https://example.org/schemas/text.json")),
+        (
+            json!({ "$ref": "https://example.org/all.json#/$defs/B" }),
+            json!({ "$id": "https://example.org/all.json", "$defs": { "B": { "type": "string" } } }),
+        ),
+    ] {
+        let parameters = json!({ "properties": { "p": reference, "q": { "enum": [{ "$anchor": "text" }] } }, "$defs": { "A": definition } });
+        assert_eq!(types(&parameters), Types::STRING, "{parameters}");
+    }
+    let recursive =
+        json!({ "$recursiveAnchor": true, "properties": { "p": { "$recursiveRef": "#" } }, "type": "object" });
+    assert_eq!(types(&recursive), Types::OBJECT);
+    assert_eq!(types(&json!({ "properties": { "p": { "$ref": "#text" } } })), Types::ANY);
+}
+
+#[test]
+fn a_type_is_narrowed_by_conditions_and_by_what_is_refused() {
+    let of = |schema: Value| types(&json!({ "properties": { "p": schema } }));
+    let text = || json!({ "type": "string" });
+    for (schema, expected) in [
+        (json!({ "if": { "minLength": 3 }, "then": text(), "else": text() }), Types::STRING),
+        (json!({ "if": text(), "then": true, "else": { "type": "null" } }), Types::STRING | Types::NULL),
+        (json!({ "if": text(), "else": false }), Types::STRING),
+        (
+            json!({ "if": { "type": "integer" }, "then": false, "else": { "type": ["string", "integer"] } }),
+            Types::STRING,
+        ),
+        (json!({ "type": ["string", "integer"], "not": { "type": "integer" } }), Types::STRING),
+        (json!({ "type": ["string", "null"], "not": { "const": "a" } }), Types::STRING | Types::NULL),
+        (json!({ "not": { "type": "string", "minLength": 3 } }), Types::ANY),
+        (json!({ "not": {} }), Types::ANY),
+    ] {
+        assert_eq!(of(schema.clone()), expected, "{schema}");
+    }
+    let document = json!({});
+    let document = SchemaDocument::new(&document);
+    let choice = json!({ "if": text(), "then": { "enum": ["a", "7"] }, "else": { "const": 7 } });
+    let admitted: Vec<bool> =
+        [json!("7"), json!("8"), json!(7), json!(8)].iter().map(|value| document.admits(&choice, value)).collect();
+    assert_eq!(admitted, [true, false, true, false]);
+    assert!(!document.admits(&json!({ "not": { "enum": [7] } }), &json!(7.0)));
+}
+
+#[test]
+fn a_property_that_is_declared_under_a_condition_is_of_its_type() {
+    let text = json!({ "properties": { "p": { "type": "string" } } });
+    let condition = json!({ "properties": { "kind": { "const": "a" } } });
+    for parameters in [
+        json!({ "if": condition, "then": text }),
+        json!({ "if": condition, "else": text }),
+        json!({ "allOf": [{ "if": condition, "then": { "$ref": "#a" } }], "$defs": { "A": { "$anchor": "a", "properties": text["properties"] } } }),
+        json!({ "dependentSchemas": { "kind": text } }),
+        json!({ "dependencies": { "kind": text, "other": ["kind"] } }),
+    ] {
+        assert_eq!(types(&parameters), Types::STRING, "{parameters}");
+    }
+    let both = json!({ "if": condition, "then": text, "else": { "properties": { "p": { "type": "integer" } } } });
+    assert_eq!(types(&both), Types::STRING | Types::INTEGER);
+}
+
+#[test]
 fn references_in_a_circle_end() {
     let of =
         |definitions: Value| types(&json!({ "properties": { "p": { "$ref": "#/$defs/A" } }, "$defs": definitions }));

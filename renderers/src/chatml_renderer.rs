@@ -3,7 +3,7 @@ use std::sync::Arc;
 use fulgurite_types::Message;
 use serde_json::Value;
 
-use crate::reasoning_marks::ReasoningMarks;
+use crate::reasoning_marks::{ReasoningMarks, closing_of_reasoning, unclosed_reasoning};
 use crate::tokenizer::fingerprint::hex_sha256;
 use crate::tokenizer::piece::Piece;
 use crate::tokenizer::tokenizer_training::{MESSAGE_END, MESSAGE_START};
@@ -109,6 +109,9 @@ impl Renderer for ChatMlRenderer {
         let Continuation { messages, new_from, sampled, .. } = *continuation;
         let mut out = WeightedTokens::default();
         if !sampled.ends_with(&self.stop_tokens) {
+            if let Some(close) = unclosed_reasoning(self.tokenizer(), sampled, || Ok(Vec::new()))? {
+                out.extend(&self.tokenizer().encode_pieces(&closing_of_reasoning(close))?, 0.0);
+            }
             out.extend(&self.stop_tokens, 0.0);
         }
         out.extend(&self.newline, 0.0);

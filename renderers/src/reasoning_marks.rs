@@ -3,6 +3,32 @@
 use crate::tokenizer::piece::Piece;
 use crate::{RenderError, Tokenizer};
 
+/// What opens and closes reasoning, in the families that have tokens for it.
+const PAIRS: [[&str; 2]; 3] = [["<think>", "</think>"], ["◁think▷", "◁/think▷"], ["[THINK]", "[/THINK]"]];
+
+/// The token that closes the reasoning within which a turn was cut off; `None` where it was not. `generation_prompt` gives the
+/// tokens before the turn, which may have opened it.
+pub(crate) fn unclosed_reasoning(
+    tokenizer: &Tokenizer,
+    sampled: &[u32],
+    generation_prompt: impl FnOnce() -> Result<Vec<u32>, RenderError>,
+) -> Result<Option<u32>, RenderError> {
+    let id = |text: &str| tokenizer.token_to_id(text);
+    let Some((open, close)) = PAIRS.iter().find_map(|[open, close]| id(open).zip(id(close))) else { return Ok(None) };
+    let last = |tokens: &[u32]| tokens.iter().rfind(|token| [open, close].contains(token)).copied();
+    let last_mark = match last(sampled) {
+        None if sampled.is_empty() => None,
+        None => last(&generation_prompt()?),
+        mark => mark,
+    };
+    Ok((last_mark == Some(open)).then_some(close))
+}
+
+/// What closes reasoning, in formats that set it apart by line breaks.
+pub(crate) fn closing_of_reasoning(close: u32) -> [Piece; 3] {
+    [Piece::Text("\n".to_owned()), Piece::Control(close), Piece::Text("\n\n".to_owned())]
+}
+
 /// Control tokens that open and close reasoning, such as `<think>` and `</think>`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReasoningMarks {

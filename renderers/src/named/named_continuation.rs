@@ -1,7 +1,16 @@
+use std::borrow::Cow;
+
+use fulgurite_types::Message;
+
 use crate::formats::chunk::Chunk;
 use crate::formats::format::Conversation;
 use crate::named::prompt_writer::PromptWriter;
+use crate::reasoning_marks::unclosed_reasoning;
 use crate::{Continuation, RenderError};
+
+/// Texts that stand in for reasoning and for what follows it.
+const REASONING: &str = "fulgurite9";
+const TEXT: &str = "fulgurite8";
 
 impl PromptWriter {
     /// What follows a turn that was sampled: what the turn lacks of its end, the messages after it, and what asks for
@@ -14,7 +23,10 @@ impl PromptWriter {
         let conversation = Conversation::read(&written).and_then(|conversation| conversation.with_tools(tools));
         let tokens = conversation.and_then(|conversation| match self.format.stop_string() {
             Some(stop) => self.tokens_after_stop_string(&conversation, new_from, sampled, stop),
-            None => self.tokens_after_stop_token(&conversation, new_from, sampled),
+            None => {
+                let before = &written[..new_from.saturating_sub(1)];
+                self.tokens_after_stop_token(&conversation, before, new_from, sampled)
+            }
         });
         tokens.map_err(|error| error.of_given_message(written.len(), messages.len()))
     }
@@ -22,6 +34,7 @@ impl PromptWriter {
     fn tokens_after_stop_token(
         &self,
         conversation: &Conversation<'_>,
+        before: &[Cow<'_, Message>],
         new_from: usize,
         sampled: &[u32],
     ) -> Result<Vec<u32>, RenderError> {
@@ -31,9 +44,28 @@ impl PromptWriter {
             Some(end) => (last.is_some() && last == self.tokenizer().token_to_id(end), Chunk::of_format(end)),
             None => (last.is_some_and(|token| self.stop_tokens.contains(&token)), self.format.end_of_turn()),
         };
-        let mut tokens = if is_ended { Vec::new() } else { self.encode(&end)? };
+        let mut tokens = Vec::new();
+        if !is_ended {
+            let generation_prompt = || self.generation_prompt(&Conversation::read(before)?);
+            if unclosed_reasoning(self.tokenizer(), sampled, generation_prompt)?.is_some() {
+                tokens.extend(self.closing_of_reasoning()?);
+            }
+            tokens.extend(self.encode(&end)?);
+        }
         tokens.extend(self.tokens_from(conversation, new_from)?);
         Ok(tokens)
+    }
+
+    /// What the format writes between reasoning and the text after it.
+    fn closing_of_reasoning(&self) -> Result<Vec<u32>, RenderError> {
+        let mut answer = Message::text("assistant", TEXT);
+        answer.extra.insert("reasoning_content".to_owned(), REASONING.into());
+        let messages = [Message::text("user", "a"), answer].map(Cow::Owned);
+        let conversation = Conversation::read_sampled(&messages)?;
+        let written = self.format.message(&conversation, 1)?;
+        let written: String = written.output.iter().map(Chunk::text).collect();
+        let between = written.split_once(REASONING).and_then(|(_, after)| after.split_once(TEXT));
+        between.map_or_else(|| Ok(Vec::new()), |(between, _)| self.encode(&Chunk::of_format(between)))
     }
 
     /// A text that ends a turn may begin the next message: `\n\nUser:` ends the turn by its line breaks, and the rest
@@ -86,8 +118,6 @@ fn lacking<'e>(text: &str, end: &'e str) -> &'e str {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_types::Message;
-
     use super::*;
     use crate::named::named_renderer::NamedRenderer;
     use crate::testing::vector_tokenizer;
@@ -134,5 +164,31 @@ mod tests {
             error(" b.\n\nUser: d", &[Message::text("user", "c?")]),
             "message 2: the turn before it goes on after its end `\\n\\nUser:`"
         );
+    }
+
+    /// The text with which a turn goes on that was cut off.
+    fn cut(name: &str, tokenizer: &str, sampled: &str) -> String {
+        let renderer = NamedRenderer::open(name, vector_tokenizer(tokenizer), FormatOptions::default()).unwrap();
+        let messages = [Message::text("user", "a?"), Message::text("assistant", "b."), Message::text("user", "c?")];
+        let sampled = renderer.tokenizer().encode_with_specials(sampled).unwrap();
+        let continuation = Continuation { messages: &messages, new_from: 2, sampled: &sampled, tools: &[] };
+        renderer.tokenizer().decode(&renderer.render_continuation(&continuation).unwrap())
+    }
+
+    #[test]
+    fn reasoning_that_was_cut_off_is_closed_as_the_format_closes_it() {
+        for (name, tokenizer, opened, closed) in [
+            ("qwen3", "qwen3", "<think>\n", "\n</think>\n\n<|im_end|>"),
+            ("qwen3_5", "qwen3", "", "\n</think>\n\n<|im_end|>"),
+            ("nemotron3_ultra", "qwen3", "", "</think><|im_end|>"),
+            ("deepseekv3_thinking", "deepseek", "", "</think><｜end▁of▁sentence｜>"),
+            ("glm5_3_low_reasoning", "glm", "", "</think><|user|>"),
+            ("kimi_k25", "kimi", "", "</think><|im_end|>"),
+        ] {
+            let in_reasoning = cut(name, tokenizer, &format!("{opened}hm"));
+            assert!(in_reasoning.starts_with(closed), "{name}: {in_reasoning}");
+            let behind_it = cut(name, tokenizer, &format!("{opened}hm</think>yes"));
+            assert!(closed.ends_with(behind_it.split_inclusive('>').next().unwrap()), "{name}: {behind_it}");
+        }
     }
 }

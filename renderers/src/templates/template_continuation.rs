@@ -3,15 +3,13 @@ use std::borrow::Cow;
 use fulgurite_types::{Content, FunctionCall, Message, ToolCall};
 use serde_json::{Value, json};
 
+use crate::reasoning_marks::{closing_of_reasoning, unclosed_reasoning};
 use crate::templates::template_conversations::{a_user, an_answer, calling, declared, result_of};
 use crate::tokenizer::piece::Piece;
 use crate::{Continuation, RenderError, Renderer, TemplateRenderer};
 
 /// The text of a turn that stands in for the sampled one.
 const STAND_IN: &str = "fulgurite";
-
-/// What opens and closes reasoning, in the families that have tokens for it.
-const REASONING_MARKS: [[&str; 2]; 3] = [["<think>", "</think>"], ["◁think▷", "◁/think▷"], ["[THINK]", "[/THINK]"]];
 
 impl TemplateRenderer {
     /// The tokens after a sampled turn.
@@ -37,28 +35,13 @@ impl TemplateRenderer {
         if ended {
             return Ok(tokens[1..].to_vec());
         }
-        let mut closed = self.closing_of_reasoning(sampled)?;
+        let generation_prompt = || self.tokenizer().encode_pieces(&self.pieces(&[a_user()], &[], true)?);
+        let mut closed = match unclosed_reasoning(self.tokenizer(), sampled, generation_prompt)? {
+            Some(close) => self.tokenizer().encode_pieces(&closing_of_reasoning(close))?,
+            None => Vec::new(),
+        };
         closed.extend(tokens);
         Ok(closed)
-    }
-
-    /// What closes the reasoning within which a turn was cut off; nothing where it was not.
-    fn closing_of_reasoning(&self, sampled: &[u32]) -> Result<Vec<u32>, RenderError> {
-        let id = |text: &str| self.tokenizer().token_to_id(text);
-        let Some((open, close)) = REASONING_MARKS.iter().find_map(|[open, close]| id(open).zip(id(close))) else {
-            return Ok(Vec::new());
-        };
-        let last = |tokens: &[u32]| tokens.iter().rfind(|token| [open, close].contains(token)).copied();
-        let last_mark = match last(sampled) {
-            None if sampled.is_empty() => None,
-            None => last(&self.tokenizer().encode_pieces(&self.pieces(&[a_user()], &[], true)?)?),
-            mark => mark,
-        };
-        if last_mark != Some(open) {
-            return Ok(Vec::new());
-        }
-        let close = [Piece::Text("\n".to_owned()), Piece::Control(close), Piece::Text("\n\n".to_owned())];
-        self.tokenizer().encode_pieces(&close)
     }
 
     /// Finds out whether what follows a turn can be rendered only with the whole history before it: true where

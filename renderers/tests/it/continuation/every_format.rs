@@ -106,7 +106,8 @@ fn play(renderer: Arc<dyn Renderer>, tools: Vec<Value>) -> usize {
             let whole = rollout.renderer.render_prompt(&after, &rollout.tools).unwrap().tokens;
             let (whole, appended) = (rollout.text(&whole), rollout.text(&next.appended[closing..]));
             // Reasoning that was cut off is closed before the turn is.
-            let behind_reasoning = appended.strip_prefix("</think>\n\n").filter(|_| cut);
+            let all = rollout.text(&next.appended);
+            let behind_reasoning = all.trim_start().strip_prefix("</think>").filter(|_| cut).map(str::trim_start);
             let ends = ["<|im_end|>", "<｜end▁of▁sentence｜>"];
             let after_end = |end: &str| behind_reasoning?.strip_prefix(end);
             let appended = ends.into_iter().find_map(after_end).unwrap_or(&appended);

@@ -64,7 +64,8 @@ proptest! {
         prop_assume!(!turns.is_empty());
         let new_from = turn.get(&turns) + 1;
         let stop = renderer.stop_tokens()[0];
-        let text = renderer.tokenizer().encode_ordinary("sampled").unwrap();
+        // Whatever the prompt opened is closed.
+        let text = renderer.tokenizer().encode_with_specials("</think>sampled").unwrap();
         let sampled: Vec<u32> = text.into_iter().chain((!is_cut_off).then_some(stop)).collect();
         let continuation = Continuation { messages: &messages, tools: &[], new_from, sampled: &sampled };
         let tokens = renderer.render_continuation(&continuation).unwrap();
@@ -152,7 +153,7 @@ fn a_turn_goes_on_as_its_format_has_it() {
             "kimi_k2",
             "<think>r",
             &tool,
-            "<|im_end|><|im_system|>tool<|im_middle|>## Return of c1\npong<|im_end|>\
+            "</think><|im_end|><|im_system|>tool<|im_middle|>## Return of c1\npong<|im_end|>\
              <|im_assistant|>assistant<|im_middle|>",
         ),
         (

@@ -97,8 +97,8 @@ pub enum RenderError {
     /// The template looks into the messages' text, so that text spelling a control token cannot be told from the
     /// template's own control tokens.
     #[error(
-        "a message spells a control token, and this chat template looks into the text of messages, \
-         so that the two cannot be told apart"
+        "a message holds characters of control tokens (such as `<`), and this chat template changes or looks into the text \
+         of messages, so that the message's text cannot be distinguished from control tokens"
     )]
     ContentNotSeparable,
     /// A date that is none.

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
@@ -7,6 +8,10 @@ use minijinja::value::ValueKind;
 use crate::python::budget::{Budget, Exhausted};
 use crate::python::python_objects::{Generator, Namespace, Range, View, as_dict, as_sequence};
 use crate::python::python_text::{as_float, as_long_integer, float_repr};
+
+/// Private-use characters that may stand in for others while a template is rendered. A text's `repr` has them as they are,
+/// so that they can be turned back in it; Python would escape them, which no text but one of a stranger's making holds.
+pub(crate) const STAND_INS: RangeInclusive<char> = '\u{10f800}'..='\u{10fffd}';
 
 /// Python's `str()`.
 pub(crate) fn python_str(value: &Value) -> Cow<'_, str> {
@@ -123,7 +128,7 @@ pub(crate) fn string_repr(text: &str) -> String {
                 out.push('\\');
                 out.push(quote);
             }
-            _ if is_printable(character) => out.push(character),
+            _ if is_printable(character) || STAND_INS.contains(&character) => out.push(character),
             _ => push_escape(&mut out, character),
         }
     }

@@ -42,7 +42,7 @@ impl ChatTemplate {
         self.program.reads.contains(name)
     }
 
-    /// The filters, tests and methods that the template names and that are not known here.
+    /// The filters, tests, functions and methods that the template names and that are not known here.
     pub(crate) fn unknown_names(&self) -> &[UnknownName] {
         &self.program.unknown
     }
@@ -210,5 +210,23 @@ mod tests {
         assert!(matches!(ChatTemplate::compile("{% if %}", None), Err(RenderError::Template { .. })));
         let context = from_json(&json!({"a": 1}));
         assert_eq!(ChatTemplate::compile("{{ a }}", None).unwrap().render(context).unwrap(), "1");
+    }
+
+    #[test]
+    fn a_macro_tells_what_it_takes() {
+        let template =
+            "{% macro m(a, b=1) %}{{ kwargs }}{% endmacro %}{{ m.arguments }}{{ m.catch_kwargs }}{{ m.caller }}";
+        let rendered = ChatTemplate::compile(template, None).unwrap().render(from_json(&json!({}))).unwrap();
+        assert_eq!(rendered, "('a', 'b')TrueFalse");
+    }
+
+    #[test]
+    fn functions_that_are_not_there_are_named_with_their_line() {
+        let template = "{{ later(1) }}{{ range(2) }}\n{% macro later(a) %}{{ caller() }}{% endmacro %}\n\
+                        {% set n = namespace(f=later) %}{{ n.f(2) }}{{ nowhere(3) }}{{ nowhere() }}";
+        let template = ChatTemplate::compile(template, None).unwrap();
+        let unknown: Vec<_> = template.unknown_names().iter().filter(|unknown| unknown.kind == "function").collect();
+        assert_eq!(unknown.len(), 1, "{unknown:?}");
+        assert_eq!((&*unknown[0].name, unknown[0].line), ("nowhere", 3));
     }
 }

@@ -5,14 +5,12 @@ use std::collections::BTreeSet;
 use minijinja::Value;
 use regex::Regex;
 
+use crate::python::python_repr::STAND_INS;
 use crate::reasoning_marks::{LeadingReasoning, ReasoningMarks};
 use crate::templates::message_values::{TextPlace, TextValue};
 use crate::templates::template_literals::literals;
 use crate::tokenizer::piece::Piece;
 use crate::{RenderError, Tokenizer};
-
-/// First of the private-use characters that stand in for protected ones.
-const STAND_INS: u32 = 0xf_0000;
 
 /// Keeps what messages say apart from what a template writes, so that no text of a message becomes a control token.
 ///
@@ -96,7 +94,7 @@ impl ContentProtection {
         if !needed.get() {
             return Ok(Rendered { text, protected: None });
         }
-        let stand_ins = self.stand_ins(&text);
+        let stand_ins = self.stand_ins(&text).ok_or(RenderError::ContentNotSeparable)?;
         // Second attempt, for templates that read an assistant's text: its `<think>` and the like are left to them.
         for assistant_is_readable in [false, true] {
             let protected = render(&|text, place| {
@@ -125,12 +123,16 @@ impl ContentProtection {
         })
     }
 
-    /// Private-use characters that do not occur in `text`.
-    fn stand_ins(&self, text: &str) -> StandIns<'_> {
-        let free = (STAND_INS..).filter_map(char::from_u32).filter(|character| !text.contains(*character));
+    /// Private-use characters that do not occur in `text`; `None` where it holds nearly all that there are.
+    fn stand_ins(&self, text: &str) -> Option<StandIns<'_>> {
+        let used: BTreeSet<char> = text.chars().filter(|character| STAND_INS.contains(character)).collect();
+        let free = STAND_INS.filter(|character| !used.contains(character));
         let pairs: Vec<(char, char)> = self.edges.iter().copied().zip(free).collect();
+        if pairs.len() < self.edges.len() {
+            return None;
+        }
         let back = pairs.iter().map(|(edge, stand_in)| (*stand_in, *edge)).collect();
-        StandIns { protection: self, of_edges: Replacement::new(pairs), of_stand_ins: Replacement::new(back) }
+        Some(StandIns { protection: self, of_edges: Replacement::new(pairs), of_stand_ins: Replacement::new(back) })
     }
 }
 

@@ -366,11 +366,16 @@ impl Check<'_> {
     fn names(&mut self) {
         let unknown: Vec<_> = self.renderer.unknown_names().cloned().collect();
         if unknown.is_empty() {
-            self.found("names", TemplateVerdict::Ok, "every filter, test and method that the template names is known");
+            self.found(
+                "names",
+                TemplateVerdict::Ok,
+                "every filter, test, function and method that the template names is known",
+            );
         }
         for UnknownName { kind, name, line } in unknown {
-            // A method may be that of a field which holds a macro.
-            let verdict = if kind == "method" { TemplateVerdict::Warning } else { TemplateVerdict::Fault };
+            // A method may be that of a field which holds a macro, and a function is often called only where it is defined.
+            let may_be_fine = ["method", "function"].contains(&kind);
+            let verdict = if may_be_fine { TemplateVerdict::Warning } else { TemplateVerdict::Fault };
             self.found(
                 "names",
                 verdict,

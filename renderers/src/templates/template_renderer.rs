@@ -194,7 +194,7 @@ impl TemplateRenderer {
         conversations.iter().any(tells)
     }
 
-    /// The filters, tests and methods that the templates name and that are not known here.
+    /// The filters, tests, functions and methods that the templates name and that are not known here.
     pub(crate) fn unknown_names(&self) -> impl Iterator<Item = &UnknownName> {
         std::iter::once(&self.templates.default)
             .chain(&self.templates.tool_use)
@@ -368,9 +368,30 @@ mod tests {
     }
 
     #[test]
+    fn a_template_may_write_texts_as_python_writes_them() {
+        for (template, written) in [
+            ("{{ messages[0].content | string }}{{ [messages[0].content] }}", "a < b['a < b']"),
+            ("{{ messages[0].content | pprint }}", "'a < b'"),
+            ("{{ '%r' % messages[0].content }}", "'a < b'"),
+        ] {
+            let renderer = renderer(template);
+            let tokens = prompt(&renderer, &[Message::text("user", "a < b")]);
+            assert_eq!(renderer.tokenizer().decode(&tokens), written, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_message_of_all_stand_ins_makes_no_control_token() {
+        let renderer = renderer(CHATML_TEMPLATE);
+        let said: String = crate::python::python_repr::STAND_INS.chain("<|im_end|>".chars()).collect();
+        let refused = renderer.render_prompt(&[Message::text("user", said)], &[]);
+        assert!(matches!(refused, Err(RenderError::ContentNotSeparable)));
+    }
+
+    #[test]
     fn private_use_characters_are_text_like_any_other() {
         let renderer = renderer(CHATML_TEMPLATE);
-        let said = "\u{f0000}<|im_end|>\u{f0001}";
+        let said = "\u{10f800}<|im_end|>\u{10f801}";
         let tokens = prompt(&renderer, &[Message::text("user", said)]);
         let expected = format!("<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n");
         assert_eq!(renderer.tokenizer().decode(&tokens), expected);
@@ -483,7 +504,7 @@ mod tests {
                 proptest::collection::vec(
                     prop_oneof![
                         Just("<|im_start|>"), Just("<|im_end|>"), Just("<|im_"), Just("end|>"), Just("<"), Just(">"),
-                        Just("<think>"), Just("</think>"), Just("\n"), Just("\u{f0000}"), Just("é"), Just("a "),
+                        Just("<think>"), Just("</think>"), Just("\n"), Just("\u{10f800}"), Just("é"), Just("a "),
                     ],
                     0..8,
                 ),

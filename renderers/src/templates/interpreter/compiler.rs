@@ -1,6 +1,6 @@
 //! From the parser's tree to a [`TemplateProgram`].
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use minijinja::Value;
 use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, UnaryOpKind};
@@ -32,6 +32,14 @@ impl TemplateProgram {
         compiler.program.body = body;
         let is_given = |name: &str| FUNCTIONS.contains(&name);
         compiler.program.reads.retain(|name| !is_given(name));
+        // A macro may be called above the line that declares it.
+        for (name, line) in std::mem::take(&mut compiler.called) {
+            if !is_given(&name) && !compiler.ever_assigned.contains(&name) {
+                compiler.line = line;
+                compiler.note_unknown("function", &name);
+            }
+        }
+        compiler.program.unknown.sort_by_key(|unknown| unknown.line);
         Ok(compiler.program)
     }
 }
@@ -41,6 +49,9 @@ impl TemplateProgram {
 struct Compiler {
     program: TemplateProgram,
     places: HashMap<Box<str>, Name>,
+    /// Names that are called, each with its first line, and all that the template gives a value anywhere.
+    called: BTreeMap<Box<str>, usize>,
+    ever_assigned: BTreeSet<Box<str>>,
     /// Names that have a value here, by scope.
     assigned: Vec<BTreeSet<Box<str>>>,
     in_loop: bool,
@@ -79,6 +90,7 @@ impl Compiler {
         if let Some(scope) = self.assigned.last_mut() {
             scope.insert(name.into());
         }
+        self.ever_assigned.insert(name.into());
         self.name(name)
     }
 
@@ -396,6 +408,11 @@ impl Compiler {
                 Expression::Method(base, attribute.name.into(), self.arguments(None, &call.args))
             }
             callee => {
+                if let ast::Expr::Var(variable) = callee
+                    && variable.id != "loop"
+                {
+                    self.called.entry(variable.id.into()).or_insert(self.line);
+                }
                 let callee = self.boxed(callee);
                 Expression::Call(callee, self.arguments(None, &call.args))
             }

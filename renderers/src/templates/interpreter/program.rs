@@ -16,10 +16,10 @@ pub(crate) struct TemplateProgram {
     pub(crate) unknown: Vec<UnknownName>,
 }
 
-/// A filter, a test or a method that a template names and that is not known here.
+/// A filter, a test, a function or a method that a template names and that is not known here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnknownName {
-    /// `filter`, `test` or `method`.
+    /// `filter`, `test`, `function` or `method`.
     pub(crate) kind: &'static str,
     pub(crate) name: Box<str>,
     pub(crate) line: usize,

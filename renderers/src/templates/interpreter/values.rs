@@ -15,7 +15,7 @@ use crate::python::python_ops::{self, check_hashable, compare, concatenate, cont
 use crate::python::python_repr::python_str_within;
 use crate::python::python_text::as_object;
 use crate::python::python_values::from_integer;
-use crate::templates::interpreter::program::{Arguments, Comparison, Expression, LoopField, Operator};
+use crate::templates::interpreter::program::{Arguments, Comparison, Expression, LoopField, Macro, Operator};
 use crate::templates::interpreter::run::{Outcome, Run};
 
 impl<'p> Run<'p> {
@@ -53,8 +53,11 @@ impl<'p> Run<'p> {
                             None => Value::UNDEFINED,
                         },
                         None => match value.downcast_object_ref::<MacroValue>() {
-                            Some(declared) if &**name == "name" => (&*self.program.macros[declared.index].name).into(),
-                            _ => attribute(&value, name, budget)?,
+                            Some(declared) => match macro_field(&self.program.macros[declared.index], name) {
+                                Some(field) => field,
+                                None => attribute(&value, name, budget)?,
+                            },
+                            None => attribute(&value, name, budget)?,
                         },
                     }
                 }
@@ -289,6 +292,18 @@ impl<'p> Run<'p> {
 }
 
 static UNDEFINED: Value = Value::UNDEFINED;
+
+/// What Jinja tells of a macro.
+fn macro_field(declared: &Macro, name: &str) -> Option<Value> {
+    Some(match name {
+        "name" => (&*declared.name).into(),
+        "arguments" => tuple(declared.parameters.iter().map(|(_, name, _)| (&**name).into()).collect()),
+        "catch_varargs" => declared.varargs.is_some().into(),
+        "catch_kwargs" => declared.kwargs.is_some().into(),
+        "caller" => declared.caller.is_some().into(),
+        _ => return None,
+    })
+}
 
 fn loop_field(state: &LoopState, field: LoopField) -> Value {
     let (items, index) = (&state.items, state.index.load(Relaxed));

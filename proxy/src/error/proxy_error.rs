@@ -6,6 +6,7 @@ use fulgurite_store::{KeyRefused, StoreError};
 use fulgurite_types::{AttemptNote, EpisodeStop, PartNotText};
 
 use super::wire_error::{CONTEXT_LENGTH_EXCEEDED, Dialect, DialectWords, ErrorDetails, WireError};
+use crate::requests::base_url::RightCall;
 use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Defines the errors: each with its message and its fields, and after `=>` its status, code and the like, in which the
@@ -190,14 +191,14 @@ define_errors! {
         } => ErrorDetails::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed");
 
         /// There is no such route.
-        #[error("there is no route {method} {path}{}", base_url_help(.base_url.as_deref()))]
+        #[error("there is no route {method} {path}{}", right_call_help(.right.as_ref()))]
         UnknownRoute {
             /// The method.
             method: String,
             /// The path.
             path: String,
-            /// The base URL that its client should have, where it made a call that there is.
-            base_url: Option<String>,
+            /// How its client makes the call that it meant, where that is known.
+            right: Option<RightCall>,
         } => ErrorDetails::new(StatusCode::NOT_FOUND, "unknown_url");
 
         /// OpenAI's or Anthropic's own servers serve it, and this one does not.
@@ -367,7 +368,11 @@ impl ProxyError {
         }
     }
 }
-/// What to set in a client whose calls go to a path that is no route.
-fn base_url_help(base_url: Option<&str>) -> String {
-    base_url.map_or(String::new(), |url| format!("; set the client's base URL to {url}"))
+/// What to change in a client whose calls go to a path that is no route.
+fn right_call_help(right: Option<&RightCall>) -> String {
+    match right {
+        Some(RightCall::BaseUrl(url)) => format!("; set the client's base URL to {url}"),
+        Some(RightCall::Path(path)) => format!("; the path is {path}, without a slash at its end"),
+        None => String::new(),
+    }
 }

@@ -15,6 +15,15 @@ const CALLS: [Call; 8] = [
     Call { words: &["detokenize"], below: Below::Root },
 ];
 
+/// How a client makes the call that it meant.
+#[derive(Debug)]
+pub(crate) enum RightCall {
+    /// Below this base URL.
+    BaseUrl(String),
+    /// At this path.
+    Path(String),
+}
+
 struct Call {
     words: &'static [&'static str],
     below: Below,
@@ -41,6 +50,19 @@ pub(crate) fn right_base_url(uri: &Uri, headers: &HeaderMap) -> Option<String> {
         (_, Below::Root) => "",
     };
     Some(format!("{scheme}://{host}{}{version}", base.path))
+}
+
+/// The path that a client meant which ends in a slash too many, of those that it calls.
+pub(crate) fn without_last_slash(path: &str) -> Option<&str> {
+    let right = path.strip_suffix('/')?;
+    let words: Vec<&str> = right.split('/').skip(1).collect();
+    let rest = &words[attributed_base(&words).length..];
+    let called = rest.strip_prefix(&["v1"]);
+    let is_call = |call: &Call| match call.below {
+        Below::Version => called == Some(call.words),
+        Below::Root => called == Some(call.words) || rest == call.words,
+    };
+    (CALLS.iter().any(is_call) || called == Some(&["models"])).then_some(right)
 }
 
 /// What a path's words call, if they begin with a call.
@@ -93,6 +115,26 @@ mod tests {
             headers.insert(*name, value.parse().unwrap());
         }
         right_base_url(&path.parse().unwrap(), &headers)
+    }
+
+    #[test]
+    fn a_slash_at_the_end_of_a_call_is_one_too_many() {
+        for path in [
+            "/v1/chat/completions",
+            "/v1/models",
+            "/v1/messages",
+            "/tokenize",
+            "/rollout/r/attempt/a/v1/responses",
+            "/proxy/rollout/r/attempt/a/mode/train/openai/v1/chat/completions",
+        ] {
+            assert_eq!(without_last_slash(&format!("{path}/")), Some(path));
+            assert_eq!(without_last_slash(path), None);
+        }
+        for path in
+            ["/", "/v1/", "/v1/chat/completions//", "/chat/completions/", "/v1//chat/completions/", "/v1/v1/models/"]
+        {
+            assert_eq!(without_last_slash(path), None, "{path}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::models::caller_key::CallerKey;
 use crate::models::model_routes;
 use crate::observe::metering::meter;
 use crate::proxy::Proxy;
-use crate::requests::base_url::right_base_url;
+use crate::requests::base_url::{RightCall, right_base_url, without_last_slash};
 use crate::requests::unserved_routes::{Unserved, unserved_routes};
 
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
@@ -105,8 +105,12 @@ fn calls_at_the_root() -> [(&'static str, MethodRouter<Proxy>); 3] {
 /// Answers whatever no other route does, in Anthropic's or Google's shape where the client speaks it, otherwise in OpenAI's.
 pub async fn unknown_route(request: Request) -> Response {
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-    let base_url = right_base_url(request.uri(), request.headers());
-    refusal(&request, ProxyError::UnknownRoute { method, path, base_url })
+    let without_slash = without_last_slash(&path).map(str::to_owned);
+    let right = match without_slash {
+        Some(right) => Some(RightCall::Path(right)),
+        None => right_base_url(request.uri(), request.headers()).map(RightCall::BaseUrl),
+    };
+    refusal(&request, ProxyError::UnknownRoute { method, path, right })
 }
 
 /// The answer to a request that is not let in, in the dialect that its client speaks.

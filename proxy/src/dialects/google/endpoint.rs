@@ -41,7 +41,7 @@ pub(crate) async fn call(
 ) -> Response {
     let Some((model, method)) = Method::of_path(&model) else {
         let path = request.uri().path().to_owned();
-        return response(&ProxyError::UnknownRoute { method: request.method().to_string(), path, base_url: None });
+        return response(&ProxyError::UnknownRoute { method: request.method().to_string(), path, right: None });
     };
     let model = model.to_owned();
     let answered = match method {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::models::gate::Holder;
 use crate::models::loaded_adapters::{AdapterError, MOST_ADAPTERS, SameName};
-use crate::models::served_model::SampledModel;
+use crate::models::served_model::{SampledModel, ServedModel};
 use crate::models::served_models::ServedModels;
 use crate::proxy::Proxy;
 
@@ -175,10 +175,18 @@ async fn is_paused(State(proxy): State<Proxy>) -> Json<Value> {
     Json(json!({ "is_paused": proxy.shared.models.gates().any(|gate| gate.state().is_paused()) }))
 }
 
-/// The part of vLLM's configuration that trainers read before they hand over adapters.
+/// The part of vLLM's configuration that trainers read before they hand over adapters: of the server, so that where it has
+/// several models it is that of the first that takes adapters, under the names of all.
 async fn server_info(State(proxy): State<Proxy>) -> Result<Json<Value>, VllmError> {
     let models = &proxy.shared.models;
-    let model = only_base(models)?;
+    let sampled: Vec<&SampledModel> = models.iter().filter_map(ServedModel::sampled).collect();
+    let model = match sampled[..] {
+        [] | [_] => only_base(models)?,
+        [first, ..] => sampled.iter().copied().find(|model| model.sampler.takes_adapters()).unwrap_or(first),
+    };
+    let names: Vec<&str> = sampled.iter().map(|model| model.name.as_str()).collect();
+    // As vLLM has it, one name is no list.
+    let served_name = if names.len() > 1 { json!(names) } else { json!(model.name) };
     let info = model.sampler.info().await;
     let context_length = info.ok().map(|info| info.context_length);
     let adapters = json!({
@@ -191,7 +199,7 @@ async fn server_info(State(proxy): State<Proxy>) -> Result<Json<Value>, VllmErro
         "vllm_config": {
             "model_config": {
                 "model": model.name,
-                "served_model_name": model.name,
+                "served_model_name": served_name,
                 "dtype": "torch.float32",
                 "max_model_len": context_length,
             },

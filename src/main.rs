@@ -159,6 +159,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Prune(arguments) => query::prune(arguments).await,
         Command::Store(arguments) => match arguments.action {
             StoreAction::Check(arguments) => query::check(arguments).await,
+            StoreAction::RenewChecksums(arguments) => query::renew_checksums(arguments).await,
         },
         Command::Config(arguments) => config::show::run(arguments),
         Command::Completions(arguments) => cli::completions::completions(&arguments),

@@ -8,6 +8,7 @@ mod check;
 mod lists;
 pub mod matching_rollouts;
 mod prune;
+mod renew_checksums;
 mod show;
 mod sql;
 mod stats;
@@ -15,11 +16,13 @@ pub mod table;
 mod transcript;
 
 use std::env::VarError;
+use std::io::{BufRead, IsTerminal, stdin};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_store::{Store, redact_url};
 
+use crate::cli::output;
 use crate::config::declarations::LoadedConfig;
 use crate::runs::registry;
 use crate::serve::command::store_url;
@@ -33,6 +36,7 @@ pub use lists::{
     attempts, drift, generations, resources, rewards, rollouts, spans, spans_of, triplets, triplets_of, workers,
 };
 pub use prune::prune;
+pub use renew_checksums::renew_checksums;
 pub use show::show;
 pub use sql::sql;
 pub use stats::stats;
@@ -62,6 +66,20 @@ pub fn url(arguments: &StoreArguments) -> Result<String> {
 /// The URL of the database in a run's own directory.
 fn run_database(run: &Path) -> String {
     format!("sqlite://{}", run.join(STORE_FILE).display())
+}
+
+/// Asks at the terminal, and fails unless the answer is yes. `instead` says what to type without one.
+fn confirmed(question: &str, instead: &str) -> Result<()> {
+    if !stdin().is_terminal() {
+        bail!("{instead}");
+    }
+    output::note_piece(format_args!("{question}? [y/N] "));
+    let mut answer = String::new();
+    stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => bail!("nothing was changed"),
+    }
 }
 
 /// Opens a store for reading.

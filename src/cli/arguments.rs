@@ -169,7 +169,7 @@ pub enum Command {
     Import(ImportArguments),
     /// Delete rollouts that ended long ago, with all that belongs to them
     Prune(PruneArguments),
-    /// Check a store
+    /// Check a store, or renew its checksums
     Store(StoreCommandArguments),
     /// Show the config that is in force and where each value came from
     Config(ConfigArguments),

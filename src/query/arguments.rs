@@ -383,6 +383,21 @@ pub struct ExportArguments {
 }
 
 impl ExportArguments {
+    /// The flags that are given of those that choose rollouts.
+    pub fn flags_on_rollouts(&self) -> Vec<&'static str> {
+        let RolloutConditions { mode, run_id, step, since } = &self.conditions;
+        let flags = [
+            ("--rollout", self.rollout.is_some()),
+            ("--mode", mode.is_some()),
+            ("--run-id", run_id.is_some()),
+            ("--step", step.is_some()),
+            ("--since", since.is_some()),
+            ("--where", self.expression.is_some()),
+            ("--status", !self.status.is_empty()),
+        ];
+        flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag).collect()
+    }
+
     /// The conditions, all of them on rollouts: what belongs to one of them is exported with it.
     pub fn filter(&self, rollout_id: Option<&str>) -> ListFilter {
         let filter = self.conditions.filter(rollout_id);
@@ -466,11 +481,31 @@ pub struct StoreCommandArguments {
     pub action: StoreAction,
 }
 
-/// `fulgurite store check`.
+/// The subcommands of `fulgurite store`.
 #[derive(Debug, Subcommand)]
 pub enum StoreAction {
     /// Look at every row of a store and tell what is wrong with it; exit code 1 if anything is
     Check(CheckArguments),
+    /// Take rollouts and attempts as they are for what was recorded, and write their checksums anew:
+    /// for a store that an older version changed after a newer one. Spans, rewards and generations keep theirs
+    RenewChecksums(RenewChecksumsArguments),
+}
+
+/// `fulgurite store renew-checksums`.
+#[derive(Debug, Args)]
+pub struct RenewChecksumsArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Say what would be taken for granted, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// Print JSON, one object for each table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `fulgurite store check`.

@@ -1,14 +1,12 @@
 //! `fulgurite prune`.
 
-use std::io::{BufRead, IsTerminal, stdin};
-
 use anyhow::{Context, Result, bail};
 use fulgurite_store::{PruneFilter, Pruned, Space, Store, StoreOptions, redact_url};
 use fulgurite_types::RolloutStatus;
 use serde_json::json;
 
 use super::arguments::{PruneArguments, StoreArguments};
-use super::{open, run_database, url};
+use super::{confirmed, open, run_database, url};
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::cli::time;
@@ -26,7 +24,8 @@ pub async fn prune(arguments: PruneArguments) -> Result<()> {
         return Ok(());
     }
     if !arguments.yes {
-        confirm(planned)?;
+        let instead = format!("this would delete {}; say --yes, or look first with --dry-run", text(planned));
+        confirmed(&format!("delete {}", text(planned)), &instead)?;
     }
     let url = url(&arguments.store)?;
     let store = Store::open(&url, StoreOptions::default())
@@ -51,20 +50,6 @@ fn check_is_its_own(named: &StoreArguments) -> Result<()> {
             run.display(),
             redact_url(&url)
         );
-    }
-    Ok(())
-}
-
-/// Asks whoever sits at the terminal.
-fn confirm(planned: Pruned) -> Result<()> {
-    if !stdin().is_terminal() {
-        bail!("this would delete {}; say --yes, or look first with --dry-run", text(planned));
-    }
-    output::note_piece(format_args!("delete {}? [y/N] ", text(planned)));
-    let mut answer = String::new();
-    stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
-    if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
-        bail!("nothing was deleted");
     }
     Ok(())
 }

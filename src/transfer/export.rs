@@ -23,6 +23,7 @@ use crate::train::soft_targets::write_soft_targets;
 
 /// Writes records to a file, which appears under its name once it is whole.
 pub async fn export(arguments: ExportArguments) -> Result<()> {
+    refuse_conditions_without_rollouts(&arguments)?;
     if arguments.what == ExportWhat::Metrics {
         return metrics(&arguments).await;
     }
@@ -59,6 +60,19 @@ pub async fn export(arguments: ExportArguments) -> Result<()> {
         output::line(format!("exported {records} records to {}", file()));
     }
     Ok(())
+}
+
+/// Refuses conditions on rollouts where none are exported.
+fn refuse_conditions_without_rollouts(arguments: &ExportArguments) -> Result<()> {
+    let what = match arguments.what {
+        ExportWhat::Metrics => "metrics are of a whole run",
+        ExportWhat::SoftTargets => "soft targets are of all conversations of a run",
+        _ => return Ok(()),
+    };
+    match arguments.flags_on_rollouts()[..] {
+        [] => Ok(()),
+        ref flags => bail!("{what}, and {} would choose rollouts: leave it out", flags.join(" and ")),
+    }
 }
 
 /// Writes what the teacher of a run, or of a config, would say.

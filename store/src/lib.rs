@@ -34,7 +34,7 @@ mod testing;
 #[cfg(test)]
 extern crate self as fulgurite_store;
 
-pub use check::{CheckEvent, Violation};
+pub use check::{CheckEvent, RenewalMode, TableRenewal, Violation};
 pub use database::aside::aside;
 pub use database::location::redact_url;
 pub use database::options::{StoreOptions, Synchronous};

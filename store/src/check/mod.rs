@@ -3,6 +3,7 @@
 mod checksums;
 mod findings;
 mod laws;
+mod renewal;
 mod row_totals;
 mod rows;
 
@@ -13,6 +14,7 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 pub use findings::{CheckEvent, Violation};
+pub use renewal::{RenewalMode, TableRenewal};
 
 use self::findings::{Check, PAGE};
 use crate::database::dialect::Dialect;

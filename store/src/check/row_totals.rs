@@ -1,58 +1,111 @@
 //! Whether rollouts and attempts are those that were recorded: each by itself, and all of a table together.
 
+use std::fmt;
+
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::Result;
 use crate::check::findings::Check;
+use crate::check::rows::{read_attempt, read_rollout};
 use crate::checksums::add;
 use crate::database::sql::{Sql, column};
 use crate::row_checksums::{AttemptColumns, RolloutColumns, heartbeat_checksum, rollout_weight};
 
 /// A table whose rows have checksums and a total.
-struct TotalledTable {
-    name: &'static str,
+pub(super) struct TotalledTable {
+    pub name: &'static str,
     /// Law of a row, and law of all of them.
     laws: [&'static str; 2],
-    id: fn(&AnyRow) -> Result<String>,
-    /// The checksum of a row's columns, and whether those are that have one by themselves.
-    checksum: fn(&AnyRow) -> Result<(i64, bool)>,
+    key: fn(&AnyRow) -> Result<RowKey>,
+    /// The checksums in the row; `None` if it was recorded before there were any.
+    stored: fn(&AnyRow) -> Result<Option<Checksums>>,
+    /// The checksums of the row's columns.
+    computed: fn(&AnyRow) -> Result<Checksums>,
+    /// Whether the row has the counts that a row with a checksum has.
+    has_counts: fn(&AnyRow) -> Result<bool>,
+    /// What is wrong with the row by itself.
+    read: fn(&AnyRow) -> std::result::Result<(), String>,
     /// What a row with this checksum adds to the total.
     weight: fn(&AnyRow, i64) -> Result<i64>,
 }
 
-const TABLES: [TotalledTable; 2] = [
+pub(super) const TABLES: [TotalledTable; 2] = [
     TotalledTable {
         name: "rollouts",
         laws: ["rollout_checksum", "all_rollouts"],
-        id: |row| column(row, "rollout_id"),
-        checksum: |row| Ok((RolloutColumns::from_row(row)?.checksum(), true)),
+        key: |row| Ok(RowKey { rollout_id: column(row, "rollout_id")?, attempt_id: None }),
+        stored: |row| Ok(column::<Option<i64>>(row, "checksum")?.map(|row| Checksums { row, heartbeat: None })),
+        computed: |row| Ok(Checksums { row: RolloutColumns::from_row(row)?.checksum(), heartbeat: None }),
+        has_counts: |_| Ok(true),
+        read: read_rollout,
         weight: |row, checksum| Ok(rollout_weight(checksum, column(row, "position")?, column(row, "queue_position")?)),
     },
     TotalledTable {
         name: "attempts",
         laws: ["attempt_checksum", "all_attempts"],
-        id: attempt_id,
-        checksum: |row| Ok((AttemptColumns::from_row(row)?.checksum(), has_its_heartbeat_and_counts(row)?)),
+        key: |row| Ok(RowKey { rollout_id: column(row, "rollout_id")?, attempt_id: column(row, "attempt_id")? }),
+        stored: |row| {
+            let heartbeat = column(row, "heartbeat_checksum")?;
+            Ok(column::<Option<i64>>(row, "checksum")?.map(|row| Checksums { row, heartbeat }))
+        },
+        computed: |row| {
+            Ok(Checksums { row: AttemptColumns::from_row(row)?.checksum(), heartbeat: computed_heartbeat(row)? })
+        },
+        has_counts,
+        read: read_attempt,
         weight: |_, checksum| Ok(checksum),
     },
 ];
 
+/// Which row of a totalled table.
+#[derive(Debug)]
+pub(super) struct RowKey {
+    pub rollout_id: String,
+    /// Of an attempt.
+    pub attempt_id: Option<String>,
+}
+
+impl fmt::Display for RowKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.rollout_id)?;
+        self.attempt_id.iter().try_for_each(|attempt_id| write!(formatter, "/{attempt_id}"))
+    }
+}
+
+/// The checksums of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Checksums {
+    pub row: i64,
+    /// Of an attempt that has had a heartbeat.
+    pub heartbeat: Option<i64>,
+}
+
+/// A row that is not what was recorded.
+#[derive(Debug)]
+pub(super) struct ChangedRow {
+    pub key: RowKey,
+    /// Those of the row as it is now; `None` if it cannot be read or lacks its counts.
+    pub computed: Option<Checksums>,
+}
+
 /// The number of rows and the sum of their weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Total {
-    rows: i64,
-    digest: i64,
+pub(super) struct Total {
+    pub rows: i64,
+    pub digest: i64,
 }
 
 /// What was found out about a table.
 #[derive(Default)]
-struct Findings {
+pub(super) struct Findings {
     /// `None` if it is not there.
-    recorded: Option<Total>,
-    found: Total,
-    changed: Vec<String>,
-    unreadable: Vec<(String, String)>,
+    pub recorded: Option<Total>,
+    pub found: Total,
+    /// The digest once changed rows have the checksums of what they are now.
+    pub renewed_digest: i64,
+    pub changed: Vec<ChangedRow>,
+    pub unreadable: Vec<(RowKey, String)>,
     without_checksum: u64,
 }
 
@@ -70,11 +123,11 @@ impl Check<'_> {
 
     fn report_total(&mut self, table: &TotalledTable, findings: Findings) {
         let [of_row, of_all] = table.laws;
-        for (id, error) in findings.unreadable {
-            self.violation("readable", &format!("{} {id}", table.name), error);
+        for (key, error) in findings.unreadable {
+            self.violation("readable", &format!("{} {key}", table.name), error);
         }
-        for id in findings.changed {
-            self.violation(of_row, &id, "it is not what was recorded: its checksum is another one");
+        for row in findings.changed {
+            self.violation(of_row, &row.key.to_string(), "it is not what was recorded: its checksum is another one");
         }
         self.without_checksum(table.name, findings.without_checksum);
         let Some(recorded) = findings.recorded else {
@@ -94,7 +147,7 @@ impl Check<'_> {
 
 impl TotalledTable {
     /// Looks at every row. One statement sees one state of the database even if others write meanwhile.
-    async fn findings(&self, connection: &mut AnyConnection) -> Result<Findings> {
+    pub(super) async fn findings(&self, connection: &mut AnyConnection) -> Result<Findings> {
         let mut sql = Sql::new(
             "SELECT t.row_count AS total_rows, t.digest AS total_digest, r.* FROM (SELECT 1 AS one) AS one
              LEFT JOIN row_totals t ON t.table_name = ",
@@ -116,33 +169,42 @@ impl TotalledTable {
 
     fn look_at(&self, row: &AnyRow, findings: &mut Findings) -> Result<()> {
         findings.found.rows += 1;
-        let stored: Option<i64> = column(row, "checksum")?;
-        findings.found.digest = add(findings.found.digest, (self.weight)(row, stored.unwrap_or_default())?);
-        let Some(stored) = stored else {
-            findings.without_checksum += 1;
-            return Ok(());
-        };
-        match (self.checksum)(row) {
-            Ok((checksum, true)) if checksum == stored => {}
-            Ok(_) => findings.changed.push((self.id)(row)?),
-            Err(error) => findings.unreadable.push(((self.id)(row)?, error.to_string())),
+        let stored = (self.stored)(row)?;
+        let weight = (self.weight)(row, stored.map_or(0, |stored| stored.row))?;
+        findings.found.digest = add(findings.found.digest, weight);
+        let mut renewed_weight = weight;
+        match stored {
+            None => findings.without_checksum += 1,
+            Some(stored) => match (self.computed)(row) {
+                Err(error) => findings.unreadable.push(((self.key)(row)?, error.to_string())),
+                Ok(computed) => {
+                    let has_counts = (self.has_counts)(row)?;
+                    if computed != stored || !has_counts {
+                        let computed = (has_counts && (self.read)(row).is_ok()).then_some(computed);
+                        findings.changed.push(ChangedRow { key: (self.key)(row)?, computed });
+                        if let Some(computed) = computed {
+                            renewed_weight = (self.weight)(row, computed.row)?;
+                        }
+                    }
+                }
+            },
         }
+        findings.renewed_digest = add(findings.renewed_digest, renewed_weight);
         Ok(())
     }
 }
 
-fn attempt_id(row: &AnyRow) -> Result<String> {
-    Ok(format!("{}/{}", column::<&str>(row, "rollout_id")?, column::<&str>(row, "attempt_id")?))
+fn computed_heartbeat(row: &AnyRow) -> Result<Option<i64>> {
+    let (rollout_id, attempt_id): (&str, &str) = (column(row, "rollout_id")?, column(row, "attempt_id")?);
+    let time = column::<Option<f64>>(row, "last_heartbeat_time")?;
+    Ok(time.map(|time| heartbeat_checksum(rollout_id, attempt_id, time)))
 }
 
 /// The counts themselves are held against the rows that they count.
-fn has_its_heartbeat_and_counts(row: &AnyRow) -> Result<bool> {
-    let (rollout_id, attempt_id): (&str, &str) = (column(row, "rollout_id")?, column(row, "attempt_id")?);
-    let heartbeat = column::<Option<f64>>(row, "last_heartbeat_time")?;
-    let heartbeat = heartbeat.map(|time| heartbeat_checksum(rollout_id, attempt_id, time));
+fn has_counts(row: &AnyRow) -> Result<bool> {
     let mut has_counts = true;
     for count in ["span_count", "generation_count", "digest"] {
         has_counts &= column::<Option<i64>>(row, count)?.is_some();
     }
-    Ok(has_counts && heartbeat == column::<Option<i64>>(row, "heartbeat_checksum")?)
+    Ok(has_counts)
 }

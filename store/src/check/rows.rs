@@ -58,7 +58,7 @@ fn error_text<T>(result: Result<T>) -> std::result::Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
-fn read_rollout(row: &AnyRow) -> std::result::Result<(), String> {
+pub(super) fn read_rollout(row: &AnyRow) -> std::result::Result<(), String> {
     let rollout = error_text(rollout_from_row(row))?;
     let (run_id, step) = run_and_step(rollout.metadata.as_ref());
     let stored: (Option<String>, Option<i64>) = (error_text(column(row, "run_id"))?, error_text(column(row, "step"))?);
@@ -69,7 +69,7 @@ fn read_rollout(row: &AnyRow) -> std::result::Result<(), String> {
     }
 }
 
-fn read_attempt(row: &AnyRow) -> std::result::Result<(), String> {
+pub(super) fn read_attempt(row: &AnyRow) -> std::result::Result<(), String> {
     error_text(attempt_from_row(row)).map(|_| ())
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection};
 
 use super::*;
+use crate::StoreOptions;
 use crate::testing::{TestStore, generation};
 
 /// A finished rollout `a` with a conversation of two calls and a reward, and a queued rollout `b`.
@@ -67,8 +68,12 @@ fn laws(violations: &[Violation]) -> Vec<&str> {
 
 /// Changes a store behind its back, its constraints switched off.
 async fn corrupt(store: &TestStore, sql: &str) {
+    corrupt_url(&store.database.url, sql).await;
+}
+
+async fn corrupt_url(url: &str, sql: &str) {
     sqlx::any::install_default_drivers();
-    let mut connection = sqlx::AnyConnection::connect(&store.database.url).await.unwrap();
+    let mut connection = sqlx::AnyConnection::connect(url).await.unwrap();
     let off = match Dialect::of(&connection) {
         Dialect::Sqlite => "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON;",
         Dialect::Postgres => "",
@@ -528,4 +533,60 @@ async fn checksums_follow_resources_sessions_leases_and_notes() {
     store.record_generation(generation("late", &attempted, &[1], &[2])).await.unwrap();
     assert_eq!(violations(&store).await, []);
     assert_eq!(store.get_rollout("ro-alone").await.unwrap().unwrap().0.resources_id.as_deref(), Some("rs"));
+}
+
+/// What a version without checksums of rollouts and attempts does to them: an end, a heartbeat, a rollout more.
+const OLDER_VERSION_WRITES: &str = "
+    UPDATE rollouts SET status = 'cancelled', end_time = 9, queue_position = NULL WHERE rollout_id = 'b';
+    UPDATE attempts SET last_heartbeat_time = 9;
+    INSERT INTO rollouts (rollout_id, input, start_time, status, config, position)
+        VALUES ('c', '0', 8, 'running', '{}', 99)";
+
+#[tokio::test]
+async fn what_an_older_version_wrote_afterwards_is_sound_once_its_checksums_are_renewed() {
+    let TestStore { store, database } = sound_store().await;
+    corrupt_url(&database.url, OLDER_VERSION_WRITES).await;
+    let broken = ["all_attempts", "all_rollouts", "attempt_checksum", "rollout_checksum"];
+    assert_eq!(laws(&violations(&store).await), broken[1..]);
+
+    let planned = Store::renew_row_checksums(&database.url, RenewalMode::Plan).await.unwrap();
+    let numbers = |renewal: &TableRenewal| (renewal.changed_rows, renewal.rows_recorded, renewal.rows);
+    assert_eq!(planned.iter().map(numbers).collect::<Vec<_>>(), [(1, Some(2), 3), (1, Some(1), 1)]);
+    let refused = Store::renew_row_checksums(&database.url, RenewalMode::Write).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Busy { message } if message.contains("stop every server")), "{refused}");
+    assert_eq!(laws(&violations(&store).await), broken[1..], "nothing has changed");
+
+    store.close().await;
+    drop(store);
+    assert_eq!(Store::renew_row_checksums(&database.url, RenewalMode::Write).await.unwrap(), planned);
+    let store = Store::open(&database.url, StoreOptions::default()).await.unwrap();
+    assert_eq!(violations(&store).await, []);
+    // And it goes on from there.
+    store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap();
+    store
+        .update_attempt("a", "latest", AttemptUpdate { last_heartbeat_time: Some(10.0), ..AttemptUpdate::default() })
+        .await
+        .unwrap();
+    assert_eq!(violations(&store).await, []);
+    let again = Store::renew_row_checksums(&database.url, RenewalMode::Plan).await.unwrap();
+    assert!(again.iter().all(TableRenewal::is_needless), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_renewal_leaves_generations_and_rows_that_cannot_be_read_as_wrong_as_they_are() {
+    let TestStore { store, database } = sound_store().await;
+    corrupt_url(
+        &database.url,
+        "UPDATE generations SET seed = 5 WHERE generation_id = 'two'; UPDATE rollouts SET config = '[' WHERE rollout_id = 'b';
+         UPDATE attempts SET span_count = NULL; DELETE FROM spans WHERE name LIKE '%annotation%'",
+    )
+    .await;
+    let before = violations(&store).await;
+    store.close().await;
+    drop(store);
+    Store::renew_row_checksums(&database.url, RenewalMode::Write).await.unwrap();
+    let store = Store::open(&database.url, StoreOptions::default()).await.unwrap();
+    let after = violations(&store).await;
+    assert_eq!(laws(&after), laws(&before), "{after:?}");
+    assert_eq!(laws(&after), ["attempt_checksum", "checksum", "readable", "rollout_checksum"], "{after:?}");
 }

@@ -60,7 +60,7 @@ fn help_says_what_there_is() {
       export       Write a store, or a part of it, to a file
       import       Read exported files into a store; what is there already stays as it is
       prune        Delete rollouts that ended long ago, with all that belongs to them
-      store        Check a store
+      store        Check a store, or renew its checksums
       config       Show the config that is in force and where each value came from
       completions  Print a shell's script that completes the command's words
       help         Print this message or the help of the given subcommand(s)

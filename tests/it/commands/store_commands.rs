@@ -372,3 +372,64 @@ fn an_export_says_nothing_more_once_its_reader_has_gone() {
     drop(query.stdout.take());
     assert_eq!(query.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_store_that_an_older_version_wrote_on_is_sound_once_its_checksums_are_renewed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = played(directory.path(), 2);
+    let renew = |flags: &[&str]| run(["store", "renew-checksums", "--store", &server.store].iter().chain(flags));
+    insta::assert_snapshot!(renew(&["--yes"]).stdout, @"there is nothing to renew");
+    corrupt(&server.store, "UPDATE rollouts SET end_time = end_time + 1 WHERE status = 'failed'");
+    corrupt(&server.store, "UPDATE attempts SET last_heartbeat_time = 9 WHERE status = 'succeeded'");
+    corrupt(
+        &server.store,
+        "INSERT INTO rollouts (rollout_id, input, start_time, status, config) VALUES ('ro-x', '0', 8, 'running', '{}')",
+    );
+    insta::assert_snapshot!(renew(&["--dry-run"]).stdout, @r"
+    would take for granted
+      rollouts: 1 changed; 4 are there, 3 were recorded
+      attempts: 1 changed; 2 are there, 2 were recorded
+    ");
+    insta::assert_snapshot!(renew(&[]).failure(directory.path()), @r"
+      rollouts: 1 changed; 4 are there, 3 were recorded
+      attempts: 1 changed; 2 are there, 2 were recorded
+    error: this takes rows for what was recorded that are not; say --yes, or look first with --dry-run
+    ");
+    // The server may be the older one.
+    insta::assert_snapshot!(renew(&["--yes"]).failure(directory.path()), @r"
+    error: cannot renew the checksums of sqlite://[directory]/store.db
+      caused by: another program holds the database: it is open elsewhere; stop every server and every query on it first
+    ");
+    let check = || run(["store", "check", "--store", &server.store]);
+    assert_eq!(check().code, Some(1));
+    assert_eq!(server.process.terminate(), Some(0));
+    insta::assert_snapshot!(renew(&["--yes"]).stdout, @r"
+    taken for granted
+      rollouts: 1 changed; 4 are there, 3 were recorded
+      attempts: 1 changed; 2 are there, 2 were recorded
+    ");
+    assert_eq!(check().stdout, "1 rollouts without checksum: recorded before there were any\nthe store is sound\n");
+    corrupt(&server.store, "UPDATE generations SET seed = seed + 1");
+    corrupt(&server.store, "UPDATE rollouts SET mode = 'val' WHERE status = 'failed'");
+    let [rollouts, attempts] = &renew(&["--yes", "--json"]).json_lines()[..] else { panic!("not two lines") };
+    assert_eq!((&rollouts["changed_rows"], &attempts["changed_rows"]), (&json!(1), &json!(0)));
+    let checked = check();
+    assert_eq!(checked.stderr, "error: the store breaks its own laws in 4 places\n", "{}", checked.stdout);
+    assert!(checked.stdout.lines().skip(1).all(|line| line.starts_with("checksum ")), "{}", checked.stdout);
+}
+
+#[test]
+fn conditions_on_rollouts_are_refused_where_none_are_exported() {
+    let export = |what: &str, to: &str, flags: &[&str]| {
+        let ran = run(["export", "run", "--what", what, "--to", to, "-o", "x"].iter().chain(flags));
+        assert_eq!(ran.code, Some(1));
+        ran.stderr
+    };
+    let chosen = ["--where", "reward >= 1", "--mode", "train"];
+    insta::assert_snapshot!(export("metrics", "csv", &chosen), @"error: metrics are of a whole run, and --mode and --where would choose rollouts: leave it out");
+    for flag in [["--run-id", "x"], ["--step", "1"], ["--since", "1h"], ["--status", "failed"]] {
+        let refused = export("soft-targets", "x.jsonl", &flag);
+        let expected = format!("error: soft targets are of all conversations of a run, and {} would choose", flag[0]);
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
+}

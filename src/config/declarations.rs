@@ -205,8 +205,8 @@ pub struct StoreConfig {
     pub url: Option<String>,
     /// `full` survives a power cut, `normal` only `kill -9`.
     pub synchronous: Synchronous,
-    /// Seconds for which a PostgreSQL server is waited for that goes away, as while it is restarted; what it had not
-    /// committed is written again. 0: such a request fails at once.
+    /// Seconds for which a PostgreSQL server is waited for that is still starting or goes away, as while it is restarted;
+    /// what it had not committed is written again. 0: such a request fails at once.
     pub patience_seconds: f64,
 }
 

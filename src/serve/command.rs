@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use fulgurite_proxy::{ServedModel, unseen_tools};
-use fulgurite_store::{Store, StoreOptions, redact_url};
+use fulgurite_store::{Store, StoreError, StoreOptions, redact_url};
 use fulgurite_tinker::server::{
     self as tinker_server, NamedCheckpoints, SavedWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
 };
@@ -187,5 +187,15 @@ pub async fn open_store(url: &str, config: &StoreConfig) -> Result<Store> {
             .map_err(|error| anyhow!("{error} (0 fails at once while the database is away)"))?,
     };
     let options = StoreOptions { synchronous, patience, ..StoreOptions::default() };
-    Store::open(url, options).await.with_context(|| format!("cannot open the store {}", redact_url(url)))
+    let explained = |error: StoreError| {
+        if !error.is_passing() {
+            return anyhow!(error);
+        }
+        let waited = patience.as_secs_f64();
+        anyhow!(error).context(format!("no PostgreSQL server answered within {waited} s ([store] patience_seconds)"))
+    };
+    Store::open(url, options)
+        .await
+        .map_err(explained)
+        .with_context(|| format!("cannot open the store {}", redact_url(url)))
 }

@@ -76,11 +76,28 @@ impl Store {
     /// Opens a database and migrates it. `url` is `sqlite://PATH` or a plain path, of a file that is created if it does not
     /// exist; or `postgres://USER:PASSWORD@HOST/DATABASE`, of an existing database. Several servers may have the same
     /// PostgreSQL database open; each needs connections of its own, without a pooler of transactions in between.
+    ///
+    /// A database server that is away or still starting is waited for, as long as the options' patience.
     pub async fn open(url: &str, options: StoreOptions) -> Result<Self> {
         let location = Location::parse(url)?;
+        location.make_private();
+        let signals = Arc::new(Signals::default());
+        let mut patience = match location.dialect() {
+            // A file does not go away.
+            Dialect::Sqlite => Patience::new(Duration::ZERO),
+            Dialect::Postgres => Patience::new(options.patience),
+        };
+        loop {
+            match Self::open_at(&location, options, &signals).await {
+                Ok(store) => return Ok(store),
+                Err(error) => patience.wait(error, &signals).await?,
+            }
+        }
+    }
+
+    async fn open_at(location: &Location, options: StoreOptions, signals: &Arc<Signals>) -> Result<Self> {
         let (dialect, busy) = (location.dialect(), options.busy_timeout);
         let preparation = dialect.prepare_writing(options.synchronous, busy);
-        location.make_private();
         let mut connection = location.connector(Access::Create, preparation.clone())?.connect().await?;
         migrate(&mut connection).await?;
         write_missing_id_checksums(&mut connection).await?;
@@ -91,16 +108,16 @@ impl Store {
         };
         let connector = location.connector(Access::Change, writing)?;
         let connection = connector.connect().await?;
-        let readers = readers(&location, Access::Change, busy).await?;
-        let signals = Arc::new(Signals::default());
-        let listener = match &location {
+        let readers = readers(location, Access::Change, busy).await?;
+        let signals = Arc::clone(signals);
+        let listener = match location {
             Location::Sqlite(_) => None,
             Location::Postgres(url) => Some(Listener::start(url.clone(), Arc::clone(&signals))),
         };
         let rollout_cache = Arc::new(RolloutCache::new(dialect == Dialect::Postgres));
         let patience = options.patience;
         let writer = Writer::start(connector, connection, patience, Arc::clone(&signals), Arc::clone(&rollout_cache));
-        Ok(Self::new(location, readers, patience, Some(writer), signals, rollout_cache, listener))
+        Ok(Self::new(location.clone(), readers, patience, Some(writer), signals, rollout_cache, listener))
     }
 
     /// Opens an existing, migrated database, and never changes it. It may be open elsewhere for writing, and may be on a

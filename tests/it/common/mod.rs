@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod data_project;
+pub mod own_postgres;
 pub mod project;
 
 use std::ffi::OsStr;

@@ -1,5 +1,6 @@
 mod checkpoints;
 mod daemon;
+mod database_away;
 mod distillation;
 mod evaluations;
 mod exports;

@@ -6,6 +6,7 @@ mod import;
 mod jsonl;
 mod parquet;
 pub mod parquet_guard;
+mod parquet_pages;
 
 use std::path::Path;
 

@@ -14,7 +14,7 @@ use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 
-use crate::transfer::parquet_guard::guarded;
+use crate::transfer::parquet_guard::{check_group, guarded};
 
 /// The columns of a table that are read, if they are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,11 @@ pub fn write_as_json_lines(from: &Path, to: &Path, of: Columns) -> Result<()> {
     let reader = guarded(|| Ok(SerializedFileReader::new(File::open(from)?)?));
     let reader = reader.with_context(|| format!("cannot read {} as Parquet", from.display()))?;
     let columns = guarded(|| columns(&reader, of)).with_context(file)?;
+    let bytes = File::open(from).with_context(file)?;
+    for (number, group) in reader.metadata().row_groups().iter().enumerate() {
+        guarded(|| check_group(&bytes, group, |name| of.names().contains(&name)))
+            .with_context(|| format!("{} row group {}", from.display(), number + 1))?;
+    }
     let mut out = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
     let mut rows = guarded(|| Ok(RowIter::from_file(Some(columns), &reader)?)).with_context(file)?;
     for index in 1.. {

@@ -14,8 +14,9 @@ pub fn fuzz_otlp(bytes: &[u8]) {
     let exports = [Signal::Traces, Signal::Logs]
         .into_iter()
         .flat_map(|signal| [from_protobuf(signal, bytes), from_json(signal, bytes)]);
-    for Export { spans, rejected } in exports.flatten() {
+    for Export { spans, unplaced, rejected } in exports.flatten() {
         assert_eq!(rejected.count > 0, rejected.first_reason.is_some(), "a reason goes with what it refuses");
+        assert!(unplaced.iter().all(|incoming| incoming.span.rollout_id.is_empty()), "they name no attempt");
         for incoming in spans {
             let span = incoming.span;
             assert_eq!((span.trace_id.len(), span.span_id.len()), (32, 16), "ids have their length");

@@ -1,10 +1,12 @@
 //! One rollout as a person reads it: what was asked and answered, what was earned, in the order in which it happened.
 
+use std::collections::HashSet;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use fulgurite_api::conventions::error::RestError;
 use fulgurite_api::conventions::serving::Reply;
-use fulgurite_store::{SpanMessage, Store, recorded_reward};
+use fulgurite_store::{CallDetails, SpanMessage, Store, recorded_reward};
 use fulgurite_types::{Attempt, AttemptRef, Generation, GenerationFilter, Object, Rollout, Span, SpanFilter};
 use serde::Serialize;
 use serde_json::Value;
@@ -113,8 +115,24 @@ pub(super) async fn generations_of(
 }
 
 fn events(spans: Vec<Span>) -> Vec<Event> {
+    let details = CallDetails::of(&spans);
+    let calls: HashSet<_> = spans.iter().map(|span| (&span.trace_id, Some(&span.span_id))).collect();
+    // What is in a log record is shown with the call that it is of.
+    let is_with_its_call =
+        |span: &Span| CallDetails::are(span) && calls.contains(&(&span.trace_id, span.parent_id.as_ref()));
+    let hidden: Vec<bool> = spans.iter().map(is_with_its_call).collect();
+    let detailed: Vec<Option<Object>> = spans.iter().map(|span| details.with_attributes(span)).collect();
     let mut shown: Vec<SpanMessage> = Vec::new();
-    spans.into_iter().map(|span| event(span, &mut shown)).collect()
+    let mut events = Vec::with_capacity(spans.len());
+    for ((mut span, detailed), hidden) in spans.into_iter().zip(detailed).zip(hidden) {
+        if let Some(attributes) = detailed {
+            span.attributes = attributes;
+        }
+        if !hidden {
+            events.push(event(span, &mut shown));
+        }
+    }
+    events
 }
 
 /// `shown` are the messages of the call before, and its answer.
@@ -160,4 +178,43 @@ fn shortened(message: SpanMessage) -> Message {
     let text: String = message.content.chars().take(MESSAGE).collect();
     let left_out = message.content.chars().count() - text.chars().count();
     Message { role: message.role, text, tool_calls: message.calls, left_out }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn messages_of_opentelemetrys_current_conventions_are_shown_as_a_call() {
+        let span = |id: &str, parent: Option<&str>, name: &str, attributes: Value| -> Span {
+            serde_json::from_value(json!({
+                "rollout_id": "r", "attempt_id": "a", "sequence_id": 1, "trace_id": "t", "span_id": id,
+                "parent_id": parent, "name": name, "status": {"status_code": "OK"}, "attributes": attributes,
+                "events": [], "links": [], "start_time": 1.0, "end_time": 2.0, "context": null, "parent": null,
+                "resource": {"attributes": {}, "schema_url": ""},
+            }))
+            .unwrap()
+        };
+        let messages = json!({
+            "gen_ai.input.messages": [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}],
+            "gen_ai.output.messages": [{"role": "assistant", "parts": [{"type": "text", "content": "ho"}]}],
+        });
+        let model = json!({"gen_ai.request.model": "m"});
+        let event_name = "gen_ai.client.inference.operation.details";
+        let mut all = messages.clone();
+        all.as_object_mut().unwrap().extend(model.as_object().unwrap().clone());
+        for spans in [
+            vec![span("x", None, "chat m", all)],
+            vec![span("x", None, "chat m", model.clone()), span("y", Some("x"), event_name, messages.clone())],
+        ] {
+            let events = events(spans);
+            let [Event::Call(call)] = &events[..] else { panic!("{}", json!(events)) };
+            assert_eq!((call.model.clone(), call.messages[0].text.as_str()), (Some(json!("m")), "hi"));
+            assert_eq!(call.answer[0].text, "ho");
+        }
+        // The record of a call that has not come yet.
+        assert!(matches!(&events(vec![span("y", Some("x"), event_name, messages)])[..], [Event::Call(_)]));
+    }
 }

@@ -4,6 +4,7 @@ use fulgurite_types::{Object, Reward, Span};
 use serde_json::Value;
 
 use super::attributes::{TokenIds, logprobs, nested, parsed, text};
+use super::part_messages;
 use super::report::Reason;
 use super::triplet::{Triplet, TripletMetadata, TripletPrompt, TripletResponse};
 
@@ -61,7 +62,8 @@ pub(super) fn litellm_response_id(span: &Span) -> Option<&str> {
     text(&span.attributes, &["gen_ai.response.id", "llm.hosted_vllm.id"])
 }
 
-/// What a tracer recorded: AgentOps in `gen_ai.*`, Weave in `agentlightning.operation.*`.
+/// What a tracer recorded: AgentOps in `gen_ai.*`, Weave in `agentlightning.operation.*`, others by OpenTelemetry's current
+/// conventions.
 pub(super) fn traced_content(span: &Span) -> CallContent {
     let attributes = &span.attributes;
     let first_ids = |keys: &[&str]| TokenIds::first(keys.iter().filter_map(|key| attributes.get(*key)));
@@ -71,6 +73,10 @@ pub(super) fn traced_content(span: &Span) -> CallContent {
     let choices = take(&mut output, "choices");
     take(&mut output, "prompt_token_ids");
     take(&mut output, "response_token_ids");
+    // By OpenTelemetry's current conventions.
+    let of_parts = |read: fn(&Object) -> Result<Vec<Value>, String>| {
+        read(attributes).ok().filter(|messages| !messages.is_empty()).map(Value::from)
+    };
     CallContent {
         prompt_ids: first_ids(&["prompt_token_ids", "agentlightning.operation.output.prompt_token_ids"]),
         response_ids: first_ids(&[
@@ -79,8 +85,14 @@ pub(super) fn traced_content(span: &Span) -> CallContent {
             "agentlightning.operation.output.choices.0.token_ids",
             "agentlightning.operation.output.choices.0.provider_specific_fields.token_ids",
         ]),
-        prompt: nested(attributes, "gen_ai.prompt").or(messages).unwrap_or_default(),
-        response: nested(attributes, "gen_ai.completion").or(choices).unwrap_or_default(),
+        prompt: nested(attributes, "gen_ai.prompt")
+            .or(messages)
+            .or_else(|| of_parts(part_messages::prompt))
+            .unwrap_or_default(),
+        response: nested(attributes, "gen_ai.completion")
+            .or(choices)
+            .or_else(|| of_parts(part_messages::answers))
+            .unwrap_or_default(),
         logprobs: text(attributes, &["logprobs.content"]).and_then(|content| serde_json::from_str(content).ok()),
         request_facts: nested(attributes, "gen_ai.request").or(input).unwrap_or_default(),
         response_facts: nested(attributes, "gen_ai.response").or(output).unwrap_or_default(),

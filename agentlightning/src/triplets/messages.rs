@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use fulgurite_store::CallDetails;
 use fulgurite_types::{Object, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::attributes::nested;
 use super::openai_form::{ROLES, tool, tool_call};
-use super::part_messages::{self, Details, has_messages, is_details};
+use super::part_messages::{self, has_messages};
 use super::report::{PassedOver, Reason, Reasons};
 
 /// The messages and tools of one model call, in the form that OpenAI's API takes.
@@ -42,12 +43,12 @@ pub fn messages(spans: &[Span]) -> ConversationReport {
             tool_calls.entry(parent_id).or_default().push(executed_tool_call(&tool));
         }
     }
-    let details = Details::of(spans);
+    let details = CallDetails::of(spans);
     let calls: HashSet<(&str, &str)> = spans.iter().map(|span| (&span.trace_id[..], &span.span_id[..])).collect();
     let mut conversations = Vec::new();
     for (index, span) in spans.iter().enumerate() {
         let call = (&span.trace_id[..], span.parent_id.as_deref().unwrap_or_default());
-        if is_details(span) && calls.contains(&call) {
+        if CallDetails::are(span) && calls.contains(&call) {
             // They are read with the call.
             reasons.clear(index);
             continue;

@@ -1,54 +1,14 @@
 //! Messages of OpenTelemetry's current conventions for generative AI: roles with parts, as JSON text or as they are.
 
-use std::collections::HashMap;
-
-use fulgurite_types::{Object, Span};
+use fulgurite_types::Object;
 use serde_json::{Value, json};
 
 use super::openai_form::{self, ROLES, tool_call};
-
-/// The event that has a call's messages.
-const EVENT: &str = "gen_ai.client.inference.operation.details";
 
 const INPUT: &str = "gen_ai.input.messages";
 const OUTPUT: &str = "gen_ai.output.messages";
 const SYSTEM: &str = "gen_ai.system_instructions";
 const TOOLS: &str = "gen_ai.tool.definitions";
-
-/// The attributes of model calls that came beside their spans: in an event of a span, or in a log record, which is a span
-/// below the call's.
-pub(super) struct Details<'s> {
-    by_call: HashMap<(&'s str, &'s str), &'s Object>,
-}
-
-impl<'s> Details<'s> {
-    /// All that are among spans.
-    pub(super) fn of(spans: &'s [Span]) -> Self {
-        let mut by_call = HashMap::new();
-        for span in spans {
-            if let Some(parent_id) = span.parent_id.as_deref().filter(|_| is_details(span)) {
-                by_call.insert((&span.trace_id[..], parent_id), &span.attributes);
-            }
-            for event in span.events.iter().filter(|event| event.name == EVENT) {
-                by_call.insert((&span.trace_id[..], &span.span_id[..]), &event.attributes);
-            }
-        }
-        Self { by_call }
-    }
-
-    /// A call's own attributes with those that came beside its span.
-    pub(super) fn with_attributes(&self, span: &Span) -> Option<Object> {
-        let details = self.by_call.get(&(&span.trace_id[..], &span.span_id[..]))?;
-        let mut all = (*details).clone();
-        all.extend(span.attributes.clone());
-        Some(all)
-    }
-}
-
-/// Whether a span is a log record with the messages of the call above it.
-pub(super) fn is_details(span: &Span) -> bool {
-    span.name == EVENT && span.parent_id.is_some()
-}
 
 /// Whether attributes are a model call's in these conventions.
 pub(super) fn is_call(attributes: &Object) -> bool {
@@ -62,21 +22,38 @@ pub(super) fn has_messages(attributes: &Object) -> bool {
 
 /// The messages, in the form that OpenAI's API takes.
 pub(super) fn messages(attributes: &Object) -> Result<Vec<Value>, String> {
+    let mut read = prompt(attributes)?;
+    read.extend(answers(attributes)?);
+    Ok(read)
+}
+
+/// Those of the prompt.
+pub(super) fn prompt(attributes: &Object) -> Result<Vec<Value>, String> {
     let mut read = Vec::new();
     let system = list(attributes, SYSTEM)?;
     if !system.is_empty() {
         push_message(&mut read, "system", &system);
     }
-    for name in [INPUT, OUTPUT] {
-        for message in list(attributes, name)? {
-            let role = message.get("role").and_then(Value::as_str).filter(|role| ROLES.contains(role));
-            let role = role.ok_or_else(|| format!("a message of {name} has no role that OpenAI's API knows"))?;
-            let parts = message.get("parts").and_then(Value::as_array);
-            let parts = parts.ok_or_else(|| format!("a message of {name} has no list of parts"))?;
-            push_message(&mut read, role, parts);
-        }
-    }
+    push_messages(&mut read, attributes, INPUT)?;
     Ok(read)
+}
+
+/// The answers.
+pub(super) fn answers(attributes: &Object) -> Result<Vec<Value>, String> {
+    let mut read = Vec::new();
+    push_messages(&mut read, attributes, OUTPUT)?;
+    Ok(read)
+}
+
+fn push_messages(read: &mut Vec<Value>, attributes: &Object, name: &str) -> Result<(), String> {
+    for message in list(attributes, name)? {
+        let role = message.get("role").and_then(Value::as_str).filter(|role| ROLES.contains(role));
+        let role = role.ok_or_else(|| format!("a message of {name} has no role that OpenAI's API knows"))?;
+        let parts = message.get("parts").and_then(Value::as_array);
+        let parts = parts.ok_or_else(|| format!("a message of {name} has no list of parts"))?;
+        push_message(read, role, parts);
+    }
+    Ok(())
 }
 
 /// The tools that the model could call, if they were said.
@@ -161,9 +138,12 @@ fn media(part: &Value, url: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::messages;
+    use super::super::{TripletOptions, any_triplets, messages, tracer_triplets};
     use super::*;
     use crate::triplets::tests::span;
+
+    /// The event that has a call's messages.
+    const EVENT: &str = "gen_ai.client.inference.operation.details";
 
     fn parts() -> Value {
         json!({
@@ -218,6 +198,23 @@ mod tests {
             let report = messages(&spans);
             assert_eq!(json!(report.conversations), json!([expected()]));
             assert_eq!(report.passed_over, []);
+        }
+    }
+
+    #[test]
+    fn a_triplet_has_the_messages_of_parts() {
+        let mut attributes = parts();
+        let tokens = json!({"prompt_token_ids": [1], "response_token_ids": [2], "gen_ai.response.id": "r"});
+        attributes.as_object_mut().unwrap().extend(tokens.as_object().unwrap().clone());
+        let call = span("a", None, "openai.chat.completion", attributes);
+        let options = TripletOptions::default();
+        for report in [tracer_triplets(std::slice::from_ref(&call), &options), any_triplets(&[call], &options)] {
+            let [triplet] = &report.triplets[..] else { panic!("{report:?}") };
+            let conversation = expected();
+            let messages = conversation["messages"].as_array().unwrap();
+            assert_eq!(triplet.prompt.raw_content, json!(messages[..4]));
+            assert_eq!(triplet.response.raw_content, json!(messages[4..]));
+            assert_eq!(triplet.prompt.image_urls, ["http://x/y.png"]);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The batches of OTLP's signals, item by item: one that cannot be read does not take the others with it.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -49,16 +50,16 @@ pub(super) struct Groups(pub Vec<Group>);
 /// A request of either signal, of which the items are not read yet; the fields have the same numbers.
 #[derive(Clone, PartialEq, Message)]
 struct WireRequest {
-    #[prost(message, repeated, tag = "1")]
-    groups: Vec<WireGroup>,
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    groups: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 struct WireGroup {
-    #[prost(message, optional, tag = "1")]
-    resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    scopes: Vec<WireScope>,
+    #[prost(bytes = "vec", optional, tag = "1")]
+    resource: Option<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    scopes: Vec<Vec<u8>>,
     #[prost(string, tag = "3")]
     schema_url: String,
 }
@@ -100,18 +101,21 @@ pub(super) fn from_protobuf(signal: Signal, bytes: &[u8]) -> Result<Groups, pros
         Signal::Traces => Span::decode(&bytes[..]).map_err(|error| error.to_string()),
         Signal::Logs => LogRecord::decode(&bytes[..]).map_err(|error| error.to_string()).and_then(span_of_record),
     };
-    let group = |group: WireGroup| Group {
-        resource: group.resource,
-        schema_url: group.schema_url,
-        items: numbered(group.scopes.into_iter().flat_map(|scope| scope.items).map(item)),
+    let scope = |bytes: &Vec<u8>| WireScope::decode(&bytes[..]).map(|scope| scope.items);
+    let group = |(place, bytes): (usize, Vec<u8>)| match WireGroup::decode(&bytes[..]) {
+        Ok(group) => {
+            let resource = group.resource.map(|bytes| Resource::decode(&bytes[..])).transpose();
+            group_of(resource, group.schema_url, group.scopes.iter().map(scope), item)
+        }
+        Err(error) => unreadable_group(place, &error),
     };
-    Ok(Groups(request.groups.into_iter().map(group).collect()))
+    Ok(Groups(request.groups.into_iter().enumerate().map(group).collect()))
 }
 
 #[derive(Deserialize)]
 struct JsonRequest {
     #[serde(default, alias = "resourceSpans", alias = "resourceLogs")]
-    groups: Vec<JsonGroup>,
+    groups: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -120,7 +124,7 @@ struct JsonGroup {
     #[serde(default)]
     resource: Option<Value>,
     #[serde(default, alias = "scopeSpans", alias = "scopeLogs")]
-    scopes: Vec<JsonScope>,
+    scopes: Vec<Value>,
     #[serde(default)]
     schema_url: String,
 }
@@ -139,25 +143,51 @@ pub(super) fn from_json(signal: Signal, request: Value) -> serde_json::Result<Gr
         return Ok(request.into());
     }
     let request: JsonRequest = serde_json::from_value(request)?;
-    let group = |group: JsonGroup| {
-        let resource = group.resource.map(Resource::deserialize).transpose();
-        let item = |item: Value| match (&resource, signal) {
-            (Err(error), _) => Err(format!("its resource cannot be read: {error}")),
-            (Ok(_), Signal::Traces) => Span::deserialize(item).map_err(|error| error.to_string()),
-            (Ok(_), Signal::Logs) => record_of_json(item).and_then(span_of_record),
-        };
-        let items = numbered(group.scopes.into_iter().flat_map(|scope| scope.items).map(item));
-        Group { resource: resource.unwrap_or_default(), schema_url: group.schema_url, items }
+    let item = |item: Value| match signal {
+        Signal::Traces => Span::deserialize(item).map_err(|error| error.to_string()),
+        Signal::Logs => record_of_json(item).and_then(span_of_record),
     };
-    Ok(Groups(request.groups.into_iter().map(group).collect()))
+    let scope = |scope: Value| JsonScope::deserialize(scope).map(|scope| scope.items);
+    let group = |(place, group): (usize, Value)| match JsonGroup::deserialize(group) {
+        Ok(group) => {
+            let resource = group.resource.map(Resource::deserialize).transpose();
+            group_of(resource, group.schema_url, group.scopes.into_iter().map(scope), item)
+        }
+        Err(error) => unreadable_group(place, &error),
+    };
+    Ok(Groups(request.groups.into_iter().enumerate().map(group).collect()))
 }
 
-/// Items with what they are called where they cannot be read: their numbers.
-fn numbered(items: impl Iterator<Item = Result<Span, String>>) -> Vec<Result<Span, Refused>> {
-    let named = |(place, item): (usize, Result<Span, String>)| {
-        item.map_err(|reason| Refused { id: format!("number {} of its resource", place + 1), reason })
+/// One resource's spans or log records. What cannot be read is refused alone: an item, a scope, or all items of a resource
+/// that cannot be.
+fn group_of<I, E: fmt::Display>(
+    resource: Result<Option<Resource>, E>,
+    schema_url: String,
+    scopes: impl Iterator<Item = Result<Vec<I>, E>>,
+    read: impl Fn(I) -> Result<Span, String>,
+) -> Group {
+    let mut items = Vec::new();
+    let mut add = |item: Result<Span, String>| {
+        let place = items.len() + 1;
+        items.push(item.map_err(|reason| Refused { id: format!("number {place} of its resource"), reason }));
     };
-    items.enumerate().map(named).collect()
+    for scope in scopes {
+        match (scope, &resource) {
+            (Err(error), _) => add(Err(format!("its scope cannot be read: {error}"))),
+            (Ok(found), Err(error)) => {
+                found.iter().for_each(|_| add(Err(format!("its resource cannot be read: {error}"))));
+            }
+            (Ok(found), Ok(_)) => found.into_iter().for_each(|item| add(read(item))),
+        }
+    }
+    Group { resource: resource.unwrap_or_default(), schema_url, items }
+}
+
+/// A resource of which not even the scopes can be told apart; it counts as one item.
+fn unreadable_group(place: usize, error: &impl fmt::Display) -> Group {
+    let refused =
+        Refused { id: format!("of resource number {}", place + 1), reason: format!("cannot be read: {error}") };
+    Group { resource: None, schema_url: String::new(), items: vec![Err(refused)] }
 }
 
 /// A log record of JSON, by way of the span whose fields are written as its own.

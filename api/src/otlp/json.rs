@@ -23,7 +23,7 @@ pub(super) fn normalised(bytes: &[u8]) -> Result<Value> {
 }
 
 /// Takes out nulls, which mean the default, and what is not read; makes numbers of an enum's name and of a double that
-/// is a text. An attribute's key is a value here (`{"key": .., "value": ..}`), so none is mistaken for a field.
+/// is a text, and gives a list without values, which other programs write as `{}`, its empty one. An attribute's key is a value here (`{"key": .., "value": ..}`), so none is mistaken for a field.
 fn normalise(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(normalise),
@@ -40,6 +40,12 @@ fn normalise(value: &mut Value) {
                         if let Ok(number) = text.parse::<f64>() {
                             // What is not finite has no number in JSON; it becomes null.
                             *value = json!(number);
+                        }
+                    }
+                    ("arrayValue" | "kvlistValue", _) => {
+                        normalise(value);
+                        if let Some(list) = value.as_object_mut() {
+                            list.entry("values").or_insert_with(|| json!([]));
                         }
                     }
                     _ => normalise(value),

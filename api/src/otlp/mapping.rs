@@ -30,8 +30,9 @@ pub(super) fn export(signal: Signal, Groups(groups): Groups) -> Export {
             extra: Object::new(),
         });
         for item in group.items {
-            match item.and_then(|span| incoming(span, &resource)) {
-                Ok(span) => export.spans.push(span),
+            match item.and_then(|span| incoming(signal, span, &resource)) {
+                Ok(incoming) if incoming.span.attempt_id.is_empty() => export.unplaced.push(incoming),
+                Ok(incoming) => export.spans.push(incoming),
                 Err(Refused { id, reason }) => export.rejected.add(|| format!("{} {id}: {reason}", signal.item())),
             }
         }
@@ -39,7 +40,7 @@ pub(super) fn export(signal: Signal, Groups(groups): Groups) -> Export {
     export
 }
 
-fn incoming(span: wire::Span, resource: &Arc<SpanResource>) -> Result<IncomingSpan, Refused> {
+fn incoming(signal: Signal, span: wire::Span, resource: &Arc<SpanResource>) -> Result<IncomingSpan, Refused> {
     let span_id = hexadecimal(&span.span_id, SPAN_ID_DIGITS);
     let trace_id = hexadecimal(&span.trace_id, TRACE_ID_DIGITS);
     let own = attributes(span.attributes);
@@ -50,7 +51,10 @@ fn incoming(span: wire::Span, resource: &Arc<SpanResource>) -> Result<IncomingSp
     };
     let named = check_id("span_id", &span_id, SPAN_ID_DIGITS)
         .and_then(|()| check_id("trace_id", &trace_id, TRACE_ID_DIGITS))
-        .and_then(|()| Ok((name(ROLLOUT_ID)?, name(ATTEMPT_ID)?)))
+        .and_then(|()| match (name(ROLLOUT_ID), name(ATTEMPT_ID), signal) {
+            (Err(_), Err(_), Signal::Logs) => Ok((String::new(), String::new())),
+            (rollout_id, attempt_id, _) => Ok((rollout_id?, attempt_id?)),
+        })
         .and_then(|names| if has_nul(&names, &span.name) { Err(NUL.to_owned()) } else { Ok(names) });
     let (rollout_id, attempt_id) = match named {
         Ok(names) => names,

@@ -1,8 +1,9 @@
 //! OpenTelemetry's trace export (OTLP) as spans of attempts, and the other way round; no I/O.
 //!
 //! A span belongs to the attempt that `agentlightning.rollout_id` and `agentlightning.attempt_id` name, among its own
-//! attributes or else among its resource's; `agentlightning.span_sequence_id` is its place in its rollout. Kind, scope,
-//! flags, trace state and the counts of what was dropped are not kept.
+//! attributes or else among its resource's; `agentlightning.span_sequence_id` is its place in its rollout. A log record that
+//! names none belongs to the attempt that has its trace. Kind, scope, flags, trace state and the counts of what was dropped
+//! are not kept.
 
 mod batch;
 mod json;
@@ -23,6 +24,8 @@ use crate::conventions::found_and_expected;
 pub(crate) struct Export {
     /// Those that name an attempt, in the order of the request.
     pub spans: Vec<IncomingSpan>,
+    /// Log records that name no attempt, with empty ids of rollout and attempt: their trace may belong to one.
+    pub unplaced: Vec<IncomingSpan>,
     /// The others.
     pub rejected: Rejected,
 }

@@ -210,6 +210,58 @@ fn one_span_that_cannot_be_read_does_not_take_its_batch_with_it() {
 }
 
 #[test]
+fn a_resource_or_a_scope_that_cannot_be_read_does_not_take_its_batch_with_it() {
+    let good = json!({"scopeSpans": [{"spans": [serde_json::to_value(span(ids())).unwrap()]}]});
+    for (bad, reason) in [
+        (json!(7), "span of resource number 1: cannot be read: "),
+        (json!({"scopeSpans": 7}), "span of resource number 1: cannot be read: "),
+        (json!({"schemaUrl": 7}), "span of resource number 1: cannot be read: "),
+        (json!({"scopeSpans": ["x"]}), "span number 1 of its resource: its scope cannot be read: "),
+        (json!({"scopeSpans": [{"spans": {}}]}), "span number 1 of its resource: its scope cannot be read: "),
+        (
+            json!({"resource": 7, "scopeSpans": [{"spans": [{}]}]}),
+            "span number 1 of its resource: its resource cannot be",
+        ),
+    ] {
+        let body = json!({"resourceSpans": [bad.clone(), good]});
+        let export = from_json(Signal::Traces, body.to_string().as_bytes()).unwrap();
+        assert_eq!((export.spans.len(), export.rejected.count), (1, 1), "{bad}");
+        let said = export.rejected.first_reason.unwrap();
+        assert!(said.starts_with(reason), "{bad}: {said}");
+    }
+    // A resource's attribute and a scope's name that are not UTF-8.
+    for (place, found) in [("resource", 2), ("scope", 2)] {
+        let mut bad = request(
+            if place == "resource" { vec![pair("~~~~", AnyValue::IntValue(1))] } else { ids() },
+            vec![span(ids())],
+        );
+        bad.resource_spans[0].scope_spans[0].schema_url = if place == "scope" { "~~~~".into() } else { String::new() };
+        bad.resource_spans.extend(request(ids(), vec![span(Vec::new())]).resource_spans);
+        let mut bytes = bad.encode_to_vec();
+        let place = bytes.windows(4).position(|window| window == b"~~~~").unwrap();
+        bytes[place] = 0xff;
+        let export = from_protobuf(Signal::Traces, &bytes).unwrap();
+        assert_eq!(export.spans.len() as i64 + export.rejected.count, found);
+        assert!(!export.spans.is_empty());
+    }
+}
+
+#[test]
+fn a_list_without_values_is_an_empty_one() {
+    for (value, expected) in [
+        (json!({"arrayValue": {}}), json!([])),
+        (json!({"kvlistValue": {}}), json!({})),
+        (json!({"arrayValue": {"values": [{"arrayValue": {"values": null}}]}}), json!([[]])),
+    ] {
+        let mut good = serde_json::to_value(span(ids())).unwrap();
+        good["attributes"].as_array_mut().unwrap().push(json!({"key": "x", "value": value}));
+        let body = json!({"resourceSpans": [{"scopeSpans": [{"spans": [good]}]}]});
+        let export = from_json(Signal::Traces, body.to_string().as_bytes()).unwrap();
+        assert_eq!(export.spans[0].span.attributes["x"], expected, "{value}");
+    }
+}
+
+#[test]
 fn an_event_with_messages_is_a_span_below_the_calls_and_no_other_record_is_kept() {
     let record = json!({
         "traceId": "ab".repeat(16), "spanId": "0c".repeat(8), "timeUnixNano": "1500000000",

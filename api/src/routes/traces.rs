@@ -1,5 +1,6 @@
 //! OpenTelemetry's export over HTTP: `POST /v1/traces`, and `POST /v1/logs` for the messages of model calls.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 
 use axum::Json;
@@ -9,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use fulgurite_store::{Sender, Store, StoreError};
-use fulgurite_types::{Ingested, Span};
+use fulgurite_types::{IncomingSpan, Ingested, Span};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
 use prost::Message;
 use serde_json::json;
@@ -197,8 +198,9 @@ pub(super) async fn ingest(
         }
     })?;
     drop(turn);
-    let mut rejected = export.rejected;
-    for fate in store.ingest_spans_of(sender, export.spans).await? {
+    let Export { mut spans, unplaced, mut rejected } = export;
+    place_by_trace(store, signal, unplaced, &mut spans, &mut rejected).await?;
+    for fate in store.ingest_spans_of(sender, spans).await? {
         if let Ingested::UnknownAttempt(span) = fate {
             let Span { span_id, attempt_id, rollout_id, .. } = *span;
             rejected.add(|| {
@@ -207,6 +209,38 @@ pub(super) async fn ingest(
         }
     }
     Ok(rejected)
+}
+
+/// Adds log records that name no attempt to the attempt that has their trace; those of no such trace are left out.
+async fn place_by_trace(
+    store: &Store,
+    signal: Signal,
+    unplaced: Vec<IncomingSpan>,
+    spans: &mut Vec<IncomingSpan>,
+    rejected: &mut Rejected,
+) -> Result<(), Failure> {
+    let traces: BTreeSet<&str> = unplaced.iter().map(|incoming| incoming.span.trace_id.as_str()).collect();
+    let traces: Vec<&str> = traces.into_iter().collect();
+    let attempts = store.attempts_of_traces(&traces).await?;
+    for mut incoming in unplaced {
+        let span = &mut incoming.span;
+        match attempts.get(&span.trace_id) {
+            Some(attempt) => {
+                span.rollout_id.clone_from(&attempt.rollout_id);
+                span.attempt_id.clone_from(&attempt.attempt_id);
+                spans.push(incoming);
+            }
+            None => rejected.add(|| {
+                format!(
+                    "{} of trace {}: neither it nor its resource has agentlightning.rollout_id, and its trace is not of \
+                     one attempt that is known",
+                    signal.item(),
+                    span.trace_id
+                )
+            }),
+        }
+    }
+    Ok(())
 }
 
 fn parse(signal: Signal, bytes: &[u8], encoding: Encoding) -> Result<Export, Failure> {

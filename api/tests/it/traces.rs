@@ -137,6 +137,44 @@ async fn spans_of_nobody_are_counted_and_the_others_stored() {
 }
 
 #[tokio::test]
+async fn a_log_record_that_names_no_attempt_belongs_to_the_one_that_has_its_trace() {
+    let api = Api::new().await;
+    let (attempted, other) = (api.store.start().await, api.store.start().await);
+    let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.as_str(), attempted.attempt.attempt_id.as_str());
+    let of_trace = |trace: u8, number: u8, rollout_id: &str, attempt_id: &str| {
+        let mut request = export(&[(number, rollout_id, attempt_id)]);
+        request.resource_spans[0].scope_spans[0].spans[0].trace_id = vec![trace; 16];
+        request.encode_to_vec()
+    };
+    let (other_rollout, other_attempt) = (other.rollout.rollout_id.as_str(), other.attempt.attempt_id.as_str());
+    // Trace 8 is of two attempts.
+    for body in [
+        of_trace(7, 1, rollout_id, attempt_id),
+        of_trace(8, 2, rollout_id, attempt_id),
+        of_trace(8, 3, other_rollout, other_attempt),
+    ] {
+        assert_eq!(post(&api, &[("content-type", PROTOBUF)], body).await.status, StatusCode::OK);
+    }
+    let record = |trace: &str| {
+        json!({"traceId": trace.repeat(16), "spanId": "01".repeat(8), "timeUnixNano": "5",
+            "eventName": "gen_ai.client.inference.operation.details", "attributes": []})
+    };
+    let records = json!([record("07"), record("08"), record("09")]);
+    let body = json!({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).to_string();
+    let request = Request::builder().method("POST").uri("/v1/logs").header("content-type", JSON);
+    let response = api.router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+    let reply: Value = serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    let reason = format!(
+        "log record of trace {}: neither it nor its resource has agentlightning.rollout_id, and its trace is not of one \
+         attempt that is known",
+        "08".repeat(16)
+    );
+    assert_eq!(reply, json!({"partialSuccess": {"rejectedLogRecords": "2", "errorMessage": reason}}));
+    let found: Vec<String> = names(&api, rollout_id).await.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(found, ["span 1", "span 2", "gen_ai.client.inference.operation.details"]);
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_refused_in_its_own_encoding() {
     let store = Api::new().await.store;
     let limited = Serving { body_limit: 1000, ..Serving::default() };

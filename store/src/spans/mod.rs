@@ -1,5 +1,6 @@
 //! Spans: of model calls, and those that other programs send.
 
+pub(crate) mod call_details;
 pub(crate) mod call_span;
 pub(crate) mod incoming;
 pub(crate) mod instant_spans;
@@ -8,5 +9,6 @@ pub(crate) mod pages;
 pub(crate) mod reading;
 pub(crate) mod rows;
 pub(crate) mod span_message;
+pub(crate) mod traces;
 pub(crate) mod with_tokens;
 pub(crate) mod writing;

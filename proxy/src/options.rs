@@ -28,6 +28,9 @@ pub struct ProxyOptions {
     /// Bytes that conversations of running attempts may take in memory, about. Those that do not fit are read from the
     /// store again.
     pub conversation_memory_bytes: usize,
+    /// For how long after its latest call a session is continued by a call that names no rollout, and whose messages go on
+    /// from an answer of it. Zero: every such call is a session of its own.
+    pub conversation_gap: Duration,
     /// Which calls are recognised as made beside the task, and are not trained.
     pub auxiliary_rules: Vec<AuxiliaryRule>,
     /// What the calls of an attempt may take together. Sessions, which begin with a call of their own, have no budget.
@@ -61,6 +64,7 @@ impl Default for ProxyOptions {
             val_temperature: 1.0,
             continuation: ContinuationPolicy::default(),
             conversation_memory_bytes: 256 * 1024 * 1024,
+            conversation_gap: Duration::from_secs(3600),
             auxiliary_rules: AuxiliaryRule::built_in(),
             budget: Budget::default(),
             sampling_limits: SamplingLimits::default(),

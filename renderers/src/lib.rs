@@ -43,8 +43,8 @@ pub use answer_grammar::{AnswerGrammar, AnswerShape};
 pub use call_arguments::{arguments_text, respelled_json};
 pub use chatml_renderer::ChatMlRenderer;
 pub use continuation::{
-    ContinuationPolicy, Continued, Departure, Fresh, NextPrompt, RecordedTurn, RecordedTurns, VolatileDetector,
-    VolatileRule, VolatileRules, VolatileSpan,
+    ContinuationPolicy, Continued, ConversationDigest, Departure, Fresh, NextPrompt, RecordedTurn, RecordedTurns,
+    VolatileDetector, VolatileRule, VolatileRules, VolatileSpan,
 };
 pub use error::RenderError;
 pub use formats::format_options::FormatOptions;

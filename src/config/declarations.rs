@@ -124,6 +124,10 @@ pub struct ProxyConfig {
     /// Memory for the conversations of running attempts, about, in bytes; those that do not fit are read from the store
     /// again.
     pub conversation_memory_bytes: usize,
+    /// Seconds after its latest call for which a conversation is recognised by its content: a call that names no rollout and
+    /// no session, and whose messages go on from an answer that the same key had of the same model, joins that answer's
+    /// rollout. 0: every such call is a rollout of its own.
+    pub conversation_gap_seconds: f64,
     /// Which calls are recognised as made beside the task, such as titles: regular expressions for the text of the
     /// system's messages and for the user's last one. They are recorded, and not trained.
     pub auxiliary_rules: Vec<AuxiliaryRule>,
@@ -162,6 +166,7 @@ impl Default for ProxyConfig {
             val_temperature,
             continuation,
             conversation_memory_bytes,
+            conversation_gap,
             auxiliary_rules,
             budget,
             sampling_limits,
@@ -177,6 +182,7 @@ impl Default for ProxyConfig {
             val_temperature,
             continuation,
             conversation_memory_bytes,
+            conversation_gap_seconds: conversation_gap.as_secs_f64(),
             auxiliary_rules,
             budget,
             first_token_seconds: sampling_limits.first_token.as_secs_f64(),

@@ -174,6 +174,7 @@ impl RunningServer {
             val_temperature: config.proxy.val_temperature,
             continuation: config.proxy.continuation,
             conversation_memory_bytes: config.proxy.conversation_memory_bytes,
+            conversation_gap: conversation_gap(config.proxy.conversation_gap_seconds)?,
             auxiliary_rules: config.proxy.auxiliary_rules.clone(),
             budget: budget(config.proxy.budget)?,
             sampling_limits: sampling_limits(&config.proxy)?,
@@ -382,6 +383,16 @@ pub fn sampling_limits(config: &ProxyConfig) -> Result<SamplingLimits> {
         whole: seconds("proxy.call_seconds", config.call_seconds)?,
         host_patience: host_patience(config.host_patience_seconds)?,
     })
+}
+
+fn conversation_gap(gap: f64) -> Result<Duration> {
+    match gap {
+        0.0 => Ok(Duration::ZERO),
+        gap => {
+            let time = seconds("proxy.conversation_gap_seconds", gap);
+            time.map_err(|error| anyhow!("{error} (0 recognises no conversation by its content)"))
+        }
+    }
 }
 
 fn host_patience(patience: f64) -> Result<Duration> {

@@ -17,6 +17,7 @@ mod mcp;
 mod page;
 mod partners;
 mod serving;
+mod sessions;
 mod training;
 mod worlds;
 

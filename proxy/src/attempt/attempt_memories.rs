@@ -69,6 +69,12 @@ impl AttemptMemories {
         Ok(Arc::clone(memory))
     }
 
+    /// The memory of an attempt, if it is held.
+    pub(crate) fn held(&self, rollout_id: &str, attempt_id: &str) -> Option<Arc<AttemptMemory>> {
+        let ids = (rollout_id.to_owned(), attempt_id.to_owned());
+        self.state().memories.get(&ids)?.memory.get().map(Arc::clone)
+    }
+
     /// Notes that a memory has grown, and forgets others if there is no room.
     pub(crate) fn grow(&self, by: usize) {
         let mut state = self.state();

@@ -4,6 +4,7 @@ pub(crate) mod attempt_memories;
 pub(crate) mod attempt_memory;
 pub(crate) mod attribution;
 pub(crate) mod budget;
+pub(crate) mod joined_session;
 pub(crate) mod notes;
 pub(crate) mod owner;
 pub(crate) mod placed_prompt;

@@ -6,8 +6,10 @@ use fulgurite_api::Refused;
 use fulgurite_backends::SamplerInfo;
 
 use crate::attempt::attribution::{Attribution, attribute};
+use crate::attempt::joined_session::{SessionSearch, UnnamedConversation};
 use crate::attempt::notes::note;
 use crate::attempt::placed_prompt::PlacedPrompt;
+use crate::call::call_services::CallServices;
 use crate::call::model_request::{ModelRequest, Prompt};
 use crate::call::planning::{Planner, placed_prompt};
 use crate::call::run_call::start;
@@ -26,6 +28,7 @@ use crate::proxy::{Proxy, Shared};
 use crate::record::recorded_call::earlier_answers;
 use crate::reply::http_response;
 use crate::reply::reply_writer::ReplyContext;
+use crate::requests::call_target::CallTarget;
 use crate::requests::caller::Caller;
 use crate::retries::logged_requests::Identity;
 use crate::retries::request_log::{Claim, Joined};
@@ -58,9 +61,18 @@ pub(crate) async fn answer(
     let info = info?;
     check_capabilities(&request, &info)?;
     warn_of_unseen_tools(models, &model, served, &request, &facts);
-    let attribution =
+    let mut attribution =
         attribute(&services.store, options.rollout_defaults(), &caller.target, caller.maker, caller.begins_attempt)
             .await?;
+    let identity = Identity {
+        digest: request.digest.clone(),
+        idempotency_key: caller.idempotency_key.take(),
+        retries: caller.retries,
+    };
+    let unnamed = unnamed_conversation(proxy, &caller, &request, &model).await?;
+    if let Some(unnamed) = unnamed.as_ref().filter(|_| !proxy.shared.session_requests.knows(&identity)) {
+        attribution = session_search(proxy).find(unnamed, &identity).await.map_err(ProxyError::from)?;
+    }
     if let Some(Attribution { rollout_id, attempt_id, .. }) = &attribution {
         facts.attempt.get_or_init(|| (rollout_id.clone(), attempt_id.clone()));
     }
@@ -73,11 +85,6 @@ pub(crate) async fn answer(
         None => None,
     };
     let log = Arc::clone(memory.as_ref().map_or(&proxy.shared.session_requests, |memory| &memory.requests));
-    let identity = Identity {
-        digest: request.digest.clone(),
-        idempotency_key: caller.idempotency_key.take(),
-        retries: caller.retries,
-    };
     let reply_id = format!("{}{}", request.endpoint.id_prefix, uuid::Uuid::now_v7().simple());
     let answered = Answered { model: &model, token_ids, keep_alive: options.keep_alive };
     let choices = request.options.choices;
@@ -96,6 +103,7 @@ pub(crate) async fn answer(
     let planner = Planner {
         rules: &proxy.shared.planning,
         attribution,
+        unnamed,
         memory,
         request: &request,
         model: &model,
@@ -152,6 +160,30 @@ async fn placed(proxy: &Proxy, caller: &Caller, planner: &Planner<'_>) -> Result
         }
     };
     placed.map_err(|error| error.about_prompt(request.endpoint.prompt_field))
+}
+
+/// The conversation of a request that names neither a rollout nor a session, if such ones are recognised by content.
+async fn unnamed_conversation(
+    proxy: &Proxy,
+    caller: &Caller,
+    request: &ModelRequest,
+    model: &SampledModel,
+) -> Result<Option<UnnamedConversation>, ProxyError> {
+    let Shared { options, large_requests, .. } = &*proxy.shared;
+    match (&caller.target, &request.prompt) {
+        (CallTarget::Unnamed, Prompt::Messages(conversation)) if !options.conversation_gap.is_zero() => {
+            let key = caller.sent_key.as_deref();
+            let unnamed = || UnnamedConversation::new(conversation, &model.name, key);
+            caller.size.work(large_requests, unnamed).await.map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn session_search(proxy: &Proxy) -> SessionSearch<'_> {
+    let Shared { options, models, services, .. } = &*proxy.shared;
+    let CallServices { store, memories, .. } = &**services;
+    SessionSearch { store, models, memories, seed: options.seed, gap: options.conversation_gap }
 }
 
 /// A model, and the served one whose host samples it.

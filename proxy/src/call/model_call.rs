@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::attempt::attempt_memory::AttemptMemory;
 use crate::attempt::budget::Admission;
+use crate::attempt::joined_session::UnnamedConversation;
 use crate::attempt::owner::Owner;
 use crate::call::model_request::Endpoint;
 use crate::models::gate::Gate;
@@ -16,6 +17,8 @@ use crate::reply::finish_reason::FinishReason;
 /// One model call, in no dialect: everything that is needed to sample it and to record it.
 pub(crate) struct Call {
     pub(crate) owner: Arc<Owner>,
+    /// Of a call that named no rollout: what the next call of the conversation finds it by.
+    pub(crate) unnamed: Option<UnnamedConversation>,
     /// Of the attempt, if it belongs to one.
     pub(crate) memory: Option<Arc<AttemptMemory>>,
     /// What lets it take from its attempt's budget, unless there is nothing to take.

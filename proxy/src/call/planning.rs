@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::attempt::attempt_memory::AttemptMemory;
 use crate::attempt::attribution::Attribution;
 use crate::attempt::budget::{Admission, Allowance, BudgetRequest};
+use crate::attempt::joined_session::UnnamedConversation;
 use crate::attempt::owner::Owner;
 use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
 use crate::call::auxiliary_rules::AuxiliaryRules;
@@ -47,6 +48,8 @@ pub(crate) struct PlanningRules {
 pub(crate) struct Planner<'p> {
     pub(crate) rules: &'p PlanningRules,
     pub(crate) attribution: Option<Attribution>,
+    /// Of a call that named no rollout.
+    pub(crate) unnamed: Option<UnnamedConversation>,
     /// Of the attempt, if it belongs to one.
     pub(crate) memory: Option<Arc<AttemptMemory>>,
     pub(crate) request: &'p ModelRequest,
@@ -130,6 +133,7 @@ impl Planner<'_> {
         let unseen_tools = self.request.unseen_tools(&*self.model.renderer);
         let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| Call {
             owner: Arc::clone(&owner),
+            unnamed: self.unnamed.clone(),
             memory: self.memory.clone(),
             admission: admission.clone(),
             max_tokens: to_sample.saturating_add(sampled_before(earlier.as_ref())).min(answer_tokens),

@@ -86,7 +86,9 @@ pub(crate) async fn record(
     if let Some(memory) = call.memory.as_ref().filter(|_| store.others_write()) {
         memory.note(&call.generation_id, true);
     }
-    let recorded = NewCall { generation, conversation };
+    let answered = call.unnamed.filter(|_| generation.stop_reason.is_whole());
+    let conversation_digest = answered.map(|unnamed| unnamed.with_answer(&answer.message));
+    let recorded = NewCall { generation, conversation, conversation_digest };
     match start.before {
         Some(_) => store.replace_generation(recorded).await?,
         None if is_session => store.record_session(recorded).await?,

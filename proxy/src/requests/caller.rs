@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 
+use crate::dialects::google::key_in_query;
 use crate::error::ProxyError;
 use crate::gateway::pause_state::InFlight;
 use crate::models::caller_key::CallerKey;
@@ -18,6 +19,8 @@ const TRAINABLE: &str = "x-fulgurite-trainable";
 pub(crate) struct Caller {
     pub(crate) target: CallTarget,
     pub(crate) key: CallerKey,
+    /// The key that came with a request which names no rollout, as it was sent.
+    pub(crate) sent_key: Option<String>,
     /// A grader's answers are never trained.
     pub(crate) maker: CallMaker,
     /// Whether the attempt is made if it is not there.
@@ -58,7 +61,9 @@ impl Caller {
         let trainable = header(TRAINABLE).map(|value| {
             value.parse().map_err(|_| ProxyError::invalid(TRAINABLE, format!("{TRAINABLE} must be true or false")))
         });
+        let sent_key = matches!(self.target, CallTarget::Unnamed).then(|| sent_key(request)).flatten();
         Ok(Self {
+            sent_key,
             key: CallerKey::read(request.method(), request.extensions()),
             maker: CallMaker::read(request.extensions()),
             idempotency_key: header("idempotency-key").map(str::to_owned),
@@ -68,4 +73,15 @@ impl Caller {
             ..self
         })
     }
+}
+
+/// Headers that clients send their keys in.
+const KEYS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
+
+/// The keys that a request carries, wherever its client puts them.
+fn sent_key(request: &Request) -> Option<String> {
+    let values = KEYS.iter().flat_map(|name| request.headers().get_all(*name));
+    let in_headers = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let keys: Vec<String> = in_headers.chain(key_in_query(request.uri())).collect();
+    (!keys.is_empty()).then(|| keys.join("\n"))
 }

@@ -134,36 +134,41 @@ impl<E> LoggedRequests<E> {
 
     /// The request that this one repeats. One that failed is forgotten with its retry, which is new.
     pub(crate) fn earlier(&mut self, identity: &Identity) -> Result<Option<Arc<LoggedRequest<E>>>, ProxyError> {
+        let Some(earlier) = self.nearest(identity) else { return Ok(None) };
+        if earlier.identity.digest != identity.digest {
+            let message = "Idempotency-Key: the same key came with another body before".to_owned();
+            let code = Some("idempotency_key_reused");
+            return Err(ProxyError::InvalidRequest { message, parameter: None, code });
+        }
+        let has_failed = matches!(*earlier.progress(), Progress::Failed);
+        if has_failed {
+            self.remove(&earlier);
+            return Ok(None);
+        }
+        Ok(Some(earlier))
+    }
+
+    /// The request that carries the same key, or else the one that this one repeats, though it may have failed.
+    pub(crate) fn nearest(&self, identity: &Identity) -> Option<Arc<LoggedRequest<E>>> {
         if let Some(earlier) = identity.idempotency_key.as_ref().and_then(|key| self.by_key.get(key)) {
-            if earlier.identity.digest != identity.digest {
-                let message = "Idempotency-Key: the same key came with another body before".to_owned();
-                let code = Some("idempotency_key_reused");
-                return Err(ProxyError::InvalidRequest { message, parameter: None, code });
-            }
-            return Ok(Some(Arc::clone(earlier)));
+            return Some(Arc::clone(earlier));
         }
         // Another key means another request; no key means nothing.
         let may_repeat = |earlier: &&Arc<LoggedRequest<E>>| {
             let keys = (&identity.idempotency_key, &earlier.identity.idempotency_key);
             keys.0.is_none() || keys.1.is_none() || keys.0 == keys.1
         };
-        let Some(alike) = self.by_digest.get(&identity.digest) else { return Ok(None) };
+        let alike = self.by_digest.get(&identity.digest)?;
         if let Some(broken) = alike.open.iter().filter(may_repeat).rfind(|earlier| earlier.is_broken()) {
-            return Ok(Some(Arc::clone(broken)));
+            return Some(Arc::clone(broken));
         }
         if identity.retries == 0 {
-            return Ok(None);
+            return None;
         }
         // One that came as a retry itself is another's, unless it had been sent less often.
         let all = alike.settled.iter().chain(&alike.open).filter(may_repeat);
         let before = all.filter(|earlier| earlier.identity.retries < identity.retries);
-        let earlier = before.max_by_key(|earlier| earlier.nearness_to(identity)).map(Arc::clone);
-        let failed = earlier.as_ref().filter(|earlier| matches!(*earlier.progress(), Progress::Failed));
-        if let Some(failed) = failed {
-            self.remove(failed);
-            return Ok(None);
-        }
-        Ok(earlier)
+        before.max_by_key(|earlier| earlier.nearness_to(identity)).map(Arc::clone)
     }
 }
 

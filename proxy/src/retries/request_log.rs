@@ -127,6 +127,11 @@ impl<E: Clone> RequestLog<E> {
 }
 
 impl<E> RequestLog<E> {
+    /// Whether a request like this came before, of which it may be a retry.
+    pub(crate) fn knows(&self, identity: &Identity) -> bool {
+        self.state().nearest(identity).is_some()
+    }
+
     fn state(&self) -> MutexGuard<'_, LoggedRequests<E>> {
         // The state is whole after every statement, so a poisoned lock holds nothing broken.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -86,7 +86,7 @@ pub(super) async fn record_answer(
     };
     let client_gone = generation.client_gone;
     let tokens = answer.usage.input.unwrap_or_default() + answer.usage.output.unwrap_or_default();
-    let recorded = NewCall { generation, conversation };
+    let recorded = NewCall { generation, conversation, conversation_digest: None };
     let generation_id = match store.record_generation(recorded.clone()).await {
         // Some servers give all their answers one id.
         Err(StoreError::Conflict { kind: "generation", .. }) => {

@@ -5,11 +5,13 @@
 //! that the next prompt is the recorded one, the sampled tokens as they were sampled, and the new messages after them.
 //! Where that is not so it says why, and where the first difference is.
 
+mod conversation_digest;
 mod meaning;
 mod next_prompt;
 mod recorded_turns;
 mod volatile;
 
+pub use conversation_digest::ConversationDigest;
 pub use next_prompt::{ContinuationPolicy, Continued, Departure, Fresh, NextPrompt};
 pub use recorded_turns::{RecordedTurn, RecordedTurns};
 pub use volatile::{VolatileDetector, VolatileRule, VolatileRules, VolatileSpan};

@@ -41,6 +41,7 @@ static SQLITE: LazyLock<Migrator> = LazyLock::new(|| {
             "0014_allowed_steps",
             "0015_newest_of_a_run",
             "0016_row_checksums",
+            "0017_conversation_digests",
             "0018_published_weights",
         ]
     )
@@ -65,6 +66,7 @@ static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| {
             "0014_allowed_steps",
             "0015_newest_of_a_run",
             "0016_row_checksums",
+            "0017_conversation_digests",
             "0018_published_weights",
         ]
     )

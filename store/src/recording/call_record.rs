@@ -8,7 +8,7 @@ use crate::checksums::{GenerationColumns, Recorded, around_sequence_id, span_dig
 use crate::database::sql::{to_integer, to_json};
 use crate::generations::conversations::{MessagesHash, RecordedConversation, WrittenConversation};
 use crate::generations::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES};
-use crate::recording::new_call::NewCall;
+use crate::recording::new_call::{ConversationHash, NewCall};
 use crate::recording::validation::validate;
 use crate::row_checksums::{AttemptColumns, RolloutColumns, heartbeat_ids};
 use crate::spans::call_span::call_span;
@@ -20,6 +20,7 @@ pub(crate) struct CallRecord {
     pub generation: NewGeneration,
     pub body: SpanBody,
     pub conversation: Option<WrittenConversation>,
+    pub conversation_digest: Option<ConversationHash>,
     pub sampling: String,
     pub weights_versions: String,
     /// Prompt and answer.
@@ -62,7 +63,7 @@ pub(crate) struct KnownCall {
 impl CallRecord {
     /// Prepares a call, given earlier ones of its attempt, of which it is supposed to continue the longest that it can.
     pub(crate) fn new(call: impl Into<NewCall>, earlier: &[KnownCall]) -> Result<Self> {
-        let NewCall { mut generation, conversation } = call.into();
+        let NewCall { mut generation, conversation, conversation_digest } = call.into();
         validate(&generation)?;
         let conversation = conversation.or_else(|| RecordedConversation::take(&mut generation.attributes));
         let attributes = std::mem::take(&mut generation.attributes);
@@ -92,6 +93,7 @@ impl CallRecord {
             span_digest: span_digest(&body.before, &body.after),
             body,
             conversation,
+            conversation_digest,
             packed_tokens,
             context_parent,
             messages_parent,

@@ -98,6 +98,9 @@ pub(super) const GENERATION: &[Column] = &[
         Ok(Value::OwnedBytes(call.conversation.as_ref().map(|written| written.hash().to_vec())))
     }),
     column("checksum", |call, writing| Ok(Value::Integer(call.checksum(writing.held_tokens)?))),
+    column("conversation_digest", |call, _| {
+        Ok(Value::OptionalBytes(call.conversation_digest.as_ref().map(|digest| &digest[..])))
+    }),
 ];
 
 /// Of no table: what the statement needs that writes a call at once, and guesses that it checks.

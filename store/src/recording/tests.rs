@@ -488,7 +488,8 @@ fn a_conversation_that_is_given_leaves_the_same_record_as_its_attributes() {
     let new = |attributes: Object| NewGeneration { attributes, ..generations(std::slice::from_ref(&turn)).remove(0) };
     let found = CallRecord::new(new(attributes), &[]).unwrap();
     let conversation = RecordedConversation::new(messages, tools).map(|given| given.with_answer(answer));
-    let given = CallRecord::new(NewCall { generation: new(others), conversation }, &[]).unwrap();
+    let given =
+        CallRecord::new(NewCall { generation: new(others), conversation, conversation_digest: None }, &[]).unwrap();
     let (written, expected) = (given.conversation.as_ref().unwrap(), found.conversation.as_ref().unwrap());
     assert_eq!(
         (written.hash(), written.whole(), &written.answer),

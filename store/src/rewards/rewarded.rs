@@ -5,6 +5,10 @@ use fulgurite_types::{Rewarded, RewardedAttempts};
 use crate::database::sql::{Sql, column, count, to_integer};
 use crate::{Result, Store};
 
+/// Of spans: those that reward an attempt as a whole. A reward for one call is linked to it.
+pub(crate) const REWARDS_A_WHOLE: &str =
+    "name = 'agentlightning.annotation' AND body LIKE '%reward%' AND body NOT LIKE '%\"agentlightning.link.%'";
+
 impl Store {
     /// Up to `limit` attempts that were rewarded as a whole after the place `after`, each where it was first, in the order
     /// of their rewards.
@@ -13,11 +17,11 @@ impl Store {
         let last =
             sqlx::query("SELECT COALESCE(MAX(position), 0) AS last FROM spans").fetch_one(&mut *connection).await?;
         let last: u64 = count(&last, "last")?;
-        // A reward for one call is linked to it; an annotation may have nothing to do with rewards.
-        let mut sql = Sql::new(
-            "SELECT position, rollout_id, attempt_id FROM spans
-             WHERE name = 'agentlightning.annotation' AND body LIKE '%reward%'
-                 AND body NOT LIKE '%\"agentlightning.link.%' AND NOT EXISTS (
+        // An annotation may have nothing to do with rewards.
+        let mut sql = Sql::new("SELECT position, rollout_id, attempt_id FROM spans WHERE ");
+        sql.push(REWARDS_A_WHOLE);
+        sql.push(
+            " AND NOT EXISTS (
                      SELECT 1 FROM spans AS earlier
                      WHERE earlier.rollout_id = spans.rollout_id AND earlier.attempt_id = spans.attempt_id
                          AND earlier.position < spans.position AND earlier.name = 'agentlightning.annotation'

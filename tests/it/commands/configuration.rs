@@ -100,6 +100,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.val_temperature = 1.0  # default
     proxy.continuation = "exact"  # default
     proxy.conversation_memory_bytes = 268435456  # default
+    proxy.conversation_gap_seconds = 3600.0  # default
     proxy.auxiliary_rules.0.name = "claude_code_topic"  # default
     proxy.auxiliary_rules.0.system = "(?i)\\banalyze if this message indicates a new conversation topic\\b"  # default
     proxy.auxiliary_rules.0.user = null  # default

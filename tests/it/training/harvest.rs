@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const HARVEST: &str = "max_steps = 3\nlearning_rate = 1e-2\nharvest = { rollouts_per_step = 4, max_staleness = 9 }";
 
 /// A config beside a model, with a store of its own unless a server has it.
-pub(super) fn write_config(directory: &Path, host: &str, store: Option<&Path>, trainer: &str) -> PathBuf {
+pub(crate) fn write_config(directory: &Path, host: &str, store: Option<&Path>, trainer: &str) -> PathBuf {
     let store = store.map_or(String::new(), |store| format!("[store]\nurl = \"sqlite://{}\"\n", store.display()));
     let config = format!(
         "[run]\nname = \"h\"\n{store}[server]\nlisten = \"127.0.0.1:0\"\n\
@@ -23,7 +23,7 @@ pub(super) fn write_config(directory: &Path, host: &str, store: Option<&Path>, t
     path
 }
 
-pub(super) fn train(config: &Path, run: &Path) -> Command {
+pub(crate) fn train(config: &Path, run: &Path) -> Command {
     let mut command = fulgurite(["train", "--json"]);
     command.arg(config).arg("--run-directory").arg(run);
     command

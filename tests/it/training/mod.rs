@@ -4,7 +4,7 @@ mod database_away;
 mod distillation;
 mod evaluations;
 mod exports;
-mod harvest;
+pub mod harvest;
 mod objectives;
 mod pairwise;
 mod policy_runs;

@@ -1,0 +1,188 @@
+//! The session of a call that names none, found by what the call's messages go on from.
+
+use std::time::Duration;
+
+use fulgurite_backends::derive_seed;
+use fulgurite_renderers::ConversationDigest;
+use fulgurite_store::{ConversationHash, RecordedAnswer, Store, StoreError};
+use fulgurite_types::{Conversation, Message};
+
+use crate::attempt::attempt_memories::AttemptMemories;
+use crate::attempt::attribution::Attribution;
+use crate::clock::now;
+use crate::models::served_models::ServedModels;
+use crate::retries::logged_requests::Identity;
+
+/// A conversation that names no rollout.
+#[derive(Clone, Debug)]
+pub(crate) struct UnnamedConversation {
+    digest: ConversationDigest,
+    /// The digests up to each message of an assistant, the longest first.
+    answers: Vec<ConversationHash>,
+}
+
+/// Answers of a conversation that are looked for: the latest, and earlier ones for a client that has rewritten what
+/// followed them.
+const ANSWERS: usize = 8;
+
+/// The parts of a proxy by which a session is found.
+pub(crate) struct SessionSearch<'s> {
+    pub(crate) store: &'s Store,
+    pub(crate) models: &'s ServedModels,
+    pub(crate) memories: &'s AttemptMemories,
+    /// Seed from which those of rollouts follow.
+    pub(crate) seed: u64,
+    /// For how long a session may be silent.
+    pub(crate) gap: Duration,
+}
+
+/// What the answers that end a conversation say of the call that continues it.
+#[derive(Debug, PartialEq, Eq)]
+enum Found<'a> {
+    /// No other call has continued this one yet.
+    Next(&'a RecordedAnswer),
+    /// Others have, all of one session: the call is a branch of it.
+    Branch(&'a RecordedAnswer),
+    /// There is none, or there are several that cannot be told apart.
+    Nothing,
+}
+
+impl UnnamedConversation {
+    /// A request's conversation with a model, by the client that sends this key.
+    pub(crate) fn new(conversation: &Conversation, model: &str, key: Option<&str>) -> Self {
+        let has_key = if key.is_some() { "key" } else { "no key" };
+        let mut digest = ConversationDigest::new(&[model, has_key, key.unwrap_or_default()]);
+        let mut answers = Vec::new();
+        for message in &conversation.messages {
+            digest.push(message);
+            if message.is_assistant() {
+                answers.push(digest.value());
+            }
+        }
+        answers.reverse();
+        answers.truncate(ANSWERS);
+        Self { digest, answers }
+    }
+
+    /// The digest that the next call's messages begin with, if this is the answer.
+    pub(crate) fn with_answer(mut self, answer: &Message) -> ConversationHash {
+        self.digest.push(answer);
+        self.digest.value()
+    }
+}
+
+impl SessionSearch<'_> {
+    /// The session that a call goes on with, if it is known which.
+    pub(crate) async fn find(
+        &self,
+        conversation: &UnnamedConversation,
+        identity: &Identity,
+    ) -> Result<Option<Attribution>, StoreError> {
+        let heard_since = now() - self.gap.as_secs_f64();
+        for hash in &conversation.answers {
+            // An answer that is lost to another call is found again, as continued.
+            loop {
+                let answers = self.store.answers_of_conversation(hash, &identity.digest, heard_since).await?;
+                if answers.is_empty() {
+                    break;
+                }
+                if let Some(retried) = self.retried(&answers, identity).await? {
+                    return Ok(Some(retried));
+                }
+                match found(&answers) {
+                    Found::Nothing => return Ok(None),
+                    Found::Branch(answer) => return Ok(Some(self.session_of(answer))),
+                    Found::Next(answer) => {
+                        if self.store.continue_answer(&answer.generation_id, &identity.digest).await? {
+                            return Ok(Some(self.session_of(answer)));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The session of the same request, if it came before and this is a retry of it.
+    async fn retried(
+        &self,
+        answers: &[RecordedAnswer],
+        identity: &Identity,
+    ) -> Result<Option<Attribution>, StoreError> {
+        let is_marked = identity.retries > 0 || identity.idempotency_key.is_some();
+        for answer in answers.iter().filter(|answer| answer.continued_by.as_ref() == Some(&identity.digest)) {
+            let session = self.session_of(answer);
+            let memory = match is_marked {
+                true => Some(self.memories.of(self.store, self.models, &session).await?),
+                false => self.memories.held(&answer.rollout_id, &answer.attempt_id),
+            };
+            if memory.is_some_and(|memory| memory.requests.knows(identity)) {
+                return Ok(Some(session));
+            }
+        }
+        Ok(None)
+    }
+
+    fn session_of(&self, answer: &RecordedAnswer) -> Attribution {
+        let RecordedAnswer { rollout_id, attempt_id, .. } = answer.clone();
+        let rollout_seed = derive_seed(self.seed, &[&rollout_id]);
+        // It lasts as long as its client.
+        Attribution { rollout_id, attempt_id, rollout_seed, allowance: None, is_unheard: false }
+    }
+}
+
+fn found(answers: &[RecordedAnswer]) -> Found<'_> {
+    let (open, continued): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.continued_by.is_none());
+    match (one_session(&open), one_session(&continued)) {
+        (Some(next), _) => Found::Next(next),
+        (None, Some(branch)) if open.is_empty() => Found::Branch(branch),
+        (None, _) => Found::Nothing,
+    }
+}
+
+/// The newest of answers that are all of one session.
+fn one_session<'a>(answers: &[&'a RecordedAnswer]) -> Option<&'a RecordedAnswer> {
+    let first = answers.first()?;
+    let is_of_it =
+        |answer: &&RecordedAnswer| (&answer.rollout_id, &answer.attempt_id) == (&first.rollout_id, &first.attempt_id);
+    answers.iter().all(is_of_it).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(rollout: &str, continued_by: Option<&str>) -> RecordedAnswer {
+        RecordedAnswer {
+            generation_id: format!("generation of {rollout}"),
+            rollout_id: rollout.to_owned(),
+            attempt_id: "at".to_owned(),
+            continued_by: continued_by.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_call_goes_on_with_the_only_answer_that_nobody_has_continued() {
+        let (open, other, continued, another) =
+            (answer("a", None), answer("b", None), answer("c", Some("r")), answer("d", Some("s")));
+        let of = |answers: &[&RecordedAnswer]| answers.iter().map(|answer| (*answer).clone()).collect::<Vec<_>>();
+        assert_eq!(found(&of(&[&open])), Found::Next(&open));
+        assert_eq!(found(&of(&[&open, &open])), Found::Next(&open), "two answers to one request");
+        assert_eq!(found(&of(&[&open, &continued, &another])), Found::Next(&open));
+        assert_eq!(found(&of(&[&open, &other])), Found::Nothing);
+        assert_eq!(found(&of(&[&open, &other, &continued])), Found::Nothing);
+        assert_eq!(found(&of(&[&continued])), Found::Branch(&continued));
+        assert_eq!(found(&of(&[&continued, &another])), Found::Nothing);
+    }
+
+    #[test]
+    fn a_key_is_part_of_a_conversation_and_so_is_that_there_is_none() {
+        let conversation = Conversation { messages: vec![Message::text("user", "go")], tools: Vec::new() };
+        let digest = |model, key| {
+            UnnamedConversation::new(&conversation, model, key).with_answer(&Message::text("assistant", "yes"))
+        };
+        let all = [digest("m", None), digest("m", Some("")), digest("m", Some("k")), digest("n", None)];
+        assert!(all.iter().enumerate().all(|(index, one)| !all[..index].contains(one)));
+        assert_eq!(digest("m", Some("k")), digest("m", Some("k")));
+    }
+}

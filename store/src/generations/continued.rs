@@ -1,0 +1,143 @@
+//! Answers by the conversation that they end, and which of them were continued: how a call that names no rollout finds
+//! the session that it belongs to.
+
+use fulgurite_types::AttemptStatus;
+
+use crate::database::sql::{Sql, column};
+use crate::recording::new_call::ConversationHash;
+use crate::rewards::rewarded::REWARDS_A_WHOLE;
+use crate::{Result, Store};
+
+/// A recorded answer that ends a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedAnswer {
+    /// The call that it is of.
+    pub generation_id: String,
+    /// Its rollout.
+    pub rollout_id: String,
+    /// Its attempt.
+    pub attempt_id: String,
+    /// The digest of the first request that continued it; `None` where none did.
+    pub continued_by: Option<String>,
+}
+
+/// Answers that are looked at. Where there are more, they are of several sessions anyway.
+const ANSWERS: i64 = 16;
+
+impl Store {
+    /// Delivered answers that end a conversation with this digest, of sessions whose latest call was recorded since
+    /// `heard_since`, in seconds since the epoch, and that were not rewarded as a whole yet.
+    ///
+    /// First those that `request_digest` continued, then those that nothing continued; the newest first. Where there are
+    /// many, the first of them.
+    pub async fn answers_of_conversation(
+        &self,
+        conversation: &ConversationHash,
+        request_digest: &str,
+        heard_since: f64,
+    ) -> Result<Vec<RecordedAnswer>> {
+        let mut sql = Sql::new(
+            "SELECT g.generation_id, g.rollout_id, g.attempt_id, c.request_digest AS continued_by
+             FROM generations g
+             JOIN attempts a ON a.rollout_id = g.rollout_id AND a.attempt_id = g.attempt_id
+             LEFT JOIN continued_generations c ON c.generation_id = g.generation_id
+             WHERE g.conversation_digest IN ",
+        );
+        sql.hashes(std::slice::from_ref(conversation));
+        sql.push(
+            " AND NOT EXISTS (SELECT 1 FROM spans WHERE rollout_id = g.rollout_id AND attempt_id = g.attempt_id AND ",
+        );
+        sql.push(REWARDS_A_WHOLE).push(")");
+        sql.push(" AND g.client_gone = 0 AND a.status = ").text(AttemptStatus::Succeeded.as_str());
+        sql.push(" AND a.last_heartbeat_time >= ").optional_real(Some(heard_since));
+        sql.push(" ORDER BY CASE WHEN c.request_digest = ").text(request_digest);
+        sql.push(" THEN 0 WHEN c.request_digest IS NULL THEN 1 ELSE 2 END, g.position DESC LIMIT ").integer(ANSWERS);
+        let rows = sql.all(&mut *self.reader().await?).await?;
+        let answer = |row| {
+            Ok(RecordedAnswer {
+                generation_id: column(row, "generation_id")?,
+                rollout_id: column(row, "rollout_id")?,
+                attempt_id: column(row, "attempt_id")?,
+                continued_by: column(row, "continued_by")?,
+            })
+        };
+        rows.iter().map(answer).collect()
+    }
+
+    /// Notes that a request continues an answer. `false` if another request was first.
+    pub async fn continue_answer(&self, generation_id: &str, request_digest: &str) -> Result<bool> {
+        let (generation_id, request_digest) = (generation_id.to_owned(), request_digest.to_owned());
+        self.write(move |write| {
+            Box::pin(async move {
+                let inserted = sqlx::query(
+                    "INSERT INTO continued_generations (generation_id, request_digest)
+                     SELECT generation_id, $2 FROM generations WHERE generation_id = $1
+                     ON CONFLICT (generation_id) DO NOTHING",
+                )
+                .bind(generation_id)
+                .bind(request_digest)
+                .execute(write.connection())
+                .await?
+                .rows_affected();
+                Ok(inserted == 1)
+            })
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_types::{AttemptedRollout, NewGeneration, Reward, RolloutStatus, SessionIds};
+
+    use super::*;
+    use crate::testing::{TestStore, generation};
+    use crate::{NewCall, PruneFilter};
+
+    const HELLO: ConversationHash = [7; 32];
+
+    async fn session(store: &TestStore, like: &AttemptedRollout, id: &str) -> SessionIds {
+        let ids = SessionIds::new();
+        let SessionIds { rollout_id, attempt_id } = ids.clone();
+        let generation = NewGeneration { rollout_id, attempt_id, ..generation(id, like, &[1, 2], &[3]) };
+        let call = NewCall { conversation_digest: Some(HELLO), ..NewCall::from(generation) };
+        store.record_session(call).await.unwrap();
+        ids
+    }
+
+    async fn answers(store: &TestStore, request: &str) -> Vec<(String, Option<String>)> {
+        let found = store.answers_of_conversation(&HELLO, request, 0.0).await.unwrap();
+        found.into_iter().map(|answer| (answer.generation_id, answer.continued_by)).collect()
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_continued_by_one_request_alone_and_goes_with_its_rollout() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        store.record_generation(generation("other", &attempted, &[1, 2], &[3])).await.unwrap();
+        for id in ["a", "b", "c"] {
+            session(&store, &attempted, id).await;
+        }
+        assert_eq!(answers(&store, "r").await, ["c", "b", "a"].map(|id| (id.to_owned(), None)));
+        let claims = futures::future::join_all(["r", "s"].map(|request| store.continue_answer("a", request))).await;
+        assert_eq!(claims.into_iter().filter(|claim| *claim.as_ref().unwrap()).count(), 1);
+        assert!(store.continue_answer("b", "t").await.unwrap());
+        assert!(!store.continue_answer("none", "t").await.unwrap());
+        let order: Vec<String> = answers(&store, "t").await.into_iter().map(|(id, _)| id).collect();
+        assert_eq!(order, ["b", "c", "a"]);
+        // An answer that its client did not get is none to go on with.
+        store.set_client_gone("c", true).await.unwrap();
+        assert_eq!(answers(&store, "t").await.len(), 2);
+        // Who is rewarded has ended.
+        let SessionIds { rollout_id, attempt_id } = session(&store, &attempted, "d").await;
+        store.add_reward(&rollout_id, &attempt_id, Some("d"), Reward::new(1.0)).await.unwrap();
+        assert_eq!(answers(&store, "t").await.len(), 3, "a call alone was rewarded");
+        store.add_reward(&rollout_id, &attempt_id, None, Reward::new(1.0)).await.unwrap();
+        assert_eq!(answers(&store, "t").await.len(), 2);
+        let later = crate::database::clock::now() + 1.0;
+        assert_eq!(store.answers_of_conversation(&HELLO, "t", later).await.unwrap(), []);
+        assert_eq!(store.answers_of_conversation(&[8; 32], "t", 0.0).await.unwrap(), []);
+        store.prune(PruneFilter { ended_before: later, status_in: RolloutStatus::ALL.to_vec() }).await.unwrap();
+        assert_eq!(answers(&store, "t").await, []);
+    }
+}

@@ -42,7 +42,7 @@ pub use database::rollout_cache::CachedRollout;
 pub use database::sql::LONGEST_ID;
 pub use database::telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use error::{Result, StoreError};
-pub use generations::continued::RecordedAnswer;
+pub use generations::continued::{RecordedAnswer, RecordedAnswers};
 pub use generations::conversations::RecordedConversation;
 pub use keys::admin_key::AdminKey;
 pub use keys::holder::{KeyHolder, KeyRefused};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fulgurite_backends::derive_seed;
 use fulgurite_renderers::ConversationDigest;
-use fulgurite_store::{ConversationHash, RecordedAnswer, Store, StoreError};
+use fulgurite_store::{ConversationHash, RecordedAnswer, RecordedAnswers, Store, StoreError};
 use fulgurite_types::{Conversation, Message};
 
 use crate::attempt::attempt_memories::AttemptMemories;
@@ -82,14 +82,16 @@ impl SessionSearch<'_> {
         for hash in &conversation.answers {
             // An answer that is lost to another call is found again, as continued.
             loop {
-                let answers = self.store.answers_of_conversation(hash, &identity.digest, heard_since).await?;
-                if answers.is_empty() {
+                let RecordedAnswers { answers, has_more } =
+                    self.store.answers_of_conversation(hash, heard_since).await?;
+                if answers.is_empty() && !has_more {
                     break;
                 }
                 if let Some(retried) = self.retried(&answers, identity).await? {
                     return Ok(Some(retried));
                 }
                 match found(&answers) {
+                    _ if has_more => return Ok(None),
                     Found::Nothing => return Ok(None),
                     Found::Branch(answer) => return Ok(Some(self.session_of(answer))),
                     Found::Next(answer) => {

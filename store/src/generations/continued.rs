@@ -3,7 +3,7 @@
 
 use fulgurite_types::AttemptStatus;
 
-use crate::database::sql::{Sql, column};
+use crate::database::sql::{Sql, column, to_integer};
 use crate::recording::new_call::ConversationHash;
 use crate::rewards::rewarded::REWARDS_A_WHOLE;
 use crate::{Result, Store};
@@ -21,47 +21,63 @@ pub struct RecordedAnswer {
     pub continued_by: Option<String>,
 }
 
-/// Answers that are looked at. Where there are more, they are of several sessions anyway.
-const ANSWERS: i64 = 16;
+/// Recorded answers that end a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedAnswers {
+    /// The newest first.
+    pub answers: Vec<RecordedAnswer>,
+    /// Whether there may be older ones, which were not looked at.
+    pub has_more: bool,
+}
+
+/// Answers to the same messages that are looked at.
+const ANSWERS: usize = 200;
 
 impl Store {
     /// Delivered answers that end a conversation with this digest, of sessions whose latest call was recorded since
-    /// `heard_since`, in seconds since the epoch, and that were not rewarded as a whole yet.
-    ///
-    /// First those that `request_digest` continued, then those that nothing continued; the newest first. Where there are
-    /// many, the first of them.
+    /// `heard_since`, in seconds since the epoch, and that were not rewarded as a whole yet. Of many, the newest.
     pub async fn answers_of_conversation(
         &self,
         conversation: &ConversationHash,
-        request_digest: &str,
         heard_since: f64,
-    ) -> Result<Vec<RecordedAnswer>> {
+    ) -> Result<RecordedAnswers> {
         let mut sql = Sql::new(
-            "SELECT g.generation_id, g.rollout_id, g.attempt_id, c.request_digest AS continued_by
-             FROM generations g
-             JOIN attempts a ON a.rollout_id = g.rollout_id AND a.attempt_id = g.attempt_id
-             LEFT JOIN continued_generations c ON c.generation_id = g.generation_id
-             WHERE g.conversation_digest IN ",
+            "SELECT g.generation_id, g.rollout_id, g.attempt_id, c.request_digest AS continued_by, a.last_heartbeat_time,
+                 CAST(CASE WHEN EXISTS (SELECT 1 FROM spans
+                     WHERE rollout_id = g.rollout_id AND attempt_id = g.attempt_id AND ",
+        );
+        sql.push(REWARDS_A_WHOLE);
+        sql.push(") OR a.status <> ").text(AttemptStatus::Succeeded.as_str());
+        sql.push(
+            " THEN 1 ELSE 0 END AS BIGINT) AS is_over
+             FROM (SELECT generation_id, rollout_id, attempt_id, position FROM generations
+                 WHERE client_gone = 0 AND conversation_digest = ",
         );
         sql.hashes(std::slice::from_ref(conversation));
+        sql.push(" ORDER BY position DESC LIMIT ").integer(to_integer("answers", ANSWERS)?);
         sql.push(
-            " AND NOT EXISTS (SELECT 1 FROM spans WHERE rollout_id = g.rollout_id AND attempt_id = g.attempt_id AND ",
+            ") g
+             JOIN attempts a ON a.rollout_id = g.rollout_id AND a.attempt_id = g.attempt_id
+             LEFT JOIN continued_generations c ON c.generation_id = g.generation_id
+             ORDER BY g.position DESC",
         );
-        sql.push(REWARDS_A_WHOLE).push(")");
-        sql.push(" AND g.client_gone = 0 AND a.status = ").text(AttemptStatus::Succeeded.as_str());
-        sql.push(" AND a.last_heartbeat_time >= ").optional_real(Some(heard_since));
-        sql.push(" ORDER BY CASE WHEN c.request_digest = ").text(request_digest);
-        sql.push(" THEN 0 WHEN c.request_digest IS NULL THEN 1 ELSE 2 END, g.position DESC LIMIT ").integer(ANSWERS);
         let rows = sql.all(&mut *self.reader().await?).await?;
-        let answer = |row| {
-            Ok(RecordedAnswer {
-                generation_id: column(row, "generation_id")?,
-                rollout_id: column(row, "rollout_id")?,
-                attempt_id: column(row, "attempt_id")?,
-                continued_by: column(row, "continued_by")?,
-            })
-        };
-        rows.iter().map(answer).collect()
+        let mut found = RecordedAnswers { answers: Vec::new(), has_more: rows.len() == ANSWERS };
+        for row in &rows {
+            let heard: Option<f64> = column(row, "last_heartbeat_time")?;
+            if heard.is_none_or(|heard| heard < heard_since) {
+                // What was answered before it was as long ago, or nearly so.
+                found.has_more = false;
+            } else if column::<i64>(row, "is_over")? == 0 {
+                found.answers.push(RecordedAnswer {
+                    generation_id: column(row, "generation_id")?,
+                    rollout_id: column(row, "rollout_id")?,
+                    attempt_id: column(row, "attempt_id")?,
+                    continued_by: column(row, "continued_by")?,
+                });
+            }
+        }
+        Ok(found)
     }
 
     /// Notes that a request continues an answer. `false` if another request was first.
@@ -105,9 +121,10 @@ mod tests {
         ids
     }
 
-    async fn answers(store: &TestStore, request: &str) -> Vec<(String, Option<String>)> {
-        let found = store.answers_of_conversation(&HELLO, request, 0.0).await.unwrap();
-        found.into_iter().map(|answer| (answer.generation_id, answer.continued_by)).collect()
+    async fn answers(store: &TestStore) -> Vec<(String, Option<String>)> {
+        let found = store.answers_of_conversation(&HELLO, 0.0).await.unwrap();
+        assert!(!found.has_more);
+        found.answers.into_iter().map(|answer| (answer.generation_id, answer.continued_by)).collect()
     }
 
     #[tokio::test]
@@ -118,26 +135,26 @@ mod tests {
         for id in ["a", "b", "c"] {
             session(&store, &attempted, id).await;
         }
-        assert_eq!(answers(&store, "r").await, ["c", "b", "a"].map(|id| (id.to_owned(), None)));
+        assert_eq!(answers(&store).await, ["c", "b", "a"].map(|id| (id.to_owned(), None)));
         let claims = futures::future::join_all(["r", "s"].map(|request| store.continue_answer("a", request))).await;
         assert_eq!(claims.into_iter().filter(|claim| *claim.as_ref().unwrap()).count(), 1);
         assert!(store.continue_answer("b", "t").await.unwrap());
         assert!(!store.continue_answer("none", "t").await.unwrap());
-        let order: Vec<String> = answers(&store, "t").await.into_iter().map(|(id, _)| id).collect();
-        assert_eq!(order, ["b", "c", "a"]);
+        let by: Vec<bool> = answers(&store).await.into_iter().map(|(_, continued_by)| continued_by.is_some()).collect();
+        assert_eq!(by, [false, true, true]);
         // An answer that its client did not get is none to go on with.
         store.set_client_gone("c", true).await.unwrap();
-        assert_eq!(answers(&store, "t").await.len(), 2);
+        assert_eq!(answers(&store).await.len(), 2);
         // Who is rewarded has ended.
         let SessionIds { rollout_id, attempt_id } = session(&store, &attempted, "d").await;
         store.add_reward(&rollout_id, &attempt_id, Some("d"), Reward::new(1.0)).await.unwrap();
-        assert_eq!(answers(&store, "t").await.len(), 3, "a call alone was rewarded");
+        assert_eq!(answers(&store).await.len(), 3, "a call alone was rewarded");
         store.add_reward(&rollout_id, &attempt_id, None, Reward::new(1.0)).await.unwrap();
-        assert_eq!(answers(&store, "t").await.len(), 2);
+        assert_eq!(answers(&store).await.len(), 2);
         let later = crate::database::clock::now() + 1.0;
-        assert_eq!(store.answers_of_conversation(&HELLO, "t", later).await.unwrap(), []);
-        assert_eq!(store.answers_of_conversation(&[8; 32], "t", 0.0).await.unwrap(), []);
+        assert_eq!(store.answers_of_conversation(&HELLO, later).await.unwrap(), RecordedAnswers::default());
+        assert_eq!(store.answers_of_conversation(&[8; 32], 0.0).await.unwrap(), RecordedAnswers::default());
         store.prune(PruneFilter { ended_before: later, status_in: RolloutStatus::ALL.to_vec() }).await.unwrap();
-        assert_eq!(answers(&store, "t").await, []);
+        assert_eq!(answers(&store).await, []);
     }
 }

@@ -123,6 +123,14 @@ mod tests {
     }
 
     #[test]
+    fn what_an_agent_left_that_hangs_or_ends_harbors_tests_is_its_own_failure() {
+        let time = SharedTime { agent: Duration::ZERO, grader: Duration::from_secs(600) };
+        let without = GradeFault::NoRewardOfTests(String::new());
+        assert_eq!([of_grading(&GradeFault::TestsTimedOut, time), of_grading(&without, time)], [Fault::Agent; 2]);
+        assert_eq!(of_grading(&GradeFault::Failed("Harbor's tests cannot be run".to_owned()), time), Fault::Grader);
+    }
+
+    #[test]
     fn an_agent_that_kills_its_supervisor_fails_by_itself() {
         let lost = ProcessError::SupervisorLost { how: "was killed by signal 9".to_owned() };
         assert_eq!(of_agent(&lost.into()), Fault::Agent);

@@ -2,7 +2,6 @@
 
 use fulgurite_types::{Object, Page, Paginated, ResourcesUpdate, TextFilter, new_id};
 use serde_json::{Map, Value, json};
-use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::database::clock::now;
@@ -100,20 +99,6 @@ fn push_conditions(sql: &mut Sql, resources_id: &TextFilter) {
     let mut conditions = Conditions::new(None);
     conditions.text(sql, "resources_id", resources_id);
     conditions.close(sql);
-}
-
-/// Writes what the ids of resources from before there were checksums add to the rollouts that have them.
-pub(crate) async fn write_missing_id_checksums(connection: &mut AnyConnection) -> Result<()> {
-    let rows = Sql::new("SELECT resources_id FROM resources WHERE id_checksum IS NULL").all(connection).await?;
-    for row in &rows {
-        let id: &str = column(row, "resources_id")?;
-        sqlx::query("UPDATE resources SET id_checksum = $2 WHERE resources_id = $1")
-            .bind(id)
-            .bind(resources_digest(Some(id)))
-            .execute(&mut *connection)
-            .await?;
-    }
-    Ok(())
 }
 
 pub(crate) fn resources_from_row(row: &AnyRow) -> Result<ResourcesUpdate> {

@@ -5,11 +5,12 @@
 //! and shows that a row is missing, came by another way, or is an earlier version of itself.
 
 use fulgurite_types::{AttemptStatus, RolloutStatus};
+use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::Result;
 use crate::checksums::{Fields, MASK, add};
-use crate::database::sql::column;
+use crate::database::sql::{Sql, column};
 
 /// What an attempt's place among those of its rollout counts, which SQL adds.
 pub(crate) const SEQUENCE_WEIGHT: i64 = 805_306_457;
@@ -93,6 +94,20 @@ fn state(status: &str, end_time: Option<f64>) -> i64 {
 /// The digest of the resources of a rollout, which `resources` keeps beside their id.
 pub(crate) fn resources_digest(resources_id: Option<&str>) -> i64 {
     optional_digest("resources_id", resources_id.map(str::as_bytes))
+}
+
+/// Writes what the ids of resources from before there were checksums add to the rollouts that have them.
+pub(crate) async fn write_missing_id_checksums(connection: &mut AnyConnection) -> Result<()> {
+    let rows = Sql::new("SELECT resources_id FROM resources WHERE id_checksum IS NULL").all(connection).await?;
+    for row in &rows {
+        let id: &str = column(row, "resources_id")?;
+        sqlx::query("UPDATE resources SET id_checksum = $2 WHERE resources_id = $1")
+            .bind(id)
+            .bind(resources_digest(Some(id)))
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
 }
 
 /// The digest of an attempt's worker.

@@ -22,7 +22,6 @@ use crate::recording::at_once;
 use crate::recording::call_listener::CallListener;
 use crate::recording::call_record::CallRecord;
 use crate::recording::latest_calls::LatestCalls;
-use crate::resources::write_missing_id_checksums;
 use crate::row_checksums;
 use crate::{Result, StoreError};
 
@@ -100,7 +99,7 @@ impl Store {
         let preparation = dialect.prepare_writing(options.synchronous, busy);
         let mut connection = location.connector(Access::Create, preparation.clone())?.connect().await?;
         migrate(&mut connection).await?;
-        write_missing_id_checksums(&mut connection).await?;
+        row_checksums::write_missing_id_checksums(&mut connection).await?;
         connection.close().await?;
         let writing = match dialect {
             Dialect::Sqlite => format!("{preparation}; {} {}", at_once::preparation(), row_checksums::triggers()),

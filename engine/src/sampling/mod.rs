@@ -10,7 +10,6 @@
 //! - [`published`]: the weights that are sampled from.
 //! - [`prompt_scores`]: how likely a prompt is.
 
-pub(crate) mod adapter_sampler;
 pub(crate) mod adjustments;
 pub(crate) mod choice;
 pub(crate) mod decode;

@@ -14,7 +14,6 @@ use crate::checkpoints::checkpoint::read_policy;
 use crate::engine_options::EngineOptions;
 use crate::error::EngineError;
 use crate::model::weights::Weights;
-use crate::sampling::adapter_sampler::AdapterSampler;
 use crate::sampling::generation::Generation;
 use crate::sampling::grammars::{Grammar, Grammars};
 use crate::sampling::published::{Published, PublishedWeights, WeightsSnapshot};
@@ -153,7 +152,7 @@ impl EmbeddedSampler {
     }
 
     /// As [`Sampler::sample`], from these weights, in one batch with what is sampled from others.
-    pub(crate) async fn sample_from(
+    async fn sample_from(
         &self,
         weights: &WeightsSnapshot,
         request: SampleRequest,
@@ -194,5 +193,35 @@ impl Drop for EmbeddedSampler {
         {
             tracing::error!("the sampler's thread had panicked");
         }
+    }
+}
+
+/// Samples from an adapter over an embedded model, in one batch with the model's own requests.
+struct AdapterSampler {
+    sampler: Arc<EmbeddedSampler>,
+    snapshot: WeightsSnapshot,
+}
+
+#[async_trait]
+impl Sampler for AdapterSampler {
+    async fn info(&self) -> Result<SamplerInfo, BackendError> {
+        self.sampler.info().await
+    }
+
+    fn weights_version(&self) -> Option<WeightsVersion> {
+        Some(self.snapshot.0.version)
+    }
+
+    async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
+        self.sampler.sample_from(&self.snapshot, request).await
+    }
+
+    async fn score_prompt(&self, prompt: &[u32], alternatives: usize) -> Result<PromptScores, BackendError> {
+        self.info().await?.check_scored(prompt)?;
+        let (snapshot, prompt) = (self.snapshot.clone(), prompt.to_vec());
+        let score =
+            move || snapshot.score_prompt(&prompt, PromptQuestions { alternatives, ..PromptQuestions::default() });
+        let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
+        tokio::task::spawn_blocking(score).await.map_err(panicked)?
     }
 }

@@ -10,6 +10,7 @@
 //! - [`Replicas`]: several hosts of one model as one.
 //! - [`Upstream`]: servers that take requests in their own dialect, and whose replies are forwarded as they come.
 //! - [`FairShare`]: places for work whose size clients choose, which take turns. [`aside`] keeps other tasks from waiting for it.
+//! - [`weights_fingerprint`]: the identity of weights by their files.
 //! - [`plain_words`]: serde's errors about wrong input, in terms of the input.
 //! - [`derive_seed`]: how the seed of a request follows from what it belongs to.
 
@@ -26,6 +27,7 @@ mod telemetry;
 mod training;
 mod upstream;
 mod vllm;
+mod weights_fingerprint;
 
 pub use error::{AnswerFault, BackendError};
 pub use fair_share::{FairShare, Place, ShareFull, ShareLimits, aside};
@@ -57,3 +59,4 @@ pub use training::loss_function::{LossFunction, RatioBounds};
 pub use training::publishing_learner::PublishingLearner;
 pub use upstream::{KeyHeader, Upstream, UpstreamDialect, UpstreamOptions, UpstreamReply, UpstreamRequest};
 pub use vllm::VllmSampler;
+pub use weights_fingerprint::weights_fingerprint;

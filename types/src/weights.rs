@@ -124,6 +124,17 @@ pub enum Replaces {
     Version(u64),
 }
 
+impl Replaces {
+    /// Whether weights of this version may take the place of those of version `current`.
+    pub fn allows(self, version: u64, current: u64) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Older => current < version,
+            Self::Version(expected) => current == expected,
+        }
+    }
+}
+
 /// Why weights were put behind a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -177,6 +188,18 @@ pub enum ServingState {
     Behind,
     /// It could not load them, and takes no calls.
     Refusing,
+}
+
+impl ServingState {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::Loading => "loading",
+            Self::Behind => "behind",
+            Self::Refusing => "refusing",
+        }
+    }
 }
 
 /// What a server samples a model from.

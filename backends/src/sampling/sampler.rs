@@ -163,6 +163,10 @@ pub trait Sampler: Send + Sync + 'static {
         Err(BackendError::Configuration { message })
     }
 
+    /// Has the weights that it was started with known by this version from now on. A host that labels them itself goes on
+    /// with its own label.
+    fn label_weights(&self, _version: WeightsVersion) {}
+
     /// Whether [`with_adapter`](Self::with_adapter) is possible.
     fn takes_adapters(&self) -> bool {
         false

@@ -120,6 +120,10 @@ impl Sampler for EmbeddedSampler {
         Ok(tokio::task::spawn_blocking(read).await.map_err(panicked)??)
     }
 
+    fn label_weights(&self, version: WeightsVersion) {
+        self.publish(&self.snapshot(), version);
+    }
+
     fn takes_adapters(&self) -> bool {
         true
     }

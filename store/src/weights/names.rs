@@ -67,6 +67,32 @@ impl Store {
         sql.all(&mut *self.reader().await?).await?.first().map(named_from_row).transpose()
     }
 
+    /// The greatest version that names weights of a model.
+    pub async fn greatest_version(&self, model: &str) -> Result<Option<u64>> {
+        let mut sql = Sql::new("SELECT MAX(version) AS greatest FROM named_weights WHERE model = ");
+        sql.text(model);
+        let rows = sql.all(&mut *self.reader().await?).await?;
+        let greatest: Option<i64> = rows.first().map(|row| column(row, "greatest")).transpose()?.flatten();
+        greatest.map(u64::try_from).transpose().map_err(|error| corrupt("version", &error))
+    }
+
+    /// Takes a version back that was given to weights which no server could load, and that were never published.
+    pub async fn forget_unpublished_version(&self, model: &str, version: u64) -> Result<()> {
+        let model = model.to_owned();
+        self.write(move |write| {
+            Box::pin(async move {
+                let version = to_integer("version", version)?;
+                let mut sql = Sql::new("DELETE FROM named_weights WHERE model = ");
+                sql.text(&model).push(" AND version = ").integer(version);
+                sql.push(" AND NOT EXISTS (SELECT 1 FROM publications p WHERE p.model = named_weights.model");
+                sql.push(" AND p.version = named_weights.version)");
+                sql.execute(write.connection()).await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
     /// All weights of a model that have a version, oldest version first; those of one run alone if it is given.
     pub async fn named_weights(&self, model: &str, run_id: Option<&str>) -> Result<Vec<NamedWeights>> {
         let mut sql = Sql::new("SELECT ");
@@ -107,7 +133,8 @@ fn corrupt(column: &str, error: &impl ToString) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_types::{NewNamedWeights, WeightsId};
+    use fulgurite_types::{NewNamedWeights, NewPublication, PublicationCause, Replaces, WeightsId};
+    use serde_json::json;
 
     use crate::testing::TestStore;
 
@@ -136,5 +163,22 @@ mod tests {
             |named: Vec<fulgurite_types::NamedWeights>| -> Vec<u64> { named.iter().map(|one| one.version).collect() };
         assert_eq!(of(store.named_weights("m", None).await.unwrap()), [0, 1, 5, 6, 9]);
         assert_eq!(of(store.named_weights("m", Some("run-0")).await.unwrap()), [1, 6]);
+    }
+
+    #[tokio::test]
+    async fn a_version_of_published_weights_is_not_taken_back() {
+        let store = TestStore::new().await;
+        assert_eq!(store.greatest_version("m").await.unwrap(), None);
+        for version in 0..3 {
+            store.name_weights(new(version, version.into())).await.unwrap();
+        }
+        assert_eq!(store.greatest_version("m").await.unwrap(), Some(2));
+        let (source, replaces, cause) = (json!({}), Replaces::Anything, PublicationCause::Update);
+        let publication = NewPublication { model: "m".into(), version: 1, source, replaces, cause };
+        store.publish_weights(publication).await.unwrap();
+        for version in [1, 2] {
+            store.forget_unpublished_version("m", version).await.unwrap();
+        }
+        assert_eq!(store.greatest_version("m").await.unwrap(), Some(1));
     }
 }

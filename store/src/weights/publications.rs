@@ -1,6 +1,6 @@
 //! Which weights are behind a model at every server of the store.
 
-use fulgurite_types::{NewPublication, Publication, Replaces};
+use fulgurite_types::{NewPublication, Publication};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 use tokio::sync::watch;
@@ -28,7 +28,7 @@ impl Store {
                     if is_there && current.source == new.source {
                         return Ok(current);
                     }
-                    if !is_there && !may_replace(new.replaces, &current, new.version) {
+                    if !is_there && !new.replaces.allows(new.version, current.weights.version) {
                         let NewPublication { model, version, .. } = new;
                         return Err(StoreError::WeightsInPlace { model, version, current: Box::new(current) });
                     }
@@ -70,15 +70,6 @@ impl Store {
     /// Changes whenever weights may have been published, here or by another server of the store.
     pub fn published_weights(&self) -> watch::Receiver<()> {
         self.signals().published.subscribe()
-    }
-}
-
-/// Whether a version may take the place of what is behind its model.
-fn may_replace(replaces: Replaces, current: &Publication, version: u64) -> bool {
-    match replaces {
-        Replaces::Anything => true,
-        Replaces::Older => current.weights.version < version,
-        Replaces::Version(expected) => current.weights.version == expected,
     }
 }
 

@@ -47,6 +47,19 @@ impl Store {
         .await
     }
 
+    /// Forgets all servers that last reported before a time.
+    pub async fn forget_servers_before(&self, time: f64) -> Result<()> {
+        self.write(move |write| {
+            Box::pin(async move {
+                let mut sql = Sql::new("DELETE FROM served_weights WHERE time < ");
+                sql.optional_real(Some(time));
+                sql.execute(write.connection()).await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
     /// What servers sample from, by model and server; of those that said so after `since`.
     pub async fn served_weights(&self, since: f64) -> Result<Vec<ServedWeights>> {
         let mut sql = Sql::new("SELECT * FROM served_weights WHERE time > ");
@@ -99,5 +112,9 @@ mod tests {
         store.forget_server("b").await.unwrap();
         assert_eq!(store.served_weights(0.0).await.unwrap().len(), 1);
         assert_eq!(store.served_weights(known[0].time).await.unwrap(), []);
+        store.forget_servers_before(known[0].time).await.unwrap();
+        assert_eq!(store.served_weights(0.0).await.unwrap().len(), 1);
+        store.forget_servers_before(f64::MAX).await.unwrap();
+        assert_eq!(store.served_weights(0.0).await.unwrap(), []);
     }
 }

@@ -70,6 +70,10 @@ impl Sampler for SavedWeightsSampler {
         Ok(())
     }
 
+    fn label_weights(&self, version: WeightsVersion) {
+        self.base.model.sampler().label_weights(version);
+    }
+
     fn takes_adapters(&self) -> bool {
         self.base.model.sampler().takes_adapters()
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use fulgurite_proxy::UNSEEN_TOOLS;
 
 use super::findings::{Answer, RunFacts};
+use super::servers::ServerFacts;
 use crate::runs::progress::progress;
 
 /// The latest training rollouts that are read.
@@ -57,7 +58,19 @@ pub async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
         groups_with_worlds: worlds.values().filter(|states| !states.is_empty()).count() as u64,
         groups_of_different_worlds: worlds.values().filter(|states| states.len() > 1).count() as u64,
         answers,
+        servers: servers(store, run).await?,
     })
+}
+
+/// What the servers of a store sample the models of a run from.
+pub async fn servers(store: &Store, run: &Run) -> Result<ServerFacts> {
+    let models = run.config["models"].as_array().into_iter().flatten();
+    let models: BTreeSet<&str> = models.filter_map(|model| model["name"].as_str()).collect();
+    let mut published = store.publications().await?;
+    published.retain(|published| models.contains(published.weights.model.as_str()));
+    let mut served = store.served_weights(0.0).await?;
+    served.retain(|served| models.contains(served.model.as_str()));
+    Ok(ServerFacts { published, served })
 }
 
 /// What the spans of an attempt say that it answered last, and what it earned.

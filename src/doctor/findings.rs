@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use fulgurite_types::ServingState;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::servers::ServerFacts;
 use crate::runs::progress::RunProgress;
 
 /// What is recorded of a run.
@@ -26,6 +28,8 @@ pub struct RunFacts {
     pub groups_of_different_worlds: u64,
     /// Answers of its latest training rollouts.
     pub answers: Vec<Answer>,
+    /// What the servers of its store sample from.
+    pub servers: ServerFacts,
 }
 
 /// What a rollout answered last, and what it earned.
@@ -80,9 +84,10 @@ const FEW_ROLLOUTS: u64 = 4;
 
 /// All that is amiss, the worst first.
 pub fn findings(facts: &RunFacts) -> Vec<Finding> {
-    let all: [fn(&RunFacts) -> Option<Finding>; 14] = [
+    let all: [fn(&RunFacts) -> Option<Finding>; 15] = [
         divergence,
         no_calls,
+        servers_behind,
         tools_not_shown,
         different_worlds,
         failed_rollouts,
@@ -125,6 +130,21 @@ fn no_calls(facts: &RunFacts) -> Option<Finding> {
         numbers: json!({ "rollouts": ended, "calls": 0 }),
         what_to_do: "have the agent take its base URL from OPENAI_BASE_URL or ANTHROPIC_BASE_URL and its key from \
                      OPENAI_API_KEY or ANTHROPIC_API_KEY; look for a URL that is written into its code or a .env file",
+        answers: Vec::new(),
+    })
+}
+
+fn servers_behind(facts: &RunFacts) -> Option<Finding> {
+    let behind = facts.servers.behind();
+    let shown: Vec<&str> = behind.iter().map(|(_, text)| text.as_str()).collect();
+    let refuses = behind.iter().any(|(served, _)| served.state == ServingState::Refusing);
+    (!behind.is_empty()).then(|| Finding {
+        name: "servers_behind",
+        severity: if refuses { Severity::Error } else { Severity::Warning },
+        evidence: shown.join("; "),
+        numbers: json!({ "behind": behind.len(), "servers": facts.servers.served.len() }),
+        what_to_do: "let each server see the files of the weights under the same path: it tries again by itself; start a \
+                     server anew that is not seen, and look at its log",
         answers: Vec::new(),
     })
 }
@@ -384,6 +404,8 @@ fn variance(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::ServedWeights;
+
     use super::*;
 
     fn steps(of: impl Fn(u32) -> Value) -> Vec<Map<String, Value>> {
@@ -513,6 +535,30 @@ mod tests {
     fn tools_that_the_model_never_hears_of_are_found() {
         let facts = RunFacts { calls_with_unseen_tools: 4, ..with("step", f64::from) };
         assert_eq!(names(&facts), ["tools_not_shown"]);
+    }
+
+    #[test]
+    fn a_server_that_takes_no_calls_for_want_of_new_weights_is_an_error() {
+        let served = |state| ServedWeights {
+            server_id: "s".into(),
+            url: "http://s".into(),
+            model: "m".into(),
+            version: Some(3),
+            state,
+            message: None,
+            time: 9.0,
+        };
+        let published = json!({
+            "position": 1, "model": "m", "version": 4, "weights_id": "0".repeat(32), "parent_id": null, "run_id": null,
+            "step": null, "time": 1.0, "source": {}, "cause": "update", "published_time": 1.0,
+        });
+        for (state, severity) in [(ServingState::Behind, Severity::Warning), (ServingState::Refusing, Severity::Error)]
+        {
+            let published = vec![serde_json::from_value(published.clone()).unwrap()];
+            let servers = ServerFacts { published, served: vec![served(state)] };
+            let found = findings(&RunFacts { servers, ..RunFacts::default() }).remove(0);
+            assert_eq!((found.name, found.severity, &found.numbers["behind"]), ("servers_behind", severity, &json!(1)));
+        }
     }
 
     #[test]

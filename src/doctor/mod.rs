@@ -4,6 +4,7 @@ pub mod arguments;
 mod facts;
 pub mod findings;
 pub mod routes;
+pub mod servers;
 
 use anyhow::Result;
 use fulgurite_store::Store;
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use self::arguments::DoctorArguments;
 use self::findings::{Answer, Finding, Severity};
+use self::servers::ServerFacts;
 use crate::cli::output;
 use crate::cli::paint::Paint;
 use crate::query::table::cut;
@@ -22,11 +24,20 @@ pub async fn findings_of(store: &Store, run: &Run) -> Result<Vec<Finding>> {
     Ok(findings::findings(&facts::facts(store, run).await?))
 }
 
-/// The same, and the answer of the rollout that was played last.
-pub async fn findings_and_answer(store: &Store, run: &Run) -> Result<(Vec<Finding>, Option<Answer>)> {
+/// What is seen of a run at once.
+pub struct Seen {
+    /// All that is amiss, the worst first.
+    pub findings: Vec<Finding>,
+    /// The answer of the rollout that was played last.
+    pub answer: Option<Answer>,
+    /// What the servers of its store sample from.
+    pub servers: ServerFacts,
+}
+
+/// The findings, the last answer and the servers of a run.
+pub async fn look(store: &Store, run: &Run) -> Result<Seen> {
     let mut facts = facts::facts(store, run).await?;
-    let found = findings::findings(&facts);
-    Ok((found, facts.answers.pop()))
+    Ok(Seen { findings: findings::findings(&facts), answer: facts.answers.pop(), servers: facts.servers })
 }
 
 /// Prints the findings, the worst first.

@@ -7,7 +7,7 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Wrap};
 
-use super::watched::{Alarm, Watched};
+use super::watched::{Alarm, ServedByMost, Watched};
 use crate::doctor::findings::Severity;
 
 /// What rewards are drawn from, as far as a run has them, and what each line is called.
@@ -74,6 +74,11 @@ fn head_line(watched: &Watched) -> Line<'static> {
     }
     if let Some(speed) = last(super::watched::TOKENS_PER_SECOND) {
         parts.push(Span::raw(format!("  {speed:.0} tokens/s")));
+    }
+    if let Some(ServedByMost { version, servers, all }) = watched.served {
+        let version = version.map_or_else(|| "unknown weights".to_owned(), |version| format!("version {version}"));
+        let text = format!("  {version} at {servers} of {all} servers");
+        parts.push(if servers == all { Span::raw(text) } else { Span::styled(text, Color::Yellow) });
     }
     Line::from(parts)
 }
@@ -173,6 +178,7 @@ mod tests {
                 name: "truncation".to_owned(),
                 evidence: "30 % of rollouts\x1b[2J were cut off".to_owned(),
             }]),
+            served: None,
             reply: Some(("Say 7".to_owned(), "I am\n17.".to_owned(), 1.0)),
         }
     }
@@ -221,6 +227,13 @@ mod tests {
     fn keys_choose_the_metric_that_is_drawn() {
         assert!(shown(&watched(), 1).contains("tokens/s (2/6)"));
         assert!(shown(&watched(), 6).contains("optim/entropy (1/6)"), "they go round");
+    }
+
+    #[test]
+    fn servers_that_have_other_weights_are_counted() {
+        let served = Some(ServedByMost { version: Some(4), servers: 2, all: 3 });
+        let shown = shown(&Watched { steps: Vec::new(), served, ..watched() }, 0);
+        assert!(shown.contains("5 of 80 updates  version 4 at 2 of 3 servers"), "{shown}");
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! What is seen of a run that is watched, read from its store, or where that is a server's from its file of metrics.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
 use fulgurite_types::Run;
 use serde_json::{Map, Value};
 
-use crate::doctor::{self, findings::Severity};
+use crate::doctor;
+use crate::doctor::findings::Severity;
+use crate::doctor::servers::ServerFacts;
 use crate::runs::registry::{self, RunState};
 use crate::sweep::scores::{self, steps};
 use crate::train;
@@ -28,6 +31,26 @@ pub struct Alarm {
     pub evidence: String,
 }
 
+/// What most servers of a store sample a model from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServedByMost {
+    /// The version; `None` where they do not know it.
+    pub version: Option<u64>,
+    /// Servers that have it.
+    pub servers: usize,
+    /// All servers.
+    pub all: usize,
+}
+
+impl ServedByMost {
+    fn of(servers: &ServerFacts) -> Option<Self> {
+        let mut counts: BTreeMap<Option<u64>, usize> = BTreeMap::new();
+        servers.served.iter().for_each(|served| *counts.entry(served.version).or_default() += 1);
+        let (version, servers_with_it) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        Some(Self { version, servers: servers_with_it, all: servers.served.len() })
+    }
+}
+
 /// A run as it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watched {
@@ -43,6 +66,8 @@ pub struct Watched {
     pub steps: Vec<Map<String, Value>>,
     /// What is amiss; nothing if it cannot be told.
     pub alarms: Option<Vec<Alarm>>,
+    /// The version that most servers of its store answer with, and how many have it; nothing without a server.
+    pub served: Option<ServedByMost>,
     /// Task, answer and reward of the rollout that was played last.
     pub reply: Option<(String, String, f64)>,
 }
@@ -61,6 +86,7 @@ impl Watched {
             max_steps,
             steps,
             alarms: None,
+            served: None,
             reply: None,
         };
         // The record of a run at a server is that server's; a run that has just begun has none yet.
@@ -76,7 +102,8 @@ impl Watched {
         self.state = registry::state(directory, run, &steps);
         self.steps = steps.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
         self.updates = scores::updates(&self.steps);
-        let (findings, answer) = doctor::findings_and_answer(store, run).await?;
+        let doctor::Seen { findings, answer, servers } = doctor::look(store, run).await?;
+        self.served = ServedByMost::of(&servers);
         let alarm = |found: doctor::findings::Finding| Alarm {
             severity: found.severity,
             name: found.name.to_owned(),

@@ -3,6 +3,7 @@ import { Shown, useLoaded } from "../loading";
 import { ModelsAndHosts } from "../server/store_models";
 import { Queue, Workers } from "../server/store_queue";
 import { ResourcesList } from "../server/store_resources";
+import { WeightsAtServers } from "../server/store_servers";
 import { Waterfall } from "../server/waterfall";
 import { type Sample, samples } from "../server/prometheus";
 
@@ -21,6 +22,7 @@ function Living() {
     <>
       {failure && <p class="quiet">Its metrics cannot be read: {failure.message}</p>}
       <ModelsAndHosts metrics={metrics} every={EVERY} />
+      <WeightsAtServers every={EVERY} />
       <Queue metrics={metrics} every={EVERY} />
       <Workers every={EVERY} />
       <ResourcesList every={SELDOM} />

@@ -1,7 +1,8 @@
 //! What is asked of a server about a model that it samples for its agents.
 
-use fulgurite_types::{Object, WeightsVersion};
+use fulgurite_types::{Object, PublicationCause, Replaces, WeightsVersion};
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::{Server, ServerError};
 
@@ -33,16 +34,19 @@ impl Server {
         }
     }
 
-    /// Puts new weights behind a model: `source` says where they are, in the words of the route.
-    pub async fn load_weights(
-        &self,
-        name: &str,
-        version: WeightsVersion,
-        mut source: Object,
-    ) -> Result<(), ServerError> {
+    /// Puts new weights behind a model.
+    pub async fn load_weights(&self, name: &str, weights: PostedWeights) -> Result<(), ServerError> {
         let url = self.route(&["v1", "fulgurite", "models", name, "weights"]);
-        source.insert("version".to_owned(), version.0.into());
-        let state: State = self.post_weights(&url, &source).await?;
+        let PostedWeights { version, source: mut body, replaces, cause } = weights;
+        body.insert("version".to_owned(), version.0.into());
+        body.insert("cause".to_owned(), json!(cause));
+        let replaces = match replaces {
+            Replaces::Anything => json!("anything"),
+            Replaces::Older => json!("older"),
+            Replaces::Version(version) => json!(version),
+        };
+        body.insert("replaces".to_owned(), replaces);
+        let state: State = self.post_weights(&url, &body).await?;
         match state.weights_version {
             Some(told) if told != version => {
                 Err(self.wrong(&url, format!("its weights are of version {}, not {}", told.0, version.0)))
@@ -50,4 +54,17 @@ impl Server {
             _ => Ok(()),
         }
     }
+}
+
+/// Weights that are put behind a served model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PostedWeights {
+    /// What tokens sampled from them are recorded with.
+    pub version: WeightsVersion,
+    /// Where they are, in the words of the route.
+    pub source: Object,
+    /// What they may take the place of.
+    pub replaces: Replaces,
+    /// Why they are put there.
+    pub cause: PublicationCause,
 }

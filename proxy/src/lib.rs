@@ -43,6 +43,8 @@ pub use dialects::field_kinds::UnknownFields;
 pub use dialects::google::key_in_query;
 pub use models::named_weights::NamedWeights;
 pub use models::served_model::{SampledModel, ServedModel, UpstreamModel};
+pub use models::weights::follower::{FollowingServer, WeightsFollower};
+pub use models::weights::without_new_weights::WithoutNewWeights;
 pub use observe::access_log::log_access;
 pub use observe::telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use options::ProxyOptions;

@@ -7,6 +7,7 @@ use crate::attempt::budget::Budget;
 use crate::call::auxiliary_rules::AuxiliaryRule;
 use crate::call::deadlines::SamplingLimits;
 use crate::dialects::field_kinds::UnknownFields;
+use crate::models::weights::without_new_weights::WithoutNewWeights;
 use crate::requests::large_requests::LargeRequestLimits;
 
 /// Limits and choices of the proxy.
@@ -45,6 +46,8 @@ pub struct ProxyOptions {
     pub schema_bytes: usize,
     /// What is done with fields of requests that are not known.
     pub unknown_fields: UnknownFields,
+    /// What becomes of a model's calls where its newest weights could not be loaded.
+    pub without_new_weights: WithoutNewWeights,
 }
 
 impl ProxyOptions {
@@ -72,6 +75,7 @@ impl Default for ProxyOptions {
             large_requests: LargeRequestLimits::default(),
             schema_bytes: 256 * 1024,
             unknown_fields: UnknownFields::default(),
+            without_new_weights: WithoutNewWeights::default(),
         }
     }
 }

@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use fulgurite_backends::FairShare;
 use fulgurite_store::Store;
-use fulgurite_types::Publication;
 
 use crate::attempt::attempt_memories::AttemptMemories;
 use crate::call::auxiliary_rules::{AuxiliaryRuleError, AuxiliaryRules};
@@ -10,13 +9,15 @@ use crate::call::call_services::CallServices;
 use crate::call::planning::PlanningRules;
 use crate::call::shutdown::Shutdown;
 use crate::clock::now;
+use crate::error::ProxyError;
 use crate::gateway::pause_state::PauseState;
 use crate::gateway::registered_models::RegisteredModels;
 use crate::models::named_weights::NamedWeights;
-use crate::models::restored_weights::restore_weights;
 use crate::models::served_model::ServedModel;
 use crate::models::served_models::ServedModels;
 use crate::models::template_work::TemplateWork;
+use crate::models::weights::follower::{FollowingModel, FollowingServer, WeightsFollower};
+use crate::models::weights::model_weights::WeightsOf;
 use crate::observe::telemetry::Telemetry;
 use crate::options::ProxyOptions;
 use crate::retries::request_log::RequestLog;
@@ -104,10 +105,32 @@ impl Proxy {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Restores the weights that models had before the server was restarted; models that are not served are skipped. A
-    /// model's calls are held meanwhile, so that none is answered with other weights.
-    pub fn restore_weights(&self, kept: Vec<Publication>) {
-        restore_weights(&self.shared.models, kept);
+    /// Keeps the models at the weights that the store's servers publish, from now on. Calls of models that have such weights
+    /// are held until they are there, so that none is answered with others.
+    pub async fn follow_published_weights(&self, server: FollowingServer) -> WeightsFollower {
+        let Shared { models, services, options, .. } = &*self.shared;
+        let following = |name: &String| {
+            let of = self.weights_of(name).ok()?;
+            Some(FollowingModel {
+                weights: models.weights(name).ok()?.clone(),
+                of,
+                gate: models.gate(name).ok()?.clone(),
+            })
+        };
+        let following = models.names().filter_map(following).collect();
+        let host_patience = options.sampling_limits.host_patience;
+        WeightsFollower::start(services.store.clone(), server, following, host_patience).await
+    }
+
+    /// What the weights of a model need that is sampled here.
+    pub(crate) fn weights_of(&self, model: &str) -> Result<WeightsOf, ProxyError> {
+        let Shared { models, services, options, .. } = &*self.shared;
+        Ok(WeightsOf {
+            model: model.to_owned(),
+            sampler: models.sampled(model)?.sampler.clone(),
+            store: services.store.clone(),
+            without_new_weights: options.without_new_weights,
+        })
     }
 
     /// Keeps models to graders, and to who has the admin key, from now on. Names that nothing is served by are no harm. Only the

@@ -24,7 +24,7 @@ use crate::runs::checkpoints::{checkpoints, run_of};
 use crate::runs::which_checkpoint::WhichCheckpoint;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Listening, RunningServer};
+use crate::serve::server::{Listening, RunningServer, ServerWeights};
 use crate::train;
 use crate::train::reporters::SilentReporter;
 
@@ -150,8 +150,15 @@ impl Host {
         let store = open_store(&url, &loaded.config.store).await?;
         let listening = Listening::begin(&loaded.config.server, None).await?;
         let served = vec![served];
-        let server =
-            RunningServer::start(&loaded.config, listening, store.clone(), served, Vec::new(), Router::new(), &metrics);
+        let server = RunningServer::start(
+            &loaded.config,
+            listening,
+            store.clone(),
+            served,
+            ServerWeights::Own,
+            Router::new(),
+            &metrics,
+        );
         let server = server.await?;
         let url = format!("{}/v1", server.url);
         let own = OwnServer { server, store, _learner: learner, _directory: directory };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use fulgurite_engine::{Device, EngineOptions, GrammarLimits, ModelConfig};
-use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions, UnknownFields};
+use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions, UnknownFields, WithoutNewWeights};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_tinker::server::{RepeatedSeeds, StableReinforce};
 use fulgurite_trainer::{SupervisedOptions, TaskSource, TrainerOptions};
@@ -85,6 +85,9 @@ pub struct ServerConfig {
     pub watchdog_interval: f64,
     /// Whether a line is logged of each request, without contents and keys.
     pub access_log: bool,
+    /// What becomes of a model's calls while its newest weights cannot be loaded: `serve` samples them from those that it
+    /// has, `refuse` answers 503.
+    pub without_new_weights: WithoutNewWeights,
 }
 
 impl Default for ServerConfig {
@@ -103,6 +106,7 @@ impl Default for ServerConfig {
             shutdown_seconds: 30.0,
             watchdog_interval: 10.0,
             access_log: false,
+            without_new_weights: WithoutNewWeights::default(),
         }
     }
 }

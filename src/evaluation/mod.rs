@@ -31,7 +31,7 @@ use crate::config::declarations::LoadedConfig;
 use crate::runs::checkpoints::run_of;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Interruptions, Listening, RunningServer};
+use crate::serve::server::{Interruptions, Listening, RunningServer, ServerWeights};
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reporters::{JsonReporter, TableReporter};
 use crate::train::run_files::CONFIG_FILE;
@@ -168,9 +168,16 @@ async fn sample(
     }
     let listening = Listening::begin(&server_config.server, admin.clone()).await?;
     let served = [served].into_iter().chain(train::models_beside::served(loaded)?).collect();
-    let mut server =
-        RunningServer::start(&server_config, listening, store.clone(), served, Vec::new(), Router::new(), &metrics)
-            .await?;
+    let mut server = RunningServer::start(
+        &server_config,
+        listening,
+        store.clone(),
+        served,
+        ServerWeights::Own,
+        Router::new(),
+        &metrics,
+    )
+    .await?;
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
     let agents_server = AgentsServer::own(&server);

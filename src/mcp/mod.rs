@@ -16,7 +16,7 @@ use crate::config::declarations::Config;
 use crate::config::seconds::seconds;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Interruptions, Listening, RunningServer, interrupted, write_ready_file};
+use crate::serve::server::{Interruptions, Listening, RunningServer, ServerWeights, interrupted, write_ready_file};
 
 /// Serves hosts: the one that has started this process, until that goes away, or those that call an address.
 pub async fn mcp(mut arguments: McpArguments) -> Result<()> {
@@ -54,7 +54,8 @@ async fn serve_address(tools: &TrainingTools, address: String, ready_file: Optio
     let store = open_store(&store_url, &config.store).await?;
     let routes = http_routes(tools);
     let mut server =
-        RunningServer::start(&config, listening, store.clone(), Vec::new(), Vec::new(), routes, &metrics).await?;
+        RunningServer::start(&config, listening, store.clone(), Vec::new(), ServerWeights::Own, routes, &metrics)
+            .await?;
     let mut interruptions = Interruptions::listen()?;
     if let Some(path) = ready_file {
         write_ready_file(path, &server.url)?;

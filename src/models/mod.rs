@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod base_model;
+pub mod base_weights;
 pub mod command;
 pub mod export;
 pub mod fetch;

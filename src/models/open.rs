@@ -36,6 +36,8 @@ pub struct OpenModel {
     pub remote: Option<String>,
     /// As clients of the Tinker API have it, if it is in this process.
     pub tinker: Option<TinkerBase>,
+    /// Where its own weights are, or at least its tokenizer, if it is sampled token by token.
+    pub directory: Option<PathBuf>,
 }
 
 impl OpenModel {
@@ -47,19 +49,26 @@ impl OpenModel {
             path.with_context(|| format!("model `{}`", entry.name))
         };
         if entry.backend == Backend::Embedded {
-            let loaded = LoadedModel::open(&entry.name, &path()?, entry.renderer(), config.engine.options())?;
-            let tinker = Some(loaded.tinker_base()?);
-            return Ok(Self { served: ServedModel::Sampled(loaded.served), remote: None, tinker });
+            let directory = path()?;
+            let loaded = LoadedModel::open(&entry.name, &directory, entry.renderer(), config.engine.options())?;
+            let (tinker, directory) = (Some(loaded.tinker_base()?), Some(directory));
+            return Ok(Self { served: ServedModel::Sampled(loaded.served), remote: None, tinker, directory });
         }
         let place = entry.urls.iter().map(|url| public_part(url)).collect::<Vec<_>>().join(", ");
         if let Some(dialect) = entry.backend.upstream_dialect() {
             let upstream = upstream(entry, dialect).with_context(|| format!("model `{}`", entry.name))?;
             let remote = format!("calls are passed on to {place} ({})", dialect.name());
-            return Ok(Self { served: ServedModel::Upstream(upstream), remote: Some(remote), tinker: None });
+            return Ok(Self {
+                served: ServedModel::Upstream(upstream),
+                remote: Some(remote),
+                tinker: None,
+                directory: None,
+            });
         }
-        let served = ServedModel::Sampled(remote_model(entry, &path()?, config)?);
+        let directory = path()?;
+        let served = ServedModel::Sampled(remote_model(entry, &directory, config)?);
         let remote = format!("{} at {place}, connected to when it is first called", entry.backend.name());
-        Ok(Self { served, remote: Some(remote), tinker: None })
+        Ok(Self { served, remote: Some(remote), tinker: None, directory: Some(directory) })
     }
 }
 

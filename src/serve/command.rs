@@ -16,9 +16,10 @@ use crate::config::admin_key;
 use crate::config::declarations::{Config, DEFAULT_STORE, LoadedConfig, StoreConfig, Synchronous};
 use crate::config::models::{Backend, parse_model};
 use crate::config::seconds::seconds;
+use crate::models::base_weights::name_base_weights;
 use crate::models::open::OpenModel;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Beside, Interruptions, Listening, RunningServer, write_ready_file};
+use crate::serve::server::{Beside, Interruptions, Listening, RunningServer, ServerWeights, write_ready_file};
 use crate::train::exclusive_lock::ExclusiveLock;
 
 /// Serves until it is told to stop.
@@ -48,9 +49,9 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     let _lock = ExclusiveLock::of_store(&store_url, "fulgurite serve")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
     let served = models.iter().map(|model| model.served.clone()).collect();
-    let kept_weights = store.publications().await?;
+    let weights = ServerWeights::Published { base_weights: name_base_weights(&store, &models).await? };
     let mut server =
-        RunningServer::start(&loaded.config, listening, store.clone(), served, kept_weights, tinker, &metrics).await?;
+        RunningServer::start(&loaded.config, listening, store.clone(), served, weights, tinker, &metrics).await?;
     server.reserve_judges(&loaded.config);
     // Whoever reads the ready file may send a signal at once.
     let mut interruptions = Interruptions::listen()?;

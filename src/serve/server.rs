@@ -1,5 +1,6 @@
 //! The rooms joined into one HTTP server.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,13 +18,14 @@ use fulgurite_backends::{FairShare, KeptWeights, ShareLimits};
 use fulgurite_dashboard::{PageModel, Tokenizers};
 use fulgurite_engine::{EmbeddedTinkerModel, Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{
-    Budget, LargeRequestLimits, NamedWeights, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel,
+    Budget, FollowingServer, LargeRequestLimits, NamedWeights, Proxy, ProxyOptions, SampledModel, SamplingLimits,
+    ServedModel, WeightsFollower,
 };
 use fulgurite_renderers::{RendererChoice, Tokenizer};
 use fulgurite_runner::RubricOptions;
 use fulgurite_store::{AdminKey, Keyring, Store};
 use fulgurite_tinker::server::TinkerBase;
-use fulgurite_types::Publication;
+use fulgurite_types::WeightsId;
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -149,17 +151,38 @@ pub struct RunningServer {
     watchdog: Option<JoinHandle<()>>,
     upkeep: JoinHandle<()>,
     export: Option<TraceExport>,
+    follower: Option<WeightsFollower>,
+}
+
+/// Which weights a server's models have.
+pub enum ServerWeights {
+    /// Those that they were started with, and those that this process or its clients put there.
+    Own,
+    /// Those that are published in the store; until some are, their own, which are these where that is known.
+    Published { base_weights: BTreeMap<String, WeightsId> },
+}
+
+/// The address at which other machines may find a server: one that listens everywhere is known by its machine's name.
+fn named_address(address: SocketAddr) -> String {
+    if !address.ip().is_unspecified() {
+        return address.to_string();
+    }
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => address.to_string(),
+        name => format!("{name}:{}", address.port()),
+    }
 }
 
 impl RunningServer {
     /// Listens, and answers from now on, with what is `beside` the proxy and the store, too. With an admin key, only who has
-    /// a key is answered. `kept_weights` were behind models before, and are put back.
+    /// a key is answered.
     pub async fn start(
         config: &Config,
         listening: Listening,
         store: Store,
         models: Vec<ServedModel>,
-        kept_weights: Vec<Publication>,
+        weights: ServerWeights,
         beside: impl Into<Beside>,
         metrics: &MetricsPage,
     ) -> Result<Self> {
@@ -181,6 +204,7 @@ impl RunningServer {
             keep_alive: seconds("proxy.keep_alive_seconds", config.proxy.keep_alive_seconds)?,
             schema_bytes: config.proxy.schema_bytes,
             unknown_fields: config.proxy.unknown_fields,
+            without_new_weights: config.server.without_new_weights,
             large_requests: LargeRequestLimits {
                 at_once: config.proxy.large_requests_at_once,
                 waiting: config.proxy.large_requests_waiting,
@@ -195,7 +219,15 @@ impl RunningServer {
         let need = admin.as_ref().map_or(Need::Nothing, |_| Need::Admin);
         let named = named.map(|weights| NamedWeights { weights, need });
         let proxy = Proxy::with_named_weights(store.clone(), models, named, proxy_options)?;
-        proxy.restore_weights(kept_weights);
+        let url = format!("http://{}", named_address(address));
+        let follower = match weights {
+            ServerWeights::Own => None,
+            ServerWeights::Published { base_weights } => {
+                let published = store.publications().await?;
+                let server = FollowingServer { url, published, base_weights };
+                Some(proxy.follow_published_weights(server).await)
+            }
+        };
         let door = Door::new();
         let serving = Serving { body_limit, turns: Arc::new(BodyTurns::new(&config.proxy)) };
         let overdue = if watchdog_interval.is_some() { Overdue::ByTimer } else { Overdue::BeforeCalls };
@@ -221,7 +253,7 @@ impl RunningServer {
         #[expect(clippy::disallowed_methods, reason = "the server holds it")]
         let task = tokio::spawn(connections::serve(listener, router, connection_limits, door.clone()));
         let (url, upkeep) = (format!("http://{address}"), metrics.spawn_upkeep());
-        Ok(Self { url, store, proxy, door, patience, task, watchdog, upkeep, export })
+        Ok(Self { url, store, proxy, door, patience, task, watchdog, upkeep, export, follower })
     }
 
     /// Keeps the judges whose calls `[runner.rubric]` limits to graders from now on: an agent's own calls would be beyond the
@@ -238,6 +270,9 @@ impl RunningServer {
             watchdog.abort();
         }
         self.upkeep.abort();
+        if let Some(follower) = self.follower.take() {
+            follower.stop().await;
+        }
         self.store.stop_waiting();
         tokio::select! {
             ended = self.end() => ended,

@@ -56,7 +56,7 @@ use crate::models::open::TrainedModel;
 use crate::run::RunnerSettings;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_file};
+use crate::serve::server::{Interruptions, Listening, RunningServer, ServerWeights, write_ready_file};
 use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reporters::{JsonReporter, SilentReporter, TableReporter};
@@ -216,9 +216,16 @@ async fn train_in(
     let listening = Listening::begin(&server_config.server, admin.clone()).await?;
     let policy = ServedModel::Sampled(opened.served.clone());
     let served = [policy].into_iter().chain(models_beside::served(&loaded)?).collect();
-    let mut server =
-        RunningServer::start(&server_config, listening, store.clone(), served, Vec::new(), Router::new(), metrics)
-            .await?;
+    let mut server = RunningServer::start(
+        &server_config,
+        listening,
+        store.clone(),
+        served,
+        ServerWeights::Own,
+        Router::new(),
+        metrics,
+    )
+    .await?;
     // Whoever reads the ready file may send a signal at once.
     let mut interruptions = Interruptions::listen()?;
     if let Some(path) = &arguments.ready_file {

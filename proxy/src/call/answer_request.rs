@@ -41,6 +41,10 @@ pub(crate) async fn answer(
 ) -> Result<Response, Arc<ProxyError>> {
     let Shared { options, models, services, .. } = &*proxy.shared;
     let CalledModel { model, served, gate } = models.called(&request.model, &caller.key)?;
+    // Whoever finds the model held waits first.
+    if let (Some(reason), false) = (gate.refusal(), gate.state().is_paused()) {
+        return Err(ProxyError::WithoutNewWeights { model: model.name, reason }.into());
+    }
     let told = models.with_template_arguments(&model, &request.extra, || caller.target.owner()).await;
     let ToldModel { model, ignored } = told?;
     refuse_unknown_fields(options.unknown_fields, &request)?;

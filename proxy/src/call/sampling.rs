@@ -123,6 +123,9 @@ impl<'s> Sampling<'s> {
             Ok(inside) => inside,
             Err(why) => return self.end_of(why),
         };
+        if let Some(reason) = call.gate.refusal() {
+            return End::Broken(ProxyError::WithoutNewWeights { model: call.model.name.clone(), reason });
+        }
         let deadlines = *self.deadlines.get_or_insert_with(|| Deadlines::new(self.limits, of_budget));
         self.deadline = Some(if goes_on { deadlines.next_token() } else { deadlines.first_token });
         let sampled = self.answer.tokens().iter().map(|token| token.id).collect();

@@ -161,6 +161,47 @@ define_errors! {
             kept: String,
         } => ErrorDetails::new(StatusCode::NOT_FOUND, "model_not_found").about("model");
 
+        /// Other weights are behind the model than those that the posted ones may take the place of.
+        #[error(
+            "the model `{model}` has {current}, and {posted} may not take its place (help: {}`\"replaces\": \"anything\"` \
+             replaces whatever is there)",
+            replacing(.version)
+        )]
+        WeightsInPlace {
+            /// Its name.
+            model: String,
+            /// What was posted.
+            posted: String,
+            /// What is behind it: the version, and who made it.
+            current: String,
+            /// The version that is behind it.
+            version: u64,
+        } => ErrorDetails::new(StatusCode::CONFLICT, "weights_in_place").about("replaces");
+
+        /// A version was posted that names other weights.
+        #[error(
+            "version {version} of the model `{model}` names other weights, and for ever (help: leave `version` out, and they \
+             get the next number that is free)"
+        )]
+        VersionOfOthers {
+            /// Whose weights.
+            model: String,
+            /// What was posted.
+            version: u64,
+        } => ErrorDetails::new(StatusCode::CONFLICT, "version_names_other_weights").about("version");
+
+        /// The server could not load the newest weights, and is told to take no calls then.
+        #[error(
+            "the model `{model}` takes no calls at this server, which could not load its newest weights: {reason} \
+             (server.without_new_weights)"
+        )]
+        WithoutNewWeights {
+            /// Its name.
+            model: String,
+            /// Why they could not be loaded.
+            reason: String,
+        } => ErrorDetails::new(StatusCode::SERVICE_UNAVAILABLE, "without_new_weights");
+
         /// Path or headers name what is not in the store.
         #[error("there is no {kind} `{id}`")]
         UnknownTarget {
@@ -290,6 +331,11 @@ define_errors! {
             _ => ErrorDetails::new(StatusCode::SERVICE_UNAVAILABLE, "record_failed"),
         };
     }
+}
+
+/// How the weights of a version are replaced, and no others.
+fn replacing(version: &u64) -> String {
+    format!("`\"replaces\": {version}` replaces these weights, ")
 }
 
 fn prompt_too_long(prompt_tokens: usize, context_length: usize) -> ErrorDetails<'static> {

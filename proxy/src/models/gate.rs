@@ -10,6 +10,16 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     state: Arc<watch::Sender<GateState>>,
+    heeds: Heeds,
+}
+
+/// What holds a call at a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heeds {
+    /// Pauses, and that the model's own weights take no calls.
+    Refusals,
+    /// Pauses alone: its weights are others.
+    Pauses,
 }
 
 /// Who may hold a model's calls. Each lets go for itself alone.
@@ -19,14 +29,16 @@ pub(crate) enum Holder {
     Operator,
     /// Agent-lightning's gateway was paused.
     Gateway,
-    /// Weights that are put back after a restart.
-    Restore,
+    /// The first weights after a start, which are being loaded.
+    FirstWeights,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct GateState {
     /// Who holds calls, and the reason that was given.
     holders: BTreeMap<Holder, Option<String>>,
+    /// Why the model's own weights take no calls.
+    refusal: Option<String>,
     /// Calls that the host works on.
     pub(crate) in_flight: usize,
     /// Calls that wait here.
@@ -46,7 +58,7 @@ impl GateState {
 
 impl Default for Gate {
     fn default() -> Self {
-        Self { state: Arc::new(watch::Sender::new(GateState::default())) }
+        Self { state: Arc::new(watch::Sender::new(GateState::default())), heeds: Heeds::Refusals }
     }
 }
 
@@ -60,6 +72,24 @@ struct Held<'g>(&'g Gate);
 impl Gate {
     pub(crate) fn state(&self) -> GateState {
         self.state.borrow().clone()
+    }
+
+    /// The same gate for calls of other weights than the model's own.
+    pub(crate) fn of_other_weights(&self) -> Self {
+        Self { state: Arc::clone(&self.state), heeds: Heeds::Pauses }
+    }
+
+    /// Has calls of the model's own weights refused from now on, or no longer. It holds none.
+    pub(crate) fn refuse(&self, reason: Option<String>) {
+        self.state.send_modify(|state| state.refusal = reason);
+    }
+
+    /// Why a call is refused here, if it is. Whoever went in asks, for it may have waited.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        match self.heeds {
+            Heeds::Refusals => self.state.borrow().refusal.clone(),
+            Heeds::Pauses => None,
+        }
     }
 
     /// Goes in, or waits as long as it is paused.
@@ -149,7 +179,7 @@ mod tests {
         });
         settle().await;
         let holders = BTreeMap::from([(Holder::Operator, Some("new weights".into()))]);
-        let state = GateState { holders, in_flight: 1, held: 1 };
+        let state = GateState { holders, in_flight: 1, held: 1, refusal: None };
         assert_eq!((gate.state(), drained.is_finished()), (state, false));
         drop(inside);
         drained.await.unwrap();
@@ -182,14 +212,14 @@ mod tests {
     #[tokio::test]
     async fn it_opens_once_all_who_hold_it_have_let_go_and_each_lets_go_for_itself() {
         let gate = Gate::default();
-        gate.pause(Holder::Restore, Some("weights".into()));
+        gate.pause(Holder::FirstWeights, Some("weights".into()));
         gate.pause(Holder::Operator, None);
         gate.pause(Holder::Gateway, Some("later".into()));
         let waiting = tokio::spawn({
             let gate = gate.clone();
             async move { drop(gate.enter().await) }
         });
-        for (holder, reason) in [(Holder::Gateway, Some("weights")), (Holder::Restore, None)] {
+        for (holder, reason) in [(Holder::Gateway, Some("weights")), (Holder::FirstWeights, None)] {
             gate.resume(holder);
             gate.resume(holder);
             settle().await;
@@ -199,5 +229,16 @@ mod tests {
         gate.resume(Holder::Operator);
         waiting.await.unwrap();
         assert!(!gate.state().is_paused());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_concerns_the_models_own_weights_alone_and_holds_nobody() {
+        let gate = Gate::default();
+        let others = gate.of_other_weights();
+        gate.refuse(Some("no file".into()));
+        drop((gate.enter().await, others.enter().await));
+        assert_eq!((gate.refusal().as_deref(), others.refusal()), (Some("no file"), None));
+        gate.refuse(None);
+        assert_eq!(gate.refusal(), None);
     }
 }

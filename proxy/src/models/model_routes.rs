@@ -1,5 +1,4 @@
-//! Routes that change a served model while it runs: pause and resume its calls, load new weights, and restore them after a
-//! restart.
+//! Routes that change a served model while it runs: pause and resume its calls, and put new weights behind it.
 
 use std::path::PathBuf;
 
@@ -7,16 +6,18 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use fulgurite_backends::{NewWeights, Notation, WeightsSource, plain_words};
-use fulgurite_types::WeightsVersion;
+use fulgurite_backends::{Notation, WeightsSource, plain_words};
+use fulgurite_types::{PublicationCause, Replaces, ServingState, WeightsId, WeightsVersion};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::dialects::openai::error::OpenAiError;
 use crate::error::ProxyError;
 use crate::models::gate::Holder;
 use crate::models::served_models::ServedModels;
-use crate::proxy::{Proxy, Shared};
+use crate::models::weights::posted_weights::PostedWeights;
+use crate::proxy::Proxy;
 
 const MODEL: &str = "/v1/fulgurite/models/{model}";
 
@@ -35,6 +36,12 @@ struct ModelState {
     model: String,
     /// Null where that is not known.
     weights_version: Option<WeightsVersion>,
+    /// Which weights these are; null where that is not known.
+    weights_id: Option<WeightsId>,
+    /// How far it has got with the newest ones.
+    weights_state: ServingState,
+    /// Why it has not got there.
+    weights_message: Option<String>,
     paused: bool,
     reason: Option<String>,
     /// Calls that its host works on.
@@ -45,10 +52,13 @@ struct ModelState {
 
 impl ModelState {
     fn of(models: &ServedModels, name: &str) -> Result<Json<Self>, ProxyError> {
-        let gate = models.gate(name)?.state();
+        let (gate, weights) = (models.gate(name)?.state(), models.weights(name)?.status());
         Ok(Json(Self {
             model: name.to_owned(),
             weights_version: models.model(name)?.sampled().and_then(|model| model.sampler.weights_version()),
+            weights_id: weights.weights_id,
+            weights_state: weights.state,
+            weights_message: weights.message,
             paused: gate.is_paused(),
             reason: gate.reason().map(str::to_owned),
             in_flight: gate.in_flight,
@@ -70,23 +80,44 @@ struct PauseRequest {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WeightsRequest {
-    version: WeightsVersion,
+    /// Without one, they get the next that is free.
+    version: Option<WeightsVersion>,
     model: Option<PathBuf>,
     adapter: Option<PathBuf>,
     kept: Option<String>,
+    /// A version, or `anything`; without it an older version.
+    replaces: Option<Value>,
+    cause: Option<PublicationCause>,
 }
 
 impl WeightsRequest {
-    fn weights(self) -> Result<NewWeights, ProxyError> {
-        let Self { version, model, adapter, kept } = self;
+    fn weights(self) -> Result<PostedWeights, ProxyError> {
+        let Self { version, model, adapter, kept, replaces, cause } = self;
+        let replaces = replaces.as_ref().map_or(Ok(Replaces::Older), replaced)?;
         let named =
             [model.map(WeightsSource::Model), adapter.map(WeightsSource::Adapter), kept.map(WeightsSource::Kept)];
         let mut named = named.into_iter().flatten();
         match (named.next(), named.next()) {
-            (Some(source), None) => Ok(NewWeights { version, source }),
+            (Some(source), None) => {
+                let cause = cause.unwrap_or(PublicationCause::Update);
+                Ok(PostedWeights { source, version, replaces, cause })
+            }
             _ => {
                 Err(ProxyError::invalid("model", "one of `model`, `adapter` and `kept` must say where the weights are"))
             }
+        }
+    }
+}
+
+/// What posted weights may take the place of.
+fn replaced(value: &Value) -> Result<Replaces, ProxyError> {
+    match (value.as_u64(), value.as_str()) {
+        (Some(version), _) => Ok(Replaces::Version(version)),
+        (_, Some("anything")) => Ok(Replaces::Anything),
+        (_, Some("older")) => Ok(Replaces::Older),
+        _ => {
+            let message = format!("replaces is {value}, but must be a version, \"anything\" or \"older\"");
+            Err(ProxyError::invalid("replaces", message))
         }
     }
 }
@@ -116,16 +147,15 @@ async fn resume(State(proxy): State<Proxy>, Path(model): Path<String>) -> Result
     Ok(ModelState::of(&proxy.shared.models, &model)?)
 }
 
-/// Answers once the host confirms the weights and they are recorded for a restarted server.
+/// Answers once the host confirms the weights and they are published.
 async fn load_weights(
     State(proxy): State<Proxy>,
     Path(model): Path<String>,
     body: Bytes,
 ) -> Result<Json<ModelState>, OpenAiError> {
-    let weights = read::<WeightsRequest>(&body)?.weights()?;
-    let Shared { models, services, .. } = &*proxy.shared;
-    let sampler = &models.sampled(&model)?.sampler;
-    models.weights_loads(&model)?.load(&model, sampler, &services.store, weights).await?;
+    let posted = read::<WeightsRequest>(&body)?.weights()?;
+    let of = proxy.weights_of(&model)?;
+    proxy.shared.models.weights(&model)?.post(&of, posted).await?;
     Ok(ModelState::of(&proxy.shared.models, &model)?)
 }
 

@@ -13,7 +13,8 @@ use crate::models::named_weights::NamedWeights;
 use crate::models::served_model::{SampledModel, ServedModel, UpstreamModel};
 use crate::models::template_arguments::{TemplateRenderers, ToldModel};
 use crate::models::template_work::TemplateWork;
-use crate::models::weights_loads::WeightsLoads;
+use crate::models::weights::model_weights::ModelWeights;
+use crate::models::weights::reports::ModelHealth;
 
 /// The models that are served, by name.
 pub(crate) struct ServedModels {
@@ -30,7 +31,9 @@ pub(crate) struct ServedModels {
 struct Served {
     model: ServedModel,
     gate: Gate,
-    weights_loads: WeightsLoads,
+    /// The same for calls of weights that are named in its place.
+    others_gate: Gate,
+    weights: ModelWeights,
     /// Whether it was logged that the model is shown no tools.
     is_warned_of_tools: AtomicBool,
     /// The fields of requests of which it was logged that they are ignored.
@@ -55,7 +58,8 @@ const REMEMBERED_FIELDS: usize = 256;
 impl ServedModels {
     pub(crate) fn new(models: Vec<ServedModel>, template_work: TemplateWork) -> Self {
         let served = models.into_iter().map(|model| {
-            let (gate, weights_loads) = (Gate::default(), WeightsLoads::default());
+            let gate = Gate::default();
+            let (others_gate, weights) = (gate.of_other_weights(), ModelWeights::new(gate.clone()));
             let name = model.name().to_owned();
             let is_warned_of_tools = AtomicBool::new(false);
             (
@@ -63,7 +67,8 @@ impl ServedModels {
                 Served {
                     model,
                     gate,
-                    weights_loads,
+                    others_gate,
+                    weights,
                     is_warned_of_tools,
                     ignored_fields: Mutex::default(),
                     limits: Mutex::default(),
@@ -175,8 +180,8 @@ impl ServedModels {
     fn of_kept(&self, kept: KeptModel) -> Result<CalledModel<'_>, ProxyError> {
         let KeptModel { name, base_model, sampler } = kept;
         let renderer = self.sampled(&base_model)?.renderer.clone();
-        let (served, Served { gate, .. }) = self.entry(&base_model)?;
-        Ok(CalledModel { model: SampledModel { name, renderer, sampler }, served, gate })
+        let (served, Served { others_gate, .. }) = self.entry(&base_model)?;
+        Ok(CalledModel { model: SampledModel { name, renderer, sampler }, served, gate: others_gate })
     }
 
     /// The model of a request that names none: the only one that is sampled here.
@@ -206,9 +211,20 @@ impl ServedModels {
         Ok(&self.served(name)?.gate)
     }
 
+    /// What each model is sampled from here, by its name.
+    pub(crate) fn weights_health(&self) -> BTreeMap<&str, ModelHealth> {
+        self.models
+            .iter()
+            .filter_map(|(name, served)| {
+                let version = served.model.sampled()?.sampler.weights_version().map(|version| version.0);
+                Some((name.as_str(), ModelHealth::new(&served.weights.status(), version)))
+            })
+            .collect()
+    }
+
     /// What puts weights behind a model.
-    pub(crate) fn weights_loads(&self, name: &str) -> Result<&WeightsLoads, ProxyError> {
-        Ok(&self.served(name)?.weights_loads)
+    pub(crate) fn weights(&self, name: &str) -> Result<&ModelWeights, ProxyError> {
+        Ok(&self.served(name)?.weights)
     }
 
     /// The model with the template arguments and wishes in the fields of one of `owner`'s requests.

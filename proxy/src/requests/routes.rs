@@ -191,6 +191,7 @@ async fn post_to_model(state: State<Proxy>, path: Path<google::MethodPath>, requ
     }
 }
 
-async fn healthz() -> Response {
-    axum::Json(json!({ "status": "ok" })).into_response()
+/// The server answers; and what it samples its models from.
+async fn healthz(State(proxy): State<Proxy>) -> Response {
+    axum::Json(json!({ "status": "ok", "models": proxy.shared.models.weights_health() })).into_response()
 }

@@ -95,6 +95,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     server.shutdown_seconds = 30.0  # default
     server.watchdog_interval = 10.0  # default
     server.access_log = false  # default
+    server.without_new_weights = "serve"  # default
     proxy.token_ids_on_attributed_path = true  # default
     proxy.train_temperature = 1.0  # default
     proxy.val_temperature = 1.0  # default
@@ -240,6 +241,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     server.shutdown_seconds = 30.0  # default
     server.watchdog_interval = 10.0  # default
     server.access_log = false  # default
+    server.without_new_weights = "serve"  # default
     models.0.name = "m"  # [directory]/config.toml
     models.0.backend = "embedded"  # [directory]/config.toml
     models.0.path = "model"  # [directory]/config.toml

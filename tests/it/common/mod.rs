@@ -281,6 +281,11 @@ pub fn program(name: &str) -> String {
 
 /// Makes an untrained model of one layer in `directory`. Greedy sampling from it goes on until the context is full.
 pub fn tiny_model(directory: &Path, context_length: usize) -> PathBuf {
+    tiny_weights(directory, context_length, "model", 1)
+}
+
+/// The same model with the weights that a seed gives it, in a directory of that name.
+pub fn tiny_weights(directory: &Path, context_length: usize, name: &str, seed: u64) -> PathBuf {
     let tokenizer = fulgurite_renderers::train_byte_level_tokenizer(["Say you are 17."; 2], 280, &[]).unwrap();
     let scratch = directory.join("tokenizer");
     fulgurite_renderers::write_tokenizer_directory(&scratch, &tokenizer).unwrap();
@@ -301,8 +306,8 @@ pub fn tiny_model(directory: &Path, context_length: usize) -> PathBuf {
         tie_word_embeddings: true,
         other: json!({ "eos_token_id": opened.eos_ids() }).as_object().unwrap().clone(),
     };
-    let path = directory.join("model");
-    fulgurite_engine::create_model(&path, &shape, 1).unwrap();
+    let path = directory.join(name);
+    fulgurite_engine::create_model(&path, &shape, seed).unwrap();
     fulgurite_renderers::write_tokenizer_directory(&path, &tokenizer).unwrap();
     path
 }

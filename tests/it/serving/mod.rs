@@ -11,6 +11,7 @@ mod remote_models;
 mod rollback;
 mod serve;
 mod several_servers;
+mod shared_weights;
 mod shutdown;
 mod soak;
 mod telemetry;

@@ -97,7 +97,13 @@ fn ask_streamed(server: &Server, base: &str, body: &Value) -> Received {
 fn it_says_what_it_serves_and_leaves_when_told() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = serve(directory.path(), 64);
-    assert_eq!(server.get("/healthz").expect(200), json!({ "status": "ok" }));
+    let health = server.get("/healthz").expect(200);
+    let tiny = &health["models"]["tiny"];
+    assert_eq!(
+        (&health["status"], &tiny["weights_version"], &tiny["state"]),
+        (&json!("ok"), &json!(0), &json!("serving"))
+    );
+    assert_eq!(tiny["weights_id"].as_str().map(str::len), Some(8), "{health}");
     let models = server.get("/v1/models").expect(200);
     assert_eq!((&models["data"][0]["id"], &models["data"][0]["max_model_len"]), (&json!("tiny"), &json!(64)));
     assert_eq!(server.get("/v1/agl/health").expect(200), json!({ "status": "ok" }));

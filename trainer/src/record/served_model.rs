@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use fulgurite_backends::{BackendError, NewWeights, WeightsReceiver};
-use fulgurite_client::Server;
+use fulgurite_client::{PostedWeights, Server};
+use fulgurite_types::{PublicationCause, Replaces};
 use serde_json::json;
 
 use crate::RecordError;
@@ -31,7 +32,13 @@ impl WeightsReceiver for RemotelyServedModel {
     async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {
         let refused = |error: String| BackendError::Configuration { message: error };
         let source = serde_json::from_value(json!(weights.source)).map_err(|error| refused(error.to_string()))?;
-        let loaded = self.server.load_weights(&self.name, weights.version, source).await;
+        let weights = PostedWeights {
+            version: weights.version,
+            source,
+            replaces: Replaces::Anything,
+            cause: PublicationCause::Update,
+        };
+        let loaded = self.server.load_weights(&self.name, weights).await;
         loaded.map_err(|error| refused(error.to_string()))
     }
 }

@@ -1,0 +1,469 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fulgurite_backends::{BackendError, NewWeights, Sampler, WeightsSource};
+use fulgurite_store::{Store, StoreError};
+use fulgurite_types::{NamedWeights, NewPublication, Publication, Replaces, ServingState, WeightsId, WeightsVersion};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::{Notify, watch};
+
+use crate::error::ProxyError;
+use crate::models::gate::Gate;
+use crate::models::weights::posted_weights::{PostedName, PostedWeights, name_posted};
+use crate::models::weights::without_new_weights::WithoutNewWeights;
+
+/// The weights of one served model, which change once at a time.
+#[derive(Clone)]
+pub(crate) struct ModelWeights {
+    shared: Arc<Inner>,
+}
+
+struct Inner {
+    gate: Gate,
+    /// The latest that were posted, and the result.
+    posted: Mutex<Option<(PostedWeights, Posting)>>,
+    /// Held while weights are loaded and published.
+    turn: tokio::sync::Mutex<()>,
+    status: watch::Sender<WeightsStatus>,
+    /// Wakes whoever loads published weights.
+    look: Notify,
+}
+
+type Posting = Shared<BoxFuture<'static, Result<(), Arc<ProxyError>>>>;
+
+/// What a server has behind a model.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WeightsStatus {
+    /// What was loaded since the server started.
+    pub(crate) loaded: Option<NewWeights>,
+    /// Which weights it has, where that is known.
+    pub(crate) weights_id: Option<WeightsId>,
+    /// How far it has got with the newest ones.
+    pub(crate) state: ServingState,
+    /// Why it has not got there.
+    pub(crate) message: Option<String>,
+}
+
+impl Default for WeightsStatus {
+    fn default() -> Self {
+        Self { loaded: None, weights_id: None, state: ServingState::Serving, message: None }
+    }
+}
+
+/// A served model with the parts that its weights need.
+#[derive(Clone)]
+pub(crate) struct WeightsOf {
+    pub(crate) model: String,
+    pub(crate) sampler: Arc<dyn Sampler>,
+    pub(crate) store: Store,
+    pub(crate) without_new_weights: WithoutNewWeights,
+}
+
+/// What became of published weights.
+#[derive(Debug)]
+pub(crate) enum CaughtUp {
+    /// Nothing is published.
+    NothingPublished,
+    /// They are behind the model.
+    Serving,
+    /// The store does not say what is published.
+    Unread,
+    /// The model's host may be there later.
+    Away,
+    /// They cannot be loaded as they are.
+    Failed,
+}
+
+impl ModelWeights {
+    pub(crate) fn new(gate: Gate) -> Self {
+        let (posted, turn) = (Mutex::default(), tokio::sync::Mutex::default());
+        let (status, look) = (watch::Sender::new(WeightsStatus::default()), Notify::new());
+        Self { shared: Arc::new(Inner { gate, posted, turn, status, look }) }
+    }
+
+    pub(crate) fn status(&self) -> WeightsStatus {
+        self.shared.status.borrow().clone()
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<WeightsStatus> {
+        self.shared.status.subscribe()
+    }
+
+    /// Completes when something happened here that published weights should be looked at for.
+    pub(crate) async fn is_to_look(&self) {
+        self.shared.look.notified().await;
+    }
+
+    /// Remembers which weights the server started with.
+    pub(crate) fn started_with(&self, weights_id: WeightsId) {
+        self.shared.status.send_modify(|status| status.weights_id = Some(weights_id));
+    }
+
+    /// Loads posted weights, and publishes them. It finishes even if its client leaves, so that no host is left in between.
+    /// Requests for the same weights wait for the same load.
+    pub(crate) async fn post(&self, of: &WeightsOf, posted: PostedWeights) -> Result<(), Arc<ProxyError>> {
+        let posting = {
+            let mut last = self.shared.posted.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*last {
+                Some((same, posting)) if *same == posted && posting.peek().is_none() => posting.clone(),
+                _ => {
+                    let posting = self.begin(of.clone(), posted.clone());
+                    last.insert((posted, posting)).1.clone()
+                }
+            }
+        };
+        posting.await
+    }
+
+    fn begin(&self, of: WeightsOf, posted: PostedWeights) -> Posting {
+        let weights = self.clone();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a host is not to be left in the middle, and it is waited for below"
+        )]
+        let putting = tokio::spawn(async move { weights.put(&of, posted).await });
+        let put = async {
+            let put = putting.await.map_err(|error| BackendError::Internal { message: error.to_string() });
+            put.map_err(ProxyError::from).and_then(|put| put).map_err(Arc::new)
+        };
+        let posting = put.boxed().shared();
+        // The end of the load is visible even if no request waits for it.
+        #[expect(clippy::disallowed_methods, reason = "it ends with the loading that it waits for")]
+        tokio::spawn(posting.clone());
+        posting
+    }
+
+    /// What may be replaced is looked at before anything is loaded, and once more, by the store, as the row is written.
+    pub(super) async fn put(&self, of: &WeightsOf, posted: PostedWeights) -> Result<(), ProxyError> {
+        let _turn = self.shared.turn.lock().await;
+        let WeightsOf { model, sampler, store, .. } = of;
+        let current = store.publication(model).await?;
+        let started_with = sampler.weights_version().filter(|_| current.is_none());
+        let place = Place { model, replaces: posted.replaces, current: current.as_ref(), started_with };
+        place.check(posted.version.map(|version| version.0))?;
+        let PostedName { weights: named, is_new } = name_posted(store, model, &posted, started_with).await?;
+        place.check(Some(named.version))?;
+        let weights = NewWeights { version: WeightsVersion(named.version), source: posted.source };
+        self.shared.status.send_modify(|status| status.is_loading());
+        if let Err(error) = sampler.load_weights(&weights).await {
+            self.posted_weights_failed(of, &error);
+            if is_new && !may_be_loaded(&error) {
+                store.forget_unpublished_version(model, named.version).await?;
+            }
+            return Err(error.into());
+        }
+        self.has(&weights, &named);
+        let source = json!(weights.source);
+        let PostedWeights { replaces, cause, .. } = posted;
+        let publication = NewPublication { model: model.clone(), version: named.version, source, replaces, cause };
+        match store.publish_weights(publication).await {
+            Ok(_) => {
+                let version = named.version;
+                tracing::info!(model, version, weights = %named.weights_id, "new weights are behind a model");
+                Ok(())
+            }
+            Err(error) => {
+                // What others have published comes back.
+                self.shared.look.notify_one();
+                Err(refused(model, named.version, error))
+            }
+        }
+    }
+
+    /// Puts published weights behind the model, unless they are there.
+    pub(crate) async fn catch_up(&self, of: &WeightsOf) -> CaughtUp {
+        let _turn = self.shared.turn.lock().await;
+        let WeightsOf { model, sampler, store, .. } = of;
+        let Publication { weights: named, source, .. } = match store.publication(model).await {
+            Ok(Some(publication)) => publication,
+            Ok(None) => return CaughtUp::NothingPublished,
+            Err(error) => {
+                tracing::warn!(model, %error, "which weights are published cannot be read");
+                return CaughtUp::Unread;
+            }
+        };
+        let version = named.version;
+        let source = match WeightsSource::deserialize(&source) {
+            Ok(source) => source,
+            Err(error) => {
+                self.is_behind(of, &named, &format!("where they are cannot be read: {error}"));
+                return CaughtUp::Failed;
+            }
+        };
+        let weights = NewWeights { version: WeightsVersion(version), source };
+        if self.shared.status.borrow().loaded.as_ref() == Some(&weights) {
+            self.has(&weights, &named);
+            return CaughtUp::Serving;
+        }
+        self.shared.status.send_modify(|status| status.is_loading());
+        match sampler.load_weights(&weights).await {
+            Ok(()) => {
+                tracing::info!(model, version, weights = %named.weights_id, "published weights are behind a model");
+                self.has(&weights, &named);
+                CaughtUp::Serving
+            }
+            Err(error @ (BackendError::Unavailable { .. } | BackendError::Overloaded { .. })) => {
+                self.shared.status.send_modify(|status| status.message = Some(of_version(&named, &error)));
+                CaughtUp::Away
+            }
+            Err(error) => {
+                self.is_behind(of, &named, &error);
+                CaughtUp::Failed
+            }
+        }
+    }
+
+    /// The model's host, or the store, has been away for too long to wait for it any more.
+    pub(crate) fn gives_up_waiting(&self, of: &WeightsOf) {
+        self.shared.status.send_if_modified(|status| {
+            let state = state_behind(of.without_new_weights);
+            status.message.get_or_insert_with(|| "the store does not say which weights are published".to_owned());
+            std::mem::replace(&mut status.state, state) != state
+        });
+        self.refuse_if_told();
+    }
+
+    fn has(&self, weights: &NewWeights, named: &NamedWeights) {
+        let status = WeightsStatus {
+            loaded: Some(weights.clone()),
+            weights_id: Some(named.weights_id),
+            state: ServingState::Serving,
+            message: None,
+        };
+        self.shared.status.send_if_modified(|known| {
+            let is_new = *known != status;
+            *known = status;
+            is_new
+        });
+        self.refuse_if_told();
+    }
+
+    fn is_behind(&self, of: &WeightsOf, named: &NamedWeights, error: &dyn std::fmt::Display) {
+        let message = of_version(named, error);
+        let state = state_behind(of.without_new_weights);
+        let is_new = self.shared.status.send_if_modified(|status| {
+            let is_new = status.message.as_ref() != Some(&message) || status.state != state;
+            status.message = Some(message.clone());
+            status.state = state;
+            is_new
+        });
+        if is_new {
+            let model = &of.model;
+            tracing::error!(model, message, "published weights cannot be loaded; they are tried again");
+        }
+        self.refuse_if_told();
+    }
+
+    /// Posted weights are not behind the model, and those before them may not be any more.
+    fn posted_weights_failed(&self, of: &WeightsOf, error: &BackendError) {
+        let model = &of.model;
+        tracing::warn!(model, %error, "posted weights cannot be loaded");
+        let has_now = of.sampler.weights_version();
+        self.shared.status.send_modify(|status| {
+            let is_intact = status.loaded.as_ref().is_none_or(|loaded| has_now == Some(loaded.version));
+            status.loaded = status.loaded.take().filter(|_| is_intact);
+            status.is_not_loading();
+        });
+        self.shared.look.notify_one();
+    }
+
+    fn refuse_if_told(&self) {
+        let status = self.shared.status.borrow();
+        let reason = status.message.clone().filter(|_| status.state == ServingState::Refusing);
+        drop(status);
+        self.shared.gate.refuse(reason);
+    }
+}
+
+impl WeightsStatus {
+    /// What is behind stays so until the newest weights are there.
+    fn is_loading(&mut self) {
+        if self.state == ServingState::Serving {
+            self.state = ServingState::Loading;
+        }
+    }
+
+    fn is_not_loading(&mut self) {
+        if self.state == ServingState::Loading {
+            self.state = ServingState::Serving;
+        }
+    }
+}
+
+fn state_behind(without_new_weights: WithoutNewWeights) -> ServingState {
+    match without_new_weights {
+        WithoutNewWeights::Serve => ServingState::Behind,
+        WithoutNewWeights::Refuse => ServingState::Refusing,
+    }
+}
+
+/// Whether a host may have weights whose loading failed.
+fn may_be_loaded(error: &BackendError) -> bool {
+    match error {
+        BackendError::Files { .. } | BackendError::Damaged(_) | BackendError::InvalidRequest { .. } => false,
+        BackendError::PromptTooLong { .. }
+        | BackendError::Overloaded { .. }
+        | BackendError::Unavailable { .. }
+        | BackendError::Configuration { .. }
+        | BackendError::BrokenAnswer { .. }
+        | BackendError::Internal { .. } => true,
+    }
+}
+
+/// The place behind a model, and what posted weights may replace there.
+struct Place<'a> {
+    model: &'a str,
+    replaces: Replaces,
+    current: Option<&'a Publication>,
+    /// Of the weights that the server started with, where nothing was published.
+    started_with: Option<WeightsVersion>,
+}
+
+impl Place<'_> {
+    /// Refuses weights that may not take it. Their version may not be known yet.
+    fn check(&self, version: Option<u64>) -> Result<(), ProxyError> {
+        let (found, current) = match (self.current, self.started_with) {
+            (Some(current), _) => (current.weights.version, description(&current.weights)),
+            (None, Some(WeightsVersion(found))) if matches!(self.replaces, Replaces::Version(_)) => {
+                (found, format!("version {found}, which this server started with"))
+            }
+            (None, _) => return Ok(()),
+        };
+        let is_allowed = match (version, self.replaces) {
+            (Some(version), replaces) => version == found || replaces.allows(version, found),
+            (None, Replaces::Version(expected)) => expected == found,
+            (None, Replaces::Older | Replaces::Anything) => true,
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        let posted = version.map_or_else(|| "a new version".to_owned(), |version| format!("version {version}"));
+        Err(ProxyError::WeightsInPlace { model: self.model.to_owned(), posted, current, version: found })
+    }
+}
+
+/// The store's refusal in the words of the route.
+fn refused(model: &str, version: u64, error: StoreError) -> ProxyError {
+    match error {
+        StoreError::WeightsInPlace { current, .. } => ProxyError::WeightsInPlace {
+            model: model.to_owned(),
+            posted: format!("version {version}"),
+            current: description(&current.weights),
+            version: current.weights.version,
+        },
+        error => error.into(),
+    }
+}
+
+fn of_version(named: &NamedWeights, error: &dyn std::fmt::Display) -> String {
+    format!("{}: {error}", description(named))
+}
+
+/// Weights for people: their version, and who made them.
+fn description(named: &NamedWeights) -> String {
+    match (&named.run_id, named.step) {
+        (Some(run), Some(step)) => format!("version {} (run {run}, step {step})", named.version),
+        (Some(run), None) => format!("version {} (run {run})", named.version),
+        (None, _) => format!("version {}", named.version),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the tests wait for their tasks")]
+
+    use super::*;
+    use crate::models::weights::testing::{Hosted, posted};
+
+    #[tokio::test]
+    async fn weights_that_are_asked_for_again_while_they_are_loaded_are_loaded_once() {
+        let it = Hosted::new([]).await;
+        let first = tokio::spawn(it.post(posted(3)));
+        it.host.requested(1).await;
+        // The first request has been cancelled.
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        let (again, more) = (tokio::spawn(it.post(posted(3))), tokio::spawn(it.post(posted(3))));
+        tokio::task::yield_now().await;
+        it.host.permits.add_permits(3);
+        again.await.unwrap().unwrap();
+        more.await.unwrap().unwrap();
+        assert_eq!((it.host.requested(1).await, it.published().await), (vec![3], Some(3)));
+        it.post(posted(3)).await.unwrap();
+        it.post(posted(4)).await.unwrap();
+        assert_eq!((it.host.requested(1).await, it.published().await), (vec![3, 3, 4], Some(4)));
+    }
+
+    #[tokio::test]
+    async fn weights_that_may_not_replace_what_is_there_are_refused_before_they_are_loaded() {
+        let it = Hosted::new([]).await;
+        it.host.permits.add_permits(9);
+        it.post(posted(3)).await.unwrap();
+        for (version, replaces) in
+            [(Some(2), Replaces::Older), (Some(5), Replaces::Version(2)), (None, Replaces::Version(2))]
+        {
+            let refused = PostedWeights { version: version.map(WeightsVersion), replaces, ..posted(5) };
+            let error = it.post(refused).await.unwrap_err().to_string();
+            assert!(error.contains("has version 3, and") && error.contains("`\"replaces\": 3`"), "{error}");
+        }
+        assert_eq!(it.host.requested(1).await, [3]);
+        it.post(PostedWeights { replaces: Replaces::Version(3), ..posted(5) }).await.unwrap();
+        it.post(PostedWeights { replaces: Replaces::Anything, ..posted(3) }).await.unwrap();
+        assert_eq!((it.host.requested(1).await, it.published().await), (vec![3, 5, 3], Some(3)));
+    }
+
+    #[tokio::test]
+    async fn a_version_of_weights_that_cannot_be_loaded_is_free_again() {
+        let damaged = || BackendError::InvalidRequest { message: "its shape is another".into() };
+        let it = Hosted::new([damaged()]).await;
+        it.host.permits.add_permits(2);
+        it.post(posted(3)).await.unwrap_err();
+        assert_eq!(it.of.store.greatest_version("m").await.unwrap(), None);
+        let others = PostedWeights { source: WeightsSource::Adapter("/others".into()), ..posted(3) };
+        it.post(others).await.unwrap();
+        assert_eq!(it.published().await, Some(3));
+    }
+
+    #[tokio::test]
+    async fn a_model_whose_newest_weights_cannot_be_loaded_says_so_and_takes_no_calls_if_told() {
+        for (without_new_weights, state) in
+            [(WithoutNewWeights::Serve, ServingState::Behind), (WithoutNewWeights::Refuse, ServingState::Refusing)]
+        {
+            let missing = || BackendError::Files { path: "/w/3".into(), message: "no such file".into() };
+            let it = Hosted::new([missing(), missing()]).await;
+            it.host.permits.add_permits(9);
+            let of = WeightsOf { without_new_weights, ..it.of.clone() };
+            assert!(matches!(it.weights.catch_up(&of).await, CaughtUp::NothingPublished));
+            it.publish_elsewhere(3).await;
+            for _ in 0..2 {
+                assert!(matches!(it.weights.catch_up(&of).await, CaughtUp::Failed));
+                let status = it.weights.status();
+                let message = "version 3: /w/3: no such file".to_owned();
+                assert_eq!((status.state, status.message), (state, Some(message.clone())));
+                let refusal = it.gate.refusal();
+                assert_eq!(refusal, (state == ServingState::Refusing).then_some(message));
+            }
+            assert!(matches!(it.weights.catch_up(&of).await, CaughtUp::Serving));
+            assert!(matches!(it.weights.catch_up(&of).await, CaughtUp::Serving));
+            let status = it.weights.status();
+            assert_eq!((status.state, status.message, it.gate.refusal()), (ServingState::Serving, None, None));
+            assert_eq!(it.host.requested(1).await, [3, 3, 3], "and not again");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_others_publish_meanwhile_comes_back_once_the_race_is_lost() {
+        let it = Hosted::new([]).await;
+        let lost = tokio::spawn(it.post(posted(3)));
+        it.host.requested(1).await;
+        it.publish_elsewhere(4).await;
+        it.host.permits.add_permits(9);
+        let error = lost.await.unwrap().unwrap_err().to_string();
+        assert!(error.contains("has version 4, and version 3 may not"), "{error}");
+        it.weights.is_to_look().await;
+        assert!(matches!(it.weights.catch_up(&it.of).await, CaughtUp::Serving));
+        assert_eq!((it.host.requested(1).await, it.published().await), (vec![3, 4], Some(4)));
+    }
+}

@@ -1,0 +1,198 @@
+use std::path::{Path, PathBuf};
+
+use fulgurite_backends::{BackendError, WeightsSource, weights_fingerprint};
+use fulgurite_store::Store;
+use fulgurite_types::{NamedWeights, NewNamedWeights, PublicationCause, Replaces, WeightsId, WeightsVersion};
+use sha2::{Digest, Sha256};
+
+use crate::error::ProxyError;
+
+/// Weights that somebody posted for a model.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PostedWeights {
+    /// Where they are.
+    pub(crate) source: WeightsSource,
+    /// The version that they are to have; without one they get the next that is free.
+    pub(crate) version: Option<WeightsVersion>,
+    /// What they may take the place of.
+    pub(crate) replaces: Replaces,
+    /// Why they are posted.
+    pub(crate) cause: PublicationCause,
+}
+
+/// The version of posted weights.
+#[derive(Debug)]
+pub(crate) struct PostedName {
+    pub(crate) weights: NamedWeights,
+    /// Whether it was given to them just now.
+    pub(crate) is_new: bool,
+}
+
+/// Gives posted weights their version, `started_with` being that of the weights that the server started with.
+///
+/// A run names its weights before it posts them, and its word is taken. Others are known by their files: the same files may
+/// have several versions, but a version stands for the same files for ever.
+pub(crate) async fn name_posted(
+    store: &Store,
+    model: &str,
+    posted: &PostedWeights,
+    started_with: Option<WeightsVersion>,
+) -> Result<PostedName, ProxyError> {
+    let Some(WeightsVersion(version)) = posted.version else {
+        let greatest = store.greatest_version(model).await?.max(started_with.map(|version| version.0));
+        let preferred = greatest.map_or(1, |greatest| greatest.saturating_add(1));
+        let id = identity(&posted.source, preferred).await?;
+        let weights = store.name_weights(new_name(model, id, preferred)).await?;
+        return Ok(PostedName { is_new: weights.version == preferred, weights });
+    };
+    let known = store.weights_of_version(model, version).await?;
+    if let Some(weights) = known.as_ref().filter(|named| !is_known_by_files(named)) {
+        return Ok(PostedName { weights: weights.clone(), is_new: false });
+    }
+    let id = identity(&posted.source, version).await?;
+    let ids = [id, once_more(id, version)];
+    if let Some(weights) = known {
+        return match ids.contains(&weights.weights_id) {
+            true => Ok(PostedName { weights, is_new: false }),
+            false => Err(ProxyError::VersionOfOthers { model: model.to_owned(), version }),
+        };
+    }
+    for id in ids {
+        let weights = store.name_weights(new_name(model, id, version)).await?;
+        if weights.version == version {
+            return Ok(PostedName { weights, is_new: true });
+        }
+    }
+    // Another server has just named others.
+    Err(ProxyError::VersionOfOthers { model: model.to_owned(), version })
+}
+
+/// Whether the files say which weights a version names. Of what a run named, and of what an earlier release recorded
+/// without a time, they do not.
+fn is_known_by_files(named: &NamedWeights) -> bool {
+    named.run_id.is_none() && named.time > 0.0
+}
+
+fn new_name(model: &str, weights_id: WeightsId, preferred_version: u64) -> NewNamedWeights {
+    NewNamedWeights {
+        model: model.to_owned(),
+        weights_id,
+        parent_id: None,
+        run_id: None,
+        step: None,
+        preferred_version,
+    }
+}
+
+/// The identity of weights by where they are. Files that a remote host alone can see are known by their path, and what a
+/// host keeps by its name, each together with the version: what is there later may be other weights.
+async fn identity(source: &WeightsSource, version: u64) -> Result<WeightsId, BackendError> {
+    match source {
+        WeightsSource::Model(directory) | WeightsSource::Adapter(directory) if is_visible(directory).await => {
+            fingerprint(directory.clone()).await
+        }
+        WeightsSource::Model(path) => Ok(unseen("a model elsewhere", &path.to_string_lossy(), version)),
+        WeightsSource::Adapter(path) => Ok(unseen("an adapter elsewhere", &path.to_string_lossy(), version)),
+        WeightsSource::Kept(name) => Ok(unseen("kept by a host", name, version)),
+    }
+}
+
+async fn is_visible(directory: &Path) -> bool {
+    tokio::fs::try_exists(directory).await.unwrap_or(true)
+}
+
+async fn fingerprint(directory: PathBuf) -> Result<WeightsId, BackendError> {
+    let panicked = |error: tokio::task::JoinError| BackendError::Internal { message: error.to_string() };
+    tokio::task::spawn_blocking(move || weights_fingerprint(&directory)).await.map_err(panicked)?
+}
+
+fn unseen(kind: &str, name: &str, version: u64) -> WeightsId {
+    let mut state = Sha256::new_with_prefix("fulgurite weights that are not seen\n");
+    for part in [kind, name] {
+        state.update((part.len() as u64).to_le_bytes());
+        state.update(part);
+    }
+    state.update(version.to_le_bytes());
+    WeightsId::of_digest(state.finalize().into())
+}
+
+/// The identity of weights that have another version already, under this one.
+fn once_more(id: WeightsId, version: u64) -> WeightsId {
+    let mut state = Sha256::new_with_prefix("fulgurite weights under another version\n");
+    state.update(id.as_bytes());
+    state.update(version.to_le_bytes());
+    WeightsId::of_digest(state.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_store::StoreOptions;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    struct Setup {
+        store: Store,
+        home: TempDir,
+    }
+
+    impl Setup {
+        async fn new() -> Self {
+            let home = tempfile::tempdir().unwrap();
+            for name in ["a", "b"] {
+                std::fs::create_dir(home.path().join(name)).unwrap();
+                std::fs::write(home.path().join(name).join("model.safetensors"), name).unwrap();
+            }
+            let url = format!("sqlite://{}", home.path().join("test.db").display());
+            Self { store: Store::open(&url, StoreOptions::default()).await.unwrap(), home }
+        }
+
+        /// The version that the weights in a directory get, and whether it is new.
+        async fn named(&self, directory: &str, version: Option<u64>) -> Result<(u64, bool), String> {
+            let posted = PostedWeights {
+                source: WeightsSource::Model(self.home.path().join(directory)),
+                version: version.map(WeightsVersion),
+                replaces: Replaces::Older,
+                cause: PublicationCause::Update,
+            };
+            let named = name_posted(&self.store, "m", &posted, Some(WeightsVersion(2))).await;
+            named.map(|named| (named.weights.version, named.is_new)).map_err(|error| error.to_string())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_version_stands_for_the_same_files_for_ever() {
+        let setup = Setup::new().await;
+        for (directory, version, expected) in [
+            ("a", None, Some((3, true))),
+            ("a", None, Some((3, false))),
+            ("b", Some(3), None),
+            ("b", Some(7), Some((7, true))),
+            // The same files under a second number, which stays theirs.
+            ("a", Some(9), Some((9, true))),
+            ("a", Some(9), Some((9, false))),
+            ("b", Some(9), None),
+            ("b", None, Some((7, false))),
+            // What this server cannot see.
+            ("elsewhere", Some(10), Some((10, true))),
+            ("elsewhere", Some(10), Some((10, false))),
+            ("elsewhere", None, Some((11, true))),
+        ] {
+            let named = setup.named(directory, version).await;
+            match expected {
+                Some(expected) => assert_eq!(named, Ok(expected), "{directory} {version:?}"),
+                None => assert!(named.unwrap_err().contains("names other weights"), "{directory} {version:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_runs_own_word_for_its_weights_is_taken() {
+        let setup = Setup::new().await;
+        let id = WeightsId::of_digest([7; 32]);
+        let of_run = NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..new_name("m", id, 5) };
+        setup.store.name_weights(of_run).await.unwrap();
+        assert_eq!(setup.named("a", Some(5)).await, Ok((5, false)));
+        assert_eq!(setup.named("b", Some(5)).await, Ok((5, false)));
+    }
+}

@@ -156,7 +156,7 @@ impl EmbeddedSampler {
     }
 
     /// As [`Sampler::sample`], from these weights, in one batch with what is sampled from others.
-    async fn sample_from(
+    pub(crate) async fn sample_from(
         &self,
         weights: &WeightsSnapshot,
         request: SampleRequest,

@@ -1,11 +1,10 @@
 //! Jinja's filters: what stands behind `|`.
 
-use std::borrow::Cow;
-
 use minijinja::Value;
 
 use crate::python::budget::Budget;
 use crate::python::library::arguments::{CallArguments, flag, given, text, whole};
+use crate::python::library::numbers::{python_float, without_underscores};
 use crate::python::library::{html_filters, sequence_filters, text_filters, wrapping};
 use crate::python::python_attributes::{attribute, has_method};
 use crate::python::python_error::{PythonError, raise};
@@ -18,72 +17,6 @@ use crate::python::python_text::{as_long_integer, from_float, from_json_text};
 use crate::python::python_values::{Number, from_integer, number, type_name};
 
 type Outcome<T> = Result<T, PythonError>;
-
-/// The names of all filters: Jinja's own, `tojson` as Hugging Face has it, and `fromjson`.
-pub(crate) const FILTERS: [&str; 57] = [
-    "abs",
-    "attr",
-    "batch",
-    "capitalize",
-    "center",
-    "count",
-    "d",
-    "default",
-    "dictsort",
-    "e",
-    "escape",
-    "filesizeformat",
-    "first",
-    "float",
-    "forceescape",
-    "format",
-    "from_json",
-    "fromjson",
-    "groupby",
-    "indent",
-    "int",
-    "items",
-    "join",
-    "last",
-    "length",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "min",
-    "pprint",
-    "random",
-    "reject",
-    "rejectattr",
-    "replace",
-    "reverse",
-    "round",
-    "safe",
-    "select",
-    "selectattr",
-    "slice",
-    "sort",
-    "string",
-    "striptags",
-    "sum",
-    "title",
-    "tojson",
-    "trim",
-    "truncate",
-    "unique",
-    "upper",
-    "urlencode",
-    "urlize",
-    "wordcount",
-    "wordwrap",
-    "xmlattr",
-    "generation_marks",
-];
-
-/// Whether there is a filter of that name.
-pub(crate) fn is_filter(name: &str) -> bool {
-    FILTERS.contains(&name)
-}
 
 /// Applies a filter to the first positional argument.
 pub(crate) fn apply(name: &str, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
@@ -169,7 +102,7 @@ pub(crate) fn apply(name: &str, arguments: &CallArguments, budget: &Budget<'_>) 
         }
         "batch" | "dictsort" | "first" | "groupby" | "items" | "join" | "last" | "map" | "max" | "min" | "reject"
         | "rejectattr" | "reverse" | "select" | "selectattr" | "slice" | "sort" | "sum" | "unique" => {
-            sequence_filters::apply(name, value, arguments, budget)
+            sequence_filters::apply(name, value, arguments, apply, budget)
         }
         "e" | "escape" | "forceescape" | "safe" | "striptags" | "urlencode" | "urlize" | "xmlattr" => {
             html_filters::apply(name, value, arguments, budget)
@@ -186,35 +119,6 @@ pub(crate) fn apply(name: &str, arguments: &CallArguments, budget: &Budget<'_>) 
         }
         Ok(made)
     })
-}
-
-/// Python's `float()`; `None` where it fails.
-pub(crate) fn python_float(value: &Value) -> Option<f64> {
-    if let Some(text) = value.as_str() {
-        let text = strip(text, None, [true, true]);
-        let digits = text.trim_start_matches(['+', '-']);
-        let is_word = ["inf", "infinity", "nan"].contains(&digits.to_lowercase().as_str());
-        let is_number = digits.starts_with(|first: char| first.is_ascii_digit() || first == '.');
-        return (is_word || is_number).then(|| without_underscores(text)?.parse().ok()).flatten();
-    }
-    if let Some(digits) = as_long_integer(value) {
-        return digits.parse().ok();
-    }
-    number(value).map(Number::float)
-}
-
-/// Digits without the underscores that Python allows between them.
-fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('_') {
-        return Some(text.into());
-    }
-    let characters: Vec<char> = text.chars().collect();
-    let is_between = |place: usize| {
-        let digit = |place: usize| characters.get(place).is_some_and(char::is_ascii_alphanumeric);
-        place > 0 && digit(place - 1) && digit(place + 1)
-    };
-    let fits = characters.iter().enumerate().all(|(place, character)| *character != '_' || is_between(place));
-    fits.then(|| text.replace('_', "").into())
 }
 
 fn int(arguments: &CallArguments, value: &Value) -> Outcome<Value> {

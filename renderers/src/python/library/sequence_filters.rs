@@ -6,7 +6,7 @@ use minijinja::Value;
 
 use crate::python::budget::Budget;
 use crate::python::library::arguments::{CallArguments, flag, given, size, whole};
-use crate::python::library::{filters, tests};
+use crate::python::library::tests;
 use crate::python::python_attributes::item;
 use crate::python::python_error::{PythonError, raise};
 use crate::python::python_objects::{Generator, as_dict, tuple};
@@ -16,8 +16,17 @@ use crate::python::python_values::type_name;
 
 type Outcome<T> = Result<T, PythonError>;
 
+/// What applies the filter of a name, for `map`.
+type ApplyFilter = fn(&str, &CallArguments, &Budget<'_>) -> Outcome<Value>;
+
 /// Applies a filter of this file.
-pub(super) fn apply(name: &str, value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
+pub(super) fn apply(
+    name: &str,
+    value: &Value,
+    arguments: &CallArguments,
+    apply_filter: ApplyFilter,
+    budget: &Budget<'_>,
+) -> Outcome<Value> {
     match name {
         "first" | "last" => {
             let [_] = arguments.bind(name, ["seq"], 0)?;
@@ -46,7 +55,7 @@ pub(super) fn apply(name: &str, value: &Value, arguments: &CallArguments, budget
             Ok(Generator::of(items))
         }
         "join" => join(value, arguments, budget),
-        "map" => map(value, arguments, budget),
+        "map" => map(value, arguments, apply_filter, budget),
         "select" | "reject" | "selectattr" | "rejectattr" => select(name, value, arguments, budget),
         "max" | "min" => {
             let [_, case_sensitive, attribute] = arguments.bind(name, ["value", "case_sensitive", "attribute"], 0)?;
@@ -296,7 +305,7 @@ fn passed_on(first: Value, rest: &[Value], named: &[(Box<str>, Value)]) -> CallA
     CallArguments { positional: std::iter::once(first).chain(rest.iter().cloned()).collect(), named: named.to_vec() }
 }
 
-fn map(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
+fn map(value: &Value, arguments: &CallArguments, apply_filter: ApplyFilter, budget: &Budget<'_>) -> Outcome<Value> {
     let mut mapped = Vec::new();
     // Jinja looks at nothing that counts as false.
     if !truth(value) {
@@ -316,7 +325,7 @@ fn map(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome
         let [name, rest @ ..] = given else { return raise("map requires a filter argument") };
         let Some(name) = name.as_str() else { return raise("map requires the name of a filter") };
         for item in &*items(value, budget)? {
-            mapped.push(filters::apply(name, &passed_on(item.clone(), rest, &arguments.named), budget)?);
+            mapped.push(apply_filter(name, &passed_on(item.clone(), rest, &arguments.named), budget)?);
         }
     }
     budget.make_items(mapped.len())?;

@@ -7,7 +7,7 @@ use minijinja::value::ValueKind;
 
 use crate::python::budget::Budget;
 use crate::python::library::arguments::CallArguments;
-use crate::python::library::filters;
+use crate::python::library::filter_names::is_filter;
 use crate::python::python_attributes::is_callable;
 use crate::python::python_error::{PythonError, raise};
 use crate::python::python_objects::{Generator, Range, View};
@@ -125,7 +125,7 @@ pub(crate) fn passes_alone(name: &str, value: &Value, budget: &Budget<'_>) -> Re
         }
         "lower" => cased(value, budget, |character| character.is_lowercase())?,
         "upper" => cased(value, budget, |character| character.is_uppercase())?,
-        "filter" => value.as_str().is_some_and(filters::is_filter),
+        "filter" => value.as_str().is_some_and(is_filter),
         "test" => value.as_str().is_some_and(is_test),
         "divisibleby" | "sameas" | "in" | "==" | "eq" | "equalto" | "!=" | "ne" | ">" | "gt" | "greaterthan" | ">="
         | "ge" | "<" | "lt" | "lessthan" | "<=" | "le" => return raise(format!("the test `{name}` needs an argument")),

@@ -4,7 +4,7 @@ use minijinja::Value;
 
 use crate::python::budget::Budget;
 use crate::python::library::arguments::{CallArguments, flag, size, whole};
-use crate::python::library::filters::python_float;
+use crate::python::library::numbers::python_float;
 use crate::python::library::string_methods::{pad, replace};
 use crate::python::python_error::{PythonError, raise};
 use crate::python::python_format::percent;

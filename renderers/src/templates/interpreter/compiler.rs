@@ -7,7 +7,7 @@ use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, UnaryOp
 use minijinja::machinery::parse;
 use minijinja::syntax::SyntaxConfig;
 
-use crate::python::library::filters::is_filter;
+use crate::python::library::filter_names::is_filter;
 use crate::python::library::functions::FUNCTIONS;
 use crate::python::library::tests::is_test;
 use crate::python::python_attributes::{is_dict_method, is_method};

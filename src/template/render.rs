@@ -1,8 +1,12 @@
 use anyhow::{Context, Result, bail};
 use fulgurite_renderers::{Renderer, TrainOnWhat, WeightedTokens};
-use fulgurite_types::Message;
+use fulgurite_types::{Message, with_long_numbers};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// So deep in a row stand values that are written as they are: schemas, and fields of messages. Their long numbers keep their
+/// digits.
+const OF_VALUES: usize = 3;
 
 /// A conversation as OpenAI's clients send it, or with its tools bare and the system prompt apart.
 #[derive(Debug, Deserialize)]
@@ -20,7 +24,11 @@ struct RenderRow {
 
 /// The tokens of one row.
 pub fn render(renderer: &dyn Renderer, line: &[u8]) -> Result<Value> {
-    let row: RenderRow = serde_json::from_slice(line).context("not a row to render")?;
+    let spelled = with_long_numbers(line, OF_VALUES).and_then(|spelled| serde_json::from_slice(&spelled).ok());
+    let row: RenderRow = match spelled {
+        Some(row) => row,
+        None => serde_json::from_slice(line).context("not a row to render")?,
+    };
     let tools = row.tools.unwrap_or_default();
     let mut messages = row.messages;
     if let Some(system) = row.system_prompt_for_tools.filter(|_| !tools.is_empty()) {

@@ -113,6 +113,20 @@ fn a_bad_row_is_answered_in_its_place_and_the_rest_goes_on() {
 }
 
 #[test]
+fn integers_of_any_length_keep_their_digits_in_what_is_rendered() {
+    let tokenizer = tokenizer("qwen3");
+    let long = "123456789012345678901234567890";
+    let row = format!(
+        r#"{{"messages": [{{"role": "user", "content": "Hi"}}], "tools": [{{"type": "function", "function":
+            {{"name": "f", "parameters": {{"properties": {{"n": {{"maximum": {long}}}}}}}}}}}]}}"#
+    );
+    let row = row.replace('\n', " ") + "\n";
+    let output = run(&["template", "render", "--renderer", "qwen3", "--tokenizer", &tokenizer], row.as_bytes());
+    let rendered: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(rendered["text"].as_str().unwrap().contains(long), "{rendered}");
+}
+
+#[test]
 fn parsing_with_cookbook_exact_is_the_cookbook() {
     for (file, name) in
         [("qwen3_5", "qwen3"), ("deepseekv3_thinking", "deepseek"), ("gpt_oss_low_reasoning", "gpt_oss")]

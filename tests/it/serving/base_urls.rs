@@ -55,3 +55,26 @@ fn an_agents_key_is_told_the_right_base_url_as_well() {
     let without = guarded.with_key(reqwest::Method::POST, "/v1/v1/chat/completions", "wrong", &json!({}));
     assert_eq!(without.status, 401);
 }
+
+#[test]
+fn a_slash_at_the_end_of_a_call_is_told_to_be_one_too_many() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 64);
+    let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
+    for path in ["/v1/chat/completions", "/v1/messages", "/rollout/r/attempt/a/v1/responses"] {
+        let answer = server.post(&format!("{path}/"), &json!({})).expect(404);
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with(&format!("; the path is {path}, without a slash at its end")), "{answer}");
+    }
+}
+
+#[test]
+fn a_server_of_several_models_tells_what_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 64);
+    let [one, other] = ["one", "other"].map(|name| model_flag(name, &model));
+    let server = Server::start(directory.path(), ["--model", &one, "--model", &other]);
+    let config = server.get("/server_info").expect(200)["vllm_config"].clone();
+    assert_eq!(config["model_config"]["served_model_name"], json!(["one", "other"]), "{config}");
+    assert!(config["lora_config"]["max_lora_rank"].is_u64(), "{config}");
+}

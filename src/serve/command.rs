@@ -49,7 +49,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     let _lock = ExclusiveLock::of_store(&store_url, "fulgurite serve")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
     let served = models.iter().map(|model| model.served.clone()).collect();
-    let weights = ServerWeights::Published { base_weights: name_base_weights(&store, &models).await? };
+    let weights = ServerWeights::Published { base_weights: name_base_weights(&store, &models).await };
     let mut server =
         RunningServer::start(&loaded.config, listening, store.clone(), served, weights, tinker, &metrics).await?;
     server.reserve_judges(&loaded.config);

@@ -178,3 +178,65 @@ async fn check_label(
         Err(error) => tracing::warn!(model, %error, "which weights the model's version names cannot be read"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_backends::BackendError;
+    use fulgurite_types::ServingState;
+
+    use super::*;
+    use crate::models::weights::testing::Hosted;
+    use crate::models::weights::without_new_weights::WithoutNewWeights;
+
+    fn away() -> BackendError {
+        BackendError::Unavailable { message: "it starts".into() }
+    }
+
+    async fn followed(it: &Hosted, without_new_weights: WithoutNewWeights, host_patience: Duration) -> WeightsFollower {
+        it.publish_elsewhere(3).await;
+        let of = WeightsOf { without_new_weights, ..it.of.clone() };
+        let model = FollowingModel { weights: it.weights.clone(), of, gate: it.gate.clone() };
+        let published = it.of.store.publications().await.unwrap();
+        let server = FollowingServer { url: "http://here".into(), published, base_weights: BTreeMap::new() };
+        WeightsFollower::start(it.of.store.clone(), server, vec![model], host_patience).await
+    }
+
+    async fn until(it: &Hosted, state: ServingState) {
+        it.weights.changes().wait_for(|status| status.state == state).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_model_is_held_while_its_host_starts() {
+        let it = Hosted::new([away()]).await;
+        let follower = followed(&it, WithoutNewWeights::Refuse, Duration::from_secs(3600)).await;
+        assert!(it.gate.state().is_paused());
+        it.host.permits.add_permits(1);
+        assert_eq!(it.host.requested(2).await, [3, 3]);
+        assert_eq!((it.gate.state().is_paused(), it.gate.refusal()), (true, None));
+        it.host.permits.add_permits(1);
+        it.gate.enter().await;
+        assert_eq!(it.weights.status().state, ServingState::Serving);
+        follower.stop().await;
+        assert_eq!(it.of.store.served_weights(0.0).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_model_whose_host_is_away_for_too_long_is_held_no_longer() {
+        for (without_new_weights, state) in
+            [(WithoutNewWeights::Serve, ServingState::Behind), (WithoutNewWeights::Refuse, ServingState::Refusing)]
+        {
+            let it = Hosted::new([away()]).await;
+            let follower = followed(&it, without_new_weights, Duration::ZERO).await;
+            it.host.permits.add_permits(1);
+            until(&it, state).await;
+            it.gate.enter().await;
+            let refusal =
+                it.gate.refusal().filter(|reason| reason.contains("version 3") && reason.contains("it starts"));
+            assert_eq!(refusal.is_some(), state == ServingState::Refusing);
+            it.host.permits.add_permits(1);
+            until(&it, ServingState::Serving).await;
+            assert_eq!(it.gate.refusal(), None);
+            follower.stop().await;
+        }
+    }
+}

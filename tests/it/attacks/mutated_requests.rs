@@ -175,7 +175,8 @@ fn samples(server: &Server) -> Vec<Sample> {
             json!({ "model": "tiny", "messages": [{ "role": "user", "content": "Hello" }] }),
         ),
         post(&format!("/proxy/rollout/{rollout}/attempt/{attempt}/mode/train/openai/v1/chat/completions"), chat),
-        post(&format!("/rollout/{rollout}/reward"), json!({ "value": 0.5 })),
+        // Of the name of the next one: a second final reward under another is refused.
+        post(&format!("/rollout/{rollout}/reward"), json!({ "value": 0.5, "name": "strict" })),
         post(
             &format!("/rollout/{rollout}/attempt/{attempt}/reward"),
             json!({ "value": 1.0, "name": "strict", "components": { "exact": 0.0 } }),

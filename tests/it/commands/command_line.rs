@@ -175,14 +175,14 @@ fn help_says_what_there_is() {
     Usage: fulgurite rollouts [OPTIONS] [ROLLOUT]
 
     Arguments:
-      [ROLLOUT]  Only this rollout
+      [ROLLOUT]  Only this rollout, by its id or by the name of the session that it records
 
     Options:
           --store <URL>      Store: sqlite://FILE or postgres://...; without --store and --run the
                              config's, else sqlite://fulgurite.db [env: FULGURITE_STORE]
           --run <DIR>        Training run whose store is meant: its directory, or its name below runs/
           --config <FILE>    Config file whose store is meant
-          --rollout <ID>     Only this rollout
+          --rollout <ID>     Only this rollout, by its id or by the name of the session that it records
           --mode <MODE>      Only of rollouts with this mode: train, val, test
           --run-id <ID>      Only of rollouts of this training run
           --step <N>         Only of rollouts that were made for this step of their run

@@ -48,6 +48,12 @@ pub enum BackendError {
         /// What is wrong, and with which part of the configuration.
         message: String,
     },
+    /// Others have put weights behind the model since, which may not be replaced unasked.
+    #[error("{message}")]
+    Superseded {
+        /// What is there.
+        message: String,
+    },
     /// A remote host broke off its answer, or gave one that cannot be trusted from there on.
     #[error("the answer of the model host at {host} is broken: {fault}")]
     BrokenAnswer {
@@ -68,7 +74,7 @@ impl BackendError {
     /// Whether another host of the same model might do what this one could not.
     pub fn is_hosts_fault(&self) -> bool {
         match self {
-            Self::InvalidRequest { .. } | Self::PromptTooLong { .. } => false,
+            Self::InvalidRequest { .. } | Self::PromptTooLong { .. } | Self::Superseded { .. } => false,
             Self::Overloaded { .. }
             | Self::Unavailable { .. }
             | Self::Files { .. }

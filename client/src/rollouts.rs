@@ -25,6 +25,14 @@ struct RecordsPage {
     items: Vec<Option<PackedRolloutRecord>>,
 }
 
+/// Of the newest rollouts, as many as are looked at.
+const NEWEST: usize = 500;
+
+#[derive(Deserialize)]
+struct RolloutsPage {
+    items: Vec<Rollout>,
+}
+
 #[derive(Deserialize)]
 struct GenerationsPage {
     items: Vec<PackedGeneration>,
@@ -69,6 +77,16 @@ impl Server {
     /// A rollout, if it is known.
     pub async fn rollout(&self, rollout_id: &str) -> Result<Option<Rollout>, ServerError> {
         self.get(&self.route(&["v1", "agl", "rollouts", rollout_id])).await
+    }
+
+    /// Whether a session has begun since: calls of agents whom nobody tells to call.
+    pub async fn has_sessions_since(&self, time: f64) -> Result<bool, ServerError> {
+        let mut url = self.route(&["v1", "agl", "rollouts"]);
+        let order = [("include_sessions", "true"), ("sort_by", "start_time"), ("sort_order", "desc")];
+        url.query_pairs_mut().extend_pairs(order).append_pair("limit", &NEWEST.to_string());
+        let newest: RolloutsPage = self.get(&url).await?;
+        let is_session = |rollout: &Rollout| rollout.noted("kind").and_then(Value::as_str) == Some("session");
+        Ok(newest.items.iter().any(|rollout| rollout.start_time >= time && is_session(rollout)))
     }
 
     /// Rollouts with all that was recorded of them, in the order of their ids; `None` for one that is not there. However many

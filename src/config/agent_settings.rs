@@ -124,6 +124,7 @@ const SETTABLE: [(&str, Kind); 90] = [
     ("trainer.stop_without_gradient", Number),
     ("trainer.record_tokens", Switch),
     ("trainer.publish_if", Word),
+    ("trainer.publish_max_kl", Number),
 ];
 
 /// The setting that an agent gave as a key and a value of JSON, as `--set` takes it.

@@ -287,7 +287,7 @@ fn stale_harvest(facts: &RunFacts) -> Option<Finding> {
         name: "stale_harvest",
         severity: Severity::Warning,
         evidence: format!(
-            "the last {} steps lost calls of {} rewarded rollouts (stale_weights): {outdated} sampled by weights up to {behind} \
+            "the last {} steps lost calls of {} rewarded rollouts (stale_weights, unknown_weights): {outdated} sampled by weights up to {behind} \
              updates behind, {foreign} by weights that the run has not made",
             facts.latest().len(),
             outdated + foreign

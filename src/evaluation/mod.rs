@@ -191,6 +191,7 @@ async fn sample(
         record,
         identity: RunIdentity {
             run_id: run_id.clone(),
+            instance: run_id.clone(),
             seed: loaded.config.run.seed,
             directory: directory.to_owned(),
             archive: None,

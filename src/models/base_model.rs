@@ -243,7 +243,13 @@ async fn train(
         learner: engine.learner(),
         renderer: recipe.open_renderer(&untrained)?,
         options: recipe.base.training.clone(),
-        identity: RunIdentity { run_id, seed: recipe.seed, directory: workshop.to_owned(), archive: None },
+        identity: RunIdentity {
+            instance: run_id.clone(),
+            run_id,
+            seed: recipe.seed,
+            directory: workshop.to_owned(),
+            archive: None,
+        },
     };
     let result = supervised.run(corpus, is_begun, reporter).await;
     store.close().await;

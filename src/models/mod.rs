@@ -11,3 +11,4 @@ pub mod named_model;
 pub mod named_weights;
 pub mod open;
 pub mod rollback;
+pub mod start_weights;

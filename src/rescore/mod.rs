@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fulgurite_proxy::{SampledModel, ServedModel};
+use fulgurite_store::Store;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -37,6 +38,7 @@ pub async fn rescore(arguments: RescoreArguments) -> Result<()> {
     let (store, recorded) = registry::open(&run).await?;
     let Calls { calls, left_out } =
         Calls::of(&store, &recorded.run_id, &others.entry.name, arguments.expression.as_ref()).await?;
+    let steps = steps_by_version(&store, &recorded.run_id, &others.entry.name).await?;
     store.close().await;
     if calls.is_empty() {
         bail!(
@@ -49,7 +51,7 @@ pub async fn rescore(arguments: RescoreArguments) -> Result<()> {
     // Weights are open one after the other: each takes the memory of a model.
     let mut same: BTreeMap<usize, Vec<f32>> = BTreeMap::new();
     for (version, of_version) in by_version(&calls) {
-        let Some(directory) = checkpoint_of(&run, version) else { continue };
+        let Some(directory) = steps.get(&version).and_then(|step| checkpoint_of(&run, *step)) else { continue };
         let weights = Open::new(&EvaluatedWeights::of_checkpoint(&loaded, &directory)?, &loaded).await?;
         let scored = weights.score(&calls, &of_version, &mut progress).await?;
         same.extend(of_version.into_iter().zip(scored));
@@ -79,9 +81,22 @@ fn by_version(calls: &[Call]) -> BTreeMap<u64, Vec<usize>> {
     versions
 }
 
-/// The checkpoint of a run that holds the weights of a version, if it is kept.
-fn checkpoint_of(run: &Path, version: u64) -> Option<PathBuf> {
-    checkpoints(run).into_iter().find(|checkpoint| checkpoint.step == version).map(|checkpoint| checkpoint.directory)
+/// For each version that a checkpoint holds: the updates that made it.
+async fn steps_by_version(store: &Store, run_id: &str, model: &str) -> Result<BTreeMap<u64, u64>> {
+    let named = store.named_weights(model, Some(run_id)).await?;
+    let version_of = |id: &str| named.iter().find(|named| named.weights_id.to_string() == id).map(|one| one.version);
+    let steps = store.checkpoints(run_id).await?.into_iter().filter_map(|checkpoint| {
+        let step = checkpoint.state["step"].as_u64()?;
+        // Versions were the numbers of updates before weights had identities.
+        let version = checkpoint.state["weights"]["weights_id"].as_str().map_or(Some(step), version_of)?;
+        Some((version, step))
+    });
+    Ok(steps.collect())
+}
+
+/// The checkpoint of a run after so many updates, if it is kept.
+fn checkpoint_of(run: &Path, step: u64) -> Option<PathBuf> {
+    checkpoints(run).into_iter().find(|checkpoint| checkpoint.step == step).map(|checkpoint| checkpoint.directory)
 }
 
 /// Weights that tell how likely they hold tokens.

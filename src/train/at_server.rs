@@ -9,6 +9,7 @@ use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
+    WeightsAtStart,
 };
 
 use super::failure::{self, Interrupted};
@@ -19,11 +20,13 @@ use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::ModelEntry;
 use crate::models::open::ServersModel;
+use crate::models::start_weights::start_weights;
 use crate::serve::server::Interruptions;
 use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::pairwise_judge::OpenJudge;
 use crate::train::reference::ReferenceModel;
+use crate::train::run_directory::run_instance;
 use crate::train::teachers::OpenTeachers;
 
 /// How long a server may be out of reach at the start: one that never answers is a wrong URL, most likely.
@@ -110,7 +113,13 @@ impl Daemon {
         .await?;
         Ok(Self {
             resume: arguments.resume,
-            identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory, archive },
+            identity: RunIdentity {
+                run_id,
+                instance: run_instance(&directory)?,
+                seed: loaded.config.run.seed,
+                directory,
+                archive,
+            },
             endpoint: PolicyEndpoint { url: format!("{}/v1", server.url()), model: model.name.clone(), api_key },
             last_word: LastWord { reporter, started, summary: None },
             loaded,
@@ -171,6 +180,8 @@ impl Daemon {
                 tokenizer: opened.renderer.tokenizer().fingerprint().to_owned(),
                 decode: decode(opened.renderer.clone()),
                 endpoint: self.endpoint.clone(),
+                start: start_weights(&self.model, &self.model_directory)?,
+                at_start: WeightsAtStart::Replace,
                 runner: self.runner.given_up.clone(),
             };
             let error = match grpo.run(self.resume, &mut self.last_word).await {

@@ -29,6 +29,7 @@ use fulgurite_renderers::Renderer;
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
     Decode, Grpo, PolicyEndpoint, Record, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
+    WeightsAtStart,
 };
 use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
@@ -38,7 +39,7 @@ use self::failure::Interrupted;
 use self::orders::Orders;
 use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
-use self::run_directory::begin_run;
+use self::run_directory::{begin_run, run_instance};
 pub use self::run_directory::{
     config_of_run, has_own_store, is_run, run_file, run_store_url, run_tokenizers, store_of_run, write_whole,
 };
@@ -53,6 +54,7 @@ use crate::config::trackers::TrackersConfig;
 use crate::models::base_model::{self, Recipe};
 use crate::models::gguf_cache;
 use crate::models::open::TrainedModel;
+use crate::models::start_weights::start_weights;
 use crate::run::RunnerSettings;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
@@ -253,11 +255,19 @@ async fn train_in(
         teachers: teachers.teachers(),
         judge: judge.judge(opened.served.renderer.tokenizer()),
         tasks,
-        identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory, archive },
+        identity: RunIdentity {
+            run_id,
+            instance: run_instance(&run_directory)?,
+            seed: loaded.config.run.seed,
+            directory: run_directory,
+            archive,
+        },
         rollout_config: rollout_config(&loaded),
         tokenizer: opened.served.renderer.tokenizer().fingerprint().to_owned(),
         decode: decode(opened.served.renderer.clone()),
         endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: model.name.clone(), api_key },
+        start: start_weights(&model, &model_directory)?,
+        at_start: WeightsAtStart::Publish,
         runner: runner.given_up.clone(),
     };
     let mut last_word = LastWord { reporter, started, summary: None };

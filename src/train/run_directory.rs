@@ -39,6 +39,13 @@ pub fn run_file(directory: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
+/// What names a run alone, whatever others are called; runs of before have their id alone.
+pub fn run_instance(directory: &Path) -> Result<String> {
+    let file = run_file(directory)?;
+    let of = |key: &str| file[key].as_str().map(str::to_owned);
+    Ok(of("instance").or_else(|| of("run_id")).unwrap_or_default())
+}
+
 /// The config that a run was begun with.
 pub fn config_of_run(directory: &Path) -> Result<LoadedConfig> {
     let mut config = run_file(directory)?;

@@ -16,6 +16,7 @@ use super::data::parquet_conversations::{Columns, is_parquet, write_as_json_line
 use super::data::recorded_rollouts;
 use super::failure::{self, Interrupted};
 use super::reference::ReferenceModel;
+use super::run_directory::run_instance;
 use super::teachers::OpenTeachers;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run, run_store_url};
@@ -112,7 +113,8 @@ async fn train_in(run_directory: PathBuf, prepared: Prepared) -> Result<()> {
     let validation = validation.map(|path| file(&loaded, path, &run_directory, "validation.jsonl")).transpose()?;
     let data = data(&loaded, &source, &model.name, &store, &run_directory).await?;
     let context_length = context_length(&model_directory)?;
-    let identity = RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory, archive };
+    let instance = run_instance(&run_directory)?;
+    let identity = RunIdentity { run_id, instance, seed: loaded.config.run.seed, directory: run_directory, archive };
     let (learner, renderer) = (opened.learner.clone(), opened.served.renderer.clone());
     let options = loaded.config.trainer.clone();
     let reference = ReferenceModel::open(&loaded, &renderer)?;

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::path::PathBuf;
 
 use fulgurite_adapters::AdapterError;
@@ -7,6 +8,29 @@ use fulgurite_renderers::RenderError;
 use crate::objectives::PolicyDataError;
 use crate::rollouts::Failures;
 use crate::{ArchiveError, RecordError};
+
+/// Why new weights were not put behind a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum KeptBackReason {
+    /// Held-out conversations cost more under them.
+    Worse,
+    /// What they learnt from was moved further than may be.
+    MovedTooFar {
+        /// Nats a token.
+        max_kl: f64,
+    },
+}
+
+impl fmt::Display for KeptBackReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worse => formatter.write_str("were each worse on [trainer] harvest.validation than"),
+            Self::MovedTooFar { max_kl } => {
+                write!(formatter, "each left [trainer] publish_max_kl = {max_kl} nats a token between themselves and")
+            }
+        }
+    }
+}
 
 /// Why training could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -111,10 +135,10 @@ pub enum TrainError {
     },
     /// What is behind the model is too old for what agents say to be learnt from.
     #[error(
-        "the last {updates} updates were each worse on [trainer] harvest.validation than the weights behind the model, \
+        "the last {updates} updates {reason} the weights behind the model, \
          version {version}, and were kept back (publish_if); with harvest.max_staleness = {most} nothing that is sampled \
          from those can be learnt from any more. A new run with a lower learning_rate may do better; --resume goes on with \
-         a greater max_staleness, or without publish_if"
+         a greater max_staleness, or with publish_if = \"always\""
     )]
     KeptBack {
         /// Updates since.
@@ -123,6 +147,8 @@ pub enum TrainError {
         version: u64,
         /// What `harvest.max_staleness` allows.
         most: u64,
+        /// Why they were kept back.
+        reason: KeptBackReason,
     },
     /// A teacher cannot be asked.
     #[error("the teacher `{name}` ([trainer] distillation): {source}")]

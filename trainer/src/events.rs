@@ -176,6 +176,17 @@ pub enum TrainEvent {
         /// What `harvest.max_staleness` allows.
         max_staleness: u64,
     },
+    /// The weights of an update are not put behind the model: it has moved what it learnt from too far.
+    WeightsMovedTooFar {
+        /// The updates that made them.
+        step: u64,
+        /// What is behind the model.
+        version: u64,
+        /// Nats a token between what sampled and what is there now, in the mean.
+        kl: f64,
+        /// As many may be.
+        max_kl: f64,
+    },
     /// New weights were held against those behind the model, on what is held out.
     WeightsJudged {
         /// The updates that made the new ones.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fulgurite_backends::{Learner, RatioBounds};
 use fulgurite_renderers::Renderer;
-use fulgurite_types::RolloutConfig;
+use fulgurite_types::{RolloutConfig, WeightsId};
 use tokio::sync::watch;
 
 use crate::conversations::{ConversationFile, Rendering, Sequences, Split};
@@ -18,12 +18,13 @@ use crate::options::{
     ConversationForm, ConversationsBeside, LossReduction, PolicyLoss, SamplingSchedule, TrainOn, TrainerOptions,
     UnusableRows,
 };
-use crate::publishing::{PolicyEndpoint, PublishRule, Publisher};
+use crate::publishing::{PolicyEndpoint, PolicyResource, PublishRule, Publisher, WeightsAtStart};
 use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy};
-use crate::run::{Checkpointing, PublishGate, RunSummary, TrainingRun};
+use crate::run::{Checkpointing, GateRule, PublishGate, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sft::{ConversationsFile, sequence_limit};
 use crate::sources::{BesideSource, ConversationSource, DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks};
+use crate::weights::{DigestingLearner, RunWeights, VersionDistances};
 use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
 
 /// Conversations whose mean cost has an interval.
@@ -64,6 +65,10 @@ pub struct Grpo {
     pub decode: Decode,
     /// Where agents find the model.
     pub endpoint: PolicyEndpoint,
+    /// The weights that the run starts from: those that the learner was opened with.
+    pub start: WeightsId,
+    /// What the start does with those that are behind the model.
+    pub at_start: WeightsAtStart,
     /// A message here says that nobody is left to run rollouts.
     pub runner: watch::Receiver<Option<String>>,
 }
@@ -114,14 +119,17 @@ impl Grpo {
         {
             reporter.report(TrainEvent::NoTrustRegion { max_staleness });
         }
-        let policy = self.objective()?;
+        let identity = &self.identity;
+        let weights = RunWeights::new(&self.endpoint.model, &identity.run_id, &identity.instance, self.start);
+        let policy = self.objective(&weights)?;
         match self.options.schedule {
             SamplingSchedule::Minibatches(count) => {
-                let source = Box::new(self.driven());
-                self.train(source, Box::new(Minibatches { policy, count }), resume, reporter).await
+                let source = Box::new(self.driven(&weights));
+                self.train(weights, source, Box::new(Minibatches { policy, count }), resume, reporter).await
             }
             SamplingSchedule::Sync | SamplingSchedule::Async { .. } => {
-                self.train(self.source(), Box::new(policy), resume, reporter).await
+                let source = self.source(&weights);
+                self.train(weights, source, Box::new(policy), resume, reporter).await
             }
         }
     }
@@ -129,13 +137,14 @@ impl Grpo {
     /// Learns from rollouts, and from conversations beside if there are any.
     async fn train<Data: Send + 'static>(
         &self,
+        weights: RunWeights,
         main: Box<dyn Source<Data>>,
         objective: Box<dyn Objective<Data>>,
         resume: bool,
         reporter: &mut dyn Reporter,
     ) -> Result<RunSummary, TrainError> {
         let (Some(options), Some(file)) = (&self.options.conversations, &self.conversations) else {
-            return self.training_run(main, objective).await?.train(resume, reporter).await;
+            return self.training_run(weights, main, objective).await?.train(resume, reporter).await;
         };
         let conversations: Arc<dyn Sequences> = Arc::new(file.open(options).await?);
         let split = Arc::new(Split::new(self.identity.seed, conversations.count(), 0));
@@ -149,15 +158,15 @@ impl Grpo {
             conversations: ConversationLoss { reduction: options.reduction, pack_into: None, tokenizer },
             weight: options.weight,
         };
-        self.training_run(Box::new(source), Box::new(objective)).await?.train(resume, reporter).await
+        self.training_run(weights, Box::new(source), Box::new(objective)).await?.train(resume, reporter).await
     }
 
     /// What the run is scored on: the conversations of a harvest, or else tasks.
-    async fn evaluator(&self) -> Result<Box<dyn Evaluator>, TrainError> {
+    async fn evaluator(&self, weights: &RunWeights) -> Result<Box<dyn Evaluator>, TrainError> {
         let options = &self.options;
         let Some(file) = &self.validation else {
             return Ok(Box::new(TaskEvaluator {
-                groups: self.groups(),
+                groups: self.groups(weights),
                 options: options.evaluation.clone(),
                 stop: options.stop.clone(),
                 held_out: self.tasks.held_out.clone(),
@@ -166,7 +175,7 @@ impl Grpo {
         };
         let conversations = file.render(ConversationForm::default(), TrainOn::default(), file.context_length).await?;
         let count = conversations.count();
-        if options.publish_if.is_some() && count < LEAST_COMPARED {
+        if options.publish_rule() == PublishRule::NotWorse && count < LEAST_COMPARED {
             let message =
                 format!("holds {count} conversations, and publish_if compares means of {LEAST_COMPARED} at least");
             return Err(TrainError::Option { key: "[trainer] harvest.validation".to_owned(), message });
@@ -183,18 +192,20 @@ impl Grpo {
 
     async fn training_run<Data>(
         &self,
+        weights: RunWeights,
         source: Box<dyn Source<Data>>,
         objective: Box<dyn Objective<Data>>,
     ) -> Result<TrainingRun<Data>, TrainError> {
         let options = &self.options;
         let is_at_start = matches!(self.reference, Reference::Start);
+        let learner = Arc::new(DigestingLearner::new(self.learner.clone()));
         Ok(TrainingRun {
             record: self.record.clone(),
-            learner: self.learner.clone(),
+            learner: learner.clone(),
             identity: self.identity.clone(),
             source,
             objective,
-            evaluator: self.evaluator().await?,
+            evaluator: self.evaluator(&weights).await?,
             schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, options.max_steps()),
             optimizer: options.optimizer(),
             checkpointing: Checkpointing::of(options),
@@ -202,34 +213,48 @@ impl Grpo {
             first_nll: None,
             first_sampled_nll: None,
             publisher: Some(Publisher {
-                endpoint: self.endpoint.clone(),
-                sampling_parameters: options.sampling_parameters.clone(),
+                resource: PolicyResource {
+                    endpoint: self.endpoint.clone(),
+                    sampling_parameters: options.sampling_parameters.clone(),
+                },
+                weights,
+                learner,
+                at_start: self.at_start,
             }),
-            publish_gate: options.publish_if.map(|PublishRule::NotWorse| PublishGate {
-                most_behind: options.harvest.as_ref().map_or(0, |harvest| harvest.max_staleness),
-            }),
+            publish_gate: self.publish_gate(),
             keeps_reference: options.kl.is_some() && is_at_start,
         })
     }
 
-    fn source(&self) -> Box<dyn Source<Collected>> {
+    fn publish_gate(&self) -> Option<PublishGate> {
+        let rule = match self.options.publish_rule() {
+            PublishRule::Always => return None,
+            PublishRule::NotWorse => GateRule::NotWorse,
+            PublishRule::WithinBounds => GateRule::WithinBounds { max_kl: self.options.publish_max_kl },
+        };
+        let most_behind = self.options.harvest.as_ref().map_or(0, |harvest| harvest.max_staleness);
+        Some(PublishGate { rule, most_behind })
+    }
+
+    fn source(&self, weights: &RunWeights) -> Box<dyn Source<Collected>> {
         let options = &self.options;
         match &options.harvest {
             Some(harvest) => Box::new(HarvestedRollouts {
                 record: self.record.clone(),
                 options: harvest.clone(),
                 policy: self.policy(),
+                weights: weights.clone(),
                 reward_rules: self.options.reward_rules(),
                 run_id: self.identity.run_id.clone(),
             }),
-            None => Box::new(self.driven()),
+            None => Box::new(self.driven(weights)),
         }
     }
 
-    fn driven(&self) -> DrivenTasks {
+    fn driven(&self, weights: &RunWeights) -> DrivenTasks {
         let options = &self.options;
         DrivenTasks {
-            groups: self.groups(),
+            groups: self.groups(weights),
             tasks: self.tasks.train.clone(),
             groups_per_batch: options.groups_per_batch,
             group_size: options.group_size,
@@ -240,7 +265,7 @@ impl Grpo {
         }
     }
 
-    fn objective(&self) -> Result<PolicyGradient, TrainError> {
+    fn objective(&self, weights: &RunWeights) -> Result<PolicyGradient, TrainError> {
         let options = &self.options;
         let kl = options.kl.as_ref().map(|kl| Kl {
             place: kl.place,
@@ -260,16 +285,18 @@ impl Grpo {
             decode: self.decode.clone(),
             divisors: Vec::new(),
             kl_loss: None,
+            weights: weights.clone(),
             origins: Origins::default(),
         })
     }
 
-    fn groups(&self) -> RolloutGroups {
+    fn groups(&self, weights: &RunWeights) -> RolloutGroups {
         RolloutGroups {
             record: self.record.clone(),
             identity: self.identity.clone(),
             config: self.rollout_config.clone(),
             policy: self.policy(),
+            weights: weights.clone(),
             reward_rules: self.options.reward_rules(),
             failures: self.options.failures,
             runner: self.runner.clone(),
@@ -283,6 +310,6 @@ impl Grpo {
     /// What has to have sampled what is trained.
     fn policy(&self) -> Policy {
         let (tokenizer, model) = (self.tokenizer.clone(), self.endpoint.model.clone());
-        Policy { tokenizer, model, weights_version: 0, max_staleness: 0 }
+        Policy { tokenizer, model, distances: VersionDistances::default(), max_staleness: 0 }
     }
 }

@@ -35,10 +35,11 @@ mod soft_target_file;
 mod sources;
 mod supervised;
 mod task_evaluation;
+mod weights;
 
 pub use archive::{ArchiveError, CheckpointArchive, RunArchive};
 pub use conversations::{COMPARISON_KEYS, RowUnit, row_shape};
-pub use error::TrainError;
+pub use error::{KeptBackReason, TrainError};
 pub use evaluation::{
     Difference, Estimate, EvaluationOptions, Interval, SampleScore, ScoreComparison, ScoreSummary, Scores, StopRule,
     TaskScore, ValidationScores, bootstrap_interval, pass_at_k, recorded_scores,
@@ -56,13 +57,13 @@ pub use options::{
     SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, Untaught, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
-pub use publishing::{PolicyEndpoint, PublishRule};
+pub use publishing::{PolicyEndpoint, PublishRule, WeightsAtStart};
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{
     Decode, FailureOptions, Failures, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, RewardRules,
     SampleAnswer, StaleRollouts, is_constant,
 };
-pub use run::RunSummary;
+pub use run::{RunSummary, updates_from_checkpoint};
 pub use run_identity::RunIdentity;
 pub use schedule::LearningRateSchedule;
 pub use sft::{ConversationsFile, Sft, SftData};

@@ -1,9 +1,14 @@
 //! What agents are told of the policy: a `proxy_llm` resource, Agent-lightning's form for a model behind a proxy, which
 //! its runners turn into the base URL of each attempt.
 
+use std::sync::Arc;
+
+use fulgurite_backends::Learner;
+use fulgurite_types::WeightsVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::weights::{DigestingLearner, RunWeights, StartName};
 use crate::{Record, TrainError};
 
 /// Which new weights are put behind the model.
@@ -13,6 +18,10 @@ pub enum PublishRule {
     /// Those whose held-out score is not worse than that of the weights which are there: the 95% interval of the paired
     /// difference is not wholly on the worse side.
     NotWorse,
+    /// Those of an update that has moved the tokens that it learnt from by no more than `publish_max_kl`.
+    WithinBounds,
+    /// All of them.
+    Always,
 }
 
 /// The name under which Agent-lightning's examples look for the model that is trained.
@@ -34,16 +43,17 @@ pub(crate) fn resources_id(run_id: &str, weights_version: u64) -> String {
     format!("{run_id}-weights-{weights_version}")
 }
 
-/// Tells agents of new weights.
-pub(crate) struct Publisher {
+/// What agents are told of a policy.
+#[derive(Clone)]
+pub(crate) struct PolicyResource {
     pub(crate) endpoint: PolicyEndpoint,
     /// What agents are told to send with their calls.
     pub(crate) sampling_parameters: Map<String, Value>,
 }
 
-impl Publisher {
+impl PolicyResource {
     /// Stores the resource of one version of the weights, for rollouts that are enqueued from now on.
-    pub(crate) async fn publish(&self, record: &dyn Record, run_id: &str, version: u64) -> Result<(), TrainError> {
+    pub(crate) async fn store(&self, record: &dyn Record, run_id: &str, version: u64) -> Result<(), TrainError> {
         let resource = json!({
             "resource_type": "proxy_llm",
             "endpoint": self.endpoint.url,
@@ -54,5 +64,42 @@ impl Publisher {
         let resources = Map::from_iter([(RESOURCE_NAME.to_owned(), resource)]);
         record.update_resources(&resources_id(run_id, version), resources).await?;
         Ok(())
+    }
+}
+
+/// What the start of a run does with the weights that are behind its model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightsAtStart {
+    /// Puts the run's there: the model is of this process, so that nobody else's can be.
+    Publish,
+    /// Puts the run's in the place of those that a server has.
+    Replace,
+    /// Leaves them as they are until the next update.
+    Keep,
+}
+
+/// Puts weights behind the model that a run trains.
+pub(crate) struct Publisher {
+    pub(crate) resource: PolicyResource,
+    /// The run's weights by their names.
+    pub(crate) weights: RunWeights,
+    /// The run's learner, with the digest of what it was given.
+    pub(crate) learner: Arc<DigestingLearner>,
+    pub(crate) at_start: WeightsAtStart,
+}
+
+impl Publisher {
+    /// By which name the start goes.
+    pub(crate) fn start_name(&self) -> StartName {
+        match self.at_start {
+            WeightsAtStart::Publish | WeightsAtStart::Keep => StartName::Files,
+            WeightsAtStart::Replace => StartName::Run,
+        }
+    }
+
+    /// Puts what the learner has behind the model, as the weights of this version.
+    pub(crate) async fn publish(&self, record: &dyn Record, run_id: &str, version: u64) -> Result<(), TrainError> {
+        self.learner.publish_weights(WeightsVersion(version)).await?;
+        self.resource.store(record, run_id, version).await
     }
 }

@@ -7,6 +7,8 @@ use crate::RunArchive;
 pub struct RunIdentity {
     /// Its id in the store.
     pub run_id: String,
+    /// Names this run alone: the identities of its weights are made of it.
+    pub instance: String,
     /// Everything random follows from it.
     pub seed: u64,
     /// `metrics.jsonl` and `checkpoints/` are here.

@@ -159,6 +159,7 @@ impl Reporter for StepReporter<'_> {
             | TrainEvent::MarksAsText { .. }
             | TrainEvent::JudgeUndecided { .. }
             | TrainEvent::WeightsJudged { .. }
+            | TrainEvent::WeightsMovedTooFar { .. }
             | TrainEvent::CheckpointNotUploaded { .. }
             | TrainEvent::StepRecalled { .. }
             | TrainEvent::Finished(_) => {}

@@ -7,9 +7,10 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::evaluation::{FINAL, HELD_OUT, Scores, TaskScore, tags};
-use crate::publishing::{PolicyEndpoint, Publisher, resources_id};
+use crate::publishing::{PolicyEndpoint, PolicyResource, resources_id};
 use crate::rollouts::{FailureOptions, GroupTasks, Phase, Plan, Policy, RewardRules, gather, new_rollouts};
 use crate::run::leftovers;
+use crate::weights::VersionDistances;
 use crate::{Record, Reporter, RunIdentity, TrainError};
 
 /// The metadata key and value of rollouts that are of an evaluation by itself.
@@ -76,9 +77,8 @@ impl TaskEvaluation {
     pub async fn run(&self, reporter: &mut dyn Reporter) -> Result<Vec<TaskScore>, TrainError> {
         let record = self.record.as_ref();
         let run_id = &self.identity.run_id;
-        let publisher =
-            Publisher { endpoint: self.endpoint.clone(), sampling_parameters: self.sampling_parameters.clone() };
-        publisher.publish(record, run_id, self.step).await?;
+        let (endpoint, sampling_parameters) = (self.endpoint.clone(), self.sampling_parameters.clone());
+        PolicyResource { endpoint, sampling_parameters }.store(record, run_id, self.step).await?;
         let plan = self.plan();
         let rollouts = new_rollouts(&plan, &GroupTasks { tasks: self.tasks.clone(), groups_before: 0 });
         let rollouts = self.with_ids(rollouts).await?;
@@ -127,7 +127,8 @@ impl TaskEvaluation {
             policy: Policy {
                 tokenizer: self.tokenizer.clone(),
                 model: self.endpoint.model.clone(),
-                weights_version: self.step,
+                // Nothing of it is trained.
+                distances: VersionDistances::default(),
                 max_staleness: 0,
             },
             reward_rules: self.reward_rules,

@@ -321,6 +321,7 @@ define_errors! {
             BackendError::Files { .. }
             | BackendError::Damaged(_)
             | BackendError::Configuration { .. }
+            | BackendError::Superseded { .. }
             | BackendError::Internal { .. } => ErrorDetails::new(StatusCode::INTERNAL_SERVER_ERROR, None),
         };
 

@@ -98,6 +98,9 @@ impl Reporter for JsonReporter {
                 "version": version,
                 "difference": difference,
             })),
+            TrainEvent::WeightsMovedTooFar { step, version, kl, max_kl } => output::line(json!({
+                "event": "weights_kept_back", "step": step, "version": version, "kl": kl, "max_kl": max_kl,
+            })),
             TrainEvent::SupervisedStep { .. }
             | TrainEvent::RunStarted { .. }
             | TrainEvent::Corpus { .. }
@@ -333,6 +336,10 @@ impl Reporter for TableReporter {
                      nats a token"
                 ),
             }),
+            TrainEvent::WeightsMovedTooFar { step, version, kl, max_kl } => self.line(&format!(
+                "the weights of update {step} are kept back, and version {version} stays: they are {kl:.3} nats a token from \
+                 what sampled, and [trainer] publish_max_kl is {max_kl}"
+            )),
             TrainEvent::Step { step, metrics } => self.step(step, &metrics),
             TrainEvent::StepRecalled { metrics, .. } => self.columns.recall(&metrics),
             TrainEvent::Finished(summary) => {

@@ -17,7 +17,9 @@ pub fn text(step: u64, stale: StaleRollouts, max_staleness: u64) -> String {
         causes.push(format!("{foreign} by weights that this run has not made, and may not be learnt from"));
     }
     let (rollouts, causes) = (outdated + foreign, causes.join("; "));
-    format!("warning: step {step} lost calls of {rollouts} rewarded rollouts (stale_weights), sampled {causes}")
+    format!(
+        "warning: step {step} lost calls of {rollouts} rewarded rollouts (stale_weights, unknown_weights), sampled {causes}"
+    )
 }
 
 /// For programs.
@@ -36,6 +38,6 @@ mod tests {
     #[test]
     fn the_key_that_would_take_them_is_named_with_its_value() {
         let stale = StaleRollouts { outdated: 98, behind: 7, foreign: 2 };
-        insta::assert_snapshot!(text(9, stale, 4), @"warning: step 9 lost calls of 100 rewarded rollouts (stale_weights), sampled 98 by weights up to 7 updates behind, of which [trainer] harvest.max_staleness = 4 takes none: 7 takes them all; 2 by weights that this run has not made, and may not be learnt from");
+        insta::assert_snapshot!(text(9, stale, 4), @"warning: step 9 lost calls of 100 rewarded rollouts (stale_weights, unknown_weights), sampled 98 by weights up to 7 updates behind, of which [trainer] harvest.max_staleness = 4 takes none: 7 takes them all; 2 by weights that this run has not made, and may not be learnt from");
     }
 }

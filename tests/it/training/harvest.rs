@@ -155,6 +155,54 @@ fn what_a_store_holds_is_harvested_once_wherever_the_trainer_runs() {
     assert_eq!(state["weights_version"], 3, "agents are answered from what was learnt");
 }
 
+#[test]
+fn what_another_run_of_the_store_has_learnt_from_is_learnt_from_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 128);
+    let store = recorded(directory.path(), &model);
+    let learnt = |run: &str, steps: u64, again: &str| {
+        let trainer = HARVEST.replace("max_staleness = 9", &format!("max_staleness = 9{again}"));
+        let config = write_config(directory.path(), "backend = \"embedded\"", Some(&store), &trainer);
+        let mut command = train(&config, &directory.path().join(run));
+        let lines = Ran::from(command.args(["--max-steps", &steps.to_string()]).output().unwrap()).json_lines();
+        let passed_over: u64 = lines.iter().filter_map(|line| line["harvest/trained_before"].as_u64()).sum();
+        (lines.last().unwrap().clone(), passed_over)
+    };
+    let (first, passed_over) = learnt("first", 2, "");
+    assert_eq!((passed_over, untrained(&first).get("trained_before")), (0, None), "{first}");
+    // Eight of the twelve are the first run's. It trained with the files that this one begins with, so that what they sampled
+    // is known.
+    let (second, passed_over) = learnt("second", 1, "");
+    let causes = untrained(&second);
+    assert_eq!((passed_over, causes["trained_before"]), (8, first["trained_tokens"].as_u64().unwrap()), "{second}");
+    assert!(second["trained_tokens"].as_u64().unwrap() > 0 && !causes.contains_key("unknown_weights"), "{second}");
+    // Whoever wants them again learns the same from them.
+    let (again, passed_over) = learnt("again", 2, ", again = true");
+    assert!(weights(&again) == weights(&first) && passed_over == 0, "{again}");
+
+    // The versions of the three runs name different weights.
+    let url = format!("sqlite://{}", store.display());
+    let named = crate::common::run([
+        "sql",
+        "--store",
+        &url,
+        "--json",
+        "SELECT version, run_id, step FROM named_weights ORDER BY version",
+    ]);
+    let named: Vec<Value> = named.json_lines();
+    let expected = [
+        (0, Value::Null, Value::Null),
+        (1, json!("first"), json!(1)),
+        (2, json!("first"), json!(2)),
+        (3, json!("second"), json!(1)),
+        (4, json!("again"), json!(1)),
+        (5, json!("again"), json!(2)),
+    ];
+    let expected =
+        expected.map(|(version, run_id, step)| json!({ "version": version, "run_id": run_id, "step": step }));
+    assert_eq!(named, expected);
+}
+
 /// Rewards a rollout that was called and ends it.
 fn judge(url: &str, (id, attempt): &(String, String), rewards: &[(&str, f64)]) {
     for (of, value) in rewards {

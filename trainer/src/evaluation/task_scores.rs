@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::rollouts::{Member, Phase, Policy, RewardRules, member_of};
+use crate::weights::VersionDistances;
 use crate::{Record, RecordError, TrainError};
 
 /// What was earned at one task.
@@ -101,7 +102,8 @@ pub async fn recorded_scores(
     model: &str,
     rules: RewardRules,
 ) -> Result<Vec<TaskScore>, TrainError> {
-    let policy = Policy { tokenizer: String::new(), model: model.to_owned(), weights_version: 0, max_staleness: 0 };
+    let distances = VersionDistances::default();
+    let policy = Policy { tokenizer: String::new(), model: model.to_owned(), distances, max_staleness: 0 };
     let mut groups: BTreeMap<u64, Vec<Member>> = BTreeMap::new();
     for (recorded, rollout_id) in record.rollout_records(rollout_ids).await?.into_iter().zip(rollout_ids) {
         let recorded = recorded.ok_or_else(|| RecordError::Deleted { rollout_id: rollout_id.clone() })?;

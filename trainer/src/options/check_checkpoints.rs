@@ -4,6 +4,7 @@ use super::refusal::{least, refuse};
 use super::trainer::TrainerOptions;
 use crate::TrainError;
 use crate::archive::check_url;
+use crate::publishing::PublishRule;
 
 /// Looks at when checkpoints are made, and which are kept.
 pub(super) fn check_checkpoints(options: &TrainerOptions) -> Result<(), TrainError> {
@@ -30,21 +31,25 @@ pub(super) fn check_checkpoints(options: &TrainerOptions) -> Result<(), TrainErr
 
 /// Looks at which weights are put behind the model.
 pub(super) fn check_publishing(options: &TrainerOptions) -> Result<(), TrainError> {
-    let message = match (options.publish_if, &options.harvest) {
-        (None, _) => return Ok(()),
-        (Some(_), Some(harvest)) if harvest.validation.is_some() => {
+    let max_kl = options.publish_max_kl;
+    if !(max_kl.is_finite() && max_kl > 0.0) {
+        return refuse("[trainer] publish_max_kl", max_kl, "must be a number of nats above 0");
+    }
+    let message = match (options.publish_if, options.publish_rule(), &options.harvest) {
+        (_, PublishRule::NotWorse, Some(harvest)) if harvest.validation.is_some() => {
             let (every, most) = (options.evaluation.every, harvest.max_staleness);
             if every <= most.saturating_add(1) {
                 return Ok(());
             }
-            let message = "must not be above harvest.max_staleness + 1 with publish_if: weights are put behind the model \
-                           once they are scored, and what older ones sample is not learnt from";
+            let message = "must not be above harvest.max_staleness + 1 with publish_if = \"not_worse\": weights are put behind \
+                           the model once they are scored, and what older ones sample is not learnt from";
             return refuse("[trainer] evaluation.every", every, message);
         }
-        (Some(_), Some(_)) => {
+        (_, PublishRule::NotWorse, Some(_)) => {
             "compares what is held out, and nothing is: name conversations by harvest = { validation = \"FILE\" }"
         }
-        (Some(_), None) => {
+        (_, PublishRule::WithinBounds | PublishRule::Always, Some(_)) | (None, _, None) => return Ok(()),
+        (Some(_), _, None) => {
             "is of a harvest, whose agents are others': a run's own rollouts are sampled from its newest weights, so leave \
              it out"
         }
@@ -57,7 +62,6 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::publishing::PublishRule;
     use crate::sources::HarvestOptions;
 
     #[test]
@@ -86,5 +90,24 @@ mod tests {
         let refused = with(Some(HarvestOptions::default())).unwrap_err().to_string();
         assert!(refused.contains("nothing is: name conversations by harvest = { validation"), "{refused}");
         assert!(with(None).unwrap_err().to_string().starts_with("[trainer] publish_if is of a harvest"));
+        let bounded = |publish_max_kl| {
+            let harvest = Some(HarvestOptions::default());
+            check_publishing(&TrainerOptions { publish_max_kl, harvest, ..TrainerOptions::default() })
+        };
+        bounded(0.1).unwrap();
+        let refused = bounded(f64::NAN).unwrap_err().to_string();
+        assert_eq!(refused, "[trainer] publish_max_kl is NaN, but must be a number of nats above 0");
+    }
+
+    #[test]
+    fn a_harvest_has_a_gate_unless_it_is_told_to_have_none() {
+        let rule =
+            |publish_if, harvest| TrainerOptions { publish_if, harvest, ..TrainerOptions::default() }.publish_rule();
+        let validation = Some(PathBuf::from("held-out.jsonl"));
+        let validated = Some(HarvestOptions { validation, ..HarvestOptions::default() });
+        assert_eq!(rule(None, validated.clone()), PublishRule::NotWorse);
+        assert_eq!(rule(None, Some(HarvestOptions::default())), PublishRule::WithinBounds);
+        assert_eq!(rule(Some(PublishRule::Always), validated), PublishRule::Always);
+        assert_eq!(rule(None, None), PublishRule::Always);
     }
 }

@@ -50,7 +50,7 @@ const OF_ROLLOUTS: [&str; 20] = [
     "evaluation.samples_per_task",
 ];
 /// Keys that are read by one objective alone.
-const OF_GRPO: [&str; 4] = ["dynamic_sampling", "harvest", "pairwise", "publish_if"];
+const OF_GRPO: [&str; 5] = ["dynamic_sampling", "harvest", "pairwise", "publish_if", "publish_max_kl"];
 const OF_ON_POLICY_DISTILLATION: [&str; 11] = [
     "distillation.teacher",
     "distillation.task_tag",

@@ -134,8 +134,12 @@ pub struct TrainerOptions {
     pub conversations: Option<ConversationsBeside>,
     /// Learn from whatever rewarded rollouts there are, in place of tasks.
     pub harvest: Option<HarvestOptions>,
-    /// Of a harvest with `harvest.validation`: which new weights are put behind the model; all of them, unless told otherwise.
+    /// Of a harvest: which new weights are put behind the model. Unless told otherwise `not_worse` with `harvest.validation`, and
+    /// `within_bounds` without it.
     pub publish_if: Option<PublishRule>,
+    /// With `publish_if = "within_bounds"`: nats a token that new weights may be away from those that sampled what they learnt
+    /// from, in the mean (Schulman's k3 estimate of the KL divergence).
+    pub publish_max_kl: f64,
 }
 
 impl Default for TrainerOptions {
@@ -189,11 +193,21 @@ impl Default for TrainerOptions {
             conversations: None,
             harvest: None,
             publish_if: None,
+            publish_max_kl: 0.5,
         }
     }
 }
 
 impl TrainerOptions {
+    /// Which new weights are put behind the model: what is said, or else what suits whoever calls it.
+    pub fn publish_rule(&self) -> PublishRule {
+        self.publish_if.unwrap_or(match &self.harvest {
+            Some(harvest) if harvest.validation.is_some() => PublishRule::NotWorse,
+            Some(_) => PublishRule::WithinBounds,
+            None => PublishRule::Always,
+        })
+    }
+
     /// What the rewards of a run's rollouts are held against, and those of an evaluation of it.
     pub fn reward_rules(&self) -> RewardRules {
         RewardRules {

@@ -74,7 +74,7 @@ pub(crate) async fn collect(
         }
     }
     groups.iter_mut().for_each(|group| give_up_small(group, plan));
-    Ok(Collected { phase: plan.phase, groups, replaced })
+    Ok(Collected { replaced, ..Collected::of(plan.phase, groups) })
 }
 
 /// As [`collect`], of rollouts that are learnt from or scored as they are.
@@ -267,6 +267,7 @@ fn check_calls(members: &[&Member], policy: &Policy, phase: &'static str, step: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::weights::VersionDistances;
 
     #[test]
     fn seeds_differ_by_place_and_repeat_with_the_run() {
@@ -280,7 +281,12 @@ mod tests {
                 group_size: 2,
                 config: &config,
                 resources_id: format!("r-weights-{step}"),
-                policy: Policy { tokenizer: "t".into(), model: "m".into(), weights_version: step, max_staleness: 0 },
+                policy: Policy {
+                    tokenizer: "t".into(),
+                    model: "m".into(),
+                    distances: VersionDistances::default(),
+                    max_staleness: 0,
+                },
                 reward_rules: RewardRules::default(),
                 failures: FailureOptions::default(),
             };

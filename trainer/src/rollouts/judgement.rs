@@ -47,10 +47,10 @@ fn untrained_cause(generation: &Generation, member: &Member, phase: Phase, polic
             Some(UntrainedCause::UnknownTokenizer)
         } else if generation.model != policy.model {
             Some(UntrainedCause::OtherModel)
-        } else if generation.weights_versions.iter().any(|weights| policy.is_stale(weights.version)) {
-            Some(UntrainedCause::StaleWeights)
         } else {
-            None
+            let faults = generation.weights_versions.iter().filter_map(|weights| policy.fault_of(weights.version));
+            // Weights that nobody can name say more than those that are too old.
+            faults.min_by_key(|fault| *fault != UntrainedCause::UnknownWeights)
         }
     })
 }
@@ -59,7 +59,9 @@ fn untrained_cause(generation: &Generation, member: &Member, phase: Phase, polic
 mod tests {
     use serde_json::json;
 
+    use super::super::member::LeftToTrain;
     use super::*;
+    use crate::weights::VersionDistances;
 
     fn cause(rollout_status: &str, attempt_status: &str, attempts: &[&str]) -> Option<UntrainedCause> {
         let rollout = json!({
@@ -85,11 +87,12 @@ mod tests {
             ..Member::of_rollout(rollout)
         };
         let generation = serde_json::from_value(generation).unwrap();
-        untrained_cause(&generation, &member, Phase::Train, &policy(0, 0))
+        untrained_cause(&generation, &member, Phase::Train, &policy(&[(0, 0)], 0))
     }
 
-    fn policy(weights_version: u64, max_staleness: u64) -> Policy {
-        Policy { tokenizer: "t".to_owned(), model: "m".to_owned(), weights_version, max_staleness }
+    fn policy(distances: &[(u64, u64)], max_staleness: u64) -> Policy {
+        let distances = VersionDistances::of(distances.iter().copied());
+        Policy { tokenizer: "t".to_owned(), model: "m".to_owned(), distances, max_staleness }
     }
 
     #[test]
@@ -127,16 +130,61 @@ mod tests {
             }],
             ..Member::of_rollout(rollout)
         };
-        judge(&mut member, Phase::Train, &policy(0, 0));
+        judge(&mut member, Phase::Train, &policy(&[(0, 0)], 0));
         assert_eq!(member.verdicts, [Verdict::Trained, Verdict::Untrained(UntrainedCause::Auxiliary)]);
     }
 
     #[test]
-    fn weights_are_stale_beyond_the_limit_and_before_their_time() {
-        assert!(!policy(5, 0).is_stale(5) && policy(5, 0).is_stale(4));
-        assert!(!policy(5, 2).is_stale(3) && policy(5, 2).is_stale(2));
-        assert!(policy(5, 9).is_stale(6), "of a run that went on from another checkpoint");
-        assert!(!policy(5, 9).is_stale(0));
+    fn weights_are_stale_beyond_the_limit_and_unknown_where_the_run_cannot_name_them() {
+        let (stale, unknown) = (Some(UntrainedCause::StaleWeights), Some(UntrainedCause::UnknownWeights));
+        // Version 9 was made after a return to the weights of version 4.
+        let distances = [(3, 2), (4, 1), (5, 2), (9, 0)];
+        let faults = |max_staleness, versions: &[u64]| -> Vec<Option<UntrainedCause>> {
+            versions.iter().map(|version| policy(&distances, max_staleness).fault_of(*version)).collect()
+        };
+        assert_eq!(faults(0, &[9, 5, 4]), [None, stale, stale]);
+        assert_eq!(faults(1, &[9, 5, 4, 3]), [None, stale, None, stale]);
+        assert_eq!(faults(9, &[3, 5, 6, 10]), [None, None, unknown, unknown]);
+    }
+
+    #[test]
+    fn what_another_run_has_trained_is_not_trained_again() {
+        let attempt = json!({
+            "rollout_id": "r", "attempt_id": "a", "sequence_id": 1, "start_time": 0.0, "end_time": null,
+            "status": "succeeded", "worker_id": null, "last_heartbeat_time": null, "metadata": null,
+        });
+        let rollout = json!({
+            "rollout_id": "r", "input": null, "start_time": 0.0, "end_time": null, "mode": "train",
+            "resources_id": null, "status": "succeeded", "config": {}, "metadata": null,
+        });
+        let call = |id: &str| {
+            let generation = json!({
+                "generation_id": id, "rollout_id": "r", "attempt_id": "a", "span_id": "s", "trace_id": "t", "name": "n",
+                "sequence_id": 1, "parent_id": null, "branch_reason": null, "start_time": 0.0, "end_time": 1.0,
+                "model": "m", "prompt_tokens": [1], "sampled_tokens": [2], "logprobs": [-0.5], "stop_reason": "stop",
+                "weights_versions": [{ "version": 0, "first_token": 0 }],
+                "sampling": { "temperature": 1.0, "top_p": 1.0, "top_k": null }, "seed": 1, "renderer": "chatml",
+                "tokenizer": "t", "request_digest": "", "client_gone": false, "defect": null,
+            });
+            serde_json::from_value(generation).unwrap()
+        };
+        let mut member = Member {
+            attempts: vec![serde_json::from_value(attempt).unwrap()],
+            generations: vec![call("one"), call("two"), call("three")],
+            ..Member::of_rollout(rollout)
+        };
+        let (trained, before) = (Verdict::Trained, Verdict::Untrained(UntrainedCause::TrainedBefore));
+        let defective = Verdict::Untrained(UntrainedCause::Defective);
+        member.verdicts = vec![trained, trained, defective];
+        let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
+        // A cause that holds for every run stays.
+        assert_eq!(member.pass_over_trained(&ids(&["one", "three", "other"])), LeftToTrain::Something);
+        assert_eq!(member.verdicts, [before, trained, defective]);
+        assert_eq!(member.pass_over_trained(&ids(&["two"])), LeftToTrain::Nothing);
+        assert_eq!(member.verdicts, [before, before, defective]);
+        // Nothing of it could ever be trained: nobody was before.
+        member.verdicts = vec![defective; 3];
+        assert_eq!(member.pass_over_trained(&ids(&["one", "two"])), LeftToTrain::Something);
     }
 
     #[test]

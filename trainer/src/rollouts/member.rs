@@ -1,5 +1,7 @@
 //! Rollouts that have ended, as a step learns from them.
 
+use std::collections::HashSet;
+
 use fulgurite_types::{
     Attempt, EpisodeStop, Generation, GenerationUse, RecordedReward, Reward, Rollout, RolloutMode, RolloutStatus,
     UntrainedCause, Verdict,
@@ -7,6 +9,7 @@ use fulgurite_types::{
 use serde_json::Value;
 
 use super::failure_cause::FailureCause;
+use crate::weights::VersionDistances;
 
 /// What rollouts are run for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +51,20 @@ pub(crate) struct Policy {
     pub(crate) tokenizer: String,
     /// What agents call it.
     pub(crate) model: String,
-    /// The weights that are trained.
-    pub(crate) weights_version: u64,
-    /// Updates that the weights which sampled may be behind them.
+    /// How far the weights of a version are from those that are trained.
+    pub(crate) distances: VersionDistances,
+    /// Updates that the weights which sampled may be away from them.
     pub(crate) max_staleness: u64,
 }
 
 impl Policy {
-    /// Whether weights of a version are too old to be trained on; those of a version that is not there yet are another
-    /// run's.
-    pub(crate) fn is_stale(&self, version: u64) -> bool {
-        self.weights_version.checked_sub(version).is_none_or(|behind| behind > self.max_staleness)
+    /// Why what weights of a version sampled is not trained; `None` if it may be. A version that the run cannot name is of
+    /// another run, or of files that the run did not start from.
+    pub(crate) fn fault_of(&self, version: u64) -> Option<UntrainedCause> {
+        match self.distances.of_version(version) {
+            None => Some(UntrainedCause::UnknownWeights),
+            Some(distance) => (distance > self.max_staleness).then_some(UntrainedCause::StaleWeights),
+        }
     }
 }
 
@@ -126,6 +132,18 @@ impl Member {
         }
     }
 
+    /// Trains nothing of what another run has trained.
+    pub(crate) fn pass_over_trained(&mut self, trained_before: &HashSet<String>) -> LeftToTrain {
+        let mut left = LeftToTrain::Something;
+        let cause = Verdict::Untrained(UntrainedCause::TrainedBefore);
+        for (generation, verdict) in self.generations.iter().zip(&mut self.verdicts) {
+            if verdict.is_trained() && trained_before.contains(&generation.generation_id) {
+                (*verdict, left) = (cause, LeftToTrain::Nothing);
+            }
+        }
+        if self.trained().next().is_some() { LeftToTrain::Something } else { left }
+    }
+
     pub(crate) fn succeeded(&self) -> bool {
         let is_over = self.rollout.status == RolloutStatus::Succeeded || is_session(&self.rollout) || self.is_penalized;
         is_over && !self.rewards.is_empty() && self.refused.is_none()
@@ -142,15 +160,54 @@ impl Member {
     }
 }
 
+/// What is left to learn from a rollout of which other runs may have trained something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeftToTrain {
+    /// What it would have been without them, or a part of it.
+    Something,
+    /// Others have trained all that would have been trained.
+    Nothing,
+}
+
+/// Rollouts that were learnt from by other runs, and are not by this one.
+#[derive(Default)]
+pub(crate) struct PassedOver {
+    pub(crate) rollouts: u64,
+    uses: Vec<GenerationUse>,
+}
+
+impl PassedOver {
+    pub(crate) fn add(&mut self, member: &Member) {
+        self.rollouts += 1;
+        self.uses.extend(member.judged().map(use_of));
+    }
+}
+
+/// What became of a generation.
+fn use_of((generation, verdict): (&Generation, Verdict)) -> GenerationUse {
+    GenerationUse {
+        generation_id: generation.generation_id.clone(),
+        cause: verdict.into(),
+        tokens: generation.sampled_tokens.len() as u64,
+    }
+}
+
 /// The rollouts of one plan, group by group.
 pub(crate) struct Collected {
     pub(crate) phase: Phase,
     pub(crate) groups: Vec<Vec<Member>>,
     /// Those that failed and were run again.
     pub(crate) replaced: Vec<Member>,
+    /// Those that are of no group, since other runs have learnt from them.
+    pub(crate) passed_over: PassedOver,
 }
 
 impl Collected {
+    /// Groups none of whose rollouts were run again.
+    pub(crate) fn of(phase: Phase, groups: Vec<Vec<Member>>) -> Self {
+        Self { phase, groups, replaced: Vec::new(), passed_over: PassedOver::default() }
+    }
+
     /// All rollouts, those that were run again among them.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
         self.groups.iter().flatten().chain(&self.replaced)
@@ -168,12 +225,6 @@ impl Collected {
     /// What became of every token that was sampled.
     pub(crate) fn uses(&self) -> Vec<GenerationUse> {
         let judged = self.members().flat_map(Member::judged);
-        judged
-            .map(|(generation, verdict)| GenerationUse {
-                generation_id: generation.generation_id.clone(),
-                cause: verdict.into(),
-                tokens: generation.sampled_tokens.len() as u64,
-            })
-            .collect()
+        judged.map(use_of).chain(self.passed_over.uses.iter().cloned()).collect()
     }
 }

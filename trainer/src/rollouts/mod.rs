@@ -19,7 +19,7 @@ pub(crate) use self::constant_rewards::{can_teach, solve_rate};
 pub(crate) use self::failure_cause::failure_metrics;
 pub use self::failure_options::FailureOptions;
 pub use self::failures::Failures;
-pub(crate) use self::member::{Collected, Member, Phase, Policy, is_session};
+pub(crate) use self::member::{Collected, LeftToTrain, Member, PassedOver, Phase, Policy, is_session};
 pub use self::pairwise::{GroupJudge, PairwiseJudge};
 pub(crate) use self::pairwise::{Judged, Pairwise};
 pub use self::reading::RewardRules;

@@ -3,8 +3,9 @@
 use fulgurite_types::{UntrainedCause, Verdict};
 
 use super::member::Member;
+use crate::weights::VersionDistances;
 
-/// How many rollouts lost calls as `stale_weights`, and how far behind these were.
+/// How many rollouts lost calls as `stale_weights` or `unknown_weights`, and how far away these weights were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StaleRollouts {
     /// Those sampled by weights that are too many updates behind.
@@ -16,12 +17,12 @@ pub struct StaleRollouts {
 }
 
 impl StaleRollouts {
-    /// Adds a rollout that was judged for a step which follows `weights_version` updates.
-    pub(crate) fn add(&mut self, member: &Member, weights_version: u64) {
-        let stale = Verdict::Untrained(UntrainedCause::StaleWeights);
-        let calls = member.judged().filter(|(_, verdict)| *verdict == stale);
+    /// Adds a rollout that was judged where the weights of versions are so far away.
+    pub(crate) fn add(&mut self, member: &Member, distances: &VersionDistances) {
+        let lost = [UntrainedCause::StaleWeights, UntrainedCause::UnknownWeights].map(Verdict::Untrained);
+        let calls = member.judged().filter(|(_, verdict)| lost.contains(verdict));
         let versions = calls.flat_map(|(generation, _)| &generation.weights_versions);
-        let behind: Vec<Option<u64>> = versions.map(|weights| weights_version.checked_sub(weights.version)).collect();
+        let behind: Vec<Option<u64>> = versions.map(|weights| distances.of_version(weights.version)).collect();
         if behind.contains(&None) {
             self.foreign += 1;
         } else if let Some(most) = behind.into_iter().flatten().max() {
@@ -31,9 +32,9 @@ impl StaleRollouts {
     }
 
     /// Those of a step's rollouts.
-    pub(crate) fn among<'m>(members: impl Iterator<Item = &'m Member>, weights_version: u64) -> Self {
+    pub(crate) fn among<'m>(members: impl Iterator<Item = &'m Member>, distances: &VersionDistances) -> Self {
         let mut stale = Self::default();
-        members.for_each(|member| stale.add(member, weights_version));
+        members.for_each(|member| stale.add(member, distances));
         stale
     }
 
@@ -78,11 +79,13 @@ mod tests {
         let members = [
             member(&[1, 3], stale),
             member(&[4], stale),
-            member(&[9], stale),
+            member(&[9], Some(UntrainedCause::UnknownWeights)),
+            // Nobody can say of which run they are.
+            member(&[], Some(UntrainedCause::UnknownWeights)),
             member(&[0], Some(UntrainedCause::OtherModel)),
             member(&[7], None),
         ];
-        let found = StaleRollouts::among(members.iter(), 7);
+        let found = StaleRollouts::among(members.iter(), &VersionDistances::of([(1, 6), (3, 4), (4, 3), (7, 0)]));
         assert_eq!(found, StaleRollouts { outdated: 2, behind: 6, foreign: 1 });
         let metrics: Vec<_> = found.metrics().collect();
         assert_eq!(metrics, [("harvest/outdated", 2), ("harvest/outdated_by", 6), ("harvest/foreign", 1)]);

@@ -11,6 +11,7 @@ use super::digests::in_background;
 use super::publish_gate::BehindModel;
 use super::uploads;
 use crate::sources::{DataPosition, HarvestState, SolveRates};
+use crate::weights::WeightsOrigin;
 use crate::{Record, Reporter, RunArchive, TrainError, TrainEvent};
 
 /// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
@@ -40,6 +41,9 @@ pub(crate) struct CheckpointState {
     /// What is behind the model, of a run that publishes only what is not worse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindModel>,
+    /// Which weights it holds, of a run whose weights are sampled from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightsOrigin>,
     /// What the files were when they were saved, but for those that the directory's own list tells of: of them, what the
     /// list was. Older records tell of all files, or of none; those are taken as they are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -51,13 +55,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl CheckpointState {
-    pub(crate) fn new(
-        seed: u64,
-        step: u64,
-        position: &DataPosition,
-        behind: Option<BehindModel>,
-        files: FileDigests,
-    ) -> Self {
+    pub(crate) fn new(seed: u64, step: u64, position: &DataPosition, files: FileDigests) -> Self {
         let DataPosition { data_cursor, harvest, data_fingerprint, reference, solve_rates, conversation_cursor } =
             position.clone();
         Self {
@@ -69,7 +67,8 @@ impl CheckpointState {
             reference,
             solve_rates,
             conversation_cursor,
-            behind,
+            behind: None,
+            weights: None,
             files,
         }
     }

@@ -1,6 +1,7 @@
 //! A run, whatever it learns from: steps, checkpoints, publication, the account of every token, metrics, the stop rule.
 
 mod allowed_steps;
+mod checkpoint_distance;
 mod checkpoint_rules;
 mod checkpoints;
 mod digests;
@@ -8,6 +9,7 @@ mod divergence;
 mod ledger;
 mod metrics_file;
 mod publish_gate;
+mod publish_movement;
 mod run_checkpoints;
 mod summary;
 mod token_files;
@@ -15,8 +17,9 @@ mod training_run;
 mod uploads;
 mod without_gradient;
 
+pub use self::checkpoint_distance::updates_from_checkpoint;
 pub(crate) use self::checkpoint_rules::{CheckpointTriggers, Checkpointing, KeptCheckpoints};
 pub(crate) use self::ledger::leftovers;
-pub(crate) use self::publish_gate::PublishGate;
+pub(crate) use self::publish_gate::{GateRule, PublishGate};
 pub use self::summary::RunSummary;
 pub(crate) use self::training_run::TrainingRun;

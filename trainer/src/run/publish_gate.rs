@@ -6,16 +6,26 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::TrainError;
+use crate::error::{KeptBackReason, TrainError};
 use crate::evaluation::{Interval, bootstrap_interval};
 
 /// Name of the directory in a run's own that holds a checkpoint of the weights that are behind the model, so that a
 /// resumed run puts the same back.
 pub(super) const DIRECTORY: &str = "behind-model";
 
-/// Publishes only weights that are not worse than those behind the model.
+/// How new weights are held against those behind the model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum GateRule {
+    /// By what held-out conversations cost under both, when they are scored.
+    NotWorse,
+    /// By how far an update has moved the tokens that it learnt from, in nats a token.
+    WithinBounds { max_kl: f64 },
+}
+
+/// Publishes only some of the new weights.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PublishGate {
+    pub(crate) rule: GateRule,
     /// Updates that the weights behind the model may be behind the learner's, so that what agents say can still be learnt
     /// from.
     pub(crate) most_behind: u64,
@@ -23,9 +33,15 @@ pub(crate) struct PublishGate {
 
 impl PublishGate {
     /// Refuses to go on where nothing that agents say from now on could be learnt from.
-    pub(crate) fn check(self, step: u64, behind: u64) -> Result<(), TrainError> {
+    pub(crate) fn check(self, step: u64, behind: u64, version: u64) -> Result<(), TrainError> {
         match step - behind > self.most_behind {
-            true => Err(TrainError::KeptBack { updates: step - behind, version: behind, most: self.most_behind }),
+            true => {
+                let reason = match self.rule {
+                    GateRule::NotWorse => KeptBackReason::Worse,
+                    GateRule::WithinBounds { max_kl } => KeptBackReason::MovedTooFar { max_kl },
+                };
+                Err(TrainError::KeptBack { updates: step - behind, version, most: self.most_behind, reason })
+            }
             false => Ok(()),
         }
     }
@@ -35,7 +51,8 @@ impl PublishGate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BehindModel {
     /// The updates that made them.
-    pub(crate) version: u64,
+    #[serde(rename = "version")]
+    pub(crate) step: u64,
     /// What each conversation costs under them.
     pub(crate) costs: Vec<f64>,
 }

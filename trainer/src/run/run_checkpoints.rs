@@ -8,24 +8,57 @@ use serde_json::{Map, Value, json};
 use super::checkpoint_rules::KnownCheckpoint;
 use super::checkpoints::{CheckpointState, Checkpoints, checkpoint_name};
 use super::digests::file_digests;
-use super::publish_gate::{self, BehindModel, Judgement};
+use super::publish_gate::{self, BehindModel, GateRule, Judgement};
 use super::training_run::{Progress, TrainingRun, set};
 use super::uploads::{self, UPLOADED, Upload};
 use crate::archive::Manifest;
 use crate::directories::remove_directory;
 use crate::evaluation::Evaluation;
+use crate::publishing::{Publisher, WeightsAtStart};
 use crate::{Reporter, TrainError, TrainEvent};
 
 impl<Data> TrainingRun<Data> {
+    /// Gives a name to the weights that the learner has after `step` updates, the last of which it was given since.
+    pub(super) async fn name_update(&self, step: u64) -> Result<(), TrainError> {
+        let Some(Publisher { weights, learner, .. }) = &self.publisher else { return Ok(()) };
+        weights.advance(self.record.as_ref(), step, learner.take_digest()).await
+    }
+
+    /// The version of the weights after `step` updates.
+    pub(super) fn version_after(&self, step: u64) -> u64 {
+        self.publisher.as_ref().map_or(step, |publisher| publisher.weights.version_after(step))
+    }
+
+    /// Puts the learner's weights behind the model, which are those after `step` updates, and tells agents of them.
+    pub(super) async fn publish(&self, step: u64) -> Result<(), TrainError> {
+        let Some(publisher) = &self.publisher else { return Ok(()) };
+        publisher.publish(self.record.as_ref(), &self.identity.run_id, self.version_after(step)).await
+    }
+
+    /// What is behind the model once the run begins, or goes on from its checkpoint after `step` updates.
+    pub(super) async fn publish_at_start(&self, behind: Option<&BehindModel>, step: u64) -> Result<(), TrainError> {
+        let Some(publisher) = &self.publisher else { return Ok(()) };
+        match (publisher.at_start, behind) {
+            (WeightsAtStart::Keep, _) => {
+                let (record, version) = (self.record.as_ref(), self.version_after(step));
+                publisher.resource.store(record, &self.identity.run_id, version).await
+            }
+            (WeightsAtStart::Publish | WeightsAtStart::Replace, Some(behind)) if behind.step != step => {
+                self.put_back(behind, step).await
+            }
+            (WeightsAtStart::Publish | WeightsAtStart::Replace, _) => self.publish(step).await,
+        }
+    }
+
     /// Puts weights behind the model that are older than the learner's, which goes on from its checkpoint after `step`
     /// updates.
-    pub(super) async fn put_back(&self, behind: &BehindModel, step: u64) -> Result<(), TrainError> {
-        let directory = publish_gate::directory(&self.identity.directory, behind.version);
+    async fn put_back(&self, behind: &BehindModel, step: u64) -> Result<(), TrainError> {
+        let directory = publish_gate::directory(&self.identity.directory, behind.step);
         if let Some(archive) = self.identity.archive.as_ref().filter(|_| !directory.exists()) {
-            archive.download(&publish_gate::name(behind.version), &directory).await?;
+            archive.download(&publish_gate::name(behind.step), &directory).await?;
         }
         self.learner.load_checkpoint(&directory).await?;
-        self.publish(behind.version).await?;
+        self.publish(behind.step).await?;
         Ok(self.learner.load_checkpoint(&self.identity.directory.join(checkpoint_name(step))).await?)
     }
 
@@ -36,13 +69,10 @@ impl<Data> TrainingRun<Data> {
         evaluation: &mut Evaluation,
         reporter: &mut dyn Reporter,
     ) -> Result<(), TrainError> {
-        if self.publish_gate.is_none() {
-            return Ok(());
-        }
         let step = progress.step;
         let costs = std::mem::take(&mut evaluation.costs);
         // What is there already was scored once more, or for the first time.
-        let other = progress.behind.as_ref().filter(|behind| behind.version != step);
+        let other = progress.behind.as_ref().filter(|behind| behind.step != step);
         let judgement = other.map(|behind| Judgement::of(&costs, &behind.costs));
         if !judgement.is_some_and(|judgement| judgement.is_worse()) {
             let directory = publish_gate::directory(&self.identity.directory, step);
@@ -59,9 +89,9 @@ impl<Data> TrainingRun<Data> {
             if judgement.is_some() {
                 self.publish(step).await?;
             }
-            progress.behind = Some(BehindModel { version: step, costs });
+            progress.behind = Some(BehindModel { step, costs });
         }
-        let version = progress.behind.as_ref().map_or(step, |behind| behind.version);
+        let version = self.version_after(progress.behind.as_ref().map_or(step, |behind| behind.step));
         publish_gate::write_metrics(&mut evaluation.metrics, version, judgement.as_ref());
         if let Some(judgement) = judgement {
             let (is_published, difference) = (!judgement.is_worse(), judgement.difference);
@@ -80,7 +110,14 @@ impl<Data> TrainingRun<Data> {
         self.learner.save_checkpoint(&directory).await?;
         self.objective.save(step, &directory).await?;
         let files = file_digests(&directory).await?;
-        let state = CheckpointState::new(self.identity.seed, step, &progress.position, progress.behind.clone(), files);
+        let state = {
+            let weights = self.publisher.as_ref().and_then(|publisher| publisher.weights.origin());
+            CheckpointState {
+                behind: progress.behind.clone(),
+                weights,
+                ..CheckpointState::new(self.identity.seed, step, &progress.position, files)
+            }
+        };
         Ok(CheckpointRecord { directory: name, state: json!(state) })
     }
 
@@ -145,14 +182,14 @@ impl<Data> TrainingRun<Data> {
                 uploads::remove(archive, name).await;
             }
         }
-        if self.publish_gate.is_none() {
+        if self.publish_gate.is_none_or(|gate| gate.rule != GateRule::NotWorse) {
             return Ok(());
         }
         // A resumed run puts back what was behind the model when its checkpoint was made.
         let kept =
             checkpoints.iter().enumerate().filter(|(place, _)| known[*place].is_there && !removed.contains(place));
         let named = kept.filter_map(|(_, checkpoint)| checkpoint.state["behind"]["version"].as_u64());
-        let versions: Vec<u64> = named.chain(progress.behind.as_ref().map(|behind| behind.version)).collect();
+        let versions: Vec<u64> = named.chain(progress.behind.as_ref().map(|behind| behind.step)).collect();
         if let Some(archive) = archive {
             uploads::remove_behind(archive, &versions).await;
         }

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fulgurite_backends::{AdamParameters, Learner};
-use fulgurite_types::{
-    CheckpointRecord, GenerationUse, Step, StepRecord, TeacherLogprobs, TokenUse, TrainedTokens, WeightsVersion,
-};
+use fulgurite_types::{CheckpointRecord, GenerationUse, Step, StepRecord, TeacherLogprobs, TokenUse, TrainedTokens};
 use serde_json::{Map, Value, json};
 
 use super::checkpoint_rules::{Checkpointing, SinceCheckpoint};
 use super::checkpoints::checkpoint_name;
 use super::ledger;
 use super::metrics_file::MetricsFile;
-use super::publish_gate::{BehindModel, PublishGate};
+use super::publish_gate::{BehindModel, GateRule, PublishGate};
 use super::summary::{RunSummary, failed_rollouts, skipped_rows};
 use super::token_files;
 use super::{divergence, without_gradient};
@@ -68,7 +66,7 @@ struct Updated {
 
 /// Where the run stands between two steps.
 pub(super) struct Progress {
-    /// Updates made; also the version of the weights.
+    /// Updates made.
     pub(super) step: u64,
     pub(super) position: DataPosition,
     pub(super) metrics_file: MetricsFile,
@@ -123,7 +121,8 @@ impl<Data> TrainingRun<Data> {
                 self.wait_for_leave(progress.step, reporter).await?;
             }
             let mut evaluation = self.evaluate_if_due(progress.step, reporter).await?;
-            if let Some(evaluation) = &mut evaluation {
+            let judges = self.publish_gate.is_some_and(|gate| gate.rule == GateRule::NotWorse);
+            if let Some(evaluation) = evaluation.as_mut().filter(|_| judges) {
                 self.publish_if_not_worse(&mut progress, evaluation, reporter).await?;
             }
             let score = evaluation.as_ref().and_then(|evaluation| held_out_score(&evaluation.metrics));
@@ -140,7 +139,7 @@ impl<Data> TrainingRun<Data> {
                 break End { step: progress.step, stopped_by_rule: met };
             }
             if let Some((gate, behind)) = self.publish_gate.zip(progress.behind.as_ref()) {
-                gate.check(progress.step, behind.version)?;
+                gate.check(progress.step, behind.step, self.version_after(behind.step))?;
             }
             has_leave = self.step(&mut progress, evaluation, reporter).await?;
         };
@@ -186,9 +185,10 @@ impl<Data> TrainingRun<Data> {
             self.learner.keep_reference().await?;
         }
         let (mut step, mut position, mut behind) = (0, DataPosition::default(), None);
+        let mut origin = None;
         if resume {
             if let Some(restored) = self.checkpoints().restore(reporter).await? {
-                step = restored.step;
+                (step, origin) = (restored.step, restored.weights);
                 self.objective.restore(step, &self.identity.directory.join(checkpoint_name(step))).await?;
                 position = restored.position();
                 behind = restored.behind.filter(|_| self.publish_gate.is_some());
@@ -199,9 +199,13 @@ impl<Data> TrainingRun<Data> {
             self.record.record_uses(&run_id, undone).await?;
             self.schedule = self.schedule_after(&self.record.steps(&run_id).await?);
         }
-        match &behind {
-            Some(behind) if behind.version != step => self.put_back(behind, step).await?,
-            _ => self.publish(step).await?,
+        if let Some(publisher) = &self.publisher {
+            let start_name = publisher.start_name();
+            publisher.weights.begin(self.record.as_ref(), step, origin, start_name).await?;
+        }
+        self.publish_at_start(behind.as_ref(), step).await?;
+        if matches!(self.publish_gate.map(|gate| gate.rule), Some(GateRule::WithinBounds { .. })) {
+            behind = Some(BehindModel { step, costs: Vec::new() });
         }
         Ok((step, position, behind))
     }
@@ -230,13 +234,6 @@ impl<Data> TrainingRun<Data> {
             recorded.push(metrics);
         }
         Ok((MetricsFile::rewrite(&path, &recorded)?, held_out))
-    }
-
-    /// Puts the learner's weights behind the sampler, and tells agents of them.
-    pub(super) async fn publish(&self, version: u64) -> Result<(), TrainError> {
-        let Some(publisher) = &self.publisher else { return Ok(()) };
-        self.learner.publish_weights(WeightsVersion(version)).await?;
-        publisher.publish(self.record.as_ref(), &self.identity.run_id, version).await
     }
 
     async fn evaluate_if_due(
@@ -283,8 +280,9 @@ impl<Data> TrainingRun<Data> {
         if let Err(TrainError::Diverged { nll, .. }) = &bounds {
             set(&mut metrics, DIVERGED, *nll);
         }
-        if self.publish_gate.is_none() && bounds.is_ok() {
-            self.publish(step + 1).await?;
+        self.name_update(step + 1).await?;
+        if bounds.is_ok() {
+            self.publish_update(progress, step + 1, &lesson, &mut metrics, reporter).await?;
         }
         progress.step = step + 1;
         set(&mut metrics, "time/sampling", sampling_seconds + waited);
@@ -305,7 +303,8 @@ impl<Data> TrainingRun<Data> {
         let has_leave = self.may_go_on(progress.step).await?;
         let is_due = self.checkpointing.triggers.are_met(progress.step, since) || !has_leave;
         set(&mut metrics, "time/total", total);
-        let checkpoint = if is_due && bounds.is_ok() { Some(self.save_checkpoint(progress).await?) } else { None };
+        let is_sound = bounds.is_ok() && !self.is_out_of_bounds(progress);
+        let checkpoint = if is_due && is_sound { Some(self.save_checkpoint(progress).await?) } else { None };
         if let Some(checkpoint) = &checkpoint {
             self.upload(progress, checkpoint, &mut metrics, true, reporter).await?;
         }
@@ -447,7 +446,9 @@ impl<Data> TrainingRun<Data> {
         // A stop between two checkpoints would lose the updates after the last one.
         let saved = self.record.latest_checkpoint(&self.identity.run_id).await?;
         let is_saved = saved.is_some_and(|checkpoint| checkpoint.state["step"] == json!(step));
-        let checkpoint = if is_saved || step == 0 { None } else { Some(self.save_checkpoint(progress).await?) };
+        let is_unsound = self.is_out_of_bounds(progress);
+        let checkpoint =
+            if is_saved || is_unsound || step == 0 { None } else { Some(self.save_checkpoint(progress).await?) };
         if let Some(checkpoint) = &checkpoint {
             self.upload(progress, checkpoint, &mut metrics, false, reporter).await?;
         }

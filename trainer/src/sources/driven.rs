@@ -18,6 +18,7 @@ use crate::rollouts::{
     Collected, FailureOptions, GroupTasks, Judged, Member, Pairwise, Phase, Plan, Policy, RewardRules, can_teach,
     check, collect, ended_members, enqueue, solve_rate,
 };
+use crate::weights::RunWeights;
 use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
 
 /// Has groups of rollouts run for a run.
@@ -29,6 +30,8 @@ pub(crate) struct RolloutGroups {
     pub(crate) config: RolloutConfig,
     /// What has to have sampled what is trained.
     pub(crate) policy: Policy,
+    /// The weights that the run can name.
+    pub(crate) weights: RunWeights,
     pub(crate) reward_rules: RewardRules,
     pub(crate) failures: FailureOptions,
     /// A message here says that nobody is left to run rollouts.
@@ -56,14 +59,13 @@ impl RolloutGroups {
         tasks: GroupTasks,
         reporter: &mut dyn Reporter,
     ) -> Result<Collected, TrainError> {
-        let ids = self.enqueue(purpose, purpose.step, tasks).await?;
+        let ids = self.enqueue(purpose, tasks).await?;
         self.gather(purpose, ids, reporter).await
     }
 
-    /// Puts a group for each task on the queue, after `updates` updates; gives the ids of the rollouts.
-    async fn enqueue(&self, purpose: Purpose, updates: u64, tasks: GroupTasks) -> Result<Vec<String>, TrainError> {
-        let plan = Plan { resources_id: resources_id(&self.identity.run_id, updates), ..self.plan(purpose) };
-        enqueue(self.record.as_ref(), &plan, tasks).await
+    /// Puts a group for each task on the queue; gives the ids of the rollouts.
+    async fn enqueue(&self, purpose: Purpose, tasks: GroupTasks) -> Result<Vec<String>, TrainError> {
+        enqueue(self.record.as_ref(), &self.plan(purpose), tasks).await
     }
 
     /// Groups that are on the queue, once they are over.
@@ -109,8 +111,8 @@ impl RolloutGroups {
             step,
             group_size,
             config: &self.config,
-            resources_id: resources_id(&self.identity.run_id, step),
-            policy: Policy { weights_version: step, max_staleness, ..self.policy.clone() },
+            resources_id: resources_id(&self.identity.run_id, self.weights.version(step)),
+            policy: Policy { distances: self.weights.distances(), max_staleness, ..self.policy.clone() },
             reward_rules: self.reward_rules,
             failures: self.failures,
         }
@@ -159,7 +161,7 @@ impl Source<Collected> for DrivenTasks {
             let cursor = position.data_cursor + (later - step) * size as u64;
             let tasks = self.indices(&position.solve_rates, cursor, size);
             let groups = GroupTasks { tasks: self.tasks_of(&tasks), groups_before: 0 };
-            let rollouts = self.groups.enqueue(self.purpose(later), step, groups).await?;
+            let rollouts = self.groups.enqueue(self.purpose(later), groups).await?;
             self.ahead.push_back(Enqueued { rollouts, tasks });
         }
         let Enqueued { rollouts, tasks } = self.ahead.pop_front().unwrap_or_default();
@@ -195,7 +197,7 @@ impl Source<Collected> for DrivenTasks {
             let record = self.groups.record.as_ref();
             let mut members = ended_members(record, &plan, rollouts, &mut runner, reporter).await?;
             members.iter_mut().for_each(|member| member.do_not_train(UntrainedCause::AfterLastStep));
-            uses.extend(Collected { phase: Phase::Train, groups: vec![members], replaced: Vec::new() }.uses());
+            uses.extend(Collected::of(Phase::Train, vec![members]).uses());
         }
         Ok(uses)
     }
@@ -244,7 +246,7 @@ impl Source<PendingGroups> for DrivenTasks {
         let tasks = self.indices(&position.solve_rates, position.data_cursor, self.groups_per_batch);
         let tasks = GroupTasks { tasks: self.tasks_of(&tasks), groups_before: 0 };
         let purpose = self.purpose(step);
-        let rollouts = self.groups.enqueue(purpose, step, tasks).await?;
+        let rollouts = self.groups.enqueue(purpose, tasks).await?;
         position.data_cursor += self.groups_per_batch as u64;
         Ok(PendingGroups { groups: self.groups.clone(), purpose, rollouts })
     }

@@ -17,7 +17,10 @@ use tokio::time::sleep;
 
 use super::harvest_state::HarvestState;
 use super::source::{DataPosition, Source};
-use crate::rollouts::{Collected, Member, Phase, Policy, RewardRules, StaleRollouts, is_session, member_of};
+use crate::rollouts::{
+    Collected, LeftToTrain, Member, PassedOver, Phase, Policy, RewardRules, StaleRollouts, is_session, member_of,
+};
+use crate::weights::RunWeights;
 use crate::{Record, Reporter, TrainError, TrainEvent};
 
 /// How often the store is looked at while there is too little.
@@ -34,6 +37,8 @@ pub struct HarvestOptions {
     /// What a rollout whose task nobody else in its step was given is measured against is a running mean of such rewards,
     /// of which each keeps this share for the next.
     pub baseline_decay: f64,
+    /// Learn once more from what another run of the store has learnt from.
+    pub again: bool,
     /// A file of conversations, JSON lines or Parquet, that are never learnt from: what their answers cost is the run's
     /// held-out score.
     pub validation: Option<PathBuf>,
@@ -41,7 +46,7 @@ pub struct HarvestOptions {
 
 impl Default for HarvestOptions {
     fn default() -> Self {
-        Self { rollouts_per_step: 64, max_staleness: 4, baseline_decay: 0.95, validation: None }
+        Self { rollouts_per_step: 64, max_staleness: 4, baseline_decay: 0.95, again: false, validation: None }
     }
 }
 
@@ -51,6 +56,8 @@ pub(crate) struct HarvestedRollouts {
     pub(crate) options: HarvestOptions,
     /// What has to have sampled what is trained; how old that may be is for the options to say.
     pub(crate) policy: Policy,
+    /// The weights that the run can name.
+    pub(crate) weights: RunWeights,
     pub(crate) reward_rules: RewardRules,
     pub(crate) run_id: String,
 }
@@ -69,9 +76,11 @@ impl Source<Collected> for HarvestedRollouts {
             record: self.record.as_ref(),
             run_id: &self.run_id,
             wanted: self.options.rollouts_per_step,
-            policy: Policy { weights_version: step, max_staleness, ..self.policy.clone() },
+            policy: Policy { distances: self.weights.distances(), max_staleness, ..self.policy.clone() },
             reward_rules: self.reward_rules,
+            again: self.options.again,
             members: Vec::new(),
+            passed_over: PassedOver::default(),
             ripe: 0,
             stale: StaleRollouts::default(),
         };
@@ -86,7 +95,8 @@ impl Source<Collected> for HarvestedRollouts {
             let (done, total) = (harvest.ripe, harvest.wanted);
             reporter.report(TrainEvent::Rollouts { phase: "harvest", step, done, total });
             if harvest.ripe >= harvest.wanted {
-                return Ok(Collected { phase: Phase::Train, groups: by_task(harvest.members), replaced: Vec::new() });
+                let Harvest { members, passed_over, .. } = harvest;
+                return Ok(Collected { passed_over, ..Collected::of(Phase::Train, by_task(members)) });
             }
             sleep(LOOK_INTERVAL).await;
         }
@@ -100,7 +110,10 @@ struct Harvest<'r> {
     wanted: usize,
     policy: Policy,
     reward_rules: RewardRules,
+    /// Whether what other runs have trained is trained again.
+    again: bool,
     members: Vec<Member>,
+    passed_over: PassedOver,
     /// Members that have something to train.
     ripe: usize,
     /// Members that lost calls because of the weights that sampled them.
@@ -150,28 +163,49 @@ impl Harvest<'_> {
     /// Takes those that have ended, and notes those that run. What was deleted since is neither.
     async fn take_all(&mut self, items: Vec<Rewarded>, state: &mut HarvestState) -> Result<(), TrainError> {
         let ids: Vec<String> = items.iter().map(|rewarded| rewarded.rollout_id.clone()).collect();
+        let mut ended = Vec::with_capacity(ids.len());
         for (rewarded, recorded) in items.into_iter().zip(self.record.rollout_records(&ids).await?) {
             match recorded {
                 None => {}
                 Some(recorded) if recorded.rollout.status.is_finished() || is_session(&recorded.rollout) => {
-                    self.take(recorded, &rewarded)?;
+                    ended.push((recorded, rewarded));
                 }
                 Some(_) => state.running.push(rewarded),
             }
         }
-        Ok(())
+        let trained_before = self.trained_before(&ended).await?;
+        ended.into_iter().try_for_each(|(recorded, rewarded)| self.take(recorded, &rewarded, &trained_before))
+    }
+
+    /// The generations of some rollouts that another run has trained, by one question.
+    async fn trained_before(&self, ended: &[(RolloutRecord, Rewarded)]) -> Result<HashSet<String>, TrainError> {
+        let generations = ended.iter().flat_map(|(recorded, _)| &recorded.generations);
+        let ids: Vec<String> = generations.map(|generation| generation.generation_id.clone()).collect();
+        if self.again || ids.is_empty() {
+            return Ok(HashSet::new());
+        }
+        Ok(self.record.trained_elsewhere(self.run_id, &ids).await?.into_iter().collect())
     }
 
     /// Takes a rollout, unless another attempt than the rewarded one counts.
-    fn take(&mut self, recorded: RolloutRecord, rewarded: &Rewarded) -> Result<(), TrainError> {
-        let member = member_of(recorded, self.reward_rules, Phase::Train, &self.policy)?;
+    fn take(
+        &mut self,
+        recorded: RolloutRecord,
+        rewarded: &Rewarded,
+        trained_before: &HashSet<String>,
+    ) -> Result<(), TrainError> {
+        let mut member = member_of(recorded, self.reward_rules, Phase::Train, &self.policy)?;
         if !member.is_latest(&rewarded.attempt_id) || !is_of(&member.rollout, self.run_id) {
+            return Ok(());
+        }
+        if member.pass_over_trained(trained_before) == LeftToTrain::Nothing {
+            self.passed_over.add(&member);
             return Ok(());
         }
         if member.trained().next().is_some() {
             self.ripe += 1;
         }
-        self.stale.add(&member, self.policy.weights_version);
+        self.stale.add(&member, &self.policy.distances);
         self.members.push(member);
         Ok(())
     }

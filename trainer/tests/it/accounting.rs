@@ -12,11 +12,12 @@ use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{
     EvaluationOptions, Grpo, PolicyEndpoint, Record, Reference, RemoteRecord, Reporter, RunIdentity, RunSummary, Tasks,
-    TrainError, TrainEvent, TrainerOptions,
+    TrainError, TrainEvent, TrainerOptions, WeightsAtStart,
 };
 use fulgurite_types::{
-    AttemptStatus, AttemptUpdate, AttemptedRollout, Datum, LossInputs, NewGeneration, NewRun, RecordedSampling, Reward,
-    RolloutConfig, RolloutFilter, TokenFate, WeightsFrom, WeightsVersion, trained_tokens_file, unpack_trained_tokens,
+    AttemptStatus, AttemptUpdate, AttemptedRollout, Datum, LossInputs, NewGeneration, NewNamedWeights, NewRun,
+    RecordedSampling, Reward, RolloutConfig, RolloutFilter, TokenFate, WeightsFrom, WeightsId, WeightsVersion,
+    trained_tokens_file, unpack_trained_tokens,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -98,7 +99,11 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
         "no_logprobs" => generation.logprobs = None,
         "defective" => generation.logprobs = Some(vec![f32::NAN, -0.5, -0.5]),
         "stale_weights" => generation.weights_versions[0].version = 77,
-        "unknown_weights" => generation.weights_versions.clear(),
+        "unknown_weights" => match turn % 2 {
+            0 => generation.weights_versions.clear(),
+            // As of another run of the store.
+            _ => generation.weights_versions[0].version = 78,
+        },
         "other_model" => generation.model = "another model".into(),
         "unknown_tokenizer" => generation.tokenizer = "another tokenizer".into(),
         "modified_distribution" => {
@@ -209,6 +214,16 @@ fn honest(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
     }
 }
 
+/// The weights that the run starts from.
+fn start() -> WeightsId {
+    WeightsId::of_digest([1; 32])
+}
+
+fn identity(directory: &Path) -> RunIdentity {
+    let (run_id, instance) = ("run".into(), "instance".into());
+    RunIdentity { run_id, instance, seed: 1, directory: directory.to_owned(), archive: None }
+}
+
 fn endpoint() -> PolicyEndpoint {
     PolicyEndpoint { url: "http://127.0.0.1:4747/v1".into(), model: "tiny".into(), api_key: None }
 }
@@ -290,6 +305,16 @@ pub async fn run_told_to<R: Reporter>(
     let store = Store::open(&url, StoreOptions::default()).await.unwrap();
     let run = NewRun { run_id: "run".into(), name: "run".into(), config: json!({}), seed: 1 };
     store.create_run(run).await.unwrap();
+    // An update of the same run that is undone.
+    let undone = NewNamedWeights {
+        model: "tiny".into(),
+        weights_id: WeightsId::of_digest([77; 32]),
+        parent_id: Some(start()),
+        run_id: Some("run".into()),
+        step: Some(1),
+        preferred_version: 77,
+    };
+    store.name_weights(undone).await.unwrap();
     let (_runner_lives, runner) = watch::channel(None);
     let grpo = Grpo {
         record: reached.record(&store).await,
@@ -311,11 +336,13 @@ pub async fn run_told_to<R: Reporter>(
             held_out: vec![json!("held out")],
             last: Vec::new(),
         },
-        identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.to_owned(), archive: None },
+        identity: identity(directory),
         rollout_config: RolloutConfig::default(),
         tokenizer: TOKENIZER.into(),
         decode: Arc::new(|tokens| format!("{tokens:?}")),
         endpoint: endpoint(),
+        start: start(),
+        at_start: WeightsAtStart::Publish,
         runner,
     };
     let worker = tokio::spawn(work(store.clone()));
@@ -506,11 +533,13 @@ async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
         conversations: None,
         validation: None,
         tasks: Tasks { train: vec![json!(1)], held_out: vec![json!(1)], last: Vec::new() },
-        identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned(), archive: None },
+        identity: identity(directory.path()),
         rollout_config: RolloutConfig::default(),
         tokenizer: TOKENIZER.into(),
         decode: Arc::new(|tokens| format!("{tokens:?}")),
         endpoint: endpoint(),
+        start: start(),
+        at_start: WeightsAtStart::Publish,
         runner,
     };
     let error = grpo.run(false, &mut Silent).await.unwrap_err();

@@ -20,7 +20,7 @@ words! {
         Auxiliary = "auxiliary",
         /// The store marks the record as defective.
         Defective = "defective",
-        /// Nobody knows which weights sampled it.
+        /// Sampled from weights that nobody knows, or that the run cannot name as its own.
         UnknownWeights = "unknown_weights",
         /// Sampled at another temperature than 1 or with tokens cut off by top-p or top-k: the logprobs are not those of
         /// the policy that is trained.
@@ -51,6 +51,8 @@ words! {
         OutsideDifficulty = "outside_difficulty",
         /// Sampled from weights older than the limit allows.
         StaleWeights = "stale_weights",
+        /// Another run of the store has trained it.
+        TrainedBefore = "trained_before",
         /// Sampled ahead for a step that the run did not make: it stopped early.
         AfterLastStep = "after_last_step",
         /// Trained after the checkpoint that the run was resumed from; the update was lost with the process.

@@ -190,7 +190,7 @@ fn a_run_whose_weights_are_kept_back_for_too_long_ends_and_says_why() {
     };
     let ran = run(&stale);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    insta::assert_snapshot!(ran.stderr.lines().last().unwrap(), @"error: the last 2 updates were each worse on [trainer] harvest.validation than the weights behind the model, version 0, and were kept back (publish_if); with harvest.max_staleness = 1 nothing that is sampled from those can be learnt from any more. A new run with a lower learning_rate may do better; --resume goes on with a greater max_staleness, or without publish_if");
+    insta::assert_snapshot!(ran.stderr.lines().last().unwrap(), @r#"error: the last 2 updates were each worse on [trainer] harvest.validation than the weights behind the model, version 0, and were kept back (publish_if); with harvest.max_staleness = 1 nothing that is sampled from those can be learnt from any more. A new run with a lower learning_rate may do better; --resume goes on with a greater max_staleness, or with publish_if = "always""#);
     let refused = |config: String| run(&config).stderr.replace(it.path().to_str().unwrap(), "[directory]");
     insta::assert_snapshot!(refused(stale.replace(", validation = \"held-out.jsonl\"", "")), @r#"
     error: [directory]/stale.toml
@@ -203,7 +203,7 @@ fn a_run_whose_weights_are_kept_back_for_too_long_ends_and_says_why() {
     ");
     insta::assert_snapshot!(refused(stale.replace("not_worse", "better")), @r#"
     error: [directory]/stale.toml
-      caused by: line 12: trainer.publish_if cannot be `better`; there is `not_worse`
+      caused by: line 12: trainer.publish_if cannot be `better`; there are `not_worse`, `within_bounds`, `always`
         12 | publish_if = "better"
            |              ^^^^^^^^
     "#);

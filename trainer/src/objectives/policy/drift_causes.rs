@@ -1,7 +1,6 @@
 //! What makes the policy that trains differ from the one that sampled, token by token: the age of the weights, an update within
 //! the step, or nothing but the arithmetic.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::super::objective::Pass;
@@ -9,13 +8,14 @@ use super::super::trained_rows::CallPlace;
 use super::policy_metrics::{
     PolicyDataError, PolicyMetrics, TrainedTarget, policy_metrics_of_targets, trained_targets,
 };
+use crate::weights::VersionDistances;
 
 /// Why a trained token's logprob is another one than when it was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DriftCause {
     /// The weights that train it have sampled it: any difference is one of arithmetic.
     SameWeights,
-    /// Weights of an older version have sampled it.
+    /// Weights that updates lie between have sampled it.
     Stale,
     /// The weights that the step begins with have sampled it, and earlier substeps have moved them.
     EarlierSubsteps,
@@ -24,15 +24,14 @@ pub(super) enum DriftCause {
 }
 
 impl DriftCause {
-    /// Of a token that weights of a version sampled and that the update behind `step` others trains; `is_moved` says that an
-    /// optimizer step of the same update came before.
-    fn of(version: Option<u64>, step: u64, is_moved: bool) -> Self {
-        match version.map(|version| version.cmp(&step)) {
-            Some(Ordering::Less) => Self::Stale,
-            Some(Ordering::Equal) if is_moved => Self::EarlierSubsteps,
-            Some(Ordering::Equal) => Self::SameWeights,
-            // A version that is not there yet is of another run.
-            Some(Ordering::Greater) | None => Self::Other,
+    /// Of a token whose weights are so many updates away from those that train it; `is_moved` says that an optimizer step of
+    /// the same update came before.
+    fn of(distance: Option<u64>, is_moved: bool) -> Self {
+        match distance {
+            None => Self::Other,
+            Some(0) if is_moved => Self::EarlierSubsteps,
+            Some(0) => Self::SameWeights,
+            Some(_) => Self::Stale,
         }
     }
 
@@ -66,16 +65,16 @@ impl DriftCause {
 /// Which weights sampled the targets of a step's rows.
 #[derive(Debug, Default)]
 pub(crate) struct Origins {
-    /// Updates before the step: the version of the weights that it begins with.
-    step: u64,
+    /// How far the weights of a version are from those that the step begins with.
+    distances: VersionDistances,
     /// The calls in each row, in the order in which rows are learnt.
     rows: Vec<Vec<CallPlace>>,
 }
 
 impl Origins {
-    /// Of the update behind `step` others, without rows.
-    pub(super) fn of_step(step: u64) -> Self {
-        Self { step, rows: Vec::new() }
+    /// Of an update of weights that versions are so far from, without rows.
+    pub(super) fn of_update(distances: VersionDistances) -> Self {
+        Self { distances, rows: Vec::new() }
     }
 
     /// Adds the rows that are learnt next.
@@ -83,10 +82,11 @@ impl Origins {
         self.rows.extend(rows);
     }
 
-    /// The version that sampled a target, where so many rows were learnt; that of other rows is not known.
-    fn version(&self, rows: usize, row: usize, target: usize) -> Option<u64> {
+    /// How far the weights are that sampled a target, where so many rows were learnt; of other rows that is not known.
+    fn distance(&self, rows: usize, row: usize, target: usize) -> Option<u64> {
         let calls = self.rows.get(row).filter(|_| rows == self.rows.len())?;
-        calls.iter().find_map(|call| call.version_of(target))
+        let version = calls.iter().find_map(|call| call.version_of(target))?;
+        self.distances.of_version(version)
     }
 }
 
@@ -107,8 +107,7 @@ pub(super) fn metrics_by_cause(
         let is_moved = is_moved(pass);
         for targets in trained_targets(&pass.data, &pass.logprobs)? {
             for target in targets {
-                let version = origins.version(rows, row, target.target);
-                let cause = DriftCause::of(version, origins.step, is_moved);
+                let cause = DriftCause::of(origins.distance(rows, row, target.target), is_moved);
                 by_cause.entry(cause).or_default().push(target);
             }
             row += 1;
@@ -129,19 +128,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_by_the_version_and_by_what_the_step_did_before() {
+    fn a_cause_is_known_by_the_distance_and_by_what_the_step_did_before() {
         use DriftCause::{EarlierSubsteps, Other, SameWeights, Stale};
-        for (version, is_moved, expected) in [
-            (Some(5), false, SameWeights),
-            (Some(5), true, EarlierSubsteps),
-            (Some(4), false, Stale),
-            (Some(4), true, Stale),
-            (Some(6), false, Other),
-            (Some(6), true, Other),
+        for (distance, is_moved, expected) in [
+            (Some(0), false, SameWeights),
+            (Some(0), true, EarlierSubsteps),
+            (Some(1), false, Stale),
+            (Some(1), true, Stale),
             (None, false, Other),
             (None, true, Other),
         ] {
-            assert_eq!(DriftCause::of(version, 5, is_moved), expected, "{version:?} {is_moved}");
+            assert_eq!(DriftCause::of(distance, is_moved), expected, "{distance:?} {is_moved}");
         }
     }
 
@@ -169,7 +166,7 @@ mod tests {
     fn example() -> (Vec<Pass>, Origins) {
         let first = pass(0, &[0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0], &[-9.0, -1.5, -0.75, -1.0, -9.0, -1.25, -1.25]);
         let second = pass(1, &[1.0, 1.0], &[-2.0, -0.5]);
-        let mut origins = Origins::of_step(3);
+        let mut origins = Origins::of_update(VersionDistances::of([(2, 1), (3, 0)]));
         origins.extend(vec![vec![call(1, 3, &[(2, 0), (3, 2)]), call(5, 2, &[(3, 0)])]]);
         origins.extend(vec![vec![call(0, 2, &[(3, 0)])]]);
         (vec![first, second], origins)

@@ -32,10 +32,10 @@ impl Objective<PendingGroups> for Minibatches {
         learner: &dyn Learner,
         reporter: &mut dyn Reporter,
     ) -> Result<Lesson, TrainError> {
-        self.policy.begin(step);
+        self.policy.begin();
         let (mut passes, mut waited) = (Vec::new(), Duration::ZERO);
         let mut rows = Vec::new();
-        let mut all = Collected { phase: Phase::Train, groups: Vec::new(), replaced: Vec::new() };
+        let mut all = Collected::of(Phase::Train, Vec::new());
         let mut whole = Batch::default();
         for rollouts in pending.split(self.count) {
             let started = Instant::now();

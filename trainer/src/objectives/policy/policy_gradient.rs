@@ -28,6 +28,7 @@ use crate::rollouts::{
     Collected, Decode, Member, StaleRollouts, failure_metrics, findings, reward_metrics, sample_answers,
 };
 use crate::sources::DataPosition;
+use crate::weights::RunWeights;
 use crate::{DistillationLoss, DistillationOptions, Reporter, TrainError, TrainEvent};
 
 /// Learns from groups of rollouts.
@@ -53,6 +54,8 @@ pub(crate) struct PolicyGradient {
     pub(crate) divisors: Vec<Vec<f64>>,
     /// The cost of leaving the reference, of the passes since the lesson: its sum, that of distances, and targets.
     pub(crate) kl_loss: Option<(f64, f64, usize)>,
+    /// The weights that the run can name.
+    pub(crate) weights: RunWeights,
     /// Which weights sampled the lesson's rows.
     pub(crate) origins: Origins,
 }
@@ -86,7 +89,8 @@ impl Objective<Collected> for PolicyGradient {
             for (key, value) in position.harvest.metrics(&batch.alone) {
                 metrics.insert(key.to_owned(), value.into());
             }
-            for (key, value) in StaleRollouts::among(collected.members(), step).metrics() {
+            let stale = StaleRollouts::among(collected.members(), &self.weights.distances());
+            for (key, value) in stale.metrics() {
                 metrics.insert(key.to_owned(), value.into());
             }
         }
@@ -110,7 +114,7 @@ impl Objective<Collected> for PolicyGradient {
         }
         let places = call_places(&batch.places, &collected);
         let (groups, masked) = self.corrected(groups, learner, &mut metrics).await?;
-        self.begin(step);
+        self.begin();
         self.origins.extend(places.clone());
         let trained_rows =
             if self.records_tokens { trained_rows(places, &groups, masked, self.loss) } else { Vec::new() };
@@ -199,9 +203,10 @@ impl PolicyGradient {
         Ok(told)
     }
 
-    /// Forgets the update before, for the one that follows `step` others.
-    pub(super) fn begin(&mut self, step: u64) {
-        (self.divisors, self.kl_loss, self.origins) = (Vec::new(), None, Origins::of_step(step));
+    /// Forgets the update before.
+    pub(super) fn begin(&mut self) {
+        (self.divisors, self.kl_loss) = (Vec::new(), None);
+        self.origins = Origins::of_update(self.weights.distances());
     }
 
     /// What there is to say of the rollouts of a step.
@@ -228,13 +233,16 @@ impl PolicyGradient {
         if outside > 0 {
             metrics.insert("sampling/groups_outside_difficulty".to_owned(), outside.into());
         }
+        if collected.passed_over.rollouts > 0 {
+            metrics.insert("harvest/trained_before".to_owned(), collected.passed_over.rollouts.into());
+        }
         for (key, count) in failure_metrics(collected.members().filter_map(|member| member.failure)) {
             metrics.insert(key.to_owned(), count.into());
         }
         for (key, count) in report_odd_rewards(collected, step, reporter) {
             metrics.insert(key, count.into());
         }
-        metrics.extend(staleness_metrics(collected, step));
+        metrics.extend(staleness_metrics(collected, &self.weights.distances()));
         if let Some(answer) = sample_answers(collected, &self.decode).into_iter().next() {
             reporter.report(TrainEvent::Sampled { step, answer });
         }

@@ -4,12 +4,13 @@ use fulgurite_types::Generation;
 use serde_json::{Value, json};
 
 use crate::rollouts::{Collected, Member};
+use crate::weights::VersionDistances;
 
-/// `async/staleness_min`, `_mean` and `_max`: updates that the weights which sampled are behind those that follow `step`
-/// updates, over the tokens that are trained; nothing if none is.
-pub(crate) fn staleness_metrics(collected: &Collected, step: u64) -> Vec<(String, Value)> {
+/// `async/staleness_min`, `_mean` and `_max`: updates between the weights which sampled and those that learn, over the tokens
+/// that are trained; nothing if none is.
+pub(crate) fn staleness_metrics(collected: &Collected, distances: &VersionDistances) -> Vec<(String, Value)> {
     let trained = collected.groups.iter().flatten().flat_map(Member::trained);
-    describe(trained.flat_map(|generation| tokens_by_staleness(generation, step)))
+    describe(trained.flat_map(|generation| tokens_by_staleness(generation, distances)))
 }
 
 /// Of pairs of a staleness and how many tokens have it.
@@ -30,13 +31,15 @@ fn describe(tokens: impl Iterator<Item = (u64, u64)>) -> Vec<(String, Value)> {
         .into()
 }
 
-fn tokens_by_staleness(generation: &Generation, step: u64) -> Vec<(u64, u64)> {
+fn tokens_by_staleness(generation: &Generation, distances: &VersionDistances) -> Vec<(u64, u64)> {
     let parts = &generation.weights_versions;
     let ends = parts.iter().skip(1).map(|next| next.first_token).chain([generation.sampled_tokens.len()]);
     parts
         .iter()
         .zip(ends)
-        .map(|(part, end)| (step.saturating_sub(part.version), end.saturating_sub(part.first_token) as u64))
+        .filter_map(|(part, end)| {
+            Some((distances.of_version(part.version)?, end.saturating_sub(part.first_token) as u64))
+        })
         .collect()
 }
 

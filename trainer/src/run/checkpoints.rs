@@ -8,7 +8,7 @@ use fulgurite_types::Checkpoint;
 use serde::{Deserialize, Serialize};
 
 use super::digests::in_background;
-use super::publish_gate::BehindModel;
+use super::gate::BehindModel;
 use super::uploads;
 use crate::sources::{DataPosition, HarvestState, SolveRates};
 use crate::weights::WeightsOrigin;

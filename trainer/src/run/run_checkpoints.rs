@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::checkpoint_rules::KnownCheckpoint;
 use super::checkpoints::{CheckpointState, Checkpoints, checkpoint_name};
 use super::digests::file_digests;
-use super::publish_gate::{self, BehindModel, GateRule, Judgement};
+use super::gate::{self, BehindModel, GateRule, Judgement};
 use super::training_run::{Progress, TrainingRun, set};
 use super::uploads::{self, UPLOADED, Upload};
 use crate::archive::Manifest;
@@ -53,9 +53,9 @@ impl<Data> TrainingRun<Data> {
     /// Puts weights behind the model that are older than the learner's, which goes on from its checkpoint after `step`
     /// updates.
     async fn put_back(&self, behind: &BehindModel, step: u64) -> Result<(), TrainError> {
-        let directory = publish_gate::directory(&self.identity.directory, behind.step);
+        let directory = gate::directory(&self.identity.directory, behind.step);
         if let Some(archive) = self.identity.archive.as_ref().filter(|_| !directory.exists()) {
-            archive.download(&publish_gate::name(behind.step), &directory).await?;
+            archive.download(&gate::name(behind.step), &directory).await?;
         }
         self.learner.load_checkpoint(&directory).await?;
         self.publish(behind.step).await?;
@@ -75,11 +75,11 @@ impl<Data> TrainingRun<Data> {
         let other = progress.behind.as_ref().filter(|behind| behind.step != step);
         let judgement = other.map(|behind| Judgement::of(&costs, &behind.costs));
         if !judgement.is_some_and(|judgement| judgement.is_worse()) {
-            let directory = publish_gate::directory(&self.identity.directory, step);
+            let directory = gate::directory(&self.identity.directory, step);
             remove_directory(&directory)?;
             self.learner.save_checkpoint(&directory).await?;
             if let Some(archive) = &self.identity.archive {
-                let name = publish_gate::name(step);
+                let name = gate::name(step);
                 let put = uploads::put(archive, &self.identity.directory, &name, Manifest::default()).await;
                 if let Err(error) = put {
                     let message = error.to_string();
@@ -92,7 +92,7 @@ impl<Data> TrainingRun<Data> {
             progress.behind = Some(BehindModel { step, costs });
         }
         let version = self.version_after(progress.behind.as_ref().map_or(step, |behind| behind.step));
-        publish_gate::write_metrics(&mut evaluation.metrics, version, judgement.as_ref());
+        gate::write_metrics(&mut evaluation.metrics, version, judgement.as_ref());
         if let Some(judgement) = judgement {
             let (is_published, difference) = (!judgement.is_worse(), judgement.difference);
             reporter.report(TrainEvent::WeightsJudged { step, version, is_published, difference });
@@ -193,6 +193,6 @@ impl<Data> TrainingRun<Data> {
         if let Some(archive) = archive {
             uploads::remove_behind(archive, &versions).await;
         }
-        publish_gate::remove_others(&self.identity.directory, &versions)
+        gate::remove_others(&self.identity.directory, &versions)
     }
 }

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::checkpoint_rules::{Checkpointing, SinceCheckpoint};
 use super::checkpoints::checkpoint_name;
+use super::gate::{BehindModel, GateRule, PublishGate};
 use super::ledger;
 use super::metrics_file::MetricsFile;
-use super::publish_gate::{BehindModel, GateRule, PublishGate};
 use super::summary::{RunSummary, failed_rollouts, skipped_rows};
 use super::token_files;
 use super::{divergence, without_gradient};

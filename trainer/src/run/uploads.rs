@@ -9,7 +9,7 @@ use fulgurite_types::{CheckpointRecord, Step, StepRecord};
 use serde_json::{Map, Value};
 
 use super::digests::file_digests;
-use super::publish_gate;
+use super::gate;
 use crate::archive::Manifest;
 use crate::{Record, RunArchive, TrainError};
 
@@ -92,11 +92,11 @@ pub(super) async fn remove(archive: &RunArchive, name: &str) {
 
 /// Removes the weights there that were behind the model, but for these versions.
 pub(super) async fn remove_behind(archive: &RunArchive, versions: &[u64]) {
-    let names = archive.names(publish_gate::DIRECTORY).await.unwrap_or_else(|error| {
+    let names = archive.names(gate::DIRECTORY).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "old weights are not removed");
         Vec::new()
     });
-    let kept: Vec<String> = versions.iter().map(|version| publish_gate::name(*version)).collect();
+    let kept: Vec<String> = versions.iter().map(|version| gate::name(*version)).collect();
     for name in names.into_iter().filter(|name| !kept.contains(name)) {
         remove(archive, &name).await;
     }

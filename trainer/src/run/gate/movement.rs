@@ -5,15 +5,15 @@ use std::sync::Arc;
 use fulgurite_types::{Datum, LossInputs};
 use serde_json::{Map, Value};
 
-use super::publish_gate::{BehindModel, GateRule};
-use super::training_run::{Progress, TrainingRun, set};
+use super::{BehindModel, GateRule};
 use crate::objectives::Lesson;
+use crate::run::training_run::{Progress, TrainingRun, set};
 use crate::{Reporter, TrainError, TrainEvent};
 
 impl<Data> TrainingRun<Data> {
     /// Puts the weights of an update behind the model, if nothing more is to be known of them than the update, or keeps them
     /// back.
-    pub(super) async fn publish_update(
+    pub(in crate::run) async fn publish_update(
         &self,
         progress: &mut Progress,
         step: u64,
@@ -47,7 +47,7 @@ impl<Data> TrainingRun<Data> {
     }
 
     /// Whether the weights of `step` updates are kept back for how far they have moved: no run goes on from those.
-    pub(super) fn is_out_of_bounds(&self, progress: &Progress) -> bool {
+    pub(in crate::run) fn is_out_of_bounds(&self, progress: &Progress) -> bool {
         let is_bounded = matches!(self.publish_gate.map(|gate| gate.rule), Some(GateRule::WithinBounds { .. }));
         is_bounded && progress.behind.as_ref().is_some_and(|behind| behind.step != progress.step)
     }

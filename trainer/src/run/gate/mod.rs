@@ -1,6 +1,8 @@
 //! Whether new weights are put behind a model: by what conversations that are held out cost under them and under those
 //! that are there.
 
+mod movement;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};

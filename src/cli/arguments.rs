@@ -229,6 +229,13 @@ pub struct TrainArguments {
     /// Go on with the latest run of this config and seed from its last checkpoint
     #[arg(long)]
     pub resume: bool,
+    /// Begin a new run although somebody's weights are behind the model of --server, and put the config's in their place
+    #[arg(long, requires = "server", conflicts_with = "resume")]
+    pub start_over: bool,
+    /// Go on although other weights are behind the model of --server than the run's newest, and put its checkpoint's in
+    /// their place
+    #[arg(long, requires_all = ["server", "resume"])]
+    pub replace_weights: bool,
     /// Put a value in place of a key of the config (repeatable): trainer.learning_rate=3e-4, models.0.lora_rank=8; the
     /// value is TOML, or text without quotes
     #[arg(long = "set", value_name = "KEY=VALUE")]

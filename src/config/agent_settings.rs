@@ -33,7 +33,7 @@ const LONGEST_PROSE: usize = 64 << 10;
 const MOST_ITEMS: usize = 64;
 
 /// All that can be set. What is not here is refused, whatever it is.
-const SETTABLE: [(&str, Kind); 90] = [
+const SETTABLE: [(&str, Kind); 91] = [
     ("run.seed", Number),
     ("models.0.renderer", Word),
     ("models.0.tools", Word),

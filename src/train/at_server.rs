@@ -5,22 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_backends::BackendError;
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
-    WeightsAtStart,
 };
 
 use super::failure::{self, Interrupted};
 use super::sft;
+use super::start_at_server::{Commands, ModelStart, StartAtServer, overtaken};
+use super::start_rules::StartFlag;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config};
+use crate::cli::arguments::TrainArguments;
 use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::ModelEntry;
 use crate::models::open::ServersModel;
-use crate::models::start_weights::start_weights;
 use crate::serve::server::Interruptions;
 use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
@@ -46,24 +48,57 @@ pub(super) async fn train(prepared: Prepared, url: String) -> Result<()> {
     let admin = admin_key::of_server(&prepared.loaded)?;
     let model = &prepared.model.name;
     let at_first = Server::new(options(&url, admin.as_ref(), PATIENCE_AT_FIRST))?;
-    RemotelyServedModel::new(at_first, model)
-        .check()
+    at_first
+        .check_model(model)
         .await
         .with_context(|| format!("cannot train model `{model}` with the server at --server {url}"))?;
     let server = Server::new(options(&url, admin.as_ref(), PATIENCE))?;
     let mut interruptions = Interruptions::listen()?;
-    let directory = tokio::select! {
-        directory = open_run_directory(&prepared.loaded, &prepared.arguments) => directory?,
+    let flag = start_flag(&prepared.arguments);
+    let commands = Commands::of(&prepared.arguments, &url);
+    let record = RemoteRecord::new(server.clone());
+    let opening = async {
+        let start = start_at(&prepared, &server, &record, &commands);
+        // Whoever is refused has begun nothing.
+        let begun = if prepared.arguments.resume { None } else { Some(start.begin(flag).await?) };
+        let directory = open_run_directory(&prepared.loaded, &prepared.arguments).await?;
+        let lock = ExclusiveLock::of_run(&directory)?;
+        let start = match begun {
+            Some(start) => start,
+            None => start.resume(flag, &directory).await?,
+        };
+        anyhow::Ok((directory, lock, start))
+    };
+    let (directory, _lock, start) = tokio::select! {
+        opened = opening => opened?,
         () = interruptions.next() => bail!(Interrupted),
     };
-    let _lock = ExclusiveLock::of_run(&directory)?;
     let training = async {
         tokio::select! {
-            daemon = Daemon::start(directory.clone(), prepared, server, admin) => daemon?.train(interruptions).await,
+            daemon = Daemon::start(directory.clone(), prepared, server, admin, (start, commands)) => daemon?.train(interruptions).await,
             () = interruptions.next() => bail!(Interrupted),
         }
     };
     failure::kept(&directory, training).await
+}
+
+fn start_flag(arguments: &TrainArguments) -> StartFlag {
+    match arguments {
+        TrainArguments { start_over: true, .. } => StartFlag::StartOver,
+        TrainArguments { replace_weights: true, .. } => StartFlag::ResumeAndReplace,
+        TrainArguments { resume: true, .. } => StartFlag::Resume,
+        _ => StartFlag::New,
+    }
+}
+
+fn start_at<'s>(
+    prepared: &'s Prepared,
+    server: &'s Server,
+    record: &'s dyn Record,
+    commands: &'s Commands,
+) -> StartAtServer<'s> {
+    let Prepared { loaded, model, model_directory, .. } = prepared;
+    StartAtServer { server, record, loaded, model, model_directory, commands }
 }
 
 fn options(url: &str, admin_key: Option<&AdminKey>, patience: Duration) -> ServerOptions {
@@ -84,11 +119,19 @@ struct Daemon {
     endpoint: PolicyEndpoint,
     runner: Runner,
     last_word: LastWord,
+    start: ModelStart,
+    commands: Commands,
 }
 
 impl Daemon {
     /// In a directory whose lock is held.
-    async fn start(directory: PathBuf, prepared: Prepared, server: Server, admin: Option<AdminKey>) -> Result<Self> {
+    async fn start(
+        directory: PathBuf,
+        prepared: Prepared,
+        server: Server,
+        admin: Option<AdminKey>,
+        (start, commands): (ModelStart, Commands),
+    ) -> Result<Self> {
         let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
         let remote = RemoteRecord::new(server.clone());
         let record: Arc<dyn Record> = Arc::new(remote.clone());
@@ -129,6 +172,8 @@ impl Daemon {
             server,
             record,
             runner,
+            start,
+            commands,
         })
     }
 
@@ -149,7 +194,7 @@ impl Daemon {
         let mut failures = Failures::default();
         loop {
             let published = self.identity.directory.join(PUBLISHED_WEIGHTS);
-            let served = RemotelyServedModel::new(self.server.clone(), &self.model.name);
+            let served = RemotelyServedModel::new(self.server.clone(), &self.model.name, self.start.replaces);
             let opened =
                 ServersModel::open(&self.model, &self.model_directory, published, &self.loaded.config, served)?;
             let reference = ReferenceModel::open(&self.loaded, &opened.renderer)?;
@@ -180,11 +225,14 @@ impl Daemon {
                 tokenizer: opened.renderer.tokenizer().fingerprint().to_owned(),
                 decode: decode(opened.renderer.clone()),
                 endpoint: self.endpoint.clone(),
-                start: start_weights(&self.model, &self.model_directory)?,
-                at_start: WeightsAtStart::Replace,
+                start: self.start.start,
+                at_start: self.start.at_start,
                 runner: self.runner.given_up.clone(),
             };
             let error = match grpo.run(self.resume, &mut self.last_word).await {
+                Err(error @ TrainError::Backend(BackendError::Superseded { .. })) => {
+                    return Err(overtaken(&self.commands, self.record.as_ref(), &self.model.name, &error).await);
+                }
                 Err(TrainError::Backend(error)) => error,
                 outcome => return Ok(outcome.map(|_| ())?),
             };
@@ -193,6 +241,15 @@ impl Daemon {
             }
             tracing::warn!(%error, "the learner failed; the run goes on from its last checkpoint");
             self.resume = true;
+            let start = StartAtServer {
+                server: &self.server,
+                record: self.record.as_ref(),
+                loaded: &self.loaded,
+                model: &self.model,
+                model_directory: &self.model_directory,
+                commands: &self.commands,
+            };
+            self.start = start.resume(StartFlag::Resume, &self.identity.directory).await?;
         }
     }
 }

@@ -15,6 +15,8 @@ pub mod run_files;
 mod runner_process;
 mod sft;
 pub mod soft_targets;
+mod start_at_server;
+mod start_rules;
 mod teachers;
 mod uploaded_runs;
 

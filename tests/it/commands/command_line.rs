@@ -112,6 +112,10 @@ fn help_says_what_there_is() {
                                  from FULGURITE_ADMIN_KEY
           --resume               Go on with the latest run of this config and seed from its last
                                  checkpoint
+          --start-over           Begin a new run although somebody's weights are behind the model of
+                                 --server, and put the config's in their place
+          --replace-weights      Go on although other weights are behind the model of --server than the
+                                 run's newest, and put its checkpoint's in their place
           --set <KEY=VALUE>      Put a value in place of a key of the config (repeatable):
                                  trainer.learning_rate=3e-4, models.0.lora_rank=8; the value is TOML, or
                                  text without quotes

@@ -47,7 +47,7 @@ fn untrained(summary: &Value) -> BTreeMap<String, u64> {
     untrained
 }
 
-fn ask(question: u64) -> Value {
+pub(super) fn ask(question: u64) -> Value {
     json!({ "model": "hello", "messages": [{ "role": "user", "content": format!("Say {question}") }], "max_tokens": 5 })
 }
 

@@ -1,44 +1,44 @@
 //! A model that a server samples for its agents.
 
+use std::sync::{Mutex, PoisonError};
+
 use async_trait::async_trait;
 use fulgurite_backends::{BackendError, NewWeights, WeightsReceiver};
-use fulgurite_client::{PostedWeights, Server};
+use fulgurite_client::{PostedWeights, Server, ServerError};
 use fulgurite_types::{PublicationCause, Replaces};
 use serde_json::json;
 
-use crate::RecordError;
+/// The status by which a server refuses to replace weights.
+const CONFLICT: u16 = 409;
 
-/// A model that a server samples for its agents, behind which new weights are put.
-#[derive(Clone)]
+/// A model that a server samples for its agents, behind which new weights are put: those of one run, each in the place of
+/// those before.
 pub struct RemotelyServedModel {
     server: Server,
     name: String,
+    replaces: Mutex<Replaces>,
 }
 
 impl RemotelyServedModel {
-    /// The model that agents call `name` at `server`.
-    pub fn new(server: Server, name: impl Into<String>) -> Self {
-        Self { server, name: name.into() }
-    }
-
-    /// Whether the server is there, takes the key, and serves the model.
-    pub async fn check(&self) -> Result<(), RecordError> {
-        Ok(self.server.check_model(&self.name).await?)
+    /// The model that agents call `name` at `server`. The first weights take the place of `replaces`, each later ones that
+    /// of those before them.
+    pub fn new(server: Server, name: impl Into<String>, replaces: Replaces) -> Self {
+        Self { server, name: name.into(), replaces: Mutex::new(replaces) }
     }
 }
 
 #[async_trait]
 impl WeightsReceiver for RemotelyServedModel {
     async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {
-        let refused = |error: String| BackendError::Configuration { message: error };
+        let refused = |message: String| BackendError::Configuration { message };
         let source = serde_json::from_value(json!(weights.source)).map_err(|error| refused(error.to_string()))?;
-        let weights = PostedWeights {
-            version: weights.version,
-            source,
-            replaces: Replaces::Anything,
-            cause: PublicationCause::Update,
-        };
-        let loaded = self.server.load_weights(&self.name, weights).await;
-        loaded.map_err(|error| refused(error.to_string()))
+        let replaces = *self.replaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let posted = PostedWeights { version: weights.version, source, replaces, cause: PublicationCause::Update };
+        self.server.load_weights(&self.name, posted).await.map_err(|error: ServerError| match error.refusal() {
+            Some((CONFLICT, message)) => BackendError::Superseded { message },
+            _ => refused(error.to_string()),
+        })?;
+        *self.replaces.lock().unwrap_or_else(PoisonError::into_inner) = Replaces::Version(weights.version.0);
+        Ok(())
     }
 }

@@ -60,6 +60,10 @@ impl Lineage {
         self.known.get(&self.head?).copied()
     }
 
+    pub(super) fn find(&self, id: WeightsId) -> Option<KnownWeights> {
+        self.known.get(&id).copied()
+    }
+
     pub(super) fn distances(&self) -> VersionDistances {
         self.distances.clone()
     }

@@ -98,9 +98,15 @@ impl RunWeights {
         self.head().map_or(step, |head| head.version)
     }
 
-    /// The version of the weights after `step` updates, from which the learner's were made.
+    /// The version of the weights after `step` updates, from which the learner's were made: that of the run's own start, if
+    /// it has such a name, before that of the files.
     pub(crate) fn version_after(&self, step: u64) -> u64 {
-        self.with_lineage(|lineage| lineage.ancestor(step)).map_or(step, |weights| weights.version)
+        let own = (step == 0).then(|| self.own_start().weights_id);
+        let weights = self.with_lineage(|lineage| {
+            let own = own.and_then(|own| lineage.find(own));
+            own.or_else(|| lineage.ancestor(step))
+        });
+        weights.map_or(step, |weights| weights.version)
     }
 
     /// Which weights the learner has.

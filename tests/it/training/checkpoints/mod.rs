@@ -4,4 +4,5 @@
 mod kept;
 mod object_store;
 mod published;
+mod starts;
 mod uploads;

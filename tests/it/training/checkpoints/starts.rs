@@ -1,0 +1,181 @@
+//! `fulgurite train --server` begun where weights are behind the model already: they change only if the command says so.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::common::{Process, Ran, Server, client, eventually, fulgurite, model_flag, run, tiny_model};
+use crate::training::harvest::{ask, recorded, train, write_config};
+use serde_json::{Value, json};
+
+const TRAINER: &str = "learning_rate = 1e-2\nmax_steps = 2\npublish_if = \"always\"\n\
+                       harvest = { rollouts_per_step = 4, max_staleness = 2 }";
+
+/// A server over a store of rollouts to learn from, and a config that trains its model.
+struct Served {
+    directory: tempfile::TempDir,
+    config: PathBuf,
+    server: Server,
+}
+
+impl Served {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let model = tiny_model(directory.path(), 128);
+        let store = format!("sqlite://{}", recorded(directory.path(), &model).display());
+        let served = directory.path().join("served");
+        std::fs::create_dir(&served).unwrap();
+        let server = Server::start_on(&store, &served, ["--model", &model_flag("hello", &model)]);
+        let config = write_config(directory.path(), "backend = \"embedded\"", None, TRAINER);
+        Self { directory, config, server }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, run: &str, more: &[&str]) -> Command {
+        let mut command = train(&self.config, &self.path(run));
+        command.args(["--server", &self.server.url]).args(more);
+        command
+    }
+
+    fn ran(&self, run: &str, more: &[&str]) -> Ran {
+        self.command(run, more).output().unwrap().into()
+    }
+
+    /// A run in the background, which waits where there is nothing to learn from.
+    fn begun(&self, run: &str, more: &[&str]) -> Process {
+        let mut command = self.command(run, more);
+        let log = std::fs::File::create(self.log(run)).unwrap();
+        command.stdout(Stdio::null()).stderr(log);
+        Process::spawn(command)
+    }
+
+    fn log(&self, run: &str) -> PathBuf {
+        self.path(&format!("{run}.log"))
+    }
+
+    /// What is behind the model: the version, and the run and step that made it.
+    fn behind(&self) -> (Value, Value, Value) {
+        let published = self.server.get("/v1/fulgurite/publications").expect(200);
+        let [one] = published.as_array().unwrap().as_slice() else { panic!("{published}") };
+        (one["version"].clone(), one["run_id"].clone(), one["step"].clone())
+    }
+
+    /// Waits until weights of a run are behind the model.
+    fn gets(&self, run: &str, step: u64) {
+        eventually("weights", || {
+            let (_, of, after) = self.behind();
+            (of == json!(run) && after == json!(step)).then_some(())
+        });
+    }
+
+    /// That a command is refused for what is behind the model, names ways to go on, and changes nothing.
+    fn is_refused(&self, run: &str, more: &[&str], expected: &str) {
+        let (before, was_there) = (self.behind(), self.path(run).exists());
+        let ran = self.ran(run, more);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        for text in [expected, "--resume", "--start-over`"] {
+            assert!(ran.stderr.contains(text), "{text}: {}", ran.stderr);
+        }
+        assert_eq!((self.behind(), self.path(run).exists()), (before, was_there), "{run} {more:?}");
+    }
+
+    /// Calls by sessions, without their rewards.
+    fn called(&self, sessions: std::ops::Range<u64>) {
+        for session in sessions {
+            let call = client().post(format!("{}/v1/chat/completions", self.server.url));
+            let call = call.header("x-fulgurite-session", format!("session-{session}"));
+            assert!(call.json(&ask(session)).send().unwrap().status().is_success());
+        }
+    }
+
+    /// Rewards the sessions that were called since the last time.
+    fn rewarded(&self) {
+        let known = self.server.query("rewards");
+        let is_rewarded = |id: &Value| known.iter().any(|reward| reward["rollout_id"] == *id);
+        let listed = self.server.get("/v1/agl/rollouts?status_in=running&include_sessions=true").expect(200);
+        let sessions = listed["items"].as_array().unwrap().iter().map(|rollout| &rollout["rollout_id"]);
+        for (place, id) in sessions.filter(|id| !is_rewarded(id)).enumerate() {
+            let path = format!("/rollout/{}/reward", id.as_str().unwrap());
+            self.server.post(&path, &json!({ "value": place })).expect(200);
+        }
+    }
+
+    fn sql(&self, query: &str) -> Vec<Value> {
+        run(["sql", query, "--json", "--store", &self.server.store]).json_lines()
+    }
+}
+
+#[test]
+fn a_start_changes_what_is_behind_a_model_only_if_it_is_told_to() {
+    let it = Served::new();
+    it.ran("first", &[]).json_lines();
+    assert_eq!(it.behind(), (json!(2), json!("first"), json!(2)));
+    // After its end, by another config and from another directory as well.
+    it.is_refused("second", &[], "`hello` has version 2 of run first after 2 updates, put there ");
+    let config = std::fs::read_to_string(&it.config).unwrap();
+    std::fs::write(&it.config, config.replace("1e-2", "1e-3")).unwrap();
+    it.is_refused("second", &[], "`hello` has version 2 of run first after 2 updates, put there ");
+    std::fs::write(&it.config, config).unwrap();
+
+    // Beside a running one, and after that was killed.
+    let goes_on = ["--resume", "--max-steps", "9"];
+    let mut first = it.begun("first", &goes_on);
+    it.gets("first", 3);
+    let third = it.behind();
+    it.is_refused("second", &[], "`hello` has version 3 of run first after 3 updates, put there ");
+    first.kill();
+    it.is_refused("second", &[], "`hello` has version 3 of run first after 3 updates, put there ");
+    // The same update makes the same weights.
+    let mut first = it.begun("first", &goes_on);
+    it.called(0..4);
+    assert_eq!(it.behind(), third);
+
+    // Another run takes the model over; what the first one learns from then is no longer put behind it.
+    let mut second = it.begun("second", &["--start-over"]);
+    it.gets("second", 0);
+    it.rewarded();
+    assert_eq!(first.exit_code(), Some(1));
+    let log = std::fs::read_to_string(it.log("first")).unwrap();
+    assert!(log.contains("`hello` has got version 4 of run second after 0 updates"), "{log}");
+    assert!(log.contains("--resume --replace-weights`") && log.contains("--start-over`"), "{log}");
+    it.called(4..8);
+    it.rewarded();
+    it.gets("second", 1);
+    second.kill();
+
+    // The first one goes on once it is told to put its own back.
+    it.is_refused("first", &goes_on, "which is not the run's: ");
+    let mut first = it.begun("first", &["--resume", "--max-steps", "9", "--replace-weights"]);
+    it.gets("first", 4);
+    first.kill();
+
+    // After a rollback as well.
+    let mut rollback = fulgurite(["model", "rollback", "--server", &it.server.url, "--checkpoint", "2"]);
+    let rolled_back = Ran::from(rollback.arg(it.path("first")).output().unwrap());
+    assert_eq!(rolled_back.code, Some(0), "{rolled_back:?}");
+    it.gets("first", 2);
+    it.is_refused("first", &goes_on, "to which it was taken back: ");
+    it.is_refused("third", &[], "version 2 of run first after 2 updates, rolled back to ");
+    it.ran("first", &["--resume", "--max-steps", "4", "--replace-weights"]).json_lines();
+    it.gets("first", 4);
+
+    // Nothing was trained twice, and nothing that the run cannot name the weights of.
+    let trained = "FROM generation_uses WHERE cause = 'trained'";
+    let twice = it.sql(&format!("SELECT generation_id {trained} GROUP BY generation_id HAVING COUNT(*) > 1"));
+    assert_eq!(twice, Vec::<Value>::new());
+    let named = it.sql("SELECT version, run_id FROM named_weights");
+    let calls = it.server.query("generations");
+    let uses = it.sql(&format!("SELECT run_id, generation_id {trained}"));
+    assert!(uses.iter().any(|used| used["run_id"] == "second") && uses.len() >= 20, "{uses:?}");
+    for used in &uses {
+        let call = calls.iter().find(|call| call["generation_id"] == used["generation_id"]).unwrap();
+        for part in call["weights_versions"].as_array().unwrap() {
+            let of = &named.iter().find(|named| named["version"] == part["version"]).unwrap()["run_id"];
+            assert!(of.is_null() || *of == used["run_id"], "{used} {call}");
+        }
+    }
+    let unknown = it.sql("SELECT run_id FROM generation_uses WHERE cause = 'unknown_weights'");
+    assert!(unknown.iter().any(|used| used["run_id"] == "second"), "{unknown:?}");
+}

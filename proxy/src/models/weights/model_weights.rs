@@ -302,7 +302,10 @@ fn state_behind(without_new_weights: WithoutNewWeights) -> ServingState {
 /// Whether a host may have weights whose loading failed.
 fn may_be_loaded(error: &BackendError) -> bool {
     match error {
-        BackendError::Files { .. } | BackendError::Damaged(_) | BackendError::InvalidRequest { .. } => false,
+        BackendError::Files { .. }
+        | BackendError::Damaged(_)
+        | BackendError::InvalidRequest { .. }
+        | BackendError::Superseded { .. } => false,
         BackendError::PromptTooLong { .. }
         | BackendError::Overloaded { .. }
         | BackendError::Unavailable { .. }

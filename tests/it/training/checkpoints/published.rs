@@ -209,7 +209,7 @@ fn a_run_whose_weights_are_kept_back_for_too_long_ends_and_says_why() {
     ");
     insta::assert_snapshot!(refused(stale.replace("not_worse", "better")), @r#"
     error: [directory]/stale.toml
-      caused by: line 12: trainer.publish_if cannot be `better`; there are `not_worse`, `within_bounds`, `always`
+      caused by: line 12: trainer.publish_if cannot be `better`; there is `not_worse`, `within_bounds`, `always`
         12 | publish_if = "better"
            |              ^^^^^^^^
     "#);

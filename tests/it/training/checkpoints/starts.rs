@@ -98,7 +98,7 @@ impl Served {
         let sessions = listed["items"].as_array().unwrap().iter().map(|rollout| &rollout["rollout_id"]);
         for (place, id) in sessions.filter(|id| !is_rewarded(id)).enumerate() {
             let path = format!("/rollout/{}/reward", id.as_str().unwrap());
-            self.server.post(&path, &json!({ "value": place })).expect(200);
+            self.server.post(&path, &json!({ "value": place })).expect(201);
         }
     }
 

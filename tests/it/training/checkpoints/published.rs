@@ -214,3 +214,31 @@ fn a_run_whose_weights_are_kept_back_for_too_long_ends_and_says_why() {
            |              ^^^^^^^^
     "#);
 }
+
+#[test]
+fn weights_that_one_update_has_thrown_about_are_kept_back_unless_all_are_to_be_published() {
+    let it = Harvest::new();
+    let server = it.serve("bounds");
+    let run = |steps: u64, run: &str, publish: &str| -> Ran {
+        let harvest = "harvest = { rollouts_per_step = 4, max_staleness = 1 }";
+        let trainer = format!("max_steps = {steps}\n{WORSE}\n{harvest}\n{publish}");
+        let config = write_config(it.path(), "backend = \"embedded\"", None, &trainer);
+        let mut command = train(&config, &it.path().join(run));
+        command.args(["--server", &server.url]).output().unwrap().into()
+    };
+    let publications = || server.get("/v1/fulgurite/publications").expect(200);
+    let bounded = run(3, "bounded", "");
+    assert_eq!(bounded.code, Some(1), "{bounded:?}");
+    let expected = "the last 2 updates each left [trainer] publish_max_kl = 0.5 nats a token between themselves and the weights \
+                    behind the model, version 0, and were kept back (publish_if)";
+    assert!(bounded.stderr.contains(expected), "{}", bounded.stderr);
+    let lines: Vec<Value> = bounded.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.iter().filter(|line| line["event"] == "weights_kept_back").count(), 2, "{lines:?}");
+    assert_eq!(of(&lines, "publish/kept_back"), [1, 1]);
+    assert_eq!(publications(), json!([]));
+    assert!(!it.path().join("bounded/checkpoints").exists(), "nobody goes on from weights that were kept back");
+
+    let all = run(1, "all", "publish_if = \"always\"");
+    assert_eq!(all.code, Some(0), "{all:?}");
+    assert_eq!((&publications()[0]["run_id"], step_behind(&server)), (&json!("all"), json!(1)));
+}

@@ -143,6 +143,8 @@ fn a_start_changes_what_is_behind_a_model_only_if_it_is_told_to() {
     it.called(4..8);
     it.rewarded();
     it.gets("second", 1);
+    let recorded = it.path("second/metrics.jsonl");
+    eventually("its record", || (!std::fs::read_to_string(&recorded).unwrap().is_empty()).then_some(()));
     second.kill();
 
     // The first one goes on once it is told to put its own back.

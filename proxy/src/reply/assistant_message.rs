@@ -34,6 +34,8 @@ pub(crate) struct AssistantMessage {
     text: String,
     /// The calls in the order in which they began; none where one turned out to be broken.
     calls: Vec<Option<ParsedCall>>,
+    /// Ids under which broken calls began.
+    broken_ids: HashSet<String>,
     /// Whether one of them is whole.
     has_called: bool,
 }
@@ -116,6 +118,7 @@ impl AssistantMessage {
             reasoning: String::new(),
             text: String::new(),
             calls: Vec::new(),
+            broken_ids: HashSet::new(),
             has_called: false,
         }
     }
@@ -132,7 +135,9 @@ impl AssistantMessage {
     /// Removes a malformed call; returns the text that makes the arguments that were sent unparsable.
     fn void(&mut self, index: usize) -> Option<Delta> {
         let broken = self.calls.get_mut(index)?.take()?;
-        Some(Delta::Void { index, end: broken.void() })
+        let end = broken.void();
+        self.broken_ids.insert(broken.id);
+        Some(Delta::Void { index, end })
     }
 
     fn add(&mut self, event: ParseEvent) -> Option<Delta> {
@@ -149,7 +154,7 @@ impl AssistantMessage {
                 self.text_delta(text)
             }
             ParseEvent::ToolCall { index, id, name } => {
-                let id = self.ids.choose(index, id, &self.calls);
+                let id = self.ids.choose(index, id, &self.calls, &self.broken_ids);
                 let call = ParsedCall { id: id.clone(), name: name.clone(), arguments: String::new(), given: 0 };
                 self.calls.push(Some(call));
                 Some(Delta::ToolCall { index, id, name })
@@ -239,9 +244,16 @@ pub(crate) struct ToolCallIds {
 }
 
 impl ToolCallIds {
-    /// The id of a call: the model's own in the format that is built on them, unless an earlier call has it.
-    fn choose(&self, index: usize, sampled: Option<String>, earlier: &[Option<ParsedCall>]) -> String {
-        let is_free = |id: &String| !earlier.iter().flatten().any(|call| call.id == *id);
+    /// The id of a call: the model's own in the format that is built on them, unless an earlier call has it, be it one
+    /// that broke.
+    fn choose(
+        &self,
+        index: usize,
+        sampled: Option<String>,
+        earlier: &[Option<ParsedCall>],
+        broken_ids: &HashSet<String>,
+    ) -> String {
+        let is_free = |id: &String| !broken_ids.contains(id) && !earlier.iter().flatten().any(|call| call.id == *id);
         let own = sampled.filter(|id| self.format == ResponseFormat::Kimi && is_free(id));
         own.unwrap_or_else(|| match &self.numbers {
             Some(numbers) => numbers.id_after(earlier.iter().flatten().count()),
@@ -387,6 +399,16 @@ mod tests {
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 4, "{all:?}");
+    }
+
+    #[test]
+    fn a_call_behind_a_broken_one_has_an_id_of_its_own() {
+        let mut reply = reply(ResponseFormat::Kimi, &[]);
+        for event in [begins(0, Some("functions.f:0")), broken(Some(0), "<call>"), begins(1, Some("functions.f:0"))] {
+            reply.take(event).for_each(drop);
+        }
+        let call = reply.into_message().tool_calls.remove(0);
+        assert!(call.id.is_some_and(|id| id != "functions.f:0"));
     }
 
     #[test]

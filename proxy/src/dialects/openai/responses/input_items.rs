@@ -16,8 +16,8 @@ use crate::reply::assistant_message::{drop_void_calls, is_void, void_end};
 /// after text is a message of its own unless both name the same response, and so are items of another response: a client
 /// may keep what it got of one that failed, before those of its replacement.
 ///
-/// A call that broke while it was streamed is no call: its text is in the response's text, and the output that a client
-/// made up for it follows the response as the user's message.
+/// A call that broke or was cut is no call: its text is in the response's text, and the output that a client made up for
+/// it follows the response as the user's message.
 pub(super) fn messages_of(input: &Value, earlier: &EarlierResponses) -> Result<Vec<Message>, ProxyError> {
     let items = match input {
         Value::Null => return Ok(Vec::new()),
@@ -132,6 +132,11 @@ impl Conversation {
             (ItemKind::Call, call_id) => match reply.tool_calls.iter().find(|call| call.id.as_deref() == Some(call_id))
             {
                 Some(call) => self.answer(Some(response_id)).call(call.clone()),
+                // A call that broke is text of its response.
+                None if reply.content.is_some() => {
+                    let call = void_call(String::new(), call_id.to_owned());
+                    self.answer(Some(response_id)).call(call);
+                }
                 None => item.refuse("id", "refers to a call that was not made")?,
             },
         }
@@ -264,6 +269,9 @@ impl Item<'_> {
             return self.refuse("arguments", "must be the JSON text of the arguments");
         };
         let name = self.needed_text("name")?;
+        if self.is_broken() {
+            return self.broken_call(name);
+        }
         let name = match self.fields.get("namespace").and_then(Value::as_str) {
             Some(namespace) => name_in_namespace(namespace, name),
             None => name.to_owned(),
@@ -276,7 +284,11 @@ impl Item<'_> {
             return self.refuse("input", "must be the text that the tool was called with");
         };
         // What was sent of a call that broke is its arguments as they are.
-        let broken = self.call_of(self.needed_text("name")?.to_owned(), input.into())?;
+        let name = self.needed_text("name")?;
+        if self.is_broken() {
+            return self.broken_call(name);
+        }
+        let broken = self.call_of(name.to_owned(), input.into())?;
         if is_void(&broken) {
             return Ok(broken);
         }
@@ -290,21 +302,23 @@ impl Item<'_> {
             return self.refuse("type", "is no call");
         };
         match form.arguments(self.fields) {
-            _ if self.is_broken() => self.call_of(name.to_owned(), void_end("").into()),
+            _ if self.is_broken() => self.broken_call(name),
             Some(arguments) => self.call_of(name.to_owned(), arguments.to_string().into()),
             None => self.refuse("action", "must be what the tool was called with"),
         }
     }
 
-    /// Whether it is a call of a response of ours that broke while it was streamed: no other is incomplete.
+    fn broken_call(&self, name: &str) -> Result<ToolCall, ProxyError> {
+        Ok(void_call(name.to_owned(), self.needed_text("call_id")?.to_owned()))
+    }
+
+    /// Whether it is a call of a response of ours that broke or was cut: no other is incomplete.
     fn is_broken(&self) -> bool {
         self.response_id().is_some() && self.fields.get("status").is_some_and(|status| status == "incomplete")
     }
 
     fn call_of(&self, name: String, arguments: Value) -> Result<ToolCall, ProxyError> {
-        let function = FunctionCall { name, arguments, extra: Map::new() };
-        let id = Some(self.needed_text("call_id")?.to_owned());
-        Ok(ToolCall { id, call_type: "function".to_owned(), function, extra: Map::new() })
+        Ok(function_call(name, arguments, self.needed_text("call_id")?.to_owned()))
     }
 
     /// The call that an output answers, which that of a local shell names by its `id`.
@@ -349,6 +363,16 @@ impl Item<'_> {
         };
         Ok(tools.iter().map(brief).collect::<Value>().to_string())
     }
+}
+
+fn function_call(name: String, arguments: Value, call_id: String) -> ToolCall {
+    let function = FunctionCall { name, arguments, extra: Map::new() };
+    ToolCall { id: Some(call_id), call_type: "function".to_owned(), function, extra: Map::new() }
+}
+
+/// A call that broke, of which nothing is needed but its id.
+fn void_call(name: String, call_id: String) -> ToolCall {
+    function_call(name, void_end("").into(), call_id)
 }
 
 #[cfg(test)]
@@ -422,6 +446,10 @@ mod tests {
         let says = |id: &str, text: &str| json!({ "type": "message", "id": id, "role": "assistant", "content": text });
         let broken = [
             json!({ "type": "function_call", "id": "fc_a_c", "call_id": "c", "name": "f", "arguments": "{\"a\": 1,]" }),
+            json!({ "type": "function_call", "id": "fc_a_c", "call_id": "c", "name": "f", "arguments": "{\"a\": 1",
+                    "status": "incomplete" }),
+            json!({ "type": "custom_tool_call", "id": "fc_a_c", "call_id": "c", "name": "f", "input": "a",
+                    "status": "incomplete" }),
             json!({ "type": "custom_tool_call", "id": "fc_a_c", "call_id": "c", "name": "f", "input": "{\"input\": \"a\",]" }),
             json!({ "type": "shell_call", "id": "fc_a_c", "call_id": "c", "action": null, "status": "incomplete" }),
             json!({ "type": "local_shell_call", "id": "fc_a_c", "call_id": "c", "action": { "type": "exec", "env": {} },
@@ -441,7 +469,7 @@ mod tests {
                 assert_eq!(read(input).unwrap(), expected, "{call}");
             }
         }
-        // A client may keep whole items alone, as an answer that is not streamed has them.
+        // A client may keep whole items alone.
         let expected =
             json!([{ "role": "assistant", "content": "Looking.<call>" }, { "role": "assistant", "content": "Sorry." }]);
         assert_eq!(read(json!([before, behind, next])).unwrap(), expected);

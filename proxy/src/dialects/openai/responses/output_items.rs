@@ -162,10 +162,9 @@ impl OutputItems {
         changes
     }
 
-    /// All items, but for calls that turned out to be broken.
+    /// All items, in the order in which a stream announces them: calls that broke or were cut are among them.
     pub(super) fn values(&self) -> Vec<Value> {
-        let is_broken = |item: &OutputItem| item.call.is_some() && item.status == Status::Incomplete;
-        self.items.iter().filter(|item| !is_broken(item)).map(|item| item.value(self.form)).collect()
+        self.items.iter().map(|item| item.value(self.form)).collect()
     }
 
     /// The events of a stream for a change.
@@ -507,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_broke_is_incomplete_and_no_item_of_the_answer() {
+    fn a_call_that_broke_is_an_incomplete_item_of_the_answer() {
         let deltas = [begins(0, "c1"), arguments(0, "{\"a\": "), text("<call>"), begins(1, "c2"), arguments(1, "{}")];
         let message = Message { tool_calls: vec![call("c2", "{}")], ..Message::text("assistant", "<call>") };
         let (items, events) = items_of(&deltas, &message, true);
@@ -521,8 +520,10 @@ mod tests {
             done,
             [(&json!("msg_0a_0"), &completed), (&json!("fc_0a_c1"), &incomplete), (&json!("fc_0a_c2"), &completed),]
         );
-        let ids: Vec<Value> = items.values().iter().map(|item| item["id"].clone()).collect();
-        assert_eq!(ids, ["msg_0a_0", "fc_0a_c2"]);
+        let listed: Vec<(Value, Value)> =
+            items.values().iter().map(|item| (item["id"].clone(), item["status"].clone())).collect();
+        let expected = [("fc_0a_c1", &incomplete), ("msg_0a_0", &completed), ("fc_0a_c2", &completed)];
+        assert_eq!(listed, expected.map(|(id, status)| (json!(id), status.clone())));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{answered, assembled, events, post, request, with};
 use crate::common::Script;
-use crate::common::families::{FAMILIES, QWEN3};
+use crate::common::families::QWEN3;
 
 #[tokio::test]
 async fn a_recorded_response_is_streamed_again_and_tells_its_input() {
@@ -82,30 +82,4 @@ async fn a_deleted_response_is_found_no_more_and_its_record_stays() {
     setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("7")), SamplingEnd::StopToken));
     assert_eq!(post(&setup, &base, &with(request(), "input", json!(items))).await.status(), 200);
     assert_eq!(setup.store.drift(&rollout).await.unwrap().continued, 1);
-}
-
-#[tokio::test]
-async fn a_response_with_a_broken_or_cut_call_has_the_same_items_when_it_is_asked_for_again() {
-    for family in &FAMILIES {
-        let cut = family.turn.len() * 3 / 4;
-        let cut = family.turn.get(..cut).unwrap_or(family.turn);
-        let mut answers: Vec<(String, SamplingEnd)> = vec![(cut.to_owned(), SamplingEnd::Length)];
-        for broken in family.broken {
-            answers.push((format!("{broken}{}", family.stop), SamplingEnd::StopToken));
-            if family.format == QWEN3.format {
-                let said = format!("<think>\nhm\n</think>\n\nLooking. {broken}{}", family.stop);
-                answers.push((said, SamplingEnd::StopToken));
-            }
-        }
-        for (sampled, end) in answers {
-            let (setup, response, [rollout, _]) = answered(family, &request(), &sampled, end).await;
-            let attempt = setup.generation_of(&rollout).await.attempt_id;
-            let id = response["id"].as_str().unwrap();
-            let url = format!("{}/rollout/{rollout}/attempt/{attempt}/v1/responses/{id}", setup.url);
-            let again: Value = setup.client.get(&url).send().await.unwrap().json().await.unwrap();
-            assert_eq!(again["output"], response["output"], "{}: {sampled}", family.format);
-            let text = setup.client.get(format!("{url}?stream=true")).send().await.unwrap().text().await.unwrap();
-            assert_eq!(assembled(&events(&text))["output"], response["output"], "{}: {sampled}", family.format);
-        }
-    }
 }

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -25,10 +26,30 @@ pub struct ShareLimits {
 
 /// The queue has no room for another piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{waiting} requests of this size wait already")]
+#[error("{waiting} requests {queue} wait already")]
 pub struct ShareFull {
-    /// How many wait: of the owner, or in all.
+    /// Pieces of work that wait in the queue.
     pub waiting: usize,
+    /// The queue that is full.
+    pub queue: FullQueue,
+}
+
+/// Which pieces of work fill a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FullQueue {
+    /// Those of the same owner.
+    OfOwner,
+    /// Those of all owners.
+    OfAll,
+}
+
+impl fmt::Display for FullQueue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::OfOwner => "of the same caller",
+            Self::OfAll => "of all callers",
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -77,10 +98,10 @@ impl FairShare {
         let in_all = state.owners.iter().map(|(_, queue)| queue.len()).sum();
         let own = state.owners.iter().find(|(name, _)| name == owner).map_or(0, |(_, queue)| queue.len());
         if own >= self.limits.waiting_of_owner {
-            return Err(ShareFull { waiting: own });
+            return Err(ShareFull { waiting: own, queue: FullQueue::OfOwner });
         }
         if in_all >= self.limits.waiting {
-            return Err(ShareFull { waiting: in_all });
+            return Err(ShareFull { waiting: in_all, queue: FullQueue::OfAll });
         }
         let (sender, receiver) = oneshot::channel();
         match state.owners.iter_mut().find(|(name, _)| name == owner) {
@@ -197,10 +218,10 @@ mod tests {
         {
             let mut waits = pin!(share.enter("a"));
             assert!(look(waits.as_mut()).await.is_none());
-            assert_eq!(share.enter("a").await.unwrap_err(), ShareFull { waiting: 1 });
+            assert_eq!(share.enter("a").await.unwrap_err(), ShareFull { waiting: 1, queue: FullQueue::OfOwner });
             let mut other = pin!(share.enter("b"));
             assert!(look(other.as_mut()).await.is_none());
-            assert_eq!(share.enter("c").await.unwrap_err(), ShareFull { waiting: 2 });
+            assert_eq!(share.enter("c").await.unwrap_err(), ShareFull { waiting: 2, queue: FullQueue::OfAll });
         }
         let mut waits = pin!(share.enter("a"));
         assert!(look(waits.as_mut()).await.is_none(), "those who waited have left");

@@ -30,7 +30,7 @@ mod vllm;
 mod weights_fingerprint;
 
 pub use error::{AnswerFault, BackendError};
-pub use fair_share::{FairShare, Place, ShareFull, ShareLimits, aside};
+pub use fair_share::{FairShare, FullQueue, Place, ShareFull, ShareLimits, aside};
 pub use file_digests::{
     DIGEST_LIST, DamagedFiles, DigestingWriter, FileDamage, FileDigests, digest_list, file_digest, find_damage,
     listed_digests,

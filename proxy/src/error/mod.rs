@@ -2,6 +2,7 @@
 //! writes in its own form (`wire_error`).
 
 mod proxy_error;
+pub(crate) mod queued_work;
 pub(crate) mod wire_error;
 
 pub(crate) use proxy_error::ProxyError;

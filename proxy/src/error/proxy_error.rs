@@ -5,6 +5,7 @@ use fulgurite_renderers::RenderError;
 use fulgurite_store::{KeyRefused, StoreError};
 use fulgurite_types::{AttemptNote, EpisodeStop, PartNotText};
 
+use super::queued_work::QueuedWork;
 use super::wire_error::{CONTEXT_LENGTH_EXCEEDED, Dialect, DialectWords, ErrorDetails, WireError};
 use crate::requests::base_url::RightCall;
 use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
@@ -139,9 +140,14 @@ define_errors! {
             ),
         });
 
-        /// Other large requests wait already.
-        #[error(transparent)]
-        TooManyLarge(full: #[from] ShareFull) => ErrorDetails::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded");
+        /// The queue for work that takes long is full.
+        #[error("{work}, so that it has to wait for its turn, but {full}")]
+        TooManyWaiting {
+            /// Why the request has to wait.
+            work: QueuedWork,
+            /// How many wait before it.
+            full: ShareFull,
+        } => ErrorDetails::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded");
 
         /// No model of that name is served.
         #[error("the model `{model}` does not exist here; served: {served}")]

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::error::ProxyError;
+use crate::error::queued_work::QueuedWork;
 
 /// Runs templates without keeping other requests from a thread for longer than some milliseconds.
 #[derive(Clone)]
@@ -54,16 +55,22 @@ impl TemplateWork {
         tokio::select! {
             biased;
             Ok(_) = cut.wait_for(|cut| *cut) => Err(Refused::ShuttingDown.into()),
-            done = self.aside(&owner, work) => done,
+            done = self.aside(start, &owner, work) => done,
         }
     }
 
     async fn aside<T: Send + 'static>(
         &self,
+        start: WorkStart,
         owner: &str,
         work: impl Fn() -> T + Send + 'static,
     ) -> Result<T, ProxyError> {
-        let place = self.places.enter(owner).await?;
+        let queued = match start {
+            WorkStart::Here => QueuedWork::SlowTemplate,
+            WorkStart::Aside => QueuedWork::LargeRequest,
+        };
+        let full = |full| ProxyError::TooManyWaiting { work: queued, full };
+        let place = self.places.enter(owner).await.map_err(full)?;
         let waiting = CancelledOnDrop::default();
         let cancellation = waiting.0.clone();
         let done = spawn_blocking(move || {
@@ -144,6 +151,22 @@ mod tests {
         let (done, ()) = tokio::join!(templates.run(WorkStart::Here, String::new, endless), ended);
         assert!(matches!(done, Err(ProxyError::Refused(Refused::ShuttingDown))), "{done:?}");
         templates.places.enter("another").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_finds_the_queue_full_is_told_what_waits() {
+        let (mut templates, _cut) = work();
+        templates.places = FairShare::new(ShareLimits { places: 1, waiting_of_owner: 0, waiting: 1 });
+        let _taken = templates.places.enter("another").await.unwrap();
+        for (start, why) in [
+            (WorkStart::Here, "the model's chat template takes long for this conversation"),
+            (WorkStart::Aside, "the request is large"),
+        ] {
+            let (endless, _) = endless();
+            let refused = templates.run(start, String::new, endless).await.unwrap_err().to_string();
+            let queue = "it has to wait for its turn, but 0 requests of the same caller wait already";
+            assert_eq!(refused, format!("{why}, so that {queue}"));
+        }
     }
 
     #[tokio::test]

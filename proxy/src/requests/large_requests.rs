@@ -4,6 +4,7 @@ use fulgurite_backends::{FairShare, ShareLimits, aside};
 use serde::Deserialize;
 
 use crate::error::ProxyError;
+use crate::error::queued_work::QueuedWork;
 use crate::models::served_models::ServedModels;
 use crate::models::template_work::WorkStart;
 use crate::requests::call_target::CallTarget;
@@ -72,7 +73,8 @@ impl RequestSize {
         if self.bytes <= SMALL {
             return Ok(work());
         }
-        let _place = turns.enter(&self.owner).await?;
+        let full = |full| ProxyError::TooManyWaiting { work: QueuedWork::LargeRequest, full };
+        let _place = turns.enter(&self.owner).await.map_err(full)?;
         Ok(aside(work))
     }
 }

@@ -74,6 +74,11 @@ pub(crate) enum Exhausted {
     /// Values within values.
     #[error("the template nests values more than {VALUE_DEPTH} deep")]
     Depth,
+    /// A text that holds an address, which is another one each time.
+    #[error(
+        "the template writes an object that Python would write by its address in memory (help: add `| list`, or call it)"
+    )]
+    Address,
 }
 
 impl From<Exhausted> for minijinja::Error {

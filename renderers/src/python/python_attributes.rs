@@ -7,7 +7,7 @@ use crate::python::budget::Budget;
 use crate::python::python_error::{PythonError, raise};
 use crate::python::python_objects::{BoundMethod, Cycler, Generator, Namespace, Range, View, as_list, as_sequence};
 use crate::python::python_ops::{check_hashable, dict_item};
-use crate::python::python_values::{integer, type_name};
+use crate::python::python_values::{Number, integer, number, type_name};
 
 type Outcome<T> = Result<T, PythonError>;
 
@@ -84,7 +84,21 @@ fn own_attribute(value: &Value, name: &str) -> Option<Value> {
     {
         return Some(if name == "grouper" { grouper } else { list }.clone());
     }
+    if let Some(part) = part_of_number(value, name) {
+        return Some(part);
+    }
     has_method(value, name).then(|| Value::from_object(BoundMethod { value: value.clone(), name: name.into() }))
+}
+
+/// What a number is made of: `real`, `imag`, and of an integer `numerator` and `denominator`.
+fn part_of_number(value: &Value, name: &str) -> Option<Value> {
+    Some(match (name, number(value)?) {
+        ("real", part) | ("numerator", part @ Number::Integer(_)) => part.value(),
+        ("imag", Number::Integer(_)) => 0.into(),
+        ("imag", Number::Float(_)) => Number::Float(0.0).value(),
+        ("denominator", Number::Integer(_)) => 1.into(),
+        _ => return None,
+    })
 }
 
 /// Whether Python's type of a value has a method of that name.

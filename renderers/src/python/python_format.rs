@@ -44,6 +44,10 @@ pub(crate) fn percent(format: &str, values: &Value, budget: &Budget<'_>) -> Outc
             out.push(character);
             continue;
         }
+        if rest.next_if_eq(&'%').is_some() {
+            out.push('%');
+            continue;
+        }
         let mut named = None;
         if rest.next_if_eq(&'(').is_some() {
             let mut name = String::new();
@@ -95,11 +99,10 @@ pub(crate) fn percent(format: &str, values: &Value, budget: &Budget<'_>) -> Outc
         }
         while rest.next_if(|modifier| "hlL".contains(*modifier)).is_some() {}
         let Some(kind) = rest.next() else { return raise("incomplete format") };
-        if kind == '%' {
-            out.push('%');
-            continue;
-        }
         let value = next()?;
+        if kind == '%' {
+            return raise("unsupported format character '%'");
+        }
         let text = conversion(kind, value, spec, budget)?;
         budget.make(text.len())?;
         out.push_str(&text);

@@ -6,7 +6,10 @@ use minijinja::Value;
 use minijinja::value::ValueKind;
 
 use crate::python::budget::{Budget, Exhausted};
-use crate::python::python_objects::{Generator, Namespace, Range, View, as_dict, as_sequence};
+use crate::python::python_objects::{
+    BoundMethod, Cycler, Generator, GlobalFunction, Joiner, LoopValue, MacroValue, Namespace, Range, View, as_dict,
+    as_sequence,
+};
 use crate::python::python_text::{as_float, as_long_integer, float_repr};
 
 /// Private-use characters that may stand in for others while a template is rendered. A text's `repr` has them as they are,
@@ -82,8 +85,10 @@ fn write_repr(out: &mut String, value: &Value, budget: &Budget<'_>) -> Result<()
         let step = if *step == 1 { String::new() } else { format!(", {step}") };
         // Writing into a string cannot fail.
         let _ = write!(out, "range({start}, {stop}{step})");
-    } else if value.downcast_object_ref::<Generator>().is_some() {
-        out.push_str("<generator object>");
+    } else if let Some(class) = value.downcast_object_ref().and_then(class_of) {
+        let _ = write!(out, "<class '{class}'>");
+    } else if has_address(value) {
+        return Err(Exhausted::Address);
     } else if let Some(namespace) = value.downcast_object_ref::<Namespace>() {
         let fields = namespace.fields();
         out.push_str("<Namespace {");
@@ -103,6 +108,28 @@ fn write_repr(out: &mut String, value: &Value, budget: &Budget<'_>) -> Result<()
         }
     }
     budget.make(out.len() - before)
+}
+
+/// The class that a function of every template is in Python.
+fn class_of(function: &GlobalFunction) -> Option<&'static str> {
+    Some(match function.0 {
+        "range" => "range",
+        "dict" => "dict",
+        "namespace" => "jinja2.utils.Namespace",
+        "cycler" => "jinja2.utils.Cycler",
+        "joiner" => "jinja2.utils.Joiner",
+        _ => return None,
+    })
+}
+
+/// Whether Python writes a value by its address.
+fn has_address(value: &Value) -> bool {
+    fn is<T: 'static>(value: &Value) -> bool {
+        value.downcast_object_ref::<T>().is_some()
+    }
+    let objects = [is::<Generator>, is::<BoundMethod>, is::<GlobalFunction>, is::<Cycler>, is::<Joiner>];
+    let of_jinja = [is::<MacroValue>, is::<LoopValue>];
+    objects.iter().chain(&of_jinja).any(|is| is(value))
 }
 
 fn write_list(out: &mut String, items: &[Value], budget: &Budget<'_>) -> Result<(), Exhausted> {

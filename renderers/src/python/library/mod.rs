@@ -8,6 +8,7 @@ mod html_filters;
 pub(crate) mod methods;
 mod numbers;
 mod sequence_filters;
+mod sorting;
 mod string_methods;
 pub(crate) mod tests;
 mod text_filters;

@@ -6,6 +6,7 @@ use minijinja::Value;
 
 use crate::python::budget::Budget;
 use crate::python::library::arguments::{CallArguments, flag, given, size, whole};
+use crate::python::library::sorting::{SortOrder, sorted};
 use crate::python::library::tests;
 use crate::python::python_attributes::item;
 use crate::python::python_error::{PythonError, raise};
@@ -78,8 +79,8 @@ pub(super) fn apply(
             let parameters = ["value", "reverse", "case_sensitive", "attribute"];
             let [_, reverse, case_sensitive, attribute] = arguments.bind(name, parameters, 0)?;
             let key = Key { attribute: given(attribute), is_cased: flag(case_sensitive, false), default: None };
-            let mut keyed = key.of_all(&items(value, budget)?, budget)?;
-            sort(&mut keyed, flag(reverse, false), budget)?;
+            let keyed = key.of_all(&items(value, budget)?, budget)?;
+            let keyed = sorted(keyed, order(reverse), budget)?;
             Ok(Value::from(keyed.into_iter().map(|(_, item)| item).collect::<Vec<_>>()))
         }
         "dictsort" => dictsort(value, arguments, budget),
@@ -215,20 +216,8 @@ fn look_up(value: &Value, path: &Value, default: Option<&Value>, budget: &Budget
     Ok(value)
 }
 
-/// Sorts by the keys, as Python does: what is equal stays in its order.
-fn sort(keyed: &mut [(Value, Value)], is_reversed: bool, budget: &Budget<'_>) -> Outcome<()> {
-    let mut fault = None;
-    keyed.sort_by(|(left, _), (right, _)| match compare(left, right, budget) {
-        Ok(ordering) => {
-            let ordering = ordering.unwrap_or(Ordering::Equal);
-            if is_reversed { ordering.reverse() } else { ordering }
-        }
-        Err(error) => {
-            fault.get_or_insert(error);
-            Ordering::Equal
-        }
-    });
-    fault.map_or(Ok(()), Err)
+fn order(reverse: Option<&Value>) -> SortOrder {
+    if flag(reverse, false) { SortOrder::Falling } else { SortOrder::Rising }
 }
 
 fn dictsort(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
@@ -244,21 +233,21 @@ fn dictsort(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Ou
     };
     budget.make_items(entries.len().saturating_mul(3))?;
     let key = Key { attribute: None, is_cased: flag(case_sensitive, false), default: None };
-    let mut keyed: Vec<(Value, Value)> = entries
+    let keyed: Vec<(Value, Value)> = entries
         .into_iter()
         .map(|(name, item)| {
             let own = key.cased(if by_value { item.clone() } else { name.clone() }, budget)?;
             Ok((own, tuple(vec![name, item])))
         })
         .collect::<Outcome<_>>()?;
-    sort(&mut keyed, flag(reverse, false), budget)?;
+    let keyed = sorted(keyed, order(reverse), budget)?;
     Ok(Value::from(keyed.into_iter().map(|(_, pair)| pair).collect::<Vec<_>>()))
 }
 
 fn groups(key: Key<'_>, items: &[Value], budget: &Budget<'_>) -> Outcome<Value> {
     let exact = Key { is_cased: true, ..key };
-    let mut keyed = Key { is_cased: key.is_cased, ..exact }.of_all(items, budget)?;
-    sort(&mut keyed, false, budget)?;
+    let keyed = Key { is_cased: key.is_cased, ..exact }.of_all(items, budget)?;
+    let keyed = sorted(keyed, SortOrder::Rising, budget)?;
     let mut groups: Vec<(Value, Value, Vec<Value>)> = Vec::new();
     for (own, item) in keyed {
         match groups.last_mut() {

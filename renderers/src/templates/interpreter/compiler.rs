@@ -11,6 +11,8 @@ use crate::python::library::filter_names::is_filter;
 use crate::python::library::functions::FUNCTIONS;
 use crate::python::library::tests::is_test;
 use crate::python::python_attributes::{is_dict_method, is_method};
+use crate::python::python_ops::truth;
+use crate::templates::interpreter::escapes::in_parsers_words;
 use crate::templates::interpreter::limits::check_syntax_depth;
 use crate::templates::interpreter::program::{
     Arguments, Comparison, Expression, For, LoopField, Macro, Name, Operator, Statement, StatementKind, Target,
@@ -24,6 +26,7 @@ impl TemplateProgram {
     ///
     /// What is wrong with its syntax, or how it is larger or deeper than templates may be.
     pub(crate) fn compile(source: &str, syntax: SyntaxConfig) -> Result<Self, String> {
+        let source = &*in_parsers_words(source, syntax.clone())?;
         check_syntax_depth(source, syntax.clone())?;
         let parsed = parse(source, "chat_template", syntax).map_err(|error| error.to_string())?;
         let ast::Stmt::Template(template) = parsed else { return Err("this is no template".to_owned()) };
@@ -156,7 +159,11 @@ impl Compiler {
                 let body = self.scoped(|this| this.statements(&set.body));
                 StatementKind::SetBlock(self.target(&set.target), filter, body)
             }
-            // Nothing is escaped here in either case.
+            // Nothing is escaped here, so that only a block that says so is taken.
+            ast::Stmt::AutoEscape(block) if !is_constant_false(&block.enabled) => {
+                self.note_unknown("statement", "autoescape");
+                StatementKind::Fail("a chat template cannot turn escaping on (`autoescape`)")
+            }
             ast::Stmt::AutoEscape(block) => {
                 let body = self.scoped(|this| this.statements(&block.body));
                 StatementKind::With(Vec::new(), body)
@@ -431,6 +438,10 @@ impl Compiler {
         }
         arguments
     }
+}
+
+fn is_constant_false(expression: &ast::Expr<'_>) -> bool {
+    matches!(expression, ast::Expr::Const(constant) if !truth(&constant.value))
 }
 
 /// Adding a text takes texts: then all summands are joined at once.

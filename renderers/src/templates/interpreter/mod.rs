@@ -1,10 +1,11 @@
 //! Jinja, as far as a template that stands alone can use it, with every step and byte counted.
 //!
-//! - [`limits`], [`compiler`], [`program`]: a template's text, bounded, parsed and taken in.
+//! - [`limits`], [`escapes`], [`compiler`], [`program`]: a template's text, bounded, parsed and taken in.
 //! - [`run`], [`values`], [`calls`]: how it runs.
 
 mod calls;
 mod compiler;
+mod escapes;
 #[cfg(test)]
 mod hostile;
 mod limits;

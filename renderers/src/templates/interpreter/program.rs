@@ -19,7 +19,7 @@ pub(crate) struct TemplateProgram {
 /// A filter, a test, a function or a method that a template names and that is not known here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnknownName {
-    /// `filter`, `test`, `function` or `method`.
+    /// `filter`, `test`, `function`, `method` or `statement`.
     pub(crate) kind: &'static str,
     pub(crate) name: Box<str>,
     pub(crate) line: usize,

@@ -73,7 +73,7 @@ impl Preferences {
     ) -> Result<Arc<dyn Sequences<ComparedExample>>, TrainError> {
         let options = &self.options;
         let rules = RecordedRules {
-            tokenizer: self.renderer.tokenizer().fingerprint().to_owned(),
+            renderer: self.renderer.clone(),
             models: models.to_vec(),
             max_tokens: self.max_tokens()?,
             truncate: options.truncate,

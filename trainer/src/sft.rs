@@ -96,7 +96,7 @@ impl Sft {
     async fn recorded(&self, rollout_ids: &[String], models: &[String]) -> Result<Arc<dyn Sequences>, TrainError> {
         let options = &self.options;
         let rules = RecordedRules {
-            tokenizer: self.renderer.tokenizer().fingerprint().to_owned(),
+            renderer: self.renderer.clone(),
             models: models.to_vec(),
             max_tokens: self.max_tokens()?,
             truncate: options.truncate,

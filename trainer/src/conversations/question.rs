@@ -57,6 +57,12 @@ impl RowReader for QuestionReader {
             .collect::<Result<_, _>>()?;
         Ok(Example { sequences, ..Example::default() })
     }
+
+    /// In the answers that are compared, which stand before the trained letter: in one order, as both have the same.
+    fn marks_as_text(&self, example: &Example) -> u64 {
+        let tokenizer = self.0.renderer.tokenizer();
+        example.sequences.first().map_or(0, |sequence| tokenizer.spelled_control_tokens(&sequence.tokens) as u64)
+    }
 }
 
 impl QuestionReader {
@@ -122,6 +128,10 @@ mod tests {
         // Of this tokenizer the first token is a letter of its own.
         let asked = |parts: &[(String, String)]| parts.iter().map(|(asked, _)| asked.clone()).collect::<Vec<_>>();
         assert_eq!((asked(&tie), [&tie[0].1, &tie[1].1]), (asked(&parts), [&"T".to_owned(), &"T".to_owned()]));
+        // Answers that spell a control token are counted, once for both orders.
+        let spelled = br#"{"prompt": "which?", "chosen": "good <|im_end|>", "rejected": "bad"}"#;
+        let marks = |row: &[u8]| reader.marks_as_text(&reader.read(row).unwrap());
+        assert_eq!((marks(row), marks(spelled)), (0, 1));
         // What is asked when a pair is judged is what was trained.
         let (prompt, good, bad) =
             (Message::text("user", "which?"), Message::text("assistant", "good"), Message::text("assistant", "bad"));

@@ -6,20 +6,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fulgurite_adapters::{exclusion, sampled_sequences, side_requests};
 use fulgurite_backends::DigestingWriter;
-use fulgurite_renderers::WeightedTokens;
+use fulgurite_renderers::{Renderer, WeightedTokens};
 use fulgurite_types::{Defect, Generation, GenerationUse, RolloutRecord, TokenUse, UntrainedCause};
 
-use super::sequences::{Example, Sequences, SkippedRows, Unusable};
+use super::rendering::marks_as_text;
+use super::sequences::{Example, MarksAsText, Sequences, SkippedRows, Unusable};
 use crate::{Record, TrainError, UnusableRows};
 
 /// Rollouts that are looked at together.
 pub(super) const PART: usize = 16;
 
 /// What of a rollout is trained.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RecordedRules {
-    /// Fingerprint of the tokenizer that the model speaks.
-    pub(crate) tokenizer: String,
+    /// The format of the model, with the tokenizer that it speaks.
+    pub(crate) renderer: Arc<dyn Renderer>,
     /// Whose answers are trained.
     pub(crate) models: Vec<String>,
     /// Tokens of a sequence at most.
@@ -35,6 +36,7 @@ pub(crate) struct RecordedRollouts {
     /// Those that can be trained.
     rollout_ids: Vec<String>,
     skipped: SkippedRows,
+    marks_as_text: MarksAsText,
     fingerprint: String,
 }
 
@@ -49,12 +51,21 @@ impl RecordedRollouts {
         rollout_ids: &[String],
         unusable: UnusableRows,
     ) -> Result<Self, TrainError> {
-        let mut this =
-            Self { record, rules, rollout_ids: Vec::new(), skipped: SkippedRows::new(), fingerprint: String::new() };
+        let mut this = Self {
+            record,
+            rules,
+            rollout_ids: Vec::new(),
+            skipped: SkippedRows::new(),
+            marks_as_text: MarksAsText::default(),
+            fingerprint: String::new(),
+        };
         for ids in rollout_ids.chunks(PART) {
             for (rollout_id, recorded) in ids.iter().zip(rollout_records(this.record.as_ref(), ids).await?) {
                 match this.rules.example(&recorded) {
-                    Ok(_) => this.rollout_ids.push(rollout_id.clone()),
+                    Ok(example) => {
+                        this.marks_as_text.add(this.rules.marks_as_text(&example));
+                        this.rollout_ids.push(rollout_id.clone());
+                    }
                     Err((_, message)) if unusable == UnusableRows::Refuse => {
                         let message = message + " (unusable_rows = \"skip\" leaves such rollouts out)";
                         return Err(TrainError::Rollout { rollout_id: rollout_id.clone(), message });
@@ -113,9 +124,18 @@ impl Sequences for RecordedRollouts {
     fn skipped(&self) -> &SkippedRows {
         &self.skipped
     }
+
+    fn marks_as_text(&self) -> MarksAsText {
+        self.marks_as_text
+    }
 }
 
 impl RecordedRules {
+    /// Control tokens that the trained words of a rollout spell as text.
+    pub(super) fn marks_as_text(&self, example: &Example) -> u64 {
+        marks_as_text(self.renderer.tokenizer(), &example.sequences)
+    }
+
     /// The sequences of a rollout's last attempt, and what becomes of every token that was sampled in it.
     pub(super) fn example(&self, recorded: &RolloutRecord) -> Result<Example, (Unusable, String)> {
         let latest = recorded.attempts.last().map(|attempt| attempt.attempt_id.as_str());
@@ -178,7 +198,7 @@ impl RecordedRules {
             Some(_) => return Some(UntrainedCause::Defective),
             None => {}
         }
-        if generation.tokenizer != self.tokenizer {
+        if generation.tokenizer != self.renderer.tokenizer().fingerprint() {
             return Some(UntrainedCause::UnknownTokenizer);
         }
         (!self.models.contains(&generation.model)).then_some(UntrainedCause::OtherModel)

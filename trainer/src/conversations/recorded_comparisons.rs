@@ -10,7 +10,7 @@ use fulgurite_types::RolloutRecord;
 use serde_json::{Value, json};
 
 use super::recorded::{PART, RecordedRules, rollout_records};
-use super::sequences::{ComparedExample, Sequences, SkippedRows, Unusable};
+use super::sequences::{ComparedExample, MarksAsText, Sequences, SkippedRows, Unusable};
 use crate::{Record, TrainError, UnusableRows};
 
 /// Groups of a record, every rollout of which has been looked at.
@@ -20,13 +20,23 @@ pub(crate) struct RecordedComparisons {
     /// Of each group the best and the worst.
     pairs: Vec<[String; 2]>,
     skipped: SkippedRows,
+    marks_as_text: MarksAsText,
     fingerprint: String,
 }
 
 /// The best and the worst of a group so far; of equals the first.
 struct Extremes {
-    best: (f64, String),
-    worst: (f64, String),
+    best: Rewarded,
+    worst: Rewarded,
+}
+
+/// A rollout that may be compared.
+#[derive(Clone)]
+struct Rewarded {
+    reward: f64,
+    rollout_id: String,
+    /// Control tokens that its trained words spell as text.
+    marks: u64,
 }
 
 impl RecordedComparisons {
@@ -46,8 +56,8 @@ impl RecordedComparisons {
         let (mut groups, mut order): (HashMap<String, Extremes>, Vec<String>) = Default::default();
         for ids in rollout_ids.chunks(PART) {
             for (rollout_id, recorded) in ids.iter().zip(rollout_records(record.as_ref(), ids).await?) {
-                let found = rules.example(&recorded).and_then(|_| group(&recorded));
-                let (key, reward) = match found {
+                let found = rules.example(&recorded).and_then(|example| Ok((example, group(&recorded)?)));
+                let (example, (key, reward)) = match found {
                     Ok(found) => found,
                     Err((_, message)) if unusable == UnusableRows::Refuse => {
                         let message = message + " (unusable_rows = \"skip\" leaves such rollouts out)";
@@ -58,23 +68,26 @@ impl RecordedComparisons {
                         continue;
                     }
                 };
-                let own = (reward, rollout_id.clone());
+                let marks = rules.marks_as_text(&example);
+                let own = Rewarded { reward, rollout_id: rollout_id.clone(), marks };
                 match groups.get_mut(&key) {
                     None => {
                         order.push(key.clone());
                         groups.insert(key, Extremes { best: own.clone(), worst: own });
                     }
-                    Some(extremes) if reward > extremes.best.0 => extremes.best = own,
-                    Some(extremes) if reward < extremes.worst.0 => extremes.worst = own,
+                    Some(extremes) if reward > extremes.best.reward => extremes.best = own,
+                    Some(extremes) if reward < extremes.worst.reward => extremes.worst = own,
                     Some(_) => {}
                 }
             }
         }
-        let mut pairs = Vec::new();
+        let (mut pairs, mut marks_as_text) = (Vec::new(), MarksAsText::default());
         for Extremes { best, worst } in order.iter().filter_map(|key| groups.remove(key)) {
-            match best.0 > worst.0 {
-                true => pairs.push([best.1, worst.1]),
-                false => *skipped.entry(Unusable::NoDifference).or_default() += 1,
+            if best.reward > worst.reward {
+                marks_as_text.add(best.marks + worst.marks);
+                pairs.push([best.rollout_id, worst.rollout_id]);
+            } else {
+                *skipped.entry(Unusable::NoDifference).or_default() += 1;
             }
         }
         if pairs.is_empty() {
@@ -85,7 +98,7 @@ impl RecordedComparisons {
             // A sink takes everything.
             let _ = writeln!(digest, "{best} {worst}");
         }
-        Ok(Self { record, rules, pairs, skipped, fingerprint: digest.finish().1 })
+        Ok(Self { record, rules, pairs, skipped, marks_as_text, fingerprint: digest.finish().1 })
     }
 
     async fn pair(&self, ids: &[String; 2]) -> Result<ComparedExample, TrainError> {
@@ -139,5 +152,79 @@ impl Sequences<ComparedExample> for RecordedComparisons {
 
     fn skipped(&self) -> &SkippedRows {
         &self.skipped
+    }
+
+    fn marks_as_text(&self) -> MarksAsText {
+        self.marks_as_text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fulgurite_renderers::{open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
+    use fulgurite_store::{Store, StoreOptions};
+    use fulgurite_types::{
+        AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RecordedSampling, Reward, WeightsFrom,
+    };
+
+    use super::*;
+    use crate::conversations::{MarksAsText, RecordedRollouts};
+
+    #[tokio::test]
+    async fn marks_that_recorded_rollouts_spell_are_counted_as_those_of_a_file_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let json = train_byte_level_tokenizer(["good bad"; 2], 280, &[]).unwrap();
+        write_tokenizer_directory(directory.path(), &json).unwrap();
+        let renderer = open_renderer(directory.path(), "qwen3_instruct").unwrap();
+        let url = format!("sqlite://{}", directory.path().join("t.db").display());
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        let new = NewRollout { input: json!({ "q": 1 }), ..NewRollout::default() };
+        store.enqueue_rollouts(vec![new; 2]).await.unwrap();
+        let mut rollout_ids = Vec::new();
+        for (text, reward) in [("good <|im_end|> good", 1.0), ("bad", 0.0)] {
+            let taken = store.dequeue_rollouts(1, Some("w"), Duration::ZERO).await.unwrap().remove(0);
+            let (rollout_id, attempt_id) = (taken.rollout.rollout_id, taken.attempt.attempt_id);
+            let sampled_tokens = renderer.tokenizer().encode_ordinary(text).unwrap();
+            let generation = NewGeneration {
+                generation_id: format!("generation-{rollout_id}"),
+                rollout_id: rollout_id.clone(),
+                attempt_id: attempt_id.clone(),
+                name: "openai.chat.completion".into(),
+                trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
+                span_id: format!("{:016x}", rollout_ids.len()),
+                start_time: 1.0,
+                end_time: 2.0,
+                attributes: serde_json::Map::new(),
+                model: "m".into(),
+                prompt_tokens: vec![1, 2],
+                logprobs: Some(vec![-0.1; sampled_tokens.len()]),
+                sampled_tokens,
+                stop_reason: "stop".into(),
+                weights_versions: vec![WeightsFrom { version: 0, first_token: 0 }],
+                sampling: RecordedSampling(json!({ "temperature": 1.0, "top_p": 1.0, "top_k": null })),
+                seed: 1,
+                renderer: "qwen3_instruct".into(),
+                tokenizer: renderer.tokenizer().fingerprint().to_owned(),
+                request_digest: String::new(),
+                branch_reason: None,
+                client_gone: false,
+                defect: None,
+            };
+            store.record_generation(generation).await.unwrap();
+            store.add_reward(&rollout_id, &attempt_id, None, Reward::new(reward)).await.unwrap();
+            let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
+            store.report_attempt(&rollout_id, &attempt_id, ended).await.unwrap();
+            rollout_ids.push(rollout_id);
+        }
+        let rules = RecordedRules { renderer, models: vec!["m".to_owned()], max_tokens: None, truncate: false };
+        let record: Arc<dyn Record> = Arc::new(store);
+        let one = MarksAsText { rows: 1, marks: 1 };
+        let (refuse, opened) = (UnusableRows::Refuse, rules.clone());
+        let rollouts = RecordedRollouts::open(record.clone(), opened, &rollout_ids, refuse).await.unwrap();
+        assert_eq!(rollouts.marks_as_text(), one);
+        let compared = RecordedComparisons::open(record, rules, &rollout_ids, refuse).await.unwrap();
+        assert_eq!(compared.marks_as_text(), one);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fulgurite_renderers::{RenderError, Renderer, TrainOnWhat, WeightedTokens};
+use fulgurite_renderers::{RenderError, Renderer, Tokenizer, TrainOnWhat, WeightedTokens};
 
 use super::conversation::{Conversation, Marks};
 use super::sequences::Unusable;
@@ -43,8 +43,7 @@ impl From<RenderError> for RenderRefusal {
 impl Rendering {
     /// Control tokens that trained words spell as text, as `<think>` in the middle of an answer does.
     pub(crate) fn marks_as_text(&self, sequences: &[WeightedTokens]) -> u64 {
-        let trained = sequences.iter().flat_map(WeightedTokens::runs).filter(|(weight, _)| *weight > 0.0);
-        trained.map(|(_, run)| self.renderer.tokenizer().spelled_control_tokens(run) as u64).sum()
+        marks_as_text(self.renderer.tokenizer(), sequences)
     }
 
     /// The sequences of a conversation. The weight of a token is 1, or its message's, where it is trained, and else 0.
@@ -130,6 +129,12 @@ impl Rendering {
         }
         Ok(all)
     }
+}
+
+/// Control tokens that the trained words of sequences spell as text.
+pub(super) fn marks_as_text(tokenizer: &Tokenizer, sequences: &[WeightedTokens]) -> u64 {
+    let trained = sequences.iter().flat_map(WeightedTokens::runs).filter(|(weight, _)| *weight > 0.0);
+    trained.map(|(_, run)| tokenizer.spelled_control_tokens(run) as u64).sum()
 }
 
 /// Sequences of which something is trained, each of so many tokens at most.

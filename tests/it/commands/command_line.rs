@@ -211,7 +211,7 @@ fn help_says_what_there_is() {
     Usage: fulgurite show [OPTIONS] <ROLLOUT>
 
     Arguments:
-      <ROLLOUT>  The rollout
+      <ROLLOUT>  The rollout, by its id or by the name of the session that it records
 
     Options:
           --store <URL>       Store: sqlite://FILE or postgres://...; without --store and --run the

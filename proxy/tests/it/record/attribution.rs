@@ -175,7 +175,7 @@ async fn all_calls_of_a_clients_session_belong_to_one_rollout_that_goes_on() {
         assert!(calls.iter().all(|call| call.rollout_id == *rollout && call.attempt_id == attempt));
         assert_eq!(statuses(&setup, rollout).await, (RolloutStatus::Running, AttemptStatus::Running));
         let (stored, _) = setup.store.get_rollout(rollout).await.unwrap().unwrap();
-        assert_eq!(json!(stored.metadata), json!({ "kind": "session", "session": { "header": name } }));
+        assert_eq!(json!(stored.metadata), json!({ "kind": "session", "session": { "header": name, "name": "one" } }));
         assert_eq!(stored.config.unresponsive_seconds, Some(3600.0));
         let two = generation(&setup, &plain(&setup), "messages", &[(name, "two")]).await;
         assert_ne!(two.rollout_id, *rollout);

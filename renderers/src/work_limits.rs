@@ -236,6 +236,28 @@ mod tests {
     }
 
     #[test]
+    fn limits_that_end_work_below_many_macros_are_limits_of_the_work() {
+        let below = |calls: usize, work: &str| {
+            let call = "{% macro f(n) %}{% if n %}{{ f(n-1) }}{% else %}";
+            format!("{call}{work}{{% endif %}}{{% endmacro %}}{{{{ f({calls}) }}}}")
+        };
+        let list = "{% for i in range(90000) %}{% set x = i * 2 %}{% endfor %}";
+        let text = "{% for i in range(40) %}{% set x = 'a' * 400000 %}{% endfor %}";
+        for work in [list, text, LONG] {
+            for calls in [0, 26, 60] {
+                let template = below(calls, work);
+                assert!(counted(|| render(&template).is_ok()).is_none(), "{calls}: {work}");
+                assert!(render(&template).is_ok(), "{calls}: {work}");
+            }
+        }
+        let forever = below(40, "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}");
+        assert_eq!(probe(|| (0..9).filter(|_| render(&forever).is_ok()).count()), None);
+        let cancellation = Cancellation::default();
+        cancellation.cancel();
+        assert_eq!(render_until_cancelled(&cancellation, || render(&below(40, LONG)).is_ok()), None);
+    }
+
+    #[test]
     fn probes_are_part_of_the_work_around_them() {
         let forever = "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}";
         let probes = || probe(|| (0..9).filter(|_| render(forever).is_ok()).count());

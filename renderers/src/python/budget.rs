@@ -51,6 +51,9 @@ pub(crate) struct Budget<'c> {
     choices: AtomicU64,
     /// What bounds the work that the template is rendered for, and the steps and bytes of it that there were.
     work: Option<(WorkLimits, u64, u64)>,
+    /// Whether that work has come to its limits. The thread of the work hears of it when the budget is dropped there: deep
+    /// macros run on a thread of their own.
+    is_work_over: AtomicBool,
 }
 
 /// What measures an input, in bytes.
@@ -114,6 +117,7 @@ impl<'c> Budget<'c> {
             began: None,
             choices: AtomicU64::new(0),
             work: None,
+            is_work_over: AtomicBool::new(false),
         }
     }
 
@@ -141,7 +145,7 @@ impl<'c> Budget<'c> {
         let Some(began) = self.began else { return Ok(()) };
         let now = Instant::now();
         if self.work.as_ref().is_some_and(|(limits, ..)| limits.is_over(now)) {
-            WorkLimits::stop();
+            self.is_work_over.store(true, Relaxed);
             return Err(Exhausted::Unwanted);
         }
         match now.saturating_duration_since(began) {
@@ -213,7 +217,7 @@ impl<'c> Budget<'c> {
         if let Some((limits, ..)) = &self.work
             && limits.allowance.is_less_than(STEPS, BYTES, TOGETHER)
         {
-            WorkLimits::stop();
+            self.is_work_over.store(true, Relaxed);
             return false;
         }
         if self.input.is_none() || self.is_extended.swap(true, Relaxed) {
@@ -235,6 +239,9 @@ impl Drop for Budget<'_> {
         if let Some((_, steps, bytes)) = &self.work {
             let used = |before: &u64, left: &AtomicU64| before.saturating_sub(left.load(Relaxed));
             WorkLimits::used(used(steps, &self.steps), used(bytes, &self.bytes));
+            if self.is_work_over.load(Relaxed) {
+                WorkLimits::stop();
+            }
         }
     }
 }

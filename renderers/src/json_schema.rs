@@ -8,86 +8,14 @@ use std::ops::{BitAnd, BitOr, Not};
 use regex::RegexBuilder;
 use serde_json::{Map, Value, json};
 
+pub(crate) use types::{Types, spell_types};
+
 /// How many schemas are looked at for one question. What lies behind them says nothing.
 const MOST_SCHEMAS: usize = 2_000;
 /// References that are followed in a row, and schemas that nest.
 const DEEPEST: usize = 64;
 /// Bytes of a compiled pattern of `patternProperties`.
 const LARGEST_PATTERN: usize = 1 << 20;
-
-/// Types of JSON values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Types(u8);
-
-impl Types {
-    pub(crate) const NONE: Self = Self(0);
-    pub(crate) const NULL: Self = Self(1);
-    pub(crate) const BOOLEAN: Self = Self(2);
-    pub(crate) const INTEGER: Self = Self(4);
-    /// Numbers that are no integers.
-    const FRACTION: Self = Self(8);
-    pub(crate) const NUMBER: Self = Self(4 | 8);
-    pub(crate) const STRING: Self = Self(16);
-    pub(crate) const ARRAY: Self = Self(32);
-    pub(crate) const OBJECT: Self = Self(64);
-    pub(crate) const ANY: Self = Self(127);
-
-    /// The type of a value.
-    pub(crate) fn of(value: &Value) -> Self {
-        match value {
-            Value::Null => Self::NULL,
-            Value::Bool(_) => Self::BOOLEAN,
-            Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() == 0.0) => Self::INTEGER,
-            Value::Number(_) => Self::FRACTION,
-            Value::String(_) => Self::STRING,
-            Value::Array(_) => Self::ARRAY,
-            Value::Object(_) => Self::OBJECT,
-        }
-    }
-
-    /// The types that a name stands for; an unknown one narrows nothing.
-    fn named(name: &Value) -> Self {
-        match name.as_str() {
-            Some("null") => Self::NULL,
-            Some("boolean") => Self::BOOLEAN,
-            Some("integer") => Self::INTEGER,
-            Some("number") => Self::NUMBER,
-            Some("string") => Self::STRING,
-            Some("array") => Self::ARRAY,
-            Some("object") => Self::OBJECT,
-            _ => Self::ANY,
-        }
-    }
-
-    /// Whether one of `other` is among them.
-    pub(crate) fn has(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-}
-
-impl Not for Types {
-    type Output = Self;
-
-    fn not(self) -> Self {
-        Self(!self.0 & Self::ANY.0)
-    }
-}
-
-impl BitAnd for Types {
-    type Output = Self;
-
-    fn bitand(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-}
-
-impl BitOr for Types {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
 
 /// A question to a schema, whose answers by its parts can be joined.
 struct Question<T, F> {
@@ -156,8 +84,16 @@ impl<'s> SchemaDocument<'s> {
         references.filter_map(|reference| self.target(reference)).collect::<Vec<_>>().into_iter()
     }
 
-    /// The types that a schema allows; all of them where it does not say, or contradicts itself.
+    /// The types that a schema allows, or lets guess where it does not say; all of them where it contradicts itself.
     pub(crate) fn types(&self, schema: &Value) -> Types {
+        match self.types_by(schema, &|_| Types::ANY) {
+            Types::ANY => self.types_by(schema, &types::guessed),
+            types => types,
+        }
+    }
+
+    /// The types that a schema allows, narrowed by what `guess` says of it and of each schema in it.
+    fn types_by(&self, schema: &Value, guess: &dyn Fn(&Map<String, Value>) -> Types) -> Types {
         let own = |fields: &Map<String, Value>, _: &mut Walk| {
             let declared = match fields.get("type") {
                 Some(Value::Array(names)) => union(names.iter().map(Types::named)),
@@ -166,7 +102,10 @@ impl<'s> SchemaDocument<'s> {
             };
             let constant = fields.get("const").map_or(Types::ANY, Types::of);
             let listed = fields.get("enum").and_then(Value::as_array);
-            declared & constant & listed.map_or(Types::ANY, |values| union(values.iter().map(Types::of)))
+            guess(fields)
+                & declared
+                & constant
+                & listed.map_or(Types::ANY, |values| union(values.iter().map(Types::of)))
         };
         let question = Question { open: Types::ANY, closed: Types::NONE, null: Types::NULL, own, exact: &["type"] };
         match self.answer(schema, &question, &mut Walk::new()) {
@@ -260,8 +199,13 @@ impl<'s> SchemaDocument<'s> {
         let is_exact = |key: &String| question.exact.contains(&key.as_str()) || ANNOTATIONS.contains(&key.as_str());
         match schema {
             Value::Bool(true) => Some(question.closed),
-            Value::Object(fields) if !fields.is_empty() && fields.keys().all(is_exact) => {
-                self.answer(schema, question, walk).map(T::not)
+            Value::Object(fields) if fields.keys().all(is_exact) => {
+                let says_something = question.exact.iter().any(|key| fields.contains_key(*key));
+                if says_something { self.answer(schema, question, walk).map(T::not) } else { Some(question.open) }
+            }
+            // What refuses all that another refuses is that other.
+            Value::Object(fields) if fields.keys().all(|key| key == "not" || ANNOTATIONS.contains(&key.as_str())) => {
+                fields.get("not").map_or(Some(question.open), |schema| self.answer(schema, question, walk))
             }
             _ => Some(question.open),
         }
@@ -329,7 +273,7 @@ impl<'s> SchemaDocument<'s> {
         if let Some(value) = fields.get("const") {
             return Some(vec![value.clone()]);
         }
-        if fields.get("type").is_some_and(|name| name == "null") {
+        if fields.get("type").is_some_and(|name| name.is_string() && Types::named(name) == Types::NULL) {
             return Some(vec![Value::Null]);
         }
         walk.open.push(std::ptr::from_ref(schema));
@@ -536,6 +480,8 @@ fn percent_decoded(text: &str) -> Option<String> {
     }
     String::from_utf8(bytes).ok()
 }
+
+mod types;
 
 #[cfg(test)]
 mod tests;

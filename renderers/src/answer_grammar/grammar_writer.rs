@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::formats::format::read_tools;
+use crate::json_schema::spell_types;
 use crate::parsing::{Lexeme, Mark, MarkLexer};
 use crate::{RenderError, ResponseFormat, Tokenizer};
 
@@ -47,6 +48,7 @@ impl GrammarWriter<'_> {
             Cow::Borrowed(Value::Null) => json!({}),
             parameters => parameters.into_owned(),
         };
+        spell_types(&mut parameters);
         let Some(schema) = parameters.as_object_mut() else {
             return Err(self.unsupported(format!("the parameters of the tool `{name}` are no schema of an object")));
         };

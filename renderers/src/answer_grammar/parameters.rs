@@ -2,7 +2,7 @@ use serde_json::{Map, Value};
 
 use super::grammar_writer::{CalledTool, GrammarWriter};
 use crate::RenderError;
-use crate::json_schema::{ANNOTATIONS, SchemaDocument};
+use crate::json_schema::{ANNOTATIONS, SchemaDocument, Types};
 
 /// Bytes of the grammar of a call: the definitions of its schema stand in it once for each parameter that refers to any.
 const LONGEST_CALL: usize = 4 << 20;
@@ -120,7 +120,7 @@ pub(super) fn text_length(schema: &Value) -> Result<String, String> {
             None => Ok("*".to_owned()),
         };
     }
-    let is_string = fields.get("type").is_some_and(|kind| kind == "string");
+    let is_string = SchemaDocument::new(schema).types(schema) == Types::STRING;
     let lengths: &[&str] = if is_string { &["minLength", "maxLength"] } else { &[] };
     if let Some(why) = narrows(fields, lengths) {
         return Err(why);

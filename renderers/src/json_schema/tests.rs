@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{SchemaDocument, Types};
+use super::{SchemaDocument, Types, spell_types};
 
 /// The types of the property `p`.
 fn types(parameters: &Value) -> Types {
@@ -103,6 +103,68 @@ fn a_type_is_narrowed_by_conditions_and_by_what_is_refused() {
         [json!("7"), json!("8"), json!(7), json!(8)].iter().map(|value| document.admits(&choice, value)).collect();
     assert_eq!(admitted, [true, false, true, false]);
     assert!(!document.admits(&json!({ "not": { "enum": [7] } }), &json!(7.0)));
+}
+
+#[test]
+fn names_of_types_are_read_in_any_case() {
+    let of = |schema: Value| types(&json!({ "properties": { "p": schema } }));
+    for (schema, expected) in [
+        (json!({ "type": "STRING" }), Types::STRING),
+        (json!({ "type": "Integer", "nullable": true }), Types::INTEGER | Types::NULL),
+        (json!({ "type": ["STRING", "NULL"] }), Types::STRING | Types::NULL),
+        (json!({ "type": "TYPE_UNSPECIFIED" }), Types::ANY),
+    ] {
+        assert_eq!(of(schema.clone()), expected, "{schema}");
+    }
+    let document = json!({});
+    let document = SchemaDocument::new(&document);
+    assert!(!document.admits(&json!({ "type": "STRING" }), &json!(42)));
+    assert_eq!(document.listed(&json!({ "type": "NULL" })), Some(vec![Value::Null]));
+    let mut schema = json!({ "type": "OBJECT", "default": { "type": "STRING" }, "properties": {
+        "type": { "type": ["STRING", "NULL"], "enum": ["STRING"] }, "b": { "anyOf": [{ "type": "Date" }, { "type": "ARRAY", "items": { "type": "NUMBER" } }] } } });
+    spell_types(&mut schema);
+    let spelled = json!({ "type": "object", "default": { "type": "STRING" }, "properties": {
+        "type": { "type": ["string", "null"], "enum": ["STRING"] }, "b": { "anyOf": [{ "type": "Date" }, { "type": "array", "items": { "type": "number" } }] } } });
+    assert_eq!(schema, spelled);
+}
+
+#[test]
+fn a_schema_without_a_type_is_text_where_all_else_is_of_texts() {
+    let of = |schema: Value| types(&json!({ "properties": { "p": schema }, "$defs": { "A": { "minLength": 1 } } }));
+    for schema in [
+        json!({ "pattern": "^[0-9]+$" }),
+        json!({ "minLength": 1 }),
+        json!({ "maxLength": 9, "description": "d" }),
+        json!({ "format": "date-time" }),
+        json!({ "contentMediaType": "text/html" }),
+        json!({ "contentEncoding": "base64" }),
+        json!({ "default": "" }),
+        json!({ "examples": ["42", "7"] }),
+        json!({ "$ref": "#/$defs/A" }),
+        json!({ "allOf": [{ "description": "d" }, { "minLength": 1 }] }),
+        json!({ "not": { "const": "" }, "minLength": 1 }),
+        json!({ "not": { "not": { "type": "string" } } }),
+        json!({ "not": { "not": { "not": { "not": { "minLength": 1 } } } } }),
+        json!({ "not": { "not": { "enum": ["1", "2"] }, "description": "d" } }),
+    ] {
+        assert_eq!(of(schema.clone()), Types::STRING, "{schema}");
+    }
+    for (schema, expected) in [
+        (json!({ "minLength": 1, "nullable": true }), Types::STRING | Types::NULL),
+        (json!({ "anyOf": [{ "minLength": 1 }, { "type": "null" }] }), Types::STRING | Types::NULL),
+        (json!({ "anyOf": [{ "type": "string" }, { "type": "null" }], "default": "a" }), Types::STRING | Types::NULL),
+        (json!({ "anyOf": [{}, { "type": "null" }], "default": "a" }), Types::ANY),
+        (json!({ "type": "integer", "format": "date", "default": "7" }), Types::INTEGER),
+        (json!({ "type": ["string", "null"], "minLength": 1 }), Types::STRING | Types::NULL),
+        (json!({ "format": "int64" }), Types::ANY),
+        (json!({ "default": "a", "examples": [1] }), Types::ANY),
+        (json!({ "not": { "default": "a" } }), Types::ANY),
+        (json!({ "not": { "minLength": 1 } }), Types::ANY),
+        (json!({ "not": { "not": { "type": "integer" } } }), Types::INTEGER),
+        (json!({ "not": { "not": {} } }), Types::ANY),
+    ] {
+        assert_eq!(of(schema.clone()), expected, "{schema}");
+    }
 }
 
 #[test]

@@ -30,7 +30,8 @@ impl ParameterTypes {
             let is_json = serde_json::from_str::<Value>(written).is_ok();
             return if is_json { written.trim().to_owned() } else { quoted(written) };
         };
-        let admits = |value: &Value| document.admits(&schema, value);
+        // What types are guessed, `admits` does not know.
+        let admits = |value: &Value| types.has(Types::of(value)) && document.admits(&schema, value);
         let read = read(written);
         match &read {
             // A string is written without quotes.
@@ -95,7 +96,8 @@ mod tests {
         let properties = json!({
             "text": {"type": "string"}, "count": {"type": "integer"}, "flag": {"type": "boolean"},
             "either": {"type": ["string", "integer"]}, "maybe": {"anyOf": any_of}, "unit": {"enum": ["c", "f"]},
-            "list": {"type": "array"}, "any": {},
+            "list": {"type": "array"}, "any": {}, "capitals": {"type": "STRING"}, "digits": {"pattern": "^[0-9]+$"},
+            "named": {"default": "a"}, "double": {"not": {"not": {"type": "string"}}},
         });
         let tool = json!({"type": "function", "function": {"name": "f", "parameters": {"properties": properties}}});
         let types = ParameterTypes::of(&[tool]);
@@ -116,6 +118,10 @@ mod tests {
             ("unit", "1", r#""1""#),
             ("unit", "\"c\"", r#""c""#),
             ("list", " [1, 2]\n", "[1, 2]"),
+            ("capitals", "42", r#""42""#),
+            ("digits", "42", r#""42""#),
+            ("named", "true", r#""true""#),
+            ("double", "42", r#""42""#),
             ("any", "2", "2"),
             ("any", "True", r#""True""#),
             ("unknown", "\"a\"", r#""a""#),

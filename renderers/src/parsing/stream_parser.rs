@@ -153,6 +153,7 @@ impl Reading<'_> {
 }
 
 fn dialect(format: ResponseFormat, tools: &[Value]) -> Box<dyn Dialect> {
+    let marked = |form, tools: &[Value]| Box::new(Marked::new(form, ParameterTypes::of(tools)));
     let tagged = |rules, tools: &[Value]| Box::new(Tagged::new(rules, ParameterTypes::of(tools)));
     match format {
         ResponseFormat::Text => Box::new(Plain::new()),
@@ -165,8 +166,8 @@ fn dialect(format: ResponseFormat, tools: &[Value]) -> Box<dyn Dialect> {
         ResponseFormat::Kimi => tagged(Rules::KIMI, &[]),
         ResponseFormat::Harmony => Box::new(Harmony::new()),
         ResponseFormat::LlamaJson => Box::new(Llama::new()),
-        ResponseFormat::Mistral => Box::new(Marked::new(CallForm::ListOrNamed)),
-        ResponseFormat::Phi => Box::new(Marked::new(CallForm::List)),
-        ResponseFormat::Gemma => Box::new(Marked::new(CallForm::Braces)),
+        ResponseFormat::Mistral => marked(CallForm::ListOrNamed, &[]),
+        ResponseFormat::Phi => marked(CallForm::List, &[]),
+        ResponseFormat::Gemma => marked(CallForm::Braces, tools),
     }
 }

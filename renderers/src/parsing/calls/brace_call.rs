@@ -1,5 +1,6 @@
 use serde_json::Value;
 
+use crate::parsing::calls::parameter_types::ParameterTypes;
 use crate::parsing::calls::written_arguments::{Ended, read_json};
 use crate::parsing::draft::Draft;
 
@@ -47,13 +48,15 @@ impl BraceCall {
     }
 
     /// What the call is where its text goes up to `end`, where a mark stands that would end it.
-    pub(crate) fn ended(&self, end: usize, text: &str) -> Ended {
+    pub(crate) fn ended(&self, end: usize, text: &str, types: &ParameterTypes) -> Ended {
         let brace = match self.head {
             None => return Ended::Broken("nothing is called".to_owned()),
             Some(Err(error)) => return Ended::Broken(error.to_owned()),
             Some(Ok(brace)) => brace,
         };
-        match json_of(&text[brace..end]) {
+        let name = text[self.start..brace].trim();
+        let name = name.strip_prefix("call:").map_or(name, str::trim);
+        match json_of(&text[brace..end], name, types) {
             Ok(pieces) => match read_json(&pieces) {
                 Ok(arguments) => Ended::Whole { pieces, arguments },
                 Err(error) => Ended::Broken(format!("the arguments: {error}")),
@@ -77,9 +80,9 @@ impl From<&str> for Fault {
     }
 }
 
-/// Arguments as JSON text.
-fn json_of(written: &str) -> Result<String, Fault> {
-    let mut reader = Reader { text: written, at: 0 };
+/// Arguments of a tool as JSON text.
+fn json_of(written: &str, tool: &str, types: &ParameterTypes) -> Result<String, Fault> {
+    let mut reader = Reader { text: written, at: 0, tool, types };
     let mut json = String::new();
     reader.object(&mut json, 0)?;
     match reader.rest().trim().is_empty() {
@@ -91,6 +94,9 @@ fn json_of(written: &str) -> Result<String, Fault> {
 struct Reader<'t> {
     text: &'t str,
     at: usize,
+    /// Who is called, and what is known of its arguments.
+    tool: &'t str,
+    types: &'t ParameterTypes,
 }
 
 impl<'t> Reader<'t> {
@@ -131,7 +137,12 @@ impl<'t> Reader<'t> {
                     let rest = reader.rest();
                     let end = rest.find([':', ',', '{', '}']).unwrap_or(rest.len());
                     reader.at += end;
-                    rest[..end].trim()
+                    let key = rest[..end].trim();
+                    // The names within an argument are not the tool's.
+                    if depth == 0 {
+                        reader.types.check_name(reader.tool, key).map_err(Fault::Broken)?;
+                    }
+                    key
                 }
             };
             if key.is_empty() || !reader.takes(":") {

@@ -60,7 +60,10 @@ impl PairCall {
             (State::Key { start }, Mark::KeyClose) => match draft.text()[start..mark_start].trim() {
                 "" => wrong(NO_KEY),
                 key if key.contains(['<', '\n']) => State::Wrong(format!("`{key}` is no name of an argument")),
-                key => State::BeforeValue { key: key.to_owned(), start: mark_end },
+                key => match types.check_name(&self.name, key) {
+                    Ok(()) => State::BeforeValue { key: key.to_owned(), start: mark_end },
+                    Err(error) => State::Wrong(error),
+                },
             },
             (State::Key { .. }, _) => wrong("no `</arg_key>` ends the name of an argument"),
             (State::BeforeValue { key, start }, Mark::ValueOpen) if is_blank(start..mark_start, draft) => {

@@ -42,6 +42,17 @@ impl ParameterTypes {
         }
     }
 
+    /// Refuses a name without quotes that has taken something else in, such as `p: 1`, unless the tool declares it.
+    pub(crate) fn check_name(&self, tool: &str, parameter: &str) -> Result<(), String> {
+        let is_odd = |character: char| character.is_whitespace() || ":=<>\"'`".contains(character);
+        let is_declared =
+            || self.tools.get(tool).is_some_and(|schema| SchemaDocument::new(schema).property(parameter).is_some());
+        match !parameter.contains(is_odd) || is_declared() {
+            true => Ok(()),
+            false => Err(format!("`{parameter}` is no name of an argument")),
+        }
+    }
+
     /// Whether a parameter's value cannot go on behind what is written of it: it is never text, and this is a value.
     pub(crate) fn is_whole(&self, tool: &str, parameter: &str, written: &str) -> bool {
         let is_never_text = self.known(tool, parameter).is_some_and(|known| !known.types.has(Types::STRING));

@@ -100,7 +100,10 @@ impl XmlCall {
                 goes_on
             }
             State::Key => self.line(text).is_some_and(|key| {
-                self.state = State::Value { key, closing: None };
+                self.state = match types.check_name(&self.name, &key) {
+                    Ok(()) => State::Value { key, closing: None },
+                    Err(error) => State::Wrong(error),
+                };
                 self.value_end = ValueEnd::new(self.at);
                 true
             }),

@@ -3,6 +3,7 @@ use std::ops::Range;
 use crate::parsing::calls::brace_call::BraceCall;
 use crate::parsing::calls::call_list::{CallEnd, CallList};
 use crate::parsing::calls::json_call::Keys;
+use crate::parsing::calls::parameter_types::ParameterTypes;
 use crate::parsing::calls::section_call::{CallHead, SectionCall};
 use crate::parsing::calls::written_arguments::Ended;
 use crate::parsing::dialect::Dialect;
@@ -17,6 +18,7 @@ const KEYS: Keys = Keys { arguments: &["arguments", "parameters"], others: None 
 #[derive(Debug)]
 pub(crate) struct Marked {
     form: CallForm,
+    types: ParameterTypes,
     state: State,
     is_reasoning: bool,
     /// White space at the beginning of the text that comes next that is the format's.
@@ -52,9 +54,10 @@ enum State {
 
 impl Marked {
     /// A reader of a message that begins with text.
-    pub(crate) fn new(form: CallForm) -> Self {
+    pub(crate) fn new(form: CallForm, types: ParameterTypes) -> Self {
         Self {
             form,
+            types,
             state: State::Prose,
             is_reasoning: false,
             leading: Space::None,
@@ -177,7 +180,7 @@ impl Marked {
             State::Opened { .. } => Some(Ended::Broken("nothing is called".to_owned())),
             State::List(list) => list.ended(text_end, draft.text()),
             State::Named(call) => Some(call.ended(draft.text())),
-            State::Braces(call) => Some(call.ended(text_end, draft.text())),
+            State::Braces(call) => Some(call.ended(text_end, draft.text(), &self.types)),
         }
     }
 

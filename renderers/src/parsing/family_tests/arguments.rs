@@ -163,6 +163,55 @@ fn an_argument_that_stands_there_twice_breaks_the_call() {
     }
 }
 
+/// A value that slipped into the name is no argument of that name.
+#[test]
+fn a_name_that_holds_more_than_a_name_breaks_the_call_unless_the_tool_declares_it() {
+    let call = |family: Family, name: &str| match family.0 {
+        crate::ResponseFormat::QwenXml => {
+            format!("<tool_call>\n<function=f>\n<parameter={name}>\n2\n</parameter>\n</function>\n</tool_call>")
+        }
+        crate::ResponseFormat::Glm => {
+            format!("<tool_call>f<arg_key>{name}</arg_key><arg_value>2</arg_value></tool_call>")
+        }
+        _ => format!("<start_function_call>call:f{{{name}:2}}<end_function_call>"),
+    };
+    let tool = |property: &str| {
+        [
+            json!({"type": "function", "function": {"name": "f", "parameters": {"properties": {property: {"type": "integer"}}}}}),
+        ]
+    };
+    for family in [QWEN_XML, GLM, GEMMA] {
+        for name in ["p: 1", "p:1", "p 1", "p=1", "p=\"1\"", "\"p\"", "'p'", "p>", "`p`"] {
+            let holds = |marks: &[char]| name.contains(marks);
+            // What ends a name is no part of it.
+            match family.0 {
+                crate::ResponseFormat::QwenXml if holds(&['>']) => continue,
+                crate::ResponseFormat::Glm | crate::ResponseFormat::QwenXml => {}
+                _ if holds(&[':']) => continue,
+                _ => {}
+            }
+            let written = call(family, name);
+            let read = |property: &str| {
+                let tools = tool(property);
+                let whole = described(&family.parse("", &written, &tools));
+                let mut parser = family.parser("", &tools);
+                for token in family.tokenizer().encode_with_specials(&written).unwrap() {
+                    parser.feed(&[token]);
+                }
+                assert_eq!(described(&parser.finish().1), whole, "{written}");
+                whole
+            };
+            let broken = read("p");
+            assert!(broken.len() == 1 && broken[0].starts_with(&format!("B {written}")), "{broken:?}");
+            assert!(broken[0].contains("is no name of an argument"), "{broken:?}");
+            let arguments = [format!("C f {}", json!({ name: 2 }).to_string().replace("\":2", "\": 2"))];
+            assert_eq!(read(name), arguments, "{written}");
+        }
+        let other = described(&family.parse("", &call(family, "q-1.a"), &tool("p")));
+        assert_eq!(other, ["C f {\"q-1.a\": 2}"]);
+    }
+}
+
 /// The JSON text of a call's arguments that has left when `sampled` has come, and what is read in the end.
 fn known_by(family: Family, sampled: &str) -> (String, Vec<String>) {
     let object = json!({"type": "object"});

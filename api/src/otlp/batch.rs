@@ -10,8 +10,10 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::json;
 use super::signal::Signal;
 
 /// The event that has the messages of a model call (OpenTelemetry's conventions for generative AI).
@@ -112,50 +114,63 @@ pub(super) fn from_protobuf(signal: Signal, bytes: &[u8]) -> Result<Groups, pros
     Ok(Groups(request.groups.into_iter().enumerate().map(group).collect()))
 }
 
+/// A request in JSON, of which the parts are not read yet: how deep one lies does not matter to the others.
 #[derive(Deserialize)]
-struct JsonRequest {
-    #[serde(default, alias = "resourceSpans", alias = "resourceLogs")]
-    groups: Vec<Value>,
+struct JsonRequest<'r> {
+    #[serde(borrow, default, alias = "resourceSpans", alias = "resourceLogs")]
+    groups: Option<Vec<&'r RawValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct JsonGroup {
+struct JsonGroup<'r> {
+    #[serde(borrow, default)]
+    resource: Option<&'r RawValue>,
+    #[serde(borrow, default, alias = "scopeSpans", alias = "scopeLogs")]
+    scopes: Option<Vec<&'r RawValue>>,
     #[serde(default)]
-    resource: Option<Value>,
-    #[serde(default, alias = "scopeSpans", alias = "scopeLogs")]
-    scopes: Vec<Value>,
-    #[serde(default)]
-    schema_url: String,
+    schema_url: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct JsonScope {
-    #[serde(default, alias = "spans", alias = "logRecords")]
-    items: Vec<Value>,
+struct JsonScope<'r> {
+    #[serde(borrow, default, alias = "spans", alias = "logRecords")]
+    items: Option<Vec<&'r RawValue>>,
 }
 
-/// Reads a request in the one form of JSON that the message types read.
-pub(super) fn from_json(signal: Signal, request: Value) -> serde_json::Result<Groups> {
+/// Reads a request in JSON.
+pub(super) fn from_json(signal: Signal, bytes: &[u8]) -> Result<Groups, String> {
     if signal == Signal::Traces
-        && let Ok(request) = ExportTraceServiceRequest::deserialize(&request)
+        && let Ok(request) = json::normalised(bytes)
+        && let Ok(request) = ExportTraceServiceRequest::deserialize(request)
     {
         return Ok(request.into());
     }
-    let request: JsonRequest = serde_json::from_value(request)?;
-    let item = |item: Value| match signal {
-        Signal::Traces => Span::deserialize(item).map_err(|error| error.to_string()),
-        Signal::Logs => record_of_json(item).and_then(span_of_record),
-    };
-    let scope = |scope: Value| JsonScope::deserialize(scope).map(|scope| scope.items);
-    let group = |(place, group): (usize, Value)| match JsonGroup::deserialize(group) {
-        Ok(group) => {
-            let resource = group.resource.map(Resource::deserialize).transpose();
-            group_of(resource, group.schema_url, group.scopes.into_iter().map(scope), item)
+    let request: JsonRequest<'_> = serde_json::from_slice(bytes).map_err(json::without_place)?;
+    let item = |item: &RawValue| {
+        let item = json::normalised(item.get().as_bytes())?;
+        match signal {
+            Signal::Traces => Span::deserialize(item).map_err(|error| error.to_string()),
+            Signal::Logs => record_of_json(item).and_then(span_of_record),
         }
-        Err(error) => unreadable_group(place, &error),
     };
-    Ok(Groups(request.groups.into_iter().enumerate().map(group).collect()))
+    let resource = |resource: &RawValue| {
+        let resource = json::normalised(resource.get().as_bytes())?;
+        Resource::deserialize(resource).map_err(|error| error.to_string())
+    };
+    let group = |(place, group): (usize, &RawValue)| match serde_json::from_str::<JsonGroup<'_>>(group.get()) {
+        Ok(group) => {
+            let scopes = group.scopes.unwrap_or_default().into_iter().map(items_of_scope);
+            group_of(group.resource.map(resource).transpose(), group.schema_url.unwrap_or_default(), scopes, item)
+        }
+        Err(error) => unreadable_group(place, &json::without_place(error)),
+    };
+    Ok(Groups(request.groups.unwrap_or_default().into_iter().enumerate().map(group).collect()))
+}
+
+fn items_of_scope(scope: &RawValue) -> Result<Vec<&RawValue>, String> {
+    let scope: JsonScope<'_> = serde_json::from_str(scope.get()).map_err(json::without_place)?;
+    Ok(scope.items.unwrap_or_default())
 }
 
 /// One resource's spans or log records. What cannot be read is refused alone: an item, a scope, or all items of a resource

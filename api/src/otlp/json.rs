@@ -1,7 +1,7 @@
 //! OTLP's JSON, brought into the one form of it that the message types read.
 
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use serde_json::{Result, Value, json};
+use serde_json::{Value, json};
 
 /// What of a span is not kept, and need not make sense.
 const NOT_READ: &[&str] = &[
@@ -15,11 +15,20 @@ const NOT_READ: &[&str] = &[
     "entityRefs",
 ];
 
-/// A request in that form.
-pub(super) fn normalised(bytes: &[u8]) -> Result<Value> {
-    let mut request: Value = serde_json::from_slice(bytes)?;
-    normalise(&mut request);
-    Ok(request)
+/// A request or a part of one, in that form.
+pub(super) fn normalised(bytes: &[u8]) -> Result<Value, String> {
+    let mut part: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    normalise(&mut part);
+    Ok(part)
+}
+
+/// The error's words, without the place of a value that is another than it should be.
+pub(super) fn without_place(error: serde_json::Error) -> String {
+    let words = error.to_string();
+    match words.rsplit_once(" at line ") {
+        Some((found, _)) if error.is_data() => found.to_owned(),
+        _ => words,
+    }
 }
 
 /// Takes out nulls, which mean the default, and what is not read; makes numbers of an enum's name and of a double that

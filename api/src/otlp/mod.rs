@@ -56,8 +56,8 @@ pub(crate) fn from_protobuf(signal: Signal, bytes: &[u8]) -> Result<Export> {
 /// Reads an export in OTLP's JSON: ids in hexadecimal, 64-bit integers as numbers or texts, enums as numbers or names. What
 /// it does not know it passes over; an item that cannot be read is rejected alone.
 pub(crate) fn from_json(signal: Signal, bytes: &[u8]) -> Result<Export> {
-    let groups = json::normalised(bytes).and_then(|request| batch::from_json(signal, request));
-    Ok(mapping::export(signal, groups.map_err(|error| not_an_export(signal, error))?))
+    let groups = batch::from_json(signal, bytes).map_err(|error| not_an_export(signal, error))?;
+    Ok(mapping::export(signal, groups))
 }
 
 /// An `ExportTraceServiceRequest` in protobuf, for a collector. Each span says whose it is in the way that this module

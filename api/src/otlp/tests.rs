@@ -209,6 +209,48 @@ fn one_span_that_cannot_be_read_does_not_take_its_batch_with_it() {
     assert_eq!((export.spans.len(), export.rejected.count), (1, 1));
 }
 
+/// Values in values, so many.
+fn nested(depth: usize) -> String {
+    let (open, close) = (r#"{"arrayValue":{"values":["#, "]}}");
+    format!(r#"[{{"key":"deep","value":{}{{"intValue":1}}{}}}]"#, open.repeat(depth), close.repeat(depth))
+}
+
+#[test]
+fn a_part_that_lies_too_deep_does_not_take_its_batch_with_it() {
+    let good = serde_json::to_string(&span(ids())).unwrap();
+    let ids_of_record = r#""traceId":"abababababababababababababababab","spanId":"0c0c0c0c0c0c0c0c""#;
+    let event = r#""eventName":"gen_ai.client.inference.operation.details""#;
+    let record = format!("{{{ids_of_record},{event}}}");
+    for depth in [40, 60, 20_000] {
+        let deep = nested(depth);
+        let spans = format!(r#"{{"scopeSpans":[{{"spans":[{{"attributes":{deep}}},{good}]}}]}}"#);
+        let records =
+            format!(r#"{{"scopeLogs":[{{"logRecords":[{{{ids_of_record},{event},"attributes":{deep}}},{record}]}}]}}"#);
+        for (signal, body) in [
+            (Signal::Traces, format!(r#"{{"resourceSpans":[{spans}]}}"#)),
+            (Signal::Logs, format!(r#"{{"resourceLogs":[{records}]}}"#)),
+        ] {
+            let export = from_json(signal, body.as_bytes()).unwrap();
+            assert_eq!((export.spans.len() + export.unplaced.len()) as i64 + export.rejected.count, 2);
+            assert!(export.rejected.count == 1 || depth == 40, "{:?}", export.rejected);
+            let reason = export.rejected.first_reason.unwrap_or_default();
+            assert!(depth == 40 || reason.contains("recursion limit exceeded"), "{reason}");
+        }
+        let resource = format!(r#"{{"resource":{{"attributes":{deep}}},"scopeSpans":[{{"spans":[{good}]}}]}}"#);
+        let scope = format!(r#"{{"scopeSpans":[{{"scope":{{"attributes":{deep}}},"spans":[{good}]}}]}}"#);
+        let body = format!(r#"{{"resourceSpans":[{resource},{scope}],"other":{deep}}}"#);
+        let export = from_json(Signal::Traces, body.as_bytes()).unwrap();
+        assert_eq!(export.spans.len() as i64 + export.rejected.count, 2);
+        assert!(export.rejected.count == 1 || depth == 40, "{:?}", export.rejected);
+    }
+    // In protobuf a value in a value is two messages, of which a hundred may lie in each other.
+    let deep =
+        (0..60).fold(AnyValue::IntValue(1), |value, _| AnyValue::ArrayValue(ArrayValue { values: vec![any(value)] }));
+    let bytes = request(ids(), vec![span(vec![pair("deep", deep)]), span(Vec::new())]).encode_to_vec();
+    let export = from_protobuf(Signal::Traces, &bytes).unwrap();
+    assert_eq!((export.spans.len(), export.rejected.count), (1, 1));
+}
+
 #[test]
 fn a_resource_or_a_scope_that_cannot_be_read_does_not_take_its_batch_with_it() {
     let good = json!({"scopeSpans": [{"spans": [serde_json::to_value(span(ids())).unwrap()]}]});

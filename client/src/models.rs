@@ -37,9 +37,12 @@ impl Server {
     /// Puts new weights behind a model.
     pub async fn load_weights(&self, name: &str, weights: PostedWeights) -> Result<(), ServerError> {
         let url = self.route(&["v1", "fulgurite", "models", name, "weights"]);
-        let PostedWeights { version, source: mut body, replaces, cause } = weights;
+        let PostedWeights { version, source: mut body, run_id, replaces, cause } = weights;
         body.insert("version".to_owned(), version.0.into());
         body.insert("cause".to_owned(), json!(cause));
+        if let Some(run_id) = run_id {
+            body.insert("run_id".to_owned(), run_id.into());
+        }
         let replaces = match replaces {
             Replaces::Anything => json!("anything"),
             Replaces::Older => json!("older"),
@@ -63,6 +66,8 @@ pub struct PostedWeights {
     pub version: WeightsVersion,
     /// Where they are, in the words of the route.
     pub source: Object,
+    /// The run that named the version, if one did.
+    pub run_id: Option<String>,
     /// What they may take the place of.
     pub replaces: Replaces,
     /// Why they are put there.

@@ -61,8 +61,8 @@ pub async fn rollback(arguments: &ModelRollbackArguments) -> Result<()> {
     };
     let kept = keep(&weights.directory, &run, step)?;
     let named = name(&server, &model, &run, step, &kept).await;
-    let version = match named {
-        Ok(named) => WeightsVersion(named.version),
+    let (version, run_id) = match named {
+        Ok(named) => (WeightsVersion(named.version), named.run_id),
         Err(error) => {
             forget(&kept, is_in_use(&server, &model, &kept).await);
             return Err(error).with_context(cannot);
@@ -73,7 +73,8 @@ pub async fn rollback(arguments: &ModelRollbackArguments) -> Result<()> {
         WeightsKind::Adapter => WeightsSource::Adapter(kept.clone()),
     });
     let source: Object = serde_json::from_value(source).context("a source of weights has no name")?;
-    let posted = PostedWeights { version, source, replaces: Replaces::Anything, cause: PublicationCause::Rollback };
+    let (replaces, cause) = (Replaces::Anything, PublicationCause::Rollback);
+    let posted = PostedWeights { version, source, run_id, replaces, cause };
     if let Err(error) = server.load_weights(&model, posted).await {
         forget(&kept, is_in_use(&server, &model, &kept).await);
         return Err(error).with_context(cannot);

@@ -194,7 +194,8 @@ impl Daemon {
         let mut failures = Failures::default();
         loop {
             let published = self.identity.directory.join(PUBLISHED_WEIGHTS);
-            let served = RemotelyServedModel::new(self.server.clone(), &self.model.name, self.start.replaces);
+            let (server, run_id) = (self.server.clone(), &self.identity.run_id);
+            let served = RemotelyServedModel::new(server, &self.model.name, run_id, self.start.replaces);
             let opened =
                 ServersModel::open(&self.model, &self.model_directory, published, &self.loaded.config, served)?;
             let reference = ReferenceModel::open(&self.loaded, &opened.renderer)?;

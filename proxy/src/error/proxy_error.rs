@@ -196,6 +196,23 @@ define_errors! {
             version: u64,
         } => ErrorDetails::new(StatusCode::CONFLICT, "version_names_other_weights").about("version");
 
+        /// A version was posted that names a run's weights, and not as that run's.
+        #[error(
+            "version {version} of the model `{model}` names weights of run {run_id}{}, and these are not posted as that \
+             run's (help: leave `version` out, and they get the next number that is free, or post them under another)",
+            after(.step)
+        )]
+        VersionOfRun {
+            /// Name of the model.
+            model: String,
+            /// The posted version.
+            version: u64,
+            /// The run that named it.
+            run_id: String,
+            /// Updates of that run behind them, if they are known.
+            step: Option<u64>,
+        } => ErrorDetails::new(StatusCode::CONFLICT, "version_names_other_weights").about("version");
+
         /// The server could not load the newest weights, and is told to take no calls then.
         #[error(
             "the model `{model}` takes no calls at this server, which could not load its newest weights: {reason} \
@@ -343,6 +360,10 @@ define_errors! {
 /// How the weights of a version are replaced, and no others.
 fn replacing(version: &u64) -> String {
     format!("`\"replaces\": {version}` replaces these weights, ")
+}
+
+fn after(step: &Option<u64>) -> String {
+    step.map_or_else(String::new, |step| format!(" after {step} updates"))
 }
 
 fn prompt_too_long(prompt_tokens: usize, context_length: usize) -> ErrorDetails<'static> {

@@ -87,12 +87,14 @@ struct WeightsRequest {
     kept: Option<String>,
     /// A version, or `anything`; without it an older version.
     replaces: Option<Value>,
+    /// The run that made them. A version that a run named is accepted with its id alone.
+    run_id: Option<String>,
     cause: Option<PublicationCause>,
 }
 
 impl WeightsRequest {
     fn weights(self) -> Result<PostedWeights, ProxyError> {
-        let Self { version, model, adapter, kept, replaces, cause } = self;
+        let Self { version, model, adapter, kept, replaces, run_id, cause } = self;
         let replaces = replaces.as_ref().map_or(Ok(Replaces::Older), replaced)?;
         let named =
             [model.map(WeightsSource::Model), adapter.map(WeightsSource::Adapter), kept.map(WeightsSource::Kept)];
@@ -100,7 +102,7 @@ impl WeightsRequest {
         match (named.next(), named.next()) {
             (Some(source), None) => {
                 let cause = cause.unwrap_or(PublicationCause::Update);
-                Ok(PostedWeights { source, version, replaces, cause })
+                Ok(PostedWeights { source, run_id, version, replaces, cause })
             }
             _ => {
                 Err(ProxyError::invalid("model", "one of `model`, `adapter` and `kept` must say where the weights are"))

@@ -16,14 +16,15 @@ const CONFLICT: u16 = 409;
 pub struct RemotelyServedModel {
     server: Server,
     name: String,
+    run_id: String,
     replaces: Mutex<Replaces>,
 }
 
 impl RemotelyServedModel {
-    /// The model that agents call `name` at `server`. The first weights take the place of `replaces`, each later ones that
-    /// of those before them.
-    pub fn new(server: Server, name: impl Into<String>, replaces: Replaces) -> Self {
-        Self { server, name: name.into(), replaces: Mutex::new(replaces) }
+    /// The model that agents call `name` at `server`, for the weights of run `run_id`. The first ones take the place of
+    /// `replaces`, each later ones that of those before them.
+    pub fn new(server: Server, name: impl Into<String>, run_id: impl Into<String>, replaces: Replaces) -> Self {
+        Self { server, name: name.into(), run_id: run_id.into(), replaces: Mutex::new(replaces) }
     }
 }
 
@@ -33,7 +34,8 @@ impl WeightsReceiver for RemotelyServedModel {
         let refused = |message: String| BackendError::Configuration { message };
         let source = serde_json::from_value(json!(weights.source)).map_err(|error| refused(error.to_string()))?;
         let replaces = *self.replaces.lock().unwrap_or_else(PoisonError::into_inner);
-        let posted = PostedWeights { version: weights.version, source, replaces, cause: PublicationCause::Update };
+        let (version, run_id, cause) = (weights.version, Some(self.run_id.clone()), PublicationCause::Update);
+        let posted = PostedWeights { version, source, run_id, replaces, cause };
         self.server.load_weights(&self.name, posted).await.map_err(|error: ServerError| match error.refusal() {
             Some((CONFLICT, message)) => BackendError::Superseded { message },
             _ => refused(error.to_string()),

@@ -12,6 +12,8 @@ use crate::error::ProxyError;
 pub(crate) struct PostedWeights {
     /// Where they are.
     pub(crate) source: WeightsSource,
+    /// The run that made them, if whoever posts them names one.
+    pub(crate) run_id: Option<String>,
     /// The version that they are to have; without one they get the next that is free.
     pub(crate) version: Option<WeightsVersion>,
     /// What they may take the place of.
@@ -30,8 +32,8 @@ pub(crate) struct PostedName {
 
 /// Gives posted weights their version, `started_with` being that of the weights that the server started with.
 ///
-/// A run names its weights before it posts them, and its word is taken. Others are known by their files: the same files may
-/// have several versions, but a version stands for the same files for ever.
+/// A run names its weights before it posts them, and whoever posts them must name that run. Other weights are known by their
+/// files: the same files may have several versions, but a version stands for the same files for ever.
 pub(crate) async fn name_posted(
     store: &Store,
     model: &str,
@@ -46,16 +48,20 @@ pub(crate) async fn name_posted(
         return Ok(PostedName { is_new: weights.version == preferred, weights });
     };
     let known = store.weights_of_version(model, version).await?;
-    if let Some(weights) = known.as_ref().filter(|named| !is_known_by_files(named)) {
+    if let Some(weights) = known.as_ref().filter(|named| is_taken_by_word(named, posted)) {
         return Ok(PostedName { weights: weights.clone(), is_new: false });
     }
     let id = identity(&posted.source, version).await?;
     let ids = [id, once_more(id, version)];
     if let Some(weights) = known {
-        return match ids.contains(&weights.weights_id) {
-            true => Ok(PostedName { weights, is_new: false }),
-            false => Err(ProxyError::VersionOfOthers { model: model.to_owned(), version }),
-        };
+        if ids.contains(&weights.weights_id) {
+            return Ok(PostedName { weights, is_new: false });
+        }
+        let model = model.to_owned();
+        return Err(match weights.run_id {
+            Some(run_id) => ProxyError::VersionOfRun { model, version, run_id, step: weights.step },
+            None => ProxyError::VersionOfOthers { model, version },
+        });
     }
     for id in ids {
         let weights = store.name_weights(new_name(model, id, version)).await?;
@@ -67,10 +73,13 @@ pub(crate) async fn name_posted(
     Err(ProxyError::VersionOfOthers { model: model.to_owned(), version })
 }
 
-/// Whether the files say which weights a version names. Of what a run named, and of what an earlier release recorded
-/// without a time, they do not.
-fn is_known_by_files(named: &NamedWeights) -> bool {
-    named.run_id.is_none() && named.time > 0.0
+/// Whether posted weights are those of a version although their files cannot show it: they are posted for the run that named
+/// the version, or an earlier release recorded it, without a time.
+fn is_taken_by_word(named: &NamedWeights, posted: &PostedWeights) -> bool {
+    match &named.run_id {
+        Some(run_id) => posted.run_id.as_ref() == Some(run_id),
+        None => named.time <= 0.0,
+    }
 }
 
 fn new_name(model: &str, weights_id: WeightsId, preferred_version: u64) -> NewNamedWeights {
@@ -149,8 +158,19 @@ mod tests {
 
         /// The version that the weights in a directory get, and whether it is new.
         async fn named(&self, directory: &str, version: Option<u64>) -> Result<(u64, bool), String> {
+            self.named_for(None, directory, version).await
+        }
+
+        /// The same for weights that are posted as a run's.
+        async fn named_for(
+            &self,
+            run_id: Option<&str>,
+            directory: &str,
+            version: Option<u64>,
+        ) -> Result<(u64, bool), String> {
             let posted = PostedWeights {
                 source: WeightsSource::Model(self.home.path().join(directory)),
+                run_id: run_id.map(str::to_owned),
                 version: version.map(WeightsVersion),
                 replaces: Replaces::Older,
                 cause: PublicationCause::Update,
@@ -187,12 +207,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_runs_own_word_for_its_weights_is_taken() {
+    async fn a_version_of_a_run_takes_no_files_but_those_that_are_posted_as_the_runs() {
         let setup = Setup::new().await;
         let id = WeightsId::of_digest([7; 32]);
         let of_run = NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..new_name("m", id, 5) };
         setup.store.name_weights(of_run).await.unwrap();
+        assert_eq!(setup.named_for(Some("r"), "a", Some(5)).await, Ok((5, false)));
+        assert_eq!(setup.named_for(Some("r"), "b", Some(5)).await, Ok((5, false)));
+        for run_id in [None, Some("other")] {
+            for directory in ["a", "elsewhere"] {
+                let refused = setup.named_for(run_id, directory, Some(5)).await.unwrap_err();
+                assert!(
+                    refused.contains("version 5 of the model `m` names weights of run r after 5 updates"),
+                    "{refused}"
+                );
+            }
+        }
+        assert_eq!(setup.named("a", None).await, Ok((6, true)));
+    }
+
+    #[tokio::test]
+    async fn a_version_that_a_run_named_by_its_files_takes_the_same_files_from_everybody() {
+        let setup = Setup::new().await;
+        let id = fingerprint(setup.home.path().join("a")).await.unwrap();
+        let of_run = NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..new_name("m", id, 5) };
+        setup.store.name_weights(of_run).await.unwrap();
         assert_eq!(setup.named("a", Some(5)).await, Ok((5, false)));
-        assert_eq!(setup.named("b", Some(5)).await, Ok((5, false)));
+        assert!(setup.named("b", Some(5)).await.is_err());
     }
 }

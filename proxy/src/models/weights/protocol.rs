@@ -147,6 +147,7 @@ impl World {
     fn posted(&self, place: u64, version: Option<u64>, replaces: Replaces) -> PostedWeights {
         PostedWeights {
             source: WeightsSource::Model(self.directory.path().join(place.to_string())),
+            run_id: None,
             version: version.map(WeightsVersion),
             replaces,
             cause: PublicationCause::Update,
@@ -203,6 +204,7 @@ impl World {
                 let Publication { weights, source, .. } = self.history[choice % self.history.len()].clone();
                 let posted = PostedWeights {
                     source: serde_json::from_value(source).unwrap(),
+                    run_id: None,
                     version: Some(WeightsVersion(weights.version)),
                     replaces: Replaces::Anything,
                     cause: PublicationCause::Rollback,

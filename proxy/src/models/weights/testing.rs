@@ -65,6 +65,7 @@ impl Sampler for Host {
 pub(super) fn posted(version: u64) -> PostedWeights {
     PostedWeights {
         source: WeightsSource::Adapter(format!("/nowhere/{version}").into()),
+        run_id: None,
         version: Some(WeightsVersion(version)),
         replaces: Replaces::Older,
         cause: PublicationCause::Update,

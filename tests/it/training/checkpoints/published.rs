@@ -127,7 +127,9 @@ fn a_resumed_run_puts_back_what_was_behind_the_model_and_not_what_it_has_learnt_
     let before = answer();
     // Other weights, as after a mistake.
     let checkpoint = it.path().join("worse/checkpoints/000002");
-    server.post("/v1/fulgurite/models/hello/weights", &json!({ "version": 2, "model": checkpoint })).expect(200);
+    let as_the_runs = json!({ "version": 2, "model": checkpoint, "replaces": "anything" });
+    server.post("/v1/fulgurite/models/hello/weights", &as_the_runs).expect(409);
+    server.post("/v1/fulgurite/models/hello/weights", &json!({ "model": checkpoint })).expect(200);
     assert!(answer() != before);
     let lines = it.ran(WORSE, &server, "worse", &["--resume", "--max-steps", "3", "--replace-weights"]).json_lines();
     assert_eq!(of(&lines, "publish/kept_back"), [1, 1]);
@@ -161,7 +163,7 @@ fn what_is_behind_the_model_is_uploaded_and_put_back_after_the_machine_is_lost()
     let before = answer();
     assert_eq!(behind("worse"), BTreeSet::from(["000000".to_owned()]));
     let checkpoint = it.path().join("worse/checkpoints/000002");
-    server.post("/v1/fulgurite/models/hello/weights", &json!({ "version": 2, "model": checkpoint })).expect(200);
+    server.post("/v1/fulgurite/models/hello/weights", &json!({ "model": checkpoint })).expect(200);
     assert!(answer() != before);
     std::fs::remove_dir_all(it.path().join("worse")).unwrap();
     let lines = ran(WORSE, &server, "worse", &["--resume", "--max-steps", "3", "--replace-weights"]);

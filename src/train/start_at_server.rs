@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use fulgurite_client::Server;
-use fulgurite_trainer::{Record, TrainError, WeightsAtStart, updates_from_checkpoint};
+use fulgurite_trainer::{HeldWeights, Record, TrainError, WeightsAtStart, updates_from_checkpoint};
 use fulgurite_types::{Publication, PublicationCause, Replaces, WeightsId, WeightsVersion};
 
 use super::run_directory::{run_file, run_instance};
@@ -67,16 +67,30 @@ impl StartAtServer<'_> {
         let at_start = match decide(behind, flag, self.leeway().await?) {
             // Tokens of what nobody can name could not be trained: the run's start is put there, which computes the same.
             StartDecision::Keep if files == ServedFiles::Unknown => WeightsAtStart::Replace,
-            StartDecision::Keep => WeightsAtStart::Keep,
+            StartDecision::Keep => self.held(published.as_ref().filter(|_| resumed.is_some())),
             StartDecision::Replace => WeightsAtStart::Replace,
             StartDecision::Refuse(why) => bail!(self.commands.refusal(model, why, published.as_ref())),
         };
         let replaces = match (at_start, &published, served) {
-            (WeightsAtStart::Keep, Some(published), _) => Replaces::Version(published.weights.version),
+            (WeightsAtStart::Keep | WeightsAtStart::Hold(_), Some(published), _) => {
+                Replaces::Version(published.weights.version)
+            }
             (WeightsAtStart::Keep, None, Some(WeightsVersion(version))) => Replaces::Version(version),
             _ => Replaces::Anything,
         };
         Ok(ModelStart { start, at_start, replaces })
+    }
+
+    /// How long a run that goes on leaves its own weights where they are. A harvest learns from the same rewards again until
+    /// it has caught up; agents of a driven run are sampled from what its learner has.
+    fn held(&self, own: Option<&Publication>) -> WeightsAtStart {
+        let harvest = self.loaded.config.trainer.harvest.as_ref();
+        match (harvest, own.and_then(|own| Some((own.weights.step?, own.weights.version)))) {
+            (Some(harvest), Some((step, version))) => {
+                WeightsAtStart::Hold(HeldWeights { step, version, max_distance: harvest.max_staleness })
+            }
+            _ => WeightsAtStart::Keep,
+        }
     }
 
     /// How the server's own files compare with the config's, where the server knows which weights they hold.

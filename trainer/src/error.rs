@@ -257,6 +257,20 @@ pub enum TrainError {
         /// What is wrong.
         message: String,
     },
+    /// The run is known by its directory, and not by the record.
+    #[error(
+        "run {run_id} has recorded steps in another store: {} has {steps} of them, and this store none. Name its own store, or \
+         begin a new run",
+        path.display()
+    )]
+    OtherStore {
+        /// The run.
+        run_id: String,
+        /// The file that tells of its steps.
+        path: PathBuf,
+        /// How many.
+        steps: usize,
+    },
     /// A run has checkpoints, but none that it can go on from.
     #[error(
         "no checkpoint of run {run_id} is left to resume from: {message}; a new run begins without --resume, and a \

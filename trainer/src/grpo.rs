@@ -244,6 +244,7 @@ impl Grpo {
                 options: harvest.clone(),
                 policy: self.policy(),
                 weights: weights.clone(),
+                is_served_elsewhere: self.at_start != WeightsAtStart::Publish,
                 reward_rules: self.options.reward_rules(),
                 run_id: self.identity.run_id.clone(),
             }),

@@ -57,7 +57,7 @@ pub use options::{
     SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, Untaught, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
-pub use publishing::{PolicyEndpoint, PublishRule, WeightsAtStart};
+pub use publishing::{HeldWeights, PolicyEndpoint, PublishRule, WeightsAtStart};
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{
     Decode, FailureOptions, Failures, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, RewardRules,

@@ -76,6 +76,20 @@ pub enum WeightsAtStart {
     Replace,
     /// Leaves them as they are until the next update.
     Keep,
+    /// Leaves them as they are until the run has made as many updates as they have: they are its own, and newer than its
+    /// checkpoint.
+    Hold(HeldWeights),
+}
+
+/// Weights of a run that are behind its model and newer than the checkpoint that it goes on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldWeights {
+    /// Updates of the run behind them.
+    pub step: u64,
+    /// What their tokens are recorded with.
+    pub version: u64,
+    /// Updates that they may be away from the learner's: what is farther away samples nothing that can be learnt from.
+    pub max_distance: u64,
 }
 
 /// Puts weights behind the model that a run trains.
@@ -92,9 +106,16 @@ impl Publisher {
     /// By which name the start goes.
     pub(crate) fn start_name(&self) -> StartName {
         match self.at_start {
-            WeightsAtStart::Publish | WeightsAtStart::Keep => StartName::Files,
+            WeightsAtStart::Publish | WeightsAtStart::Keep | WeightsAtStart::Hold(_) => StartName::Files,
             WeightsAtStart::Replace => StartName::Run,
         }
+    }
+
+    /// Whether newer weights of the run stay behind the model, now that the learner has made `step` updates.
+    pub(crate) fn holds(&self, step: u64) -> bool {
+        let WeightsAtStart::Hold(held) = self.at_start else { return false };
+        let distance = self.weights.distances().of_version(held.version);
+        step < held.step && distance.is_some_and(|distance| distance <= held.max_distance)
     }
 
     /// Puts what the learner has behind the model, as the weights of this version.

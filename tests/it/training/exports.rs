@@ -55,7 +55,7 @@ fn a_run_is_exported_by_its_name_whatever_is_written_of_it() {
     let store = ["--store", "sqlite://shared.db"];
     insta::assert_snapshot!(refused(&[&["own"], &store[..]].concat()), @"error: `own` is a run, which says itself where its store is: leave out --store, --run and --config");
     insta::assert_snapshot!(refused(&[&["three"], &store[..]].concat()), @"error: `three` is no run: neither its directory, nor its name below runs/; nor is it a rollout of sqlite://shared.db");
-    insta::assert_snapshot!(refused(&[&["--rollout", "three"], &store[..]].concat()), @"error: there is no rollout `three` in this store");
+    insta::assert_snapshot!(refused(&[&["--rollout", "three"], &store[..]].concat()), @"error: there is no rollout `three` in this store, and no session of that name");
     insta::assert_snapshot!(refused(&["three"]), @r"
     error: `three` is no run: neither its directory, nor its name below runs/
       caused by: cannot open the store sqlite://[directory]/fulgurite.db (--store, --run, --config)

@@ -29,9 +29,12 @@ impl<Data> TrainingRun<Data> {
         self.publisher.as_ref().map_or(step, |publisher| publisher.weights.version_after(step))
     }
 
-    /// Puts the learner's weights behind the model, which are those after `step` updates, and tells agents of them.
+    /// Puts the learner's weights behind the model, which are those after `step` updates, and tells agents of them; unless newer
+    /// weights of the run are there, from before it went back to its checkpoint.
     pub(super) async fn publish(&self, step: u64) -> Result<(), TrainError> {
-        let Some(publisher) = &self.publisher else { return Ok(()) };
+        let Some(publisher) = self.publisher.as_ref().filter(|publisher| !publisher.holds(step)) else {
+            return Ok(());
+        };
         publisher.publish(self.record.as_ref(), &self.identity.run_id, self.version_after(step)).await
     }
 
@@ -39,7 +42,7 @@ impl<Data> TrainingRun<Data> {
     pub(super) async fn publish_at_start(&self, behind: Option<&BehindModel>, step: u64) -> Result<(), TrainError> {
         let Some(publisher) = &self.publisher else { return Ok(()) };
         match (publisher.at_start, behind) {
-            (WeightsAtStart::Keep, _) => {
+            (WeightsAtStart::Keep | WeightsAtStart::Hold(_), _) => {
                 let (record, version) = (self.record.as_ref(), self.version_after(step));
                 publisher.resource.store(record, &self.identity.run_id, version).await
             }

@@ -187,6 +187,7 @@ impl<Data> TrainingRun<Data> {
         let (mut step, mut position, mut behind) = (0, DataPosition::default(), None);
         let mut origin = None;
         if resume {
+            self.require_record().await?;
             if let Some(restored) = self.checkpoints().restore(reporter).await? {
                 (step, origin) = (restored.step, restored.weights);
                 self.objective.restore(step, &self.identity.directory.join(checkpoint_name(step))).await?;
@@ -208,6 +209,18 @@ impl<Data> TrainingRun<Data> {
             behind = Some(BehindModel { step, costs: Vec::new() });
         }
         Ok((step, position, behind))
+    }
+
+    /// Refuses to go on with a run whose steps are in another store: it would begin anew, and forget them.
+    async fn require_record(&self) -> Result<(), TrainError> {
+        let path = self.identity.directory.join("metrics.jsonl");
+        let steps = MetricsFile::steps(&path).len();
+        // Where checkpoints are uploaded to, the record comes back with them.
+        if steps == 0 || self.identity.archive.is_some() || !self.record.steps(&self.identity.run_id).await?.is_empty()
+        {
+            return Ok(());
+        }
+        Err(TrainError::OtherStore { run_id: self.identity.run_id.clone(), path, steps })
     }
 
     /// Tells of the steps that are recorded and stand in no metrics file, which is to say that a crash came before they

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fulgurite_backends::BackendError;
 use fulgurite_types::{Rewarded, RewardedAttempts, Rollout, RolloutMode, RolloutRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,6 +59,8 @@ pub(crate) struct HarvestedRollouts {
     pub(crate) policy: Policy,
     /// The weights that the run can name.
     pub(crate) weights: RunWeights,
+    /// Whether the model is a server's, behind which others may put weights.
+    pub(crate) is_served_elsewhere: bool,
     pub(crate) reward_rules: RewardRules,
     pub(crate) run_id: String,
 }
@@ -98,6 +101,9 @@ impl Source<Collected> for HarvestedRollouts {
                 let Harvest { members, passed_over, .. } = harvest;
                 return Ok(Collected { passed_over, ..Collected::of(Phase::Train, by_task(members)) });
             }
+            if self.is_served_elsewhere {
+                harvest.require_own_weights().await?;
+            }
             sleep(LOOK_INTERVAL).await;
         }
     }
@@ -121,6 +127,17 @@ struct Harvest<'r> {
 }
 
 impl Harvest<'_> {
+    /// Ends a run that waits for nothing: others' weights are behind its model, and it could learn from no answer of theirs.
+    async fn require_own_weights(&self) -> Result<(), TrainError> {
+        let Some(published) = self.record.publication(&self.policy.model).await? else { return Ok(()) };
+        let version = published.weights.version;
+        if self.policy.distances.of_version(version).is_some() {
+            return Ok(());
+        }
+        let message = format!("the model has version {version}, which is not the run's");
+        Err(BackendError::Superseded { message }.into())
+    }
+
     /// Takes those that were rewarded before they ended, and have ended since.
     async fn take_ended(&mut self, state: &mut HarvestState) -> Result<(), TrainError> {
         if state.running.is_empty() {

@@ -181,3 +181,53 @@ fn a_start_changes_what_is_behind_a_model_only_if_it_is_told_to() {
     let unknown = it.sql("SELECT run_id FROM generation_uses WHERE cause = 'unknown_weights'");
     assert!(unknown.iter().any(|used| used["run_id"] == "second"), "{unknown:?}");
 }
+
+#[test]
+fn a_killed_harvest_that_goes_on_puts_no_older_weights_behind_its_model() {
+    let it = Served::new();
+    let config = std::fs::read_to_string(&it.config).unwrap();
+    let rare = config
+        .replace("max_staleness = 2", "max_staleness = 20")
+        .replace("max_steps = 2", "checkpoint_every = 50\nmax_steps = 3");
+    std::fs::write(&it.config, rare).unwrap();
+    let goes_on = ["--resume", "--max-steps", "5"];
+    let mut first = it.begun("first", &["--max-steps", "5"]);
+    it.gets("first", 3);
+    first.kill();
+    // Its last checkpoint is its start: it makes three updates again before it comes to what is new.
+    let mut first = it.begun("first", &goes_on);
+    it.called(0..4);
+    it.rewarded();
+    it.gets("first", 4);
+    first.kill();
+    let versions = it.sql("SELECT version FROM publications ORDER BY position");
+    let versions: Vec<u64> = versions.iter().map(|row| row["version"].as_u64().unwrap()).collect();
+    assert!(versions.is_sorted(), "{versions:?}");
+}
+
+#[test]
+fn a_run_whose_model_gets_others_weights_ends_although_nobody_samples_from_its_own() {
+    let it = Served::new();
+    let mut first = it.begun("first", &["--max-steps", "9"]);
+    it.gets("first", 3);
+    // It waits for more to learn from, which can never come once others' weights answer.
+    let mut second = it.begun("second", &["--start-over"]);
+    assert_eq!(first.exit_code(), Some(1));
+    second.kill();
+    let log = std::fs::read_to_string(it.log("first")).unwrap();
+    assert!(log.contains("of run second after 0 updates"), "{log}");
+}
+
+#[test]
+fn a_run_is_not_begun_anew_because_its_store_is_another() {
+    let it = Served::new();
+    it.ran("first", &[]).json_lines();
+    let elsewhere = Served::new();
+    let metrics = std::fs::read_to_string(it.path("first/metrics.jsonl")).unwrap();
+    let mut command = train(&it.config, &it.path("first"));
+    command.args(["--server", &elsewhere.server.url, "--resume", "--max-steps", "4"]);
+    let ran = Ran::from(command.output().unwrap());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("has recorded steps in another store"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_to_string(it.path("first/metrics.jsonl")).unwrap(), metrics);
+}

@@ -142,7 +142,7 @@ fn servers_behind(facts: &RunFacts) -> Option<Finding> {
         name: "servers_behind",
         severity: if refuses { Severity::Error } else { Severity::Warning },
         evidence: shown.join("; "),
-        numbers: json!({ "behind": behind.len(), "servers": facts.servers.served.len() }),
+        numbers: json!({ "behind": behind.len(), "servers": facts.servers.current().count() }),
         what_to_do: "let each server see the files of the weights under the same path: it tries again by itself; start a \
                      server anew that is not seen, and look at its log",
         answers: Vec::new(),

@@ -17,9 +17,24 @@ pub struct ServerFacts {
 impl ServerFacts {
     /// Servers that do not have the published weights, each with what shows it.
     pub fn behind(&self) -> Vec<(&ServedWeights, String)> {
-        let newest = self.served.iter().map(|served| served.time).fold(f64::NEG_INFINITY, f64::max);
+        let newest = self.newest();
         let of_server = |served| Some((served, self.shortfall(served, newest)?));
-        self.served.iter().filter_map(of_server).collect()
+        self.current().filter_map(of_server).collect()
+    }
+
+    /// What servers reported last, but for silent processes whose URL another one has now.
+    pub fn current(&self) -> impl Iterator<Item = &ServedWeights> {
+        let newest = self.newest();
+        let is_silent = move |served: &ServedWeights| newest - served.time > SILENCE;
+        let is_replaced = move |served: &ServedWeights| {
+            let is_next = |other: &ServedWeights| other.url == served.url && other.server_id != served.server_id;
+            is_silent(served) && self.served.iter().any(|other| is_next(other) && !is_silent(other))
+        };
+        self.served.iter().filter(move |served| !is_replaced(served))
+    }
+
+    fn newest(&self) -> f64 {
+        self.served.iter().map(|served| served.time).fold(f64::NEG_INFINITY, f64::max)
     }
 
     fn shortfall(&self, served: &ServedWeights, newest: f64) -> Option<String> {
@@ -92,5 +107,13 @@ mod tests {
             let behind = facts.behind();
             assert_eq!((behind.len(), behind[0].1.as_str()), (1, expected));
         }
+    }
+    #[test]
+    fn a_killed_server_whose_url_is_back_is_not_missed() {
+        let killed =
+            ServedWeights { server_id: "killed".into(), ..served("http://a", Some(3), ServingState::Serving, 30.0) };
+        let started = served("http://a", Some(4), ServingState::Serving, 100.0);
+        let facts = facts(vec![killed, started]);
+        assert_eq!((facts.behind(), facts.current().count()), (vec![], 1));
     }
 }

@@ -47,6 +47,20 @@ impl Store {
         .await
     }
 
+    /// Forgets earlier processes of a server, which listened where it listens now.
+    pub async fn forget_earlier_servers(&self, url: &str, server_id: &str) -> Result<()> {
+        let (url, server_id) = (url.to_owned(), server_id.to_owned());
+        self.write(move |write| {
+            Box::pin(async move {
+                let mut sql = Sql::new("DELETE FROM served_weights WHERE url = ");
+                sql.text(&url).push(" AND server_id <> ").text(&server_id);
+                sql.execute(write.connection()).await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
     /// Forgets all servers that last reported before a time.
     pub async fn forget_servers_before(&self, time: f64) -> Result<()> {
         self.write(move |write| {
@@ -109,6 +123,8 @@ mod tests {
         let known = store.served_weights(0.0).await.unwrap();
         let states: Vec<_> = known.iter().map(|one| (one.url.as_str(), one.version, one.state)).collect();
         assert_eq!(states, [("http://a", Some(2), ServingState::Serving), ("http://b", Some(1), ServingState::Behind)]);
+        store.forget_earlier_servers("http://a", "a").await.unwrap();
+        assert_eq!(store.served_weights(0.0).await.unwrap().len(), 2);
         store.forget_server("b").await.unwrap();
         assert_eq!(store.served_weights(0.0).await.unwrap().len(), 1);
         assert_eq!(store.served_weights(known[0].time).await.unwrap(), []);
@@ -116,5 +132,25 @@ mod tests {
         assert_eq!(store.served_weights(0.0).await.unwrap().len(), 1);
         store.forget_servers_before(f64::MAX).await.unwrap();
         assert_eq!(store.served_weights(0.0).await.unwrap(), []);
+    }
+    #[tokio::test]
+    async fn a_server_that_was_killed_is_forgotten_once_its_url_is_back() {
+        let store = TestStore::new().await;
+        for (server_id, url) in [("killed", "http://a"), ("started", "http://a"), ("other", "http://b")] {
+            let served = ServedWeights {
+                server_id: server_id.into(),
+                url: url.into(),
+                model: "m".into(),
+                version: Some(1),
+                state: ServingState::Serving,
+                message: None,
+                time: 0.0,
+            };
+            store.report_served_weights(served).await.unwrap();
+        }
+        store.forget_earlier_servers("http://a", "started").await.unwrap();
+        let known = store.served_weights(0.0).await.unwrap();
+        let known: Vec<_> = known.iter().map(|served| served.server_id.as_str()).collect();
+        assert_eq!(known, ["started", "other"]);
     }
 }

@@ -66,6 +66,10 @@ impl WeightsFollower {
         if let Err(error) = store.forget_servers_before(forgotten).await {
             tracing::warn!(%error, "servers that have ended are not forgotten");
         }
+        // Killed processes could not take their reports back.
+        if let Err(error) = store.forget_earlier_servers(&server.url, &server.server_id).await {
+            tracing::warn!(%error, "earlier processes of this server are not forgotten");
+        }
         let mut tasks = JoinSet::new();
         for FollowingModel { weights, of, gate } in models {
             let base = base_weights.get(&of.model).copied();

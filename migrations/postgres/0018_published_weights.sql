@@ -19,6 +19,8 @@ CREATE TABLE publications (
     version BIGINT NOT NULL,
     -- Where they are, as JSON, in the words of whoever serves the model.
     source TEXT NOT NULL,
+    -- Digest of the files that were there, in hexadecimal digits; null where they could not be read.
+    files_id TEXT,
     cause TEXT NOT NULL,
     time DOUBLE PRECISION NOT NULL,
     FOREIGN KEY (model, version) REFERENCES named_weights (model, version)

@@ -154,6 +154,8 @@ pub struct NewPublication {
     pub version: u64,
     /// Where the weights are, in the words of whoever serves the model.
     pub source: Value,
+    /// Fingerprint of the files that were there; `None` where they could not be read, and for weights that a host keeps.
+    pub files_id: Option<WeightsId>,
     /// What they may take the place of.
     pub replaces: Replaces,
     /// Why they are put there.
@@ -170,6 +172,8 @@ pub struct Publication {
     pub weights: NamedWeights,
     /// Where the weights are, in the words of whoever serves the model.
     pub source: Value,
+    /// Fingerprint of the files that were there; `None` where they could not be read, and for weights that a host keeps.
+    pub files_id: Option<WeightsId>,
     /// Why they were put there.
     pub cause: PublicationCause,
     /// When they were put there.

@@ -127,7 +127,7 @@ pub(super) fn named_from_row(row: &AnyRow) -> Result<NamedWeights> {
     })
 }
 
-fn corrupt(column: &str, error: &impl ToString) -> StoreError {
+pub(super) fn corrupt(column: &str, error: &impl ToString) -> StoreError {
     StoreError::Corrupt { column: column.to_owned(), message: error.to_string() }
 }
 
@@ -174,7 +174,7 @@ mod tests {
         }
         assert_eq!(store.greatest_version("m").await.unwrap(), Some(2));
         let (source, replaces, cause) = (json!({}), Replaces::Anything, PublicationCause::Update);
-        let publication = NewPublication { model: "m".into(), version: 1, source, replaces, cause };
+        let publication = NewPublication { model: "m".into(), version: 1, source, files_id: None, replaces, cause };
         store.publish_weights(publication).await.unwrap();
         for version in [1, 2] {
             store.forget_unpublished_version("m", version).await.unwrap();

@@ -7,12 +7,12 @@ use tokio::sync::watch;
 
 use crate::database::clock::now;
 use crate::database::sql::{Sql, column, count, json, to_integer, to_json, word};
-use crate::weights::names::{COLUMNS, named_from_row};
+use crate::weights::names::{COLUMNS, corrupt, named_from_row};
 use crate::{Result, Store, StoreError};
 
 impl Store {
     /// Publishes weights that have a version: every server of the store puts them behind the model. Weights that are there
-    /// already are published again only if they are elsewhere now.
+    /// already are published again only if they are elsewhere now, or in other files.
     ///
     /// # Errors
     /// [`StoreError::WeightsInPlace`] if others are behind the model than those that they may take the place of;
@@ -25,7 +25,7 @@ impl Store {
                 let current = current(write.connection(), Some(&new.model)).await?.pop();
                 if let Some(current) = current {
                     let is_there = current.weights.version == new.version;
-                    if is_there && current.source == new.source {
+                    if is_there && current.source == new.source && are_files_of(&current, &new) {
                         return Ok(current);
                     }
                     if !is_there && !new.replaces.allows(new.version, current.weights.version) {
@@ -40,11 +40,12 @@ impl Store {
                     return Err(StoreError::NotFound { kind: "version", id });
                 }
                 sqlx::query(
-                    "INSERT INTO publications (model, version, source, cause, time) VALUES ($1, $2, $3, $4, $5)",
+                    "INSERT INTO publications (model, version, source, files_id, cause, time) VALUES ($1, $2, $3, $4, $5, $6)",
                 )
                 .bind(new.model.as_str())
                 .bind(version)
                 .bind(source)
+                .bind(new.files_id.map(|id| id.to_string()))
                 .bind(cause_word(&new)?)
                 .bind(now())
                 .execute(write.connection())
@@ -73,13 +74,19 @@ impl Store {
     }
 }
 
+/// Whether nothing is known of the new files that the publication does not say.
+fn are_files_of(current: &Publication, new: &NewPublication) -> bool {
+    new.files_id.is_none() || new.files_id == current.files_id
+}
+
 fn cause_word(new: &NewPublication) -> Result<String> {
     Ok(to_json("cause", &new.cause)?.trim_matches('"').to_owned())
 }
 
 async fn current(connection: &mut AnyConnection, model: Option<&str>) -> Result<Vec<Publication>> {
     let mut sql = Sql::new("SELECT ");
-    sql.push(COLUMNS).push(", p.position, p.source, p.cause, p.time AS published_time FROM publications p ");
+    sql.push(COLUMNS)
+        .push(", p.position, p.source, p.files_id, p.cause, p.time AS published_time FROM publications p ");
     sql.push("JOIN named_weights n ON n.model = p.model AND n.version = p.version ");
     sql.push("WHERE p.position IN (SELECT MAX(position) FROM publications GROUP BY model)");
     if let Some(model) = model {
@@ -90,10 +97,12 @@ async fn current(connection: &mut AnyConnection, model: Option<&str>) -> Result<
 }
 
 fn publication_from_row(row: &AnyRow) -> Result<Publication> {
+    let files_id: Option<String> = column(row, "files_id")?;
     Ok(Publication {
         position: count(row, "position")?,
         weights: named_from_row(row)?,
         source: json(row, "source")?,
+        files_id: files_id.map(|id| id.parse()).transpose().map_err(|error| corrupt("files_id", &error))?,
         cause: word(row, "cause")?,
         published_time: column(row, "published_time")?,
     })
@@ -109,7 +118,7 @@ mod tests {
 
     fn publication(version: u64, replaces: Replaces) -> NewPublication {
         let source = json!({ "adapter": format!("/w/{version}") });
-        NewPublication { model: "m".into(), version, source, replaces, cause: PublicationCause::Update }
+        NewPublication { model: "m".into(), version, source, files_id: None, replaces, cause: PublicationCause::Update }
     }
 
     async fn store_with_versions(versions: u8) -> TestStore {
@@ -164,5 +173,11 @@ mod tests {
         watched.changed().await.unwrap();
         store.publish_weights(publication(1, Replaces::Older)).await.unwrap();
         assert!(!watched.has_changed().unwrap());
+        let files_id = Some(WeightsId::of_digest([7; 32]));
+        let other_files = NewPublication { files_id, ..publication(1, Replaces::Older) };
+        assert_eq!(store.publish_weights(other_files).await.unwrap().files_id, files_id);
+        watched.changed().await.unwrap();
+        store.publish_weights(publication(1, Replaces::Older)).await.unwrap();
+        assert_eq!(store.publication("m").await.unwrap().unwrap().files_id, files_id);
     }
 }

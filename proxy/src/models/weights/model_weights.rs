@@ -11,8 +11,11 @@ use tokio::sync::{Notify, watch};
 
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
-use crate::models::weights::posted_weights::{PostedName, PostedWeights, name_posted};
+use crate::models::weights::posted_weights::{PostedName, PostedWeights, name_posted, readable_files};
 use crate::models::weights::without_new_weights::WithoutNewWeights;
+
+/// Why weights are not loaded whose files were overwritten.
+const OTHER_FILES: &str = "its files are not those that were published";
 
 /// The weights of one served model, which change once at a time.
 #[derive(Clone)]
@@ -146,6 +149,7 @@ impl ModelWeights {
         let PostedName { weights: named, is_new } = name_posted(store, model, &posted, started_with).await?;
         place.check(Some(named.version))?;
         let weights = NewWeights { version: WeightsVersion(named.version), source: posted.source };
+        let files_id = readable_files(&weights.source).await;
         self.shared.status.send_modify(|status| status.is_loading());
         if let Err(error) = sampler.load_weights(&weights).await {
             self.posted_weights_failed(of, &error);
@@ -157,7 +161,8 @@ impl ModelWeights {
         self.has(&weights, &named);
         let source = json!(weights.source);
         let PostedWeights { replaces, cause, .. } = posted;
-        let publication = NewPublication { model: model.clone(), version: named.version, source, replaces, cause };
+        let (model_name, version) = (model.clone(), named.version);
+        let publication = NewPublication { model: model_name, version, source, files_id, replaces, cause };
         match store.publish_weights(publication).await {
             Ok(_) => {
                 let version = named.version;
@@ -176,7 +181,7 @@ impl ModelWeights {
     pub(crate) async fn catch_up(&self, of: &WeightsOf) -> CaughtUp {
         let _turn = self.shared.turn.lock().await;
         let WeightsOf { model, sampler, store, .. } = of;
-        let Publication { weights: named, source, .. } = match store.publication(model).await {
+        let Publication { weights: named, source, files_id, .. } = match store.publication(model).await {
             Ok(Some(publication)) => publication,
             Ok(None) => return CaughtUp::NothingPublished,
             Err(error) => {
@@ -196,6 +201,13 @@ impl ModelWeights {
         if self.shared.status.borrow().loaded.as_ref() == Some(&weights) {
             self.has(&weights, &named);
             return CaughtUp::Serving;
+        }
+        // Files that this machine cannot read are left to the model's host.
+        if let Some(published) = files_id
+            && readable_files(&weights.source).await.is_some_and(|found| found != published)
+        {
+            self.is_behind(of, &named, &OTHER_FILES);
+            return CaughtUp::Failed;
         }
         self.shared.status.send_modify(|status| status.is_loading());
         match sampler.load_weights(&weights).await {
@@ -454,6 +466,26 @@ mod tests {
             assert_eq!((status.state, status.message, it.gate.refusal()), (ServingState::Serving, None, None));
             assert_eq!(it.host.requested(1).await, [3, 3, 3], "and not again");
         }
+    }
+
+    #[tokio::test]
+    async fn files_that_were_overwritten_since_are_not_loaded_as_those_that_were_published() {
+        let it = Hosted::new([]).await;
+        it.host.permits.add_permits(9);
+        let directory = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(directory.path().join("model.safetensors"), text).unwrap();
+        write("published");
+        let source = WeightsSource::Model(directory.path().to_owned());
+        it.post(PostedWeights { source, ..posted(3) }).await.unwrap();
+        write("overwritten");
+        let late = ModelWeights::new(Gate::default());
+        assert!(matches!(late.catch_up(&it.of).await, CaughtUp::Failed));
+        let message = Some(format!("version 3: {OTHER_FILES}"));
+        assert_eq!((late.status().state, late.status().message), (ServingState::Behind, message));
+        assert_eq!(it.host.requested(1).await, [3]);
+        write("published");
+        assert!(matches!(late.catch_up(&it.of).await, CaughtUp::Serving));
+        assert_eq!(it.host.requested(2).await, [3, 3]);
     }
 
     #[tokio::test]

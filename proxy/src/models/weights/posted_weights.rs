@@ -106,6 +106,16 @@ async fn identity(source: &WeightsSource, version: u64) -> Result<WeightsId, Bac
     }
 }
 
+/// Fingerprint of the files of weights, where this machine can read them.
+pub(crate) async fn readable_files(source: &WeightsSource) -> Option<WeightsId> {
+    match source {
+        WeightsSource::Model(directory) | WeightsSource::Adapter(directory) => {
+            fingerprint(directory.clone()).await.ok()
+        }
+        WeightsSource::Kept(_) => None,
+    }
+}
+
 async fn is_visible(directory: &Path) -> bool {
     tokio::fs::try_exists(directory).await.unwrap_or(true)
 }

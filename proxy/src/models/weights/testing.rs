@@ -118,7 +118,7 @@ impl Hosted {
         self.of.store.name_weights(new).await.unwrap();
         let source = json!(WeightsSource::Model(format!("/elsewhere/{version}").into()));
         let (replaces, cause) = (Replaces::Anything, PublicationCause::Update);
-        let new = NewPublication { model: "m".into(), version, source, replaces, cause };
+        let new = NewPublication { model: "m".into(), version, source, files_id: None, replaces, cause };
         self.of.store.publish_weights(new).await.unwrap();
     }
 }

@@ -96,7 +96,7 @@ impl<R: Read> Compact<R> {
                 (field, kind::STRUCT) if DATA_PAGES.contains(&field) => {
                     this.fields(&mut |this, field, kind| match (field, kind) {
                         (VALUES, kind::I32) => {
-                            header.values = i64::try_from(u32::try_from(this.number()?)?)?;
+                            header.values = i64::from(u32::try_from(this.number()?)?);
                             Ok(())
                         }
                         (_, kind) => this.skip(kind),

@@ -209,7 +209,8 @@ mod tests {
         for left in ["000003", "000004", "000005.new"] {
             std::fs::create_dir_all(published.join(left)).unwrap();
         }
-        let (fails, seen): (Arc<Mutex<bool>>, Arc<Mutex<Vec<Vec<String>>>>) = Default::default();
+        let fails: Arc<Mutex<bool>> = Arc::default();
+        let seen: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
         let host = Host { directory: published.clone(), fails: fails.clone(), seen: seen.clone() };
         let learner = PublishingLearner::new(Arc::new(Writer), host, published.clone(), WeightsSource::Model);
         // The same version again, and one that is refused: what is behind the model stays where it is.

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use axum::Router;
 use fulgurite_backends::Learner;
 use fulgurite_proxy::ServedModel;
 use fulgurite_store::Store;
@@ -24,7 +23,7 @@ use crate::runs::checkpoints::{checkpoints, run_of};
 use crate::runs::which_checkpoint::WhichCheckpoint;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Listening, RunningServer, ServerWeights};
+use crate::serve::server::{Listening, RunningServer};
 use crate::train;
 use crate::train::reporters::SilentReporter;
 
@@ -150,16 +149,7 @@ impl Host {
         let store = open_store(&url, &loaded.config.store).await?;
         let listening = Listening::begin(&loaded.config.server, None).await?;
         let served = vec![served];
-        let server = RunningServer::start(
-            &loaded.config,
-            listening,
-            store.clone(),
-            served,
-            ServerWeights::Own,
-            Router::new(),
-            &metrics,
-        );
-        let server = server.await?;
+        let server = RunningServer::start_private(&loaded.config, listening, store.clone(), served, &metrics).await?;
         let url = format!("{}/v1", server.url);
         let own = OwnServer { server, store, _learner: learner, _directory: directory };
         Ok(Self { url, model, description, key: None, own: Some(own) })

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use axum::Router;
 use fulgurite_store::Store;
 use fulgurite_trainer::{EVALUATION_KIND, PolicyEndpoint, Record, Reporter, RunIdentity, TaskEvaluation, TrainEvent};
 use fulgurite_types::NewRun;
@@ -31,7 +30,7 @@ use crate::config::declarations::LoadedConfig;
 use crate::runs::checkpoints::run_of;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Interruptions, Listening, RunningServer, ServerWeights};
+use crate::serve::server::{Interruptions, Listening, RunningServer};
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reporters::{JsonReporter, TableReporter};
 use crate::train::run_files::CONFIG_FILE;
@@ -168,16 +167,7 @@ async fn sample(
     }
     let listening = Listening::begin(&server_config.server, admin.clone()).await?;
     let served = [served].into_iter().chain(train::models_beside::served(loaded)?).collect();
-    let mut server = RunningServer::start(
-        &server_config,
-        listening,
-        store.clone(),
-        served,
-        ServerWeights::Own,
-        Router::new(),
-        &metrics,
-    )
-    .await?;
+    let mut server = RunningServer::start_private(&server_config, listening, store.clone(), served, &metrics).await?;
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
     let agents_server = AgentsServer::own(&server);

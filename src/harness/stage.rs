@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use axum::Router;
 use fulgurite_proxy::ServedModel;
 use fulgurite_runner::{RunnerOptions, SUPERVISE_AGENT, SandboxOptions, WorldOptions};
 use fulgurite_store::Store;
@@ -22,7 +21,7 @@ use crate::config::declarations::LoadedConfig;
 use crate::run::{own_program, this_program};
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Listening, RunningServer, ServerWeights};
+use crate::serve::server::{Listening, RunningServer};
 
 /// Each attempt is graded, so that an agent need print nothing.
 const GRADE: [&str; 2] = ["echo", r#"{"reward": 1}"#];
@@ -61,16 +60,7 @@ impl Stage {
         let around = log.clone();
         let listening = Listening::begin(&config.server, None).await?.within(move |routes| around.around(routes));
         let served = vec![ServedModel::Sampled(model.served())];
-        let server = RunningServer::start(
-            &config,
-            listening,
-            store.clone(),
-            served,
-            ServerWeights::Own,
-            Router::new(),
-            &metrics,
-        )
-        .await?;
+        let server = RunningServer::start_private(&config, listening, store.clone(), served, &metrics).await?;
         let home = agent.has_own_home.then(|| home.display().to_string());
         let runner = RunnerOptions {
             supervisor: own_program(SUPERVISE_AGENT)?,

@@ -39,14 +39,7 @@ async fn name_weights_of(store: &Store, model: &SampledModel, directory: &Path) 
     let fingerprint = tokio::task::spawn_blocking(move || weights_fingerprint(&files)).await;
     let weights_id = fingerprint.context("the task that reads the files ended")??;
     let Some(WeightsVersion(preferred_version)) = label else { return Ok(Some(weights_id)) };
-    let new = NewNamedWeights {
-        model: model.name.clone(),
-        weights_id,
-        parent_id: None,
-        run_id: None,
-        step: None,
-        preferred_version,
-    };
+    let new = NewNamedWeights::of_no_run(&model.name, weights_id, preferred_version);
     let version = store.name_weights(new).await?.version;
     if version != preferred_version {
         tracing::info!(

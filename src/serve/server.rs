@@ -175,6 +175,17 @@ fn named_address(address: SocketAddr) -> String {
 }
 
 impl RunningServer {
+    /// Starts a server for one command's own work: its models have weights of their own, and nothing is served beside them.
+    pub async fn start_private(
+        config: &Config,
+        listening: Listening,
+        store: Store,
+        models: Vec<ServedModel>,
+        metrics: &MetricsPage,
+    ) -> Result<Self> {
+        Self::start(config, listening, store, models, ServerWeights::Own, Router::new(), metrics).await
+    }
+
     /// Listens, and answers from now on, with what is `beside` the proxy and the store, too. With an admin key, only who has
     /// a key is answered.
     pub async fn start(

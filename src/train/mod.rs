@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use axum::Router;
 use fulgurite_proxy::ServedModel;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::AdminKey;
@@ -60,7 +59,7 @@ use crate::models::start_weights::start_weights;
 use crate::run::RunnerSettings;
 use crate::serve::command::open_store;
 use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Interruptions, Listening, RunningServer, ServerWeights, write_ready_file};
+use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_file};
 use crate::trackers::tracked;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reporters::{JsonReporter, SilentReporter, TableReporter};
@@ -220,16 +219,7 @@ async fn train_in(
     let listening = Listening::begin(&server_config.server, admin.clone()).await?;
     let policy = ServedModel::Sampled(opened.served.clone());
     let served = [policy].into_iter().chain(models_beside::served(&loaded)?).collect();
-    let mut server = RunningServer::start(
-        &server_config,
-        listening,
-        store.clone(),
-        served,
-        ServerWeights::Own,
-        Router::new(),
-        metrics,
-    )
-    .await?;
+    let mut server = RunningServer::start_private(&server_config, listening, store.clone(), served, metrics).await?;
     // Whoever reads the ready file may send a signal at once.
     let mut interruptions = Interruptions::listen()?;
     if let Some(path) = &arguments.ready_file {

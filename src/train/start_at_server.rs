@@ -64,7 +64,7 @@ impl StartAtServer<'_> {
             (None, _, Some(_)) => Behind::Others,
             (Some(directory), _, published) => self.behind_resumed(directory, start, published.as_ref()).await?,
         };
-        let at_start = match decide(behind, flag, self.leeway().await?) {
+        let at_start = match decide(behind, flag, self.leeway(behind).await?) {
             // Tokens of what nobody can name could not be trained: the run's start is put there, which computes the same.
             StartDecision::Keep if files == ServedFiles::Unknown => WeightsAtStart::Replace,
             StartDecision::Keep => self.held(published.as_ref().filter(|_| resumed.is_some())),
@@ -124,14 +124,18 @@ impl StartAtServer<'_> {
         })
     }
 
-    async fn leeway(&self) -> Result<Leeway> {
+    /// Whoever else calls the model counts only where the run's own weights are too far away to stay: nothing else is asked
+    /// of the server's rollouts, which may be many.
+    async fn leeway(&self, behind: Behind) -> Result<Leeway> {
         let trainer = &self.loaded.config.trainer;
         if let Some(harvest) = &trainer.harvest {
             return Ok(Leeway { max_staleness: harvest.max_staleness, callers: Callers::Others });
         }
-        let has_sessions = self.server.has_sessions_since(time::now() - RECENT_SECONDS).await?;
-        let callers = if has_sessions { Callers::Others } else { Callers::RunAlone };
-        Ok(Leeway { max_staleness: trainer.schedule.max_staleness(), callers })
+        let max_staleness = trainer.schedule.max_staleness();
+        let is_too_far = matches!(behind, Behind::Own { distance } if distance > max_staleness);
+        let has_callers = is_too_far && self.server.has_sessions_since(time::now() - RECENT_SECONDS).await?;
+        let callers = if has_callers { Callers::Others } else { Callers::RunAlone };
+        Ok(Leeway { max_staleness, callers })
     }
 }
 

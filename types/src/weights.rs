@@ -93,6 +93,14 @@ pub struct NewNamedWeights {
     pub preferred_version: u64,
 }
 
+impl NewNamedWeights {
+    /// Weights that no run made.
+    pub fn of_no_run(model: &str, weights_id: WeightsId, preferred_version: u64) -> Self {
+        let model = model.to_owned();
+        Self { model, weights_id, parent_id: None, run_id: None, step: None, preferred_version }
+    }
+}
+
 /// Weights that have a version in a store. A version of a model names one set of weights for ever.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NamedWeights {

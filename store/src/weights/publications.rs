@@ -124,15 +124,7 @@ mod tests {
     async fn store_with_versions(versions: u8) -> TestStore {
         let store = TestStore::new().await;
         for version in 0..versions {
-            let (weights_id, preferred_version) = (WeightsId::of_digest([version; 32]), u64::from(version));
-            let new = NewNamedWeights {
-                model: "m".into(),
-                weights_id,
-                parent_id: None,
-                run_id: None,
-                step: None,
-                preferred_version,
-            };
+            let new = NewNamedWeights::of_no_run("m", WeightsId::of_digest([version; 32]), u64::from(version));
             store.name_weights(new).await.unwrap();
         }
         store

@@ -151,14 +151,7 @@ async fn check_label(
     let version = label.0;
     let named = match base {
         Some(weights_id) => {
-            let new = NewNamedWeights {
-                model: model.clone(),
-                weights_id,
-                parent_id: None,
-                run_id: None,
-                step: None,
-                preferred_version: version,
-            };
+            let new = NewNamedWeights::of_no_run(model, weights_id, version);
             store.name_weights(new).await.map(|named| (named.version != version).then_some(()))
         }
         None => store.weights_of_version(model, version).await.map(|named| named.map(drop)),

@@ -44,7 +44,7 @@ pub(crate) async fn name_posted(
         let greatest = store.greatest_version(model).await?.max(started_with.map(|version| version.0));
         let preferred = greatest.map_or(1, |greatest| greatest.saturating_add(1));
         let id = identity(&posted.source, preferred).await?;
-        let weights = store.name_weights(new_name(model, id, preferred)).await?;
+        let weights = store.name_weights(NewNamedWeights::of_no_run(model, id, preferred)).await?;
         return Ok(PostedName { is_new: weights.version == preferred, weights });
     };
     let known = store.weights_of_version(model, version).await?;
@@ -64,7 +64,7 @@ pub(crate) async fn name_posted(
         });
     }
     for id in ids {
-        let weights = store.name_weights(new_name(model, id, version)).await?;
+        let weights = store.name_weights(NewNamedWeights::of_no_run(model, id, version)).await?;
         if weights.version == version {
             return Ok(PostedName { weights, is_new: true });
         }
@@ -79,17 +79,6 @@ fn is_taken_by_word(named: &NamedWeights, posted: &PostedWeights) -> bool {
     match &named.run_id {
         Some(run_id) => posted.run_id.as_ref() == Some(run_id),
         None => named.time <= 0.0,
-    }
-}
-
-fn new_name(model: &str, weights_id: WeightsId, preferred_version: u64) -> NewNamedWeights {
-    NewNamedWeights {
-        model: model.to_owned(),
-        weights_id,
-        parent_id: None,
-        run_id: None,
-        step: None,
-        preferred_version,
     }
 }
 
@@ -220,7 +209,8 @@ mod tests {
     async fn a_version_of_a_run_takes_no_files_but_those_that_are_posted_as_the_runs() {
         let setup = Setup::new().await;
         let id = WeightsId::of_digest([7; 32]);
-        let of_run = NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..new_name("m", id, 5) };
+        let of_run =
+            NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..NewNamedWeights::of_no_run("m", id, 5) };
         setup.store.name_weights(of_run).await.unwrap();
         assert_eq!(setup.named_for(Some("r"), "a", Some(5)).await, Ok((5, false)));
         assert_eq!(setup.named_for(Some("r"), "b", Some(5)).await, Ok((5, false)));
@@ -240,7 +230,8 @@ mod tests {
     async fn a_version_that_a_run_named_by_its_files_takes_the_same_files_from_everybody() {
         let setup = Setup::new().await;
         let id = fingerprint(setup.home.path().join("a")).await.unwrap();
-        let of_run = NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..new_name("m", id, 5) };
+        let of_run =
+            NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..NewNamedWeights::of_no_run("m", id, 5) };
         setup.store.name_weights(of_run).await.unwrap();
         assert_eq!(setup.named("a", Some(5)).await, Ok((5, false)));
         assert!(setup.named("b", Some(5)).await.is_err());

@@ -107,14 +107,7 @@ impl Hosted {
     /// Publishes weights as another server does.
     pub(super) async fn publish_elsewhere(&self, version: u64) {
         let weights_id = WeightsId::of_digest([version as u8; 32]);
-        let new = NewNamedWeights {
-            model: "m".into(),
-            weights_id,
-            parent_id: None,
-            run_id: None,
-            step: None,
-            preferred_version: version,
-        };
+        let new = NewNamedWeights::of_no_run("m", weights_id, version);
         self.of.store.name_weights(new).await.unwrap();
         let source = json!(WeightsSource::Model(format!("/elsewhere/{version}").into()));
         let (replaces, cause) = (Replaces::Anything, PublicationCause::Update);

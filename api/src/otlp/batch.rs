@@ -1,5 +1,7 @@
 //! The batches of OTLP's signals, item by item: one that cannot be read does not take the others with it.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -139,7 +141,11 @@ struct JsonScope<'r> {
 }
 
 /// Reads a request in JSON.
+///
+/// # Errors
+/// A body that is not JSON, or that has fields but none of an export's: it was meant for another endpoint.
 pub(super) fn from_json(signal: Signal, bytes: &[u8]) -> Result<Groups, String> {
+    check_that_it_is_an_export(bytes)?;
     if signal == Signal::Traces
         && let Ok(request) = json::normalised(bytes)
         && let Ok(request) = ExportTraceServiceRequest::deserialize(request)
@@ -166,6 +172,15 @@ pub(super) fn from_json(signal: Signal, bytes: &[u8]) -> Result<Groups, String> 
         Err(error) => unreadable_group(place, &json::without_place(error)),
     };
     Ok(Groups(request.groups.unwrap_or_default().into_iter().enumerate().map(group).collect()))
+}
+
+fn check_that_it_is_an_export(bytes: &[u8]) -> Result<(), String> {
+    let fields: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(bytes).map_err(json::without_place)?;
+    let known = ["resourceSpans", "resourceLogs"];
+    if fields.is_empty() || known.iter().any(|name| fields.contains_key(*name)) {
+        return Ok(());
+    }
+    Err(format!("it has neither {} nor {}", known[0], known[1]))
 }
 
 fn items_of_scope(scope: &RawValue) -> Result<Vec<&RawValue>, String> {

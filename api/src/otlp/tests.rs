@@ -339,7 +339,7 @@ fn what_is_not_an_export_is_an_error() {
     for bytes in [&b"\xff\xff"[..], b"{}", b"\x0a\x05"] {
         assert!(from_protobuf(Signal::Traces, bytes).is_err(), "{bytes:?}");
     }
-    for body in ["", "1", "x", r#"{"resourceSpans": 1}"#] {
+    for body in ["", "1", "x", r#"{"resourceSpans": 1}"#, r#"{"messages": []}"#, r#"{"resource_spans": []}"#] {
         assert!(from_json(Signal::Traces, body.as_bytes()).is_err(), "{body}");
     }
     assert_eq!(from_protobuf(Signal::Traces, b"").unwrap(), Export::default());

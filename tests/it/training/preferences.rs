@@ -410,7 +410,7 @@ fn every_key_of_its_metrics_is_documented() {
         );
         project.write("t.toml", config);
     }
-    let (own, common) = (documented("preferences.md", "## The keys"), documented("config.md", "## metrics.jsonl"));
+    let (own, common) = (documented("preferences.md", "## Metrics"), documented("config.md", "## metrics.jsonl"));
     let missing: Vec<&String> =
         keys.iter().filter(|key| !own.contains(key) && !common.contains(key) && *key != "event").collect();
     assert!(missing.is_empty(), "docs/preferences.md says nothing of {missing:?}");

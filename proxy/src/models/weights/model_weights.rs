@@ -40,13 +40,29 @@ type Posting = Shared<BoxFuture<'static, Result<(), Arc<ProxyError>>>>;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WeightsStatus {
     /// What was loaded since the server started.
-    pub(crate) loaded: Option<NewWeights>,
+    pub(crate) loaded: Option<LoadedWeights>,
     /// Which weights it has, where that is known.
     pub(crate) weights_id: Option<WeightsId>,
     /// How far it has got with the newest ones.
     pub(crate) state: ServingState,
     /// Why it has not got there.
     pub(crate) message: Option<String>,
+}
+
+/// Weights that a model's host has taken.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LoadedWeights {
+    weights: NewWeights,
+    /// Fingerprint of their files as it was published, where the publisher could read them.
+    files_id: Option<WeightsId>,
+}
+
+impl LoadedWeights {
+    /// Whether a publication is of these: a version may be published again with other files under the same path. What a
+    /// publisher cannot see is taken to be as it was.
+    fn are_published(&self, weights: &NewWeights, files_id: Option<WeightsId>) -> bool {
+        self.weights == *weights && (files_id.is_none() || files_id == self.files_id)
+    }
 }
 
 impl Default for WeightsStatus {
@@ -158,13 +174,16 @@ impl ModelWeights {
             }
             return Err(error.into());
         }
-        self.has(&weights, &named);
         let source = json!(weights.source);
+        let loaded = LoadedWeights { weights, files_id };
+        self.has(loaded.clone(), &named);
         let PostedWeights { replaces, cause, .. } = posted;
         let (model_name, version) = (model.clone(), named.version);
         let publication = NewPublication { model: model_name, version, source, files_id, replaces, cause };
         match store.publish_weights(publication).await {
-            Ok(_) => {
+            Ok(publication) => {
+                // Of files that this machine cannot read, another server may have told.
+                self.has(LoadedWeights { files_id: publication.files_id, ..loaded }, &named);
                 let version = named.version;
                 tracing::info!(model, version, weights = %named.weights_id, "new weights are behind a model");
                 Ok(())
@@ -198,8 +217,9 @@ impl ModelWeights {
             }
         };
         let weights = NewWeights { version: WeightsVersion(version), source };
-        if self.shared.status.borrow().loaded.as_ref() == Some(&weights) {
-            self.has(&weights, &named);
+        let loaded = self.shared.status.borrow().loaded.clone();
+        if let Some(loaded) = loaded.filter(|loaded| loaded.are_published(&weights, files_id)) {
+            self.has(loaded, &named);
             return CaughtUp::Serving;
         }
         // Files that this machine cannot read are left to the model's host.
@@ -213,7 +233,7 @@ impl ModelWeights {
         match sampler.load_weights(&weights).await {
             Ok(()) => {
                 tracing::info!(model, version, weights = %named.weights_id, "published weights are behind a model");
-                self.has(&weights, &named);
+                self.has(LoadedWeights { weights, files_id }, &named);
                 CaughtUp::Serving
             }
             Err(error @ (BackendError::Unavailable { .. } | BackendError::Overloaded { .. })) => {
@@ -237,9 +257,9 @@ impl ModelWeights {
         self.refuse_if_told();
     }
 
-    fn has(&self, weights: &NewWeights, named: &NamedWeights) {
+    fn has(&self, loaded: LoadedWeights, named: &NamedWeights) {
         let status = WeightsStatus {
-            loaded: Some(weights.clone()),
+            loaded: Some(loaded),
             weights_id: Some(named.weights_id),
             state: ServingState::Serving,
             message: None,
@@ -274,7 +294,7 @@ impl ModelWeights {
         tracing::warn!(model, %error, "posted weights cannot be loaded");
         let has_now = of.sampler.weights_version();
         self.shared.status.send_modify(|status| {
-            let is_intact = status.loaded.as_ref().is_none_or(|loaded| has_now == Some(loaded.version));
+            let is_intact = status.loaded.as_ref().is_none_or(|loaded| has_now == Some(loaded.weights.version));
             status.loaded = status.loaded.take().filter(|_| is_intact);
             status.is_not_loading();
         });
@@ -389,6 +409,8 @@ fn description(named: &NamedWeights) -> String {
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "the tests wait for their tasks")]
 
+    use fulgurite_types::NewNamedWeights;
+
     use super::*;
     use crate::models::weights::testing::{Hosted, posted};
 
@@ -486,6 +508,35 @@ mod tests {
         write("published");
         assert!(matches!(late.catch_up(&it.of).await, CaughtUp::Serving));
         assert_eq!(it.host.requested(2).await, [3, 3]);
+    }
+
+    #[tokio::test]
+    async fn a_version_that_is_published_again_with_other_files_is_loaded_again() {
+        let it = Hosted::new([]).await;
+        it.host.permits.add_permits(9);
+        let directory = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(directory.path().join("model.safetensors"), text).unwrap();
+        // The version is a run's, so that its files are what the run says.
+        let weights_id = WeightsId::of_digest([5; 32]);
+        let of_run = NewNamedWeights { run_id: Some("r".into()), ..NewNamedWeights::of_no_run("m", weights_id, 3) };
+        it.of.store.name_weights(of_run).await.unwrap();
+        let source = WeightsSource::Model(directory.path().to_owned());
+        let posted = || PostedWeights { source: source.clone(), run_id: Some("r".into()), ..posted(3) };
+        write("first");
+        it.post(posted()).await.unwrap();
+        let other = it.another_server();
+        other.host.permits.add_permits(9);
+        assert!(matches!(other.weights.catch_up(&other.of).await, CaughtUp::Serving));
+        write("second");
+        it.post(posted()).await.unwrap();
+        for _ in 0..2 {
+            assert!(matches!(other.weights.catch_up(&other.of).await, CaughtUp::Serving));
+        }
+        assert_eq!(other.host.requested(1).await, [3, 3], "the new files, and once");
+        // The same files again are nothing new.
+        it.post(posted()).await.unwrap();
+        assert!(matches!(other.weights.catch_up(&other.of).await, CaughtUp::Serving));
+        assert_eq!(other.host.requested(1).await, [3, 3]);
     }
 
     #[tokio::test]

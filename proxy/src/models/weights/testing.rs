@@ -78,14 +78,23 @@ pub(super) struct Hosted {
     pub(super) gate: Gate,
     pub(super) host: Arc<Host>,
     pub(super) of: WeightsOf,
-    _directory: TempDir,
+    _directory: Arc<TempDir>,
 }
 
 impl Hosted {
     pub(super) async fn new(failures: impl IntoIterator<Item = BackendError>) -> Self {
-        let _directory = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}", _directory.path().join("test.db").display());
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        Self::over(store, Arc::new(directory), failures)
+    }
+
+    /// The same model at another server of the store.
+    pub(super) fn another_server(&self) -> Self {
+        Self::over(self.of.store.clone(), Arc::clone(&self._directory), [])
+    }
+
+    fn over(store: Store, _directory: Arc<TempDir>, failures: impl IntoIterator<Item = BackendError>) -> Self {
         let (gate, host) = (Gate::default(), Host::new(failures));
         let weights = ModelWeights::new(gate.clone());
         let sampler: Arc<dyn Sampler> = host.clone();

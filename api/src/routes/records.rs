@@ -53,9 +53,15 @@ pub(super) async fn read(State(store): State<Store>, body: Body) -> std::result:
     Ok(written(RecordsReply { items }))
 }
 
-/// What there is of a rollout, and how many bytes its tokens take.
-async fn record(store: &Store, rollout_id: &str) -> Result<Option<(PackedRolloutRecord, usize)>> {
-    let Some(record) = store.rollout_record(rollout_id, Some(GENERATIONS)).await? else { return Ok(None) };
+/// What there is of a rollout, by its id or its session's name, and how many bytes its tokens take.
+async fn record(store: &Store, name: &str) -> Result<Option<(PackedRolloutRecord, usize)>> {
+    let record = match store.rollout_record(name, Some(GENERATIONS)).await? {
+        Some(record) => record,
+        None => match store.rollout_record(&store.rollout_id_of(name).await?, Some(GENERATIONS)).await? {
+            Some(record) => record,
+            None => return Ok(None),
+        },
+    };
     let RolloutRecord { rollout, attempts, rewards, generations } = record;
     let next_offset = (generations.len() as u64 == GENERATIONS).then_some(GENERATIONS);
     let bytes = generations.iter().map(token_bytes).sum();

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use fulgurite_store::{KeyHolder, Keyring};
-use fulgurite_types::{Generation, PackedGeneration};
+use fulgurite_types::{Generation, NewRollout, PackedGeneration, session_rollout_id};
 use serde_json::{Value, json};
 
 use crate::served::Api;
@@ -55,6 +55,13 @@ async fn records_of_rollouts_come_in_the_order_of_their_ids_and_not_of_too_many(
     assert_eq!((status, &reply["items"][0]), (StatusCode::OK, &Value::Null), "{reply}");
     assert_eq!(reply["items"][1]["rollout"]["rollout_id"], rollout_id);
     assert_eq!(reply["items"][1]["generations"].as_array().unwrap().len(), 3);
+    // A session's own name is an id as well.
+    let session =
+        NewRollout { rollout_id: Some(session_rollout_id("x-session-id", b"visit 7")), ..NewRollout::default() };
+    let session = api.store.start_rollout(session, None).await.unwrap().rollout.rollout_id;
+    let (status, reply) = api.post(path, json!({ "rollout_ids": ["visit 8", "visit 7"] })).await;
+    assert_eq!((status, &reply["items"][0]), (StatusCode::OK, &Value::Null), "{reply}");
+    assert_eq!(reply["items"][1]["rollout"]["rollout_id"], session);
     let (status, reply) = api.post(path, json!({ "rollout_ids": vec!["none"; 1001] })).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{reply}");
     assert_eq!(reply["detail"][0]["loc"], json!(["body", "rollout_ids"]));

@@ -60,15 +60,19 @@ pub(crate) async fn attribute(
     Ok(Some(attribution))
 }
 
-/// Checks that a rollout and its attempt exist and that the attempt still runs: of no attempt's id, the latest.
+/// Checks that a rollout and its attempt exist and that the attempt still runs: of no attempt's id, the latest. The name of a
+/// session stands for its rollout's id.
 async fn resolve(
     store: &Store,
     defaults: RolloutDefaults,
     rollout_id: &str,
     attempt_id: Option<&str>,
 ) -> Result<Attribution, ProxyError> {
-    let Some(found) = store.cached_rollout(rollout_id).await? else {
-        return Err(ProxyError::UnknownTarget { kind: "rollout", id: rollout_id.to_owned() });
+    let unknown = || ProxyError::UnknownTarget { kind: "rollout", id: rollout_id.to_owned() };
+    let found = match store.cached_rollout(rollout_id).await? {
+        Some(found) => found,
+        // Nearly every call names an id, which costs one look less.
+        None => store.cached_rollout(&store.rollout_id_of(rollout_id).await?).await?.ok_or_else(unknown)?,
     };
     let (rollout, latest) = &*found;
     // Nearly every call is of the latest attempt, which is known already.
@@ -76,7 +80,7 @@ async fn resolve(
         (None, Some(latest)) => latest.clone(),
         (None, None) => return Err(no_attempt_yet(rollout_id)),
         (Some(id), Some(latest)) if latest.attempt_id == id => latest.clone(),
-        (Some(id), _) => match store.get_attempt(rollout_id, id).await? {
+        (Some(id), _) => match store.get_attempt(&rollout.rollout_id, id).await? {
             Some(earlier) => earlier,
             None => return Err(ProxyError::UnknownTarget { kind: "attempt", id: id.to_owned() }),
         },

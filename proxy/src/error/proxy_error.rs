@@ -352,6 +352,7 @@ define_errors! {
         #[error("the call could not be recorded: {0}")]
         Store(error: #[from] StoreError) => match error {
             StoreError::NotFound { .. } => ErrorDetails::new(StatusCode::NOT_FOUND, None),
+            StoreError::AmbiguousSession { .. } => ErrorDetails::new(StatusCode::CONFLICT, "ambiguous_session"),
             _ => ErrorDetails::new(StatusCode::SERVICE_UNAVAILABLE, "record_failed"),
         };
     }

@@ -188,6 +188,32 @@ async fn all_calls_of_a_clients_session_belong_to_one_rollout_that_goes_on() {
 }
 
 #[tokio::test]
+async fn a_sessions_own_name_is_an_id_in_x_rollout_id_too() {
+    let setup = Setup::new(vec![]).await;
+    let base = plain(&setup);
+    let of_session = generation(&setup, &base, "responses", &[("x-session-id", "visit-7")]).await;
+    let named = [("x-rollout-id", "visit-7")];
+    for dialect in DIALECTS {
+        let of_name = generation(&setup, &base, dialect, &named).await;
+        assert_eq!(of_name.rollout_id, of_session.rollout_id, "{dialect}");
+        assert_eq!(of_name.attempt_id, of_session.attempt_id, "{dialect}");
+    }
+    let attempt = [("x-rollout-id", "visit-7"), ("x-attempt-id", of_session.attempt_id.as_str())];
+    assert_eq!(generation(&setup, &base, "messages", &attempt).await.rollout_id, of_session.rollout_id);
+    // The session's responses are seen by the name, too.
+    let response = format!("{base}/responses/{}", of_session.generation_id);
+    for (name, expected) in [("visit-7", 200), ("visit-8", 404)] {
+        let seen = setup.client.get(&response).header("x-rollout-id", name).send().await.unwrap();
+        assert_eq!(seen.status(), expected, "{name}");
+    }
+    // A name that two sessions have is neither's.
+    generation(&setup, &base, "messages", &[("thread-id", "visit-7")]).await;
+    let (status, told) = send(&setup, &base, "chat/completions", &request("chat/completions"), &named).await;
+    assert_eq!(status, 409, "{told}");
+    assert!(told["error"]["message"].as_str().unwrap().contains("names more than one session"), "{told}");
+}
+
+#[tokio::test]
 async fn first_calls_of_a_session_at_once_begin_it_once() {
     let setup = Setup::new(vec![]).await;
     let base = plain(&setup);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fulgurite_backends::derive_seed;
 use fulgurite_renderers::ConversationDigest;
 use fulgurite_store::{ConversationHash, RecordedAnswer, RecordedAnswers, Store, StoreError};
-use fulgurite_types::{Conversation, Message};
+use fulgurite_types::Message;
 
 use crate::attempt::attempt_memories::AttemptMemories;
 use crate::attempt::attribution::Attribution;
@@ -28,12 +28,19 @@ const ANSWERS: usize = 8;
 /// The parts of a proxy by which a session is found.
 pub(crate) struct SessionSearch<'s> {
     pub(crate) store: &'s Store,
-    pub(crate) models: &'s ServedModels,
-    pub(crate) memories: &'s AttemptMemories,
+    pub(crate) logs: SessionLogs<'s>,
     /// Seed from which those of rollouts follow.
     pub(crate) seed: u64,
     /// For how long a session may be silent.
     pub(crate) gap: Duration,
+}
+
+/// Where the requests of sessions are logged.
+pub(crate) enum SessionLogs<'s> {
+    /// Those of each attempt in its memory.
+    OfAttempts { models: &'s ServedModels, memories: &'s AttemptMemories },
+    /// Those of all in one log, which does not know the request.
+    OfAll,
 }
 
 /// What the answers that end a conversation say of the call that continues it.
@@ -48,12 +55,12 @@ enum Found<'a> {
 }
 
 impl UnnamedConversation {
-    /// A request's conversation with a model, by the client that sends this key.
-    pub(crate) fn new(conversation: &Conversation, model: &str, key: Option<&str>) -> Self {
+    /// A request's messages to a model, by the client that sends this key.
+    pub(crate) fn new(messages: &[Message], model: &str, key: Option<&str>) -> Self {
         let has_key = if key.is_some() { "key" } else { "no key" };
         let mut digest = ConversationDigest::new(&[model, has_key, key.unwrap_or_default()]);
         let mut answers = Vec::new();
-        for message in &conversation.messages {
+        for message in messages {
             digest.push(message);
             if message.is_assistant() {
                 answers.push(digest.value());
@@ -114,11 +121,18 @@ impl SessionSearch<'_> {
         let is_marked = identity.retries > 0 || identity.idempotency_key.is_some();
         for answer in answers.iter().filter(|answer| answer.continued_by.as_ref() == Some(&identity.digest)) {
             let session = self.session_of(answer);
-            let memory = match is_marked {
-                true => Some(self.memories.of(self.store, self.models, &session).await?),
-                false => self.memories.held(&answer.rollout_id, &answer.attempt_id),
+            let is_of_it = match self.logs {
+                SessionLogs::OfAttempts { models, memories } => {
+                    let memory = match is_marked {
+                        true => Some(memories.of(self.store, models, &session).await?),
+                        false => memories.held(&answer.rollout_id, &answer.attempt_id),
+                    };
+                    memory.is_some_and(|memory| memory.requests.knows(identity))
+                }
+                // It was logged before this process, or its log gave way.
+                SessionLogs::OfAll => is_marked,
             };
-            if memory.is_some_and(|memory| memory.requests.knows(identity)) {
+            if is_of_it {
                 return Ok(Some(session));
             }
         }
@@ -126,8 +140,13 @@ impl SessionSearch<'_> {
     }
 
     fn session_of(&self, answer: &RecordedAnswer) -> Attribution {
-        let RecordedAnswer { rollout_id, attempt_id, .. } = answer.clone();
-        let rollout_seed = derive_seed(self.seed, &[&rollout_id]);
+        self.session(&answer.rollout_id, &answer.attempt_id)
+    }
+
+    /// The session of a call whose rollout and attempt are known.
+    pub(crate) fn session(&self, rollout_id: &str, attempt_id: &str) -> Attribution {
+        let rollout_seed = derive_seed(self.seed, &[rollout_id]);
+        let (rollout_id, attempt_id) = (rollout_id.to_owned(), attempt_id.to_owned());
         // It lasts as long as its client.
         Attribution { rollout_id, attempt_id, rollout_seed, allowance: None, is_unheard: false }
     }
@@ -179,9 +198,9 @@ mod tests {
 
     #[test]
     fn a_key_is_part_of_a_conversation_and_so_is_that_there_is_none() {
-        let conversation = Conversation { messages: vec![Message::text("user", "go")], tools: Vec::new() };
+        let messages = [Message::text("user", "go")];
         let digest = |model, key| {
-            UnnamedConversation::new(&conversation, model, key).with_answer(&Message::text("assistant", "yes"))
+            UnnamedConversation::new(&messages, model, key).with_answer(&Message::text("assistant", "yes"))
         };
         let all = [digest("m", None), digest("m", Some("")), digest("m", Some("k")), digest("n", None)];
         assert!(all.iter().enumerate().all(|(index, one)| !all[..index].contains(one)));

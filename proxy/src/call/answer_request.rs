@@ -6,7 +6,7 @@ use fulgurite_api::Refused;
 use fulgurite_backends::SamplerInfo;
 
 use crate::attempt::attribution::{Attribution, attribute};
-use crate::attempt::joined_session::{SessionSearch, UnnamedConversation};
+use crate::attempt::joined_session::{SessionLogs, SessionSearch, UnnamedConversation};
 use crate::attempt::notes::note;
 use crate::attempt::placed_prompt::PlacedPrompt;
 use crate::call::call_services::CallServices;
@@ -177,7 +177,7 @@ async fn unnamed_conversation(
     match (&caller.target, &request.prompt) {
         (CallTarget::Unnamed, Prompt::Messages(conversation)) if !options.conversation_gap.is_zero() => {
             let key = caller.sent_key.as_deref();
-            let unnamed = || UnnamedConversation::new(conversation, &model.name, key);
+            let unnamed = || UnnamedConversation::new(&conversation.messages, &model.name, key);
             caller.size.work(large_requests, unnamed).await.map(Some)
         }
         _ => Ok(None),
@@ -187,7 +187,8 @@ async fn unnamed_conversation(
 fn session_search(proxy: &Proxy) -> SessionSearch<'_> {
     let Shared { options, models, services, .. } = &*proxy.shared;
     let CallServices { store, memories, .. } = &**services;
-    SessionSearch { store, models, memories, seed: options.seed, gap: options.conversation_gap }
+    let logs = SessionLogs::OfAttempts { models, memories };
+    SessionSearch { store, logs, seed: options.seed, gap: options.conversation_gap }
 }
 
 /// A model, and the served one whose host samples it.

@@ -11,6 +11,7 @@ use super::relay::{Answered, Relay};
 use super::reply_cache::CachedReply;
 use super::route::Route;
 use crate::attempt::attribution::{Attribution, attribute};
+use crate::attempt::joined_session::{SessionLogs, SessionSearch, UnnamedConversation};
 use crate::attempt::owner::Owner;
 use crate::call::call_services::CallServices;
 use crate::clock::now;
@@ -20,6 +21,7 @@ use crate::models::served_model::UpstreamModel;
 use crate::observe::call_facts::CallFacts;
 use crate::proxy::{Proxy, Shared};
 use crate::record::delivery::mark;
+use crate::requests::call_target::CallTarget;
 use crate::requests::caller::Caller;
 use crate::requests::exact_json::{ExactValues, WHOLE};
 use crate::requests::incoming_request::IncomingRequest;
@@ -28,6 +30,9 @@ use crate::retries::logged_requests::Identity;
 use crate::retries::request_log::{Claim, OpenRequest};
 use crate::upstream::forwarded_call::{Admitted, ForwardedCall};
 use crate::upstream::forwarded_calls::ForwardedCalls;
+
+/// Fields by which a request names messages that its upstream remembers.
+const KEPT_BY_UPSTREAM: [&str; 2] = ["previous_response_id", "conversation"];
 
 /// Forwards a request to the upstream of its model, unless it is a retry, and the answer back.
 pub(crate) async fn forward_call(
@@ -39,7 +44,7 @@ pub(crate) async fn forward_call(
     let Shared { options, models, services, forwarded_calls, .. } = &*proxy.shared;
     check_dialect(model, route)?;
     models.check_reserved(&model.name, &incoming.caller.key)?;
-    let attribution = match route.is_recorded() {
+    let mut attribution = match route.is_recorded() {
         true => {
             let Caller { target, maker, begins_attempt, .. } = &incoming.caller;
             attribute(&services.store, options.rollout_defaults(), target, *maker, *begins_attempt).await?
@@ -55,10 +60,9 @@ pub(crate) async fn forward_call(
     if route.is_recorded() {
         facts.is_of_model(&metrics, route.operation());
     }
-    if let Some(Attribution { rollout_id, attempt_id, .. }) = &attribution {
-        facts.attempt.get_or_init(|| (rollout_id.clone(), attempt_id.clone()));
-    }
-    let open = match forwarded_calls.requests.claim(identity, reply_id, now() as u64).await? {
+    note_attempt(&facts, attribution.as_ref());
+    let unnamed = unnamed_conversation(proxy, route, &incoming, &exact, &model.name).await?;
+    let open = match forwarded_calls.requests.claim(identity.clone(), reply_id, now() as u64).await? {
         Claim::Join(joined) => {
             metrics.joined.increment(1);
             facts.is_answered_in(&joined.request.attempt);
@@ -73,6 +77,17 @@ pub(crate) async fn forward_call(
         },
         Claim::New(open) => open,
     };
+    if attribution.is_none() {
+        let (store, seed, gap) = (&services.store, options.seed, options.conversation_gap);
+        let search = SessionSearch { store, logs: SessionLogs::OfAll, seed, gap };
+        attribution = match (open.request.attempt.get(), &unnamed) {
+            // It was answered, and what was kept of that has given way.
+            (Some((rollout_id, attempt_id)), _) => Some(search.session(rollout_id, attempt_id)),
+            (None, Some(unnamed)) => search.find(unnamed, &identity).await.map_err(ProxyError::from)?,
+            (None, None) => None,
+        };
+        note_attempt(&facts, attribution.as_ref());
+    }
     let admission = match &attribution {
         Some(attribution) if route.is_generation() => {
             let memory = services.memories.of(&services.store, models, attribution).await.map_err(ProxyError::from)?;
@@ -88,6 +103,7 @@ pub(crate) async fn forward_call(
         gate: models.gate(&model.name).cloned().unwrap_or_default(),
         request: request_of(model, route, &incoming, attribution.as_ref().map(|of| of.rollout_id.clone())),
         owner: Owner::new(attribution, None, 1),
+        unnamed,
         fields: incoming.fields,
         exact,
         digest,
@@ -115,6 +131,38 @@ fn check_dialect(model: &UpstreamModel, route: Route) -> Result<(), ProxyError> 
         parameter: Some("model".to_owned()),
         code: Some("upstream_dialect"),
     })
+}
+
+fn note_attempt(facts: &CallFacts, attribution: Option<&Attribution>) {
+    if let Some(Attribution { rollout_id, attempt_id, .. }) = attribution {
+        facts.attempt.get_or_init(|| (rollout_id.clone(), attempt_id.clone()));
+    }
+}
+
+/// The messages of a call that names neither a rollout nor a session, if such ones are recognised by content. What the
+/// upstream alone remembers of a conversation cannot be compared.
+async fn unnamed_conversation(
+    proxy: &Proxy,
+    route: Route,
+    incoming: &IncomingRequest,
+    exact: &ExactValues,
+    model: &str,
+) -> Result<Option<UnnamedConversation>, ProxyError> {
+    let Shared { options, large_requests, .. } = &*proxy.shared;
+    let IncomingRequest { caller, fields, .. } = incoming;
+    let is_whole = KEPT_BY_UPSTREAM.iter().all(|field| fields.get(*field).is_none_or(Value::is_null));
+    if !matches!(caller.target, CallTarget::Unnamed)
+        || !route.is_generation()
+        || !is_whole
+        || options.conversation_gap.is_zero()
+    {
+        return Ok(None);
+    }
+    let unnamed = || {
+        let messages = route.conversation(fields, exact).messages;
+        (!messages.is_empty()).then(|| UnnamedConversation::new(&messages, model, caller.sent_key.as_deref()))
+    };
+    caller.size.work(large_requests, unnamed).await
 }
 
 /// What identifies a request that is sent again: its route, its owner, and all of its body, because a kept reply is bytes.

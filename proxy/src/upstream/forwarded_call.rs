@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::route::Route;
 use crate::attempt::attempt_memory::AttemptMemory;
 use crate::attempt::budget::{Admission, Allowance, BudgetRequest, Spending};
+use crate::attempt::joined_session::UnnamedConversation;
 use crate::attempt::owner::Owner;
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
@@ -21,6 +22,8 @@ pub(super) struct ForwardedCall {
     pub(super) gate: Gate,
     pub(super) request: UpstreamRequest,
     pub(super) owner: Owner,
+    /// Its messages, if it names no rollout and such calls are recognised by content.
+    pub(super) unnamed: Option<UnnamedConversation>,
     /// The client's body.
     pub(super) fields: Map<String, Value>,
     /// What `fields` rounds.

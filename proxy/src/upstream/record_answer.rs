@@ -85,8 +85,11 @@ pub(super) async fn record_answer(
         defect: Some(Defect::Upstream),
     };
     let client_gone = generation.client_gone;
+    let is_whole = end == End::Whole && generation.stop_reason.is_whole();
+    let ended = call.unnamed.clone().zip(answer.choices.first()).filter(|_| is_whole);
+    let conversation_digest = ended.map(|(unnamed, choice)| unnamed.with_answer(&choice.message));
     let tokens = answer.usage.input.unwrap_or_default() + answer.usage.output.unwrap_or_default();
-    let recorded = NewCall { generation, conversation, conversation_digest: None };
+    let recorded = NewCall { generation, conversation, conversation_digest };
     let generation_id = match store.record_generation(recorded.clone()).await {
         // Some servers give all their answers one id.
         Err(StoreError::Conflict { kind: "generation", .. }) => {

@@ -38,6 +38,14 @@ pub fn upstream_model(name: &str, upstream_name: &str, dialect: UpstreamDialect,
     ServedModel::Upstream(UpstreamModel { name: name.into(), upstream_name: upstream_name.into(), upstream })
 }
 
+fn models(server: &ScriptedServer) -> Vec<ServedModel> {
+    let urls = || vec![server.url.clone()];
+    vec![
+        upstream_model("judge", "gpt-x", UpstreamDialect::OpenAi, urls()),
+        upstream_model("claude", "claude", UpstreamDialect::Anthropic, urls()),
+    ]
+}
+
 impl Setup {
     pub async fn new(replies: Vec<Reply>) -> Self {
         let scripts = Arc::new(Mutex::new(VecDeque::from(replies)));
@@ -46,16 +54,16 @@ impl Setup {
             played.lock().unwrap().pop_front().unwrap_or_else(|| Reply::Json(599, json!("no script is left")))
         })
         .await;
-        let urls = || vec![server.url.clone()];
-        let models = vec![
-            upstream_model("judge", "gpt-x", UpstreamDialect::OpenAi, urls()),
-            upstream_model("claude", "claude", UpstreamDialect::Anthropic, urls()),
-        ];
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
-        let url = serve(&store, models).await;
+        let url = serve(&store, models(&server)).await;
         Self { url, store, client: reqwest::Client::new(), server, scripts, _directory: directory }
+    }
+
+    /// Another process of the server on the same store; its URL.
+    pub async fn another_process(&self) -> String {
+        serve(&self.store, models(&self.server)).await
     }
 
     pub fn play(&self, reply: Reply) {

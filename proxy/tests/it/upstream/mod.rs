@@ -2,3 +2,4 @@
 
 mod failures;
 mod passed_on;
+mod sessions;

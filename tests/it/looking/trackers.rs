@@ -12,7 +12,7 @@ use crate::common::{Ran, eventually, fulgurite};
 fn read(what: &str, path: &Path) -> Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = root.join("target/trackers/bin/python");
-    assert!(python.exists(), "tests/run makes {}", python.display());
+    assert!(python.exists(), "tests/setup makes {}", python.display());
     let mut reader = Command::new(python);
     reader.arg(root.join("tests/trackers/read.py")).arg(what).arg(path).env("PYTHONDONTWRITEBYTECODE", "1");
     let ran = Ran::from(reader.stdin(Stdio::null()).output().unwrap());

@@ -31,7 +31,7 @@ fn drive(mut client: Command, name: &str) -> Value {
 
 fn python() -> Command {
     let python = Path::new(ROOT).join("target/python/bin/python");
-    assert!(python.exists(), "tests/run makes {}", python.display());
+    assert!(python.exists(), "tests/setup makes {}", python.display());
     Command::new(python)
 }
 

@@ -21,10 +21,10 @@ fn browser(scene: &str, url: &str, values: &[&str]) -> Option<Child> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let modules = root.join("target/node/node_modules");
     let Some(chromium) = ["chromium", "chromium-browser"].iter().find_map(|name| on_path(name)) else {
-        eprintln!("NOT RUN: there is no chromium, which tests/run installs where it can");
+        eprintln!("NOT RUN: there is no chromium, which tests/setup installs where it can");
         return None;
     };
-    assert!(modules.join("playwright-core").exists(), "tests/run puts playwright-core and axe-core into target/node");
+    assert!(modules.join("playwright-core").exists(), "tests/setup puts playwright-core and axe-core into target/node");
     let mut command = Command::new("node");
     command.arg(root.join("tests/page/walk.mjs")).args([scene, url]).args(values);
     command.env("NODE_MODULES", modules).env("CHROMIUM", chromium);

@@ -18,7 +18,7 @@ fn files() -> Option<PathBuf> {
 #[test]
 fn agent_lightnings_own_dashboard_shows_what_is_here() {
     let Some(files) = files() else {
-        eprintln!("NOT RUN: tests/run puts the package agentlightning into target/agentlightning");
+        eprintln!("NOT RUN: tests/setup puts the package agentlightning into target/agentlightning");
         return;
     };
     let directory = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 fn python(directory: &Path, script: &str) -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = root.join("target/agentlightning/bin/python");
-    assert!(python.exists(), "tests/run makes {}", python.display());
+    assert!(python.exists(), "tests/setup makes {}", python.display());
     let mut command = Command::new(python);
     command.arg(root.join(script)).current_dir(directory).stdin(Stdio::null());
     command

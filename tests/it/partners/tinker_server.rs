@@ -39,7 +39,7 @@ struct Sdk(PathBuf);
 impl Sdk {
     /// What a script of `tests/tinker` finds out.
     fn run<S: AsRef<OsStr>>(&self, script: &str, server: &Server, arguments: impl IntoIterator<Item = S>) -> Value {
-        assert!(self.0.exists(), "tests/run makes {}", self.0.display());
+        assert!(self.0.exists(), "tests/setup makes {}", self.0.display());
         let mut client = Command::new(&self.0);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tinker").join(script);
         client.arg(script).arg(&server.url).args(arguments).stdin(Stdio::null());

@@ -25,7 +25,7 @@ fn serve(directory: &Path, config: &str) -> Server {
 fn play(server: &Server, arguments: &[&str]) -> Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = root.join("target/agentlightning/bin/python");
-    assert!(python.exists(), "tests/run makes {}", python.display());
+    assert!(python.exists(), "tests/setup makes {}", python.display());
     let mut command = Command::new(python);
     command.arg(root.join("tests/agentlightning/spans_over_grpc.py")).arg(&server.url).args(arguments);
     let ran = Ran::from(command.stdin(Stdio::null()).output().unwrap());

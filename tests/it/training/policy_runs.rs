@@ -422,7 +422,7 @@ fn every_key_of_metrics_jsonl_is_documented() {
 #[test]
 fn an_openai_agent_in_python_leaves_the_same_record() {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
-    assert!(python.exists(), "tests/run makes {}", python.display());
+    assert!(python.exists(), "tests/setup makes {}", python.display());
     let agent = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hello/agent.py");
     let project = Project::new(UNEVEN, "groups_per_batch = 2\ngroup_size = 2\nmax_steps = 2\n");
     let rust = project.train("rust", &[]).pop().unwrap();
@@ -508,7 +508,7 @@ fn the_page_about_an_agent_of_ones_own_holds_word_for_word() {
     assert_ne!(shortened, page);
     let directory = tempfile::tempdir().unwrap();
     let python = root.join("target/python/bin");
-    assert!(python.join("python3").exists(), "tests/run makes {}", python.display());
+    assert!(python.join("python3").exists(), "tests/setup makes {}", python.display());
     let program = Path::new(env!("CARGO_BIN_EXE_fulgurite")).parent().unwrap().to_owned();
     let path = format!("{}:{}:{}", program.display(), python.display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("bash");

@@ -147,7 +147,7 @@ fn an_agent_of_googles_package_is_known_by_its_dialect_and_does_well() {
     let agent = directory.path().join("agent.py");
     std::fs::write(&agent, GOOGLE_AGENT).unwrap();
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
-    assert!(python.exists(), "tests/run makes {}", python.display());
+    assert!(python.exists(), "tests/setup makes {}", python.display());
     let mut command = fulgurite(["harness", "check", "--"]);
     let ran = Ran::from(command.arg(python).arg(&agent).arg("{task}").output().unwrap());
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);

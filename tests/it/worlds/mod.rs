@@ -49,10 +49,10 @@ fn write_program(directory: &Path, name: &str, text: &str) {
     std::fs::set_permissions(directory.join(name), Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The environment with the packages that tests need, which `tests/run` makes.
+/// The environment with the packages that tests need, which `tests/setup` makes.
 fn python_environment() -> PathBuf {
     let environment = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin");
-    assert!(environment.join("python3").exists(), "tests/run makes {}", environment.display());
+    assert!(environment.join("python3").exists(), "tests/setup makes {}", environment.display());
     environment
 }
 

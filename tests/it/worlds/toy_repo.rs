@@ -116,7 +116,7 @@ END",
 #[test]
 fn nothing_that_an_agent_leaves_in_its_repository_earns_the_reward_but_the_mended_module() {
     let python = root().join("target/toy_repo/bin/python");
-    assert!(python.exists(), "tests/run makes target/toy_repo, which has pytest");
+    assert!(python.exists(), "tests/setup makes target/toy_repo, which has pytest");
     if there_are_no_sandboxes() {
         return;
     }

@@ -89,7 +89,7 @@ async fn anthropics_node_client_goes_through_tools_thinking_and_errors() {
     for way in ["whole", "streamed"] {
         match node("anthropic_agent.mjs", "@anthropic-ai/sdk") {
             Some(agent) => run(agent, way).await,
-            None => eprintln!("not tried: tests/run found no npm to install Anthropic's client for Node with"),
+            None => eprintln!("not tried: tests/setup found no npm to install Anthropic's client for Node with"),
         }
     }
 }

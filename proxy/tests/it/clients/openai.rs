@@ -18,7 +18,7 @@ async fn openais_python_client_goes_on_from_responses_in_every_way() {
 async fn openais_node_client_goes_on_from_responses_in_every_way() {
     match node("openai_responses.mjs", "openai") {
         Some(client) => goes_on_in_every_way(client, 4).await,
-        None => eprintln!("not tried: tests/run found no npm to install OpenAI's client for Node with"),
+        None => eprintln!("not tried: tests/setup found no npm to install OpenAI's client for Node with"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Programs that are written with the APIs' own packages and with frameworks, which `tests/run` installs.
+//! Programs that are written with the APIs' own packages and with frameworks, which `tests/setup` installs.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,11 +12,11 @@ fn client(program: &Path, script: &str) -> Command {
 
 pub fn python(script: &str) -> Command {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
-    assert!(python.exists(), "tests/run makes {}", python.display());
+    assert!(python.exists(), "tests/setup makes {}", python.display());
     client(&python, script)
 }
 
-/// Node with a package, where `tests/run` found `npm` to install it with.
+/// Node with a package, where `tests/setup` found `npm` to install it with.
 pub fn node(script: &str, package: &str) -> Option<Command> {
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/node/node_modules");
     if !modules.join(package).exists() {

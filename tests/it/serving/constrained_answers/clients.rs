@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::serve;
 
-/// What a script beside this file prints, run with the packages that `tests/run` installs.
+/// What a script beside this file prints, run with the packages that `tests/setup` installs.
 fn printed(script: &str, base_url: &str) -> Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = root.join("target/python/bin/python");
-    assert!(python.exists(), "tests/run makes {}", python.display());
+    assert!(python.exists(), "tests/setup makes {}", python.display());
     let home = tempfile::tempdir().unwrap();
     let mut client = Command::new(python);
     client.arg(root.join("tests/constrained_answers").join(script)).args([base_url, "qwen3_disable_thinking"]);

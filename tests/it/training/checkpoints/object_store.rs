@@ -9,7 +9,7 @@ use crate::common::{Process, client};
 
 pub const BUCKET: &str = "runs";
 
-/// `moto_server`, in an environment that `tests/run` makes.
+/// `moto_server`, in an environment that `tests/setup` makes.
 pub struct ObjectStore {
     pub url: String,
     _process: Process,
@@ -31,7 +31,7 @@ impl ObjectStore {
 
     fn start_with(environment: &[(&str, &str)]) -> Self {
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/s3/bin/moto_server");
-        assert!(program.exists(), "{} is missing: tests/run makes it", program.display());
+        assert!(program.exists(), "{} is missing: tests/setup makes it", program.display());
         let mut command = Command::new(program);
         command.args(["-H", "127.0.0.1", "-p", "0"]).envs(environment.iter().copied());
         // It tells its port among its log.

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::cli::output;
+use crate::terminal::output;
 
 /// `fulgurite ask`.
 #[derive(Debug, Args)]

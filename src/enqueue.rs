@@ -12,10 +12,10 @@ use fulgurite_types::{NewRollout, Object, Rollout, RolloutMode, mended_json};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::cli::output;
 use crate::config::admin_key;
 use crate::config::runner::tried_again;
 use crate::query::arguments::mode;
+use crate::terminal::output;
 
 /// Rollouts that one request enqueues.
 const PER_REQUEST: usize = 500;

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fulgurite_client::{Server, ServerOptions};
 
-use crate::cli::output;
 use crate::config::admin_key::{self, WORKERS_VARIABLE};
+use crate::terminal::output;
 
 /// Bytes of the server's answer.
 const REPLY_LIMIT: usize = 1 << 20;

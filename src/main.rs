@@ -4,28 +4,35 @@
 
 mod ask;
 mod chat;
-mod cli;
+mod command_line;
 mod config;
 mod dashboard;
 mod doctor;
+mod dry_run;
 mod enqueue;
 mod evaluation;
 mod harness;
+mod hub;
 mod init;
 mod issued_keys;
 mod mcp;
+mod model_commands;
 mod models;
 mod query;
+mod records;
 mod regrade;
 mod report;
 mod rescore;
 mod reward;
 mod run;
+mod run_routes;
 mod runs;
 mod serve;
+mod server;
 mod skills;
 mod sweep;
 mod template;
+mod terminal;
 mod trackers;
 mod train;
 mod transfer;
@@ -34,7 +41,7 @@ mod watch;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use cli::arguments::{Cli, Command};
+use command_line::arguments::{Cli, Command};
 use query::arguments::StoreAction;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
@@ -58,8 +65,8 @@ fn main() -> ExitCode {
 }
 
 fn begin_log(usual: &str) -> anyhow::Result<()> {
-    let log = tracing_subscriber::fmt().with_env_filter(log_filter(usual)?).with_writer(|| cli::output::LogLines);
-    log.with_ansi(cli::paint::log_has_colours()).init();
+    let log = tracing_subscriber::fmt().with_env_filter(log_filter(usual)?).with_writer(|| terminal::output::LogLines);
+    log.with_ansi(terminal::paint::log_has_colours()).init();
     Ok(())
 }
 
@@ -118,7 +125,7 @@ const ACCESS: &str = "fulgurite::access";
 async fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve(arguments) => serve::command::serve(arguments).await,
-        Command::Train(arguments) if arguments.dry_run => runs::dry_run(arguments).await,
+        Command::Train(arguments) if arguments.dry_run => dry_run::dry_run(arguments).await,
         Command::Train(arguments) => train::train(arguments).await,
         Command::Ask(arguments) => ask::ask(arguments).await,
         Command::Chat(arguments) => chat::chat(arguments).await,
@@ -148,7 +155,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Doctor(arguments) => doctor::doctor(&arguments).await,
         Command::Harness(arguments) => harness::harness(arguments).await,
         Command::Mcp(arguments) => mcp::mcp(arguments).await,
-        Command::Model(arguments) => models::command::model(&arguments).await,
+        Command::Model(arguments) => model_commands::command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),
         Command::Skills(arguments) => skills::skills(&arguments),
         Command::Init(arguments) => init::init(&arguments),
@@ -161,8 +168,8 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
             StoreAction::Check(arguments) => query::check(arguments).await,
             StoreAction::RenewChecksums(arguments) => query::renew_checksums(arguments).await,
         },
-        Command::Config(arguments) => config::show::run(arguments),
-        Command::Completions(arguments) => cli::completions::completions(&arguments),
+        Command::Config(arguments) => command_line::show_config::run(arguments),
+        Command::Completions(arguments) => command_line::completions::completions(&arguments),
     }
 }
 
@@ -170,10 +177,10 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
 /// to read it twice.
 fn fail(error: &anyhow::Error) -> ExitCode {
     let mut said = error.to_string();
-    cli::output::note(format_args!("error: {said}"));
+    terminal::output::note(format_args!("error: {said}"));
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !said.ends_with(&cause) {
-            cli::output::note(format_args!("  caused by: {cause}"));
+            terminal::output::note(format_args!("  caused by: {cause}"));
             said = cause;
         }
     }

@@ -6,13 +6,11 @@
 pub mod arguments;
 mod check;
 mod lists;
-pub mod matching_rollouts;
 mod prune;
 mod renew_checksums;
 mod show;
 mod sql;
 mod stats;
-pub mod table;
 mod transcript;
 
 use std::env::VarError;
@@ -22,12 +20,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fulgurite_store::{Store, redact_url};
 
-use crate::cli::output;
 use crate::config::declarations::LoadedConfig;
+use crate::records;
+use crate::records::open_store::store_url;
+use crate::records::run_files::STORE_FILE;
 use crate::runs::registry;
-use crate::serve::command::store_url;
-use crate::train;
-use crate::train::run_files::STORE_FILE;
+use crate::terminal::output;
 
 use arguments::{RolloutSelection, StoreArguments};
 
@@ -51,7 +49,7 @@ pub fn url(arguments: &StoreArguments) -> Result<String> {
     Ok(match (store, run, config) {
         (Some(url), _, _) => url.clone(),
         (None, Some(run), _) => match registry::directory(run) {
-            Ok(directory) => train::store_of_run(&directory)?,
+            Ok(directory) => records::store_of_run(&directory)?,
             Err(_) => run_database(run),
         },
         (None, None, Some(file)) => store_url(&LoadedConfig::read(Some(file))?),

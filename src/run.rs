@@ -1,5 +1,7 @@
 //! `fulgurite run`.
 
+pub mod arguments;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,14 +14,14 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::cli::arguments::RunArguments;
-use crate::cli::output;
 use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
 use crate::config::runner::RunnerConfig;
 use crate::config::seconds::seconds;
 use crate::issued_keys;
-use crate::serve::server::interrupted;
+use crate::run::arguments::RunArguments;
+use crate::terminal::interruptions::interrupted;
+use crate::terminal::output;
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {

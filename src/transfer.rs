@@ -4,9 +4,8 @@ mod export;
 mod export_subject;
 mod import;
 mod jsonl;
+mod metrics;
 mod parquet;
-pub mod parquet_guard;
-mod parquet_pages;
 
 use std::path::Path;
 

@@ -16,15 +16,16 @@ use super::arguments::ChatArguments;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::parse_model;
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
-use crate::models::named_model::{fetched_by, holds_adapter};
-use crate::models::named_weights::NamedWeights;
+use crate::hub::named_model::{fetched_by, holds_adapter};
+use crate::model_commands::named_weights::NamedWeights;
 use crate::models::open::{OpenModel, TrainedModel};
+use crate::records;
+use crate::records::open_store::open_store;
+use crate::run_routes::run_routes;
 use crate::runs::checkpoints::{checkpoints, run_of};
 use crate::runs::which_checkpoint::WhichCheckpoint;
-use crate::serve::command::open_store;
-use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Listening, RunningServer};
-use crate::train;
+use crate::server::metrics_page::MetricsPage;
+use crate::server::server::{Listening, RunningServer};
 use crate::train::reporters::SilentReporter;
 
 /// What a model is called that has no config.
@@ -99,11 +100,11 @@ impl Host {
 
     /// A checkpoint of a run, or the last one.
     async fn of_run(path: &Path, run: &Path, before: bool) -> Result<Self> {
-        let loaded = train::config_of_run(run)?;
+        let loaded = records::config_of_run(run)?;
         let directory = tempfile::tempdir().context("cannot create a directory for what is said")?;
         let weights = match before {
             true => EvaluatedWeights::of_run_before_training(&loaded, &mut SilentReporter).await?,
-            false if train::is_run(path) && checkpoints(path).is_empty() => bail!(
+            false if records::is_run(path) && checkpoints(path).is_empty() => bail!(
                 "{} has no checkpoint yet: name the directory of its model, or wait for its first",
                 path.display()
             ),
@@ -147,7 +148,7 @@ impl Host {
         loaded.config.telemetry = Default::default();
         let url = format!("sqlite://{}", directory.path().join("chat.db").display());
         let store = open_store(&url, &loaded.config.store).await?;
-        let listening = Listening::begin(&loaded.config.server, None).await?;
+        let listening = Listening::begin(&loaded.config.server, None).await?.with(run_routes);
         let served = vec![served];
         let server = RunningServer::start_private(&loaded.config, listening, store.clone(), served, &metrics).await?;
         let url = format!("{}/v1", server.url);

@@ -14,9 +14,9 @@ use tokio::sync::mpsc;
 use self::arguments::ChatArguments;
 use self::host::Host;
 use self::reply::{Reply, ask};
-use crate::cli::output;
-use crate::cli::paint::Paint;
-use crate::serve::server::Interruptions;
+use crate::terminal::interruptions::Interruptions;
+use crate::terminal::output;
+use crate::terminal::paint::Paint;
 
 /// Talks until standard input ends.
 pub async fn chat(arguments: ChatArguments) -> Result<()> {

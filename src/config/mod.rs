@@ -2,14 +2,15 @@
 
 pub mod admin_key;
 pub mod agent_settings;
+pub mod checks;
 pub mod declarations;
-mod learning_rate_rule;
+pub mod model_roles;
 pub mod models;
 pub mod overrides;
 pub mod redaction;
 pub mod runner;
+pub mod sampling_limits;
 pub mod seconds;
 pub mod setting_key;
-pub mod show;
 pub mod text;
 pub mod trackers;

@@ -10,7 +10,7 @@ use fulgurite_renderers::{RendererChoice, ToolWriting};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::redaction::public_part;
-use crate::models::named_model::fetched_by;
+use crate::hub::named_model::fetched_by;
 
 /// `[[models]]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,12 +10,14 @@ use fulgurite_dashboard::Tokenizers;
 use fulgurite_store::{Store, redact_url};
 
 use self::arguments::DashboardArguments;
-use crate::cli::output;
 use crate::config::declarations::ServerConfig;
-use crate::models::gguf_cache::known_model_directory;
+use crate::hub::gguf_cache::known_model_directory;
+use crate::records::run_tokenizers;
+use crate::run_routes::run_routes;
 use crate::runs::registry;
-use crate::serve::server::{Interruptions, Listening, write_ready_file};
-use crate::train::run_tokenizers;
+use crate::server::server::{Listening, write_ready_file};
+use crate::terminal::interruptions::Interruptions;
+use crate::terminal::output;
 
 /// Shows the page until it is told to stop.
 pub async fn dashboard(arguments: DashboardArguments) -> Result<()> {
@@ -40,8 +42,7 @@ pub async fn dashboard(arguments: DashboardArguments) -> Result<()> {
     let (serving, mut needs) = (Serving::default(), RouteNeeds::default());
     let routes = fulgurite_dashboard::routes(store.clone(), tokenizers(&models), Vec::new(), &serving, &mut needs)
         .merge(fulgurite_api::routes(store.clone(), &serving, &mut needs))
-        .merge(crate::doctor::routes::routes(store.clone()))
-        .merge(crate::report::routes::routes(store.clone()));
+        .merge(run_routes(&store));
     let mut interruptions = Interruptions::listen()?;
     let url = listening.url();
     let server = listening.serve_reads(routes);

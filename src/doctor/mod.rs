@@ -14,10 +14,10 @@ use serde_json::json;
 use self::arguments::DoctorArguments;
 use self::findings::{Answer, Finding, Severity};
 use self::servers::ServerFacts;
-use crate::cli::output;
-use crate::cli::paint::Paint;
-use crate::query::table::cut;
 use crate::runs::registry;
+use crate::terminal::output;
+use crate::terminal::paint::Paint;
+use crate::terminal::table::cut;
 
 /// All that is amiss with a run, the worst first.
 pub async fn findings_of(store: &Store, run: &Run) -> Result<Vec<Finding>> {

@@ -8,7 +8,7 @@ use fulgurite_store::Store;
 
 use super::facts::facts;
 use super::findings::findings;
-use crate::serve::run_answers::answer_of_run;
+use crate::runs::run_answers::answer_of_run;
 
 /// `GET /v1/fulgurite/runs/{run_id}/findings`, for who has the admin key.
 pub fn routes(store: Store) -> Router {

@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::evaluated_weights::{last_checkpoint, weights_digest};
 use super::plan::Plan;
 use super::result_file::{ResultFile, evaluations};
-use crate::train;
+use crate::config::model_roles;
+use crate::records;
 
 /// Scores of another evaluation.
 pub struct Against {
@@ -52,7 +53,7 @@ pub async fn scores(path: &Path, plan: &Plan<'_>) -> Result<Against> {
     if let Some(against) = of_evaluation(directory)? {
         return Ok(against);
     }
-    if train::is_run(directory) {
+    if records::is_run(directory) {
         return of_training_run(directory).await.with_context(named);
     }
     let weights = weights_digest(&last_checkpoint(directory)?).with_context(named)?;
@@ -72,9 +73,9 @@ pub async fn scores(path: &Path, plan: &Plan<'_>) -> Result<Against> {
 
 /// The held-out rollouts of the last evaluation within a training run.
 async fn of_training_run(directory: &Path) -> Result<Against> {
-    let loaded = train::config_of_run(directory)?;
-    let run_id = train::run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
-    let url = train::store_of_run(directory)?;
+    let loaded = records::config_of_run(directory)?;
+    let run_id = records::run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
+    let url = records::store_of_run(directory)?;
     let store = Store::open_read_only(&url).await;
     let store = store.with_context(|| format!("cannot open the store {}", redact_url(&url)))?;
     let filter = RolloutFilter { run_id: Some(run_id.clone()), ..RolloutFilter::default() };
@@ -98,7 +99,7 @@ async fn of_training_run(directory: &Path) -> Result<Against> {
     if rollouts.is_empty() {
         bail!("this run has scored no held-out tasks");
     }
-    let models = train::trainable_models(&loaded.config)?;
+    let models = model_roles::trainable_models(&loaded.config)?;
     let model = models.first().map(|model| model.name.as_str()).unwrap_or_default();
     let scores = recorded_scores(&store, &rollouts, model, loaded.config.trainer.reward_rules()).await?;
     Ok(Against { name: format!("{run_id} after {step} updates"), scores })

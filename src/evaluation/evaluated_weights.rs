@@ -13,12 +13,14 @@ use sha2::{Digest, Sha256};
 
 use super::arguments::EvalArguments;
 use crate::config::declarations::{Config, LoadedConfig};
+use crate::config::model_roles;
 use crate::config::models::{Backend, ModelEntry};
-use crate::models::named_model::{holds_adapter, must_exist};
+use crate::hub::named_model::{holds_adapter, must_exist};
 use crate::models::open::{OpenModel, TrainedModel};
+use crate::records;
+use crate::records::run_files::model_path;
 use crate::runs::checkpoints::{checkpoints, step_of};
 use crate::train;
-use crate::train::run_files::model_path;
 
 /// The weights that are scored.
 pub struct EvaluatedWeights {
@@ -161,7 +163,7 @@ fn entry(loaded: &LoadedConfig, name: Option<&str>) -> Result<ModelEntry> {
             format!("--model {name}: there is no such file or directory, and no such [[models]]: there are {}", names())
         });
     }
-    match train::trainable_models(&loaded.config)?.as_slice() {
+    match model_roles::trainable_models(&loaded.config)?.as_slice() {
         [model] => Ok((*model).clone()),
         [] => bail!("an evaluation needs a [[models]], and there is none"),
         _ => bail!("there are several [[models]]: name one of {} by --model", names()),
@@ -174,7 +176,7 @@ pub fn last_checkpoint(path: &Path) -> Result<PathBuf> {
     if !path.is_dir() {
         bail!("--checkpoint {}: there is no such directory", path.display());
     }
-    if !train::is_run(&path) {
+    if !records::is_run(&path) {
         return Ok(path);
     }
     let last = checkpoints(&path).pop().map(|checkpoint| checkpoint.directory);

@@ -24,16 +24,19 @@ use self::evaluated_weights::{EvaluatedWeights, OpenWeights};
 use self::plan::Plan;
 use self::result_file::{ResultFile, first_final_score};
 use self::tables::{print_json, print_table};
-use crate::cli::progress::Progress;
-use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
+use crate::config::{admin_key, checks};
+use crate::records;
+use crate::records::exclusive_lock::ExclusiveLock;
+use crate::records::open_store::open_store;
+use crate::records::run_files::CONFIG_FILE;
+use crate::run_routes::run_routes;
 use crate::runs::checkpoints::run_of;
-use crate::serve::command::open_store;
-use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Interruptions, Listening, RunningServer};
-use crate::train::exclusive_lock::ExclusiveLock;
+use crate::server::metrics_page::MetricsPage;
+use crate::server::server::{Listening, RunningServer};
+use crate::terminal::interruptions::Interruptions;
+use crate::terminal::progress::Progress;
 use crate::train::reporters::{JsonReporter, TableReporter};
-use crate::train::run_files::CONFIG_FILE;
 use crate::train::{self, AgentsServer, Runner};
 
 /// For how long runners that were started elsewhere may call the model.
@@ -47,13 +50,13 @@ pub async fn eval(arguments: EvalArguments) -> Result<()> {
     let started = Instant::now();
     let loaded = load(&arguments)?;
     let file = || loaded.file.as_ref().map_or("the run's config".to_owned(), |file| file.display().to_string());
-    train::check_config(&loaded).with_context(file)?;
+    checks::check_config(&loaded).with_context(file)?;
     let tasks = load_tasks(&loaded, &arguments).with_context(file)?;
     let samples = arguments.samples.unwrap_or(loaded.config.trainer.evaluation.samples_per_task);
     if samples == 0 {
         bail!("--samples is 0, but must be at least 1");
     }
-    train::check_commands(&loaded, &arguments.agent, &[&tasks]).with_context(file)?;
+    checks::check_commands(&loaded, &arguments.agent, &[&tasks]).with_context(file)?;
     if let Some(path) = arguments.against.as_ref().filter(|path| !path.exists()) {
         bail!("--against {}: there is no such directory", path.display());
     }
@@ -119,11 +122,11 @@ fn load(arguments: &EvalArguments) -> Result<LoadedConfig> {
                     path.display()
                 );
             }
-            train::config_of_run(path)?
+            records::config_of_run(path)?
         }
         (Some(path), _) => LoadedConfig::read_with(Some(path), &arguments.overrides)?,
         (None, Some(checkpoint)) => match run_of(checkpoint) {
-            Some(run) => train::config_of_run(&run)?,
+            Some(run) => records::config_of_run(&run)?,
             None => bail!("{} is of no run: name a config too", checkpoint.display()),
         },
         (None, None) => bail!("what is evaluated? Name a config, or a run by --checkpoint DIR"),
@@ -156,7 +159,7 @@ async fn sample(
     let admin = admin_key::of_server(loaded)?;
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let _run_lock = ExclusiveLock::of_evaluation(directory)?;
-    let store_url = train::run_store_url(loaded, directory);
+    let store_url = records::run_store_url(loaded, directory);
     let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite eval")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
     let run_id = begin(&store, plan, directory).await?;
@@ -165,7 +168,7 @@ async fn sample(
     if loaded.config.runner.runs_agents() {
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
-    let listening = Listening::begin(&server_config.server, admin.clone()).await?;
+    let listening = Listening::begin(&server_config.server, admin.clone()).await?.with(run_routes);
     let served = [served].into_iter().chain(train::models_beside::served(loaded)?).collect();
     let mut server = RunningServer::start_private(&server_config, listening, store.clone(), served, &metrics).await?;
     let mut interruptions = Interruptions::listen()?;
@@ -240,7 +243,7 @@ async fn begin(store: &Store, plan: &Plan<'_>, directory: &Path) -> Result<Strin
     if let (Some(all), Value::Object(own)) = (config.as_object_mut(), json!(plan.loaded.config)) {
         all.extend(own);
     }
-    train::write_whole(&directory.join(CONFIG_FILE), &format!("{config:#}\n"))?;
+    records::write_whole(&directory.join(CONFIG_FILE), &format!("{config:#}\n"))?;
     if store.run(&run_id).await?.is_none() {
         let (name, seed) = (plan.loaded.config.run.name.clone(), plan.loaded.config.run.seed);
         store.create_run(NewRun { run_id: run_id.clone(), name, config, seed }).await?;

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::plan::Plan;
+use crate::records;
+use crate::records::open_store::store_url;
 use crate::runs::checkpoints::run_of;
-use crate::serve::command::store_url;
-use crate::train;
 
 /// Name of the file in the directory of an evaluation.
 const RESULT_FILE: &str = "evaluation.json";
@@ -59,7 +59,7 @@ impl ResultFile {
     /// Writes it, whole or not at all.
     pub fn write(&self) -> Result<()> {
         let text = serde_json::to_string_pretty(self).context("cannot write the scores")?;
-        train::write_whole(&self.directory.join(RESULT_FILE), &format!("{text}\n"))
+        records::write_whole(&self.directory.join(RESULT_FILE), &format!("{text}\n"))
     }
 
     /// The score in a few words.
@@ -128,7 +128,7 @@ pub async fn first_final_score(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
 fn score_at_the_end_of_training(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
     let checkpoint = plan.arguments.checkpoint.as_deref();
     let Some(run) = checkpoint.and_then(run_of) else { return Ok(None) };
-    let trained = train::config_of_run(&run)?;
+    let trained = records::config_of_run(&run)?;
     let tasks = trained.config.tasks.as_ref().and_then(|tasks| tasks.last.as_ref());
     let Some(tasks) = tasks.and_then(|tasks| tasks.load("final", &trained.directory).ok()) else { return Ok(None) };
     if tasks != plan.tasks {
@@ -138,7 +138,7 @@ fn score_at_the_end_of_training(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let last = lines.rev().find(|metrics| metrics["step"] == plan.weights.step);
     let last = last.filter(|metrics| metrics["final/env/all/reward/total"].is_number());
-    let run_id = train::run_file(&run)?["run_id"].as_str().unwrap_or_default().to_owned();
+    let run_id = records::run_file(&run)?["run_id"].as_str().unwrap_or_default().to_owned();
     Ok(last.map(|metrics| scored(run_id, &metrics)))
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::against::Comparison;
 use super::result_file::ResultFile;
-use crate::cli::output;
-use crate::query::table::{Columns, cut};
+use crate::terminal::output;
+use crate::terminal::table::{Columns, cut};
 
 /// One object.
 pub fn print_json(result: &ResultFile, comparison: Option<&Comparison>, pass_reward: f64) {

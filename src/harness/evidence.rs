@@ -5,7 +5,7 @@ use fulgurite_types::{Attempt, AttemptStatus, Generation, StopReason};
 use super::http_log::Seen;
 use super::scripted_model::TrialState;
 use super::trial::Trial;
-use crate::query::table::cut;
+use crate::terminal::table::cut;
 
 /// One trial.
 #[derive(Debug)]

@@ -18,11 +18,11 @@ use self::findings::{Finding, Verdict};
 use self::known::Agent;
 use self::stage::Stage;
 use self::trial::Trial;
-use crate::cli::output;
-use crate::cli::paint::Paint;
-use crate::cli::progress::Progress;
 use crate::config::seconds::seconds;
-use crate::serve::server::Interruptions;
+use crate::terminal::interruptions::Interruptions;
+use crate::terminal::output;
+use crate::terminal::paint::Paint;
+use crate::terminal::progress::Progress;
 
 /// Does what was asked.
 pub async fn harness(arguments: HarnessArguments) -> Result<()> {

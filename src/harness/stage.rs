@@ -18,10 +18,11 @@ use super::script::Prompt;
 use super::scripted_model::ScriptedModel;
 use super::trial::Trial;
 use crate::config::declarations::LoadedConfig;
+use crate::records::open_store::open_store;
 use crate::run::{own_program, this_program};
-use crate::serve::command::open_store;
-use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Listening, RunningServer};
+use crate::run_routes::run_routes;
+use crate::server::metrics_page::MetricsPage;
+use crate::server::server::{Listening, RunningServer};
 
 /// Each attempt is graded, so that an agent need print nothing.
 const GRADE: [&str; 2] = ["echo", r#"{"reward": 1}"#];
@@ -58,7 +59,8 @@ impl Stage {
         let store = open_store(&url, &config.store).await?;
         let log = Arc::new(HttpLog::default());
         let around = log.clone();
-        let listening = Listening::begin(&config.server, None).await?.within(move |routes| around.around(routes));
+        let listening =
+            Listening::begin(&config.server, None).await?.with(run_routes).within(move |routes| around.around(routes));
         let served = vec![ServedModel::Sampled(model.served())];
         let server = RunningServer::start_private(&config, listening, store.clone(), served, &metrics).await?;
         let home = agent.has_own_home.then(|| home.display().to_string());

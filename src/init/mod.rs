@@ -8,7 +8,7 @@ use fulgurite_types::nearest_name;
 
 use self::recipes::{RECIPES, Recipe};
 use self::standing_alone::{first_commands, first_sentence, standing_alone};
-use crate::cli::output;
+use crate::terminal::output;
 
 mod recipes;
 mod standing_alone;

@@ -9,14 +9,16 @@ use anyhow::{Context, Result};
 use fulgurite_mcp::{Autocheckpoint, Limits, Options, ToolSet, TrainingTools, http_routes, serve_standard_streams};
 
 use self::arguments::{McpArguments, ToolSetName};
-use crate::cli::output;
 use crate::config::admin_key;
 use crate::config::agent_settings::agent_setting;
 use crate::config::declarations::Config;
 use crate::config::seconds::seconds;
-use crate::serve::command::open_store;
-use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Interruptions, Listening, RunningServer, ServerWeights, interrupted, write_ready_file};
+use crate::records::open_store::open_store;
+use crate::run_routes::run_routes;
+use crate::server::metrics_page::MetricsPage;
+use crate::server::server::{Listening, RunningServer, ServerWeights, write_ready_file};
+use crate::terminal::interruptions::{Interruptions, interrupted};
+use crate::terminal::output;
 
 /// Serves hosts: the one that has started this process, until that goes away, or those that call an address.
 pub async fn mcp(mut arguments: McpArguments) -> Result<()> {
@@ -47,7 +49,7 @@ async fn serve_address(tools: &TrainingTools, address: String, ready_file: Optio
     }
     let mut config = Config::default();
     config.server.listen = address;
-    let listening = Listening::begin(&config.server, admin).await?;
+    let listening = Listening::begin(&config.server, admin).await?.with(run_routes);
     // Runs have stores of their own; this one holds nothing but the server's secret.
     let directory = tempfile::tempdir().context("cannot create a directory for the server")?;
     let store_url = format!("sqlite://{}", directory.path().join("mcp.db").display());

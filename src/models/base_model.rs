@@ -17,9 +17,9 @@ use tokio::time::{Duration, Instant, interval_at};
 
 use crate::config::declarations::{BaseConfig, StoreConfig};
 use crate::config::models::auto;
-use crate::serve::command::open_store;
-use crate::train::exclusive_lock::ExclusiveLock;
-use crate::train::run_files::STORE_FILE;
+use crate::records::exclusive_lock::ExclusiveLock;
+use crate::records::open_store::open_store;
+use crate::records::run_files::STORE_FILE;
 
 /// Says in the model directory what it was made from.
 const RECIPE_FILE: &str = "fulgurite_base.json";

@@ -22,8 +22,9 @@ use serde_json::Value;
 use crate::config::declarations::Config;
 use crate::config::models::{Backend, ModelEntry};
 use crate::config::redaction::public_part;
-use crate::models::gguf_cache::model_directory;
-use crate::serve::server::{LoadedModel, sampling_limits};
+use crate::config::sampling_limits::sampling_limits;
+use crate::hub::gguf_cache::model_directory;
+use crate::models::loaded_model::LoadedModel;
 
 /// Rank of the adapters that are trained at a service unless told otherwise.
 const SERVICE_RANK: u32 = 32;

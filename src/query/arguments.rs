@@ -8,7 +8,7 @@ use fulgurite_agentlightning::RewardMatch;
 use fulgurite_types::{AttemptStatus, ListFilter, RolloutExpression, RolloutMode, RolloutStatus, WorkerStatus};
 use regex::Regex;
 
-use crate::cli::time;
+use crate::terminal::time;
 
 /// Which store.
 #[derive(Debug, Args)]

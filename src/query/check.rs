@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::arguments::CheckArguments;
 use super::open;
-use crate::cli::output;
-use crate::cli::progress::Progress;
+use crate::terminal::output;
+use crate::terminal::progress::Progress;
 
 /// Prints a line for every law that does not hold, and fails if there is one.
 pub async fn check(arguments: CheckArguments) -> Result<()> {

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::arguments::{PruneArguments, StoreArguments};
 use super::{confirmed, open, run_database, url};
-use crate::cli::output;
-use crate::cli::progress::Progress;
-use crate::cli::time;
+use crate::terminal::output;
+use crate::terminal::progress::Progress;
+use crate::terminal::time;
 
 /// Deletes rollouts that ended long ago, having said which and having been told to.
 pub async fn prune(arguments: PruneArguments) -> Result<()> {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::arguments::RenewChecksumsArguments;
 use super::{confirmed, url};
-use crate::cli::output;
+use crate::terminal::output;
 
 /// Takes rollouts and attempts for what was recorded, having said which and having been told to.
 pub async fn renew_checksums(arguments: RenewChecksumsArguments) -> Result<()> {

@@ -13,12 +13,12 @@ use uuid::Uuid;
 use super::arguments::ShowArguments;
 use super::transcript::{AttemptTranscript, Event, Style, header};
 use super::{existing_rollout, open};
-use crate::cli::output;
-use crate::cli::paint::Paint;
 use crate::config::declarations::LoadedConfig;
-use crate::models::gguf_cache::known_model_directory;
+use crate::hub::gguf_cache::known_model_directory;
+use crate::records::run_tokenizers;
 use crate::runs::registry;
-use crate::train::run_tokenizers;
+use crate::terminal::output;
+use crate::terminal::paint::Paint;
 
 /// Shows one rollout whole, as it is read: it may have more spans than fit into memory.
 pub async fn show(arguments: ShowArguments) -> Result<()> {

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::SqlArguments;
 use super::open;
-use super::table::{Columns, cut};
-use crate::cli::output;
+use crate::terminal::output;
+use crate::terminal::table::{Columns, cut};
 
 /// Prints what a query gives.
 pub async fn sql(arguments: SqlArguments) -> Result<()> {

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::arguments::StatsArguments;
 use super::open;
-use super::table::Columns;
-use crate::cli::output;
-use crate::cli::time;
+use crate::terminal::output;
+use crate::terminal::table::Columns;
+use crate::terminal::time;
 
 /// Prints what a store holds, in numbers.
 pub async fn stats(arguments: StatsArguments) -> Result<()> {

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::lists::generations::{logprob, weights};
 use super::lists::rewards::components;
-use super::table::cell;
-use crate::cli::paint::Paint;
-use crate::cli::time;
+use crate::terminal::paint::Paint;
+use crate::terminal::table::cell;
+use crate::terminal::time;
 
 /// An attempt as far as it has been read: only what later lines refer to is kept of it.
 pub struct AttemptTranscript {

@@ -15,16 +15,16 @@ use fulgurite_types::{AttemptRef, NewReward, Repeat, Reward, RewardGiver};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::cli::output;
-use crate::cli::progress::Progress;
 use crate::config::declarations::StoreConfig;
 use crate::config::seconds::seconds;
-use crate::query::table::{Columns, cut};
+use crate::records;
+use crate::records::exclusive_lock::ExclusiveLock;
+use crate::records::open_store::open_store;
 use crate::run::{own_program, this_program};
 use crate::runs::registry;
-use crate::serve::command::open_store;
-use crate::train;
-use crate::train::exclusive_lock::ExclusiveLock;
+use crate::terminal::output;
+use crate::terminal::progress::Progress;
+use crate::terminal::table::{Columns, cut};
 
 use arguments::RegradeArguments;
 use comparison::{Comparison, Regraded};
@@ -126,8 +126,8 @@ fn task(arguments: &RegradeArguments) -> Result<Task> {
         return Ok(Task { store_url, run_id: None, grade, directory: None, in_sandbox: None });
     };
     let run = registry::directory(run)?;
-    let loaded = train::config_of_run(&run)?;
-    let run_id = train::run_file(&run)?["run_id"].as_str().map(str::to_owned);
+    let loaded = records::config_of_run(&run)?;
+    let run_id = records::run_file(&run)?["run_id"].as_str().map(str::to_owned);
     let runner = &loaded.config.runner;
     if grade.is_none() && runner.has_worlds() {
         bail!(
@@ -144,7 +144,7 @@ fn task(arguments: &RegradeArguments) -> Result<Task> {
         Some(directory) => runner.grader_sandbox(Some(directory), this_program()?),
         None => None,
     };
-    Ok(Task { store_url: train::store_of_run(&run)?, run_id, grade, directory, in_sandbox })
+    Ok(Task { store_url: records::store_of_run(&run)?, run_id, grade, directory, in_sandbox })
 }
 
 async fn grade_one<'r>(

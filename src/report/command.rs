@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
-use crate::cli::arguments::ReportArguments;
-use crate::cli::output;
+use crate::records;
+use crate::report::arguments::ReportArguments;
 use crate::report::curves::{self, Curve};
 use crate::report::reported_run::reported;
 use crate::report::{html, parallel_coordinates};
 use crate::runs::registry;
 use crate::sweep::plan::SweepPlan;
 use crate::sweep::results::results;
-use crate::train;
+use crate::terminal::output;
 
 /// Name of a run's file of metrics in its directory.
 const METRICS_FILE: &str = "metrics.jsonl";
@@ -55,7 +55,7 @@ pub async fn report(arguments: &ReportArguments) -> Result<()> {
 /// The runs that a sweep's directory has, or what is named itself.
 fn runs_of(named: &Path) -> Result<Vec<PathBuf>> {
     let Some(plan) = SweepPlan::read(named)? else { return Ok(vec![named.to_owned()]) };
-    let begun = plan.runs().into_iter().map(|run| named.join(run.name)).filter(|run| train::is_run(run));
+    let begun = plan.runs().into_iter().map(|run| named.join(run.name)).filter(|run| records::is_run(run));
     Ok(begun.collect())
 }
 

@@ -11,7 +11,7 @@ use fulgurite_types::{ListFilter, Object, Part, RolloutStatus, Run};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::train::run_files::{JUDGEMENTS, JUDGES_ON_LABELS};
+use crate::records::run_files::{JUDGEMENTS, JUDGES_ON_LABELS};
 
 /// The latest rollouts whose judgements are compared.
 const LOOKED_AT: u64 = 1000;

@@ -1,5 +1,6 @@
 //! `fulgurite report`: runs as a page, or the curves of one metric.
 
+pub mod arguments;
 pub mod command;
 mod curves;
 mod html;

@@ -7,7 +7,7 @@ use axum::routing::get;
 use fulgurite_store::Store;
 
 use super::what_changed::changed_answers;
-use crate::serve::run_answers::answer_of_run;
+use crate::runs::run_answers::answer_of_run;
 
 /// `GET /v1/fulgurite/runs/{run_id}/changed`, for who has the admin key: held-out tasks as they were answered at the first scoring, at the
 /// middle one and at the last.

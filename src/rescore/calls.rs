@@ -8,7 +8,7 @@ use fulgurite_types::{Generation, RolloutExpression};
 use serde_json::Value;
 
 use super::scores::Rescored;
-use crate::query::matching_rollouts::each_record;
+use crate::records::matching_rollouts::each_record;
 
 /// A call, as it was sampled.
 pub struct Call {

@@ -13,14 +13,14 @@ use fulgurite_store::Store;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::cli::output;
-use crate::cli::progress::Progress;
 use crate::config::declarations::LoadedConfig;
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights};
-use crate::query::table::Columns;
+use crate::records;
 use crate::runs::checkpoints::checkpoints;
 use crate::runs::registry;
-use crate::train;
+use crate::terminal::output;
+use crate::terminal::progress::Progress;
+use crate::terminal::table::Columns;
 
 use arguments::RescoreArguments;
 use calls::{Call, Calls};
@@ -32,7 +32,7 @@ const SHOWN: usize = 8;
 /// Scores what a run has sampled.
 pub async fn rescore(arguments: RescoreArguments) -> Result<()> {
     let run = registry::directory(&arguments.run)?;
-    let loaded = train::config_of_run(&run)?;
+    let loaded = records::config_of_run(&run)?;
     let checkpoint = arguments.checkpoint.as_deref().unwrap_or(&run);
     let others = EvaluatedWeights::of_checkpoint(&loaded, checkpoint)?;
     let (store, recorded) = registry::open(&run).await?;

@@ -12,13 +12,13 @@ use serde_json::json;
 
 use arguments::RewardArguments;
 
-use crate::cli::output;
 use crate::config::admin_key;
 use crate::config::declarations::StoreConfig;
 use crate::query::arguments::StoreArguments;
 use crate::query::{existing_rollout, open, url};
-use crate::serve::command::open_store;
-use crate::train::exclusive_lock::ExclusiveLock;
+use crate::records::exclusive_lock::ExclusiveLock;
+use crate::records::open_store::open_store;
+use crate::terminal::output;
 
 /// Names the server where the command line does not.
 const VARIABLE: &str = "FULGURITE_SERVER";

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::registry;
 use super::which_checkpoint::WhichCheckpoint;
-use crate::train;
+use crate::records;
 
 /// Name of the directory in a run's own that holds its checkpoints.
 const CHECKPOINTS: &str = "checkpoints";
@@ -72,7 +72,7 @@ fn best(run: &Path, found: &[RunCheckpoint]) -> Result<u64> {
 /// The run that a checkpoint, or a directory that is one, is of.
 pub fn run_of(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
-    path.ancestors().take(3).find(|path| train::is_run(path)).map(Path::to_owned)
+    path.ancestors().take(3).find(|path| records::is_run(path)).map(Path::to_owned)
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 pub mod arguments;
 pub mod checkpoints;
-mod dry_group;
-mod estimate;
 pub mod progress;
 pub mod registry;
+pub mod run_answers;
 pub mod which_checkpoint;
 
 use std::path::Path;
@@ -14,14 +13,12 @@ use anyhow::{Context, Result};
 use fulgurite_store::{Store, redact_url};
 use serde_json::json;
 
-pub use self::estimate::dry_run;
-
 use self::arguments::{CompareRunsArguments, ListRunsArguments, RunsAction, RunsArguments, ShowRunArguments};
 use self::registry::{HeldOut, HeldOutMeasure, RunEntry};
-use crate::cli::visible::visible_line;
-use crate::cli::{output, time};
 use crate::config::declarations::{LoadedConfig, PricesConfig};
-use crate::query::table::{Columns, cut};
+use crate::terminal::table::{Columns, cut};
+use crate::terminal::visible::visible_line;
+use crate::terminal::{output, time};
 
 /// Lists runs, shows one, or compares two.
 pub async fn runs(arguments: RunsArguments) -> Result<()> {
@@ -52,7 +49,9 @@ async fn list(arguments: &ListRunsArguments) -> Result<()> {
                 match registry::of_directory(&directory, prices.as_ref()).await {
                     Ok(entry) => entries.push(entry),
                     // One that cannot be read hides no other.
-                    Err(error) => crate::cli::output::note(format_args!("warning: {}: {error:#}", directory.display())),
+                    Err(error) => {
+                        crate::terminal::output::note(format_args!("warning: {}: {error:#}", directory.display()))
+                    }
                 }
             }
         }
@@ -199,7 +198,7 @@ async fn compare(arguments: &CompareRunsArguments) -> Result<()> {
 fn differing_keys(first: &Path, second: &Path) -> Result<std::collections::BTreeMap<String, [String; 2]>> {
     let mut keys = std::collections::BTreeMap::new();
     for (place, directory) in [first, second].into_iter().enumerate() {
-        let config = json!(crate::train::config_of_run(directory)?.config);
+        let config = json!(crate::records::config_of_run(directory)?.config);
         let mut open = vec![(String::new(), &config)];
         while let Some((key, value)) = open.pop() {
             match value {

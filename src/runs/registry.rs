@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::declarations::PricesConfig;
+use crate::records;
+use crate::records::exclusive_lock::is_run_held;
+use crate::records::failure;
 use crate::runs::progress::{is_evaluation, is_over};
-use crate::train;
-use crate::train::exclusive_lock::is_run_held;
-use crate::train::failure;
 
 /// What is measured of held-out tasks or data, by its key among a step's metrics.
 const HELD_OUT_REWARD: (HeldOutMeasure, &str) = (HeldOutMeasure::Reward, "test/env/all/reward/total");
@@ -282,7 +282,7 @@ fn tokens(ledger: &[LedgerRow], totals: &RunTotals) -> Tokens {
 }
 
 /// What tokens cost.
-pub(super) fn prices_of(prices: &PricesConfig, tokens: &Tokens, rollouts: u64, gained: Option<f64>) -> Cost {
+pub fn prices_of(prices: &PricesConfig, tokens: &Tokens, rollouts: u64, gained: Option<f64>) -> Cost {
     let of = |tokens: u64, price: f64| tokens as f64 / 1e6 * price;
     let sampling = of(tokens.sampled, prices.sampled) + of(tokens.prefilled, prices.prefilled);
     let total = sampling + of(tokens.trained, prices.trained);
@@ -340,8 +340,8 @@ fn state_of_open(directory: &Path) -> RunState {
 
 /// The store of a run, and the run in it.
 pub async fn open(directory: &Path) -> Result<(Store, Run)> {
-    let run_id = train::run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
-    let url = train::store_of_run(directory)?;
+    let run_id = records::run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
+    let url = records::store_of_run(directory)?;
     let store = Store::open_read_only(&url).await;
     let store = store.with_context(|| format!("cannot open the store {}", redact_url(&url)))?;
     let run = store.run(&run_id).await?.with_context(|| format!("{} has no run {run_id}", redact_url(&url)))?;
@@ -352,7 +352,7 @@ pub async fn open(directory: &Path) -> Result<(Store, Run)> {
 pub fn directories(parent: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(parent).with_context(|| format!("cannot read {}", parent.display()))?;
     let mut directories: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    directories.retain(|directory| train::is_run(directory));
+    directories.retain(|directory| records::is_run(directory));
     directories.sort();
     Ok(directories)
 }
@@ -360,7 +360,7 @@ pub fn directories(parent: &Path) -> Result<Vec<PathBuf>> {
 /// The directory of a run that is named by its path, or by its name below `runs/`.
 pub fn directory(run: &Path) -> Result<PathBuf> {
     let below = Path::new("runs").join(run);
-    match [run.to_owned(), below].into_iter().find(|path| train::is_run(path)) {
+    match [run.to_owned(), below].into_iter().find(|path| records::is_run(path)) {
         Some(directory) => Ok(directory),
         None => bail!("{} is the directory of no run, and there is none of that name in runs/", run.display()),
     }

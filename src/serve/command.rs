@@ -1,26 +1,28 @@
 //! `fulgurite serve`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use fulgurite_proxy::{ServedModel, unseen_tools};
-use fulgurite_store::{Store, StoreError, StoreOptions, redact_url};
+use fulgurite_store::redact_url;
 use fulgurite_tinker::server::{
     self as tinker_server, NamedCheckpoints, SavedWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
 };
 
-use crate::cli::arguments::ServeArguments;
-use crate::cli::output;
 use crate::config::admin_key;
-use crate::config::declarations::{Config, DEFAULT_STORE, LoadedConfig, StoreConfig, Synchronous};
+use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::{Backend, parse_model};
 use crate::config::seconds::seconds;
 use crate::models::base_weights::name_base_weights;
 use crate::models::open::OpenModel;
-use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Beside, Interruptions, Listening, RunningServer, ServerWeights, write_ready_file};
-use crate::train::exclusive_lock::ExclusiveLock;
+use crate::records::exclusive_lock::ExclusiveLock;
+use crate::records::open_store::{open_store, store_url};
+use crate::run_routes::run_routes;
+use crate::serve::arguments::ServeArguments;
+use crate::server::metrics_page::MetricsPage;
+use crate::server::server::{Beside, Listening, RunningServer, ServerWeights, write_ready_file};
+use crate::terminal::interruptions::Interruptions;
+use crate::terminal::output;
 
 /// Serves until it is told to stop.
 pub async fn serve(arguments: ServeArguments) -> Result<()> {
@@ -37,7 +39,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
         use_small_pages();
     }
     // What may be wrong is found out before there is a store, so that none is left behind.
-    let listening = Listening::begin(&loaded.config.server, admin).await?;
+    let listening = Listening::begin(&loaded.config.server, admin).await?.with(run_routes);
     let mut models = Vec::new();
     for entry in &loaded.config.models {
         models.push(OpenModel::open(entry, &loaded.directory, &loaded.config)?);
@@ -165,38 +167,4 @@ fn renderer_warnings(model: &ServedModel) -> Vec<String> {
         }
         ServedModel::Upstream(_) => Vec::new(),
     }
-}
-
-/// The store that a config names, seen from the config's directory.
-pub fn store_url(loaded: &LoadedConfig) -> String {
-    let url = loaded.config.store.url.clone().unwrap_or_else(|| DEFAULT_STORE.to_owned());
-    match url.strip_prefix("sqlite://") {
-        Some(path) => format!("sqlite://{}", loaded.resolve(path.as_ref()).display()),
-        None => url,
-    }
-}
-
-/// Opens a store, creating what is missing.
-pub async fn open_store(url: &str, config: &StoreConfig) -> Result<Store> {
-    let synchronous = match config.synchronous {
-        Synchronous::Full => fulgurite_store::Synchronous::Full,
-        Synchronous::Normal => fulgurite_store::Synchronous::Normal,
-    };
-    let patience = match config.patience_seconds {
-        0.0 => Duration::ZERO,
-        given => seconds("store.patience_seconds", given)
-            .map_err(|error| anyhow!("{error} (0 fails at once while the database is away)"))?,
-    };
-    let options = StoreOptions { synchronous, patience, ..StoreOptions::default() };
-    let explained = |error: StoreError| {
-        if !error.is_passing() {
-            return anyhow!(error);
-        }
-        let waited = patience.as_secs_f64();
-        anyhow!(error).context(format!("no PostgreSQL server answered within {waited} s ([store] patience_seconds)"))
-    };
-    Store::open(url, options)
-        .await
-        .map_err(explained)
-        .with_context(|| format!("cannot open the store {}", redact_url(url)))
 }

@@ -1,12 +1,4 @@
-//! `fulgurite serve`, and the server that a training run has of its own.
+//! `fulgurite serve`.
 
-pub mod access;
+pub mod arguments;
 pub mod command;
-mod http;
-mod login;
-pub mod metrics_page;
-mod routes;
-pub mod run_answers;
-pub mod server;
-mod trace_export;
-mod web_origins;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
-use crate::cli::output;
+use crate::terminal::output;
 
 /// `fulgurite skills`.
 #[derive(Debug, Args)]

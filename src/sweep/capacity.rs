@@ -8,9 +8,9 @@ use fulgurite_engine::{MemoryNeed, available_memory, bytes_text, inspect_model};
 
 use super::plan::SweepPlan;
 use crate::config::declarations::LoadedConfig;
+use crate::config::model_roles;
 use crate::config::models::Backend;
-use crate::train;
-use crate::train::run_files::model_path;
+use crate::records::run_files::model_path;
 
 /// Processors for each run, unless the command line says how many runs there are at a time: agents need some as well.
 const PROCESSORS_OF_A_RUN: usize = 2;
@@ -53,7 +53,7 @@ fn within(asked: Option<usize>, processors: usize, runs: usize, need: u64, avail
 
 /// Bytes that training the model of a run takes in this process; `None` where it is trained elsewhere, or nothing is known.
 fn training_memory(loaded: &LoadedConfig) -> Option<u64> {
-    let models = train::trainable_models(&loaded.config).ok()?;
+    let models = model_roles::trainable_models(&loaded.config).ok()?;
     let [model] = models.as_slice() else { return None };
     if model.backend == Backend::Tinker {
         return None;
@@ -75,7 +75,7 @@ fn training_memory(loaded: &LoadedConfig) -> Option<u64> {
 
 /// Where the model is that a run trains.
 pub fn model_directory(loaded: &LoadedConfig) -> Option<PathBuf> {
-    let models = train::trainable_models(&loaded.config).ok()?;
+    let models = model_roles::trainable_models(&loaded.config).ok()?;
     let [model] = models.as_slice() else { return None };
     Some(model_path(loaded, model))
 }

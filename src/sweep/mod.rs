@@ -18,10 +18,10 @@ use serde_json::json;
 use self::arguments::SweepArguments;
 use self::execution::{Execution, Outcome};
 use self::plan::{PLAN_FILE, SweepPlan, SweepRun};
-use crate::cli::output;
 use crate::config::declarations::LoadedConfig;
-use crate::train;
-use crate::train::exclusive_lock::ExclusiveLock;
+use crate::records;
+use crate::records::exclusive_lock::ExclusiveLock;
+use crate::terminal::output;
 
 /// Plays every arm with every seed, and says which was best.
 pub async fn sweep(arguments: SweepArguments) -> Result<()> {
@@ -51,7 +51,7 @@ pub async fn sweep(arguments: SweepArguments) -> Result<()> {
     }
     let played = sweep.play().await;
     let arms = results::results(&plan, &directory, &sweep.failures, &sweep.stopped).await?;
-    train::write_whole(&directory.join(results::TABLE_FILE), &results::table_file(&plan.keys(), &arms))?;
+    records::write_whole(&directory.join(results::TABLE_FILE), &results::table_file(&plan.keys(), &arms))?;
     played?;
     results::print(&arms, arguments.json);
     if !sweep.failures.is_empty() {

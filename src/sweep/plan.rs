@@ -9,10 +9,11 @@ use serde_json::json;
 
 use super::arguments::SweepArguments;
 use super::arms::{self, Arm};
+use crate::config::checks;
 use crate::config::declarations::LoadedConfig;
 use crate::config::overrides::Override;
 use crate::config::setting_key::SettingKey;
-use crate::train;
+use crate::records;
 
 /// Name of the file in a sweep's directory that says what it is of.
 pub const PLAN_FILE: &str = "sweep.json";
@@ -84,7 +85,7 @@ impl SweepPlan {
 
     /// Writes the plan into the sweep's directory.
     pub fn write(&self, directory: &Path) -> Result<()> {
-        train::write_whole(&directory.join(PLAN_FILE), &format!("{:#}\n", json!(self)))
+        records::write_whole(&directory.join(PLAN_FILE), &format!("{:#}\n", json!(self)))
     }
 
     /// Every run, an arm's beside each other.
@@ -132,7 +133,7 @@ impl SweepPlan {
 
     fn check_run(&self, run: &SweepRun) -> Result<()> {
         let loaded = self.config_of(run)?;
-        train::check_config(&loaded)?;
+        checks::check_config(&loaded)?;
         let config = &loaded.config;
         if config.store.url.as_deref().is_some_and(|url| url.starts_with("sqlite:")) {
             bail!("[store] url is one SQLite file for all runs: leave it out, so that each run has its own");

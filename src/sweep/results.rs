@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::plan::{SweepPlan, SweepRun};
 use super::scores::{self, Score};
-use crate::cli::{csv, output};
-use crate::query::table::{Columns, cut};
+use crate::records;
 use crate::runs::registry::{self, RunState};
-use crate::train;
+use crate::terminal::table::{Columns, cut};
+use crate::terminal::{csv, output};
 
 /// Name of the file in a sweep's directory that has a row for each of its runs.
 pub const TABLE_FILE: &str = "sweep.csv";
@@ -166,7 +166,7 @@ pub async fn results(
 async fn of_run(run: &SweepRun, sweep: &Path, failure: Option<&String>, is_stopped: bool) -> Result<RunResult> {
     let directory = sweep.join(&run.name);
     // A run that died before it had a record has nothing to be read.
-    let entry = if train::is_run(&directory) { registry::of_directory(&directory, None).await.ok() } else { None };
+    let entry = if records::is_run(&directory) { registry::of_directory(&directory, None).await.ok() } else { None };
     let is_over = entry.as_ref().is_some_and(|entry| entry.state == RunState::Ended);
     let steps = scores::steps(&directory);
     Ok(RunResult {

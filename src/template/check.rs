@@ -2,9 +2,9 @@ use anyhow::{Context, Result, bail};
 use fulgurite_renderers::{TemplateReport, TemplateVerdict, check_template};
 use serde_json::json;
 
-use crate::cli::arguments::TemplateCheckArguments;
-use crate::cli::output;
-use crate::models::gguf_cache::model_directory;
+use crate::hub::gguf_cache::model_directory;
+use crate::template::arguments::TemplateCheckArguments;
+use crate::terminal::output;
 
 /// Says what a model's chat template is good for. Fails where a fault was found.
 pub fn check(arguments: &TemplateCheckArguments) -> Result<()> {

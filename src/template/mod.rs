@@ -1,6 +1,7 @@
 //! `fulgurite template`: what a renderer makes of conversations and of tokens, line by line, for people who debug a
 //! prompt and for scripts.
 
+pub mod arguments;
 mod check;
 mod parse;
 mod render;
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use fulgurite_renderers::{FormatOptions, Renderer, Tokenizer, renderer_of};
 
-use crate::cli::arguments::{RendererArguments, TemplateAction, TemplateArguments};
-use crate::models::gguf_cache::model_directory;
+use crate::hub::gguf_cache::model_directory;
+use crate::template::arguments::{RendererArguments, TemplateAction, TemplateArguments};
 
 /// Does what was asked.
 pub fn template(arguments: TemplateArguments) -> Result<()> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::cli::output;
+use crate::terminal::output;
 
 /// Reads lines from a file, or from standard input, and prints one line for each, in order: what `answer` makes of it,
 /// or `{"error": ...}`.

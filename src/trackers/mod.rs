@@ -1,10 +1,9 @@
 //! A run's metrics for programs of others that draw them: TensorBoard and Weights & Biases, while the run goes on or after.
 
 mod crc;
-pub mod export;
-mod tensorboard;
-mod tracker;
-mod wandb;
+pub mod tensorboard;
+pub mod tracker;
+pub mod wandb;
 
 use std::path::Path;
 
@@ -15,8 +14,8 @@ use serde_json::Value;
 use self::tensorboard::TensorBoard;
 use self::tracker::{TrackedRun, TrackedStep, Tracker};
 use self::wandb::Wandb;
-use crate::cli::time;
 use crate::config::declarations::LoadedConfig;
+use crate::terminal::time;
 
 /// Directory of TensorBoard's files.
 const TENSORBOARD: &str = "tensorboard";
@@ -101,7 +100,7 @@ impl Trackers {
 
 /// Says that a tracker is told of nothing more.
 fn give_up(name: &str, error: &anyhow::Error) {
-    crate::cli::output::note(format_args!("warning: {name} is not told of this run, which goes on: {error:#}"));
+    crate::terminal::output::note(format_args!("warning: {name} is not told of this run, which goes on: {error:#}"));
 }
 
 impl Reporter for Trackers {

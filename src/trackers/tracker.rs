@@ -6,8 +6,8 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::cli::time;
-use crate::train::run_directory::run_file;
+use crate::records::run_directory::run_file;
+use crate::terminal::time;
 
 /// What trackers are told of a run.
 #[derive(Clone, Debug)]

@@ -12,23 +12,23 @@ use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
 };
 
-use super::failure::{self, Interrupted};
 use super::sft;
 use super::start_at_server::{Commands, ModelStart, StartAtServer, overtaken};
 use super::start_rules::StartFlag;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config};
-use crate::cli::arguments::TrainArguments;
 use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::ModelEntry;
 use crate::models::open::ServersModel;
-use crate::serve::server::Interruptions;
+use crate::records::exclusive_lock::ExclusiveLock;
+use crate::records::failure::{self, Interrupted};
+use crate::records::run_directory::run_instance;
+use crate::terminal::interruptions::Interruptions;
 use crate::trackers::tracked;
-use crate::train::exclusive_lock::ExclusiveLock;
+use crate::train::arguments::TrainArguments;
 use crate::train::pairwise_judge::OpenJudge;
 use crate::train::reference::ReferenceModel;
-use crate::train::run_directory::run_instance;
 use crate::train::teachers::OpenTeachers;
 
 /// How long a server may be out of reach at the start: one that never answers is a wrong URL, most likely.

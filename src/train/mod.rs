@@ -1,17 +1,14 @@
 //! `fulgurite train`: with a server of its own, or as a daemon beside one.
 
+pub mod arguments;
 mod at_server;
-mod checks;
-mod data;
-pub mod exclusive_lock;
-pub mod failure;
+mod begin_run;
+pub mod data;
 pub mod models_beside;
 mod orders;
 mod pairwise_judge;
 mod reference;
 pub mod reporters;
-pub mod run_directory;
-pub mod run_files;
 mod runner_process;
 mod sft;
 pub mod soft_targets;
@@ -35,35 +32,36 @@ use fulgurite_trainer::{
 use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
-pub use self::checks::{check_commands, check_config};
-use self::failure::Interrupted;
+use self::begin_run::begin_run;
 use self::orders::Orders;
 use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
-use self::run_directory::{begin_run, run_instance};
-pub use self::run_directory::{
-    config_of_run, has_own_store, is_run, run_file, run_store_url, run_tokenizers, store_of_run, write_whole,
-};
 use self::teachers::OpenTeachers;
 use self::uploaded_runs::{open_run_directory, run_archive, upload_keys};
-use crate::cli::arguments::TrainArguments;
 use crate::config::admin_key;
+use crate::config::checks::{check_commands, check_config};
 use crate::config::declarations::{Config, LoadedConfig};
+use crate::config::model_roles::trainable_models;
 use crate::config::models::ModelEntry;
 use crate::config::runner::tried_again;
 use crate::config::trackers::TrackersConfig;
+use crate::hub::gguf_cache;
 use crate::models::base_model::{self, Recipe};
-use crate::models::gguf_cache;
 use crate::models::open::TrainedModel;
 use crate::models::start_weights::start_weights;
+use crate::records::exclusive_lock::ExclusiveLock;
+use crate::records::failure::{self, Interrupted};
+use crate::records::open_store::open_store;
+use crate::records::run_directory::{run_instance, run_store_url};
+use crate::records::run_files::{JUDGEMENTS, WORLDS, model_path};
 use crate::run::RunnerSettings;
-use crate::serve::command::open_store;
-use crate::serve::metrics_page::MetricsPage;
-use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_file};
+use crate::run_routes::run_routes;
+use crate::server::metrics_page::MetricsPage;
+use crate::server::server::{Listening, RunningServer, write_ready_file};
+use crate::terminal::interruptions::Interruptions;
 use crate::trackers::tracked;
-use crate::train::exclusive_lock::ExclusiveLock;
+use crate::train::arguments::TrainArguments;
 use crate::train::reporters::{JsonReporter, SilentReporter, TableReporter};
-use crate::train::run_files::{JUDGEMENTS, WORLDS, model_path};
 use crate::train::runner_process::{RunnerCommand, RunnerProcess};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
@@ -216,7 +214,7 @@ async fn train_in(
         // A free port: such a run is no service that others must find, and several may run at once.
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
-    let listening = Listening::begin(&server_config.server, admin.clone()).await?;
+    let listening = Listening::begin(&server_config.server, admin.clone()).await?.with(run_routes);
     let policy = ServedModel::Sampled(opened.served.clone());
     let served = [policy].into_iter().chain(models_beside::served(&loaded)?).collect();
     let mut server = RunningServer::start_private(&server_config, listening, store.clone(), served, metrics).await?;
@@ -411,20 +409,6 @@ fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
             models.len()
         ),
     }
-}
-
-/// The models that are neither a reference nor a judge nor a teacher nor served beside; where there are none, the teachers.
-pub fn trainable_models(config: &Config) -> Result<Vec<&ModelEntry>> {
-    let reference = reference::entry(config)?;
-    let judge = pairwise_judge::entry(config)?;
-    let beside: Vec<&ModelEntry> = reference.into_iter().chain(judge).chain(models_beside::entries(config)?).collect();
-    let is_beside = |model: &&ModelEntry| beside.iter().any(|it| it.name == model.name);
-    let (teachers, taught): (Vec<&ModelEntry>, Vec<&ModelEntry>) = {
-        let teachers = teachers::entries(config)?;
-        let is_teacher = |model: &&ModelEntry| teachers.iter().any(|teacher| teacher.name == model.name);
-        config.models.iter().filter(|model| !is_beside(model)).partition(is_teacher)
-    };
-    Ok(if taught.is_empty() { teachers } else { taught })
 }
 
 /// Reads a model's tokens.

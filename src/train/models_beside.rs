@@ -10,44 +10,24 @@ use fulgurite_store::AdminKey;
 use fulgurite_trainer::{Reporter, TrainEvent};
 use serde_json::json;
 
-use crate::config::declarations::{Config, LoadedConfig};
+use crate::config::declarations::LoadedConfig;
+use crate::config::model_roles::served_beside;
 use crate::config::models::ModelEntry;
 use crate::models::open::OpenModel;
-use crate::train::run_directory::write_whole;
-use crate::train::run_files::{JUDGEMENTS, JUDGES_ON_LABELS, model_path};
+use crate::records::run_directory::write_whole;
+use crate::records::run_files::{JUDGEMENTS, JUDGES_ON_LABELS, model_path};
 
-/// Those of `[[models]]`.
+/// Those of `[[models]]`, as agents and the runner call them.
 ///
 /// # Errors
-/// If a judge is none of them, or if no model is left to be trained, whose tokens would then be its own judge's.
-pub fn entries(config: &Config) -> Result<Vec<&ModelEntry>> {
-    let judges: Vec<(&str, &str)> = config.runner.rubric.iter().flat_map(RubricOptions::judges).collect();
-    if let Some((key, name)) = judges.iter().find(|(_, name)| config.models.iter().all(|model| model.name != *name)) {
-        bail!("{key} = {name:?}: there is no such [[models]]");
-    }
-    let is_judge = |model: &ModelEntry| judges.iter().any(|(_, name)| model.name == *name);
-    let beside: Vec<&ModelEntry> = config.models.iter().filter(|model| !model.trained || is_judge(model)).collect();
-    if !beside.is_empty() && beside.len() == config.models.len() {
-        let names: Vec<&str> = beside.iter().map(|model| model.name.as_str()).collect();
-        bail!(
-            "[[models]] {}: judges, and models with trained = false, are served beside the one that is trained, and there is none",
-            names.join(", ")
-        );
-    }
-    Ok(beside)
-}
-
-/// The same, as agents and the runner call them.
-///
-/// # Errors
-/// As [`entries`], and if one cannot be opened.
+/// As [`served_beside`], and if one cannot be opened.
 pub fn served(loaded: &LoadedConfig) -> Result<Vec<ServedModel>> {
     let open = |entry: &ModelEntry| {
         let entry = ModelEntry { path: model_path(loaded, entry), ..entry.clone() };
         let opened = OpenModel::open(&entry, &loaded.directory, &loaded.config);
         Ok(opened.with_context(|| format!("[[models]] {:?}", entry.name))?.served)
     };
-    entries(&loaded.config)?.into_iter().map(open).collect()
+    served_beside(&loaded.config)?.into_iter().map(open).collect()
 }
 
 /// Has the judges of a run judge what people have judged, if the config names such answers; tells how far they agree, and

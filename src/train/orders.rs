@@ -8,7 +8,7 @@ use fulgurite_trainer::{Record, RecordError};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use crate::cli::arguments::TrainArguments;
+use crate::train::arguments::TrainArguments;
 
 /// A line of standard input, as JSON.
 #[derive(Debug, PartialEq, Eq, Deserialize)]

@@ -2,36 +2,14 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use fulgurite_renderers::Tokenizer;
-use fulgurite_trainer::{GroupJudge, PairwiseJudge, PairwiseOptions};
+use fulgurite_trainer::{GroupJudge, PairwiseJudge};
 
-use crate::config::declarations::{Config, LoadedConfig};
-use crate::config::models::ModelEntry;
+use crate::config::declarations::LoadedConfig;
+use crate::config::model_roles::{self, pairwise_judge_key};
 use crate::models::open::ScoringModel;
-use crate::train::run_files::model_path;
-
-fn key(name: &str) -> String {
-    format!("[trainer] pairwise.judge = \"{name}\"")
-}
-
-/// The model that the config names, if it names one.
-///
-/// # Errors
-/// If there is no such model, or if its calls are passed on.
-pub fn entry(config: &Config) -> Result<Option<&ModelEntry>> {
-    let Some(PairwiseOptions { judge }) = &config.trainer.pairwise else { return Ok(None) };
-    if judge == PairwiseOptions::SHORTER {
-        return Ok(None);
-    }
-    match config.models.iter().find(|model| model.name == *judge) {
-        None => bail!("{}: there is no such [[models]]; `shorter` needs none", key(judge)),
-        Some(entry) if entry.backend.upstream_dialect().is_some() => {
-            bail!("{}: its backend is {}, which is not sampled token by token", key(judge), entry.backend.name())
-        }
-        Some(entry) => Ok(Some(entry)),
-    }
-}
+use crate::records::run_files::model_path;
 
 /// A judge, for as long as it is asked.
 pub struct OpenJudge {
@@ -43,14 +21,14 @@ impl OpenJudge {
     /// Opens the model that the config names.
     ///
     /// # Errors
-    /// As [`entry`], and if it cannot be opened.
+    /// As [`model_roles::pairwise_judge`], and if it cannot be opened.
     pub fn open(loaded: &LoadedConfig) -> Result<Self> {
         let config = &loaded.config;
-        let model = match entry(config)? {
+        let model = match model_roles::pairwise_judge(config)? {
             None => None,
             Some(entry) => {
                 let path = model_path(loaded, entry);
-                Some(ScoringModel::open(entry, &path, config).with_context(|| key(&entry.name))?)
+                Some(ScoringModel::open(entry, &path, config).with_context(|| pairwise_judge_key(&entry.name))?)
             }
         };
         Ok(Self { model, is_wanted: config.trainer.pairwise.is_some() })

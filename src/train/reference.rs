@@ -10,40 +10,12 @@ use fulgurite_engine::Engine;
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::Reference;
 
-use crate::config::declarations::{Config, LoadedConfig};
+use crate::config::declarations::LoadedConfig;
+use crate::config::model_roles::{self, reference_key, reference_name};
 use crate::config::models::{Backend, ModelEntry};
-use crate::models::gguf_cache::model_directory;
-use crate::serve::server::LoadedModel;
-use crate::train::run_files::model_path;
-
-/// The name of the reference model, if the config names one, and the key that does.
-fn name(config: &Config) -> Option<(&str, &'static str)> {
-    let trainer = &config.trainer;
-    match trainer.objective.compares() {
-        true => Some((trainer.preference.reference.as_deref()?, "preference.reference")),
-        false => Some((trainer.kl.as_ref()?.reference.as_deref()?, "kl.reference")),
-    }
-}
-
-/// The model that the config names, if it names one.
-///
-/// # Errors
-/// If there is no such model, or if it is not in this process.
-pub fn entry(config: &Config) -> Result<Option<&ModelEntry>> {
-    let Some((name, place)) = name(config) else { return Ok(None) };
-    let key = |name: &str| key(place, name);
-    let Some(entry) = config.models.iter().find(|model| model.name == name) else {
-        bail!("{}: there is no such [[models]]", key(name))
-    };
-    if entry.backend != Backend::Embedded {
-        bail!("{}: its backend is {}, and only an embedded model can be a reference", key(name), entry.backend.name());
-    }
-    Ok(Some(entry))
-}
-
-fn key(place: &str, name: &str) -> String {
-    format!("[trainer] {place} = \"{name}\"")
-}
+use crate::hub::gguf_cache::model_directory;
+use crate::models::loaded_model::LoadedModel;
+use crate::records::run_files::model_path;
 
 /// A reference, for as long as it is asked.
 pub struct ReferenceModel(Option<Engine>);
@@ -52,12 +24,12 @@ impl ReferenceModel {
     /// Opens the model that the config names.
     ///
     /// # Errors
-    /// As [`entry`], and if its tokenizer is not that of what is trained.
+    /// As [`model_roles::reference`], and if its tokenizer is not that of what is trained.
     pub fn open(loaded: &LoadedConfig, trained: &Arc<dyn Renderer>) -> Result<Self> {
         let config = &loaded.config;
-        let Some(entry) = entry(config)? else { return Ok(Self(None)) };
-        let place = name(config).map_or("", |(_, place)| place);
-        let (name, key) = (entry.name.as_str(), || key(place, &entry.name));
+        let Some(entry) = model_roles::reference(config)? else { return Ok(Self(None)) };
+        let place = reference_name(config).map_or("", |(_, place)| place);
+        let (name, key) = (entry.name.as_str(), || reference_key(place, &entry.name));
         let path = model_directory(&model_path(loaded, entry)).with_context(key)?;
         let model = LoadedModel::open(name, &path, entry.renderer(), config.engine.options()).with_context(key)?;
         if model.served.renderer.tokenizer().fingerprint() != trained.tokenizer().fingerprint() {
@@ -79,7 +51,7 @@ impl ReferenceModel {
     /// # Errors
     /// If the weights cannot be read.
     pub fn name(&self, loaded: &LoadedConfig, trained: &ModelEntry, trained_directory: &Path) -> Result<String> {
-        let (entry, directory) = match entry(&loaded.config)? {
+        let (entry, directory) = match model_roles::reference(&loaded.config)? {
             Some(entry) => (entry, model_directory(&model_path(loaded, entry))?),
             None => (trained, trained_directory.to_owned()),
         };

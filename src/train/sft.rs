@@ -14,19 +14,20 @@ use fulgurite_trainer::{
 
 use super::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
 use super::data::recorded_rollouts;
-use super::failure::{self, Interrupted};
 use super::reference::ReferenceModel;
-use super::run_directory::run_instance;
 use super::teachers::OpenTeachers;
 use super::uploaded_runs::{open_run_directory, run_archive};
-use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run, run_store_url};
+use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run};
 use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::{Backend, ModelEntry};
 use crate::models::open::{TrainedModel, context_length};
-use crate::serve::command::open_store;
-use crate::serve::server::Interruptions;
+use crate::records::exclusive_lock::ExclusiveLock;
+use crate::records::failure::{self, Interrupted};
+use crate::records::open_store::open_store;
+use crate::records::run_directory::run_instance;
+use crate::records::run_store_url;
+use crate::terminal::interruptions::Interruptions;
 use crate::trackers::tracked;
-use crate::train::exclusive_lock::ExclusiveLock;
 
 /// As a config says it.
 fn objective(loaded: &LoadedConfig) -> String {

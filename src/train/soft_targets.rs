@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fulgurite_trainer::{ObjectiveName, SoftTargetFile};
 
-use super::checks::check_config;
 use super::reporters::SilentReporter;
 use super::teachers::OpenTeachers;
 use super::{model_or_base, sft, the_model};
+use crate::config::checks::check_config;
 use crate::config::declarations::LoadedConfig;
 use crate::models::open::context_length;
 

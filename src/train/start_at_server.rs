@@ -7,13 +7,13 @@ use fulgurite_client::Server;
 use fulgurite_trainer::{HeldWeights, Record, TrainError, WeightsAtStart, updates_from_checkpoint};
 use fulgurite_types::{Publication, PublicationCause, Replaces, WeightsId, WeightsVersion};
 
-use super::run_directory::{run_file, run_instance};
 use super::start_rules::{Behind, Callers, Leeway, Refusal, ServedFiles, StartDecision, StartFlag, decide};
-use crate::cli::arguments::TrainArguments;
-use crate::cli::time;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::{Backend, ModelEntry};
 use crate::models::start_weights::start_weights;
+use crate::records::run_directory::{run_file, run_instance};
+use crate::terminal::time;
+use crate::train::arguments::TrainArguments;
 
 /// For how long a session says that agents call a model whom nobody tells to.
 const RECENT_SECONDS: f64 = 3600.0;

@@ -1,55 +1,22 @@
 //! The models whose logprobs a run learns from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::{Sampler, WeightsSource};
 use fulgurite_renderers::Renderer;
-use fulgurite_trainer::{DistillationOptions, FollowingTeacher, ObjectiveName, Teachers};
+use fulgurite_trainer::{DistillationOptions, FollowingTeacher, Teachers};
 
 use crate::config::declarations::{Config, LoadedConfig};
+use crate::config::model_roles::{self, distillation, teacher_key};
 use crate::config::models::{Backend, ModelEntry};
 use crate::models::open::ScoringModel;
-use crate::train::run_files::model_path;
-
-/// What the config says of teachers, if the run has any.
-fn options(config: &Config) -> Option<&DistillationOptions> {
-    let has_teachers =
-        matches!(config.trainer.objective, ObjectiveName::OnPolicyDistillation | ObjectiveName::OffPolicyDistillation);
-    config.trainer.distillation.as_ref().filter(|_| has_teachers)
-}
+use crate::records::run_files::model_path;
 
 /// Where in a run's directory the weights of a teacher are kept that follows the policy at a distance.
 const FOLLOWING: &str = "teacher";
-
-fn key(name: &str) -> String {
-    format!("[trainer] distillation, teacher \"{name}\"")
-}
-
-/// The models that the config names as teachers.
-///
-/// # Errors
-/// If there is no such model, or if its calls are passed on.
-pub fn entries(config: &Config) -> Result<Vec<&ModelEntry>> {
-    let names = options(config).map_or(BTreeSet::new(), DistillationOptions::teacher_names);
-    let mut entries = Vec::with_capacity(names.len());
-    for name in names {
-        let Some(entry) = config.models.iter().find(|model| model.name == name) else {
-            bail!("{}: there is no such [[models]]", key(name))
-        };
-        if entry.backend.upstream_dialect().is_some() {
-            bail!(
-                "{}: its backend is {}, which passes calls on and tells no logprobs of a prompt",
-                key(name),
-                entry.backend.name()
-            );
-        }
-        entries.push(entry);
-    }
-    Ok(entries)
-}
 
 /// Teachers, for as long as they are asked.
 pub struct OpenTeachers {
@@ -68,7 +35,7 @@ impl OpenTeachers {
     /// weights are kept below the directory of the run.
     ///
     /// # Errors
-    /// As [`entries`]; if the tokenizer of one is not that of what is trained; if one is what is trained, and it is not sampled in
+    /// As [`model_roles::teachers`]; if the tokenizer of one is not that of what is trained; if one is what is trained, and it is not sampled in
     /// this process, or is to be refreshed and is not trained here; if none is, and is to be refreshed.
     pub fn open(
         loaded: &LoadedConfig,
@@ -78,9 +45,9 @@ impl OpenTeachers {
     ) -> Result<Self> {
         let config = &loaded.config;
         let (mut models, mut followed, mut following) = (BTreeMap::new(), None, None);
-        let refresh_every = options(config).map_or(1, |options| options.refresh_every);
-        for entry in entries(config)? {
-            let key = || key(&entry.name);
+        let refresh_every = distillation(config).map_or(1, |options| options.refresh_every);
+        for entry in model_roles::teachers(config)? {
+            let key = || teacher_key(&entry.name);
             if entry.name == trained {
                 let Some((own, run_directory)) = own else {
                     bail!(
@@ -116,7 +83,13 @@ impl OpenTeachers {
                  stay as they are, so leave it out"
             );
         }
-        Ok(Self { models, own: followed, following, renderer: renderer.clone(), options: options(config).cloned() })
+        Ok(Self {
+            models,
+            own: followed,
+            following,
+            renderer: renderer.clone(),
+            options: distillation(config).cloned(),
+        })
     }
 
     /// What a run is given.

@@ -6,11 +6,12 @@ use anyhow::{Context, Result};
 use fulgurite_trainer::{CheckpointArchive, RunArchive};
 use serde_json::{Value, json};
 
-use super::run_directory::{CONFIG_DIRECTORY, latest_of, run_directory, run_prefix, write_whole};
-use super::run_files::{CONFIG_FILE, STORE_FILE};
-use crate::cli::arguments::TrainArguments;
+use super::begin_run::{latest_of, run_directory, run_prefix};
 use crate::config::admin_key;
 use crate::config::declarations::LoadedConfig;
+use crate::records::run_directory::{CONFIG_DIRECTORY, write_whole};
+use crate::records::run_files::{CONFIG_FILE, STORE_FILE};
+use crate::train::arguments::TrainArguments;
 
 const UPLOAD_KEYS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 

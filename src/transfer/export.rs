@@ -11,15 +11,15 @@ use super::Format;
 use super::export_subject::{named_run, open_subject};
 use super::jsonl::JsonlWriter;
 use super::parquet::ParquetWriter;
-use crate::cli::output;
-use crate::cli::progress::Progress;
 use crate::config::declarations::LoadedConfig;
 use crate::query::arguments::{ExportArguments, ExportWhat};
-use crate::query::matching_rollouts::narrow;
 use crate::query::{spans_of, triplets_of};
-use crate::trackers::export::{MetricsFormat, export_metrics};
-use crate::train::config_of_run;
+use crate::records::config_of_run;
+use crate::records::matching_rollouts::narrow;
+use crate::terminal::output;
+use crate::terminal::progress::Progress;
 use crate::train::soft_targets::write_soft_targets;
+use crate::transfer::metrics::{MetricsFormat, export_metrics};
 
 /// Writes records to a file, which appears under its name once it is whole.
 pub async fn export(arguments: ExportArguments) -> Result<()> {

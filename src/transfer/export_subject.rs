@@ -8,8 +8,8 @@ use fulgurite_types::ListFilter;
 
 use crate::query::arguments::{ExportArguments, StoreArguments};
 use crate::query::{existing_rollout, open, url};
+use crate::records;
 use crate::runs::registry;
-use crate::train;
 
 /// The directory of the run that is named, by its place on the command line or by `--run`.
 ///
@@ -76,8 +76,8 @@ async fn refuse_two_meanings(arguments: &ExportArguments, named: &str, directory
 async fn open_run(arguments: &ExportArguments, directory: &Path) -> Result<(Store, ListFilter)> {
     let own = StoreArguments { store: None, run: Some(directory.to_owned()), config: None };
     let (store, mut filter) = (open(&own).await?, arguments.filter(None));
-    if !train::has_own_store(directory)? {
-        let run_id = train::run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
+    if !records::has_own_store(directory)? {
+        let run_id = records::run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
         if let Some(other) = filter.run_id.filter(|other| *other != run_id) {
             bail!("--run-id {other} is not the run in {}, which is {run_id}: leave it out", directory.display());
         }

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::Format;
 use super::jsonl::JsonlReader;
 use super::parquet::ParquetReader;
-use crate::cli::output;
-use crate::cli::progress::Progress;
 use crate::query::arguments::ImportArguments;
 use crate::query::url;
+use crate::terminal::output;
+use crate::terminal::progress::Progress;
 
 /// Records in one transaction.
 const BATCH: usize = 500;

@@ -16,7 +16,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use serde_json::{Map, Value, json};
 
-use super::parquet_guard::{check_group, guarded};
+use crate::train::data::parquet_guard::{check_group, guarded};
 
 /// `prompt_tokens`, `sampled_tokens` and `logprobs` are null for what is not a generation or a triplet. `data` is the
 /// record without them.

@@ -14,7 +14,7 @@ use self::arguments::WatchArguments;
 use self::view::draw;
 use self::watched::Watched;
 use crate::runs::registry;
-use crate::serve::server::Interruptions;
+use crate::terminal::interruptions::Interruptions;
 
 /// How often the run is read.
 const READ_INTERVAL: Duration = Duration::from_secs(2);

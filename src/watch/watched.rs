@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use crate::doctor;
 use crate::doctor::findings::Severity;
 use crate::doctor::servers::ServerFacts;
+use crate::records;
+use crate::records::exclusive_lock::is_run_held;
 use crate::runs::registry::{self, RunState};
 use crate::sweep::scores::{self, steps};
-use crate::train;
-use crate::train::exclusive_lock::is_run_held;
 
 /// A metric that is made of others: how fast rollouts sampled.
 pub const TOKENS_PER_SECOND: &str = "tokens/s";
@@ -75,7 +75,7 @@ pub struct Watched {
 impl Watched {
     /// Reads a run.
     pub async fn read(directory: &Path) -> Result<Self> {
-        let file = train::run_file(directory)?;
+        let file = records::run_file(directory)?;
         let max_steps = file["trainer"]["max_steps"].as_u64();
         let run_id = file["run_id"].as_str().unwrap_or_default().to_owned();
         let steps = steps(directory);

@@ -6,10 +6,10 @@ use fulgurite_types::{Attempt, ListFilter, Listed, Part};
 use serde_json::{Value, json};
 
 use super::list::{Record, list};
-use crate::cli::time;
 use crate::query::arguments::AttemptsArguments;
 use crate::query::open_selected;
-use crate::query::table::{cell, seconds};
+use crate::terminal::table::{cell, seconds};
+use crate::terminal::time;
 
 /// Lists attempts.
 pub async fn attempts(mut arguments: AttemptsArguments) -> Result<()> {

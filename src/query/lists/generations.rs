@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::list::{Record, list};
 use crate::query::arguments::GenerationsArguments;
 use crate::query::open_selected;
-use crate::query::table::seconds;
+use crate::terminal::table::seconds;
 
 /// Lists generations.
 pub async fn generations(mut arguments: GenerationsArguments) -> Result<()> {

@@ -8,10 +8,10 @@ use fulgurite_store::Store;
 use fulgurite_types::{Cursor, ListFilter, Listed, Part};
 use serde_json::Value;
 
-use crate::cli::output;
 use crate::query::arguments::ListArguments;
-use crate::query::table::Columns;
-use crate::serve::server::Interruptions;
+use crate::terminal::interruptions::Interruptions;
+use crate::terminal::output;
+use crate::terminal::table::Columns;
 
 /// Records that are read at a time where all are wanted.
 const PAGE: u64 = 500;

@@ -4,11 +4,11 @@ use anyhow::{Result, bail};
 use fulgurite_types::{Page, ResourcesUpdate, TextFilter};
 use serde_json::{Value, json};
 
-use crate::cli::output;
-use crate::cli::time;
 use crate::query::arguments::ResourcesArguments;
 use crate::query::open;
-use crate::query::table::{Columns, cut};
+use crate::terminal::output;
+use crate::terminal::table::{Columns, cut};
+use crate::terminal::time;
 
 /// Lists resources at their present versions.
 pub async fn resources(arguments: ResourcesArguments) -> Result<()> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::list::{Record, list};
 use crate::query::arguments::RewardsArguments;
 use crate::query::open_selected;
-use crate::query::table::cut;
+use crate::terminal::table::cut;
 
 /// Lists rewards.
 pub async fn rewards(mut arguments: RewardsArguments) -> Result<()> {

@@ -8,11 +8,11 @@ use fulgurite_types::{Attempt, ListFilter, Listed, Part, Rollout};
 use serde_json::{Value, json};
 
 use super::list::{Record, list};
-use crate::cli::time;
 use crate::query::arguments::RolloutsArguments;
-use crate::query::matching_rollouts::narrow;
 use crate::query::open_selected;
-use crate::query::table::cell;
+use crate::records::matching_rollouts::narrow;
+use crate::terminal::table::cell;
+use crate::terminal::time;
 
 /// Lists rollouts, each with its latest attempt and that attempt's last reward.
 pub async fn rollouts(mut arguments: RolloutsArguments) -> Result<()> {

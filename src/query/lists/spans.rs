@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::list::{Record, list};
 use crate::query::arguments::SpansArguments;
 use crate::query::open_selected;
-use crate::query::table::{cell, seconds};
+use crate::terminal::table::{cell, seconds};
 
 /// Lists spans.
 pub async fn spans(mut arguments: SpansArguments) -> Result<()> {

@@ -9,10 +9,10 @@ use fulgurite_types::{Attempt, AttemptRef, GenerationFilter, Part, Span, SpanFil
 use serde_json::json;
 
 use super::generations::logprob;
-use crate::cli::output;
 use crate::query::arguments::{Adapter, TripletsArguments};
 use crate::query::open_selected;
-use crate::query::table::Columns;
+use crate::terminal::output;
+use crate::terminal::table::Columns;
 
 /// Lists the triplets of rollouts' latest attempts; where there are none, and with `--why`, what became of every span.
 pub async fn triplets(mut arguments: TripletsArguments) -> Result<()> {

@@ -4,11 +4,11 @@ use anyhow::{Result, bail};
 use fulgurite_types::{Worker, WorkerFilter};
 use serde_json::json;
 
-use crate::cli::output;
-use crate::cli::time;
 use crate::query::arguments::WorkersArguments;
 use crate::query::open;
-use crate::query::table::Columns;
+use crate::terminal::output;
+use crate::terminal::table::Columns;
+use crate::terminal::time;
 
 /// Lists workers.
 pub async fn workers(arguments: WorkersArguments) -> Result<()> {

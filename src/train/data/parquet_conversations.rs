@@ -14,7 +14,7 @@ use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 
-use crate::transfer::parquet_guard::{check_group, guarded};
+use crate::train::data::parquet_guard::{check_group, guarded};
 
 /// The columns of a table that are read, if they are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

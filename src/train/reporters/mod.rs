@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use self::pace::Pace;
 use self::sft_table::{SftTable, summary_lines};
 use self::within_step::{SampledTokens, WithinStep};
-use crate::cli::output;
-use crate::cli::paint::Paint;
+use crate::terminal::output;
+use crate::terminal::paint::Paint;
 
 /// How often a pipe gets a line about something that takes long.
 const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(5);

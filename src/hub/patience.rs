@@ -1,0 +1,85 @@
+//! How often something is tried that fails for reasons which may pass.
+
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result};
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The next one may go well.
+    Passing {
+        /// What happened.
+        error: Error,
+        /// How long the other side wants to be left alone.
+        wait: Option<Duration>,
+    },
+    /// The next one would fail too.
+    Lasting(Error),
+}
+
+impl Trouble {
+    /// A connection that broke or was not to be had. Addresses are left out: they may be signed.
+    pub fn broken(error: reqwest::Error) -> Self {
+        Self::Passing { error: Error::new(error.without_url()).context("the connection failed"), wait: None }
+    }
+}
+
+/// Tries in a row that may fail.
+const TRIES: u32 = 8;
+/// The wait after the first, which doubles with each.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// No wait is longer, whoever asks for it.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Who waits so long is told why.
+const WORTH_SAYING: Duration = Duration::from_secs(1);
+
+/// Counts what failed in a row.
+#[derive(Debug, Default)]
+pub struct Patience {
+    failed: u32,
+}
+
+impl Patience {
+    /// Waits before the next attempt, or gives up.
+    pub async fn wait_after(&mut self, trouble: Trouble) -> Result<()> {
+        match trouble {
+            Trouble::Lasting(error) => Err(error),
+            Trouble::Passing { error, wait } => {
+                self.failed += 1;
+                if self.failed == TRIES {
+                    return Err(error).with_context(|| format!("given up after {TRIES} tries; what is there is kept"));
+                }
+                let wait = self.wait(wait);
+                if wait >= WORTH_SAYING {
+                    crate::terminal::output::note(format_args!("{error:#}; trying again in {} s", wait.as_secs()));
+                }
+                tokio::time::sleep(wait).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Something went well.
+    pub fn renew(&mut self) {
+        self.failed = 0;
+    }
+
+    fn wait(&self, asked_for: Option<Duration>) -> Duration {
+        asked_for.unwrap_or_else(|| FIRST_WAIT * 2_u32.pow(self.failed.saturating_sub(1))).min(LONGEST_WAIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_and_are_never_longer_than_a_minute() {
+        let wait = |failed, asked_for| Patience { failed }.wait(asked_for);
+        assert_eq!((wait(1, None), wait(7, None)), (FIRST_WAIT, Duration::from_secs(16)));
+        assert_eq!(wait(1, Some(Duration::from_secs(1 << 40))), LONGEST_WAIT);
+        assert_eq!(wait(1, Some(Duration::ZERO)), Duration::ZERO);
+    }
+}

@@ -1,0 +1,7 @@
+//! `fulgurite model`: what can be done with models, and which weights a person means.
+
+pub mod arguments;
+pub mod command;
+mod export;
+pub mod named_weights;
+mod rollback;

@@ -1,0 +1,187 @@
+//! The rooms' routes, and what each needs of a key.
+
+use axum::Router;
+use fulgurite_agentlightning::Overdue;
+use fulgurite_api::{Need, RouteNeeds, Serving};
+use fulgurite_dashboard::{PageModel, Tokenizers};
+use fulgurite_proxy::Proxy;
+use fulgurite_store::{Keyring, Store};
+use fulgurite_tinker::server::SIGNED_LINK;
+
+/// The routes over a proxy and its store, and what these and the Tinker API's need of a key.
+pub fn all_routes(
+    proxy: Proxy,
+    store: Store,
+    keyring: &Keyring,
+    tokenizers: Tokenizers,
+    models: Vec<PageModel>,
+    serving: &Serving,
+    overdue: Overdue,
+) -> (Router, RouteNeeds) {
+    let mut needs = RouteNeeds::default();
+    needs.note(SIGNED_LINK, Need::Nothing);
+    needs.note("/v1/agl/queues/rollouts/dequeue", Need::Worker);
+    let routes = fulgurite_proxy::routes(proxy, &mut needs)
+        .merge(fulgurite_api::routes(store.clone(), serving, &mut needs))
+        .merge(crate::server::login::routes(keyring.clone(), &mut needs))
+        .merge(fulgurite_dashboard::routes(store.clone(), tokenizers, models, serving, &mut needs))
+        .merge(fulgurite_agentlightning::routes(store, serving, overdue));
+    (routes, needs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use axum::http::{Method, Request, StatusCode};
+    use axum::middleware::from_fn_with_state;
+    use fulgurite_proxy::ProxyOptions;
+    use fulgurite_store::{AdminKey, Keyring, StoreOptions};
+    use fulgurite_tinker::server::{TinkerServer, TinkerServerOptions};
+    use regex::Regex;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::config::declarations::ServerConfig;
+    use crate::server::access::{self, Entrance};
+    use crate::server::http::door::Door;
+    use crate::server::web_origins::WebOrigins;
+
+    const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+    /// All that is open to less than the admin key, and for `HEAD` where that is different. Whoever opens a route says so
+    /// here too.
+    fn open_routes() -> BTreeMap<String, (Need, Need)> {
+        let attempt = "/rollout/{rollout_id}/attempt/{attempt_id}";
+        let mut open = BTreeMap::new();
+        let mut add = |path: &str, need: Need, head: Need| open.insert(path.to_owned(), (need, head));
+        for path in ["/", "/ui/{file}", "/v1/fulgurite/login", "/v1/fulgurite/logout"] {
+            add(path, Need::Nothing, Need::Nothing);
+        }
+        for path in ["/healthz", "/health"] {
+            add(path, Need::Nothing, Need::Nothing);
+        }
+        for base in ["", attempt] {
+            for call in ["inference/v1/generate", "tokenize", "detokenize"] {
+                add(&format!("{base}/{call}"), Need::ModelCalls, Need::ModelCalls);
+            }
+        }
+        add("/api/v1/downloads/{expires}/{signature}/{run_id}/{kind}/{name}/{file}", Need::Nothing, Need::Nothing);
+        for path in ["", "/", "/v1", "/v1/"] {
+            add(&format!("{attempt}{path}"), Need::ModelCalls, Need::Nothing);
+        }
+        for base in ["/v1", attempt, &format!("{attempt}/v1"), "/oai/api/v1", "/anthropic/api/v1"] {
+            for call in [
+                "chat/completions",
+                "completions",
+                "embeddings",
+                "messages",
+                "messages/count_tokens",
+                "models",
+                "models/{*model}",
+                "responses",
+                "responses/compact",
+                "responses/{response_id}",
+                "responses/{response_id}/cancel",
+                "responses/{response_id}/input_items",
+                "responses/input_tokens",
+            ] {
+                add(&format!("{base}/{call}"), Need::ModelCalls, Need::ModelCalls);
+            }
+            for unserved in [
+                "assistants",
+                "audio",
+                "batches",
+                "containers",
+                "conversations",
+                "evals",
+                "files",
+                "fine_tuning",
+                "images",
+                "messages/batches",
+                "moderations",
+                "realtime",
+                "skills",
+                "threads",
+                "uploads",
+                "vector_stores",
+                "videos",
+            ] {
+                for path in [format!("{base}/{unserved}"), format!("{base}/{unserved}/{{*rest}}")] {
+                    add(&path, Need::ModelCalls, Need::ModelCalls);
+                }
+            }
+        }
+        for base in ["/v1beta", &format!("{attempt}/v1beta")] {
+            for call in ["models", "models/{*model}"] {
+                add(&format!("{base}/{call}"), Need::ModelCalls, Need::ModelCalls);
+            }
+        }
+        let gateway = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1/{*endpoint}";
+        add(gateway, Need::ModelCalls, Need::ModelCalls);
+        add("/v1/agl/queues/rollouts/dequeue", Need::Worker, Need::Worker);
+        let report = "rollouts/{rollout_id}/attempts/{attempt_id}/report";
+        for path in ["workers/{worker_id}/release", report, "attempts/heartbeat", "worker"] {
+            add(&format!("/v1/fulgurite/{path}"), Need::Worker, Need::Worker);
+        }
+        for path in ["/rollout/{rollout_id}", attempt, "/rollout/{rollout_id}/generation/{generation_id}"] {
+            add(&format!("{path}/reward"), Need::Rollout, Need::Rollout);
+        }
+        open
+    }
+
+    /// The paths of a router's routes, which only its debug text says.
+    fn paths(router: &Router) -> BTreeSet<String> {
+        let text = format!("{router:?}");
+        let path = Regex::new(r#"RouteId\(\d+\): "([^"]*)""#).unwrap();
+        path.captures_iter(&text).map(|found| found[1].to_owned()).filter(|path| !path.contains("__private")).collect()
+    }
+
+    #[tokio::test]
+    async fn a_route_is_closed_unless_it_is_known_to_be_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("test.db").display());
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        let proxy = Proxy::new(store.clone(), Vec::new(), ProxyOptions::default()).unwrap();
+        let issued = store.issued_keys().await.unwrap().clone();
+        let keyring = Keyring { admin: Some(AdminKey::new("admin").unwrap()), issued };
+        let (routes, needs) = all_routes(
+            proxy,
+            store.clone(),
+            &keyring,
+            Tokenizers::default(),
+            Vec::new(),
+            &Serving::default(),
+            Overdue::ByTimer,
+        );
+        let tinker = TinkerServerOptions::new(directory.path().join("tinker"));
+        let tinker = TinkerServer::start(Vec::new(), tinker).unwrap();
+        let routes = routes.merge(fulgurite_tinker::server::routes(tinker));
+        let paths = paths(&routes);
+        assert!(paths.len() > 100 && paths.contains("/v1/agl/rollouts/{rollout_id}"), "{paths:?}");
+        let open = open_routes();
+        assert!(open.keys().all(|path| paths.contains(path)), "{paths:?}");
+
+        let entrance = Entrance {
+            door: Door::new(),
+            keyring,
+            needs,
+            body_limit: 1000,
+            origins: WebOrigins::new(&ServerConfig::default(), ([127, 0, 0, 1], 80).into()).unwrap(),
+        };
+        let entrance = Arc::new(entrance);
+        let routes = routes.layer(from_fn_with_state(Arc::clone(&entrance), access::check));
+        for (path, method) in paths.iter().flat_map(|path| METHODS.map(|method| (path, method))) {
+            let (need, head) = open.get(path).copied().unwrap_or((Need::Admin, Need::Admin));
+            let expected = if method == Method::HEAD { head } else { need };
+            assert_eq!(entrance.needs.of(&method, Some(path)), expected, "{method} {path}");
+            let request = Request::builder().method(&method).uri(path.replace(['{', '}', '*'], ""));
+            let request = request.header("host", "127.0.0.1").body(Body::empty()).unwrap();
+            let response = routes.clone().oneshot(request).await.unwrap();
+            let is_refused = response.status() == StatusCode::UNAUTHORIZED;
+            assert_eq!(is_refused, expected != Need::Nothing, "{method} {path}: {}", response.status());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! `fulgurite export --what metrics`: the metrics of a run that is over, or goes on, for other programs.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use fulgurite_types::{Run, Step};
+use serde_json::{Value, json};
+
+use crate::records;
+use crate::runs::registry;
+use crate::terminal::{csv, output};
+use crate::trackers::tensorboard::TensorBoard;
+use crate::trackers::tracker::{TrackedRun, TrackedStep, Tracker};
+use crate::trackers::wandb::Wandb;
+
+/// For which program metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MetricsFormat {
+    /// Event files of TensorBoard.
+    Tensorboard,
+    /// An offline run of Weights & Biases.
+    Wandb,
+    /// A row for each step.
+    Csv,
+}
+
+/// Writes the metrics of the run in a directory into `output`, and says where they are.
+pub async fn export_metrics(directory: &Path, format: MetricsFormat, output: &Path, json: bool) -> Result<()> {
+    let (store, run) = registry::open(directory).await?;
+    let steps = store.steps(&run.run_id).await?;
+    let written = match format {
+        MetricsFormat::Tensorboard => {
+            let own = output.join(&run.run_id);
+            tell(&mut TensorBoard::create(&own)?, &steps)?;
+            own
+        }
+        MetricsFormat::Wandb => {
+            let own = output.join("wandb");
+            tell(&mut Wandb::create(&own, &tracked_run(&run))?, &steps)?;
+            own
+        }
+        MetricsFormat::Csv => {
+            std::fs::create_dir_all(output).with_context(|| format!("cannot create {}", output.display()))?;
+            let own: PathBuf = output.join(format!("{}.csv", run.run_id));
+            records::write_whole(&own, &table(&steps))?;
+            own
+        }
+    };
+    let steps = steps.len();
+    if json {
+        output::line(json!({ "steps": steps, "written": written }));
+    } else {
+        output::line(format!("exported {steps} steps to {}", written.display()));
+    }
+    Ok(())
+}
+
+fn tell(tracker: &mut dyn Tracker, steps: &[Step]) -> Result<()> {
+    for step in steps {
+        if let (Some(metrics), Some(number)) = (step.metrics.as_object(), step.metrics["step"].as_u64()) {
+            tracker.step(&TrackedStep { number, time: step.time, metrics })?;
+        }
+    }
+    tracker.finish()
+}
+
+fn tracked_run(run: &Run) -> TrackedRun {
+    let said = |value: &Value| value.as_str().map(str::to_owned);
+    let project = said(&run.config["trackers"]["wandb_project"]);
+    TrackedRun {
+        run_id: run.run_id.clone(),
+        project: project.unwrap_or_else(|| run.name.clone()),
+        instance: said(&run.config["instance"]).unwrap_or_default(),
+        config: run.config.clone(),
+        start_time: run.start_time,
+    }
+}
+
+/// A row for each step, a column for each metric that any has, in the order in which they appear.
+fn table(steps: &[Step]) -> String {
+    let mut seen = HashSet::new();
+    let all = steps.iter().filter_map(|step| step.metrics.as_object()).flat_map(|metrics| metrics.keys());
+    let keys: Vec<&String> = all.filter(|key| seen.insert(key.as_str())).collect();
+    let mut out = csv::row(&keys);
+    for step in steps {
+        let cell = |key: &&String| match step.metrics.get(key.as_str()) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        };
+        out += &csv::row(keys.iter().map(cell));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_column_for_every_metric_that_any_step_has() {
+        let step = |metrics: Value| Step { run_id: "r".into(), step: 1, time: 0.0, metrics, weights_version: 1 };
+        let steps = [step(json!({ "step": 0, "a": 0.5 })), step(json!({ "step": 1, "b,c": "x\"y", "a": null }))];
+        insta::assert_snapshot!(table(&steps), @r#"
+        step,a,"b,c"
+        0,0.5,
+        1,,"x""y"
+        "#);
+    }
+}

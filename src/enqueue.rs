@@ -12,8 +12,8 @@ use fulgurite_types::{NewRollout, Object, Rollout, RolloutMode, mended_json};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::config::admin_key;
-use crate::config::runner::tried_again;
+use fulgurite_config::admin_key;
+use fulgurite_config::runner::tried_again;
 use crate::query::arguments::mode;
 use crate::terminal::output;
 

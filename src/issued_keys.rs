@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fulgurite_client::{Server, ServerOptions};
 
-use crate::config::admin_key::{self, WORKERS_VARIABLE};
+use fulgurite_config::admin_key::{self, WORKERS_VARIABLE};
 use crate::terminal::output;
 
 /// Bytes of the server's answer.

@@ -5,14 +5,12 @@
 mod ask;
 mod chat;
 mod command_line;
-mod config;
 mod dashboard;
 mod doctor;
 mod dry_run;
 mod enqueue;
 mod evaluation;
 mod harness;
-mod hub;
 mod init;
 mod issued_keys;
 mod mcp;

@@ -14,10 +14,10 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::config::admin_key;
-use crate::config::declarations::LoadedConfig;
-use crate::config::runner::RunnerConfig;
-use crate::config::seconds::seconds;
+use fulgurite_config::admin_key;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::runner::RunnerConfig;
+use fulgurite_config::seconds::seconds;
 use crate::issued_keys;
 use crate::run::arguments::RunArguments;
 use crate::terminal::interruptions::interrupted;

@@ -13,10 +13,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::arguments::ChatArguments;
-use crate::config::declarations::LoadedConfig;
-use crate::config::models::parse_model;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::models::parse_model;
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
-use crate::hub::named_model::{fetched_by, holds_adapter};
+use fulgurite_hub::{fetched_by, holds_adapter};
 use crate::model_commands::named_weights::NamedWeights;
 use crate::models::open::{OpenModel, TrainedModel};
 use crate::records;

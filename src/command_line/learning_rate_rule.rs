@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::config::declarations::LoadedConfig;
-use crate::config::model_roles;
-use crate::hub::gguf_cache::known_model_directory;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::model_roles;
+use fulgurite_hub::known_model_directory;
 use crate::records::run_files::model_path;
 
 /// The step size of all weights at [`REFERENCE_WIDTH`].

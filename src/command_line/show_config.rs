@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{Cli, Command, ConfigAction, ConfigArguments};
 use super::learning_rate_rule::learning_rate_rule;
-use crate::config::declarations::{Config, DEFAULT_STORE, LoadedConfig};
+use fulgurite_config::declarations::{Config, DEFAULT_STORE, LoadedConfig};
 use crate::serve::command as serve;
 use crate::terminal::output;
 use crate::train;

@@ -10,8 +10,8 @@ use fulgurite_dashboard::Tokenizers;
 use fulgurite_store::{Store, redact_url};
 
 use self::arguments::DashboardArguments;
-use crate::config::declarations::ServerConfig;
-use crate::hub::gguf_cache::known_model_directory;
+use fulgurite_config::declarations::ServerConfig;
+use fulgurite_hub::known_model_directory;
 use crate::records::run_tokenizers;
 use crate::run_routes::run_routes;
 use crate::runs::registry;

@@ -9,7 +9,7 @@ use fulgurite_types::{AttemptRef, RolloutMode, RolloutRecord, SpanFilter};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::config::declarations::Config;
+use fulgurite_config::declarations::Config;
 use crate::records::matching_rollouts::each_record;
 
 /// Characters of a task, an answer or a reason that a line shows.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::config::declarations::{Config, PricesConfig};
+use fulgurite_config::declarations::{Config, PricesConfig};
 use crate::runs::registry::{self, Cost, RunEntry, Tokens, prices_of};
 use crate::terminal::output;
 use crate::train::arguments::TrainArguments;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::evaluated_weights::{last_checkpoint, weights_digest};
 use super::plan::Plan;
 use super::result_file::{ResultFile, evaluations};
-use crate::config::model_roles;
+use fulgurite_config::model_roles;
 use crate::records;
 
 /// Scores of another evaluation.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::overrides::Override;
+use fulgurite_config::overrides::Override;
 
 /// What a script may want to know.
 pub const EXIT_CODES: &str = "\

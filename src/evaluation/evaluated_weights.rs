@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::arguments::EvalArguments;
-use crate::config::declarations::{Config, LoadedConfig};
-use crate::config::model_roles;
-use crate::config::models::{Backend, ModelEntry};
-use crate::hub::named_model::{holds_adapter, must_exist};
+use fulgurite_config::declarations::{Config, LoadedConfig};
+use fulgurite_config::model_roles;
+use fulgurite_config::models::{Backend, ModelEntry};
+use fulgurite_hub::{holds_adapter, must_exist};
 use crate::models::open::{OpenModel, TrainedModel};
 use crate::records;
 use crate::records::run_files::model_path;

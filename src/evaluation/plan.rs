@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::arguments::EvalArguments;
 use super::evaluated_weights::{EvaluatedWeights, digest};
-use crate::config::declarations::LoadedConfig;
-use crate::config::runner::RunnerConfig;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::runner::RunnerConfig;
 
 /// What is scored, by what.
 pub struct Plan<'a> {

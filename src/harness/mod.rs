@@ -18,7 +18,7 @@ use self::findings::{Finding, Verdict};
 use self::known::Agent;
 use self::stage::Stage;
 use self::trial::Trial;
-use crate::config::seconds::seconds;
+use fulgurite_config::seconds::seconds;
 use crate::terminal::interruptions::Interruptions;
 use crate::terminal::output;
 use crate::terminal::paint::Paint;

@@ -17,7 +17,7 @@ use super::known::Agent;
 use super::script::Prompt;
 use super::scripted_model::ScriptedModel;
 use super::trial::Trial;
-use crate::config::declarations::LoadedConfig;
+use fulgurite_config::declarations::LoadedConfig;
 use crate::records::open_store::open_store;
 use crate::run::{own_program, this_program};
 use crate::run_routes::run_routes;

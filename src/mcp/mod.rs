@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use fulgurite_mcp::{Autocheckpoint, Limits, Options, ToolSet, TrainingTools, http_routes, serve_standard_streams};
 
 use self::arguments::{McpArguments, ToolSetName};
-use crate::config::admin_key;
-use crate::config::agent_settings::agent_setting;
-use crate::config::declarations::Config;
-use crate::config::seconds::seconds;
+use fulgurite_config::admin_key;
+use fulgurite_config::agent_settings::agent_setting;
+use fulgurite_config::declarations::Config;
+use fulgurite_config::seconds::seconds;
 use crate::records::open_store::open_store;
 use crate::run_routes::run_routes;
 use crate::server::metrics_page::MetricsPage;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::hub::fetch::ModelFetchArguments;
+use crate::model_commands::fetch::ModelFetchArguments;
 use crate::runs::which_checkpoint::WhichCheckpoint;
 
 /// `fulgurite model`.

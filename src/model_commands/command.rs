@@ -9,13 +9,12 @@ use fulgurite_engine::{
 };
 use serde_json::json;
 
-use crate::hub::fetch;
-use crate::hub::gguf_cache::{self, model_directory};
-use crate::hub::named_model::must_exist;
+use crate::models::model_directory::{model_directory, show_conversion};
+use fulgurite_hub::must_exist;
 use crate::model_commands::arguments::{
     Elements, ModelAction, ModelArguments, ModelConvertArguments, ModelInspectArguments, ModelMergeArguments,
 };
-use crate::model_commands::{export, rollback};
+use crate::model_commands::{export, fetch, rollback};
 use crate::terminal::output;
 use crate::terminal::progress::Progress;
 
@@ -42,7 +41,7 @@ fn convert(arguments: &ModelConvertArguments) -> Result<()> {
     let converted = match is_gguf(model) {
         true => {
             let progress = RefCell::new(Progress::new(false));
-            let watch = |numbers, of| gguf_cache::tell(&mut progress.borrow_mut(), numbers, of);
+            let watch = |numbers, of| show_conversion(&mut progress.borrow_mut(), numbers, of);
             let converted = convert_gguf(model, output_dir, elements, &watch);
             progress.borrow().finish();
             converted

@@ -3,5 +3,6 @@
 pub mod arguments;
 pub mod command;
 mod export;
+pub mod fetch;
 pub mod named_weights;
 mod rollback;

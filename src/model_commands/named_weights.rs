@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::config::model_roles;
-use crate::hub::gguf_cache::model_directory;
+use fulgurite_config::model_roles;
+use crate::models::model_directory::model_directory;
 use crate::records;
 use crate::records::run_files::model_path;
 use crate::runs::checkpoints::{choose, run_of, step_of};

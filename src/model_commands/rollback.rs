@@ -12,7 +12,7 @@ use fulgurite_types::{
 };
 use serde_json::json;
 
-use crate::config::admin_key;
+use fulgurite_config::admin_key;
 use crate::model_commands::arguments::ModelRollbackArguments;
 use crate::model_commands::named_weights::{NamedWeights, WeightsKind, run_model};
 use crate::records::exclusive_lock::is_run_held;

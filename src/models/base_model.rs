@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::{Duration, Instant, interval_at};
 
-use crate::config::declarations::{BaseConfig, StoreConfig};
-use crate::config::models::auto;
+use fulgurite_config::declarations::{BaseConfig, StoreConfig};
+use fulgurite_config::models::auto;
 use crate::records::exclusive_lock::ExclusiveLock;
 use crate::records::open_store::open_store;
 use crate::records::run_files::STORE_FILE;

@@ -9,7 +9,7 @@ use fulgurite_proxy::SampledModel;
 use fulgurite_renderers::{RendererChoice, Tokenizer};
 use fulgurite_tinker::server::TinkerBase;
 
-use crate::hub::named_model::must_be_whole;
+use fulgurite_hub::must_be_whole;
 
 /// A model that this process samples from, and may train.
 pub struct LoadedModel {

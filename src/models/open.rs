@@ -19,11 +19,11 @@ use fulgurite_tinker::{
 };
 use serde_json::Value;
 
-use crate::config::declarations::Config;
-use crate::config::models::{Backend, ModelEntry};
-use crate::config::redaction::public_part;
-use crate::config::sampling_limits::sampling_limits;
-use crate::hub::gguf_cache::model_directory;
+use fulgurite_config::declarations::Config;
+use fulgurite_config::models::{Backend, ModelEntry};
+use fulgurite_config::redaction::public_part;
+use fulgurite_config::sampling_limits::sampling_limits;
+use crate::models::model_directory::model_directory;
 use crate::models::loaded_model::LoadedModel;
 
 /// Rank of the adapters that are trained at a service unless told otherwise.
@@ -337,7 +337,7 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::declarations::ProxyConfig;
+    use fulgurite_config::declarations::ProxyConfig;
 
     #[test]
     fn a_host_may_be_silent_for_as_long_as_the_config_waits_for_it() {
@@ -354,7 +354,7 @@ mod tests {
     fn a_renderer_that_nobody_uses_for_a_model_is_told_of() {
         let warning = |base: &str, renderer: &str| {
             let flag = format!("m=tinker:http://x,path=p,base_model={base},renderer={renderer}");
-            unusual_renderer(&crate::config::models::parse_model(&flag).unwrap())
+            unusual_renderer(&fulgurite_config::models::parse_model(&flag).unwrap())
         };
         let told = "model `m`: Qwen/Qwen3-8B is written by `qwen3`, `qwen3_disable_thinking`, not by `chatml` \
                     ([[models]] renderer)";

@@ -7,8 +7,8 @@ use fulgurite_backends::weights_fingerprint;
 use fulgurite_types::WeightsId;
 use sha2::{Digest, Sha256};
 
-use crate::config::models::{Backend, ModelEntry};
-use crate::config::redaction::public_part;
+use fulgurite_config::models::{Backend, ModelEntry};
+use fulgurite_config::redaction::public_part;
 
 /// The identity of the weights that a run of this model starts from: those of its files, which an adapter that has learnt
 /// nothing leaves as they are; or those that a service keeps under a name.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use fulgurite_store::{Store, StoreError, StoreOptions, redact_url};
 
-use crate::config::declarations::{DEFAULT_STORE, LoadedConfig, StoreConfig, Synchronous};
-use crate::config::seconds::seconds;
+use fulgurite_config::declarations::{DEFAULT_STORE, LoadedConfig, StoreConfig, Synchronous};
+use fulgurite_config::seconds::seconds;
 
 /// The store that a config names, seen from the config's directory.
 pub fn store_url(loaded: &LoadedConfig) -> String {

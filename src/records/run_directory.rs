@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::config::declarations::LoadedConfig;
+use fulgurite_config::declarations::LoadedConfig;
 use crate::records::open_store::store_url;
 use crate::records::run_files::{CONFIG_FILE, STORE_FILE, fill_seed};
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::declarations::LoadedConfig;
-use crate::config::models::ModelEntry;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::models::ModelEntry;
 
 /// Name of the database in a run's directory.
 pub const STORE_FILE: &str = "fulgurite.db";

@@ -15,8 +15,8 @@ use fulgurite_types::{AttemptRef, NewReward, Repeat, Reward, RewardGiver};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::config::declarations::StoreConfig;
-use crate::config::seconds::seconds;
+use fulgurite_config::declarations::StoreConfig;
+use fulgurite_config::seconds::seconds;
 use crate::records;
 use crate::records::exclusive_lock::ExclusiveLock;
 use crate::records::open_store::open_store;

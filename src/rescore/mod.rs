@@ -13,7 +13,7 @@ use fulgurite_store::Store;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::config::declarations::LoadedConfig;
+use fulgurite_config::declarations::LoadedConfig;
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights};
 use crate::records;
 use crate::runs::checkpoints::checkpoints;

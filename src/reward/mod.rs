@@ -12,8 +12,8 @@ use serde_json::json;
 
 use arguments::RewardArguments;
 
-use crate::config::admin_key;
-use crate::config::declarations::StoreConfig;
+use fulgurite_config::admin_key;
+use fulgurite_config::declarations::StoreConfig;
 use crate::query::arguments::StoreArguments;
 use crate::query::{existing_rollout, open, url};
 use crate::records::exclusive_lock::ExclusiveLock;

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use self::arguments::{CompareRunsArguments, ListRunsArguments, RunsAction, RunsArguments, ShowRunArguments};
 use self::registry::{HeldOut, HeldOutMeasure, RunEntry};
-use crate::config::declarations::{LoadedConfig, PricesConfig};
+use fulgurite_config::declarations::{LoadedConfig, PricesConfig};
 use crate::terminal::table::{Columns, cut};
 use crate::terminal::visible::visible_line;
 use crate::terminal::{output, time};

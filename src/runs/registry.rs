@@ -10,7 +10,7 @@ use fulgurite_types::{LedgerRow, Run, Step, TokenUse, UntrainedCause};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::declarations::PricesConfig;
+use fulgurite_config::declarations::PricesConfig;
 use crate::records;
 use crate::records::exclusive_lock::is_run_held;
 use crate::records::failure;

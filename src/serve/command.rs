@@ -9,10 +9,10 @@ use fulgurite_tinker::server::{
     self as tinker_server, NamedCheckpoints, SavedWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
 };
 
-use crate::config::admin_key;
-use crate::config::declarations::{Config, LoadedConfig};
-use crate::config::models::{Backend, parse_model};
-use crate::config::seconds::seconds;
+use fulgurite_config::admin_key;
+use fulgurite_config::declarations::{Config, LoadedConfig};
+use fulgurite_config::models::{Backend, parse_model};
+use fulgurite_config::seconds::seconds;
 use crate::models::base_weights::name_base_weights;
 use crate::models::open::OpenModel;
 use crate::records::exclusive_lock::ExclusiveLock;

@@ -44,7 +44,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::config::declarations::ServerConfig;
+    use fulgurite_config::declarations::ServerConfig;
     use crate::server::access::{self, Entrance};
     use crate::server::http::door::Door;
     use crate::server::web_origins::WebOrigins;

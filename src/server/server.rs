@@ -28,9 +28,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::config::declarations::{Config, ProxyConfig, ServerConfig};
-use crate::config::sampling_limits::sampling_limits;
-use crate::config::seconds::seconds;
+use fulgurite_config::declarations::{Config, ProxyConfig, ServerConfig};
+use fulgurite_config::sampling_limits::sampling_limits;
+use fulgurite_config::seconds::seconds;
 use crate::server::access::{self, Entrance};
 use crate::server::http::connections;
 use crate::server::http::door::Door;

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::config::declarations::TelemetryConfig;
+use fulgurite_config::declarations::TelemetryConfig;
 
 /// Spans that may wait.
 const QUEUE_LENGTH: usize = 2048;

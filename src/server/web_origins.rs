@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::response::{IntoResponse, Response};
 use fulgurite_api::Refused;
 
-use crate::config::declarations::ServerConfig;
+use fulgurite_config::declarations::ServerConfig;
 
 /// Seconds for which a browser need not ask again.
 const PREFLIGHT_SECONDS: &str = "600";

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::arms::SweptKey;
-use crate::config::overrides::Override;
+use fulgurite_config::overrides::Override;
 
 /// What a script may want to know.
 pub const SWEEP_EXIT_CODES: &str = "\

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use toml::Value;
 
-use crate::config::overrides::{Override, key_and_rest, value_of, whole_value};
-use crate::config::setting_key::SettingKey;
+use fulgurite_config::overrides::{Override, key_and_rest, value_of, whole_value};
+use fulgurite_config::setting_key::SettingKey;
 
 /// Longest name of an arm, in bytes: it is part of a directory's name.
 const LONGEST_NAME: usize = 120;

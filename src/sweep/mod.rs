@@ -18,7 +18,7 @@ use serde_json::json;
 use self::arguments::SweepArguments;
 use self::execution::{Execution, Outcome};
 use self::plan::{PLAN_FILE, SweepPlan, SweepRun};
-use crate::config::declarations::LoadedConfig;
+use fulgurite_config::declarations::LoadedConfig;
 use crate::records;
 use crate::records::exclusive_lock::ExclusiveLock;
 use crate::terminal::output;

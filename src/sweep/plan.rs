@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::arguments::SweepArguments;
 use super::arms::{self, Arm};
-use crate::config::checks;
-use crate::config::declarations::LoadedConfig;
-use crate::config::overrides::Override;
-use crate::config::setting_key::SettingKey;
+use fulgurite_config::checks;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::overrides::Override;
+use fulgurite_config::setting_key::SettingKey;
 use crate::records;
 
 /// Name of the file in a sweep's directory that says what it is of.

@@ -2,7 +2,7 @@ use anyhow::{Context, Result, bail};
 use fulgurite_renderers::{TemplateReport, TemplateVerdict, check_template};
 use serde_json::json;
 
-use crate::hub::gguf_cache::model_directory;
+use crate::models::model_directory::model_directory;
 use crate::template::arguments::TemplateCheckArguments;
 use crate::terminal::output;
 

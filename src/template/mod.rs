@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use fulgurite_renderers::{FormatOptions, Renderer, Tokenizer, renderer_of};
 
-use crate::hub::gguf_cache::model_directory;
+use crate::models::model_directory::model_directory;
 use crate::template::arguments::{RendererArguments, TemplateAction, TemplateArguments};
 
 /// Does what was asked.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use self::tensorboard::TensorBoard;
 use self::tracker::{TrackedRun, TrackedStep, Tracker};
 use self::wandb::Wandb;
-use crate::config::declarations::LoadedConfig;
+use fulgurite_config::declarations::LoadedConfig;
 use crate::terminal::time;
 
 /// Directory of TensorBoard's files.

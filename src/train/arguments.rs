@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::overrides::Override;
+use fulgurite_config::overrides::Override;
 
 /// `fulgurite train`.
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use fulgurite_types::NewRun;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::config::declarations::LoadedConfig;
+use fulgurite_config::declarations::LoadedConfig;
 use crate::records::run_directory::{CONFIG_DIRECTORY, RUN_DIRECTORY, SERVERS_STORE};
 use crate::records::run_files::{CONFIG_FILE, STORE_FILE};
 use crate::train::arguments::TrainArguments;

@@ -38,14 +38,14 @@ use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
 use self::teachers::OpenTeachers;
 use self::uploaded_runs::{open_run_directory, run_archive, upload_keys};
-use crate::config::admin_key;
-use crate::config::checks::{check_commands, check_config};
-use crate::config::declarations::{Config, LoadedConfig};
-use crate::config::model_roles::trainable_models;
-use crate::config::models::ModelEntry;
-use crate::config::runner::tried_again;
-use crate::config::trackers::TrackersConfig;
-use crate::hub::gguf_cache;
+use fulgurite_config::admin_key;
+use fulgurite_config::checks::{check_commands, check_config};
+use fulgurite_config::declarations::{Config, LoadedConfig};
+use fulgurite_config::model_roles::trainable_models;
+use fulgurite_config::models::ModelEntry;
+use fulgurite_config::runner::tried_again;
+use fulgurite_config::trackers::TrackersConfig;
+use crate::models::model_directory::model_directory;
 use crate::models::base_model::{self, Recipe};
 use crate::models::open::TrainedModel;
 use crate::models::start_weights::start_weights;
@@ -178,7 +178,7 @@ pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: 
         }
         None => {}
     }
-    gguf_cache::model_directory(&model_directory)
+    model_directory(&model_directory)
 }
 
 /// Trains in one process with the server that agents talk to.

@@ -10,9 +10,9 @@ use fulgurite_store::AdminKey;
 use fulgurite_trainer::{Reporter, TrainEvent};
 use serde_json::json;
 
-use crate::config::declarations::LoadedConfig;
-use crate::config::model_roles::served_beside;
-use crate::config::models::ModelEntry;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::model_roles::served_beside;
+use fulgurite_config::models::ModelEntry;
 use crate::models::open::OpenModel;
 use crate::records::run_directory::write_whole;
 use crate::records::run_files::{JUDGEMENTS, JUDGES_ON_LABELS, model_path};

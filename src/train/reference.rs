@@ -10,10 +10,10 @@ use fulgurite_engine::Engine;
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::Reference;
 
-use crate::config::declarations::LoadedConfig;
-use crate::config::model_roles::{self, reference_key, reference_name};
-use crate::config::models::{Backend, ModelEntry};
-use crate::hub::gguf_cache::model_directory;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::model_roles::{self, reference_key, reference_name};
+use fulgurite_config::models::{Backend, ModelEntry};
+use crate::models::model_directory::model_directory;
 use crate::models::loaded_model::LoadedModel;
 use crate::records::run_files::model_path;
 

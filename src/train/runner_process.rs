@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::config::admin_key;
+use fulgurite_config::admin_key;
 use crate::run::RunnerSettings;
 
 /// A runner that lived shorter than this was not worth starting.

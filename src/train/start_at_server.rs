@@ -8,8 +8,8 @@ use fulgurite_trainer::{HeldWeights, Record, TrainError, WeightsAtStart, updates
 use fulgurite_types::{Publication, PublicationCause, Replaces, WeightsId, WeightsVersion};
 
 use super::start_rules::{Behind, Callers, Leeway, Refusal, ServedFiles, StartDecision, StartFlag, decide};
-use crate::config::declarations::LoadedConfig;
-use crate::config::models::{Backend, ModelEntry};
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::models::{Backend, ModelEntry};
 use crate::models::start_weights::start_weights;
 use crate::records::run_directory::{run_file, run_instance};
 use crate::terminal::time;

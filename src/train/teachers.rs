@@ -9,9 +9,9 @@ use fulgurite_backends::{Sampler, WeightsSource};
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::{DistillationOptions, FollowingTeacher, Teachers};
 
-use crate::config::declarations::{Config, LoadedConfig};
-use crate::config::model_roles::{self, distillation, teacher_key};
-use crate::config::models::{Backend, ModelEntry};
+use fulgurite_config::declarations::{Config, LoadedConfig};
+use fulgurite_config::model_roles::{self, distillation, teacher_key};
+use fulgurite_config::models::{Backend, ModelEntry};
 use crate::models::open::ScoringModel;
 use crate::records::run_files::model_path;
 

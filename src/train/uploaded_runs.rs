@@ -7,8 +7,8 @@ use fulgurite_trainer::{CheckpointArchive, RunArchive};
 use serde_json::{Value, json};
 
 use super::begin_run::{latest_of, run_directory, run_prefix};
-use crate::config::admin_key;
-use crate::config::declarations::LoadedConfig;
+use fulgurite_config::admin_key;
+use fulgurite_config::declarations::LoadedConfig;
 use crate::records::run_directory::{CONFIG_DIRECTORY, write_whole};
 use crate::records::run_files::{CONFIG_FILE, STORE_FILE};
 use crate::train::arguments::TrainArguments;

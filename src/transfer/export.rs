@@ -11,7 +11,7 @@ use super::Format;
 use super::export_subject::{named_run, open_subject};
 use super::jsonl::JsonlWriter;
 use super::parquet::ParquetWriter;
-use crate::config::declarations::LoadedConfig;
+use fulgurite_config::declarations::LoadedConfig;
 use crate::query::arguments::{ExportArguments, ExportWhat};
 use crate::query::{spans_of, triplets_of};
 use crate::records::config_of_run;

@@ -7,7 +7,7 @@ use syn::{Attribute, Expr, Fields, Item, ItemEnum, ItemStruct, Lit, Meta};
 
 /// Where declarations are looked for, in order.
 const ROOMS: [&str; 8] =
-    ["src", "runner/src", "trainer/src", "proxy/src", "tinker/src", "backends/src", "engine/src", "renderers/src"];
+    ["config/src", "runner/src", "trainer/src", "proxy/src", "tinker/src", "backends/src", "engine/src", "renderers/src"];
 
 /// All source files of these rooms.
 pub struct Declarations {
@@ -30,7 +30,7 @@ impl Declarations {
             files[begin..].sort();
         }
         // The config's own declarations come before others of the same name.
-        files.sort_by_key(|path| !path.ends_with("src/config/declarations.rs"));
+        files.sort_by_key(|path| !path.ends_with("config/src/declarations.rs"));
         Self { sources: files.into_iter().map(|path| std::fs::read_to_string(path).unwrap()).collect() }
     }
 

@@ -9,8 +9,8 @@ use fulgurite_engine::{LoraModule, LoraOptions};
 use fulgurite_renderers::{RendererChoice, ToolWriting};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::config::redaction::public_part;
-use crate::hub::named_model::fetched_by;
+use crate::redaction::public_part;
+use fulgurite_hub::fetched_by;
 
 /// `[[models]]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

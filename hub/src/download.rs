@@ -8,27 +8,27 @@ use anyhow::{Context, Result, anyhow, bail};
 use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
 
-use super::digest::{Digest, FileHasher};
-use super::hub::Hub;
-use super::patience::{Patience, Trouble};
+use crate::digest::{Digest, FileHasher};
+use crate::hub::Hub;
+use crate::patience::{Patience, Trouble};
 
 /// After so many bytes that arrived, a connection that breaks is the first to do so.
 const PROGRESS: u64 = 1 << 20;
 
 /// A file that is wanted whole.
 #[derive(Clone, Debug)]
-pub struct WantedFile {
+pub(crate) struct WantedFile {
     /// Its path in the repository and below the directory.
-    pub path: String,
+    pub(crate) path: String,
     /// Its bytes.
-    pub size: u64,
+    pub(crate) size: u64,
     /// What it must be.
-    pub digest: Option<Digest>,
+    pub(crate) digest: Option<Digest>,
 }
 
 /// Fetches a file into `part`, going on where an earlier command stopped, and says at how many bytes it began. `told` is
 /// told how many are there.
-pub async fn download(
+pub(crate) async fn download(
     hub: &Hub,
     commit: &str,
     wanted: &WantedFile,
@@ -46,7 +46,7 @@ pub async fn download(
                 patience.renew();
             }
             counted_from = part.length;
-            patience.wait_after(trouble).await?;
+            hub.wait(&mut patience, trouble).await?;
         }
         if part.hasher.agrees() {
             part.file.sync_all().with_context(|| format!("cannot write {}", part.path.display()))?;

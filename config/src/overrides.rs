@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Spanned, Table, Value};
 
-use crate::config::setting_key::SettingKey;
+use crate::setting_key::SettingKey;
 
 /// A key of the config and the value that is put in its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,7 +138,7 @@ pub fn read<T: DeserializeOwned>(table: &Table, overrides: &[Override]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::declarations::Config;
+    use crate::declarations::Config;
 
     fn changed(text: &str, sets: &[&str]) -> Result<Config> {
         let mut table: Table = toml::from_str(text).unwrap();

@@ -8,10 +8,10 @@ use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderValue, LOCATION, RAN
 use reqwest::{Certificate, Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::Deserialize;
 
-use super::digest::Digest;
-use super::patience::{Patience, Trouble};
-use super::selection::HubFile;
-use super::source::ModelSource;
+use crate::digest::Digest;
+use crate::patience::{Patience, Trouble, Waiting};
+use crate::selection::HubFile;
+use crate::source::ModelSource;
 
 /// Where models are, unless `HF_ENDPOINT` says otherwise.
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
@@ -30,25 +30,27 @@ const MOST_REDIRECTS: usize = 10;
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// A model at a hub.
-pub struct Hub {
+pub(crate) struct Hub {
     source: ModelSource,
     endpoint: Url,
     token: Option<HeaderValue>,
     client: Client,
+    /// Hears of tries that will be made again.
+    waiting: Waiting,
 }
 
 /// What a model's repository holds at one commit.
-pub struct Listing {
+pub(crate) struct Listing {
     /// The commit.
-    pub commit: String,
+    pub(crate) commit: String,
     /// Its files.
-    pub files: Vec<HubFile>,
+    pub(crate) files: Vec<HubFile>,
 }
 
 /// An answer, and what the hub itself said on the way to it.
-pub struct Answer {
+pub(crate) struct Answer {
     /// The answer, of whichever host.
-    pub response: Response,
+    pub(crate) response: Response,
     /// The file's size by the hub.
     size: Option<u64>,
     /// The file's digest by the hub.
@@ -88,7 +90,7 @@ impl From<Sibling> for HubFile {
 
 impl Hub {
     /// The hub and the token that the environment names.
-    pub fn from_environment(source: ModelSource) -> Result<Self> {
+    pub(crate) fn from_environment(source: ModelSource, waiting: Waiting) -> Result<Self> {
         let named = std::env::var(ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty());
         let endpoint = endpoint(named.as_deref().unwrap_or(DEFAULT_ENDPOINT))?;
         let token =
@@ -104,11 +106,11 @@ impl Hub {
             .connect_timeout(Duration::from_secs(30))
             .read_timeout(SILENCE)
             .user_agent(concat!("fulgurite/", env!("CARGO_PKG_VERSION")));
-        Ok(Self { source, endpoint, token, client: client.build().context("there is no HTTP client")? })
+        Ok(Self { source, endpoint, token, client: client.build().context("there is no HTTP client")?, waiting })
     }
 
     /// What the repository holds at the revision that was asked for.
-    pub async fn listing(&self) -> Result<Listing> {
+    pub(crate) async fn listing(&self) -> Result<Listing> {
         let mut url =
             self.url(["api", "models", &self.source.owner, &self.source.name, "revision", &self.source.revision]);
         url.set_query(Some("blobs=true"));
@@ -116,7 +118,7 @@ impl Hub {
         let bytes = loop {
             match self.listing_bytes(&url).await {
                 Ok(bytes) => break bytes,
-                Err(trouble) => patience.wait_after(trouble).await?,
+                Err(trouble) => self.wait(&mut patience, trouble).await?,
             }
         };
         let unreadable = || format!("{} tells of {} what cannot be read", self.endpoint, self.source);
@@ -143,7 +145,7 @@ impl Hub {
     }
 
     /// Adds what the listing left out of a file.
-    pub async fn complete(&self, commit: &str, file: &mut HubFile) -> Result<()> {
+    pub(crate) async fn complete(&self, commit: &str, file: &mut HubFile) -> Result<()> {
         if file.size.is_some() && file.digest.is_some() {
             return Ok(());
         }
@@ -151,7 +153,7 @@ impl Hub {
         let answer = loop {
             match self.request(Method::HEAD, self.file_url(commit, &file.path), 0).await {
                 Ok(answer) => break answer,
-                Err(trouble) => patience.wait_after(trouble).await?,
+                Err(trouble) => self.wait(&mut patience, trouble).await?,
             }
         };
         file.size = file.size.or(answer.size).or_else(|| number(answer.response.headers(), "content-length"));
@@ -160,8 +162,13 @@ impl Hub {
     }
 
     /// Asks for a file from a place on.
-    pub async fn file(&self, commit: &str, path: &str, from: u64) -> Result<Answer, Trouble> {
+    pub(crate) async fn file(&self, commit: &str, path: &str, from: u64) -> Result<Answer, Trouble> {
         self.request(Method::GET, self.file_url(commit, path), from).await
+    }
+
+    /// Waits before the next try, or gives up.
+    pub(crate) async fn wait(&self, patience: &mut Patience, trouble: Trouble) -> Result<()> {
+        patience.wait_after(trouble, &self.waiting).await
     }
 
     fn file_url(&self, commit: &str, path: &str) -> Url {

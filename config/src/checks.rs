@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use fulgurite_runner::{LabelledAnswer, Program, RubricOptions, check_arguments};
 use serde_json::Value;
 
-use crate::config::declarations::{LoadedConfig, RunConfig, Shape};
-use crate::config::runner::RunnerConfig;
+use crate::declarations::{LoadedConfig, RunConfig, Shape};
+use crate::runner::RunnerConfig;
 
 /// Looks at the numbers and names of the config.
 pub fn check_config(loaded: &LoadedConfig) -> Result<()> {

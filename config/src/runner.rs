@@ -10,7 +10,7 @@ use fulgurite_runner::{
 use fulgurite_types::{AttemptStatus, RolloutConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::config::seconds::seconds;
+use crate::seconds::seconds;
 
 /// `[runner]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use crate::hub::source::ModelSource;
+use crate::source::ModelSource;
 
 /// The file of an adapter that says what it is.
 const ADAPTER_CONFIG: &str = "adapter_config.json";

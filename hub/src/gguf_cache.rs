@@ -1,20 +1,18 @@
 //! Models that are GGUF files: each is made once into a model directory, which is kept in the user's cache.
 
-use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fulgurite_engine::{GgufProgress, converted_gguf, find_converted_gguf, is_gguf};
 
-use crate::hub::named_model::must_exist;
-use crate::terminal::progress::Progress;
+use crate::named_model::must_exist;
 
-/// Numbers of the weights are told in millions.
-const MILLION: u64 = 1_000_000;
-
-/// The model directory at `path`, or that of the GGUF file which is there. Making it takes a while, and says so.
-pub fn model_directory(path: &Path) -> Result<PathBuf> {
+/// The model directory at `path`, or that of the GGUF file which is there; making it takes a while, which `watch` hears of.
+///
+/// # Errors
+/// If nothing is there, or a file of another kind; if the GGUF file cannot be converted.
+pub fn model_directory(path: &Path, watch: &dyn Fn(GgufProgress<'_>)) -> Result<PathBuf> {
     if !is_gguf(path) {
         if path.is_file() {
             bail!("{} is neither a model directory nor a GGUF file", path.display());
@@ -23,36 +21,16 @@ pub fn model_directory(path: &Path) -> Result<PathBuf> {
         return Ok(path.to_path_buf());
     }
     let cache = cache_directory().context("set XDG_CACHE_HOME or HOME: GGUF files are converted into a cache there")?;
-    let progress = RefCell::new(Progress::new(false));
-    let watch = |event: GgufProgress<'_>| match event {
-        GgufProgress::Waiting => {
-            crate::terminal::output::note(format_args!("{}: another process is converting it", path.display()))
-        }
-        GgufProgress::Started(directory) => {
-            crate::terminal::output::note(format_args!(
-                "{}: converting it into {}, once",
-                path.display(),
-                directory.display()
-            ));
-        }
-        GgufProgress::Written { numbers, of } => tell(&mut progress.borrow_mut(), numbers, of),
-    };
-    let directory = converted_gguf(path, &cache, &watch);
-    progress.borrow().finish();
+    let directory = converted_gguf(path, &cache, watch);
     directory.with_context(|| format!("{} cannot be converted into a directory in {}", path.display(), cache.display()))
 }
 
-/// The same where nothing is made: a GGUF file that was not converted yet has none.
+/// The model directory at `path` where nothing is made: a GGUF file that was not converted yet has none.
 pub fn known_model_directory(path: &Path) -> Option<PathBuf> {
     match is_gguf(path) {
         true => find_converted_gguf(path, &cache_directory()?),
         false => Some(path.to_path_buf()),
     }
-}
-
-/// How far a conversion has come.
-pub fn tell(progress: &mut Progress, numbers: u64, of: u64) {
-    progress.set("million numbers converted", numbers / MILLION, Some(of.div_ceil(MILLION)));
 }
 
 fn cache_directory() -> Option<PathBuf> {

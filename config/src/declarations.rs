@@ -11,12 +11,12 @@ use fulgurite_tinker::server::{RepeatedSeeds, StableReinforce};
 use fulgurite_trainer::{SupervisedOptions, TaskSource, TrainerOptions};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::config::models::ModelEntry;
-use crate::config::overrides::{self, Override};
-use crate::config::redaction::public_part;
-use crate::config::runner::RunnerConfig;
-use crate::config::text::parse;
-use crate::config::trackers::TrackersConfig;
+use crate::models::ModelEntry;
+use crate::overrides::{self, Override};
+use crate::redaction::public_part;
+use crate::runner::RunnerConfig;
+use crate::text::parse;
+use crate::trackers::TrackersConfig;
 
 /// Everything that a config file may say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

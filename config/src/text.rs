@@ -51,7 +51,7 @@ fn excerpt(text: &str, number: usize, start: usize, end: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::declarations::Config;
+    use crate::declarations::Config;
 
     fn fail(text: &str) -> String {
         parse::<Config>(text).unwrap_err().to_string()

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use fulgurite_engine::bytes_text;
 
-use super::digest::file_is;
-use super::download::WantedFile;
+use crate::digest::file_is;
+use crate::download::WantedFile;
 
 /// In the model's directory: parts of files, and whole files until all are there.
 const STAGING: &str = ".fetch";
@@ -15,7 +15,7 @@ const STAGING: &str = ".fetch";
 const LAST: &str = "config.json";
 
 /// A model's directory, held against other commands of this kind.
-pub struct Place {
+pub(crate) struct Place {
     directory: PathBuf,
     staging: PathBuf,
     /// Goes with the process.
@@ -24,7 +24,7 @@ pub struct Place {
 
 impl Place {
     /// Makes the directory unless it is there.
-    pub fn open(directory: &Path) -> Result<Self> {
+    pub(crate) fn open(directory: &Path) -> Result<Self> {
         let staging = directory.join(STAGING);
         let context = || format!("cannot write into {}", directory.display());
         std::fs::create_dir_all(&staging).with_context(context)?;
@@ -37,7 +37,7 @@ impl Place {
     }
 
     /// Whether the file is there already. Another one in its place is never overwritten.
-    pub fn holds(&self, file: &WantedFile) -> Result<bool> {
+    pub(crate) fn holds(&self, file: &WantedFile) -> Result<bool> {
         let path = self.path(&file.path);
         if !path.try_exists().with_context(|| format!("cannot read {}", path.display()))? {
             return Ok(false);
@@ -54,18 +54,18 @@ impl Place {
     }
 
     /// Where a file of the model's is in the end.
-    pub fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.directory.join(path)
     }
 
     /// Where a file grows. The name says which file it is, so that another revision's is not gone on with.
-    pub fn part(&self, commit: &str, file: &WantedFile) -> PathBuf {
+    pub(crate) fn part(&self, commit: &str, file: &WantedFile) -> PathBuf {
         let identity = file.digest.as_ref().map_or(commit, |digest| digest.digits());
         self.staging.join(format!("{}.{}.part", file.path.replace('/', "%"), &identity[..16]))
     }
 
     /// Refuses what the disk has no room for, before anything of it is fetched.
-    pub fn check_room(&self, commit: &str, files: &[WantedFile]) -> Result<()> {
+    pub(crate) fn check_room(&self, commit: &str, files: &[WantedFile]) -> Result<()> {
         let there = |file| std::fs::metadata(self.part(commit, file)).map_or(0, |part| part.len());
         let missing = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.size.saturating_sub(there(file))));
         let disk = rustix::fs::statvfs(&self.directory)
@@ -82,7 +82,7 @@ impl Place {
     }
 
     /// Puts files that are all whole where they belong, and takes away what earlier commands left.
-    pub fn settle(self, commit: &str, mut files: Vec<WantedFile>) -> Result<()> {
+    pub(crate) fn settle(self, commit: &str, mut files: Vec<WantedFile>) -> Result<()> {
         files.sort_by_key(|file| file.path == LAST);
         for file in &files {
             let path = self.path(&file.path);

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 /// The digest of a whole file, in lower hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Digest {
+pub(crate) enum Digest {
     /// Of a file that is kept as a large one.
     Sha256(String),
     /// Git's id of a small one.
@@ -18,7 +18,7 @@ pub enum Digest {
 
 impl Digest {
     /// Takes digits for the digest that has as many of them.
-    pub fn from_digits(digits: &str) -> Option<Self> {
+    pub(crate) fn from_digits(digits: &str) -> Option<Self> {
         let digits = digits.to_ascii_lowercase();
         let all_are_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         match digits.len() {
@@ -29,18 +29,18 @@ impl Digest {
     }
 
     /// Reads an `ETag`, weak or not, if it is a digest.
-    pub fn from_etag(etag: &str) -> Option<Self> {
+    pub(crate) fn from_etag(etag: &str) -> Option<Self> {
         Self::from_digits(etag.trim_start_matches("W/").trim_matches('"'))
     }
 
     /// The digits.
-    pub fn digits(&self) -> &str {
+    pub(crate) fn digits(&self) -> &str {
         let (Self::Sha256(digits) | Self::GitBlob(digits)) = self;
         digits
     }
 
     /// What the digits are called.
-    pub fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Sha256(_) => "sha256",
             Self::GitBlob(_) => "git_blob",
@@ -54,7 +54,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Takes a file's bytes, in order, for the digest that it must have.
 #[derive(Clone)]
-pub struct FileHasher {
+pub(crate) struct FileHasher {
     wanted: Option<Digest>,
     state: State,
 }
@@ -69,7 +69,7 @@ enum State {
 
 impl FileHasher {
     /// For a file of so many bytes.
-    pub fn new(wanted: Option<&Digest>, size: u64) -> Self {
+    pub(crate) fn new(wanted: Option<&Digest>, size: u64) -> Self {
         let state = match wanted {
             Some(Digest::Sha256(_)) => State::Sha256(Sha256::new()),
             Some(Digest::GitBlob(_)) => State::GitBlob(Sha1::new_with_prefix(format!("blob {size}\0"))),
@@ -79,7 +79,7 @@ impl FileHasher {
     }
 
     /// Takes the next bytes.
-    pub fn update(&mut self, bytes: &[u8]) {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
             State::Sha256(state) => state.update(bytes),
             State::GitBlob(state) => state.update(bytes),
@@ -88,7 +88,7 @@ impl FileHasher {
     }
 
     /// Takes all that a file holds, from where it stands, and says how much it was.
-    pub fn update_from(&mut self, file: &mut File) -> Result<u64> {
+    pub(crate) fn update_from(&mut self, file: &mut File) -> Result<u64> {
         let (mut buffer, mut length) = (vec![0; 1 << 20], 0);
         loop {
             match file.read(&mut buffer) {
@@ -104,7 +104,7 @@ impl FileHasher {
     }
 
     /// Whether what it has taken is what was wanted; where nothing is known of that, it is.
-    pub fn agrees(&self) -> bool {
+    pub(crate) fn agrees(&self) -> bool {
         let found = match &self.state {
             State::Sha256(state) => hex(&state.clone().finalize()),
             State::GitBlob(state) => hex(&state.clone().finalize()),
@@ -115,7 +115,7 @@ impl FileHasher {
 }
 
 /// Whether a file has this size and, if it is known, this digest.
-pub fn file_is(path: &Path, size: u64, digest: Option<&Digest>) -> Result<bool> {
+pub(crate) fn file_is(path: &Path, size: u64, digest: Option<&Digest>) -> Result<bool> {
     let mut file = File::open(path)?;
     if file.metadata()?.len() != size {
         return Ok(false);

@@ -3,21 +3,21 @@
 use anyhow::{Result, bail, ensure};
 use fulgurite_engine::bytes_text;
 
-use super::digest::Digest;
+use crate::digest::Digest;
 
 /// A file at the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HubFile {
+pub(crate) struct HubFile {
     /// Its path in the repository; relative and without steps upwards, once it was selected.
-    pub path: String,
+    pub(crate) path: String,
     /// Its bytes, if they were told.
-    pub size: Option<u64>,
+    pub(crate) size: Option<u64>,
     /// What it must be, if that was told.
-    pub digest: Option<Digest>,
+    pub(crate) digest: Option<Digest>,
 }
 
 /// The weights' parts are listed here, where there are several.
-pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
+pub(crate) const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
 /// The weights, where they are one file.
 const WEIGHTS: &str = "model.safetensors";
 
@@ -26,7 +26,7 @@ const COMPANIONS: [&str; 5] = [".json", ".jinja", ".txt", ".model", ".tiktoken"]
 
 /// The files that are named, or else what a model directory needs, as far as the listing alone says what that is: weights
 /// that are several files are named by their index.
-pub fn known_at_once(files: &[HubFile], names: &[String]) -> Result<Vec<HubFile>> {
+pub(crate) fn known_at_once(files: &[HubFile], names: &[String]) -> Result<Vec<HubFile>> {
     if !names.is_empty() {
         return named(files, names);
     }
@@ -60,7 +60,7 @@ fn weights(files: &[HubFile]) -> Result<Vec<HubFile>> {
 }
 
 /// The files of these paths, each of which must be there.
-pub fn named(files: &[HubFile], paths: &[String]) -> Result<Vec<HubFile>> {
+pub(crate) fn named(files: &[HubFile], paths: &[String]) -> Result<Vec<HubFile>> {
     let mut chosen: Vec<HubFile> = Vec::new();
     for path in paths {
         let Some(file) = files.iter().find(|file| file.path == *path) else {

@@ -4,8 +4,8 @@ use anyhow::{Result, anyhow, bail};
 use serde::Deserialize;
 use toml::Value;
 
-use crate::config::overrides::Override;
-use crate::config::setting_key::SettingKey;
+use crate::overrides::Override;
+use crate::setting_key::SettingKey;
 
 /// What a value may be. None of these can name a file outside the project, a URL, an environment variable or a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

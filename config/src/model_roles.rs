@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use fulgurite_runner::RubricOptions;
 use fulgurite_trainer::{DistillationOptions, ObjectiveName, PairwiseOptions};
 
-use crate::config::declarations::Config;
-use crate::config::models::{Backend, ModelEntry};
+use crate::declarations::Config;
+use crate::models::{Backend, ModelEntry};
 
 /// The models that are neither a reference nor a judge nor a teacher nor served beside; where there are none, the teachers.
 pub fn trainable_models(config: &Config) -> Result<Vec<&ModelEntry>> {

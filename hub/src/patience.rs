@@ -6,7 +6,7 @@ use anyhow::{Context, Error, Result};
 
 /// Why an attempt failed.
 #[derive(Debug)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// The next one may go well.
     Passing {
         /// What happened.
@@ -20,7 +20,7 @@ pub enum Trouble {
 
 impl Trouble {
     /// A connection that broke or was not to be had. Addresses are left out: they may be signed.
-    pub fn broken(error: reqwest::Error) -> Self {
+    pub(crate) fn broken(error: reqwest::Error) -> Self {
         Self::Passing { error: Error::new(error.without_url()).context("the connection failed"), wait: None }
     }
 }
@@ -35,15 +35,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Who waits so long is told why.
 const WORTH_SAYING: Duration = Duration::from_secs(1);
 
+/// Hears why a try failed that will be made again, and how long it waits until then.
+pub type Waiting = Box<dyn Fn(&Error, Duration) + Send + Sync>;
+
 /// Counts what failed in a row.
 #[derive(Debug, Default)]
-pub struct Patience {
+pub(crate) struct Patience {
     failed: u32,
 }
 
 impl Patience {
     /// Waits before the next attempt, or gives up.
-    pub async fn wait_after(&mut self, trouble: Trouble) -> Result<()> {
+    pub(crate) async fn wait_after(&mut self, trouble: Trouble, waiting: &Waiting) -> Result<()> {
         match trouble {
             Trouble::Lasting(error) => Err(error),
             Trouble::Passing { error, wait } => {
@@ -53,7 +56,7 @@ impl Patience {
                 }
                 let wait = self.wait(wait);
                 if wait >= WORTH_SAYING {
-                    crate::terminal::output::note(format_args!("{error:#}; trying again in {} s", wait.as_secs()));
+                    waiting(&error, wait);
                 }
                 tokio::time::sleep(wait).await;
                 Ok(())
@@ -62,7 +65,7 @@ impl Patience {
     }
 
     /// Something went well.
-    pub fn renew(&mut self) {
+    pub(crate) fn renew(&mut self) {
         self.failed = 0;
     }
 

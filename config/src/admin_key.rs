@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use fulgurite_store::AdminKey;
 
-use crate::config::declarations::{LoadedConfig, ServerConfig};
+use crate::declarations::{LoadedConfig, ServerConfig};
 
 /// The variable that holds the admin key, of a server that is told of no other place, and of whoever asks one.
 pub const VARIABLE: &str = "FULGURITE_ADMIN_KEY";

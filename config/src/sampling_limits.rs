@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use fulgurite_proxy::SamplingLimits;
 
-use crate::config::declarations::ProxyConfig;
-use crate::config::seconds::seconds;
+use crate::declarations::ProxyConfig;
+use crate::seconds::seconds;
 
 /// How long a model's host may take.
 pub fn sampling_limits(config: &ProxyConfig) -> Result<SamplingLimits> {

@@ -7,13 +7,13 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fulgurite_backends::derive_seed;
 use fulgurite_client::{Server, ServerOptions};
+use fulgurite_config::admin_key;
+use fulgurite_config::runner::tried_again;
 use fulgurite_trainer::TaskSource;
 use fulgurite_types::{NewRollout, Object, Rollout, RolloutMode, mended_json};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use fulgurite_config::admin_key;
-use fulgurite_config::runner::tried_again;
 use crate::query::arguments::mode;
 use crate::terminal::output;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fulgurite_client::{Server, ServerOptions};
-
 use fulgurite_config::admin_key::{self, WORKERS_VARIABLE};
+
 use crate::terminal::output;
 
 /// Bytes of the server's answer.

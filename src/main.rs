@@ -26,7 +26,6 @@ mod run;
 mod run_routes;
 mod runs;
 mod serve;
-mod server;
 mod skills;
 mod sweep;
 mod template;

@@ -18,9 +18,9 @@ use std::io::{BufRead, IsTerminal, stdin};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_store::{Store, redact_url};
 
-use fulgurite_config::declarations::LoadedConfig;
 use crate::records;
 use crate::records::open_store::store_url;
 use crate::records::run_files::STORE_FILE;

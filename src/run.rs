@@ -8,16 +8,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::admin_key;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::runner::RunnerConfig;
+use fulgurite_config::seconds::seconds;
 use fulgurite_runner::{RunnerOptions, RunnerSummary, SUPERVISE_AGENT, raise_open_files, sandbox_part, supervise};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use fulgurite_config::admin_key;
-use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_config::runner::RunnerConfig;
-use fulgurite_config::seconds::seconds;
 use crate::issued_keys;
 use crate::run::arguments::RunArguments;
 use crate::terminal::interruptions::interrupted;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use fulgurite_backends::{Changeover, KeyHeader, UpstreamDialect};
 use fulgurite_engine::{LoraModule, LoraOptions};
+use fulgurite_hub::fetched_by;
 use fulgurite_renderers::{RendererChoice, ToolWriting};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::redaction::public_part;
-use fulgurite_hub::fetched_by;
 
 /// `[[models]]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

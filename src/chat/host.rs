@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::Learner;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::models::parse_model;
+use fulgurite_hub::{fetched_by, holds_adapter};
 use fulgurite_proxy::ServedModel;
+use fulgurite_server::{Listening, MetricsPage, RunningServer};
 use fulgurite_store::Store;
 use fulgurite_types::WeightsVersion;
 use reqwest::Client;
@@ -13,10 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::arguments::ChatArguments;
-use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_config::models::parse_model;
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
-use fulgurite_hub::{fetched_by, holds_adapter};
 use crate::model_commands::named_weights::NamedWeights;
 use crate::models::open::{OpenModel, TrainedModel};
 use crate::records;
@@ -24,8 +25,6 @@ use crate::records::open_store::open_store;
 use crate::run_routes::run_routes;
 use crate::runs::checkpoints::{checkpoints, run_of};
 use crate::runs::which_checkpoint::WhichCheckpoint;
-use crate::server::metrics_page::MetricsPage;
-use crate::server::server::{Listening, RunningServer};
 use crate::train::reporters::SilentReporter;
 
 /// What a model is called that has no config.

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fulgurite_api::{RouteNeeds, Serving};
+use fulgurite_config::declarations::ServerConfig;
 use fulgurite_dashboard::Tokenizers;
+use fulgurite_hub::known_model_directory;
+use fulgurite_server::{Listening, write_ready_file};
 use fulgurite_store::{Store, redact_url};
 
 use self::arguments::DashboardArguments;
-use fulgurite_config::declarations::ServerConfig;
-use fulgurite_hub::known_model_directory;
 use crate::records::run_tokenizers;
 use crate::run_routes::run_routes;
 use crate::runs::registry;
-use crate::server::server::{Listening, write_ready_file};
 use crate::terminal::interruptions::Interruptions;
 use crate::terminal::output;
 

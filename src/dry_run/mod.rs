@@ -3,10 +3,10 @@
 mod group;
 
 use anyhow::{Context, Result};
+use fulgurite_config::declarations::{Config, PricesConfig};
 use serde::Serialize;
 use serde_json::json;
 
-use fulgurite_config::declarations::{Config, PricesConfig};
 use crate::runs::registry::{self, Cost, RunEntry, Tokens, prices_of};
 use crate::terminal::output;
 use crate::train::arguments::TrainArguments;

@@ -5,6 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::{FileDigests, Learner, NewWeights, WeightsSource, file_digest, listed_digests};
+use fulgurite_config::declarations::{Config, LoadedConfig};
+use fulgurite_config::model_roles;
+use fulgurite_config::models::{Backend, ModelEntry};
+use fulgurite_hub::{holds_adapter, must_exist};
 use fulgurite_proxy::{SampledModel, ServedModel};
 use fulgurite_trainer::Reporter;
 use fulgurite_types::WeightsVersion;
@@ -12,10 +16,6 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::arguments::EvalArguments;
-use fulgurite_config::declarations::{Config, LoadedConfig};
-use fulgurite_config::model_roles;
-use fulgurite_config::models::{Backend, ModelEntry};
-use fulgurite_hub::{holds_adapter, must_exist};
 use crate::models::open::{OpenModel, TrainedModel};
 use crate::records;
 use crate::records::run_files::model_path;

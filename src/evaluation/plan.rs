@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::runner::RunnerConfig;
 use fulgurite_trainer::EvaluatedTasks;
 use serde_json::{Value, json};
 
 use super::arguments::EvalArguments;
 use super::evaluated_weights::{EvaluatedWeights, digest};
-use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_config::runner::RunnerConfig;
 
 /// What is scored, by what.
 pub struct Plan<'a> {

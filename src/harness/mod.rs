@@ -11,6 +11,7 @@ mod stage;
 mod trial;
 
 use anyhow::{Result, bail};
+use fulgurite_config::seconds::seconds;
 use serde_json::json;
 
 use self::arguments::{HarnessAction, HarnessArguments, HarnessCheckArguments};
@@ -18,7 +19,6 @@ use self::findings::{Finding, Verdict};
 use self::known::Agent;
 use self::stage::Stage;
 use self::trial::Trial;
-use fulgurite_config::seconds::seconds;
 use crate::terminal::interruptions::Interruptions;
 use crate::terminal::output;
 use crate::terminal::paint::Paint;

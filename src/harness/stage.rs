@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_proxy::ServedModel;
 use fulgurite_runner::{RunnerOptions, SUPERVISE_AGENT, SandboxOptions, WorldOptions};
+use fulgurite_server::{Listening, MetricsPage, RunningServer};
 use fulgurite_store::Store;
 use fulgurite_types::{AttemptRef, Generation, GenerationFilter, NewRollout, Object};
 use serde_json::json;
@@ -17,12 +19,9 @@ use super::known::Agent;
 use super::script::Prompt;
 use super::scripted_model::ScriptedModel;
 use super::trial::Trial;
-use fulgurite_config::declarations::LoadedConfig;
 use crate::records::open_store::open_store;
 use crate::run::{own_program, this_program};
 use crate::run_routes::run_routes;
-use crate::server::metrics_page::MetricsPage;
-use crate::server::server::{Listening, RunningServer};
 
 /// Each attempt is graded, so that an agent need print nothing.
 const GRADE: [&str; 2] = ["echo", r#"{"reward": 1}"#];

@@ -6,17 +6,16 @@ mod seal_key;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use fulgurite_mcp::{Autocheckpoint, Limits, Options, ToolSet, TrainingTools, http_routes, serve_standard_streams};
-
-use self::arguments::{McpArguments, ToolSetName};
 use fulgurite_config::admin_key;
 use fulgurite_config::agent_settings::agent_setting;
 use fulgurite_config::declarations::Config;
 use fulgurite_config::seconds::seconds;
+use fulgurite_mcp::{Autocheckpoint, Limits, Options, ToolSet, TrainingTools, http_routes, serve_standard_streams};
+use fulgurite_server::{Listening, MetricsPage, RunningServer, ServerWeights, write_ready_file};
+
+use self::arguments::{McpArguments, ToolSetName};
 use crate::records::open_store::open_store;
 use crate::run_routes::run_routes;
-use crate::server::metrics_page::MetricsPage;
-use crate::server::server::{Listening, RunningServer, ServerWeights, write_ready_file};
 use crate::terminal::interruptions::{Interruptions, interrupted};
 use crate::terminal::output;
 

@@ -7,14 +7,14 @@ use fulgurite_engine::{
     ElementType, INSPECTED_RANK, ModelInspection, available_memory, bytes_text, convert_gguf, convert_model,
     inspect_model, is_gguf, merge_adapter,
 };
+use fulgurite_hub::must_exist;
 use serde_json::json;
 
-use crate::models::model_directory::{model_directory, show_conversion};
-use fulgurite_hub::must_exist;
 use crate::model_commands::arguments::{
     Elements, ModelAction, ModelArguments, ModelConvertArguments, ModelInspectArguments, ModelMergeArguments,
 };
 use crate::model_commands::{export, fetch, rollback};
+use crate::models::model_directory::{model_directory, show_conversion};
 use crate::terminal::output;
 use crate::terminal::progress::Progress;
 

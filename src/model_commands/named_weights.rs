@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::model_roles;
 use serde_json::Value;
 
-use fulgurite_config::model_roles;
 use crate::models::model_directory::model_directory;
 use crate::records;
 use crate::records::run_files::model_path;

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::{WeightsSource, weights_fingerprint};
 use fulgurite_client::{PostedWeights, Server, ServerOptions};
+use fulgurite_config::admin_key;
 use fulgurite_types::{
     NamedWeights as NamedVersion, NewNamedWeights, Object, PublicationCause, Replaces, ServedWeights, ServingState,
     WeightsVersion,
 };
 use serde_json::json;
 
-use fulgurite_config::admin_key;
 use crate::model_commands::arguments::ModelRollbackArguments;
 use crate::model_commands::named_weights::{NamedWeights, WeightsKind, run_model};
 use crate::records::exclusive_lock::is_run_held;

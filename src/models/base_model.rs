@@ -5,6 +5,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::declarations::{BaseConfig, StoreConfig};
+use fulgurite_config::models::auto;
 use fulgurite_engine::{Engine, EngineOptions};
 use fulgurite_renderers::{Renderer, RendererChoice, ToolWriting};
 use fulgurite_runner::Program;
@@ -15,8 +17,6 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::{Duration, Instant, interval_at};
 
-use fulgurite_config::declarations::{BaseConfig, StoreConfig};
-use fulgurite_config::models::auto;
 use crate::records::exclusive_lock::ExclusiveLock;
 use crate::records::open_store::open_store;
 use crate::records::run_files::STORE_FILE;

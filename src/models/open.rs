@@ -9,6 +9,10 @@ use fulgurite_backends::{
     BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
     SglangSampler, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler, WeightsReceiver, WeightsSource,
 };
+use fulgurite_config::declarations::Config;
+use fulgurite_config::models::{Backend, ModelEntry};
+use fulgurite_config::redaction::public_part;
+use fulgurite_config::sampling_limits::sampling_limits;
 use fulgurite_engine::Engine;
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
 use fulgurite_renderers::{Renderer, recommended_renderers};
@@ -19,12 +23,8 @@ use fulgurite_tinker::{
 };
 use serde_json::Value;
 
-use fulgurite_config::declarations::Config;
-use fulgurite_config::models::{Backend, ModelEntry};
-use fulgurite_config::redaction::public_part;
-use fulgurite_config::sampling_limits::sampling_limits;
-use crate::models::model_directory::model_directory;
 use crate::models::loaded_model::LoadedModel;
+use crate::models::model_directory::model_directory;
 
 /// Rank of the adapters that are trained at a service unless told otherwise.
 const SERVICE_RANK: u32 = 32;

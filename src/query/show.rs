@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_hub::known_model_directory;
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::{SpanPages, Store};
 use fulgurite_types::{Attempt, AttemptRef, Generation, RecordedTeacherLogprobs, Rollout, Span, SpanFilter};
@@ -13,8 +15,6 @@ use uuid::Uuid;
 use super::arguments::ShowArguments;
 use super::transcript::{AttemptTranscript, Event, Style, header};
 use super::{existing_rollout, open};
-use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_hub::known_model_directory;
 use crate::records::run_tokenizers;
 use crate::runs::registry;
 use crate::terminal::output;

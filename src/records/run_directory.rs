@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::declarations::LoadedConfig;
 use serde_json::Value;
 
-use fulgurite_config::declarations::LoadedConfig;
 use crate::records::open_store::store_url;
 use crate::records::run_files::{CONFIG_FILE, STORE_FILE, fill_seed};
 

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::declarations::StoreConfig;
+use fulgurite_config::seconds::seconds;
 use fulgurite_runner::{Bounds, GradedAttempt, Grader, GraderSandboxOptions, Reward as Graded, SUPERVISE_AGENT};
 use fulgurite_store::{Sender, Store, redact_url};
 use fulgurite_types::{AttemptRef, NewReward, Repeat, Reward, RewardGiver};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use fulgurite_config::declarations::StoreConfig;
-use fulgurite_config::seconds::seconds;
 use crate::records;
 use crate::records::exclusive_lock::ExclusiveLock;
 use crate::records::open_store::open_store;

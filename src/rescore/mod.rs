@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_proxy::{SampledModel, ServedModel};
 use fulgurite_store::Store;
 use serde_json::json;
 use tempfile::TempDir;
 
-use fulgurite_config::declarations::LoadedConfig;
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights};
 use crate::records;
 use crate::runs::checkpoints::checkpoints;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_client::{Server, ServerOptions};
+use fulgurite_config::admin_key;
+use fulgurite_config::declarations::StoreConfig;
 use fulgurite_store::Sender;
 use fulgurite_types::{AttemptRef, NewReward, RecordedReward, Repeat, Reward};
 use serde_json::json;
 
 use arguments::RewardArguments;
 
-use fulgurite_config::admin_key;
-use fulgurite_config::declarations::StoreConfig;
 use crate::query::arguments::StoreArguments;
 use crate::query::{existing_rollout, open, url};
 use crate::records::exclusive_lock::ExclusiveLock;

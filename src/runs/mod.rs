@@ -10,12 +10,12 @@ pub mod which_checkpoint;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use fulgurite_config::declarations::{LoadedConfig, PricesConfig};
 use fulgurite_store::{Store, redact_url};
 use serde_json::json;
 
 use self::arguments::{CompareRunsArguments, ListRunsArguments, RunsAction, RunsArguments, ShowRunArguments};
 use self::registry::{HeldOut, HeldOutMeasure, RunEntry};
-use fulgurite_config::declarations::{LoadedConfig, PricesConfig};
 use crate::terminal::table::{Columns, cut};
 use crate::terminal::visible::visible_line;
 use crate::terminal::{output, time};

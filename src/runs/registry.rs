@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::declarations::PricesConfig;
 use fulgurite_store::{RunTotals, Store, redact_url};
 use fulgurite_trainer::{EVALUATION_KIND, ObjectiveName};
 use fulgurite_types::{LedgerRow, Run, Step, TokenUse, UntrainedCause};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use fulgurite_config::declarations::PricesConfig;
 use crate::records;
 use crate::records::exclusive_lock::is_run_held;
 use crate::records::failure;

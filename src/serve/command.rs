@@ -3,24 +3,23 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use fulgurite_config::admin_key;
+use fulgurite_config::declarations::{Config, LoadedConfig};
+use fulgurite_config::models::{Backend, parse_model};
+use fulgurite_config::seconds::seconds;
 use fulgurite_proxy::{ServedModel, unseen_tools};
+use fulgurite_server::{Beside, Listening, MetricsPage, RunningServer, ServerWeights, write_ready_file};
 use fulgurite_store::redact_url;
 use fulgurite_tinker::server::{
     self as tinker_server, NamedCheckpoints, SavedWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
 };
 
-use fulgurite_config::admin_key;
-use fulgurite_config::declarations::{Config, LoadedConfig};
-use fulgurite_config::models::{Backend, parse_model};
-use fulgurite_config::seconds::seconds;
 use crate::models::base_weights::name_base_weights;
 use crate::models::open::OpenModel;
 use crate::records::exclusive_lock::ExclusiveLock;
 use crate::records::open_store::{open_store, store_url};
 use crate::run_routes::run_routes;
 use crate::serve::arguments::ServeArguments;
-use crate::server::metrics_page::MetricsPage;
-use crate::server::server::{Beside, Listening, RunningServer, ServerWeights, write_ready_file};
 use crate::terminal::interruptions::Interruptions;
 use crate::terminal::output;
 

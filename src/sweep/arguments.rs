@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
+use fulgurite_config::overrides::Override;
 
 use super::arms::SweptKey;
-use fulgurite_config::overrides::Override;
 
 /// What a script may want to know.
 pub const SWEEP_EXIT_CODES: &str = "\

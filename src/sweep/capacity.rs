@@ -4,12 +4,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use fulgurite_engine::{MemoryNeed, available_memory, bytes_text, inspect_model};
-
-use super::plan::SweepPlan;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::model_roles;
 use fulgurite_config::models::Backend;
+use fulgurite_engine::{MemoryNeed, available_memory, bytes_text, inspect_model};
+
+use super::plan::SweepPlan;
 use crate::records::run_files::model_path;
 
 /// Processors for each run, unless the command line says how many runs there are at a time: agents need some as well.

@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::declarations::LoadedConfig;
 use serde_json::json;
 
 use self::arguments::SweepArguments;
 use self::execution::{Execution, Outcome};
 use self::plan::{PLAN_FILE, SweepPlan, SweepRun};
-use fulgurite_config::declarations::LoadedConfig;
 use crate::records;
 use crate::records::exclusive_lock::ExclusiveLock;
 use crate::terminal::output;

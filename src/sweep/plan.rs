@@ -4,15 +4,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::checks;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::overrides::Override;
+use fulgurite_config::setting_key::SettingKey;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::arguments::SweepArguments;
 use super::arms::{self, Arm};
-use fulgurite_config::checks;
-use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_config::overrides::Override;
-use fulgurite_config::setting_key::SettingKey;
 use crate::records;
 
 /// Name of the file in a sweep's directory that says what it is of.

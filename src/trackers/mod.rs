@@ -8,13 +8,13 @@ pub mod wandb;
 use std::path::Path;
 
 use anyhow::Result;
+use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_trainer::{Reporter, TrainEvent};
 use serde_json::Value;
 
 use self::tensorboard::TensorBoard;
 use self::tracker::{TrackedRun, TrackedStep, Tracker};
 use self::wandb::Wandb;
-use fulgurite_config::declarations::LoadedConfig;
 use crate::terminal::time;
 
 /// Directory of TensorBoard's files.

@@ -7,6 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::BackendError;
 use fulgurite_client::{Server, ServerOptions};
+use fulgurite_config::admin_key;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::models::ModelEntry;
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
@@ -17,9 +20,6 @@ use super::start_at_server::{Commands, ModelStart, StartAtServer, overtaken};
 use super::start_rules::StartFlag;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config};
-use fulgurite_config::admin_key;
-use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_config::models::ModelEntry;
 use crate::models::open::ServersModel;
 use crate::records::exclusive_lock::ExclusiveLock;
 use crate::records::failure::{self, Interrupted};

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_trainer::Record;
 use fulgurite_types::NewRun;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use fulgurite_config::declarations::LoadedConfig;
 use crate::records::run_directory::{CONFIG_DIRECTORY, RUN_DIRECTORY, SERVERS_STORE};
 use crate::records::run_files::{CONFIG_FILE, STORE_FILE};
 use crate::train::arguments::TrainArguments;

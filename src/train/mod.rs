@@ -22,8 +22,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::admin_key;
+use fulgurite_config::checks::{check_commands, check_config};
+use fulgurite_config::declarations::{Config, LoadedConfig};
+use fulgurite_config::model_roles::trainable_models;
+use fulgurite_config::models::ModelEntry;
+use fulgurite_config::runner::tried_again;
+use fulgurite_config::trackers::TrackersConfig;
 use fulgurite_proxy::ServedModel;
 use fulgurite_renderers::Renderer;
+use fulgurite_server::{Listening, MetricsPage, RunningServer, write_ready_file};
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
     Decode, Grpo, PolicyEndpoint, Record, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
@@ -38,15 +46,8 @@ use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
 use self::teachers::OpenTeachers;
 use self::uploaded_runs::{open_run_directory, run_archive, upload_keys};
-use fulgurite_config::admin_key;
-use fulgurite_config::checks::{check_commands, check_config};
-use fulgurite_config::declarations::{Config, LoadedConfig};
-use fulgurite_config::model_roles::trainable_models;
-use fulgurite_config::models::ModelEntry;
-use fulgurite_config::runner::tried_again;
-use fulgurite_config::trackers::TrackersConfig;
-use crate::models::model_directory::model_directory;
 use crate::models::base_model::{self, Recipe};
+use crate::models::model_directory;
 use crate::models::open::TrainedModel;
 use crate::models::start_weights::start_weights;
 use crate::records::exclusive_lock::ExclusiveLock;
@@ -56,8 +57,6 @@ use crate::records::run_directory::{run_instance, run_store_url};
 use crate::records::run_files::{JUDGEMENTS, WORLDS, model_path};
 use crate::run::RunnerSettings;
 use crate::run_routes::run_routes;
-use crate::server::metrics_page::MetricsPage;
-use crate::server::server::{Listening, RunningServer, write_ready_file};
 use crate::terminal::interruptions::Interruptions;
 use crate::trackers::tracked;
 use crate::train::arguments::TrainArguments;
@@ -178,7 +177,7 @@ pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: 
         }
         None => {}
     }
-    model_directory(&model_directory)
+    model_directory::model_directory(&model_directory)
 }
 
 /// Trains in one process with the server that agents talk to.

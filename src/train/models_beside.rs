@@ -4,15 +4,15 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::model_roles::served_beside;
+use fulgurite_config::models::ModelEntry;
 use fulgurite_proxy::ServedModel;
 use fulgurite_runner::{Agreement, JudgeOnLabels, LabelledAnswer, LabelledAnswers, RubricOptions, judge_labelled};
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{Reporter, TrainEvent};
 use serde_json::json;
 
-use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_config::model_roles::served_beside;
-use fulgurite_config::models::ModelEntry;
 use crate::models::open::OpenModel;
 use crate::records::run_directory::write_whole;
 use crate::records::run_files::{JUDGEMENTS, JUDGES_ON_LABELS, model_path};

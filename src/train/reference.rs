@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::{DigestingWriter, file_digest};
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::model_roles::{self, reference_key, reference_name};
+use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_engine::Engine;
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::Reference;
 
-use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_config::model_roles::{self, reference_key, reference_name};
-use fulgurite_config::models::{Backend, ModelEntry};
-use crate::models::model_directory::model_directory;
 use crate::models::loaded_model::LoadedModel;
+use crate::models::model_directory::model_directory;
 use crate::records::run_files::model_path;
 
 /// A reference, for as long as it is asked.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use fulgurite_config::admin_key;
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::Record;
 use serde_json::json;
@@ -12,7 +13,6 @@ use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use fulgurite_config::admin_key;
 use crate::run::RunnerSettings;
 
 /// A runner that lived shorter than this was not worth starting.

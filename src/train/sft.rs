@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::declarations::{Config, LoadedConfig};
+use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
 use fulgurite_trainer::{
@@ -18,8 +20,6 @@ use super::reference::ReferenceModel;
 use super::teachers::OpenTeachers;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run};
-use fulgurite_config::declarations::{Config, LoadedConfig};
-use fulgurite_config::models::{Backend, ModelEntry};
 use crate::models::open::{TrainedModel, context_length};
 use crate::records::exclusive_lock::ExclusiveLock;
 use crate::records::failure::{self, Interrupted};

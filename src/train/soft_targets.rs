@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_config::checks::check_config;
+use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_trainer::{ObjectiveName, SoftTargetFile};
 
 use super::reporters::SilentReporter;
 use super::teachers::OpenTeachers;
 use super::{model_or_base, sft, the_model};
-use fulgurite_config::checks::check_config;
-use fulgurite_config::declarations::LoadedConfig;
 use crate::models::open::context_length;
 
 /// Writes a line for each conversation of the config's source, and says how many there are.

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use fulgurite_client::Server;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_trainer::{HeldWeights, Record, TrainError, WeightsAtStart, updates_from_checkpoint};
 use fulgurite_types::{Publication, PublicationCause, Replaces, WeightsId, WeightsVersion};
 
 use super::start_rules::{Behind, Callers, Leeway, Refusal, ServedFiles, StartDecision, StartFlag, decide};
-use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_config::models::{Backend, ModelEntry};
 use crate::models::start_weights::start_weights;
 use crate::records::run_directory::{run_file, run_instance};
 use crate::terminal::time;

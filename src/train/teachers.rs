@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::{Sampler, WeightsSource};
-use fulgurite_renderers::Renderer;
-use fulgurite_trainer::{DistillationOptions, FollowingTeacher, Teachers};
-
 use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::model_roles::{self, distillation, teacher_key};
 use fulgurite_config::models::{Backend, ModelEntry};
+use fulgurite_renderers::Renderer;
+use fulgurite_trainer::{DistillationOptions, FollowingTeacher, Teachers};
+
 use crate::models::open::ScoringModel;
 use crate::records::run_files::model_path;
 

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use fulgurite_config::admin_key;
+use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_trainer::{CheckpointArchive, RunArchive};
 use serde_json::{Value, json};
 
 use super::begin_run::{latest_of, run_directory, run_prefix};
-use fulgurite_config::admin_key;
-use fulgurite_config::declarations::LoadedConfig;
 use crate::records::run_directory::{CONFIG_DIRECTORY, write_whole};
 use crate::records::run_files::{CONFIG_FILE, STORE_FILE};
 use crate::train::arguments::TrainArguments;

@@ -6,8 +6,16 @@ use std::path::{Path, PathBuf};
 use syn::{Attribute, Expr, Fields, Item, ItemEnum, ItemStruct, Lit, Meta};
 
 /// Where declarations are looked for, in order.
-const ROOMS: [&str; 8] =
-    ["config/src", "runner/src", "trainer/src", "proxy/src", "tinker/src", "backends/src", "engine/src", "renderers/src"];
+const ROOMS: [&str; 8] = [
+    "config/src",
+    "runner/src",
+    "trainer/src",
+    "proxy/src",
+    "tinker/src",
+    "backends/src",
+    "engine/src",
+    "renderers/src",
+];
 
 /// All source files of these rooms.
 pub struct Declarations {

@@ -18,9 +18,9 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::server::http::door::{Door, Phase};
-use crate::server::http::limited_stream::{ConnectionLimits, LimitedStream, Requests};
-use crate::server::http::preface::PrefaceStream;
+use crate::http::door::{Door, Phase};
+use crate::http::limited_stream::{ConnectionLimits, LimitedStream, Requests};
+use crate::http::preface::PrefaceStream;
 
 /// Requests of one connection that are answered at once; further ones are refused unread, as the protocol has it.
 const STREAMS: u32 = 128;
@@ -32,7 +32,7 @@ const LAST_FRAMES: Duration = Duration::from_secs(1);
 const LOOKS: (u32, Duration, Duration) = (8, Duration::from_millis(10), Duration::from_secs(5));
 
 /// Answers the requests of one connection, of which the preface has been read.
-pub async fn answer(
+pub(crate) async fn answer(
     stream: TcpStream,
     router: Router,
     limits: ConnectionLimits,

@@ -20,7 +20,7 @@ enum Speaks {
 }
 
 /// A stream that breaks off where its client turns out to speak HTTP/2, and is like any other where it does not.
-pub struct PrefaceStream<S> {
+pub(crate) struct PrefaceStream<S> {
     stream: S,
     speaks: Speaks,
     /// The first bytes, how many of them have come, and how many of these have been read on.
@@ -31,27 +31,27 @@ pub struct PrefaceStream<S> {
 
 impl<S> PrefaceStream<S> {
     /// A stream of which nothing has been read.
-    pub fn new(stream: S) -> Self {
+    pub(crate) fn new(stream: S) -> Self {
         Self { stream, speaks: Speaks::Unknown, first: [0; PREFACE.len()], come: 0, read: 0 }
     }
 
     /// A stream of which the preface has been read, and is read again.
-    pub fn with_preface(stream: S) -> Self {
+    pub(crate) fn with_preface(stream: S) -> Self {
         Self { stream, speaks: Speaks::Http2, first: *PREFACE, come: PREFACE.len(), read: 0 }
     }
 
     /// Whether it has broken off because its client speaks HTTP/2.
-    pub fn is_http2(&self) -> bool {
+    pub(crate) fn is_http2(&self) -> bool {
         self.speaks == Speaks::Http2
     }
 
     /// Whether some bytes have come and none has been read on, as what is not a whole preface may still become one.
-    pub fn holds_back(&self) -> bool {
+    pub(crate) fn holds_back(&self) -> bool {
         self.speaks == Speaks::Unknown && self.come > 0
     }
 
     /// The stream itself.
-    pub fn into_inner(self) -> S {
+    pub(crate) fn into_inner(self) -> S {
         self.stream
     }
 }

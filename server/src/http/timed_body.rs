@@ -11,11 +11,11 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Sleep, sleep};
 
-use crate::server::http::limited_stream::Requests;
+use crate::http::limited_stream::Requests;
 
 /// A request's body, which is broken off if it has not arrived whole in time. Whoever reads it says so in the dialect of
 /// the route.
-pub struct TimedBody {
+pub(crate) struct TimedBody {
     body: Incoming,
     limit: Duration,
     /// Of its connection.
@@ -26,7 +26,7 @@ pub struct TimedBody {
 
 impl TimedBody {
     /// Gives a body so much time, once it is waited for.
-    pub fn new(body: Incoming, limit: Duration, requests: Arc<Requests>) -> Self {
+    pub(crate) fn new(body: Incoming, limit: Duration, requests: Arc<Requests>) -> Self {
         let body = Self { body, limit, requests, time: None };
         body.look_for_end();
         body

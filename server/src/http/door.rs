@@ -14,12 +14,12 @@ use hyper::body::Incoming;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use crate::server::http::limited_stream::Requests;
-use crate::server::http::timed_body::TimedBody;
+use crate::http::limited_stream::Requests;
+use crate::http::timed_body::TimedBody;
 
 /// What is let in, and how far the end has come. Clones share it.
 #[derive(Clone)]
-pub struct Door {
+pub(crate) struct Door {
     phase: watch::Sender<Phase>,
     /// Requests that have been let in and are not answered to their last byte.
     inside: watch::Sender<usize>,
@@ -27,7 +27,7 @@ pub struct Door {
 
 /// How far the end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// It is not in sight.
     Open,
     /// What is inside is finished. Connections that wait for a request stay, so that it can be refused.
@@ -38,34 +38,34 @@ pub enum Phase {
 
 impl Door {
     /// An open door.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { phase: watch::Sender::new(Phase::Open), inside: watch::Sender::new(0) }
     }
 
     /// Lets nothing in from now on. Ends once everything that is inside has been answered.
-    pub async fn drain(&self) {
+    pub(crate) async fn drain(&self) {
         self.phase.send_replace(Phase::Draining);
         // The sender is ours, so that the wait cannot fail.
         let _ = self.inside.subscribe().wait_for(|inside| *inside == 0).await;
     }
 
     /// Ends every connection that has nothing more to say, and the others once they have said it.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.phase.send_replace(Phase::Closed);
     }
 
     /// Whether what comes now is let in.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         *self.phase.borrow() == Phase::Open
     }
 
     /// Tells of every phase from now on.
-    pub fn phases(&self) -> watch::Receiver<Phase> {
+    pub(crate) fn phases(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
     }
 
     /// A request is inside from now on.
-    pub fn enter(&self, requests: &Arc<Requests>, version: http::Version) -> Visit {
+    pub(crate) fn enter(&self, requests: &Arc<Requests>, version: http::Version) -> Visit {
         // Nobody waits for more of them.
         self.inside.send_if_modified(|inside| {
             *inside += 1;
@@ -77,7 +77,7 @@ impl Door {
 }
 
 /// A request that is inside; it has been answered when this is dropped.
-pub struct Visit {
+pub(crate) struct Visit {
     inside: watch::Sender<usize>,
     /// Of its connection.
     requests: Arc<Requests>,
@@ -85,7 +85,7 @@ pub struct Visit {
 
 impl Visit {
     /// The router's answer to the request, whose body has to arrive within `body_time`.
-    pub async fn answer(
+    pub(crate) async fn answer(
         self,
         request: http::Request<Incoming>,
         router: Router,
@@ -110,7 +110,7 @@ impl Drop for Visit {
 }
 
 /// A response's body, with which its request's visit ends.
-pub struct VisitedBody {
+pub(crate) struct VisitedBody {
     body: Body,
     _visit: Visit,
 }

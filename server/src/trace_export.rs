@@ -35,13 +35,13 @@ const SENT: &str = "fulgurite_otlp_spans_sent_total";
 const DROPPED: &str = "fulgurite_otlp_spans_dropped_total";
 
 /// Tells the process's recorder of metrics what those of the export are.
-pub fn describe_metrics() {
+pub(crate) fn describe_metrics() {
     describe_counter!(SENT, Unit::Count, "Spans of calls that the OpenTelemetry collector took.");
     describe_counter!(DROPPED, Unit::Count, "Spans of calls that the OpenTelemetry collector did not get, by reason.");
 }
 
 /// Where spans go.
-pub struct Collector {
+pub(crate) struct Collector {
     url: Url,
     headers: HeaderMap,
 }
@@ -49,7 +49,7 @@ pub struct Collector {
 impl Collector {
     /// What the config says, or else the environment, by the variables that every program with OpenTelemetry reads. None
     /// if neither names a collector.
-    pub fn find(config: &TelemetryConfig, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
+    pub(crate) fn find(config: &TelemetryConfig, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
         let of_traces_or_all = |rest: &str| {
             [format!("OTEL_EXPORTER_OTLP_TRACES_{rest}"), format!("OTEL_EXPORTER_OTLP_{rest}")]
                 .into_iter()
@@ -118,7 +118,7 @@ fn percent_decoded(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Sends what is recorded until it is stopped.
-pub struct TraceExport {
+pub(crate) struct TraceExport {
     closing: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -126,7 +126,7 @@ pub struct TraceExport {
 impl TraceExport {
     /// Begins to send each call that is recorded in `store` from now on.
     #[expect(clippy::disallowed_methods, reason = "who is returned holds it")]
-    pub fn start(collector: Collector, store: &Store, with_content: bool) -> Result<Self> {
+    pub(crate) fn start(collector: Collector, store: &Store, with_content: bool) -> Result<Self> {
         let client = Client::builder()
             .default_headers(collector.headers.clone())
             .user_agent(concat!("fulgurite/", env!("CARGO_PKG_VERSION")))
@@ -160,7 +160,7 @@ impl TraceExport {
     }
 
     /// Sends what waits, if the collector takes it at once, and stops.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         // Nobody is there to be told if the task broke, which the next line says.
         let _ = self.closing.send(true);
         if let Err(error) = self.task.await {

@@ -14,28 +14,28 @@ use fulgurite_api::{Need, Refused, RouteNeeds};
 use fulgurite_store::{KeyHolder, KeyRefused, Keyring};
 use percent_encoding::percent_decode_str;
 
-use crate::server::http::door::Door;
-use crate::server::login;
-use crate::server::web_origins::{Page, WebOrigins};
+use crate::http::door::Door;
+use crate::login;
+use crate::web_origins::{Page, WebOrigins};
 
 /// What a request has to pass.
-pub struct Entrance {
+pub(crate) struct Entrance {
     /// It is closed when the server ends.
-    pub door: Door,
+    pub(crate) door: Door,
     /// What keys open.
-    pub keyring: Keyring,
+    pub(crate) keyring: Keyring,
     /// What routes need of them.
-    pub needs: RouteNeeds,
+    pub(crate) needs: RouteNeeds,
     /// Greatest body of a request, in bytes.
-    pub body_limit: usize,
+    pub(crate) body_limit: usize,
     /// Under which names, and from which pages.
-    pub origins: WebOrigins,
+    pub(crate) origins: WebOrigins,
 }
 
 /// Lets a request in if it comes from where it may, the door is open and its key opens what it asks for. Without an admin
 /// key, everything is open whatever key is sent; a key that names an attempt says whose a call is all the same, and rewards
 /// no other rollout.
-pub async fn check(
+pub(crate) async fn check(
     State(entrance): State<Arc<Entrance>>,
     route: Option<MatchedPath>,
     request: Request,

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::server::http::limited_stream::Requests;
+use crate::http::limited_stream::Requests;
 
 const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// A connection that is read and written by one, and watched by another. Clones share it.
 #[derive(Clone)]
-pub struct SharedStream {
+pub(crate) struct SharedStream {
     stream: Arc<TcpStream>,
     /// The client takes nothing in just now: some of what it was sent has not left yet.
     is_stuck: Arc<AtomicBool>,
@@ -32,12 +32,12 @@ pub struct SharedStream {
 
 impl SharedStream {
     /// Shares `stream`.
-    pub fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream) -> Self {
         Self { stream: Arc::new(stream), is_stuck: Arc::default() }
     }
 
     /// The stream itself, for the last that has it.
-    pub fn into_inner(self) -> Option<TcpStream> {
+    pub(crate) fn into_inner(self) -> Option<TcpStream> {
         Arc::into_inner(self.stream)
     }
 
@@ -100,7 +100,7 @@ impl AsyncWrite for SharedStream {
 }
 
 /// Whether the client of a connection is still there.
-pub struct Presence {
+pub(crate) struct Presence {
     stream: SharedStream,
     requests: Arc<Requests>,
     /// Ends when the client has gone. There is one once the client has closed its half.
@@ -109,13 +109,13 @@ pub struct Presence {
 
 impl Presence {
     /// Watches a connection, and knows of the requests that come over it.
-    pub fn new(stream: SharedStream, requests: Arc<Requests>) -> Self {
+    pub(crate) fn new(stream: SharedStream, requests: Arc<Requests>) -> Self {
         Self { stream, requests, departure: None }
     }
 
     /// Is ready when the client of the request that is answered has gone. Nothing else may read from the connection
     /// meanwhile; before the request has arrived whole, and between requests, reading finds the end.
-    pub fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if !self.requests.is_whole() {
             return Poll::Pending;
         }

@@ -15,6 +15,9 @@ use axum::response::{IntoResponse, Response};
 use fulgurite_agentlightning::Overdue;
 use fulgurite_api::{Need, Serving, Turns, TurnsFull};
 use fulgurite_backends::{FairShare, KeptWeights, ShareLimits};
+use fulgurite_config::declarations::{Config, ProxyConfig, ServerConfig};
+use fulgurite_config::sampling_limits::sampling_limits;
+use fulgurite_config::seconds::seconds;
 use fulgurite_dashboard::{PageModel, Tokenizers};
 use fulgurite_proxy::{
     Budget, FollowingServer, LargeRequestLimits, NamedWeights, Proxy, ProxyOptions, SampledModel, ServedModel,
@@ -28,17 +31,14 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use fulgurite_config::declarations::{Config, ProxyConfig, ServerConfig};
-use fulgurite_config::sampling_limits::sampling_limits;
-use fulgurite_config::seconds::seconds;
-use crate::server::access::{self, Entrance};
-use crate::server::http::connections;
-use crate::server::http::door::Door;
-use crate::server::http::limited_stream::ConnectionLimits;
-use crate::server::metrics_page::MetricsPage;
-use crate::server::routes::all_routes;
-use crate::server::trace_export::{Collector, TraceExport};
-use crate::server::web_origins::WebOrigins;
+use crate::access::{self, Entrance};
+use crate::http::connections;
+use crate::http::door::Door;
+use crate::http::limited_stream::ConnectionLimits;
+use crate::metrics_page::MetricsPage;
+use crate::routes::all_routes;
+use crate::trace_export::{Collector, TraceExport};
+use crate::web_origins::WebOrigins;
 
 /// The tokenizers of the models that are sampled from, by their fingerprints.
 fn tokenizers(models: &[ServedModel]) -> Tokenizers {
@@ -117,7 +117,10 @@ pub enum ServerWeights {
     /// Those that they were started with, and those that this process or its clients put there.
     Own,
     /// Those that are published in the store; until some are, their own, which are these where that is known.
-    Published { base_weights: BTreeMap<String, WeightsId> },
+    Published {
+        /// The weights that each model was started with, by its name.
+        base_weights: BTreeMap<String, WeightsId>,
+    },
 }
 
 /// The address at which other machines may find a server: one that listens everywhere is known by its machine's name.

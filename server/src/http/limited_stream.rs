@@ -13,25 +13,25 @@ use tokio::time::{Sleep, sleep};
 
 /// What a connection may take.
 #[derive(Clone, Copy, Debug)]
-pub struct ConnectionLimits {
+pub(crate) struct ConnectionLimits {
     /// For the head of a request, from the end of the request before it, or the beginning of the connection. One that
     /// says nothing for so long is closed.
-    pub head_time: Duration,
+    pub(crate) head_time: Duration,
     /// Bytes of a request's head.
-    pub head_bytes: usize,
+    pub(crate) head_bytes: usize,
     /// For a request's body, from when it is asked for.
-    pub body_time: Duration,
+    pub(crate) body_time: Duration,
     /// For a client to take nothing in of what it is sent.
-    pub write_time: Duration,
+    pub(crate) write_time: Duration,
 }
 
 /// What is known of the requests of one connection.
 #[derive(Debug, Default)]
-pub struct Requests {
+pub(crate) struct Requests {
     /// One is answered.
-    pub is_busy: AtomicBool,
+    pub(crate) is_busy: AtomicBool,
     /// How many heads have arrived.
-    pub heads: AtomicUsize,
+    pub(crate) heads: AtomicUsize,
     /// The one that is answered has arrived to the last byte of its body.
     has_arrived: AtomicBool,
     /// An interim response may be sent: the client knows HTTP/1.1, and its response has not begun.
@@ -40,7 +40,7 @@ pub struct Requests {
 
 impl Requests {
     /// One begins to be answered.
-    pub fn begin(&self, takes_interim: bool) {
+    pub(crate) fn begin(&self, takes_interim: bool) {
         self.has_arrived.store(false, Ordering::Release);
         self.takes_interim.store(takes_interim, Ordering::Release);
         self.heads.fetch_add(1, Ordering::AcqRel);
@@ -48,28 +48,28 @@ impl Requests {
     }
 
     /// Its body has been read to the end.
-    pub fn arrive(&self) {
+    pub(crate) fn arrive(&self) {
         self.has_arrived.store(true, Ordering::Release);
     }
 
     /// Its response begins.
-    pub fn respond(&self) {
+    pub(crate) fn respond(&self) {
         self.takes_interim.store(false, Ordering::Release);
     }
 
     /// Whether one is answered that has arrived to its last byte.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.is_busy.load(Ordering::Acquire) && self.has_arrived.load(Ordering::Acquire)
     }
 
     /// Whether an interim response may be sent.
-    pub fn takes_interim(&self) -> bool {
+    pub(crate) fn takes_interim(&self) -> bool {
         self.is_whole() && self.takes_interim.load(Ordering::Acquire)
     }
 }
 
 /// A stream that breaks off where a limit is reached.
-pub struct LimitedStream<S> {
+pub(crate) struct LimitedStream<S> {
     stream: S,
     requests: Arc<Requests>,
     head_limit: usize,
@@ -83,17 +83,17 @@ pub struct LimitedStream<S> {
 
 impl<S> LimitedStream<S> {
     /// Breaks off a head of more than `head_limit` bytes, and a write that does not go on for `write_limit`.
-    pub fn new(stream: S, requests: Arc<Requests>, head_limit: usize, write_limit: Duration) -> Self {
+    pub(crate) fn new(stream: S, requests: Arc<Requests>, head_limit: usize, write_limit: Duration) -> Self {
         Self { stream, requests, head_limit, head_bytes: 0, heads_before: 0, write_limit, write_time: None }
     }
 
     /// Whether a head was broken off.
-    pub fn head_is_too_large(&self) -> bool {
+    pub(crate) fn head_is_too_large(&self) -> bool {
         self.head_bytes > self.head_limit
     }
 
     /// The stream itself.
-    pub fn into_inner(self) -> S {
+    pub(crate) fn into_inner(self) -> S {
         self.stream
     }
 

@@ -24,7 +24,7 @@ const ALLOWS_PRIVATE: HeaderName = HeaderName::from_static("access-control-allow
 
 /// The names of a server, and the origins of other pages that may ask it.
 #[derive(Clone, Debug)]
-pub struct WebOrigins {
+pub(crate) struct WebOrigins {
     /// Names without ports, in lower case; those that the config gives.
     hosts: HashSet<String>,
     /// The host of the address that is listened on, if only its own names are taken.
@@ -35,7 +35,7 @@ pub struct WebOrigins {
 
 /// Whose page it is that a browser asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Page {
+pub(crate) enum Page {
     /// No page's, or one of the server's own.
     Own,
     /// One of another origin, which is allowed.
@@ -48,7 +48,7 @@ impl WebOrigins {
     ///
     /// # Errors
     /// For a name or an origin that no browser sends.
-    pub fn new(config: &ServerConfig, address: SocketAddr) -> Result<Self> {
+    pub(crate) fn new(config: &ServerConfig, address: SocketAddr) -> Result<Self> {
         let hosts = config.hosts.iter().map(|host| host_name(host)).collect::<Result<HashSet<_>>>()?;
         let allowed = config.cors_origins.iter().map(|origin| page_origin(origin)).collect::<Result<_>>()?;
         let checks = address.ip().is_loopback() || !hosts.is_empty();
@@ -57,7 +57,7 @@ impl WebOrigins {
     }
 
     /// Whose page a request comes from, if it may come at all.
-    pub fn check(&self, request: &Parts) -> Result<Page, Refused> {
+    pub(crate) fn check(&self, request: &Parts) -> Result<Page, Refused> {
         let named = named_hosts(&request.uri, &request.headers);
         if let Some(foreign) = named.iter().find(|host| !self.is_own(host_of(host))) {
             return Err(Refused::ForeignHost { host: shown(host_of(foreign)) });
@@ -74,7 +74,7 @@ impl WebOrigins {
     }
 
     /// The answer to a browser that asks whether a page may ask, if that is what a request is.
-    pub fn preflight(&self, request: &Parts, page: &Page) -> Option<Response> {
+    pub(crate) fn preflight(&self, request: &Parts, page: &Page) -> Option<Response> {
         let asks = request.method == Method::OPTIONS
             && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
             && matches!(page, Page::Allowed(_));
@@ -94,7 +94,7 @@ impl WebOrigins {
     }
 
     /// Lets an allowed page read a response.
-    pub fn mark(&self, response: &mut Response, page: &Page) {
+    pub(crate) fn mark(&self, response: &mut Response, page: &Page) {
         if self.allowed.is_empty() {
             return;
         }

@@ -19,17 +19,17 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::server::http::door::{Door, Phase};
-use crate::server::http::half_closed::{Presence, SharedStream};
-use crate::server::http::http2;
-use crate::server::http::limited_stream::{ConnectionLimits, LimitedStream, Requests};
-use crate::server::http::preface::PrefaceStream;
+use crate::http::door::{Door, Phase};
+use crate::http::half_closed::{Presence, SharedStream};
+use crate::http::http2;
+use crate::http::limited_stream::{ConnectionLimits, LimitedStream, Requests};
+use crate::http::preface::PrefaceStream;
 
 /// What is taken in of a client that was refused, in bytes.
 const LAST_BYTES: u64 = 1 << 20;
 
 /// Answers connections until the door is closed and the last of them has ended.
-pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimits, door: Door) {
+pub(crate) async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimits, door: Door) {
     let mut connections = JoinSet::new();
     let mut phase = door.phases();
     loop {

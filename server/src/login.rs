@@ -25,7 +25,7 @@ struct Login {
 }
 
 /// `POST /v1/fulgurite/login` and `POST /v1/fulgurite/logout`.
-pub fn routes(keyring: Keyring, needs: &mut RouteNeeds) -> Router {
+pub(crate) fn routes(keyring: Keyring, needs: &mut RouteNeeds) -> Router {
     Router::new()
         .route(needs.note("/v1/fulgurite/login", Need::Nothing), post(login))
         .route(needs.note("/v1/fulgurite/logout", Need::Nothing), post(logout))
@@ -70,7 +70,7 @@ fn with_cookie(mut response: Response, value: &str, seconds: u64) -> Response {
 }
 
 /// Who a request's cookie is of. A key that does more than read is none of a browser's.
-pub fn reader(keyring: &Keyring, headers: &HeaderMap) -> Option<KeyHolder> {
+pub(crate) fn reader(keyring: &Keyring, headers: &HeaderMap) -> Option<KeyHolder> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut values = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let (_, key) = values.find(|(name, _)| *name == COOKIE)?;

@@ -46,7 +46,7 @@ impl MetricsPage {
         fulgurite_engine::describe_metrics();
         fulgurite_proxy::describe_metrics();
         fulgurite_store::describe_metrics();
-        crate::server::trace_export::describe_metrics();
+        crate::trace_export::describe_metrics();
         Ok(Self { recorder })
     }
 

@@ -9,7 +9,7 @@ use fulgurite_store::{Keyring, Store};
 use fulgurite_tinker::server::SIGNED_LINK;
 
 /// The routes over a proxy and its store, and what these and the Tinker API's need of a key.
-pub fn all_routes(
+pub(crate) fn all_routes(
     proxy: Proxy,
     store: Store,
     keyring: &Keyring,
@@ -23,7 +23,7 @@ pub fn all_routes(
     needs.note("/v1/agl/queues/rollouts/dequeue", Need::Worker);
     let routes = fulgurite_proxy::routes(proxy, &mut needs)
         .merge(fulgurite_api::routes(store.clone(), serving, &mut needs))
-        .merge(crate::server::login::routes(keyring.clone(), &mut needs))
+        .merge(crate::login::routes(keyring.clone(), &mut needs))
         .merge(fulgurite_dashboard::routes(store.clone(), tokenizers, models, serving, &mut needs))
         .merge(fulgurite_agentlightning::routes(store, serving, overdue));
     (routes, needs)
@@ -44,10 +44,10 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::access::{self, Entrance};
+    use crate::http::door::Door;
+    use crate::web_origins::WebOrigins;
     use fulgurite_config::declarations::ServerConfig;
-    use crate::server::access::{self, Entrance};
-    use crate::server::http::door::Door;
-    use crate::server::web_origins::WebOrigins;
 
     const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 

@@ -282,6 +282,17 @@ pub(super) const RECIPES: &[Recipe] = &[
         ; "interval.py" from "examples/interval.py"
         ; "fulgurite_agent.py" from "python/fulgurite_agent.py"
     ),
+    recipe!("typescript":
+        "README.md"
+        "agent.ts"
+        "package-lock.json"
+        "package.json"
+        "tsconfig.json"
+        "typescript.toml"
+        ; "corpus.py" from "examples/hello/corpus.py"
+        ; "grader.py" from "examples/hello/grader.py"
+        ; "fulgurite_agent.ts" from "javascript/src/agent.ts"
+    ),
     recipe!("wordle":
         "README.md"
         "agent.py"

@@ -21,7 +21,7 @@ fn configs(directory: &Path) -> Vec<PathBuf> {
         if name.starts_with('.') {
             continue;
         }
-        if path.is_dir() && !["runs", "models", "curves", "target"].contains(&name) {
+        if path.is_dir() && !["runs", "models", "curves", "target", "node_modules"].contains(&name) {
             found.extend(configs(&path));
         } else if name.ends_with(".toml") && !["Cargo.toml", "recipes.toml"].contains(&name) {
             found.push(path);

@@ -52,15 +52,18 @@ fn files() -> Option<BTreeMap<String, Vec<String>>> {
 }
 
 /// Files of the checkout that examples share, each by what an example that needs it says.
-const SHARED: [(&str, &str, &str); 8] = [
+const SHARED: [(&str, &str, &str); 11] = [
     ("interval.py", "examples/interval.py", "interval.py"),
     ("smollm2.py", "examples/hello/smollm2.py", "hello/smollm2.py"),
+    ("corpus.py", "examples/hello/corpus.py", "../hello/corpus.py"),
+    ("grader.py", "examples/hello/grader.py", "../hello/grader.py"),
     ("facts.py", "examples/chat_sft/facts.py", "import facts"),
     ("talk.py", "examples/chat_sft/talk.py", "import talk"),
     ("model.py", "examples/chat_sft/model.py", "import model"),
     ("asking.py", "examples/chat_sft/asking.py", "from asking import"),
     ("eval_table.py", "examples/chat_sft/eval_table.py", "import eval_table"),
     ("fulgurite_agent.py", "python/fulgurite_agent.py", "fulgurite_agent import"),
+    ("fulgurite_agent.ts", "javascript/src/agent.ts", "javascript/src/agent.js"),
 ];
 
 /// Whether some file of an example says this.
@@ -127,6 +130,7 @@ fn what_is_written_out_stands_alone() {
                 "[\"hello-corpus\"",
                 "<!--",
                 "parents[2] / \"python\"",
+                "../../javascript",
             ] {
                 assert!(!text.contains(elsewhere), "{}: {elsewhere}", entry.display());
             }

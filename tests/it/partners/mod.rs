@@ -1,4 +1,5 @@
 mod agent_lightning;
+mod packages;
 mod tinker_exports;
 mod tinker_models;
 mod tinker_names;

@@ -1,6 +1,8 @@
 //! What a trainer asks of a server about its run.
 
-use fulgurite_types::{Checkpoint, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, UnaccountedGeneration};
+use fulgurite_types::{
+    Checkpoint, GenerationUse, LedgerRow, NewRun, Run, RunClaim, RunLease, Step, StepRecord, UnaccountedGeneration,
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -109,6 +111,20 @@ impl Server {
     /// Has a run wait once it has made so many updates, or go on to so many; with `None` it waits no more.
     pub async fn allow_steps(&self, run_id: &str, steps: Option<u64>) -> Result<(), ServerError> {
         self.tell(&self.run_route(run_id, &["allowed-steps"]), &json!({ "steps": steps })).await
+    }
+
+    /// Asks for a run for a process, or renews what it has; the lease that is in force then names who has the run. `None` of
+    /// servers of earlier releases, which do not know who has a run.
+    pub async fn claim_run(&self, claim: &RunClaim) -> Result<Option<RunLease>, ServerError> {
+        let url = self.run_route(&claim.run_id, &["lease"]);
+        let RunClaim { run_id, owner, seconds, ended_owner } = claim;
+        let body = json!({ "owner": owner, "seconds": seconds, "ended_owner": ended_owner });
+        match self.post::<RunLease>(&url, &body).await {
+            Ok(lease) if lease.run_id == *run_id => Ok(Some(lease)),
+            Ok(lease) => Err(self.wrong(&url, format!("it is of run {}", lease.run_id))),
+            Err(ServerError::NoRoute { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The steps of a run, in order.

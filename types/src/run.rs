@@ -34,6 +34,51 @@ pub struct Run {
     pub allowed_steps: Option<u64>,
 }
 
+/// A process that trains a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunOwner {
+    /// No other process has it.
+    pub owner_id: String,
+    /// Name of its machine, for people.
+    pub host: String,
+    /// Its number on that machine.
+    pub pid: u64,
+    /// The run's directory, for people.
+    pub directory: String,
+    /// What shows another process of the same machine whether it has ended.
+    #[serde(default)]
+    pub traces: Value,
+}
+
+/// A process asks for a run, or keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunClaim {
+    /// The run.
+    pub run_id: String,
+    /// Who asks.
+    pub owner: RunOwner,
+    /// How long the run is that process's, from now on. With 0 it is given back.
+    pub seconds: f64,
+    /// `owner_id` of a process that is known to have ended: the run is taken over from it at once.
+    #[serde(default)]
+    pub ended_owner: Option<String>,
+}
+
+/// Which process has a run, and until when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunLease {
+    /// The run.
+    pub run_id: String,
+    /// Who has it.
+    pub owner: RunOwner,
+    /// When that process first got it.
+    pub start_time: f64,
+    /// Until when it has it, unless it renews that. In the past, anybody may have the run.
+    pub end_time: f64,
+    /// Seconds until then, by the clock of the store.
+    pub seconds_left: f64,
+}
+
 /// What became of sampled tokens in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationUse {

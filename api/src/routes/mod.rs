@@ -7,6 +7,7 @@ mod grpc;
 mod keys;
 mod records;
 mod rewards;
+mod run_leases;
 mod runs;
 mod store_url;
 mod traces;
@@ -101,6 +102,7 @@ fn run_routes() -> Router<Store> {
         .route("/{run_id}/trained-elsewhere", post(runs::trained_elsewhere))
         .route("/{run_id}/rewind", post(runs::rewind))
         .route("/{run_id}/allowed-steps", post(runs::allow_steps))
+        .route("/{run_id}/lease", post(run_leases::claim))
 }
 
 /// OpenTelemetry's other signals.

@@ -43,6 +43,7 @@ static SQLITE: LazyLock<Migrator> = LazyLock::new(|| {
             "0016_row_checksums",
             "0017_conversation_digests",
             "0018_published_weights",
+            "0019_run_leases",
         ]
     )
 });
@@ -68,6 +69,7 @@ static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| {
             "0016_row_checksums",
             "0017_conversation_digests",
             "0018_published_weights",
+            "0019_run_leases",
         ]
     )
 });
@@ -92,15 +94,15 @@ pub(crate) async fn migrate(connection: &mut AnyConnection) -> Result<()> {
     Ok(migrator(Dialect::of(connection)).run(connection).await?)
 }
 
-/// Migrations that make reading faster and change nothing of what is read: a database that is only read can do without.
-const FOR_SPEED_ALONE: [i64; 1] = [15];
+/// Migrations that change nothing of what readers read: those that make reading faster, and what writers alone look at.
+const NOT_FOR_READERS: [i64; 2] = [15, 19];
 
 /// Refuses a database that lacks a migration which readers need.
 pub(crate) async fn require_migrated(connection: &mut AnyConnection) -> Result<()> {
     let rows = sqlx::query("SELECT version FROM _sqlx_migrations WHERE success").fetch_all(&mut *connection).await?;
     let applied = rows.iter().map(|row| column(row, "version")).collect::<Result<Vec<i64>>>()?;
     let migrator = migrator(Dialect::of(connection));
-    let is_missed = |version: i64| !applied.contains(&version) && !FOR_SPEED_ALONE.contains(&version);
+    let is_missed = |version: i64| !applied.contains(&version) && !NOT_FOR_READERS.contains(&version);
     match migrator.iter().find(|migration| is_missed(migration.version)) {
         None => Ok(()),
         Some(missing) => Err(StoreError::Outdated { migration: missing.version }),

@@ -241,6 +241,7 @@ fn a_store_is_counted() {
     resources              1     [bytes]
     rollouts               4     [bytes]
     row_totals             2     [bytes]
+    run_leases             0     [bytes]
     runs                   0     [bytes]
     secrets                1     [bytes]
     sequence_counters      3     [bytes]

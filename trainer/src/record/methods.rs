@@ -3,7 +3,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_types::{
     Checkpoint, GenerationUse, LedgerRow, NamedWeights, NewNamedWeights, NewReward, NewRollout, NewRun, Object,
-    Publication, RewardedAttempts, Rollout, RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
+    Publication, RewardedAttempts, Rollout, RolloutRecord, Run, RunClaim, RunLease, Step, StepRecord,
+    UnaccountedGeneration,
 };
 
 use super::error::RecordError;
@@ -66,6 +67,10 @@ pub trait Record: Send + Sync + 'static {
 
     /// Has a run wait once it has made so many updates, or go on to so many; with `None` it waits no more.
     async fn allow_steps(&self, run_id: &str, steps: Option<u64>) -> Result<(), RecordError>;
+
+    /// Asks for a run for a process, or renews what it has; the lease that is in force then names who has the run. `None`
+    /// where that is not recorded.
+    async fn claim_run(&self, claim: RunClaim) -> Result<Option<RunLease>, RecordError>;
 
     /// The steps of a run, in order.
     async fn steps(&self, run_id: &str) -> Result<Vec<Step>, RecordError>;

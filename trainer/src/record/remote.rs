@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use fulgurite_client::Server;
 use fulgurite_types::{
     Checkpoint, GenerationUse, LedgerRow, NamedWeights, NewNamedWeights, NewReward, NewRollout, NewRun, Object,
-    Publication, RewardedAttempts, Rollout, RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
+    Publication, RewardedAttempts, Rollout, RolloutRecord, Run, RunClaim, RunLease, Step, StepRecord,
+    UnaccountedGeneration,
 };
 
 use super::error::RecordError;
@@ -105,6 +106,10 @@ impl Record for RemoteRecord {
 
     async fn allow_steps(&self, run_id: &str, steps: Option<u64>) -> Result<(), RecordError> {
         Ok(self.server.allow_steps(run_id, steps).await?)
+    }
+
+    async fn claim_run(&self, claim: RunClaim) -> Result<Option<RunLease>, RecordError> {
+        Ok(self.server.claim_run(&claim).await?)
     }
 
     async fn steps(&self, run_id: &str) -> Result<Vec<Step>, RecordError> {

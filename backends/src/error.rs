@@ -48,6 +48,12 @@ pub enum BackendError {
         /// What is wrong, and with which part of the configuration.
         message: String,
     },
+    /// A server cannot read the weights that are to be put behind its model.
+    #[error("{message}")]
+    Unread {
+        /// Which files, and what to do about it.
+        message: String,
+    },
     /// Others have put weights behind the model since, which may not be replaced unasked.
     #[error("{message}")]
     Superseded {
@@ -74,7 +80,10 @@ impl BackendError {
     /// Whether another host of the same model might do what this one could not.
     pub fn is_hosts_fault(&self) -> bool {
         match self {
-            Self::InvalidRequest { .. } | Self::PromptTooLong { .. } | Self::Superseded { .. } => false,
+            Self::InvalidRequest { .. }
+            | Self::PromptTooLong { .. }
+            | Self::Superseded { .. }
+            | Self::Unread { .. } => false,
             Self::Overloaded { .. }
             | Self::Unavailable { .. }
             | Self::Files { .. }

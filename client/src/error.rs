@@ -56,6 +56,19 @@ pub enum ServerError {
         /// What the server said.
         message: String,
     },
+    /// It cannot read posted weights.
+    #[error(
+        "{path}: the server at {url} cannot read these weights: {message} (help: it must see them under the same path, so \
+         mount their directory there, or train with --run-directory in one that both can read)"
+    )]
+    UnreadWeights {
+        /// The server.
+        url: String,
+        /// Where they are.
+        path: String,
+        /// What the server said.
+        message: String,
+    },
     /// Its answer is not what was asked for.
     #[error("{url} gave an answer that cannot be used: {reason}")]
     Reply {
@@ -83,6 +96,7 @@ impl ServerError {
             }
             Self::NoRoute { status, .. } => Some((*status, self.to_string())),
             Self::Url { .. }
+            | Self::UnreadWeights { .. }
             | Self::Client { .. }
             | Self::Unreachable { .. }
             | Self::Reply { .. }

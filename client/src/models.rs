@@ -1,10 +1,15 @@
 //! What is asked of a server about a model that it samples for its agents.
 
+use std::sync::Once;
+
 use fulgurite_types::{Object, PublicationCause, Replaces, WeightsVersion};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::{Server, ServerError};
+
+/// The field of posted weights that names their run.
+const RUN_ID: &str = "run_id";
 
 /// What the server says of it.
 #[derive(Deserialize)]
@@ -37,19 +42,31 @@ impl Server {
     /// Puts new weights behind a model.
     pub async fn load_weights(&self, name: &str, weights: PostedWeights) -> Result<(), ServerError> {
         let url = self.route(&["v1", "fulgurite", "models", name, "weights"]);
-        let PostedWeights { version, source: mut body, run_id, replaces, cause } = weights;
+        let PostedWeights { version, source, run_id, replaces, cause } = weights;
+        let path =
+            source.iter().find(|(kind, _)| *kind != "kept").and_then(|(_, path)| path.as_str().map(str::to_owned));
+        let mut body = source;
         body.insert("version".to_owned(), version.0.into());
         body.insert("cause".to_owned(), json!(cause));
-        if let Some(run_id) = run_id {
-            body.insert("run_id".to_owned(), run_id.into());
-        }
         let replaces = match replaces {
             Replaces::Anything => json!("anything"),
             Replaces::Older => json!("older"),
             Replaces::Version(version) => json!(version),
         };
         body.insert("replaces".to_owned(), replaces);
-        let state: State = self.post_weights(&url, &body).await?;
+        let without_run = run_id.is_some().then(|| body.clone());
+        body.extend(run_id.map(|run_id| (RUN_ID.to_owned(), run_id.into())));
+        let posted: Result<State, ServerError> = self.post_weights(&url, &body, path.as_deref()).await;
+        let state = match (posted, without_run) {
+            (Err(ServerError::Refused { status: 400, message, .. }), Some(body)) if message.contains(RUN_ID) => {
+                static SAID: Once = Once::new();
+                SAID.call_once(|| {
+                    tracing::warn!(%url, "the server is of an earlier release, so that it is not told which run its weights are of");
+                });
+                self.post_weights(&url, &body, path.as_deref()).await?
+            }
+            (posted, _) => posted?,
+        };
         match state.weights_version {
             Some(told) if told != version => {
                 Err(self.wrong(&url, format!("its weights are of version {}, not {}", told.0, version.0)))

@@ -49,6 +49,15 @@ impl Reply {
         said.chars().take(GREATEST).collect()
     }
 
+    /// Whether the server cannot read posted weights at `path`. Servers of earlier releases say so by naming the file in an
+    /// internal error.
+    pub(crate) fn says_unread_weights(&self, path: &str) -> bool {
+        let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let (code, message) = (&json["error"]["code"], json["error"]["message"].as_str());
+        let names_file = message.is_some_and(|message| message.contains(path));
+        code == "weights_unread" || self.status == StatusCode::INTERNAL_SERVER_ERROR && names_file
+    }
+
     /// Whether a thing is not there, rather than the route to it: the store says which in words, the proxy in a code.
     pub(crate) fn says_not_found(&self) -> bool {
         let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();

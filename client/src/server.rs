@@ -23,6 +23,9 @@ const LOADING_TIMEOUT: Duration = Duration::from_secs(3600);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// How long weights are posted again that the server cannot read: a network's file system may show new files late.
+const UNREAD_PATIENCE: Duration = Duration::from_secs(60);
+
 /// How often it is told that a server is out of reach.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -120,14 +123,25 @@ impl Server {
         reply.read(url)
     }
 
-    /// As [`Server::post`], of new weights for a model.
+    /// As [`Server::post`], of new weights for a model, whose files are at `path`.
     pub(crate) async fn post_weights<T: DeserializeOwned>(
         &self,
         url: &Url,
         body: &impl Serialize,
+        path: Option<&str>,
     ) -> Result<T, ServerError> {
-        let reply = self.send(url, self.weights_request(url, body)).await?;
-        reply.read(url)
+        let mut unread_since = None;
+        loop {
+            let unread = |reply: &Reply| path.is_some_and(|path| reply.says_unread_weights(path));
+            let reply = self.send_until(url, self.weights_request(url, body), unread).await?;
+            let Some(path) = path.filter(|path| reply.says_unread_weights(path)) else { return reply.read(url) };
+            let since = *unread_since.get_or_insert_with(Instant::now);
+            if since.elapsed() + LONGEST_PAUSE > UNREAD_PATIENCE.min(self.options.patience) {
+                let (url, path, message) = (self.url().to_owned(), path.to_owned(), reply.message());
+                return Err(ServerError::UnreadWeights { url, path, message });
+            }
+            sleep(LONGEST_PAUSE).await;
+        }
     }
 
     /// Tells a route something that it has no answer to.
@@ -165,7 +179,7 @@ impl Server {
         request: RequestBuilder,
         limit: Duration,
     ) -> Result<Reply, ServerError> {
-        self.receive(url, request.timeout(limit)).await.map_err(|failure| match failure {
+        self.receive(url, request.timeout(limit), |_| false).await.map_err(|failure| match failure {
             Failure::Lasting(error) => error,
             Failure::Passing { reason, .. } => {
                 ServerError::Unreachable { url: url.to_string(), patience: limit, reason }
@@ -175,6 +189,16 @@ impl Server {
 
     /// Sends a request until the server answers it.
     pub(crate) async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Reply, ServerError> {
+        self.send_until(url, request, |_| false).await
+    }
+
+    /// As [`Server::send`]; what `is_answer` knows for an answer is one, although its status is that of a passing failure.
+    async fn send_until(
+        &self,
+        url: &Url,
+        request: RequestBuilder,
+        is_answer: impl Fn(&Reply) -> bool,
+    ) -> Result<Reply, ServerError> {
         let (mut since, mut warned) = (None, None::<Instant>);
         let mut pause = FIRST_PAUSE;
         let mut earlier_lost = false;
@@ -185,7 +209,7 @@ impl Server {
                 reason: reason.to_owned(),
             };
             let Some(attempt) = request.try_clone() else { return Err(unreachable("its body can be sent only once")) };
-            let reason = match self.receive(url, attempt).await {
+            let reason = match self.receive(url, attempt, &is_answer).await {
                 Ok(reply) => return Ok(Reply { earlier_lost, ..reply }),
                 Err(Failure::Lasting(error)) => return Err(error),
                 Err(Failure::Passing { reason, may_have_arrived }) => {
@@ -207,7 +231,12 @@ impl Server {
     }
 
     /// Sends a request once.
-    async fn receive(&self, url: &Url, request: RequestBuilder) -> Result<Reply, Failure> {
+    async fn receive(
+        &self,
+        url: &Url,
+        request: RequestBuilder,
+        is_answer: impl Fn(&Reply) -> bool,
+    ) -> Result<Reply, Failure> {
         let passing = |error: reqwest::Error| Failure::Passing {
             may_have_arrived: !error.is_connect(),
             reason: describe(&error),
@@ -225,7 +254,7 @@ impl Server {
         let reply = Reply { status, headers, body, earlier_lost: false };
         let is_passing =
             status.is_server_error() || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
-        if is_passing {
+        if is_passing && !is_answer(&reply) {
             let reason = format!("it answered {status}: {}", reply.message());
             return Err(Failure::Passing { reason, may_have_arrived: true });
         }

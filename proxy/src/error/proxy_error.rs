@@ -199,7 +199,8 @@ define_errors! {
         /// A version was posted that names a run's weights, and not as that run's.
         #[error(
             "version {version} of the model `{model}` names weights of run {run_id}{}, and these are not posted as that \
-             run's (help: leave `version` out, and they get the next number that is free, or post them under another)",
+             run's (help: leave `version` out, and they get the next number that is free, or post them under another; a \
+             trainer of an earlier release names no run: update it)",
             after(.step)
         )]
         VersionOfRun {
@@ -212,6 +213,20 @@ define_errors! {
             /// Updates of that run behind them, if they are known.
             step: Option<u64>,
         } => ErrorDetails::new(StatusCode::CONFLICT, "version_names_other_weights").about("version");
+
+        /// This server, or the model's host, cannot read the files of posted weights.
+        #[error("{error}")]
+        WeightsUnread {
+            /// Which file, and why not.
+            error: BackendError,
+        } => ErrorDetails::new(StatusCode::UNPROCESSABLE_ENTITY, "weights_unread");
+
+        /// The model's host takes no such weights.
+        #[error("{error}")]
+        WeightsNotTaken {
+            /// Why not.
+            error: BackendError,
+        } => ErrorDetails::new(StatusCode::UNPROCESSABLE_ENTITY, "weights_not_taken");
 
         /// The server could not load the newest weights, and is told to take no calls then.
         #[error(
@@ -345,6 +360,7 @@ define_errors! {
             | BackendError::Damaged(_)
             | BackendError::Configuration { .. }
             | BackendError::Superseded { .. }
+            | BackendError::Unread { .. }
             | BackendError::Internal { .. } => ErrorDetails::new(StatusCode::INTERNAL_SERVER_ERROR, None),
         };
 

@@ -36,9 +36,10 @@ impl WeightsReceiver for RemotelyServedModel {
         let replaces = *self.replaces.lock().unwrap_or_else(PoisonError::into_inner);
         let (version, run_id, cause) = (weights.version, Some(self.run_id.clone()), PublicationCause::Update);
         let posted = PostedWeights { version, source, run_id, replaces, cause };
-        self.server.load_weights(&self.name, posted).await.map_err(|error: ServerError| match error.refusal() {
-            Some((CONFLICT, message)) => BackendError::Superseded { message },
-            _ => refused(error.to_string()),
+        self.server.load_weights(&self.name, posted).await.map_err(|error| match error {
+            ServerError::Refused { status: CONFLICT, message, .. } => BackendError::Superseded { message },
+            ServerError::UnreadWeights { .. } => BackendError::Unread { message: error.to_string() },
+            error => refused(error.to_string()),
         })?;
         *self.replaces.lock().unwrap_or_else(PoisonError::into_inner) = Replaces::Version(weights.version.0);
         Ok(())

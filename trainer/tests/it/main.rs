@@ -12,3 +12,4 @@ mod accounting;
 mod drift;
 mod leave;
 mod remote_record;
+mod served_model;

@@ -162,7 +162,8 @@ impl ModelWeights {
         let started_with = sampler.weights_version().filter(|_| current.is_none());
         let place = Place { model, replaces: posted.replaces, current: current.as_ref(), started_with };
         place.check(posted.version.map(|version| version.0))?;
-        let PostedName { weights: named, is_new } = name_posted(store, model, &posted, started_with).await?;
+        let named = name_posted(store, model, &posted, started_with).await;
+        let PostedName { weights: named, is_new } = named.map_err(not_taken)?;
         place.check(Some(named.version))?;
         let weights = NewWeights { version: WeightsVersion(named.version), source: posted.source };
         let files_id = readable_files(&weights.source).await;
@@ -172,7 +173,7 @@ impl ModelWeights {
             if is_new && !may_be_loaded(&error) {
                 store.forget_unpublished_version(model, named.version).await?;
             }
-            return Err(error.into());
+            return Err(not_taken(error.into()));
         }
         let source = json!(weights.source);
         let loaded = LoadedWeights { weights, files_id };
@@ -337,6 +338,7 @@ fn may_be_loaded(error: &BackendError) -> bool {
         BackendError::Files { .. }
         | BackendError::Damaged(_)
         | BackendError::InvalidRequest { .. }
+        | BackendError::Unread { .. }
         | BackendError::Superseded { .. } => false,
         BackendError::PromptTooLong { .. }
         | BackendError::Overloaded { .. }
@@ -344,6 +346,17 @@ fn may_be_loaded(error: &BackendError) -> bool {
         | BackendError::Configuration { .. }
         | BackendError::BrokenAnswer { .. }
         | BackendError::Internal { .. } => true,
+    }
+}
+
+/// Why posted weights are not behind a model. Unlike a failure of the server, the same would come of them again.
+fn not_taken(error: ProxyError) -> ProxyError {
+    match error {
+        ProxyError::Backend(error @ (BackendError::Files { .. } | BackendError::Damaged(_))) => {
+            ProxyError::WeightsUnread { error }
+        }
+        ProxyError::Backend(error @ BackendError::Configuration { .. }) => ProxyError::WeightsNotTaken { error },
+        error => error,
     }
 }
 

@@ -48,7 +48,9 @@ pub(crate) async fn name_posted(
         return Ok(PostedName { is_new: weights.version == preferred, weights });
     };
     let known = store.weights_of_version(model, version).await?;
-    if let Some(weights) = known.as_ref().filter(|named| is_taken_by_word(named, posted)) {
+    if let Some(weights) = &known
+        && is_taken_by_word(store, weights, posted).await?
+    {
         return Ok(PostedName { weights: weights.clone(), is_new: false });
     }
     let id = identity(&posted.source, version).await?;
@@ -75,11 +77,25 @@ pub(crate) async fn name_posted(
 
 /// Whether posted weights are those of a version although their files cannot show it: they are posted for the run that named
 /// the version, or an earlier release recorded it, without a time.
-fn is_taken_by_word(named: &NamedWeights, posted: &PostedWeights) -> bool {
-    match &named.run_id {
-        Some(run_id) => posted.run_id.as_ref() == Some(run_id),
-        None => named.time <= 0.0,
+async fn is_taken_by_word(store: &Store, named: &NamedWeights, posted: &PostedWeights) -> Result<bool, ProxyError> {
+    match (&named.run_id, &posted.run_id) {
+        (Some(run_id), Some(posted)) => Ok(run_id == posted),
+        (Some(run_id), None) => is_published_by(store, run_id, named.version, &posted.source).await,
+        (None, _) => Ok(named.time <= 0.0),
     }
+}
+
+/// Whether weights are where the trainer of a run publishes those of a version. Trainers of earlier releases name no run.
+async fn is_published_by(
+    store: &Store,
+    run_id: &str,
+    version: u64,
+    source: &WeightsSource,
+) -> Result<bool, ProxyError> {
+    let (WeightsSource::Model(directory) | WeightsSource::Adapter(directory)) = source else { return Ok(false) };
+    let run = store.run(run_id).await?;
+    let of_run = run.as_ref().and_then(|run| run.config["run_directory"].as_str());
+    Ok(of_run.is_some_and(|of_run| *directory == Path::new(of_run).join("published").join(format!("{version:06}"))))
 }
 
 /// The identity of weights by where they are. Files that a remote host alone can see are known by their path, and what a
@@ -135,6 +151,7 @@ fn once_more(id: WeightsId, version: u64) -> WeightsId {
 #[cfg(test)]
 mod tests {
     use fulgurite_store::StoreOptions;
+    use fulgurite_types::NewRun;
     use tempfile::TempDir;
 
     use super::*;
@@ -224,6 +241,26 @@ mod tests {
             }
         }
         assert_eq!(setup.named("a", None).await, Ok((6, true)));
+    }
+
+    #[tokio::test]
+    async fn a_trainer_that_names_no_run_is_known_by_where_it_publishes() {
+        let setup = Setup::new().await;
+        let id = WeightsId::of_digest([7; 32]);
+        let of_run =
+            NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..NewNamedWeights::of_no_run("m", id, 5) };
+        setup.store.name_weights(of_run).await.unwrap();
+        let config = serde_json::json!({ "run_directory": setup.home.path() });
+        setup.store.create_run(NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 }).await.unwrap();
+        for directory in ["published/000005", "published/000006", "000005"] {
+            std::fs::create_dir_all(setup.home.path().join(directory)).unwrap();
+            std::fs::write(setup.home.path().join(directory).join("model.safetensors"), directory).unwrap();
+        }
+        assert_eq!(setup.named("published/000005", Some(5)).await, Ok((5, false)));
+        for directory in ["published/000006", "000005"] {
+            let refused = setup.named(directory, Some(5)).await.unwrap_err();
+            assert!(refused.contains("a trainer of an earlier release names no run: update it"), "{refused}");
+        }
     }
 
     #[tokio::test]

@@ -103,7 +103,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// By which name the start goes.
+    /// By which name the start goes where it is put behind the model.
     pub(crate) fn start_name(&self) -> StartName {
         match self.at_start {
             WeightsAtStart::Publish | WeightsAtStart::Keep | WeightsAtStart::Hold(_) => StartName::Files,

@@ -22,6 +22,7 @@ use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, learn, t
 use crate::publishing::Publisher;
 use crate::schedule::Schedule;
 use crate::sources::{DataPosition, Source};
+use crate::weights::StartName;
 use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
 
 /// A run: data from a source, learnt from as an objective says, in the steps of a schedule.
@@ -201,7 +202,8 @@ impl<Data> TrainingRun<Data> {
             self.schedule = self.schedule_after(&self.record.steps(&run_id).await?);
         }
         if let Some(publisher) = &self.publisher {
-            let start_name = publisher.start_name();
+            let is_start_put_there = step == 0 || behind.as_ref().is_some_and(|behind| behind.step == 0);
+            let start_name = if is_start_put_there { publisher.start_name() } else { StartName::Files };
             publisher.weights.begin(self.record.as_ref(), step, origin, start_name).await?;
         }
         self.publish_at_start(behind.as_ref(), step).await?;

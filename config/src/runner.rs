@@ -177,7 +177,7 @@ impl RunnerConfig {
         if let Some(argument) = self.command.iter().skip(1).find(|argument| self.warm && asks_for_task(argument)) {
             bail!(
                 "[runner] command: {argument:?} asks for the task, but a warm agent is given tasks as lines on its standard \
-                 input: leave it out, or warm = true (docs/warm-agents.md)"
+                 input: leave it out, or warm = true (docs/how-to/warm-agents.md)"
             );
         }
         let words = self.command.iter().chain(&self.grade);

@@ -1,4 +1,4 @@
-"""The agent: one question to OpenAI's package, one process for all tasks (docs/warm-agents.md)."""
+"""The agent: one question to OpenAI's package, one process for all tasks (docs/how-to/warm-agents.md)."""
 
 import os
 import sys

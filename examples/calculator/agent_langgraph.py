@@ -1,7 +1,7 @@
 """The agent in LangGraph, as its own guide begins: a chat model, a tool, and the agent that is made for both.
 
     OPENAI_BASE_URL=http://127.0.0.1:4747/v1 OPENAI_API_KEY=none python3 agent_langgraph.py 17     # one task
-    python3 agent_langgraph.py                              # all that come on standard input (docs/warm-agents.md)
+    python3 agent_langgraph.py                              # all that come on standard input (docs/how-to/warm-agents.md)
 """
 
 import sys

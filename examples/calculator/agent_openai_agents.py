@@ -1,7 +1,7 @@
 """The agent in OpenAI's Agents SDK, as its own guide begins: an agent with a tool, and a runner.
 
     OPENAI_BASE_URL=http://127.0.0.1:4747/v1 OPENAI_API_KEY=none python3 agent_openai_agents.py 17     # one task
-    python3 agent_openai_agents.py                              # all that come on standard input (docs/warm-agents.md)
+    python3 agent_openai_agents.py                              # all that come on standard input (docs/how-to/warm-agents.md)
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Asks a question and looks at the reply: 1 for the style, and `right` where the question has one right answer.
 
-One process for all questions (docs/warm-agents.md). The model sees the question alone; what is right stays here.
+One process for all questions (docs/how-to/warm-agents.md). The model sees the question alone; what is right stays here.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Asks a question and looks whether the reply obeys the prompt, which it does not send; with --told it does.
 
-One process for all questions (docs/warm-agents.md).
+One process for all questions (docs/how-to/warm-agents.md).
 """
 
 import os

@@ -1,6 +1,6 @@
 """Asks a question that has one right answer: 1 for naming it and no other of its kind, and how long the reply is.
 
-One process for all questions (docs/warm-agents.md). The model sees the question alone; what is right stays here.
+One process for all questions (docs/how-to/warm-agents.md). The model sees the question alone; what is right stays here.
 """
 
 import os

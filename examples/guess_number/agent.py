@@ -1,6 +1,6 @@
-"""The agent: a loop as anybody writes it with OpenAI's package, one process for all games (docs/warm-agents.md).
+"""The agent: a loop as anybody writes it with OpenAI's package, one process for all games (docs/how-to/warm-agents.md).
 
-When a game is over, what each guess earned is posted for the call that made it (docs/rewards.md).
+When a game is over, what each guess earned is posted for the call that made it (docs/how-to/rewards.md).
 """
 
 import os

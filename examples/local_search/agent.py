@@ -1,4 +1,4 @@
-"""The agent: `loop.py` with OpenAI's package, one process for all questions (docs/warm-agents.md)."""
+"""The agent: `loop.py` with OpenAI's package, one process for all questions (docs/how-to/warm-agents.md)."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The agent of the world of twelve tools: one process for all episodes (docs/warm-agents.md).
+"""The agent of the world of twelve tools: one process for all episodes (docs/how-to/warm-agents.md).
 
 Each episode has an office of its own, in a directory of its own, which is made and graded here, since a warm agent has
 no world of the runner's. Its MCP sessions are in this process: JSON-RPC over memory, and no server is started.

@@ -1,4 +1,4 @@
-"""The same Flow in one process for all games (docs/warm-agents.md), since CrewAI takes seconds to import."""
+"""The same Flow in one process for all games (docs/how-to/warm-agents.md), since CrewAI takes seconds to import."""
 
 import sys
 from pathlib import Path

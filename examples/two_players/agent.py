@@ -1,6 +1,6 @@
-"""The agent: one process for all games (docs/warm-agents.md), which speaks plain HTTP and needs no package.
+"""The agent: one process for all games (docs/how-to/warm-agents.md), which speaks plain HTTP and needs no package.
 
-In self-play each call is rewarded by itself (docs/rewards.md): what it earned is posted for it, and the game as a
+In self-play each call is rewarded by itself (docs/how-to/rewards.md): what it earned is posted for it, and the game as a
 whole earns 0, since what one side wins the other loses.
 """
 

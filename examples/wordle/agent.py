@@ -1,7 +1,7 @@
-"""The agent: a loop over OpenAI's chat completions, one process for all games (docs/warm-agents.md).
+"""The agent: a loop over OpenAI's chat completions, one process for all games (docs/how-to/warm-agents.md).
 
 It speaks plain HTTP and needs no package: with calls as cheap as these, a client library would be half of the time.
-When a game is over, what each guess earned is posted for the call that made it (docs/rewards.md).
+When a game is over, what each guess earned is posted for the call that made it (docs/how-to/rewards.md).
 """
 
 import json

@@ -40,7 +40,7 @@ pub enum RunnerError {
     #[error(
         "the warm agent ended {processes} times in a row without an answer; the last time it {how}, and the last that it \
          wrote was: {last_words} (a warm agent reads tasks from its standard input until that is closed: see \
-         docs/warm-agents.md)"
+         docs/how-to/warm-agents.md)"
     )]
     AgentCrashLoop {
         /// How many processes ended in a row.
@@ -84,7 +84,7 @@ pub enum RunnerError {
     SandboxImage,
     /// A sandbox cannot be made, or would not keep in what runs inside.
     #[error(
-        "no sandbox is made here that holds: {why} (docs/worlds.md says what a machine needs; help: start the runner as a user \
+        "no sandbox is made here that holds: {why} (docs/how-to/worlds.md says what a machine needs; help: start the runner as a user \
          other than root, or allow user namespaces)"
     )]
     NoIsolation {

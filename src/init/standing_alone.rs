@@ -133,7 +133,7 @@ mod tests {
     fn commands_and_links_are_of_a_project_that_stands_alone() {
         let readme = "# words\n\nA game of words\nand more. Then this.\n\n    user  a word\n\n    cd examples/words\n    cargo build --release\n    \
             ../../target/release/fulgurite train words.toml\n    python3 examples/hello/smollm2.py\n\n\
-            See ([docs/rewards.md](../../docs/rewards.md)) and [how](../../docs/agents.md#warm).\n";
+            See ([docs/how-to/rewards.md](../../docs/how-to/rewards.md)) and [how](../../docs/how-to/agents.md#warm).\n";
         let alone = standing_alone("words", "README.md", readme);
         insta::assert_snapshot!(alone, @r"
         # words
@@ -146,7 +146,7 @@ mod tests {
             fulgurite train words.toml
             python3 smollm2.py
 
-        See (docs/rewards.md of Fulgurite) and how (docs/agents.md#warm of Fulgurite).
+        See (docs/how-to/rewards.md of Fulgurite) and how (docs/how-to/agents.md#warm of Fulgurite).
         ");
         assert_eq!(first_sentence(&alone), "A game of words and more.");
         assert_eq!(first_commands(&alone), "    fulgurite train words.toml\n    python3 smollm2.py");

@@ -118,7 +118,7 @@ pub struct RolloutsArguments {
     /// requeuing
     #[arg(long, value_name = "STATUS", value_parser = rollout_status, conflicts_with = "follow")]
     pub status: Vec<RolloutStatus>,
-    /// Only rollouts that this means, such as 'reward >= 1 and mode = train', of which --limit leaves the newest; docs/sft.md
+    /// Only rollouts that this means, such as 'reward >= 1 and mode = train', of which --limit leaves the newest; docs/how-to/sft.md
     /// has the language
     #[arg(long = "where", value_name = "FILTER", conflicts_with = "follow")]
     pub expression: Option<RolloutExpression>,
@@ -370,7 +370,7 @@ pub struct ExportArguments {
     /// Which. Runs, resources and workers are not narrowed by it.
     #[command(flatten)]
     pub conditions: RolloutConditions,
-    /// Only rollouts that this means, such as 'reward >= 1 and mode = train'; docs/sft.md has the language
+    /// Only rollouts that this means, such as 'reward >= 1 and mode = train'; docs/how-to/sft.md has the language
     #[arg(long = "where", value_name = "FILTER")]
     pub expression: Option<RolloutExpression>,
     /// Only of rollouts with this status (repeatable): queuing, preparing, running, failed,

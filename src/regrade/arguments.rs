@@ -14,7 +14,7 @@ pub struct RegradeArguments {
     /// In place of a run, the rollouts of this store: sqlite://FILE or postgres://...
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
-    /// Only rollouts that this means, such as 'mode = train and step >= 20'; docs/sft.md has the language
+    /// Only rollouts that this means, such as 'mode = train and step >= 20'; docs/how-to/sft.md has the language
     #[arg(long = "where", value_name = "FILTER")]
     pub expression: Option<RolloutExpression>,
     /// The new grader: it finds an agent's output on its standard input and prints {"reward": 1.0}. Without it the

@@ -14,7 +14,7 @@ pub struct RescoreArguments {
     /// Weights: a checkpoint, or the directory of a run, whose last checkpoint is meant; else this run's last
     #[arg(long, value_name = "DIR")]
     pub checkpoint: Option<PathBuf>,
-    /// Only of rollouts that this means, such as 'mode = train and step >= 20'; docs/sft.md has the language
+    /// Only of rollouts that this means, such as 'mode = train and step >= 20'; docs/how-to/sft.md has the language
     #[arg(long = "where", value_name = "FILTER")]
     pub expression: Option<RolloutExpression>,
     /// Show every sampled token with both of its logprobs

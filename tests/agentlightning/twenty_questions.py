@@ -1,5 +1,5 @@
 """The twenty questions of Agent-lightning's own examples (0.3, `examples/tinker/q20_agent.py`), unmodified, from a checkout of
-its repository: a warm agent (docs/warm-agents.md) around its CrewAI Flow.
+its repository: a warm agent (docs/how-to/warm-agents.md) around its CrewAI Flow.
 
     AGENT_LIGHTNING=path/to/agent-lightning python3 twenty_questions.py
 

@@ -1,4 +1,4 @@
-"""Runs each client against a server of this program, and writes what it can as the table of docs/clients.md.
+"""Runs each client against a server of this program, and writes what it can as the table of docs/reference/clients.md.
 
 Coding agents play the scripted trials of `fulgurite harness check`; programs on frameworks have two conversations in each
 dialect, whole and streamed. A client that is not installed stands in the table as not run. tests/agents/install installs
@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from common import PROGRAM, ROOT, listed, served, start  # noqa: E402
 
-PAGE = ROOT / "docs/clients.md"
+PAGE = ROOT / "docs/reference/clients.md"
 COLUMNS = ["client", "version", "dialect", "streaming", "tools", "exact tokens", "continuation"]
 # By the name that `fulgurite harness check` has for it: what the table calls it.
 AGENTS = {

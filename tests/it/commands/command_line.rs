@@ -100,7 +100,7 @@ fn help_says_what_there_is() {
     Usage: fulgurite train [OPTIONS] <CONFIG> [-- <AGENT>...]
 
     Arguments:
-      <CONFIG>    Config file: TOML, of which docs/config.md has every key
+      <CONFIG>    Config file: TOML, of which docs/reference/config.md has every key
       [AGENT]...  The agent's command, in place of the config's [runner] command
 
     Options:
@@ -158,7 +158,7 @@ fn help_says_what_there_is() {
                                 here comes before it
           --parallel <N>        Agents at a time [default: 4, or the config's]
           --warm                The agent is one process that reads tasks as lines from its standard
-                                input and writes answers as lines; see docs/warm-agents.md
+                                input and writes answers as lines; see docs/how-to/warm-agents.md
           --grade <COMMAND>     Program that grades: run after the agent with its output on stdin,
                                 prints {"reward": 1.0}. One string, split at spaces; {task} and
                                 {task.FIELD} are filled in
@@ -195,7 +195,7 @@ fn help_says_what_there_is() {
           --status <STATUS>  Only with this status (repeatable): queuing, preparing, running, failed,
                              succeeded, cancelled, requeuing
           --where <FILTER>   Only rollouts that this means, such as 'reward >= 1 and mode = train', of
-                             which --limit leaves the newest; docs/sft.md has the language
+                             which --limit leaves the newest; docs/how-to/sft.md has the language
           --limit <N>        Only the newest so many [default: 50]
           --all              All of them
           --sort <FIELD>     Sort by this field of the record, greatest last, in place of the order in

@@ -365,7 +365,7 @@ fn the_page_on_training_says_how_a_call_is_rewarded() {
     let directory = tempfile::tempdir().unwrap();
     let model = tiny_model(directory.path(), 128);
     let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
-    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/training.md")).unwrap();
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/how-to/training.md")).unwrap();
     let section = page.split_once("### Rewarding a call").unwrap().1;
     let script = section.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
     let mut shell = Command::new("bash");

@@ -352,9 +352,9 @@ fn a_range_of_tasks_can_be_strings() {
     }
 }
 
-/// The keys that docs/config.md has for metrics.jsonl.
+/// The keys that docs/reference/config.md has for metrics.jsonl.
 pub(super) fn documented_metrics() -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/config.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/config.md");
     let text = std::fs::read_to_string(path).unwrap();
     let (_, table) = text.split_once("## metrics.jsonl").unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -411,12 +411,12 @@ fn every_key_of_metrics_jsonl_is_documented() {
         .collect();
     let documented = documented_metrics();
     let missing: Vec<&String> = keys.iter().filter(|key| !documented.contains(key)).collect();
-    assert!(missing.is_empty(), "docs/config.md says nothing of {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/config.md says nothing of {missing:?}");
     let stale: Vec<&String> = documented
         .iter()
         .filter(|key| !keys.contains(*key) && !OF_OTHER_RUNS.iter().any(|it| key.starts_with(it)))
         .collect();
-    assert!(stale.is_empty(), "docs/config.md tells of {stale:?}, which no line has");
+    assert!(stale.is_empty(), "docs/reference/config.md tells of {stale:?}, which no line has");
 }
 
 #[test]
@@ -502,7 +502,7 @@ fn script_of(page: &str) -> String {
 #[test]
 fn the_page_about_an_agent_of_ones_own_holds_word_for_word() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(root.join("docs/your-agent.md")).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/tutorials/your-agent.md")).unwrap();
     // As many updates as show that it learns.
     let shortened = page.replace("max_steps = 60\n", "max_steps = 30\n").replace("every = 10,", "every = 30,");
     assert_ne!(shortened, page);

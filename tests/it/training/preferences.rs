@@ -410,10 +410,11 @@ fn every_key_of_its_metrics_is_documented() {
         );
         project.write("t.toml", config);
     }
-    let (own, common) = (documented("preferences.md", "## Metrics"), documented("config.md", "## metrics.jsonl"));
+    let (own, common) =
+        (documented("how-to/preferences.md", "## Metrics"), documented("reference/config.md", "## metrics.jsonl"));
     let missing: Vec<&String> =
         keys.iter().filter(|key| !own.contains(key) && !common.contains(key) && *key != "event").collect();
-    assert!(missing.is_empty(), "docs/preferences.md says nothing of {missing:?}");
+    assert!(missing.is_empty(), "docs/how-to/preferences.md says nothing of {missing:?}");
     let stale: Vec<&String> = own.iter().filter(|key| !keys.contains(*key)).collect();
-    assert!(stale.is_empty(), "docs/preferences.md tells of {stale:?}, which no line has");
+    assert!(stale.is_empty(), "docs/how-to/preferences.md tells of {stale:?}, which no line has");
 }

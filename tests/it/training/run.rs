@@ -366,7 +366,7 @@ fn a_warm_agent_that_cannot_start_ends_the_runner_with_what_it_wrote() {
     assert_eq!(ran.code, Some(1));
     insta::assert_snapshot!(ran.stderr.lines().filter(|line| !line.contains("WARN")).collect::<Vec<_>>().join("\n"), @r"
     error: the runner stopped
-      caused by: the warm agent ended 5 times in a row without an answer; the last time it exited with status 1, and the last that it wrote was: ModuleNotFoundError: No module named 'no_such_module' (a warm agent reads tasks from its standard input until that is closed: see docs/warm-agents.md)
+      caused by: the warm agent ended 5 times in a row without an answer; the last time it exited with status 1, and the last that it wrote was: ModuleNotFoundError: No module named 'no_such_module' (a warm agent reads tasks from its standard input until that is closed: see docs/how-to/warm-agents.md)
     ");
     // Those that the runner gave back when it stopped have failed too, without a reason.
     let reason = "agent exited with status 1 before it had answered";

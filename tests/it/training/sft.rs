@@ -212,12 +212,13 @@ fn every_key_of_its_metrics_is_documented() {
         .flat_map(|step| step.as_object().unwrap().keys())
         .map(|key| if key.starts_with("data/skipped/") { "data/skipped/CAUSE".to_owned() } else { key.clone() })
         .collect();
-    let (own, common) = (documented("sft.md", "## Metrics"), documented("config.md", "## metrics.jsonl"));
+    let (own, common) =
+        (documented("how-to/sft.md", "## Metrics"), documented("reference/config.md", "## metrics.jsonl"));
     let missing: Vec<&String> =
         keys.iter().filter(|key| !own.contains(key) && !common.contains(key) && *key != "event").collect();
-    assert!(missing.is_empty(), "docs/sft.md says nothing of {missing:?}");
+    assert!(missing.is_empty(), "docs/how-to/sft.md says nothing of {missing:?}");
     let stale: Vec<&String> = own.iter().filter(|key| !keys.contains(*key)).collect();
-    assert!(stale.is_empty(), "docs/sft.md tells of {stale:?}, which no line has");
+    assert!(stale.is_empty(), "docs/how-to/sft.md tells of {stale:?}, which no line has");
 }
 
 #[test]

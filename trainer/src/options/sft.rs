@@ -16,7 +16,7 @@ pub struct DataSource {
     /// How the rows of conversations are written: `messages`, calls that LiteLLM or Langfuse logged, or, of
     /// `off_policy_distillation`, soft targets that were written before.
     pub form: ConversationForm,
-    /// Of objectives that compare answers: a file of JSON lines, or a Parquet file (docs/preferences.md).
+    /// Of objectives that compare answers: a file of JSON lines, or a Parquet file (docs/how-to/preferences.md).
     pub comparisons: Option<PathBuf>,
     /// In their place, which rollouts of the store are learnt from, token by token as they were sampled:
     /// `"reward >= 1 and mode = train"`. Where answers are compared, the best of each group against the worst.

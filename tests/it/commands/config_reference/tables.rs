@@ -11,7 +11,7 @@ use super::declarations::{Declaration, Declarations, documentation, serde_says, 
 const FORMS: [(&str, &str); 5] = [
     ("Device", "`cpu`, `cuda` or `cuda:N`"),
     ("TaskSource", "list or table (the forms of tasks are below)"),
-    ("RolloutExpression", "string (docs/sft.md)"),
+    ("RolloutExpression", "string (docs/how-to/sft.md)"),
     ("Validation", "path, or share between 0 and 1"),
     ("SamplingSchedule", "`\"sync\"` or `{ async = { max_staleness = K } }`"),
 ];

@@ -11,9 +11,9 @@ use super::page::{Metric, Page};
 use crate::common::{Server, client, eventually, model_flag, text, tiny_model};
 use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated};
 
-/// The rows of the table in `docs/metrics.md`.
+/// The rows of the table in `docs/reference/metrics.md`.
 fn documented() -> BTreeMap<String, Metric> {
-    let text = include_str!("../../../../docs/metrics.md");
+    let text = include_str!("../../../../docs/reference/metrics.md");
     let rows = text.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
@@ -71,7 +71,7 @@ fn every_metric_is_documented_as_it_is() {
     let base = attempt(&server);
     server.post(&format!("{base}/chat/completions"), &asked(&[("user", "Say")])).expect(200);
     let page = Page::of(&server);
-    assert_eq!(documented(), page.metrics, "docs/metrics.md should say:\n{}", table(&page.metrics));
+    assert_eq!(documented(), page.metrics, "docs/reference/metrics.md should say:\n{}", table(&page.metrics));
 }
 
 #[test]

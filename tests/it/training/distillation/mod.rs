@@ -240,7 +240,7 @@ fn tasks_have_the_teacher_of_their_tag_and_rewards_count_if_they_are_to() {
         steps.iter().flat_map(|step| step.as_object().unwrap().keys()).map(String::as_str).collect();
     for (key, documented) in [("teacher_kl", "teacher_kl"), ("teacher_kl/odd", "teacher_kl/TAG")] {
         assert!(keys.contains(key));
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/distillation.md");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/how-to/distillation.md");
         assert!(std::fs::read_to_string(docs).unwrap().contains(&format!("| `{documented}` |")), "{documented}");
     }
     // The others by their rewards, in the same update.

@@ -41,10 +41,10 @@ fn a_model_learns_the_likeliest_tokens_of_a_teacher_and_survives_a_resume() {
     project.train("resumed", &["--max-steps", "5"]);
     let resumed = project.train("resumed", &["--resume"]).pop().unwrap();
     assert!(weights(&resumed) == weights(whole));
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/distillation.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/how-to/distillation.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     for key in steps[0].as_object().unwrap().keys().filter(|key| key.starts_with("teacher")) {
-        assert!(docs.contains(&format!("| `{key}` |")), "docs/distillation.md says nothing of {key}");
+        assert!(docs.contains(&format!("| `{key}` |")), "docs/how-to/distillation.md says nothing of {key}");
     }
 
     // A teacher that is the student has nothing to teach, however many of its tokens it tells.

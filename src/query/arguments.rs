@@ -118,8 +118,8 @@ pub struct RolloutsArguments {
     /// requeuing
     #[arg(long, value_name = "STATUS", value_parser = rollout_status, conflicts_with = "follow")]
     pub status: Vec<RolloutStatus>,
-    /// Only rollouts that this means, such as 'reward >= 1 and mode = train', of which --limit leaves the newest; docs/how-to/sft.md
-    /// has the language
+    /// Only rollouts that this means, such as 'reward >= 1 and mode = train', of which --limit leaves the newest;
+    /// docs/how-to/sft.md has the language
     #[arg(long = "where", value_name = "FILTER", conflicts_with = "follow")]
     pub expression: Option<RolloutExpression>,
     /// How much.

@@ -78,7 +78,9 @@ fn advice(source: &ModelSource, directory: &Path) -> String {
             let name = source.name.to_lowercase();
             format!("to serve it: fulgurite serve --model {name}=embedded:{}", directory.display())
         }
-        Err(error) => format!("the embedded engine cannot run it ({error}), but a model server may: see docs/hosts.md"),
+        Err(error) => {
+            format!("the embedded engine cannot run it ({error}), but a model server may: see docs/how-to/hosts.md")
+        }
     }
 }
 

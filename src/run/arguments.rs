@@ -26,7 +26,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "N")]
     pub parallel: Option<usize>,
     /// The agent is one process that reads tasks as lines from its standard input and writes answers as lines; see
-    /// docs/warm-agents.md
+    /// docs/how-to/warm-agents.md
     #[arg(long)]
     pub warm: bool,
     /// Program that grades: run after the agent with its output on stdin, prints {"reward": 1.0}.

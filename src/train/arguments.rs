@@ -9,7 +9,7 @@ use fulgurite_config::overrides::Override;
 /// `fulgurite train`.
 #[derive(Debug, Args)]
 pub struct TrainArguments {
-    /// Config file: TOML, of which docs/config.md has every key
+    /// Config file: TOML, of which docs/reference/config.md has every key
     #[arg(value_name = "CONFIG")]
     pub config: PathBuf,
     /// Seed of the base model and of the run, in place of the config's

@@ -1,4 +1,4 @@
-//! docs/config.md has every key of the config, as the code declares it: name, type, default and meaning are read from the
+//! docs/reference/config.md has every key of the config, as the code declares it: name, type, default and meaning are read from the
 //! declarations and from `config show`, and the document must say the same.
 mod declarations;
 mod tables;
@@ -58,7 +58,7 @@ source = {}
 
 #[test]
 fn the_document_has_every_key_of_the_config() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/config.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/config.md");
     let document = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = document.split_once(BEGIN).expect("the line that begins the keys");
     let (written, after) = rest.split_once(END).expect("the line that ends the keys");
@@ -69,7 +69,7 @@ fn the_document_has_every_key_of_the_config() {
     }
     assert!(
         written == made,
-        "docs/config.md is not what the code declares. This makes it anew:\n\n    \
+        "docs/reference/config.md is not what the code declares. This makes it anew:\n\n    \
          {UPDATE}=1 cargo nextest run --release -p fulgurite config_reference\n\n{}",
         first_difference(written, &made)
     );
@@ -78,11 +78,11 @@ fn the_document_has_every_key_of_the_config() {
 #[test]
 fn the_document_has_every_variable_of_the_command_and_the_runner() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let document = std::fs::read_to_string(root.join("docs/config.md")).unwrap();
+    let document = std::fs::read_to_string(root.join("docs/reference/config.md")).unwrap();
     let named = declarations::quoted_words(&["src", "config/src", "hub/src", "server/src", "runner/src"], "FULGURITE_");
     assert!(named.len() > 8, "{named:?}");
     let missing: Vec<&String> = named.iter().filter(|name| !document.contains(&format!("`{name}`"))).collect();
-    assert!(missing.is_empty(), "docs/config.md says nothing of {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/config.md says nothing of {missing:?}");
 }
 
 /// What `config show` says of each key that nobody has set.

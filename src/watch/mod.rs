@@ -1,16 +1,22 @@
 //! `fulgurite watch`: a run on a terminal, while it goes on or after.
 
 pub mod arguments;
+mod chart;
+mod grid;
 mod view;
 mod watched;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Stdout};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use crossterm::cursor::{Hide, Show};
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use crossterm::execute;
+use crossterm::terminal::{self, EnterAlternateScreen, LeaveAlternateScreen};
 
 use self::arguments::WatchArguments;
+use self::grid::Grid;
 use self::view::draw;
 use self::watched::Watched;
 use crate::runs::registry;
@@ -35,7 +41,7 @@ pub async fn watch(arguments: WatchArguments) -> Result<()> {
     let mut screen = Screen::open()?;
     let (mut chosen, mut read) = (0_usize, Instant::now());
     loop {
-        screen.0.draw(|frame| draw(frame, &watched, chosen)).context("cannot draw on the terminal")?;
+        screen.draw(|grid| draw(grid, &watched, chosen)).context("cannot draw on the terminal")?;
         let metrics = watched.metrics().len().max(1);
         match pressed()? {
             Some(Key::Leave) => return Ok(()),
@@ -55,17 +61,36 @@ pub async fn watch(arguments: WatchArguments) -> Result<()> {
 }
 
 /// The terminal, which is as it was before once this is dropped.
-struct Screen(ratatui::DefaultTerminal);
+struct Screen {
+    stdout: Stdout,
+    shown: Option<Grid>,
+}
 
 impl Screen {
     fn open() -> Result<Self> {
-        ratatui::try_init().map(Self).context("cannot draw on the terminal")
+        let cannot = "cannot draw on the terminal";
+        terminal::enable_raw_mode().context(cannot)?;
+        let mut screen = Self { stdout: std::io::stdout(), shown: None };
+        execute!(screen.stdout, EnterAlternateScreen, Hide).context(cannot)?;
+        Ok(screen)
+    }
+
+    /// Draws on an empty screen and shows it.
+    fn draw(&mut self, draw: impl FnOnce(&mut Grid)) -> std::io::Result<()> {
+        let (width, height) = terminal::size()?;
+        let mut grid = Grid::new(width.into(), height.into());
+        draw(&mut grid);
+        grid.show(self.shown.as_ref(), &mut self.stdout)?;
+        self.shown = Some(grid);
+        Ok(())
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        // A terminal that has gone away needs nothing.
+        let _ = execute!(self.stdout, LeaveAlternateScreen, Show);
+        let _ = terminal::disable_raw_mode();
     }
 }
 
@@ -106,7 +131,7 @@ fn key_of(event: &Event) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
-    use ratatui::crossterm::event::KeyEvent;
+    use crossterm::event::KeyEvent;
 
     use super::*;
 

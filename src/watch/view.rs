@@ -1,145 +1,143 @@
 //! How a watched run is drawn on a terminal.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::symbols::Marker;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Wrap};
+use crossterm::style::Color;
+use unicode_width::UnicodeWidthChar;
 
+use super::chart::{Curve, draw_curves};
+use super::grid::{Area, Grid, Span, Weight};
 use super::watched::{Alarm, ServedByMost, Watched};
 use crate::doctor::findings::Severity;
 
 /// What rewards are drawn from, as far as a run has them, and what each line is called.
 const REWARDS: [(&str, &str, Color); 4] = [
-    ("env/all/reward/total", "train", Color::Cyan),
-    ("test/env/all/reward/total", "held-out", Color::Yellow),
-    ("train_mean_nll", "train nll", Color::Cyan),
-    ("test/nll", "held-out nll", Color::Yellow),
+    ("env/all/reward/total", "train", Color::DarkCyan),
+    ("test/env/all/reward/total", "held-out", Color::DarkYellow),
+    ("train_mean_nll", "train nll", Color::DarkCyan),
+    ("test/nll", "held-out nll", Color::DarkYellow),
 ];
 
-/// A line of a picture: its name, colour and points.
-struct Curve<'a> {
-    name: &'a str,
-    colour: Color,
-    points: Vec<(f64, f64)>,
-}
+/// Rows of the alarms, with their border.
+const ALARM_ROWS: usize = 6;
+/// Rows of the last reply, with their border.
+const REPLY_ROWS: usize = 5;
+/// Rows below which charts are not made smaller: what is below them is cut off.
+const LEAST_CHART_ROWS: usize = 8;
 
 /// Draws the run, and beside its scores the chosen one of its metrics.
-pub fn draw(frame: &mut Frame<'_>, watched: &Watched, chosen: usize) {
-    let [head, charts, alarms, reply, keys] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Min(8),
-        Constraint::Length(6),
-        Constraint::Length(5),
-        Constraint::Length(1),
-    ])
-    .areas(frame.area());
-    frame.render_widget(head_line(watched), head);
-    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
+pub fn draw(grid: &mut Grid, watched: &Watched, chosen: usize) {
+    let Area { width, height, .. } = grid.area();
+    grid.write(0, 0, width, &head_line(watched));
+    let charts = height.saturating_sub(2 + ALARM_ROWS + REPLY_ROWS).max(LEAST_CHART_ROWS);
+    let left = Area { left: 0, top: 1, width: width / 2, height: charts };
+    let right = Area { left: width / 2, width: width - width / 2, ..left };
     let scores: Vec<Curve<'_>> = REWARDS
         .iter()
         .map(|(metric, name, colour)| Curve { name, colour: *colour, points: watched.points(metric) })
         .filter(|curve| !curve.points.is_empty())
         .collect();
-    let names = scores.iter().flat_map(|curve| [Span::raw("  "), Span::styled(curve.name, curve.colour)]);
-    let title = Line::from_iter([Span::raw("scores")].into_iter().chain(names));
-    picture(frame, left, title, &scores);
+    let names = scores.iter().flat_map(|curve| [Span::plain("  "), Span::coloured(curve.name, curve.colour)]);
+    let title: Vec<Span> = [Span::plain("scores")].into_iter().chain(names).collect();
+    picture(grid, left, &title, &scores);
     let metrics = watched.metrics();
     if let Some(metric) = metrics.get(chosen % metrics.len().max(1)) {
-        let curve = Curve { name: "", colour: Color::Green, points: watched.points(metric) };
+        let curve = Curve { name: "", colour: Color::DarkGreen, points: watched.points(metric) };
         let title = format!("{metric} ({}/{})", chosen % metrics.len() + 1, metrics.len());
-        picture(frame, right, title.into(), &[curve]);
+        picture(grid, right, &[Span::plain(title)], &[curve]);
     } else {
-        frame.render_widget(Block::bordered().title("no step yet"), right);
+        grid.border(right, &[Span::plain("no step yet")]);
     }
-    frame.render_widget(alarm_lines(watched.alarms.as_deref()), alarms);
-    frame.render_widget(reply_lines(watched), reply);
-    let hint = "q leave   tab, shift-tab another metric";
-    frame.render_widget(Line::styled(hint, Style::new().add_modifier(Modifier::DIM)), keys);
+    let alarms = Area { left: 0, top: 1 + charts, width, height: ALARM_ROWS };
+    boxed(grid, alarms, "alarms", &alarm_lines(watched.alarms.as_deref()));
+    let reply = Area { top: alarms.top + ALARM_ROWS, height: REPLY_ROWS, ..alarms };
+    boxed(grid, reply, "last reply", &reply_lines(watched, reply.within_border().width));
+    let hint = Span::weighted("q leave   tab, shift-tab another metric", Weight::Dim);
+    grid.write(0, reply.top + REPLY_ROWS, width, &[hint]);
 }
 
-fn head_line(watched: &Watched) -> Line<'static> {
+/// Lines below each other within a border.
+fn boxed(grid: &mut Grid, area: Area, title: &str, lines: &[Vec<Span>]) {
+    grid.border(area, &[Span::plain(title)]);
+    let within = area.within_border();
+    for (row, line) in lines.iter().take(within.height).enumerate() {
+        grid.write(within.left, within.top + row, within.width, line);
+    }
+}
+
+fn head_line(watched: &Watched) -> Vec<Span> {
     let of = watched.max_steps.map_or(String::new(), |max| format!(" of {max}"));
     let last = |metric: &str| watched.points(metric).last().map(|(_, value)| *value);
     let mut parts = vec![
-        Span::styled(watched.run_id.clone(), Style::new().add_modifier(Modifier::BOLD)),
-        Span::raw(format!("  {}  {}{of} updates", watched.state.as_str(), watched.updates)),
+        Span::weighted(watched.run_id.clone(), Weight::Bold),
+        Span::plain(format!("  {}  {}{of} updates", watched.state.as_str(), watched.updates)),
     ];
     if let Some(reward) = last("env/all/reward/total") {
-        parts.push(Span::raw(format!("  reward {reward:+.3}")));
+        parts.push(Span::plain(format!("  reward {reward:+.3}")));
     }
     if let Some(held_out) = last("test/env/all/reward/total") {
-        parts.push(Span::raw(format!("  held-out {held_out:+.3}")));
+        parts.push(Span::plain(format!("  held-out {held_out:+.3}")));
     }
     if let Some(speed) = last(super::watched::TOKENS_PER_SECOND) {
-        parts.push(Span::raw(format!("  {speed:.0} tokens/s")));
+        parts.push(Span::plain(format!("  {speed:.0} tokens/s")));
     }
     if let Some(ServedByMost { version, servers, all }) = watched.served {
         let version = version.map_or_else(|| "unknown weights".to_owned(), |version| format!("version {version}"));
         let text = format!("  {version} at {servers} of {all} servers");
-        parts.push(if servers == all { Span::raw(text) } else { Span::styled(text, Color::Yellow) });
+        parts.push(if servers == all { Span::plain(text) } else { Span::coloured(text, Color::DarkYellow) });
     }
-    Line::from(parts)
+    parts
 }
 
-fn picture(frame: &mut Frame<'_>, area: Rect, title: Line<'_>, curves: &[Curve<'_>]) {
-    let all = || curves.iter().flat_map(|curve| curve.points.iter().copied()).filter(|(_, value)| value.is_finite());
-    let ends = |part: fn((f64, f64)) -> f64| {
-        let (least, greatest) = all()
-            .map(part)
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(value), most.max(value)));
-        if greatest > least {
-            [least, greatest]
-        } else if least.is_finite() {
-            [least - 0.5, least + 0.5]
-        } else {
-            [0.0, 1.0]
+fn picture(grid: &mut Grid, area: Area, title: &[Span], curves: &[Curve<'_>]) {
+    grid.border(area, title);
+    draw_curves(grid, area.within_border(), curves);
+}
+
+fn alarm_lines(alarms: Option<&[Alarm]>) -> Vec<Vec<Span>> {
+    let line = |Alarm { severity, name, evidence }: &Alarm| {
+        let colour = match severity {
+            Severity::Error => Color::DarkRed,
+            Severity::Warning => Color::DarkYellow,
+        };
+        vec![Span::coloured(name.clone(), colour), Span::plain(format!(": {}", plain(evidence)))]
+    };
+    match alarms {
+        None => vec![vec![Span::plain("the run's record is not here, so that nobody can tell")]],
+        Some([]) => vec![vec![Span::plain("nothing is amiss by what is recorded")]],
+        Some(alarms) => alarms.iter().map(line).collect(),
+    }
+}
+
+fn reply_lines(watched: &Watched, width: usize) -> Vec<Vec<Span>> {
+    let Some((task, answer, reward)) = &watched.reply else { return Vec::new() };
+    let task = wrapped(&plain(task), width).into_iter().map(|line| vec![Span::weighted(line, Weight::Dim)]);
+    let answer = wrapped(&format!("{reward:+.3}  {}", plain(answer)), width);
+    task.chain(answer.into_iter().map(|line| vec![Span::plain(line)])).collect()
+}
+
+/// Text in lines of so many columns at most, broken after a space where there is one.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let columns = |text: &str| text.chars().map(|c| c.width().unwrap_or(0)).sum::<usize>();
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_inclusive(' ') {
+        // A space at the end of a line may be beyond it.
+        if used > 0 && used + columns(word.trim_end()) > width {
+            lines.push(String::new());
+            used = 0;
         }
-    };
-    let (x, y) = (ends(|point| point.0), ends(|point| point.1));
-    let datasets = curves.iter().map(|curve| {
-        let line = Dataset::default().marker(Marker::Braille).graph_type(GraphType::Line);
-        line.name(curve.name).style(Style::new().fg(curve.colour)).data(&curve.points)
-    });
-    let label = |value: f64| if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.3}") };
-    let chart = Chart::new(datasets.collect())
-        .block(Block::bordered().title(title))
-        .x_axis(Axis::default().bounds(x).labels(x.map(|value| format!("{value:.0}"))))
-        .y_axis(Axis::default().bounds(y).labels(y.map(label)));
-    frame.render_widget(chart, area);
-}
-
-fn alarm_lines(alarms: Option<&[Alarm]>) -> Paragraph<'static> {
-    let lines: Vec<Line<'static>> = match alarms {
-        None => vec![Line::raw("the run's record is not here, so that nobody can tell")],
-        Some([]) => vec![Line::raw("nothing is amiss by what is recorded")],
-        Some(alarms) => alarms
-            .iter()
-            .map(|Alarm { severity, name, evidence }| {
-                let colour = match severity {
-                    Severity::Error => Color::Red,
-                    Severity::Warning => Color::Yellow,
-                };
-                Line::from(vec![
-                    Span::styled(name.clone(), Style::new().fg(colour)),
-                    Span::raw(format!(": {}", plain(evidence))),
-                ])
-            })
-            .collect(),
-    };
-    Paragraph::new(lines).block(Block::bordered().title("alarms"))
-}
-
-fn reply_lines(watched: &Watched) -> Paragraph<'static> {
-    let text = match &watched.reply {
-        None => Vec::new(),
-        Some((task, answer, reward)) => vec![
-            Line::styled(plain(task), Style::new().add_modifier(Modifier::DIM)),
-            Line::raw(format!("{reward:+.3}  {}", plain(answer))),
-        ],
-    };
-    Paragraph::new(text).wrap(Wrap { trim: false }).block(Block::bordered().title("last reply"))
+        for character in word.chars() {
+            let more = character.width().unwrap_or(0);
+            if used > 0 && used + more > width && character != ' ' {
+                lines.push(String::new());
+                used = 0;
+            }
+            if let Some(line) = lines.last_mut() {
+                line.push(character);
+            }
+            used += more;
+        }
+    }
+    lines
 }
 
 /// Text on one line, in which nothing moves the cursor.
@@ -149,8 +147,6 @@ fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
     use serde_json::{Map, Value, json};
 
     use super::*;
@@ -184,9 +180,9 @@ mod tests {
     }
 
     fn shown(watched: &Watched, chosen: usize) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(100, 28)).unwrap();
-        terminal.draw(|frame| draw(frame, watched, chosen)).unwrap();
-        terminal.backend().to_string()
+        let mut grid = Grid::new(100, 28);
+        draw(&mut grid, watched, chosen);
+        grid.lines().map(|line| format!("\"{line}\"\n")).collect()
     }
 
     #[test]
@@ -241,5 +237,19 @@ mod tests {
         let watched = Watched { steps: Vec::new(), alarms: None, reply: None, updates: 0, ..watched() };
         let shown = shown(&watched, 3);
         assert!(shown.contains("no step yet") && shown.contains("the run's record is not here"), "{shown}");
+    }
+
+    #[test]
+    fn a_long_reply_is_wrapped_between_words_and_a_long_word_within() {
+        assert_eq!(wrapped("one two three", 7), ["one two ", "three"]);
+        assert_eq!(wrapped("abcdefgh ij", 3), ["abc", "def", "gh ", "ij"]);
+        assert_eq!(wrapped("世界世", 4), ["世界", "世"]);
+    }
+
+    #[test]
+    fn a_screen_of_any_size_is_drawn_on() {
+        for (width, height) in [(0, 0), (1, 1), (7, 3), (30, 12), (400, 200)] {
+            draw(&mut Grid::new(width, height), &watched(), 0);
+        }
     }
 }

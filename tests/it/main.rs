@@ -21,6 +21,8 @@ mod sessions;
 mod training;
 mod worlds;
 
+#[path = "../../tinker/tests/age_identity/mod.rs"]
+mod age_identity;
 #[path = "../../backends/tests/scripted/mod.rs"]
 mod scripted;
 #[path = "../../store/tests/test_database/mod.rs"]

@@ -4,6 +4,7 @@
 //! - [`TinkerService`]: a service with that API, behind [`TinkerSampler`] and [`TinkerLearner`].
 //! - [`server`]: models of a host that is handed in, for clients that speak it.
 
+mod age;
 mod client;
 pub mod server;
 pub mod wire;
@@ -11,3 +12,7 @@ pub mod wire;
 pub use client::{
     Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
 };
+
+#[cfg(test)]
+#[path = "../tests/age_identity/mod.rs"]
+mod age_identity;

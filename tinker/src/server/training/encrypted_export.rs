@@ -2,9 +2,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use age::x25519::Recipient;
 use fulgurite_backends::BackendError;
 
+use crate::age::{Recipient, encrypt};
 use crate::server::error::{TinkerServerError, run_blocking};
 use crate::server::host::HostedLearner;
 use crate::server::state::state_directory::sync_directory;
@@ -27,7 +27,7 @@ pub(crate) struct Recipients(Vec<Recipient>);
 
 impl std::fmt::Debug for Recipients {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_list().entries(self.0.iter().map(ToString::to_string)).finish()
+        formatter.debug_list().entries(self.0.iter().map(Recipient::text)).finish()
     }
 }
 
@@ -63,11 +63,9 @@ impl Recipients {
     fn encrypt_file(&self, plain: &Path, encrypted: &Path) -> Result<(), TinkerServerError> {
         let mut read = File::open(plain).map_err(TinkerServerError::io("read", plain))?;
         let mut write = || {
-            let recipients = self.0.iter().map(|recipient| recipient as &dyn age::Recipient);
-            let encryptor = age::Encryptor::with_recipients(recipients).map_err(io::Error::other)?;
-            let mut writer = encryptor.wrap_output(File::create(encrypted)?)?;
-            io::copy(&mut read, &mut writer)?;
-            writer.finish()?.sync_all()
+            let mut file = File::create(encrypted)?;
+            encrypt(&self.0, &mut read, &mut file)?;
+            file.sync_all()
         };
         write().map_err(TinkerServerError::io("encrypt to", encrypted))
     }
@@ -107,18 +105,11 @@ pub(crate) async fn export_encrypted(
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
-    use age::x25519::Identity;
-
     use super::*;
+    use crate::age_identity::Identity;
 
     fn decrypted(path: &Path, identity: &Identity) -> Option<Vec<u8>> {
-        let decryptor = age::Decryptor::new(File::open(path).unwrap()).unwrap();
-        let mut reader = decryptor.decrypt(std::iter::once(identity as &dyn age::Identity)).ok()?;
-        let mut plain = Vec::new();
-        reader.read_to_end(&mut plain).unwrap();
-        Some(plain)
+        identity.decrypt(&std::fs::read(path).unwrap())
     }
 
     #[test]
@@ -131,7 +122,7 @@ mod tests {
         std::fs::write(plain.join("adapter_model.safetensors"), &weights).unwrap();
         std::fs::write(plain.join("adapter_config.json"), "{}").unwrap();
         let [first, second, other] = [(); 3].map(|()| Identity::generate());
-        let texts = [&first, &second].map(|identity| identity.to_public().to_string());
+        let texts = [&first, &second].map(|identity| identity.recipient());
         let recipients = Recipients::read(&texts).unwrap().unwrap();
         assert_eq!(format!("{recipients:?}"), format!("{texts:?}"));
         let encrypted = home.path().join("run/external_weights/a");
@@ -152,7 +143,7 @@ mod tests {
     #[test]
     fn recipients_that_are_none_are_named() {
         assert!(Recipients::read(&[]).unwrap().is_none());
-        let good = Identity::generate().to_public().to_string();
+        let good = Identity::generate().recipient();
         let mut mistyped = good.clone();
         mistyped.replace_range(10..11, if &good[10..11] == "q" { "p" } else { "q" });
         for (second, words) in [

@@ -37,6 +37,7 @@ pub use file_digests::{
 };
 pub use llama_cpp::LlamaCppSampler;
 pub use plain_words::{Notation, plain_words};
+pub use remote::http::event_decoder::EventDecoder;
 pub use remote::http::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;
 pub use replicas::{ReplicaOptions, Replicas};

@@ -1,6 +1,7 @@
 //! One reply of a model, as it comes.
 
 use anyhow::{Context, Result, bail};
+use fulgurite_backends::EventDecoder;
 use futures::StreamExt;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
@@ -90,15 +91,14 @@ pub async fn ask(
         let message = said["error"]["message"].as_str().or(said["detail"].as_str());
         bail!("the model's host says {status}: {}", message.unwrap_or(text.trim()));
     }
-    let mut lines = Lines::default();
+    let mut events = EventDecoder::default();
     let mut bytes = response.bytes_stream();
     while let Some(piece) = bytes.next().await {
-        for line in lines.take(&piece.context("the reply broke off")?) {
-            let Some(data) = line.strip_prefix("data:").map(str::trim) else { continue };
+        for data in whole_events(&mut events, &piece.context("the reply broke off")?)? {
             if data == "[DONE]" {
                 return Ok(());
             }
-            let event: Value = serde_json::from_str(data).context("the model's host sends no JSON")?;
+            let event: Value = serde_json::from_str(&data).context("the model's host sends no JSON")?;
             let new = reply.take(&event)?;
             if !new.is_empty() {
                 told(&new);
@@ -108,28 +108,23 @@ pub async fn ask(
     Ok(())
 }
 
+/// Data of the events that end in these bytes.
+fn whole_events(events: &mut EventDecoder, bytes: &[u8]) -> Result<Vec<String>> {
+    let mut whole = Vec::new();
+    let fed = events.feed(bytes, |data| {
+        whole.push(data.trim().to_owned());
+        Ok(())
+    });
+    fed.context("the model's host sends no events")?;
+    Ok(whole)
+}
+
 async fn send(client: &Client, host: &Host, request: &Value) -> Result<Response> {
     let mut asked = client.post(format!("{}/chat/completions", host.url)).json(request);
     if let Some(key) = &host.key {
         asked = asked.bearer_auth(key);
     }
     asked.send().await.with_context(|| format!("cannot reach {}", host.url))
-}
-
-/// Lines of a stream of bytes, whole ones.
-#[derive(Default)]
-struct Lines(Vec<u8>);
-
-impl Lines {
-    fn take(&mut self, bytes: &[u8]) -> Vec<String> {
-        self.0.extend_from_slice(bytes);
-        let mut lines = Vec::new();
-        while let Some(end) = self.0.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.0.drain(..=end).collect();
-            lines.push(String::from_utf8_lossy(&line).trim_end().to_owned());
-        }
-        lines
-    }
 }
 
 #[cfg(test)]
@@ -153,9 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_however_they_come() {
-        let mut lines = Lines::default();
-        assert!(lines.take(b"data: {\"a\": \"\xc3").is_empty());
-        assert_eq!(lines.take(b"\xa4\"}\r\n\ndata: x"), ["data: {\"a\": \"ä\"}", ""]);
+    fn an_event_of_several_data_lines_is_read_as_one() {
+        let mut events = EventDecoder::default();
+        assert!(whole_events(&mut events, b"data: {\"a\":\ndata: \"\xc3").unwrap().is_empty());
+        assert_eq!(whole_events(&mut events, b"\xa4\"}\r\n\ndata: x").unwrap(), ["{\"a\":\n\"\u{e4}\"}"]);
+        assert_eq!(whole_events(&mut events, b"\n\n").unwrap(), ["x"]);
     }
 }

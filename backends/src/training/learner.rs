@@ -94,7 +94,8 @@ pub trait Learner: Send + Sync + 'static {
         Ok(ForwardBackward { loss_sum, logprobs, entropies: None })
     }
 
-    /// Applies the accumulated gradient and clears it. Fails, changing nothing, if the gradient is not finite.
+    /// Applies the accumulated gradient and clears it. Fails if the gradient is not finite: weights and optimizer state stay as
+    /// they are, and the gradient is dropped.
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError>;
 
     /// Writes weights and optimizer state into `directory` (created; must not exist yet), durable on return.

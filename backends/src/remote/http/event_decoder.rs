@@ -11,7 +11,7 @@ const EVENT_LIMIT: usize = 64 * 1024 * 1024;
 ///
 /// Lines end in LF, CRLF or CR, wherever the stream is cut. Comments and fields other than `data` are left out.
 #[derive(Debug, Default)]
-pub(crate) struct EventDecoder {
+pub struct EventDecoder {
     /// The beginning of a line.
     line: Vec<u8>,
     /// Data of the event that is under way; `None` before its first line.
@@ -21,7 +21,11 @@ pub(crate) struct EventDecoder {
 
 impl EventDecoder {
     /// Takes the next bytes, and hands on the data of each event that they make whole.
-    pub(crate) fn feed(
+    ///
+    /// # Errors
+    ///
+    /// Data that is not UTF-8, an event without an end, and what `event` fails with.
+    pub fn feed(
         &mut self,
         bytes: &[u8],
         mut event: impl FnMut(&str) -> Result<(), AnswerFault>,

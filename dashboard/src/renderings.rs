@@ -15,7 +15,7 @@ use fulgurite_api::conventions::serving::Reply;
 use fulgurite_renderers::{FormatOptions, RenderError, Tokenizer, renderer_names, renderer_of};
 use fulgurite_store::Store;
 use fulgurite_store::message_attributes::{CallMessages, messages_of};
-use fulgurite_types::{Generation, GenerationFilter, Object};
+use fulgurite_types::{Date, Generation, GenerationFilter, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -28,7 +28,6 @@ use crate::tokens::of_prompt;
 const TEXT: usize = 4 << 20;
 /// Conversations that are rendered at a time, for all pages together: agents' calls come first.
 const AT_ONCE: usize = 1;
-const DAY_SECONDS: f64 = 86_400.0;
 
 /// Whose turn it is to have a conversation rendered, and which renderers each tokenizer has the tokens for.
 pub(super) struct Renderings {
@@ -171,7 +170,7 @@ async fn recorded_call(
 
 /// `time` is when the prompt is rendered, in seconds since 1970, for formats that write the date into it.
 fn rendered(tokenizer: &Arc<Tokenizer>, name: &str, called: &CallMessages, time: f64) -> Result<Vec<u32>, RenderError> {
-    let options = FormatOptions { current_date: Some(date(time)), ..FormatOptions::default() };
+    let options = FormatOptions { current_date: Some(Date::of_seconds(time).to_string()), ..FormatOptions::default() };
     let renderer = renderer_of(Arc::clone(tokenizer), name, &options)?;
     Ok(renderer.render_prompt(&called.messages, &called.tools)?.tokens)
 }
@@ -186,41 +185,12 @@ fn said(error: &RenderError, names: impl FnOnce() -> Vec<&'static str>) -> Strin
     }
 }
 
-/// The day of a time in seconds since 1970, UTC, as `YYYY-MM-DD`.
-fn date(seconds: f64) -> String {
-    // Days are counted from the first of March of the year 0, so that a leap day is a year's last; 400 years have 146,097 days.
-    let days = (seconds / DAY_SECONDS).floor() as i64 + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * day + 2) / 153;
-    let day = day - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = era * 400 + year + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use fulgurite_renderers::{train_byte_level_tokenizer, write_tokenizer_directory};
     use fulgurite_types::Message;
 
     use super::*;
-
-    #[test]
-    fn a_time_is_of_a_day() {
-        for (seconds, day) in [
-            (0.0, "1970-01-01"),
-            (86_399.9, "1970-01-01"),
-            (951_782_400.0, "2000-02-29"),
-            (951_868_800.0, "2000-03-01"),
-            (1_735_689_599.0, "2024-12-31"),
-            (1_735_689_600.0, "2025-01-01"),
-            (-1.0, "1969-12-31"),
-        ] {
-            assert_eq!(date(seconds), day);
-        }
-    }
 
     #[test]
     fn a_tokenizer_has_the_renderers_whose_tokens_it_has() {

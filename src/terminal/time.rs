@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use fulgurite_types::Date;
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -14,9 +15,9 @@ pub fn now() -> f64 {
 /// A time of so many seconds since the epoch: `2026-11-21 15:04:05`.
 pub fn text(time: f64) -> String {
     let seconds = time.floor() as i64;
-    let (year, month, day) = date(seconds.div_euclid(DAY));
+    let date = Date::of_day(seconds.div_euclid(DAY));
     let second = seconds.rem_euclid(DAY);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+    format!("{date} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
 /// Seconds in `90s`, `10m`, `2h`, `30d` or `4w`.
@@ -41,9 +42,8 @@ pub fn parse_since(text: &str) -> Result<f64> {
 fn parse_time(text: &str) -> Result<f64> {
     let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00:00"));
     let [year, month, day] = whole_numbers(date, '-')?;
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || !(0..=9999).contains(&year) {
-        bail!("there is no such day");
-    }
+    let number = Date { year, month, day }.day_number().filter(|_| (0..=9999).contains(&year));
+    let day_number = number.context("there is no such day")?;
     let (time, offset) = split_offset(time)?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
     let fraction: f64 = format!("0.{fraction}").parse()?;
@@ -54,7 +54,7 @@ fn parse_time(text: &str) -> Result<f64> {
     if !(0..24).contains(&hour) || !(0..60).contains(&minute) || !(0..=60).contains(&second) {
         bail!("there is no such time of day");
     }
-    let seconds = day_number(year, month, day) * DAY + hour * 3600 + minute * 60 + second - offset;
+    let seconds = day_number * DAY + hour * 3600 + minute * 60 + second - offset;
     Ok(seconds as f64 + fraction)
 }
 
@@ -76,38 +76,12 @@ fn whole_numbers<const N: usize>(text: &str, separator: char) -> Result<[i64; N]
     numbers.and_then(|numbers| numbers.try_into().ok()).with_context(|| format!("{text:?} cannot be read"))
 }
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar, whose years are taken to begin in March, so that the leap
-/// day is their last.
-fn day_number(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month > 2 { year } else { year - 1 };
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
-}
-
-/// Undoes [`day_number`].
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    (year, month, day_of_year - (153 * month_from_march + 2) / 5 + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_day_is_read_as_it_is_written() {
-        for days in (-719_468..2_000_000).step_by(97) {
-            let (year, month, day) = date(days);
-            assert_eq!(day_number(year, month, day), days);
-        }
-        assert_eq!(date(0), (1970, 1, 1));
-        assert_eq!(date(19_782), (2024, 2, 29));
+    fn a_time_is_written_as_a_date_and_a_time_of_day() {
         assert_eq!(text(951_782_399.9), "2000-02-28 23:59:59");
     }
 
@@ -124,9 +98,18 @@ mod tests {
         }
         let ago = now() - parse_since("2h").unwrap();
         assert!((7_199.0..7_300.0).contains(&ago), "{ago}");
-        for text in
-            ["", "soon", "10", "-5m", "2026-13-01", "2026-11-21T25:00", "2026-11", "infs", "2026-11-21T15:04:05+2"]
-        {
+        for text in [
+            "",
+            "soon",
+            "10",
+            "-5m",
+            "2026-13-01",
+            "2026-11-21T25:00",
+            "2026-11",
+            "2026-02-30",
+            "infs",
+            "2026-11-21T15:04:05+2",
+        ] {
             assert!(parse_since(text).is_err(), "{text}");
         }
     }

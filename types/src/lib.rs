@@ -15,7 +15,9 @@
 //! - [`WeightsId`], [`NamedWeights`], [`Publication`]: which weights a version names, and which are behind a model.
 //! - [`RolloutExpression`]: which rollouts are meant, in words that people write.
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
+//! - [`Date`]: a day of the calendar.
 
+mod calendar;
 mod datum;
 mod filter;
 mod gateway;
@@ -33,6 +35,7 @@ mod span;
 mod weights;
 mod words;
 
+pub use calendar::Date;
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use filter::{Comparison, Condition, ExpressionError, Field, Operand, RolloutExpression, RolloutFacts};
 pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};

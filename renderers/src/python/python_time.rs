@@ -1,5 +1,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use fulgurite_types::Date;
+
+const DAY_SECONDS: i64 = 86_400;
+
 /// A time as `strftime` takes it apart: UTC, so that the same moment gives the same prompt on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Moment {
@@ -71,16 +75,10 @@ pub(crate) fn strftime(format: &str, unix_seconds: i64) -> Option<String> {
 pub(crate) fn midnight(date: &str) -> Option<i64> {
     let mut fields = date.splitn(3, '-').map(|field| field.parse::<i64>().ok());
     let (year, month, day) = (fields.next()??, fields.next()??, fields.next()??);
-    if !((0..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day)) {
-        return None;
-    }
-    let march_year = year - i64::from(month <= 2);
-    let (era, year_of_era) = (march_year.div_euclid(400), march_year.rem_euclid(400));
-    let day_of_march_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_march_year - 719_468;
-    let seconds = days * 86_400;
-    // A day that the calendar does not have would come out as another one.
-    (strftime("%F", seconds)? == date).then_some(seconds)
+    let parsed = Date { year, month, day };
+    let number = parsed.day_number().filter(|_| (0..=9999).contains(&year))?;
+    // Python takes no other way of writing the same day.
+    (parsed.to_string() == date).then_some(number * DAY_SECONDS)
 }
 
 fn write(moment: Moment, directive: char) -> Option<String> {
@@ -115,26 +113,15 @@ fn strftime_parts(moment: Moment, parts: &str) -> Option<String> {
     parts.chars().map(|part| if part.is_alphabetic() { write(moment, part) } else { Some(part.into()) }).collect()
 }
 
-/// The proleptic Gregorian calendar. Years are counted from March, so that a leap day is the last of its year.
 fn moment(unix_seconds: i64) -> Moment {
-    const DAYS_OF_400_YEARS: i64 = 146_097;
-    let (days, seconds) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
-    // 719468 days lie between 0000-03-01 and 1970-01-01.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(DAYS_OF_400_YEARS), shifted.rem_euclid(DAYS_OF_400_YEARS));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_march_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // Months from March have 31, 30, 31, 30, 31 days in turn: 153 days in five.
-    let march_month = (5 * day_of_march_year + 2) / 153;
-    let month = (march_month + 2) % 12 + 1;
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    let leap_day = i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
-    let day_of_year = if month <= 2 { day_of_march_year - 305 } else { day_of_march_year + 60 + leap_day };
+    let (days, seconds) = (unix_seconds.div_euclid(DAY_SECONDS), unix_seconds.rem_euclid(DAY_SECONDS));
+    let Date { year, month, day } = Date::of_day(days);
+    let new_year = Date { year, month: 1, day: 1 }.day_number().unwrap_or(days);
     Moment {
         year,
         month: usize::try_from(month).unwrap_or(1),
-        day: day_of_march_year - (153 * march_month + 2) / 5 + 1,
-        day_of_year,
+        day,
+        day_of_year: days - new_year + 1,
         weekday: usize::try_from((days + 4).rem_euclid(7)).unwrap_or(0),
         hour: seconds / 3_600,
         minute: seconds / 60 % 60,

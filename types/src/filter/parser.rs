@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::condition::{Comparison, Condition, Field, Operand};
 use super::expression::RolloutExpression;
-use crate::{RolloutMode, RolloutStatus};
+use crate::{Date, RolloutMode, RolloutStatus};
 
 /// How deep an expression may be nested.
 const DEEPEST: usize = 64;
@@ -278,18 +278,11 @@ fn seconds_of(text: &str) -> Option<f64> {
         [second] => *second,
         _ => return None,
     };
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let of_month = *days.get((*month as usize).checked_sub(1)?)?;
-    let is_right =
-        (1970..=9999).contains(year) && (1..=of_month).contains(day) && *hour < 24 && *minute < 60 && second < 60;
-    if !is_right {
+    if !(1970..=9999).contains(year) || *hour > 23 || *minute > 59 || second > 59 {
         return None;
     }
-    let leap_days = |year: u32| year / 4 - year / 100 + year / 400;
-    let before = 365 * (year - 1970) + leap_days(year - 1) - leap_days(1969);
-    let in_year: u32 = days.iter().take(*month as usize - 1).sum::<u32>() + day - 1;
-    Some(f64::from(before + in_year) * 86_400.0 + f64::from(hour * 3600 + minute * 60 + second))
+    let date = Date { year: (*year).into(), month: (*month).into(), day: (*day).into() };
+    Some(date.day_number()? as f64 * 86_400.0 + f64::from(hour * 3600 + minute * 60 + second))
 }
 
 #[cfg(test)]

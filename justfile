@@ -5,7 +5,7 @@ _default:
 
 # the command, and the programs that the examples start
 build:
-    cargo build --release
+    cargo build
 
 # every test, or those with these words in their names
 test *names:
@@ -14,7 +14,7 @@ test *names:
 # formatting, lints
 lint:
     cargo fmt --all --check
-    cargo clippy --release --workspace --all-targets -- -D warnings
+    cargo clippy --workspace --all-targets -- -D warnings
 
 # the dashboard's files, from dashboard/web
 page:
@@ -22,6 +22,7 @@ page:
 
 # what a call, a step, the store or the page cost: `just bench proxy`
 bench *arguments:
+    cargo build --release
     cargo run --release -p fulgurite-bench -- {{ arguments }}
 
 # tests that need real model servers, PyTorch or hours: `just long --list`

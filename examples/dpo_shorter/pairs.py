@@ -27,10 +27,10 @@ MOST = 96  # comparisons
 
 def command():
     """The command that a test names, the built one, or the installed one."""
-    built = HERE.parents[1] / "target/release/fulgurite"
+    built = HERE.parents[1] / "target/debug/fulgurite"
     named = os.environ.get("FULGURITE")
     found = named or (str(built) if built.exists() else shutil.which("fulgurite"))
-    return found or sys.exit(f"pairs.py: no {built}, and no fulgurite on the PATH: cargo build --release")
+    return found or sys.exit(f"pairs.py: no {built}, and no fulgurite on the PATH: cargo build")
 
 
 def answers_of(records):

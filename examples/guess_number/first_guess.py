@@ -18,7 +18,7 @@ WIDTH = 40
 
 def command():
     """The built command, or the installed one."""
-    built = Path(__file__).resolve().parents[2] / "target/release/fulgurite"
+    built = Path(__file__).resolve().parents[2] / "target/debug/fulgurite"
     found = str(built) if built.exists() else shutil.which("fulgurite")
     return found or sys.exit(f"first_guess.py: there is no {built}, and no fulgurite on the PATH")
 

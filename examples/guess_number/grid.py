@@ -1,7 +1,7 @@
 r"""Prints twelve arms of a sweep over learning rate, group size, loss and LoRA rank, one a line:
 
     python3 grid.py > grid.jsonl
-    ../../target/release/fulgurite sweep guess_number.toml --list grid.jsonl -o runs/grid \
+    ../../target/debug/fulgurite sweep guess_number.toml --list grid.jsonl -o runs/grid \
         --set trainer.max_steps=20 --set trainer.substeps=2
 
 They are half of the 24 combinations of 3 x 2 x 2 x 2 values, so chosen that any two values of two keys meet equally

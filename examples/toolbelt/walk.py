@@ -201,7 +201,7 @@ def walk(program, at, task):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fulgurite", default=str(HERE.parents[1] / "target/release/fulgurite"))
+    parser.add_argument("--fulgurite", default=str(HERE.parents[1] / "target/debug/fulgurite"))
     parser.add_argument("--task", type=int, default=1001)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:

@@ -8,11 +8,11 @@ const BESIDE: &str = "sys.path.insert(0, str(Path(__file__).resolve().parent))";
 pub(super) fn standing_alone(name: &str, path: &str, text: &str) -> String {
     let in_examples = format!("examples/{name}/");
     let text = text
-        .replace("cargo build --release && ", "")
-        .replace("#     cargo build --release\n", "")
-        .replace("no fulgurite on the PATH: cargo build --release", "no fulgurite on the PATH")
-        .replace("../../target/release/fulgurite", "fulgurite")
-        .replace("target/release/fulgurite", "fulgurite")
+        .replace("cargo build && ", "")
+        .replace("#     cargo build\n", "")
+        .replace("no fulgurite on the PATH: cargo build", "no fulgurite on the PATH")
+        .replace("../../target/debug/fulgurite", "fulgurite")
+        .replace("target/debug/fulgurite", "fulgurite")
         .replace("../hello/models/", "models/")
         .replace("examples/hello/models/", "models/")
         .replace("examples/hello/smollm2.py", "smollm2.py")
@@ -73,7 +73,7 @@ fn without_curves(text: &str) -> String {
 
 /// Leaves out the lines of commands that build the checkout, or go to the example in it.
 fn without_the_checkout(text: &str, name: &str) -> String {
-    let steps = ["cargo build --release".to_owned(), format!("cd examples/{name}")];
+    let steps = ["cargo build".to_owned(), format!("cd examples/{name}")];
     let is_step = |line: &str| line.starts_with("    ") && steps.iter().any(|step| line.trim() == step);
     text.lines().filter(|line| !is_step(line)).map(|line| format!("{line}\n")).collect()
 }
@@ -131,8 +131,8 @@ mod tests {
 
     #[test]
     fn commands_and_links_are_of_a_project_that_stands_alone() {
-        let readme = "# words\n\nA game of words\nand more. Then this.\n\n    user  a word\n\n    cd examples/words\n    cargo build --release\n    \
-            ../../target/release/fulgurite train words.toml\n    python3 examples/hello/smollm2.py\n\n\
+        let readme = "# words\n\nA game of words\nand more. Then this.\n\n    user  a word\n\n    cd examples/words\n    cargo build\n    \
+            ../../target/debug/fulgurite train words.toml\n    python3 examples/hello/smollm2.py\n\n\
             See ([docs/how-to/rewards.md](../../docs/how-to/rewards.md)) and [how](../../docs/how-to/agents.md#warm).\n";
         let alone = standing_alone("words", "README.md", readme);
         insta::assert_snapshot!(alone, @r"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent.parent
-PROGRAM = Path(os.environ.get("FULGURITE_PROGRAM", ROOT / "target/release/fulgurite"))
+PROGRAM = Path(os.environ.get("FULGURITE_PROGRAM", ROOT / "target/debug/fulgurite"))
 VECTORS = ROOT / "renderers/tests/vectors"
 # Of an environment of verifiers.
 TASKSET = """

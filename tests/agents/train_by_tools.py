@@ -16,7 +16,7 @@ from pathlib import Path
 HOME = Path(sys.argv[1]).resolve()
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent.parent
-PROGRAM = ROOT / "target/release/fulgurite"
+PROGRAM = ROOT / "target/debug/fulgurite"
 
 CONFIG = """
 [run]

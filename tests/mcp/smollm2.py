@@ -38,7 +38,7 @@ def reward(text):
 
 
 async def main(tools):
-    program = StdioServerParameters(command=str(ROOT / "target/release/fulgurite"), args=["mcp", "--directory", tools], cwd=HELLO)
+    program = StdioServerParameters(command=str(ROOT / "target/debug/fulgurite"), args=["mcp", "--directory", tools], cwd=HELLO)
     async with stdio_client(program) as streams, ClientSession(*streams) as session:
         await session.initialize()
 

@@ -24,8 +24,8 @@ if ! "$python" -c 'import math_verify, tinker_cookbook, torch' 2>/dev/null; then
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps tinker-cookbook==0.6.1
 fi
 python=$(realpath -s "$python")
-fulgurite=$PWD/target/release/fulgurite
-[ -x "$fulgurite" ] || cargo build --release --bin fulgurite
+fulgurite=$PWD/target/debug/fulgurite
+[ -x "$fulgurite" ] || cargo build --bin fulgurite
 
 directory=$(mktemp -d)
 cp tests/tinker/cookbook/* "$directory"

@@ -13,6 +13,6 @@ for version in "$@"; do
         "$python" -m pip install --quiet --disable-pip-version-check "tinker==$version" numpy
     fi
     echo "tests/tinker/older_sdks.sh: tinker $version"
-    TINKER_PYTHON=$PWD/$python cargo test --release --test it official_sdks
+    TINKER_PYTHON=$PWD/$python cargo test --test it official_sdks
 done
 echo "tests/tinker/older_sdks.sh: passed with tinker $*"

@@ -1,7 +1,7 @@
 """tinker-cookbook's own arithmetic recipe, as it is, with the same model at `fulgurite serve` as its Tinker service:
 
     python3 -m venv ../../target/cookbook && ../../target/cookbook/bin/pip install 'tinker-cookbook[math-rl]==0.5.8' torch
-    ../../target/release/fulgurite serve --listen 127.0.0.1:4748 --model adder=embedded:models/adder
+    ../../target/debug/fulgurite serve --listen 127.0.0.1:4748 --model adder=embedded:models/adder
     ../../target/cookbook/bin/python baselines/cookbook.py http://127.0.0.1:4748 models/adder > curves/cookbook.jsonl
 
 Environment, reward and training loop are the cookbook's: sums of two numbers from 0 to 100 behind one example, all of

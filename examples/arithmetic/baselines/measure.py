@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def command():
     """The built command, or the installed one."""
-    built = ROOT / "target/release/fulgurite"
+    built = ROOT / "target/debug/fulgurite"
     found = str(built) if built.exists() else shutil.which("fulgurite")
     return found or sys.exit(f"measure.py: there is no {built}, and no fulgurite on the PATH")
 

@@ -51,7 +51,7 @@ class Hello:
 
     @staticmethod
     def reward(task, reply, ended):
-        grader = HERE.parents[2] / "target/release/hello-grader"
+        grader = HERE.parents[2] / "target/debug/hello-grader"
         said = reply + ("" if ended else "\n[finish_reason: length]") + "\n"
         environment = os.environ | {"FULGURITE_TASK": str(task)}
         graded = subprocess.run([grader], input=said, env=environment, capture_output=True, text=True, check=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains examples/hello/hello-lora.toml once for each way of examples/modes/policy-losses and each seed, and prints a table.
 
-    cargo build --release
+    cargo build
     python3 examples/modes/policy-losses/losses.py                     # all of them, seeds 1 to 3
     python3 examples/modes/policy-losses/losses.py ppo dapo --seeds 1  # some
 
@@ -48,7 +48,7 @@ def train(way, seed):
         file = pathlib.Path(directory) / f"{way}.toml"
         file.write_text(config)
         run = pathlib.Path(directory) / "run"
-        command = [ROOT / "target/release/fulgurite", "train", file, "--seed", str(seed), "--run-directory", run, "--json"]
+        command = [ROOT / "target/debug/fulgurite", "train", file, "--seed", str(seed), "--run-directory", run, "--json"]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
             sys.exit(f"{way}, seed {seed}: {done.stderr}")

@@ -1,6 +1,6 @@
 """Asks a model that is served for 24 numbers that no conversation has, and prints the share of exact answers.
 
-    target/release/fulgurite serve --model hello=embedded:MODEL
+    target/debug/fulgurite serve --model hello=embedded:MODEL
     python3 examples/modes/sft/measure.py [URL]
 """
 

@@ -1,4 +1,4 @@
-"""The office of sixty tools with a judge: FULGURITE=target/release/fulgurite python -m unittest tests.test_judged
+"""The office of sixty tools with a judge: FULGURITE=target/debug/fulgurite python -m unittest tests.test_judged
 
 A scripted model moves a meeting and writes mails, politely or not, and a scripted judge goes by judged.toml's criteria.
 """

@@ -1,4 +1,4 @@
-"""The office of sixty tools by the real command: FULGURITE=target/release/fulgurite python -m unittest
+"""The office of sixty tools by the real command: FULGURITE=target/debug/fulgurite python -m unittest
 tests.test_stages
 
 A scripted model walks it whole; a runner is killed at every stage of an episode, and the next one leaves nothing

@@ -117,7 +117,7 @@ fn what_is_written_out_stands_alone() {
             let text = fs::read_to_string(&entry).unwrap();
             let is_config = entry.extension().is_some_and(|extension| extension == "toml");
             for elsewhere in [
-                "target/release/fulgurite",
+                "target/debug/fulgurite",
                 "../hello",
                 "../chat_sft",
                 "](../",

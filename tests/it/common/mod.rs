@@ -275,7 +275,7 @@ pub fn text(value: &Value) -> String {
 /// A program that is built beside the command.
 pub fn program(name: &str) -> String {
     let path = Path::new(env!("CARGO_BIN_EXE_fulgurite")).with_file_name(name);
-    assert!(path.exists(), "{} is missing: cargo build --release --workspace --bins", path.display());
+    assert!(path.exists(), "{} is missing: cargo build --workspace --bins", path.display());
     path.to_str().unwrap().to_owned()
 }
 

@@ -70,7 +70,7 @@ fn the_document_has_every_key_of_the_config() {
     assert!(
         written == made,
         "docs/reference/config.md is not what the code declares. This makes it anew:\n\n    \
-         {UPDATE}=1 cargo nextest run --release -p fulgurite config_reference\n\n{}",
+         {UPDATE}=1 cargo nextest run -p fulgurite config_reference\n\n{}",
         first_difference(written, &made)
     );
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::servers::ServerFacts;
+use super::stale_harvest::StaleCalls;
 use crate::runs::progress::RunProgress;
 
 /// What is recorded of a run.
@@ -280,21 +281,16 @@ fn ratio(facts: &RunFacts) -> Option<Finding> {
 }
 
 fn stale_harvest(facts: &RunFacts) -> Option<Finding> {
-    let sum = |key: &str| numbers(facts.latest(), key).into_iter().sum::<f64>();
-    let (outdated, foreign) = (sum("harvest/outdated"), sum("harvest/foreign"));
+    // The sum of no numbers is -0.
+    let sum = |key: &str| numbers(facts.latest(), key).into_iter().fold(0.0, |sum, number| sum + number);
     let behind = numbers(facts.latest(), "harvest/outdated_by").into_iter().fold(0.0, f64::max);
-    (outdated + foreign > 0.0).then(|| Finding {
+    let stale = StaleCalls { outdated: sum("harvest/outdated"), behind, foreign: sum("harvest/foreign") };
+    Some(Finding {
         name: "stale_harvest",
         severity: Severity::Warning,
-        evidence: format!(
-            "the last {} steps lost calls of {} rewarded rollouts (stale_weights, unknown_weights): {outdated} sampled by weights up to {behind} \
-             updates behind, {foreign} by weights that the run has not made",
-            facts.latest().len(),
-            outdated + foreign
-        ),
-        numbers: json!({ "outdated": outdated, "behind": behind, "foreign": foreign }),
-        what_to_do: "raise [trainer] harvest.max_staleness to `behind`, or learn from a backlog in fewer and larger steps \
-                     (harvest.rollouts_per_step); rollouts of another run's weights need a run that begins with those",
+        evidence: stale.evidence(facts.latest().len()),
+        numbers: json!({ "outdated": stale.outdated, "behind": behind, "foreign": stale.foreign }),
+        what_to_do: stale.what_to_do()?,
         answers: Vec::new(),
     })
 }

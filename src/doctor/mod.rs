@@ -5,6 +5,7 @@ mod facts;
 pub mod findings;
 pub mod routes;
 pub mod servers;
+mod stale_harvest;
 
 use anyhow::Result;
 use fulgurite_store::Store;

@@ -35,6 +35,19 @@ pub fn run_file(directory: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
+/// The id of the run in a directory: its file says it, and a run that has none yet is called like its directory.
+pub fn run_id_of(directory: &Path) -> String {
+    let recorded = run_file(directory).ok().and_then(|file| file["run_id"].as_str().map(str::to_owned));
+    recorded.unwrap_or_else(|| directory.file_name().unwrap_or_default().to_string_lossy().into_owned())
+}
+
+/// Whether files are in a run's directory, as it is now or was when the run began.
+pub fn is_in_run(path: &Path, directory: &Path) -> bool {
+    let begun_in = run_file(directory).ok().and_then(|file| file[RUN_DIRECTORY].as_str().map(PathBuf::from));
+    let now = std::path::absolute(directory).ok();
+    [begun_in, now].into_iter().flatten().any(|directory| path.starts_with(directory))
+}
+
 /// What names a run alone, whatever others are called; runs of before have their id alone.
 pub fn run_instance(directory: &Path) -> Result<String> {
     let file = run_file(directory)?;

@@ -16,17 +16,19 @@ use fulgurite_trainer::{
 };
 
 use super::sft;
-use super::start_at_server::{Commands, ModelStart, StartAtServer, overtaken};
-use super::start_rules::StartFlag;
+use super::start::at_server::{ModelStart, StartAtServer};
+use super::start::commands::{Commands, start_flag};
+use super::start::held_run::{HeldRun, RunLoss};
+use super::start::owner::StoreAccess;
+use super::start::rules::StartFlag;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config};
 use crate::models::open::ServersModel;
 use crate::records::exclusive_lock::ExclusiveLock;
 use crate::records::failure::{self, Interrupted};
-use crate::records::run_directory::run_instance;
+use crate::records::run_directory::{run_id_of, run_instance};
 use crate::terminal::interruptions::Interruptions;
 use crate::trackers::tracked;
-use crate::train::arguments::TrainArguments;
 use crate::train::pairwise_judge::OpenJudge;
 use crate::train::reference::ReferenceModel;
 use crate::train::teachers::OpenTeachers;
@@ -54,40 +56,111 @@ pub(super) async fn train(prepared: Prepared, url: String) -> Result<()> {
         .with_context(|| format!("cannot train model `{model}` with the server at --server {url}"))?;
     let server = Server::new(options(&url, admin.as_ref(), PATIENCE))?;
     let mut interruptions = Interruptions::listen()?;
-    let flag = start_flag(&prepared.arguments);
     let commands = Commands::of(&prepared.arguments, &url);
     let record = RemoteRecord::new(server.clone());
     let opening = async {
-        let start = start_at(&prepared, &server, &record, &commands);
         // Whoever is refused has begun nothing.
-        let begun = if prepared.arguments.resume { None } else { Some(start.begin(flag).await?) };
+        let begun = if prepared.arguments.resume {
+            None
+        } else {
+            let looking = start_at(&prepared, &server, &record, &commands);
+            Some(looking.begin(start_flag(&prepared.arguments)).await?)
+        };
         let directory = open_run_directory(&prepared.loaded, &prepared.arguments).await?;
         let lock = ExclusiveLock::of_run(&directory)?;
-        let start = match begun {
-            Some(start) => start,
-            None => start.resume(flag, &directory).await?,
-        };
-        anyhow::Ok((directory, lock, start))
+        anyhow::Ok((directory, lock, begun))
     };
-    let (directory, _lock, start) = tokio::select! {
-        opened = opening => opened?,
-        () = interruptions.next() => bail!(Interrupted),
-    };
-    let training = async {
-        tokio::select! {
-            daemon = Daemon::start(directory.clone(), prepared, server, admin, (start, commands)) => daemon?.train(interruptions).await,
-            () = interruptions.next() => bail!(Interrupted),
-        }
-    };
-    failure::kept(&directory, training).await
+    let (directory, _lock, begun) = unless_interrupted(&mut interruptions, opening).await?;
+    let opened = OpenedRun { prepared, server, record, admin, commands, directory };
+    match begun {
+        Some(start) => opened.begin(start, interruptions).await,
+        None => opened.resume(interruptions).await,
+    }
 }
 
-fn start_flag(arguments: &TrainArguments) -> StartFlag {
-    match arguments {
-        TrainArguments { start_over: true, .. } => StartFlag::StartOver,
-        TrainArguments { replace_weights: true, .. } => StartFlag::ResumeAndReplace,
-        TrainArguments { resume: true, .. } => StartFlag::Resume,
-        _ => StartFlag::New,
+async fn unless_interrupted<T>(interruptions: &mut Interruptions, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        outcome = work => outcome,
+        () = interruptions.next() => Err(Interrupted.into()),
+    }
+}
+
+/// A run in a directory whose lock is held.
+struct OpenedRun {
+    prepared: Prepared,
+    server: Server,
+    record: RemoteRecord,
+    admin: Option<AdminKey>,
+    commands: Commands,
+    directory: PathBuf,
+}
+
+impl OpenedRun {
+    /// Trains a new run.
+    async fn begin(self, start: ModelStart, mut interruptions: Interruptions) -> Result<()> {
+        let directory = self.directory.clone();
+        let training = async move {
+            let beginning = async {
+                let run_id = self.recorded().await?;
+                let held = self.hold(&run_id).await?;
+                anyhow::Ok((run_id, held))
+            };
+            let (run_id, held) = unless_interrupted(&mut interruptions, beginning).await?;
+            let loss = held.loss();
+            held.during(self.train(run_id, start, loss, interruptions)).await
+        };
+        failure::kept(&directory, training).await
+    }
+
+    /// Goes on with a run. What is behind the model is looked at once the run is this process's, and what another process
+    /// trains is named before that.
+    async fn resume(self, mut interruptions: Interruptions) -> Result<()> {
+        let run_id = run_id_of(&self.directory);
+        let held = unless_interrupted(&mut interruptions, self.hold(&run_id)).await?;
+        let loss = held.loss();
+        held.during(async move {
+            let (directory, flag) = (self.directory.clone(), start_flag(&self.prepared.arguments));
+            let looking = start_at(&self.prepared, &self.server, &self.record, &self.commands);
+            let start = unless_interrupted(&mut interruptions, looking.resume(flag, &directory)).await?;
+            let training = async move {
+                let run_id = unless_interrupted(&mut interruptions, self.recorded()).await?;
+                self.train(run_id, start, loss, interruptions).await
+            };
+            failure::kept(&directory, training).await
+        })
+        .await
+    }
+
+    async fn hold(&self, run_id: &str) -> Result<HeldRun> {
+        let record: Arc<dyn Record> = Arc::new(self.record.clone());
+        HeldRun::claim(&record, run_id, &self.directory, StoreAccess::Shared).await
+    }
+
+    /// The id of the run, which is recorded at the server then.
+    async fn recorded(&self) -> Result<String> {
+        let Prepared { loaded, arguments, .. } = &self.prepared;
+        let servers_store = Some(self.server.store_url().await?);
+        begin_run(&self.record, servers_store, loaded, &self.directory, arguments.resume).await
+    }
+
+    /// Trains a run that is this process's.
+    async fn train(
+        self,
+        run_id: String,
+        start: ModelStart,
+        mut loss: RunLoss,
+        mut interruptions: Interruptions,
+    ) -> Result<()> {
+        let mut daemon = unless_interrupted(&mut interruptions, Daemon::start(self, run_id, start)).await?;
+        let outcome = tokio::select! {
+            outcome = daemon.run() => outcome,
+            error = loss.happens() => Err(error),
+            () = interruptions.next() => Err(Interrupted.into()),
+        };
+        daemon.runner.stop().await;
+        outcome?;
+        daemon.last_word.speak();
+        Ok(())
     }
 }
 
@@ -124,19 +197,10 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// In a directory whose lock is held.
-    async fn start(
-        directory: PathBuf,
-        prepared: Prepared,
-        server: Server,
-        admin: Option<AdminKey>,
-        (start, commands): (ModelStart, Commands),
-    ) -> Result<Self> {
+    async fn start(run: OpenedRun, run_id: String, start: ModelStart) -> Result<Self> {
+        let OpenedRun { prepared, server, record: remote, admin, commands, directory } = run;
         let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
-        let remote = RemoteRecord::new(server.clone());
         let record: Arc<dyn Record> = Arc::new(remote.clone());
-        let servers_store = Some(server.store_url().await?);
-        let run_id = begin_run(record.as_ref(), servers_store, &loaded, &directory, arguments.resume).await?;
         orders.follow(&record, &run_id).await?;
         let mut reporter = tracked(reporter, &loaded, &directory);
         let archive = run_archive(&loaded, &directory, &run_id).await?;
@@ -175,17 +239,6 @@ impl Daemon {
             start,
             commands,
         })
-    }
-
-    async fn train(mut self, mut interruptions: Interruptions) -> Result<()> {
-        let outcome = tokio::select! {
-            outcome = self.run() => outcome,
-            () = interruptions.next() => Err(Interrupted.into()),
-        };
-        self.runner.stop().await;
-        outcome?;
-        self.last_word.speak();
-        Ok(())
     }
 
     /// Runs to the end. A service that was started anew has lost the model that was trained there, but not its
@@ -232,8 +285,10 @@ impl Daemon {
             };
             let error = match grpo.run(self.resume, &mut self.last_word).await {
                 Err(error @ TrainError::Backend(BackendError::Superseded { .. })) => {
-                    return Err(overtaken(&self.commands, self.record.as_ref(), &self.model.name, &error).await);
+                    return Err(self.looking().overtaken(&self.identity.directory, &error).await);
                 }
+                // The learner is as it was: the same files would be posted again.
+                Err(TrainError::Backend(error @ BackendError::Unread { .. })) => return Err(error.into()),
                 Err(TrainError::Backend(error)) => error,
                 outcome => return Ok(outcome.map(|_| ())?),
             };
@@ -242,15 +297,19 @@ impl Daemon {
             }
             tracing::warn!(%error, "the learner failed; the run goes on from its last checkpoint");
             self.resume = true;
-            let start = StartAtServer {
-                server: &self.server,
-                record: self.record.as_ref(),
-                loaded: &self.loaded,
-                model: &self.model,
-                model_directory: &self.model_directory,
-                commands: &self.commands,
-            };
-            self.start = start.resume(StartFlag::Resume, &self.identity.directory).await?;
+            self.start = self.looking().resume(StartFlag::Resume, &self.identity.directory).await?;
+        }
+    }
+
+    /// A look at what is behind the model.
+    fn looking(&self) -> StartAtServer<'_> {
+        StartAtServer {
+            server: &self.server,
+            record: self.record.as_ref(),
+            loaded: &self.loaded,
+            model: &self.model,
+            model_directory: &self.model_directory,
+            commands: &self.commands,
         }
     }
 }

@@ -9,7 +9,7 @@ use fulgurite_types::NewRun;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::records::run_directory::{CONFIG_DIRECTORY, RUN_DIRECTORY, SERVERS_STORE};
+use crate::records::run_directory::{CONFIG_DIRECTORY, RUN_DIRECTORY, SERVERS_STORE, is_run};
 use crate::records::run_files::{CONFIG_FILE, STORE_FILE};
 use crate::train::arguments::TrainArguments;
 
@@ -43,6 +43,19 @@ pub fn run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Resul
             Err(error) => return Err(error).with_context(|| format!("cannot create {}", directory.display())),
         }
     }
+}
+
+/// The directory of the run that `--resume` goes on with, if that is here.
+pub fn resumable_directory(loaded: &LoadedConfig, run_directory: Option<&Path>) -> Option<PathBuf> {
+    let directory = match run_directory {
+        Some(directory) => std::path::absolute(directory).ok()?,
+        None => {
+            let (parent, prefix) = (loaded.resolve(&loaded.config.run.directory), run_prefix(loaded));
+            let latest = latest_of(&parent, &prefix).ok()??;
+            parent.join(format!("{prefix}{latest}"))
+        }
+    };
+    is_run(&directory).then_some(directory)
 }
 
 /// What the names of the runs of a config and seed begin with; a number follows.

@@ -12,8 +12,7 @@ pub mod reporters;
 mod runner_process;
 mod sft;
 pub mod soft_targets;
-mod start_at_server;
-mod start_rules;
+mod start;
 mod teachers;
 mod uploaded_runs;
 
@@ -32,7 +31,7 @@ use fulgurite_config::trackers::TrackersConfig;
 use fulgurite_proxy::ServedModel;
 use fulgurite_renderers::Renderer;
 use fulgurite_server::{Listening, MetricsPage, RunningServer, write_ready_file};
-use fulgurite_store::AdminKey;
+use fulgurite_store::{AdminKey, Store};
 use fulgurite_trainer::{
     Decode, Grpo, PolicyEndpoint, Record, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
     WeightsAtStart,
@@ -44,6 +43,8 @@ use self::begin_run::begin_run;
 use self::orders::Orders;
 use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
+use self::start::held_run::{HeldRun, RunLoss};
+use self::start::owner::StoreAccess;
 use self::teachers::OpenTeachers;
 use self::uploaded_runs::{open_run_directory, run_archive, upload_keys};
 use crate::models::base_model::{self, Recipe};
@@ -195,11 +196,28 @@ async fn train_in(
     admin: Option<AdminKey>,
     metrics: &MetricsPage,
 ) -> Result<()> {
+    let store_url = run_store_url(&prepared.loaded, &run_directory);
+    let store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
+    let store = open_store(&store_url, &prepared.loaded.config.store).await?;
+    let run_id = begin_run(&store, None, &prepared.loaded, &run_directory, prepared.arguments.resume).await?;
+    let record: Arc<dyn Record> = Arc::new(store.clone());
+    let held = HeldRun::claim(&record, &run_id, &run_directory, StoreAccess::of_lock(store_lock.as_ref())).await?;
+    let loss = held.loss();
+    let outcome = held.during(train_held(run_directory, prepared, admin, metrics, (store.clone(), run_id, loss))).await;
+    store.close().await;
+    outcome?.speak();
+    Ok(())
+}
+
+/// The same, of a run that is this process's.
+async fn train_held(
+    run_directory: PathBuf,
+    prepared: Prepared,
+    admin: Option<AdminKey>,
+    metrics: &MetricsPage,
+    (store, run_id, mut loss): (Store, String, RunLoss),
+) -> Result<LastWord> {
     let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
-    let store_url = run_store_url(&loaded, &run_directory);
-    let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
-    let store = open_store(&store_url, &loaded.config.store).await?;
-    let run_id = begin_run(&store, None, &loaded, &run_directory, arguments.resume).await?;
     let mut reporter = tracked(reporter, &loaded, &run_directory);
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
@@ -263,14 +281,13 @@ async fn train_in(
     let outcome = tokio::select! {
         outcome = grpo.run(arguments.resume, &mut last_word) => outcome.map_err(anyhow::Error::from),
         error = server.failed() => return Err(error),
+        error = loss.happens() => Err(error),
         () = interruptions.next() => Err(Interrupted.into()),
     };
     runner.stop().await;
     server.stop(interruptions.next()).await?;
-    store.close().await;
     outcome?;
-    last_word.speak();
-    Ok(())
+    Ok(last_word)
 }
 
 /// The server of a run's agents.

@@ -17,6 +17,8 @@ use fulgurite_trainer::{
 use super::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
 use super::data::recorded_rollouts;
 use super::reference::ReferenceModel;
+use super::start::held_run::{HeldRun, RunLoss};
+use super::start::owner::StoreAccess;
 use super::teachers::OpenTeachers;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run};
@@ -98,11 +100,28 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
 
 /// The same, in a directory whose lock is held.
 async fn train_in(run_directory: PathBuf, prepared: Prepared) -> Result<()> {
+    let store_url = run_store_url(&prepared.loaded, &run_directory);
+    let store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
+    let store = open_store(&store_url, &prepared.loaded.config.store).await?;
+    let run_id = begin_run(&store, None, &prepared.loaded, &run_directory, prepared.arguments.resume).await?;
+    let record: Arc<dyn Record> = Arc::new(store.clone());
+    let held = HeldRun::claim(&record, &run_id, &run_directory, StoreAccess::of_lock(store_lock.as_ref())).await?;
+    let loss = held.loss();
+    let outcome = held.during(train_held(run_directory, prepared, store.clone(), run_id, loss)).await;
+    store.close().await;
+    outcome?.speak();
+    Ok(())
+}
+
+/// The same, of a run that is this process's.
+async fn train_held(
+    run_directory: PathBuf,
+    prepared: Prepared,
+    store: Store,
+    run_id: String,
+    mut loss: RunLoss,
+) -> Result<LastWord> {
     let Prepared { loaded, arguments, orders, reporter, model, model_directory, started, .. } = prepared;
-    let store_url = run_store_url(&loaded, &run_directory);
-    let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
-    let store = open_store(&store_url, &loaded.config.store).await?;
-    let run_id = begin_run(&store, None, &loaded, &run_directory, arguments.resume).await?;
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
     let reporter = tracked(reporter, &loaded, &run_directory);
@@ -145,12 +164,11 @@ async fn train_in(run_directory: PathBuf, prepared: Prepared) -> Result<()> {
     };
     let outcome: Result<RunSummary> = tokio::select! {
         outcome = run => outcome,
+        error = loss.happens() => Err(error),
         () = interruptions.next() => Err(Interrupted.into()),
     };
-    store.close().await;
     outcome?;
-    last_word.speak();
-    Ok(())
+    Ok(last_word)
 }
 
 /// What is trained.

@@ -76,9 +76,11 @@ impl Served {
         let (before, was_there) = (self.behind(), self.path(run).exists());
         let ran = self.ran(run, more);
         assert_eq!(ran.code, Some(1), "{ran:?}");
-        for text in [expected, "--resume", "--start-over`"] {
+        for text in [expected, "--start-over`"] {
             assert!(ran.stderr.contains(text), "{text}: {}", ran.stderr);
         }
+        // There is nothing to go on with where no run is.
+        assert_eq!(ran.stderr.contains("--resume"), was_there, "{}", ran.stderr);
         assert_eq!((self.behind(), self.path(run).exists()), (before, was_there), "{run} {more:?}");
     }
 
@@ -164,6 +166,10 @@ fn a_start_changes_what_is_behind_a_model_only_if_it_is_told_to() {
     it.ran("first", &["--resume", "--max-steps", "4", "--replace-weights"]).json_lines();
     it.gets("first", 4);
 
+    // Its start was never put there.
+    let starts = it.sql("SELECT version FROM named_weights WHERE run_id = 'first' AND step = 0");
+    assert_eq!(starts, Vec::<Value>::new());
+
     // Nothing was trained twice, and nothing that the run cannot name the weights of.
     let trained = "FROM generation_uses WHERE cause = 'trained'";
     let twice = it.sql(&format!("SELECT generation_id {trained} GROUP BY generation_id HAVING COUNT(*) > 1"));
@@ -231,4 +237,51 @@ fn a_run_is_not_begun_anew_because_its_store_is_another() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("has recorded steps in another store"), "{}", ran.stderr);
     assert_eq!(std::fs::read_to_string(it.path("first/metrics.jsonl")).unwrap(), metrics);
+}
+
+#[test]
+fn a_copy_of_a_run_is_refused_while_a_process_trains_it() {
+    let it = Served::new();
+    let goes_on = ["--resume", "--max-steps", "9"];
+    let mut first = it.begun("first", &["--max-steps", "9"]);
+    it.gets("first", 3);
+    let copied = Command::new("cp").arg("-r").args([it.path("first"), it.path("copy")]).status().unwrap();
+    assert!(copied.success());
+    let steps = || it.sql("SELECT step, time FROM steps ORDER BY step");
+    eventually("its record", || (steps().len() == 3).then_some(()));
+    let recorded = steps();
+    let refused = |run: &str, expected: &str| {
+        let ran = it.ran(run, &goes_on);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
+        assert_eq!(steps(), recorded, "it is refused before anything is undone");
+    };
+    refused("copy", &format!("run first is trained by process {} on ", first.id()));
+    refused("copy", &format!("end that process first (`kill {}` on ", first.id()));
+
+    // The same machine sees that it was killed.
+    first.kill();
+    let mut copy = it.begun("copy", &goes_on);
+    it.called(0..4);
+    it.rewarded();
+    it.gets("first", 4);
+    copy.kill();
+
+    // A process of another machine may be alive until its lease has run out.
+    let [owner] = it.sql("SELECT owner_id FROM run_leases").try_into().unwrap();
+    let claim = |seconds: f64| {
+        let owner_there = json!({ "owner_id": "there", "host": "elsewhere", "pid": 7, "directory": "/runs/first" });
+        let claim = json!({ "owner": owner_there, "seconds": seconds, "ended_owner": owner["owner_id"] });
+        let lease = it.server.post("/v1/fulgurite/runs/first/lease", &claim).expect(200);
+        assert_eq!(lease["owner"]["host"], "elsewhere", "{lease}");
+    };
+    claim(3600.0);
+    let ran = it.ran("copy", &goes_on);
+    let expected = "run first is trained by process 7 on elsewhere (in /runs/first, since ";
+    assert!(ran.code == Some(1) && ran.stderr.contains(expected), "{ran:?}");
+    assert!(ran.stderr.contains("the run is free in "), "{ran:?}");
+    claim(0.0);
+    it.ran("copy", &["--resume", "--max-steps", "4"]).json_lines();
+    // It gave the run back.
+    it.ran("copy", &["--resume", "--max-steps", "4"]).json_lines();
 }

@@ -1,19 +1,22 @@
 //! What is behind a model at a server, looked at before a run changes anything there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use fulgurite_client::Server;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_trainer::{HeldWeights, Record, TrainError, WeightsAtStart, updates_from_checkpoint};
 use fulgurite_types::{Publication, PublicationCause, Replaces, WeightsId, WeightsVersion};
 
-use super::start_rules::{Behind, Callers, Leeway, Refusal, ServedFiles, StartDecision, StartFlag, decide};
+use super::commands::{Commands, ResumableRun, RunProgress, RunState};
+use super::held_run::is_trained_elsewhere;
+use super::rules::{Behind, Callers, Leeway, ServedFiles, StartDecision, StartFlag, decide};
 use crate::models::start_weights::start_weights;
-use crate::records::run_directory::{run_file, run_instance};
+use crate::records::exclusive_lock::is_run_held;
+use crate::records::run_directory::{is_in_run, run_id_of, run_instance};
 use crate::terminal::time;
-use crate::train::arguments::TrainArguments;
+use crate::train::begin_run::resumable_directory;
 
 /// For how long a session says that agents call a model whom nobody tells to.
 const RECENT_SECONDS: f64 = 3600.0;
@@ -69,7 +72,13 @@ impl StartAtServer<'_> {
             StartDecision::Keep if files == ServedFiles::Unknown => WeightsAtStart::Replace,
             StartDecision::Keep => self.held(published.as_ref().filter(|_| resumed.is_some())),
             StartDecision::Replace => WeightsAtStart::Replace,
-            StartDecision::Refuse(why) => bail!(self.commands.refusal(model, why, published.as_ref())),
+            StartDecision::Refuse(why) => {
+                let resumable = match resumed {
+                    Some(directory) => self.resumable(directory, start, published.as_ref(), RunState::Stopped).await?,
+                    None => self.resumable_here(start, published.as_ref()).await?,
+                };
+                bail!(self.commands.refusal(model, why, published.as_ref(), resumable.as_ref()))
+            }
         };
         let replaces = match (at_start, &published, served) {
             (WeightsAtStart::Keep | WeightsAtStart::Hold(_), Some(published), _) => {
@@ -112,16 +121,82 @@ impl StartAtServer<'_> {
         start: WeightsId,
         published: Option<&Publication>,
     ) -> Result<Behind> {
-        let run_id = run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
+        let run_id = run_id_of(directory);
         let instance = run_instance(directory)?;
         let version = published.map(|published| published.weights.version);
         let record = self.record;
         let distance = updates_from_checkpoint(record, &self.model.name, (&run_id, &instance), start, version).await?;
+        let distance = match (distance, published) {
+            (None, Some(published)) => self.updates_in_earlier_release(&run_id, directory, published).await?,
+            (distance, _) => distance,
+        };
         Ok(match (distance, published.map(|published| published.cause)) {
             (Some(_), Some(PublicationCause::Rollback)) => Behind::RolledBack,
             (Some(distance), _) => Behind::Own { distance },
             (None, _) => Behind::Others,
         })
+    }
+
+    /// How far weights are from the run's checkpoint that an earlier release put behind the model for it: their versions are
+    /// numbers of updates, and they are in the run's directory. `None` of all others.
+    async fn updates_in_earlier_release(
+        &self,
+        run_id: &str,
+        directory: &Path,
+        published: &Publication,
+    ) -> Result<Option<u64>> {
+        let Publication { weights, source, .. } = published;
+        let path = ["model", "adapter"].into_iter().find_map(|kind| source[kind].as_str());
+        let is_runs = weights.run_id.is_none() && weights.time <= 0.0;
+        if !is_runs || !path.is_some_and(|path| is_in_run(Path::new(path), directory)) {
+            return Ok(None);
+        }
+        let checkpoint = self.record.latest_checkpoint(run_id).await?;
+        let step = checkpoint.and_then(|checkpoint| checkpoint.state["step"].as_u64()).unwrap_or_default();
+        Ok(Some(weights.version.abs_diff(step)))
+    }
+
+    /// The run that `--resume` would go on with.
+    async fn resumable_here(&self, start: WeightsId, published: Option<&Publication>) -> Result<Option<ResumableRun>> {
+        let named = self.commands.run_directory();
+        let Some(directory) = resumable_directory(self.loaded, named) else { return Ok(None) };
+        let run_id = run_id_of(&directory);
+        let is_running = is_run_held(&directory) || is_trained_elsewhere(self.record, &run_id, &directory).await?;
+        let state = if is_running { RunState::Running } else { RunState::Stopped };
+        self.resumable(&directory, start, published, state).await
+    }
+
+    /// What the run in a directory would go on from; `None` if the server does not know that run.
+    async fn resumable(
+        &self,
+        directory: &Path,
+        start: WeightsId,
+        published: Option<&Publication>,
+        state: RunState,
+    ) -> Result<Option<ResumableRun>> {
+        let run_id = run_id_of(directory);
+        if self.record.run(&run_id).await?.is_none() {
+            return Ok(None);
+        }
+        let behind = self.behind_resumed(directory, start, published).await?;
+        let leeway = self.leeway(behind).await?;
+        let progress = match self.record.latest_checkpoint(&run_id).await? {
+            Some(_) => RunProgress::FromCheckpoint,
+            None => RunProgress::FromStart,
+        };
+        Ok(Some(ResumableRun { run_id, behind, leeway, state, progress }))
+    }
+
+    /// The error of a run whose publication was refused, for the person who started it.
+    pub async fn overtaken(&self, directory: &Path, error: &TrainError) -> anyhow::Error {
+        let model = &self.model.name;
+        let found = async {
+            let start = start_weights(self.model, self.model_directory)?;
+            let published = self.record.publication(model).await?;
+            let resumable = self.resumable(directory, start, published.as_ref(), RunState::Stopped).await?;
+            anyhow::Ok(self.commands.overtaken(model, published.as_ref(), resumable.as_ref()))
+        };
+        found.await.map_or_else(|_| anyhow!("{error}"), |text| anyhow!(text))
     }
 
     /// Whoever else calls the model counts only where the run's own weights are too far away to stay: nothing else is asked
@@ -136,102 +211,5 @@ impl StartAtServer<'_> {
         let has_callers = is_too_far && self.server.has_sessions_since(time::now() - RECENT_SECONDS).await?;
         let callers = if has_callers { Callers::Others } else { Callers::RunAlone };
         Ok(Leeway { max_staleness, callers })
-    }
-}
-
-/// The command lines by which one goes on where a start is refused.
-pub struct Commands {
-    config: PathBuf,
-    url: String,
-    seed: Option<u64>,
-    run_directory: Option<PathBuf>,
-}
-
-impl Commands {
-    pub fn of(arguments: &TrainArguments, url: &str) -> Self {
-        let TrainArguments { config, seed, run_directory, .. } = arguments;
-        Self { config: config.clone(), url: url.to_owned(), seed: *seed, run_directory: run_directory.clone() }
-    }
-
-    fn resume(&self, more: &str) -> String {
-        let directory = self.run_directory.as_ref().map(|directory| format!(" --run-directory {}", quoted(directory)));
-        format!("`{}{} --resume{more}`", self.common(), directory.unwrap_or_default())
-    }
-
-    fn start_over(&self) -> String {
-        format!("`{} --start-over`", self.common())
-    }
-
-    fn common(&self) -> String {
-        let seed = self.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
-        format!("fulgurite train {} --server {}{seed}", quoted(&self.config), self.url)
-    }
-
-    /// What is behind a model, why a run does not begin, and what to type.
-    pub fn refusal(&self, model: &str, why: Refusal, published: Option<&Publication>) -> String {
-        let there = published.map_or_else(|| "what its server was started with".to_owned(), describe);
-        let replace = self.resume(" --replace-weights");
-        let replaces = format!("{replace} goes on and puts the checkpoint's weights in their place");
-        let start_over = format!("{} begins a new run and puts the config's weights in their place", self.start_over());
-        let resume = self.resume("");
-        match why {
-            Refusal::OtherFiles => format!(
-                "the server at {} was started with other files for `{model}` than [[models]] path names: start it with \
-                 those, or name its files in the config",
-                self.url
-            ),
-            Refusal::InUse => format!(
-                "`{model}` has {there}, and a new run would replace it. If that run is to go on, type {resume}; {start_over}"
-            ),
-            Refusal::TooFar { distance, most } => format!(
-                "`{model}` has {there}, which is {distance} updates from the run's last checkpoint, and the run learns from \
-                 what weights up to {most} updates away sample: {replaces}; {start_over}"
-            ),
-            Refusal::RolledBack => {
-                format!("`{model}` has {there}, to which it was taken back: {replaces}; {start_over}")
-            }
-            Refusal::OfOthers => format!("`{model}` has {there}, which is not the run's: {replaces}; {start_over}"),
-        }
-    }
-
-    /// What ends a run whose model got others' weights.
-    pub fn overtaken(&self, model: &str, published: Option<&Publication>) -> String {
-        let there = published.map_or_else(|| "other weights".to_owned(), describe);
-        format!(
-            "`{model}` has got {there}, which is not what this run put there, so the run ends: {} goes on and puts the \
-             checkpoint's weights in their place; {} begins a new run",
-            self.resume(" --replace-weights"),
-            self.start_over()
-        )
-    }
-}
-
-/// Which weights were put behind a model, by whom and when.
-fn describe(published: &Publication) -> String {
-    let Publication { weights, cause, published_time, .. } = published;
-    let from = match (&weights.run_id, weights.step) {
-        (Some(run), Some(step)) => format!(" of run {run} after {step} updates"),
-        (Some(run), None) => format!(" of run {run}"),
-        (None, _) => " that no run made".to_owned(),
-    };
-    let put = match cause {
-        PublicationCause::Update => "put there",
-        PublicationCause::Rollback => "rolled back to",
-    };
-    format!("version {}{from}, {put} {} UTC", weights.version, time::text(*published_time))
-}
-
-/// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
-}
-
-/// The error of a run whose publication was refused, for the person who started it.
-pub async fn overtaken(commands: &Commands, record: &dyn Record, model: &str, error: &TrainError) -> anyhow::Error {
-    match record.publication(model).await {
-        Ok(published) => anyhow::anyhow!(commands.overtaken(model, published.as_ref())),
-        Err(_) => anyhow::anyhow!("{error}"),
     }
 }

@@ -3,6 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
+
+use crate::at_start::StartChoice;
+
 /// Why a tool did not do what it was asked. The agent reads it: each says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
@@ -91,6 +95,14 @@ pub enum ToolError {
         /// What it said last.
         said: String,
     },
+    /// Weights are behind the model that a run's start would replace.
+    #[error("{said}\nChoices:\n{}", listed(.choices))]
+    WeightsInPlace {
+        /// What the trainer said last.
+        said: String,
+        /// The ways in which a run begins all the same.
+        choices: Vec<StartChoice>,
+    },
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
@@ -102,11 +114,33 @@ pub enum ToolError {
 }
 
 impl ToolError {
+    /// With the tool that a refused start began with.
+    pub(crate) fn of_start(mut self, tool: &'static str) -> Self {
+        if let Self::WeightsInPlace { choices, .. } = &mut self {
+            choices.iter_mut().filter(|choice| choice.is_new_run()).for_each(|choice| choice.tool = tool);
+        }
+        self
+    }
+
+    /// The error as data, where it leaves choices.
+    pub(crate) fn data(&self) -> Option<Value> {
+        match self {
+            Self::WeightsInPlace { said, choices } => {
+                Some(json!({ "error": "weights_in_place", "message": said, "choices": choices }))
+            }
+            _ => None,
+        }
+    }
+
     /// Of a file, for `map_err`.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |source| Self::File { path, source }
     }
+}
+
+fn listed(choices: &[StartChoice]) -> String {
+    choices.iter().map(|choice| format!("- {choice}")).collect::<Vec<_>>().join("\n")
 }
 
 fn those(names: &[String]) -> String {

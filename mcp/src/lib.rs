@@ -4,6 +4,7 @@
 //! waits. It ends with this process, however that ends, and the next one goes on from there. What is looked at is what the
 //! program's other commands say.
 
+mod at_start;
 mod error;
 mod options;
 mod program;

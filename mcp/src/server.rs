@@ -130,7 +130,11 @@ impl ServerHandler for TrainingTools {
     ) -> Result<CallToolResponse, ErrorData> {
         let result = match self.called(request, context).await {
             Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
-            Err(error) => CallToolResult::error(vec![ContentBlock::text(error.to_string())]),
+            Err(error) => {
+                let mut refused = CallToolResult::error(vec![ContentBlock::text(error.to_string())]);
+                refused.structured_content = error.data();
+                refused
+            }
         };
         Ok(result.into())
     }

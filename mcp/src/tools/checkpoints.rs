@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::start::begin;
 use super::waiting::Wait;
+use crate::at_start::AtStart;
 use crate::error::ToolError;
 use crate::program::words;
 use crate::progress::Progress;
@@ -34,6 +35,10 @@ pub(super) struct LoadCheckpoint {
     pub(super) checkpoint: String,
     /// What the run is called that goes on from it; new.
     pub(super) new_run: String,
+    /// What to do where weights are behind the model at the server, such as those of the old run: refuse (the default), or
+    /// start_over, which puts the checkpoint's in their place.
+    #[serde(default)]
+    pub(super) at_start: AtStart,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -96,7 +101,7 @@ pub(super) async fn loaded(
     arguments: &LoadCheckpoint,
     progress: &Progress,
 ) -> Result<String, ToolError> {
-    let LoadCheckpoint { run, checkpoint, new_run } = arguments;
+    let LoadCheckpoint { run, checkpoint, new_run, at_start } = arguments;
     check_name(new_run).map_err(|why| ToolError::Arguments { tool: "load_checkpoint", why })?;
     let home = session.workspace.run(run)?;
     let record = home.sealed_record()?;
@@ -123,7 +128,8 @@ pub(super) async fn loaded(
     settings.push(format!("models.0.path={}", toml::Value::String(model.display().to_string())));
     let (checkpoints, best_reward) = (BTreeMap::new(), None);
     let new_record = RunRecord { name: new_run.clone(), settings, checkpoints, best_reward, finished: false, ..record };
-    begin(session, trainings, &new_home, &new_record, Wait::of(None), progress).await?;
+    let begun = begin(session, trainings, &new_home, &new_record, *at_start, Wait::of(None), progress).await;
+    begun.map_err(|error| error.of_start("load_checkpoint"))?;
     Ok(format!(
         "Run {new_run:?} has begun from run {run:?} after {step} updates; its model is {:?} in list_models.\nNext: \
          train_steps(run = {new_run:?}, steps = 5).",

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::looking::{Order, rollouts, transcript};
 use super::models::cut;
+use crate::at_start::AtStart;
 use crate::error::ToolError;
 use crate::program::words;
 use crate::progress::Progress;
@@ -213,7 +214,8 @@ pub(super) async fn finished(
         return Err(ToolError::Refused(format!("run {run:?} has made no update: there is nothing to score")));
     }
     let server = session.server_of(&record);
-    let training = trainings.begin(&session.program, server, &home, &record, Beginning::Last(updates)).await?;
+    let beginning = Beginning::Last(updates);
+    let training = trainings.begin(&session.program, server, &home, &record, beginning, AtStart::Refuse).await?;
     loop {
         match training.next(Duration::from_secs(1)).await? {
             Some(Err(Ended::Over)) => break,

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::graders;
 use super::waiting::{Wait, wait_for};
+use crate::at_start::AtStart;
 use crate::error::ToolError;
 use crate::options::SettingRule;
 use crate::progress::Progress;
@@ -64,6 +65,10 @@ pub(super) struct StartRun {
     /// command can be set.
     #[serde(default)]
     pub(super) settings: BTreeMap<String, Value>,
+    /// What to do where somebody's weights are behind the model at the server: refuse (the default), or start_over, which
+    /// puts this model's files in their place.
+    #[serde(default)]
+    pub(super) at_start: AtStart,
     /// Seconds to wait for the beginning; 45 unless told otherwise.
     pub(super) wait_seconds: Option<f64>,
 }
@@ -86,7 +91,7 @@ pub(super) async fn start(session: &Session, arguments: StartRun, progress: &Pro
         Err(error) => return Err(undone(&home, error)),
     };
     let wait = Wait::of(arguments.wait_seconds);
-    match begin(session, &mut trainings, &home, &record, wait, progress).await? {
+    match begin(session, &mut trainings, &home, &record, arguments.at_start, wait, progress).await? {
         None => Ok(format!(
             "Run {:?} is still beginning. Next: train_steps(run = {0:?}, steps = 0) waits for it.",
             home.name()
@@ -108,13 +113,14 @@ pub(super) async fn begin(
     trainings: &mut Trainings,
     home: &RunHome,
     record: &RunRecord,
+    at_start: AtStart,
     wait: Wait,
     progress: &Progress,
 ) -> Result<Option<Ended>, ToolError> {
     let begun = async {
         home.write(record)?;
         let server = session.server_of(record);
-        let training = trainings.begin(&session.program, server, home, record, Beginning::Allowed(0)).await?;
+        let training = trainings.begin(&session.program, server, home, record, Beginning::Allowed(0), at_start).await?;
         wait_for(session, training, home, 0, wait, progress).await
     };
     match begun.await {

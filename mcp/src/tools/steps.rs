@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::runs::{signal, table};
 use super::spending;
 use super::waiting::{Wait, wait_for};
+use crate::at_start::AtStart;
 use crate::error::ToolError;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -22,12 +23,16 @@ pub(super) struct TrainSteps {
     pub(super) run: String,
     /// Updates that are made; 0 only waits for those that were asked for before.
     pub(super) steps: u64,
+    /// What to do where other weights than the run's are behind the model at the server, if its trainer begins with this
+    /// call: refuse (the default), or replace_weights, which puts the run's checkpoint in their place.
+    #[serde(default)]
+    pub(super) at_start: AtStart,
     /// Seconds to wait for them; 45 unless told otherwise, -1 for as long as it takes. The run goes on all the same.
     pub(super) wait_seconds: Option<f64>,
 }
 
 pub(super) async fn train(session: &Session, arguments: TrainSteps, progress: &Progress) -> Result<String, ToolError> {
-    let TrainSteps { run, steps, wait_seconds } = arguments;
+    let TrainSteps { run, steps, at_start, wait_seconds } = arguments;
     if steps > STEPS {
         let why = format!("{steps} steps in a call, and {STEPS} are the most");
         return Err(ToolError::Arguments { tool: "train_steps", why });
@@ -53,7 +58,8 @@ pub(super) async fn train(session: &Session, arguments: TrainSteps, progress: &P
         true => trainings.of(&home),
         false => {
             let server = session.server_of(&record);
-            Some(trainings.begin(&session.program, server, &home, &record, Beginning::Allowed(target)).await?)
+            let beginning = Beginning::Allowed(target);
+            Some(trainings.begin(&session.program, server, &home, &record, beginning, at_start).await?)
         }
     };
     let Some(training) = training else { return Err(ToolError::Refused(format!("run {run:?} has just ended"))) };

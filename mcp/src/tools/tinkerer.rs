@@ -12,6 +12,7 @@ use super::looking::{self, Sample};
 use super::runs;
 use super::start::{self, Rows, StartRun};
 use super::steps::{self, TrainSteps};
+use crate::at_start::AtStart;
 use crate::error::ToolError;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -163,7 +164,8 @@ pub(super) async fn init_grpo(
 
 pub(super) async fn train(session: &Session, arguments: TrainStep, progress: &Progress) -> Result<String, ToolError> {
     let TrainStep { num_steps, wait_seconds } = arguments;
-    let steps = TrainSteps { run: current(session)?, steps: num_steps.unwrap_or(1), wait_seconds };
+    let steps =
+        TrainSteps { run: current(session)?, steps: num_steps.unwrap_or(1), at_start: AtStart::Refuse, wait_seconds };
     steps::train(session, steps, progress).await
 }
 
@@ -200,7 +202,8 @@ pub(super) async fn load(session: &Session, arguments: Named, progress: &Progres
     let known = || ToolError::Unknown { kind: "checkpoint", name: name.clone(), known: Vec::new() };
     let run = runs.iter().rev().find(has_it).cloned().ok_or_else(known)?;
     let new_run = next(session);
-    checkpoints::load(session, LoadCheckpoint { run, checkpoint: name, new_run }, progress).await
+    let arguments = LoadCheckpoint { run, checkpoint: name, new_run, at_start: AtStart::Refuse };
+    checkpoints::load(session, arguments, progress).await
 }
 
 pub(super) async fn finish(session: &Session, _: Nothing, progress: &Progress) -> Result<String, ToolError> {

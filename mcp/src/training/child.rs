@@ -13,6 +13,7 @@ use tokio::process::{Child, ChildStdin};
 use tokio::time::timeout;
 
 use super::events::Events;
+use crate::at_start::{AtStart, choices};
 use crate::error::ToolError;
 use crate::program::{Program, last_part};
 use crate::workspace::{RunHome, RunRecord, read_text};
@@ -85,6 +86,9 @@ impl Trainings {
     }
 
     /// Lets go of whatever is trained and starts this run's trainer.
+    ///
+    /// # Errors
+    /// If `at_start` cannot be what its start does: what was trained goes on then.
     pub(crate) async fn begin(
         &mut self,
         program: &Program,
@@ -92,9 +96,11 @@ impl Trainings {
         home: &RunHome,
         record: &RunRecord,
         beginning: Beginning,
+        at_start: AtStart,
     ) -> Result<&mut Training, ToolError> {
+        check_at_start(server, home, at_start)?;
         self.end().await;
-        let training = Training::start(program, server, home, record, beginning)?;
+        let training = Training::start(program, server, home, record, beginning, at_start)?;
         Ok(self.current.insert(training))
     }
 
@@ -113,6 +119,7 @@ impl Training {
         home: &RunHome,
         record: &RunRecord,
         beginning: Beginning,
+        at_start: AtStart,
     ) -> Result<Self, ToolError> {
         let mut words: Vec<OsString> = vec!["train".into(), record.config.clone().into(), "--json".into()];
         words.extend(["--run-directory".into(), home.path().into(), "--until-stdin-closes".into()]);
@@ -121,6 +128,7 @@ impl Training {
         if home.is_begun() {
             words.push("--resume".into());
         }
+        words.extend(at_start.flag().map(OsString::from));
         let (flag, steps) = match beginning {
             Beginning::Allowed(steps) => ("--allowed-steps", steps),
             Beginning::Last(steps) => ("--max-steps", steps),
@@ -221,7 +229,10 @@ impl Training {
             said if said.is_empty() => status.to_string(),
             said => said,
         };
-        ToolError::Command { command: "train".to_owned(), said }
+        match choices(&said) {
+            choices if choices.is_empty() => ToolError::Command { command: "train".to_owned(), said },
+            choices => ToolError::WeightsInPlace { said, choices },
+        }
     }
 
     /// Closing its input tells it to end.
@@ -233,6 +244,26 @@ impl Training {
             let _ = self.child.kill().await;
         }
     }
+}
+
+fn check_at_start(server: Option<&str>, home: &RunHome, at_start: AtStart) -> Result<(), ToolError> {
+    let run = home.name();
+    let why = match (at_start, server) {
+        (AtStart::Refuse, _) => return Ok(()),
+        (_, None) => {
+            "at_start says what becomes of the weights at a server, and this run has none: leave it out".to_owned()
+        }
+        (AtStart::StartOver, _) if home.is_begun() => {
+            format!("run {run:?} has begun, and starting over is a new run: start_run with another name")
+        }
+        (AtStart::ReplaceWeights, _) if !home.is_begun() => {
+            format!(
+                "run {run:?} has no checkpoint yet to replace weights by: \"start_over\" puts its model's files there"
+            )
+        }
+        (AtStart::StartOver | AtStart::ReplaceWeights, _) => return Ok(()),
+    };
+    Err(ToolError::Refused(why))
 }
 
 fn appended(path: &Path) -> Result<File, ToolError> {

@@ -26,6 +26,8 @@ pub struct Host {
 pub struct Answer {
     pub text: String,
     pub is_error: bool,
+    /// The same as data, where it is any.
+    pub data: Value,
 }
 
 impl Host {
@@ -99,19 +101,19 @@ impl Host {
         let answer = self.answer_to(id);
         let result = &answer["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
-        Answer { text, is_error: result["isError"] == true }
+        Answer { text, is_error: result["isError"] == true, data: result["structuredContent"].clone() }
     }
 
     /// Calls a tool that must succeed.
     pub fn done(&mut self, name: &str, arguments: Value) -> String {
-        let Answer { text, is_error } = self.tool(name, arguments);
+        let Answer { text, is_error, .. } = self.tool(name, arguments);
         assert!(!is_error, "{name}: {text}");
         text
     }
 
     /// Calls a tool that must fail.
     pub fn refused(&mut self, name: &str, arguments: Value) -> String {
-        let Answer { text, is_error } = self.tool(name, arguments);
+        let Answer { text, is_error, .. } = self.tool(name, arguments);
         assert!(is_error, "{name}: {text}");
         text
     }

@@ -81,3 +81,52 @@ fn a_limit_refuses_runs_whose_record_nobody_here_can_read() {
     assert!(said.contains("cannot open the store sqlite:///nowhere/store.db"), "{said}");
     host.close();
 }
+
+#[test]
+fn a_start_that_weights_at_the_server_are_in_the_way_of_is_refused_with_choices_that_go_on() {
+    let project = project();
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(directory.path(), &project);
+    let mut host = beside(&server, &project, &[]);
+    host.done("write_grader", short());
+    host.done("start_run", run("one", "short"));
+    host.done("train_steps", json!({ "run": "one", "steps": 1, "wait_seconds": -1 }));
+    // The choices of a refusal: each one's tool, and what that takes.
+    let choices = |host: &mut Host, tool: &str, arguments: &Value| -> Vec<(String, Value)> {
+        let refused = host.tool(tool, arguments.clone());
+        assert!(refused.is_error && refused.data["error"] == "weights_in_place", "{refused:?}");
+        assert!(refused.text.contains("Choices:\n- train_steps("), "{}", refused.text);
+        let choices = refused.data["choices"].as_array().unwrap();
+        choices.iter().map(|choice| (choice["tool"].as_str().unwrap().to_owned(), choice["at_start"].clone())).collect()
+    };
+    let with = |mut arguments: Value, (tool, at_start): (String, Value)| {
+        arguments["at_start"] = at_start;
+        (tool, arguments)
+    };
+    let offered = choices(&mut host, "start_run", &run("two", "short"));
+    assert_eq!(offered, [("train_steps".into(), Value::Null), ("start_run".into(), json!("start_over"))]);
+    let (tool, arguments) = with(run("two", "short"), offered[1].clone());
+    host.done(&tool, arguments);
+    host.done("train_steps", json!({ "run": "two", "steps": 1, "wait_seconds": -1 }));
+    let goes_on = json!({ "run": "one", "steps": 1, "wait_seconds": -1 });
+    let offered = choices(&mut host, "train_steps", &goes_on);
+    assert_eq!(offered, [("train_steps".into(), json!("replace_weights")), ("start_run".into(), json!("start_over"))]);
+    let (tool, arguments) = with(goes_on, offered[0].clone());
+    let said = host.done(&tool, arguments);
+    assert!(said.contains("has made 2 updates"), "{said}");
+    let from_checkpoint = json!({ "run": "two", "checkpoint": "1", "new_run": "three" });
+    let offered = choices(&mut host, "load_checkpoint", &from_checkpoint);
+    assert_eq!(offered[1], ("load_checkpoint".into(), json!("start_over")));
+    // What no start can do.
+    let said = host.refused("train_steps", json!({ "run": "two", "steps": 1, "at_start": "start_over" }));
+    assert!(said.contains("start_run with another name"), "{said}");
+    let mut of_none = run("four", "short");
+    of_none["at_start"] = json!("replace_weights");
+    let said = host.refused("start_run", of_none.clone());
+    assert!(said.contains("has no checkpoint yet"), "{said}");
+    host.close();
+    let mut host = Host::start(project.directory.path(), &[]);
+    let said = host.refused("start_run", of_none);
+    assert!(said.contains("this run has none: leave it out"), "{said}");
+    host.close();
+}

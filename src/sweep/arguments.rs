@@ -33,6 +33,9 @@ pub struct SweepArguments {
     /// Put a value in place of a key of the config in every arm (repeatable), as `train` does
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<Override>,
+    /// Refused: every run has a server of its own
+    #[arg(long, value_name = "URL", hide = true)]
+    pub server: Option<String>,
     /// Runs at a time: one for every two processors unless told otherwise, and never more than the models that they train
     /// have memory for
     #[arg(long, value_name = "N")]

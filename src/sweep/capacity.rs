@@ -1,5 +1,6 @@
 //! How many runs of a sweep go on at a time.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -7,6 +8,7 @@ use anyhow::Result;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::model_roles;
 use fulgurite_config::models::Backend;
+use fulgurite_config::redaction::public_part;
 use fulgurite_engine::{MemoryNeed, available_memory, bytes_text, inspect_model};
 
 use super::plan::SweepPlan;
@@ -24,13 +26,43 @@ pub struct Capacity {
 }
 
 /// As many as `asked`, or one for every two processors; but no more than the memory that is available now holds of the
-/// largest model that is trained.
+/// largest model that is trained, and one at a time where runs put whole models behind the same host.
 pub fn capacity(plan: &SweepPlan, asked: Option<NonZeroUsize>) -> Result<Capacity> {
     let mut greatest = 0;
     for run in plan.runs() {
         greatest = greatest.max(training_memory(&plan.config_of(&run)?).unwrap_or(0));
     }
-    Ok(within(asked.map(NonZeroUsize::get), processors(), plan.runs().len(), greatest, available_memory()))
+    let fit = within(asked.map(NonZeroUsize::get), processors(), plan.runs().len(), greatest, available_memory());
+    Ok(match shared_host(plan)? {
+        Some(host) if fit.parallel > 1 => {
+            let said = format!(
+                "one run at a time: each puts its whole model behind {host}, where the others would sample from it"
+            );
+            Capacity { parallel: 1, said: Some(said) }
+        }
+        _ => fit,
+    })
+}
+
+/// A host that several runs put their whole models behind. Adapters have names of their own there.
+fn shared_host(plan: &SweepPlan) -> Result<Option<String>> {
+    let mut known = BTreeSet::new();
+    for run in plan.runs() {
+        let loaded = plan.config_of(&run)?;
+        let models = model_roles::trainable_models(&loaded.config)?;
+        let [model] = models.as_slice() else { continue };
+        let is_whole = model.lora_rank.is_none_or(|rank| rank == 0);
+        let takes_models = match model.backend {
+            Backend::Vllm | Backend::Sglang | Backend::LlamaCpp => is_whole,
+            Backend::Embedded | Backend::Tinker | Backend::OpenAi | Backend::Anthropic => false,
+        };
+        let hosts: BTreeSet<String> = model.urls.iter().map(|url| public_part(url)).filter(|_| takes_models).collect();
+        if let Some(host) = hosts.iter().find(|host| known.contains(*host)) {
+            return Ok(Some(host.clone()));
+        }
+        known.extend(hosts);
+    }
+    Ok(None)
 }
 
 /// Processors of this machine.
@@ -83,6 +115,39 @@ pub fn model_directory(loaded: &LoadedConfig) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep::arms::of_grid;
+
+    #[test]
+    fn runs_that_put_their_models_behind_one_host_go_on_one_after_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("t.toml");
+        let plan = |model: &str, keys: &[&str]| {
+            let model = format!("[[models]]\nname = \"m\"\npath = \"m\"\nbackend = {model}\n");
+            std::fs::write(&config, model).unwrap();
+            let keys: Vec<_> = keys.iter().map(|key| key.parse().unwrap()).collect();
+            SweepPlan {
+                config: config.clone(),
+                set: Vec::new(),
+                agent: Vec::new(),
+                stop_early: false,
+                seeds: vec![1],
+                arms: of_grid(&keys).unwrap(),
+            }
+        };
+        let rates = "trainer.learning_rate=1e-3,2e-3";
+        let host = "http://h:1".to_owned();
+        for (model, keys, expected) in [
+            ("\"vllm\"\nurls = [\"http://h:1\"]", vec![rates], Some(host.clone())),
+            ("\"sglang\"\nurls = [\"http://g:1\", \"http://h:1\"]\nlora_rank = 8", vec![rates], None),
+            ("\"embedded\"", vec![rates], None),
+            ("\"vllm\"", vec!["models.0.urls=[\"http://h:1\"],[\"http://h:2\"]"], None),
+        ] {
+            assert_eq!(shared_host(&plan(model, &keys)).unwrap(), expected, "{model}");
+        }
+        let held = capacity(&plan("\"vllm\"\nurls = [\"http://h:1\"]", &[rates]), NonZeroUsize::new(2)).unwrap();
+        assert_eq!(held.parallel, 1);
+        assert!(held.said.unwrap().contains("behind http://h:1"));
+    }
 
     #[test]
     fn no_more_runs_go_on_than_memory_holds() {

@@ -25,6 +25,14 @@ use crate::terminal::output;
 
 /// Plays every arm with every seed, and says which was best.
 pub async fn sweep(arguments: SweepArguments) -> Result<()> {
+    if let Some(url) = &arguments.server {
+        bail!(
+            "--server {url}: the runs of a sweep would put their weights in each other's place behind one model of that server, \
+             so that each has a server of its own: leave --server out, or train one run beside it with `fulgurite train {} \
+             --server {url}`",
+            arguments.config.display()
+        );
+    }
     let directory = directory(&arguments)?;
     let plan = plan(&arguments, &directory)?;
     plan.check().with_context(|| plan.config.display().to_string())?;

@@ -1,6 +1,9 @@
 //! `fulgurite serve` with models at remote hosts.
 
-use crate::common::{Server, fulgurite, run, tiny_model};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::common::{Server, eventually, fulgurite, model_flag, run, tiny_model, tiny_weights};
 use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
 use serde_json::{Value, json};
 
@@ -40,6 +43,47 @@ fn a_host_may_come_up_after_the_server_and_is_sent_its_key() {
     assert!(host.heads().iter().all(|head| head.contains(&key)));
     let log = std::fs::read_to_string(directory.path().join("serve.log")).unwrap();
     assert!(!log.contains(&key) && log.contains("Connection refused"), "{log}");
+}
+
+/// A first call of a model whose host labels its own weights so; what the server's log says of them in the end.
+fn log_of_label(directory: &Path, label: &str) -> String {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let vllm = Arc::new(Vllm::new(true, true));
+    let host = runtime.block_on(vllm.serve());
+    let flag = format!("tiny=vllm:{},path={}", host.url, directory.join("others").display());
+    let mut server = Server::start(directory, ["--model", &flag]);
+    let mut steps = vec![Step::Event(generated_by(&[(66, -1.5)], "length", &[(label, 0, 1)]))];
+    steps.extend(Step::done());
+    vllm.play(Reply::Stream(steps));
+    server.post("/v1/completions", &json!({ "model": "tiny", "prompt": "Say", "max_tokens": 4 })).expect(200);
+    // Named or warned of: either is done within a look of the server.
+    let log = || std::fs::read_to_string(directory.join("serve.log")).unwrap();
+    let log = eventually("a look at the host's label", || {
+        let named = server.get("/v1/fulgurite/weights?model=tiny").expect(200);
+        let is_named =
+            named.as_array().unwrap().iter().any(|named| named["version"] == json!(label.parse::<u64>().unwrap()));
+        (log().contains("labels its own weights") || label != "0" && is_named).then(log)
+    });
+    server.process.terminate();
+    log
+}
+
+#[test]
+fn a_host_that_labels_its_own_weights_with_the_version_of_others_is_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 64);
+    tiny_weights(directory.path(), 64, "others", 2);
+    let mut server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
+    let named = server.get("/v1/fulgurite/weights?model=tiny").expect(200);
+    assert_eq!(named[0]["version"], 0, "{named}");
+    server.process.terminate();
+    let log = log_of_label(directory.path(), "7");
+    assert!(!log.contains("labels its own weights"), "{log}");
+    let log = log_of_label(directory.path(), "0");
+    let warned = log.lines().filter(|line| line.contains("labels its own weights with a version that names others"));
+    let warned: Vec<_> = warned.collect();
+    let [warning] = &warned[..] else { panic!("once: {log}") };
+    assert!(warning.contains("tiny") && warning.contains("version"), "{warning}");
 }
 
 #[test]

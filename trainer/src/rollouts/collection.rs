@@ -8,10 +8,11 @@ use fulgurite_types::{Generation, NewRollout, Rollout, RolloutConfig, UntrainedC
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::collected::Collected;
 use super::failure_options::FailureOptions;
 use super::failures::Failures;
 use super::judgement::judge;
-use super::member::{Collected, Member, Phase, Policy};
+use super::member::{Member, Phase, Policy};
 use super::reading::{RewardRules, member_of};
 use crate::{Record, RecordError, Reporter, TrainError, TrainEvent};
 

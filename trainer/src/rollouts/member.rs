@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use fulgurite_types::{
-    Attempt, EpisodeStop, Generation, GenerationUse, RecordedReward, Reward, Rollout, RolloutMode, RolloutStatus,
-    UntrainedCause, Verdict,
+    Attempt, EpisodeStop, Generation, RecordedReward, Reward, Rollout, RolloutMode, RolloutStatus, UntrainedCause,
+    Verdict,
 };
 use serde_json::Value;
 
@@ -167,64 +167,4 @@ pub(crate) enum LeftToTrain {
     Something,
     /// Others have trained all that would have been trained.
     Nothing,
-}
-
-/// Rollouts that were learnt from by other runs, and are not by this one.
-#[derive(Default)]
-pub(crate) struct PassedOver {
-    pub(crate) rollouts: u64,
-    uses: Vec<GenerationUse>,
-}
-
-impl PassedOver {
-    pub(crate) fn add(&mut self, member: &Member) {
-        self.rollouts += 1;
-        self.uses.extend(member.judged().map(use_of));
-    }
-}
-
-/// What became of a generation.
-fn use_of((generation, verdict): (&Generation, Verdict)) -> GenerationUse {
-    GenerationUse {
-        generation_id: generation.generation_id.clone(),
-        cause: verdict.into(),
-        tokens: generation.sampled_tokens.len() as u64,
-    }
-}
-
-/// The rollouts of one plan, group by group.
-pub(crate) struct Collected {
-    pub(crate) phase: Phase,
-    pub(crate) groups: Vec<Vec<Member>>,
-    /// Those that failed and were run again.
-    pub(crate) replaced: Vec<Member>,
-    /// Those that are of no group, since other runs have learnt from them.
-    pub(crate) passed_over: PassedOver,
-}
-
-impl Collected {
-    /// Groups none of whose rollouts were run again.
-    pub(crate) fn of(phase: Phase, groups: Vec<Vec<Member>>) -> Self {
-        Self { phase, groups, replaced: Vec::new(), passed_over: PassedOver::default() }
-    }
-
-    /// All rollouts, those that were run again among them.
-    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
-        self.groups.iter().flatten().chain(&self.replaced)
-    }
-
-    /// Mean negative logprob of the sampled tokens, in nats; `None` where they are too few to judge weights by.
-    pub(crate) fn sampled_nll(&self) -> Option<f64> {
-        const ENOUGH: usize = 128;
-        let calls = self.members().flat_map(|member| &member.generations);
-        let logprobs: Vec<f64> =
-            calls.flat_map(|call| call.logprobs.iter().flatten()).copied().map(f64::from).collect();
-        (logprobs.len() >= ENOUGH).then(|| -logprobs.iter().sum::<f64>() / logprobs.len() as f64)
-    }
-
-    /// What became of every token that was sampled.
-    pub(crate) fn uses(&self) -> Vec<GenerationUse> {
-        let judged = self.members().flat_map(Member::judged);
-        judged.map(use_of).chain(self.passed_over.uses.iter().cloned()).collect()
-    }
 }

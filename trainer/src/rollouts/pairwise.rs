@@ -8,7 +8,8 @@ use fulgurite_types::{AttemptRef, Message, NewReward, Repeat, RewardGiver, Sampl
 use futures::future::try_join_all;
 use serde_json::Value;
 
-use super::member::{Collected, Member};
+use super::collected::Collected;
+use super::member::Member;
 use crate::TrainError;
 use crate::conversations::{FIRST, SECOND, TIE, question};
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use fulgurite_types::{RecordedReward, UntrainedCause};
 
-use super::member::{Collected, Member};
+use super::collected::Collected;
+use super::member::Member;
 
 /// The greatest magnitude that is learnt from: advantages are 32-bit numbers, whose squares and sums have to be finite.
 const GREATEST_MAGNITUDE: f64 = 1e15;

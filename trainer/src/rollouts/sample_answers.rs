@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::member::{Collected, Member};
+use super::collected::Collected;
+use super::member::Member;
 
 /// How tokens are read.
 pub type Decode = Arc<dyn Fn(&[u32]) -> String + Send + Sync>;

@@ -31,6 +31,15 @@ impl StaleRollouts {
         }
     }
 
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            outdated: self.outdated + other.outdated,
+            behind: self.behind.max(other.behind),
+            foreign: self.foreign + other.foreign,
+        }
+    }
+
     /// Those of a step's rollouts.
     pub(crate) fn among<'m>(members: impl Iterator<Item = &'m Member>, distances: &VersionDistances) -> Self {
         let mut stale = Self::default();

@@ -85,6 +85,7 @@ impl Source<Collected> for HarvestedRollouts {
             members: Vec::new(),
             passed_over: PassedOver::default(),
             ripe: 0,
+            untrainable: 0,
             stale: StaleRollouts::default(),
         };
         let mut reported = harvest.stale;
@@ -122,6 +123,8 @@ struct Harvest<'r> {
     passed_over: PassedOver,
     /// Members that have something to train.
     ripe: usize,
+    /// Members that succeeded and have nothing to train.
+    untrainable: usize,
     /// Members that lost calls because of the weights that sampled them.
     stale: StaleRollouts,
 }
@@ -216,15 +219,27 @@ impl Harvest<'_> {
             return Ok(());
         }
         if member.pass_over_trained(trained_before) == LeftToTrain::Nothing {
-            self.passed_over.add(&member);
+            self.passed_over.add_trained(&member);
             return Ok(());
         }
+        self.keep(member);
+        Ok(())
+    }
+
+    /// Keeps a rollout for the step. Of those that succeeded with nothing to train it keeps as many as a step is made of, and
+    /// counts the others: a store may hold any number that a new run cannot learn from. Failures and refused rewards are each
+    /// reported.
+    fn keep(&mut self, member: Member) {
+        self.stale.add(&member, &self.policy.distances);
         if member.trained().next().is_some() {
             self.ripe += 1;
+        } else if member.succeeded() {
+            if self.untrainable == self.wanted {
+                return self.passed_over.add_untrainable(&member, &self.policy.distances);
+            }
+            self.untrainable += 1;
         }
-        self.stale.add(&member, &self.policy.distances);
         self.members.push(member);
-        Ok(())
     }
 }
 
@@ -255,9 +270,12 @@ fn by_task(members: Vec<Member>) -> Vec<Vec<Member>> {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_store::{Store, StoreOptions};
+    use fulgurite_types::{RecordedReward, Reward, UntrainedCause, Verdict};
     use serde_json::json;
 
     use super::*;
+    use crate::weights::VersionDistances;
 
     fn member(id: &str, input: Value, metadata: Value, mode: Option<&str>) -> Member {
         let rollout = json!({
@@ -282,6 +300,67 @@ mod tests {
             .map(|group| group.into_iter().map(|member| member.rollout.rollout_id).collect())
             .collect();
         assert_eq!(groups, [vec!["a", "d"], vec!["b"], vec!["c"], vec!["e"]]);
+    }
+
+    #[tokio::test]
+    async fn a_store_of_old_rewards_is_counted_and_not_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("t.db").display());
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        let (model, tokenizer) = ("m".to_owned(), "t".to_owned());
+        let policy = Policy { tokenizer, model, distances: VersionDistances::of([(1, 0)]), max_staleness: 4 };
+        let mut harvest = Harvest {
+            record: &store,
+            run_id: "run",
+            wanted: 2,
+            policy,
+            reward_rules: RewardRules::default(),
+            again: false,
+            members: Vec::new(),
+            passed_over: PassedOver::default(),
+            ripe: 0,
+            untrainable: 0,
+            stale: StaleRollouts::default(),
+        };
+        let of_weights = |number: usize, version: u64, verdict: Verdict| {
+            let generation = json!({
+                "generation_id": format!("g{number}"), "rollout_id": "r", "attempt_id": "a", "span_id": "s", "trace_id": "t",
+                "name": "n", "sequence_id": 1, "parent_id": null, "branch_reason": null, "start_time": 0.0, "end_time": 1.0,
+                "model": "m", "prompt_tokens": [1], "sampled_tokens": [2], "logprobs": [-0.5], "stop_reason": "stop",
+                "weights_versions": [{ "version": version, "first_token": 0 }],
+                "sampling": { "temperature": 1.0, "top_p": 1.0, "top_k": null }, "seed": 1, "renderer": "chatml",
+                "tokenizer": "t", "request_digest": "", "client_gone": false, "defect": null,
+            });
+            let mut member = member("r", json!(null), json!({ "kind": "session" }), None);
+            (member.generations, member.verdicts) = (vec![serde_json::from_value(generation).unwrap()], vec![verdict]);
+            member.rewards = vec![RecordedReward {
+                attempt_id: "a".into(),
+                span_id: "s".into(),
+                sequence_id: 2,
+                time: None,
+                generation_id: None,
+                reward: Reward::new(1.0),
+                giver: None,
+            }];
+            member
+        };
+        for number in 0..10 {
+            harvest.keep(of_weights(number, 9, Verdict::Untrained(UntrainedCause::UnknownWeights)));
+        }
+        harvest.keep(of_weights(10, 1, Verdict::Trained));
+        assert_eq!((harvest.members.len(), harvest.ripe, harvest.stale.foreign), (3, 1, 10));
+        // Each reward that is refused is reported.
+        for number in 11..14 {
+            let mut member = of_weights(number, 1, Verdict::Untrained(UntrainedCause::RewardTooLarge));
+            member.refused = Some(UntrainedCause::RewardTooLarge);
+            harvest.keep(member);
+        }
+        assert_eq!(harvest.members.len(), 6);
+        let Harvest { members, passed_over, .. } = harvest;
+        assert_eq!((passed_over.stale.foreign, passed_over.trained_before), (8, 0));
+        let collected = Collected { passed_over, ..Collected::of(Phase::Train, by_task(members)) };
+        let uses: HashSet<String> = collected.uses().into_iter().map(|it| it.generation_id).collect();
+        assert_eq!(uses.len(), 14, "what became of every token is told");
     }
 
     #[test]

@@ -90,6 +90,7 @@ impl Objective<Collected> for PolicyGradient {
                 metrics.insert(key.to_owned(), value.into());
             }
             let stale = StaleRollouts::among(collected.members(), &self.weights.distances());
+            let stale = stale.and(collected.passed_over.stale);
             for (key, value) in stale.metrics() {
                 metrics.insert(key.to_owned(), value.into());
             }
@@ -233,8 +234,8 @@ impl PolicyGradient {
         if outside > 0 {
             metrics.insert("sampling/groups_outside_difficulty".to_owned(), outside.into());
         }
-        if collected.passed_over.rollouts > 0 {
-            metrics.insert("harvest/trained_before".to_owned(), collected.passed_over.rollouts.into());
+        if collected.passed_over.trained_before > 0 {
+            metrics.insert("harvest/trained_before".to_owned(), collected.passed_over.trained_before.into());
         }
         for (key, count) in failure_metrics(collected.members().filter_map(|member| member.failure)) {
             metrics.insert(key.to_owned(), count.into());

@@ -230,3 +230,29 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         }
     }
 }
+
+/// The greatest of a metric in the committed curves of the examples, and where it stands.
+fn greatest_in_curves(directory: &Path, metric: &str) -> Option<(f64, PathBuf)> {
+    let paths = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let of = |path: PathBuf| -> Option<(f64, PathBuf)> {
+        if path.is_dir() {
+            return greatest_in_curves(&path, metric);
+        }
+        let is_curve = path.extension().is_some_and(|kind| kind == "jsonl")
+            && path.parent().is_some_and(|parent| parent.ends_with("curves"));
+        let text = is_curve.then(|| std::fs::read_to_string(&path).unwrap())?;
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).unwrap()[metric].as_f64());
+        lines.max_by(f64::total_cmp).map(|greatest| (greatest, path))
+    };
+    paths.filter_map(of).max_by(|one, other| one.0.total_cmp(&other.0))
+}
+
+#[test]
+fn the_default_bound_of_published_weights_lies_beyond_what_committed_curves_move() {
+    let (greatest, curve) = greatest_in_curves(&root(), "optim/kl_sample_train_v2").unwrap();
+    let bound = TrainerOptions::default().publish_max_kl;
+    assert!(3.0 * greatest < bound, "{greatest} in {}", curve.display());
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/training.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    assert!(docs.contains(&format!("at most {greatest:.2} nats a token")), "docs/training.md: {greatest}");
+}

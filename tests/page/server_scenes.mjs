@@ -36,6 +36,29 @@ export const serverScenes = ({ opened, checked, url, values }) => ({
     return seen;
   },
 
+  /** What is published, and what each of so many servers has of it. */
+  async weights() {
+    const seen = {};
+    for (const width of [1280, 390]) {
+      const { page, context, wrong } = await opened(width);
+      await page.goto(`${url}/#/store`);
+      await page.waitForSelector(`table.servers tbody tr >> nth=${Number(values[0]) - 1}`);
+      const section = page.locator("section:has(table.servers)");
+      seen.published = await section.locator("p").first().innerText();
+      seen.rows = await section.locator("tbody tr").evaluateAll((rows) =>
+        rows.map((row) => {
+          const cells = [...row.children];
+          const failures = cells.flatMap((cell, place) => (cell.classList.contains("failure") ? [place] : []));
+          return { cells: cells.map((cell) => cell.innerText.trim()), failures };
+        }),
+      );
+      await checked(page, wrong, `weights-${width}`);
+      if (wrong.length) throw new Error(wrong.join("\n"));
+      await context.close();
+    }
+    return seen;
+  },
+
   /** Asks MODEL, makes a task, a reward and, with OTHER beside it, a comparison; KEY is given when it is asked for. */
   async play() {
     const [model, key, other] = values;

@@ -4,6 +4,7 @@ mod by_hand;
 mod following;
 mod partners;
 mod renderings;
+mod weights;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

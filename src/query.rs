@@ -19,12 +19,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_lab::records;
+use fulgurite_lab::records::open_store::store_url;
+use fulgurite_lab::records::run_files::STORE_FILE;
+use fulgurite_lab::runs::registry;
 use fulgurite_store::{Store, redact_url};
 
-use crate::records;
-use crate::records::open_store::store_url;
-use crate::records::run_files::STORE_FILE;
-use crate::runs::registry;
 use crate::terminal::output;
 
 use arguments::{RolloutSelection, StoreArguments};

@@ -12,6 +12,7 @@ use fulgurite_config::admin_key;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::runner::RunnerConfig;
 use fulgurite_config::seconds::seconds;
+use fulgurite_lab::interruptions::interrupted;
 use fulgurite_runner::{RunnerOptions, RunnerSummary, SUPERVISE_AGENT, raise_open_files, sandbox_part, supervise};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -20,7 +21,6 @@ use uuid::Uuid;
 
 use crate::issued_keys;
 use crate::run::arguments::RunArguments;
-use crate::terminal::interruptions::interrupted;
 use crate::terminal::output;
 
 /// Works off the queue until it is told to stop.

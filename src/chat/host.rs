@@ -8,6 +8,11 @@ use fulgurite_backends::Learner;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::models::parse_model;
 use fulgurite_hub::{fetched_by, holds_adapter};
+use fulgurite_lab::records;
+use fulgurite_lab::records::open_store::open_store;
+use fulgurite_lab::run_routes;
+use fulgurite_lab::runs::checkpoints::{checkpoints, run_of};
+use fulgurite_lab::runs::which_checkpoint::WhichCheckpoint;
 use fulgurite_proxy::ServedModel;
 use fulgurite_server::{Listening, MetricsPage, RunningServer};
 use fulgurite_store::Store;
@@ -20,11 +25,6 @@ use super::arguments::ChatArguments;
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
 use crate::model_commands::named_weights::NamedWeights;
 use crate::models::open::{OpenModel, TrainedModel};
-use crate::records;
-use crate::records::open_store::open_store;
-use crate::run_routes::run_routes;
-use crate::runs::checkpoints::{checkpoints, run_of};
-use crate::runs::which_checkpoint::WhichCheckpoint;
 use crate::train::reporters::SilentReporter;
 
 /// What a model is called that has no config.

@@ -7,6 +7,7 @@ mod reply;
 use std::io::{BufRead, IsTerminal};
 
 use anyhow::{Context, Result};
+use fulgurite_lab::interruptions::Interruptions;
 use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -14,7 +15,6 @@ use tokio::sync::mpsc;
 use self::arguments::ChatArguments;
 use self::host::Host;
 use self::reply::{Reply, ask};
-use crate::terminal::interruptions::Interruptions;
 use crate::terminal::output;
 use crate::terminal::paint::Paint;
 

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use serde_json::Value;
+
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::model_roles;
 use fulgurite_hub::known_model_directory;
-use serde_json::Value;
-
-use crate::records::run_files::model_path;
+use fulgurite_lab::records::run_files::model_path;
 
 /// The step size of all weights at [`REFERENCE_WIDTH`].
 const BASE: f64 = 5e-5;

@@ -9,14 +9,14 @@ use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_config::declarations::ServerConfig;
 use fulgurite_dashboard::Tokenizers;
 use fulgurite_hub::known_model_directory;
+use fulgurite_lab::interruptions::Interruptions;
+use fulgurite_lab::records::run_tokenizers;
+use fulgurite_lab::run_routes;
+use fulgurite_lab::runs::registry;
 use fulgurite_server::{Listening, write_ready_file};
 use fulgurite_store::{Store, redact_url};
 
 use self::arguments::DashboardArguments;
-use crate::records::run_tokenizers;
-use crate::run_routes::run_routes;
-use crate::runs::registry;
-use crate::terminal::interruptions::Interruptions;
 use crate::terminal::output;
 
 /// Shows the page until it is told to stop.

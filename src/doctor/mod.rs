@@ -1,45 +1,17 @@
 //! `fulgurite doctor`: what is amiss with a run, and what to do.
 
 pub mod arguments;
-mod facts;
-pub mod findings;
-pub mod routes;
-pub mod servers;
-mod stale_harvest;
 
 use anyhow::Result;
-use fulgurite_store::Store;
-use fulgurite_types::Run;
+use fulgurite_lab::doctor::findings::{Answer, Finding, Severity};
+use fulgurite_lab::doctor::findings_of;
+use fulgurite_lab::runs::registry;
 use serde_json::json;
 
 use self::arguments::DoctorArguments;
-use self::findings::{Answer, Finding, Severity};
-use self::servers::ServerFacts;
-use crate::runs::registry;
 use crate::terminal::output;
 use crate::terminal::paint::Paint;
 use crate::terminal::table::cut;
-
-/// All that is amiss with a run, the worst first.
-pub async fn findings_of(store: &Store, run: &Run) -> Result<Vec<Finding>> {
-    Ok(findings::findings(&facts::facts(store, run).await?))
-}
-
-/// What is seen of a run at once.
-pub struct Seen {
-    /// All that is amiss, the worst first.
-    pub findings: Vec<Finding>,
-    /// The answer of the rollout that was played last.
-    pub answer: Option<Answer>,
-    /// What the servers of its store sample from.
-    pub servers: ServerFacts,
-}
-
-/// The findings, the last answer and the servers of a run.
-pub async fn look(store: &Store, run: &Run) -> Result<Seen> {
-    let mut facts = facts::facts(store, run).await?;
-    Ok(Seen { findings: findings::findings(&facts), answer: facts.answers.pop(), servers: facts.servers })
-}
 
 /// Prints the findings, the worst first.
 pub async fn doctor(arguments: &DoctorArguments) -> Result<()> {

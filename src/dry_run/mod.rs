@@ -4,10 +4,10 @@ mod group;
 
 use anyhow::{Context, Result};
 use fulgurite_config::declarations::{Config, PricesConfig};
+use fulgurite_lab::runs::registry::{self, Cost, RunEntry, Tokens, prices_of};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::runs::registry::{self, Cost, RunEntry, Tokens, prices_of};
 use crate::terminal::output;
 use crate::train::arguments::TrainArguments;
 use crate::train::{self, PlannedRun};
@@ -168,7 +168,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::runs::registry::RunState;
+    use fulgurite_lab::runs::registry::RunState;
 
     #[test]
     fn a_run_is_as_many_times_what_one_group_took_as_it_has_groups() {

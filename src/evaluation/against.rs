@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_config::model_roles;
+use fulgurite_lab::records;
 use fulgurite_store::{Store, redact_url};
 use fulgurite_trainer::{ScoreComparison, TaskScore, recorded_scores};
 use fulgurite_types::RolloutFilter;
@@ -12,7 +13,6 @@ use serde_json::Value;
 use super::evaluated_weights::{last_checkpoint, weights_digest};
 use super::plan::Plan;
 use super::result_file::{ResultFile, evaluations};
-use crate::records;
 
 /// Scores of another evaluation.
 pub struct Against {

@@ -9,6 +9,9 @@ use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::model_roles;
 use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_hub::{holds_adapter, must_exist};
+use fulgurite_lab::records;
+use fulgurite_lab::records::run_files::model_path;
+use fulgurite_lab::runs::checkpoints::{checkpoints, step_of};
 use fulgurite_proxy::{SampledModel, ServedModel};
 use fulgurite_trainer::Reporter;
 use fulgurite_types::WeightsVersion;
@@ -17,9 +20,6 @@ use sha2::{Digest, Sha256};
 
 use super::arguments::EvalArguments;
 use crate::models::open::{OpenModel, TrainedModel};
-use crate::records;
-use crate::records::run_files::model_path;
-use crate::runs::checkpoints::{checkpoints, step_of};
 use crate::train;
 
 /// The weights that are scored.

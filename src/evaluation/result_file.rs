@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use fulgurite_lab::records;
+use fulgurite_lab::records::open_store::store_url;
+use fulgurite_lab::runs::checkpoints::run_of;
 use fulgurite_store::Store;
 use fulgurite_trainer::{EVALUATION_KIND, EvaluatedTasks, ScoreSummary, TaskScore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::plan::Plan;
-use crate::records;
-use crate::records::open_store::store_url;
-use crate::runs::checkpoints::run_of;
 
 /// Name of the file in the directory of an evaluation.
 const RESULT_FILE: &str = "evaluation.json";

@@ -12,6 +12,7 @@ mod trial;
 
 use anyhow::{Result, bail};
 use fulgurite_config::seconds::seconds;
+use fulgurite_lab::interruptions::Interruptions;
 use serde_json::json;
 
 use self::arguments::{HarnessAction, HarnessArguments, HarnessCheckArguments};
@@ -19,7 +20,6 @@ use self::findings::{Finding, Verdict};
 use self::known::Agent;
 use self::stage::Stage;
 use self::trial::Trial;
-use crate::terminal::interruptions::Interruptions;
 use crate::terminal::output;
 use crate::terminal::paint::Paint;
 use crate::terminal::progress::Progress;

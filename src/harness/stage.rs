@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_lab::records::open_store::open_store;
+use fulgurite_lab::run_routes;
 use fulgurite_proxy::ServedModel;
 use fulgurite_runner::{RunnerOptions, SUPERVISE_AGENT, SandboxOptions, WorldOptions};
 use fulgurite_server::{Listening, MetricsPage, RunningServer};
@@ -19,9 +21,7 @@ use super::known::Agent;
 use super::script::Prompt;
 use super::scripted_model::ScriptedModel;
 use super::trial::Trial;
-use crate::records::open_store::open_store;
 use crate::run::{own_program, this_program};
-use crate::run_routes::run_routes;
 
 /// Each attempt is graded, so that an agent need print nothing.
 const GRADE: [&str; 2] = ["echo", r#"{"reward": 1}"#];

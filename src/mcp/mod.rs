@@ -10,13 +10,13 @@ use fulgurite_config::admin_key;
 use fulgurite_config::agent_settings::agent_setting;
 use fulgurite_config::declarations::Config;
 use fulgurite_config::seconds::seconds;
+use fulgurite_lab::interruptions::{Interruptions, interrupted};
+use fulgurite_lab::records::open_store::open_store;
+use fulgurite_lab::run_routes;
 use fulgurite_mcp::{Autocheckpoint, Limits, Options, ToolSet, TrainingTools, http_routes, serve_standard_streams};
 use fulgurite_server::{Listening, MetricsPage, RunningServer, ServerWeights, write_ready_file};
 
 use self::arguments::{McpArguments, ToolSetName};
-use crate::records::open_store::open_store;
-use crate::run_routes::run_routes;
-use crate::terminal::interruptions::{Interruptions, interrupted};
 use crate::terminal::output;
 
 /// Serves hosts: the one that has started this process, until that goes away, or those that call an address.

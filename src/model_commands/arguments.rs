@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use fulgurite_lab::runs::which_checkpoint::WhichCheckpoint;
 
 use crate::model_commands::fetch::ModelFetchArguments;
-use crate::runs::which_checkpoint::WhichCheckpoint;
 
 /// `fulgurite model`.
 #[derive(Debug, Args)]

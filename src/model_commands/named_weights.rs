@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fulgurite_config::model_roles;
+use fulgurite_lab::records;
+use fulgurite_lab::records::run_files::model_path;
+use fulgurite_lab::runs::checkpoints::{choose, run_of, step_of};
+use fulgurite_lab::runs::registry;
+use fulgurite_lab::runs::which_checkpoint::WhichCheckpoint;
 use serde_json::Value;
 
 use crate::models::model_directory::model_directory;
-use crate::records;
-use crate::records::run_files::model_path;
-use crate::runs::checkpoints::{choose, run_of, step_of};
-use crate::runs::registry;
-use crate::runs::which_checkpoint::WhichCheckpoint;
 
 /// The file of an adapter that says what it is over.
 const ADAPTER_CONFIG: &str = "adapter_config.json";

@@ -7,6 +7,11 @@ use anyhow::{Context, Result, bail};
 use fulgurite_backends::{WeightsSource, weights_fingerprint};
 use fulgurite_client::{PostedWeights, Server, ServerOptions};
 use fulgurite_config::admin_key;
+use fulgurite_lab::records::exclusive_lock::is_run_held;
+use fulgurite_lab::records::run_file;
+use fulgurite_lab::runs::checkpoints::checkpoints;
+use fulgurite_lab::runs::registry;
+use fulgurite_lab::runs::which_checkpoint::WhichCheckpoint;
 use fulgurite_types::{
     NamedWeights as NamedVersion, NewNamedWeights, Object, PublicationCause, Replaces, ServedWeights, ServingState,
     WeightsVersion,
@@ -15,11 +20,6 @@ use serde_json::json;
 
 use crate::model_commands::arguments::ModelRollbackArguments;
 use crate::model_commands::named_weights::{NamedWeights, WeightsKind, run_model};
-use crate::records::exclusive_lock::is_run_held;
-use crate::records::run_file;
-use crate::runs::checkpoints::checkpoints;
-use crate::runs::registry;
-use crate::runs::which_checkpoint::WhichCheckpoint;
 use crate::terminal::output;
 use crate::terminal::table::Columns;
 

@@ -5,8 +5,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_config::declarations::{BaseConfig, StoreConfig};
-use fulgurite_config::models::auto;
 use fulgurite_engine::{Engine, EngineOptions};
 use fulgurite_renderers::{Renderer, RendererChoice, ToolWriting};
 use fulgurite_runner::Program;
@@ -17,9 +15,11 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::{Duration, Instant, interval_at};
 
-use crate::records::exclusive_lock::ExclusiveLock;
-use crate::records::open_store::open_store;
-use crate::records::run_files::STORE_FILE;
+use fulgurite_config::declarations::{BaseConfig, StoreConfig};
+use fulgurite_config::models::auto;
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
+use fulgurite_lab::records::open_store::open_store;
+use fulgurite_lab::records::run_files::STORE_FILE;
 
 /// Says in the model directory what it was made from.
 const RECIPE_FILE: &str = "fulgurite_base.json";

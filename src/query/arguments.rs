@@ -8,7 +8,7 @@ use fulgurite_agentlightning::RewardMatch;
 use fulgurite_types::{AttemptStatus, ListFilter, RolloutExpression, RolloutMode, RolloutStatus, WorkerStatus};
 use regex::Regex;
 
-use crate::terminal::time;
+use fulgurite_lab::time;
 
 /// Which store.
 #[derive(Debug, Args)]

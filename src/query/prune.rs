@@ -1,6 +1,7 @@
 //! `fulgurite prune`.
 
 use anyhow::{Context, Result, bail};
+use fulgurite_lab::time;
 use fulgurite_store::{PruneFilter, Pruned, Space, Store, StoreOptions, redact_url};
 use fulgurite_types::RolloutStatus;
 use serde_json::json;
@@ -9,7 +10,6 @@ use super::arguments::{PruneArguments, StoreArguments};
 use super::{confirmed, open, run_database, url};
 use crate::terminal::output;
 use crate::terminal::progress::Progress;
-use crate::terminal::time;
 
 /// Deletes rollouts that ended long ago, having said which and having been told to.
 pub async fn prune(arguments: PruneArguments) -> Result<()> {

@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_hub::known_model_directory;
+use fulgurite_lab::records::run_tokenizers;
+use fulgurite_lab::runs::registry;
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::{SpanPages, Store};
 use fulgurite_types::{Attempt, AttemptRef, Generation, RecordedTeacherLogprobs, Rollout, Span, SpanFilter};
@@ -15,8 +17,6 @@ use uuid::Uuid;
 use super::arguments::ShowArguments;
 use super::transcript::{AttemptTranscript, Event, Style, header};
 use super::{existing_rollout, open};
-use crate::records::run_tokenizers;
-use crate::runs::registry;
 use crate::terminal::output;
 use crate::terminal::paint::Paint;
 

@@ -1,6 +1,7 @@
 //! `fulgurite stats`.
 
 use anyhow::Result;
+use fulgurite_lab::time;
 use fulgurite_store::Summary;
 use serde_json::json;
 
@@ -8,7 +9,6 @@ use super::arguments::StatsArguments;
 use super::open;
 use crate::terminal::output;
 use crate::terminal::table::Columns;
-use crate::terminal::time;
 
 /// Prints what a store holds, in numbers.
 pub async fn stats(arguments: StatsArguments) -> Result<()> {

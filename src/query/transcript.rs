@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use fulgurite_lab::time;
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::{SpanMessage, found_reward};
 use fulgurite_types::{Attempt, FoundReward, Generation, Object, RecordedTeacherLogprobs, Rollout, Span};
@@ -12,7 +13,6 @@ use super::lists::generations::{logprob, weights};
 use super::lists::rewards::components;
 use crate::terminal::paint::Paint;
 use crate::terminal::table::cell;
-use crate::terminal::time;
 
 /// An attempt as far as it has been read: only what later lines refer to is kept of it.
 pub struct AttemptTranscript {

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fulgurite_lab::records;
+use fulgurite_lab::report::curves::{self, Curve};
+use fulgurite_lab::report::reported_run::reported;
+use fulgurite_lab::report::{html, parallel_coordinates};
+use fulgurite_lab::runs::registry;
+use fulgurite_lab::sweep::plan::SweepPlan;
+use fulgurite_lab::sweep::results::results;
 use serde_json::{Map, Value};
 
-use crate::records;
 use crate::report::arguments::ReportArguments;
-use crate::report::curves::{self, Curve};
-use crate::report::reported_run::reported;
-use crate::report::{html, parallel_coordinates};
-use crate::runs::registry;
-use crate::sweep::plan::SweepPlan;
-use crate::sweep::results::results;
 use crate::terminal::output;
 
 /// Name of a run's file of metrics in its directory.

@@ -2,11 +2,3 @@
 
 pub mod arguments;
 pub mod command;
-mod curves;
-mod html;
-mod judges;
-mod parallel_coordinates;
-mod reported_run;
-pub mod routes;
-mod transcripts;
-mod what_changed;

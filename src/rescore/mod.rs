@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_lab::records;
+use fulgurite_lab::runs::checkpoints::checkpoints;
+use fulgurite_lab::runs::registry;
 use fulgurite_proxy::{SampledModel, ServedModel};
 use fulgurite_store::Store;
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights};
-use crate::records;
-use crate::runs::checkpoints::checkpoints;
-use crate::runs::registry;
 use crate::terminal::output;
 use crate::terminal::progress::Progress;
 use crate::terminal::table::Columns;

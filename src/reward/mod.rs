@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_config::admin_key;
 use fulgurite_config::declarations::StoreConfig;
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
+use fulgurite_lab::records::open_store::open_store;
 use fulgurite_store::Sender;
 use fulgurite_types::{AttemptRef, NewReward, RecordedReward, Repeat, Reward};
 use serde_json::json;
@@ -16,8 +18,6 @@ use arguments::RewardArguments;
 
 use crate::query::arguments::StoreArguments;
 use crate::query::{existing_rollout, open, url};
-use crate::records::exclusive_lock::ExclusiveLock;
-use crate::records::open_store::open_store;
 use crate::terminal::output;
 
 /// Names the server where the command line does not.

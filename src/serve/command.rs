@@ -7,6 +7,10 @@ use fulgurite_config::admin_key;
 use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::models::{Backend, parse_model};
 use fulgurite_config::seconds::seconds;
+use fulgurite_lab::interruptions::Interruptions;
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
+use fulgurite_lab::records::open_store::{open_store, store_url};
+use fulgurite_lab::run_routes;
 use fulgurite_proxy::{ServedModel, unseen_tools};
 use fulgurite_server::{Beside, Listening, MetricsPage, RunningServer, ServerWeights, write_ready_file};
 use fulgurite_store::redact_url;
@@ -16,11 +20,7 @@ use fulgurite_tinker::server::{
 
 use crate::models::base_weights::name_base_weights;
 use crate::models::open::OpenModel;
-use crate::records::exclusive_lock::ExclusiveLock;
-use crate::records::open_store::{open_store, store_url};
-use crate::run_routes::run_routes;
 use crate::serve::arguments::ServeArguments;
-use crate::terminal::interruptions::Interruptions;
 use crate::terminal::output;
 
 /// Serves until it is told to stop.

@@ -4,9 +4,10 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
-use fulgurite_config::overrides::Override;
 
-use super::arms::SweptKey;
+use fulgurite_config::overrides::Override;
+use fulgurite_lab::sweep::arms::SweptKey;
+use fulgurite_lab::sweep::plan::SweepRequest;
 
 /// What a script may want to know.
 pub const SWEEP_EXIT_CODES: &str = "\
@@ -56,4 +57,19 @@ pub struct SweepArguments {
     /// The agent's command, in place of the config's [runner] command
     #[arg(last = true, value_name = "AGENT")]
     pub agent: Vec<String>,
+}
+
+impl SweepArguments {
+    /// The sweep that they request.
+    pub fn request(&self) -> SweepRequest {
+        SweepRequest {
+            config: self.config.clone(),
+            keys: self.keys.clone(),
+            list: self.list.clone(),
+            seeds: self.seeds.clone(),
+            overrides: self.overrides.clone(),
+            stop_early: self.stop_early,
+            agent: self.agent.clone(),
+        }
+    }
 }

@@ -1,26 +1,21 @@
 //! `fulgurite sweep`: a config with several values of its keys, each trained with the same seeds, and compared.
 
 pub mod arguments;
-pub mod arms;
-mod capacity;
-mod execution;
-mod halving;
-pub mod plan;
-pub mod results;
-pub mod scores;
+mod printing;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_lab::records;
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
+use fulgurite_lab::sweep::execution::{Execution, Outcome};
+use fulgurite_lab::sweep::plan::{PLAN_FILE, SweepPlan, SweepRun};
+use fulgurite_lab::sweep::{capacity, halving, results, scores};
 use serde_json::json;
 
 use self::arguments::SweepArguments;
-use self::execution::{Execution, Outcome};
-use self::plan::{PLAN_FILE, SweepPlan, SweepRun};
-use crate::records;
-use crate::records::exclusive_lock::ExclusiveLock;
 use crate::terminal::output;
 
 /// Plays every arm with every seed, and says which was best.
@@ -61,7 +56,7 @@ pub async fn sweep(arguments: SweepArguments) -> Result<()> {
     let arms = results::results(&plan, &directory, &sweep.failures, &sweep.stopped).await?;
     records::write_whole(&directory.join(results::TABLE_FILE), &results::table_file(&plan.keys(), &arms))?;
     played?;
-    results::print(&arms, arguments.json);
+    printing::print(&arms, arguments.json);
     if !sweep.failures.is_empty() {
         bail!(
             "{} of {} runs failed; their output is in {}, and --resume tries them again",
@@ -192,12 +187,12 @@ fn plan(arguments: &SweepArguments, directory: &Path) -> Result<SweepPlan> {
         (Some(_), false) => {
             bail!("{} holds a sweep already: --resume goes on with it, -o names another", directory.display())
         }
-        (None, false) => SweepPlan::of(arguments),
+        (None, false) => SweepPlan::of(&arguments.request()),
         (Some(there), true) => {
             let SweepArguments { keys, list, seeds, overrides, stop_early, agent, .. } = arguments;
             let says_nothing = keys.is_empty() && seeds.is_empty() && overrides.is_empty() && agent.is_empty();
             let says_nothing = says_nothing && list.is_none() && !stop_early;
-            if !says_nothing && SweepPlan::of(arguments)? != there {
+            if !says_nothing && SweepPlan::of(&arguments.request())? != there {
                 bail!(
                     "{} was begun with others than these arms, seeds or keys: leave them out to go on",
                     path.display()

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{IsTerminal, stderr, stdout};
 use std::sync::LazyLock;
 
-use crate::terminal::visible::visible;
+use fulgurite_lab::visible::visible;
 
 /// Marks text for a terminal's codes, or leaves it as it is. [`output`](crate::terminal::output) makes codes of the marks: codes that
 /// are in a text are none of ours, and are shown.

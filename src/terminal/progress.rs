@@ -4,10 +4,10 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use fulgurite_engine::bytes_text;
+use fulgurite_lab::visible::visible_line;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::terminal::output;
-use crate::terminal::visible::visible_line;
 
 /// How often those who have no terminal get a line.
 const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(5);

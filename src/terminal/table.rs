@@ -1,10 +1,10 @@
 //! Tables for people.
 
 use comfy_table::{ColumnConstraint, Table, Width, presets};
+use fulgurite_lab::visible::visible_line;
 use serde_json::Value;
 
 use crate::terminal::output;
-use crate::terminal::visible::visible_line;
 
 /// Longest text that a cell shows.
 const CELL_CHARACTERS: usize = 60;

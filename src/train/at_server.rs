@@ -10,6 +10,11 @@ use fulgurite_client::{Server, ServerOptions};
 use fulgurite_config::admin_key;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::models::ModelEntry;
+use fulgurite_lab::interruptions::Interruptions;
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
+use fulgurite_lab::records::failure::{self, Interrupted};
+use fulgurite_lab::records::run_directory::{run_id_of, run_instance};
+use fulgurite_lab::trackers::tracked;
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
@@ -24,11 +29,8 @@ use super::start::rules::StartFlag;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config};
 use crate::models::open::ServersModel;
-use crate::records::exclusive_lock::ExclusiveLock;
-use crate::records::failure::{self, Interrupted};
-use crate::records::run_directory::{run_id_of, run_instance};
-use crate::terminal::interruptions::Interruptions;
-use crate::trackers::tracked;
+use crate::terminal::output;
+use crate::train::arguments::TrainArguments;
 use crate::train::pairwise_judge::OpenJudge;
 use crate::train::reference::ReferenceModel;
 use crate::train::teachers::OpenTeachers;
@@ -202,7 +204,7 @@ impl Daemon {
         let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
         let record: Arc<dyn Record> = Arc::new(remote.clone());
         orders.follow(&record, &run_id).await?;
-        let mut reporter = tracked(reporter, &loaded, &directory);
+        let mut reporter = tracked(reporter, &loaded, &directory, |warning| output::note(warning));
         let archive = run_archive(&loaded, &directory, &run_id).await?;
         let api_key = match admin {
             Some(_) => Some(remote.model_calls_key().await?),

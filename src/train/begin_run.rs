@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_lab::records::run_directory::{CONFIG_DIRECTORY, RUN_DIRECTORY, SERVERS_STORE, is_run};
+use fulgurite_lab::records::run_files::{CONFIG_FILE, STORE_FILE};
 use fulgurite_trainer::Record;
 use fulgurite_types::NewRun;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::records::run_directory::{CONFIG_DIRECTORY, RUN_DIRECTORY, SERVERS_STORE, is_run};
-use crate::records::run_files::{CONFIG_FILE, STORE_FILE};
 use crate::train::arguments::TrainArguments;
 
 /// A new directory for a new run; the one with the greatest number for `--resume`.

@@ -7,6 +7,8 @@ use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::model_roles::served_beside;
 use fulgurite_config::models::ModelEntry;
+use fulgurite_lab::records::run_directory::write_whole;
+use fulgurite_lab::records::run_files::{JUDGEMENTS, JUDGES_ON_LABELS, model_path};
 use fulgurite_proxy::ServedModel;
 use fulgurite_runner::{Agreement, JudgeOnLabels, LabelledAnswer, LabelledAnswers, RubricOptions, judge_labelled};
 use fulgurite_store::AdminKey;
@@ -14,8 +16,6 @@ use fulgurite_trainer::{Reporter, TrainEvent};
 use serde_json::json;
 
 use crate::models::open::OpenModel;
-use crate::records::run_directory::write_whole;
-use crate::records::run_files::{JUDGEMENTS, JUDGES_ON_LABELS, model_path};
 
 /// Those of `[[models]]`, as agents and the runner call them.
 ///

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::model_roles::{self, pairwise_judge_key};
+use fulgurite_lab::records::run_files::model_path;
 use fulgurite_renderers::Tokenizer;
 use fulgurite_trainer::{GroupJudge, PairwiseJudge};
 
 use crate::models::open::ScoringModel;
-use crate::records::run_files::model_path;
 
 /// A judge, for as long as it is asked.
 pub struct OpenJudge {

@@ -10,12 +10,12 @@ use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::model_roles::{self, reference_key, reference_name};
 use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_engine::Engine;
+use fulgurite_lab::records::run_files::model_path;
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::Reference;
 
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_directory::model_directory;
-use crate::records::run_files::model_path;
 
 /// A reference, for as long as it is asked.
 pub struct ReferenceModel(Option<Engine>);

@@ -7,6 +7,13 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::models::{Backend, ModelEntry};
+use fulgurite_lab::interruptions::Interruptions;
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
+use fulgurite_lab::records::failure::{self, Interrupted};
+use fulgurite_lab::records::open_store::open_store;
+use fulgurite_lab::records::run_directory::run_instance;
+use fulgurite_lab::records::run_store_url;
+use fulgurite_lab::trackers::tracked;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
 use fulgurite_trainer::{
@@ -23,13 +30,7 @@ use super::teachers::OpenTeachers;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run};
 use crate::models::open::{TrainedModel, context_length};
-use crate::records::exclusive_lock::ExclusiveLock;
-use crate::records::failure::{self, Interrupted};
-use crate::records::open_store::open_store;
-use crate::records::run_directory::run_instance;
-use crate::records::run_store_url;
-use crate::terminal::interruptions::Interruptions;
-use crate::trackers::tracked;
+use crate::terminal::output;
 
 /// As a config says it.
 fn objective(loaded: &LoadedConfig) -> String {
@@ -124,7 +125,7 @@ async fn train_held(
     let Prepared { loaded, arguments, orders, reporter, model, model_directory, started, .. } = prepared;
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
-    let reporter = tracked(reporter, &loaded, &run_directory);
+    let reporter = tracked(reporter, &loaded, &run_directory, |warning| output::note(warning));
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
     orders.follow(&record, &run_id).await?;

@@ -9,11 +9,11 @@ use fulgurite_backends::{Sampler, WeightsSource};
 use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::model_roles::{self, distillation, teacher_key};
 use fulgurite_config::models::{Backend, ModelEntry};
+use fulgurite_lab::records::run_files::model_path;
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::{DistillationOptions, FollowingTeacher, Teachers};
 
 use crate::models::open::ScoringModel;
-use crate::records::run_files::model_path;
 
 /// Where in a run's directory the weights of a teacher are kept that follows the policy at a distance.
 const FOLLOWING: &str = "teacher";

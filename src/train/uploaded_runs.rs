@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use fulgurite_config::admin_key;
 use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_lab::records::run_directory::{CONFIG_DIRECTORY, write_whole};
+use fulgurite_lab::records::run_files::{CONFIG_FILE, STORE_FILE};
 use fulgurite_trainer::{CheckpointArchive, RunArchive};
 use serde_json::{Value, json};
 
 use super::begin_run::{latest_of, run_directory, run_prefix};
-use crate::records::run_directory::{CONFIG_DIRECTORY, write_whole};
-use crate::records::run_files::{CONFIG_FILE, STORE_FILE};
 use crate::train::arguments::TrainArguments;
 
 const UPLOAD_KEYS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fulgurite_lab::records;
+use fulgurite_lab::runs::registry;
 use fulgurite_store::{Store, redact_url};
 use fulgurite_types::ListFilter;
 
 use crate::query::arguments::{ExportArguments, StoreArguments};
 use crate::query::{existing_rollout, open, url};
-use crate::records;
-use crate::runs::registry;
 
 /// The directory of the run that is named, by its place on the command line or by `--run`.
 ///

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use fulgurite_lab::csv;
+use fulgurite_lab::records;
+use fulgurite_lab::runs::registry;
+use fulgurite_lab::trackers::tensorboard::TensorBoard;
+use fulgurite_lab::trackers::tracker::{TrackedRun, TrackedStep, Tracker};
+use fulgurite_lab::trackers::wandb::Wandb;
 use fulgurite_types::{Run, Step};
 use serde_json::{Value, json};
 
-use crate::records;
-use crate::runs::registry;
-use crate::terminal::{csv, output};
-use crate::trackers::tensorboard::TensorBoard;
-use crate::trackers::tracker::{TrackedRun, TrackedStep, Tracker};
-use crate::trackers::wandb::Wandb;
+use crate::terminal::output;
 
 /// For which program metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

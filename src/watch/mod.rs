@@ -14,13 +14,13 @@ use crossterm::cursor::{Hide, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::execute;
 use crossterm::terminal::{self, EnterAlternateScreen, LeaveAlternateScreen};
+use fulgurite_lab::interruptions::Interruptions;
+use fulgurite_lab::runs::registry;
 
 use self::arguments::WatchArguments;
 use self::grid::Grid;
 use self::view::draw;
 use self::watched::Watched;
-use crate::runs::registry;
-use crate::terminal::interruptions::Interruptions;
 
 /// How often the run is read.
 const READ_INTERVAL: Duration = Duration::from_secs(2);

@@ -1,12 +1,12 @@
 //! How a watched run is drawn on a terminal.
 
 use crossterm::style::Color;
+use fulgurite_lab::doctor::findings::Severity;
 use unicode_width::UnicodeWidthChar;
 
 use super::chart::{Curve, draw_curves};
 use super::grid::{Area, Grid, Span, Weight};
 use super::watched::{Alarm, ServedByMost, Watched};
-use crate::doctor::findings::Severity;
 
 /// What rewards are drawn from, as far as a run has them, and what each line is called.
 const REWARDS: [(&str, &str, Color); 4] = [
@@ -150,7 +150,7 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::*;
-    use crate::runs::registry::RunState;
+    use fulgurite_lab::runs::registry::RunState;
 
     fn watched() -> Watched {
         let step = |n: u32| {

@@ -7,13 +7,13 @@ use anyhow::Result;
 use fulgurite_types::Run;
 use serde_json::{Map, Value};
 
-use crate::doctor;
-use crate::doctor::findings::Severity;
-use crate::doctor::servers::ServerFacts;
-use crate::records;
-use crate::records::exclusive_lock::is_run_held;
-use crate::runs::registry::{self, RunState};
-use crate::sweep::scores::{self, steps};
+use fulgurite_lab::doctor;
+use fulgurite_lab::doctor::findings::Severity;
+use fulgurite_lab::doctor::servers::ServerFacts;
+use fulgurite_lab::records;
+use fulgurite_lab::records::exclusive_lock::is_run_held;
+use fulgurite_lab::runs::registry::{self, RunState};
+use fulgurite_lab::sweep::scores::{self, steps};
 
 /// A metric that is made of others: how fast rollouts sampled.
 pub const TOKENS_PER_SECOND: &str = "tokens/s";

@@ -1,6 +1,7 @@
 //! `fulgurite attempts`.
 
 use anyhow::Result;
+use fulgurite_lab::time;
 use fulgurite_store::Store;
 use fulgurite_types::{Attempt, ListFilter, Listed, Part};
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use super::list::{Record, list};
 use crate::query::arguments::AttemptsArguments;
 use crate::query::open_selected;
 use crate::terminal::table::{cell, seconds};
-use crate::terminal::time;
 
 /// Lists attempts.
 pub async fn attempts(mut arguments: AttemptsArguments) -> Result<()> {

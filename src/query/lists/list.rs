@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_store::Store;
 use fulgurite_types::{Cursor, ListFilter, Listed, Part};
 use serde_json::Value;
 
 use crate::query::arguments::ListArguments;
-use crate::terminal::interruptions::Interruptions;
 use crate::terminal::output;
 use crate::terminal::table::Columns;
 

@@ -1,6 +1,7 @@
 //! `fulgurite resources`.
 
 use anyhow::{Result, bail};
+use fulgurite_lab::time;
 use fulgurite_types::{Page, ResourcesUpdate, TextFilter};
 use serde_json::{Value, json};
 
@@ -8,7 +9,6 @@ use crate::query::arguments::ResourcesArguments;
 use crate::query::open;
 use crate::terminal::output;
 use crate::terminal::table::{Columns, cut};
-use crate::terminal::time;
 
 /// Lists resources at their present versions.
 pub async fn resources(arguments: ResourcesArguments) -> Result<()> {

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
+use fulgurite_lab::records::matching_rollouts::narrow;
+use fulgurite_lab::time;
 use fulgurite_store::Store;
 use fulgurite_types::{Attempt, ListFilter, Listed, Part, Rollout};
 use serde_json::{Value, json};
@@ -10,9 +12,7 @@ use serde_json::{Value, json};
 use super::list::{Record, list};
 use crate::query::arguments::RolloutsArguments;
 use crate::query::open_selected;
-use crate::records::matching_rollouts::narrow;
 use crate::terminal::table::cell;
-use crate::terminal::time;
 
 /// Lists rollouts, each with its latest attempt and that attempt's last reward.
 pub async fn rollouts(mut arguments: RolloutsArguments) -> Result<()> {

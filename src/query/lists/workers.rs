@@ -1,6 +1,7 @@
 //! `fulgurite workers`.
 
 use anyhow::{Result, bail};
+use fulgurite_lab::time;
 use fulgurite_types::{Worker, WorkerFilter};
 use serde_json::json;
 
@@ -8,7 +9,6 @@ use crate::query::arguments::WorkersArguments;
 use crate::query::open;
 use crate::terminal::output;
 use crate::terminal::table::Columns;
-use crate::terminal::time;
 
 /// Lists workers.
 pub async fn workers(arguments: WorkersArguments) -> Result<()> {

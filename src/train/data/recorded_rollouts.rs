@@ -8,7 +8,7 @@ use fulgurite_trainer::EVALUATION_KIND;
 use fulgurite_types::{Rollout, RolloutExpression};
 use serde_json::Value;
 
-use crate::records::matching_rollouts::matching;
+use fulgurite_lab::records::matching_rollouts::matching;
 
 /// Name of the file in a run's directory that says which ones they were, one a line.
 const CHOSEN: &str = "rollouts.txt";

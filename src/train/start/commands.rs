@@ -1,11 +1,11 @@
 //! The command lines by which one goes on where a start is refused: only those that are not refused themselves.
 
+use fulgurite_lab::time;
 use std::path::{Path, PathBuf};
 
 use fulgurite_types::{Publication, PublicationCause};
 
 use super::rules::{Behind, Leeway, Refusal, StartDecision, StartFlag, decide};
-use crate::terminal::time;
 use crate::train::arguments::TrainArguments;
 
 /// The run that `--resume` goes on with.

@@ -1,5 +1,6 @@
 //! One process trains a run, wherever copies of the run's directory are: it holds a lease of the run in the store.
 
+use fulgurite_lab::time;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,6 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::owner::{StoreAccess, has_ended, this_process};
-use crate::terminal::time;
 
 /// How long a run is a process's without a word from it.
 const LEASE_SECONDS: f64 = 60.0;

@@ -1,5 +1,6 @@
 //! Who this process is, and what shows whether another one has ended.
 
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -8,8 +9,6 @@ use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
-
-use crate::records::exclusive_lock::ExclusiveLock;
 
 /// Whether a process has the store of its run to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -79,7 +79,10 @@ fn the_document_has_every_key_of_the_config() {
 fn the_document_has_every_variable_of_the_command_and_the_runner() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let document = std::fs::read_to_string(root.join("docs/reference/config.md")).unwrap();
-    let named = declarations::quoted_words(&["src", "config/src", "hub/src", "server/src", "runner/src"], "FULGURITE_");
+    let named = declarations::quoted_words(
+        &["src", "config/src", "hub/src", "lab/src", "server/src", "runner/src"],
+        "FULGURITE_",
+    );
     assert!(named.len() > 8, "{named:?}");
     let missing: Vec<&String> = named.iter().filter(|name| !document.contains(&format!("`{name}`"))).collect();
     assert!(missing.is_empty(), "docs/reference/config.md says nothing of {missing:?}");

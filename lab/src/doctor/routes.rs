@@ -11,7 +11,7 @@ use super::findings::findings;
 use crate::runs::run_answers::answer_of_run;
 
 /// `GET /v1/fulgurite/runs/{run_id}/findings`, for who has the admin key.
-pub fn routes(store: Store) -> Router {
+pub(crate) fn routes(store: Store) -> Router {
     Router::new().route("/v1/fulgurite/runs/{run_id}/findings", get(of_run)).with_state(store)
 }
 

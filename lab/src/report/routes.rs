@@ -11,7 +11,7 @@ use crate::runs::run_answers::answer_of_run;
 
 /// `GET /v1/fulgurite/runs/{run_id}/changed`, for who has the admin key: held-out tasks as they were answered at the first scoring, at the
 /// middle one and at the last.
-pub fn routes(store: Store) -> Router {
+pub(crate) fn routes(store: Store) -> Router {
     Router::new().route("/v1/fulgurite/runs/{run_id}/changed", get(of_run)).with_state(store)
 }
 

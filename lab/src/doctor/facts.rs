@@ -20,7 +20,7 @@ const ROLLOUTS: u64 = 64;
 const ANSWER: &str = "gen_ai.completion.0.content";
 
 /// All that findings are made of.
-pub async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
+pub(crate) async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
     let run_id = run.run_id.as_str();
     let steps = store.steps(run_id).await?;
     let totals = store.run_totals(run_id).await?;
@@ -63,7 +63,7 @@ pub async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
 }
 
 /// What the servers of a store sample the models of a run from.
-pub async fn servers(store: &Store, run: &Run) -> Result<ServerFacts> {
+pub(crate) async fn servers(store: &Store, run: &Run) -> Result<ServerFacts> {
     let models = run.config["models"].as_array().into_iter().flatten();
     let models: BTreeSet<&str> = models.filter_map(|model| model["name"].as_str()).collect();
     let mut published = store.publications().await?;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::records::run_directory::run_file;
-use crate::terminal::time;
+use crate::time;
 
 /// What trackers are told of a run.
 #[derive(Clone, Debug)]

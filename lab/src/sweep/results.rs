@@ -9,10 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::plan::{SweepPlan, SweepRun};
 use super::scores::{self, Score};
+use crate::csv;
 use crate::records;
 use crate::runs::registry::{self, RunState};
-use crate::terminal::table::{Columns, cut};
-use crate::terminal::{csv, output};
 
 /// Name of the file in a sweep's directory that has a row for each of its runs.
 pub const TABLE_FILE: &str = "sweep.csv";
@@ -119,7 +118,8 @@ impl Spread {
         })
     }
 
-    fn text(spread: Option<Self>) -> String {
+    /// For people: the mean, and from where to where it goes; `-` if there is none.
+    pub fn text(spread: Option<Self>) -> String {
         match spread {
             None => "-".to_owned(),
             Some(Self { mean, least, greatest, .. }) if least == greatest => format!("{mean:+.3}"),
@@ -195,35 +195,6 @@ pub async fn is_over(run: &Path) -> bool {
     let steps = store.steps(&recorded.run_id).await;
     store.close().await;
     steps.is_ok_and(|steps| registry::state(run, &recorded, &steps) == RunState::Ended)
-}
-
-/// Prints the arms, the best first.
-pub fn print(arms: &[ArmResult], json: bool) {
-    if json {
-        for arm in arms {
-            let mut line = json!(arm);
-            line["event"] = json!("arm");
-            output::line(line);
-        }
-        return;
-    }
-    output::line("");
-    let mut columns = Columns::new(&["arm", "state", "held-out", "reward", "updates", "minutes", "tokens", "error"]);
-    for arm in arms {
-        let updates = arm.runs.iter().map(|run| run.updates);
-        let (least, most) = (updates.clone().min().unwrap_or(0), updates.max().unwrap_or(0));
-        columns.push(vec![
-            arm.arm.clone(),
-            arm.state.as_str().to_owned(),
-            Spread::text(arm.held_out),
-            Spread::text(arm.reward),
-            if least == most { least.to_string() } else { format!("{least} to {most}") },
-            format!("{:.1}", arm.minutes),
-            arm.tokens.to_string(),
-            arm.error.as_deref().map_or(String::new(), cut),
-        ]);
-    }
-    columns.print();
 }
 
 /// The file with a row for each run, the best arm's first.

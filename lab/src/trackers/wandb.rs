@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::crc::Crc;
 use super::tracker::{TrackedRun, TrackedStep, Tracker, numbers};
-use crate::terminal::time;
+use crate::time;
 
 /// What a log begins with: `:W&B`, a number that all have, and the version of the format.
 const HEADER: [u8; 7] = [b':', b'W', b'&', b'B', 0xE1, 0xBE, 0];

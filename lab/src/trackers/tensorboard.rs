@@ -9,7 +9,7 @@ use prost::{Message, Oneof};
 
 use super::crc::Crc;
 use super::tracker::{TrackedStep, Tracker, numbers};
-use crate::terminal::time;
+use crate::time;
 
 /// What the names of event files begin with; TensorBoard looks for it anywhere in a name.
 const PREFIX: &str = "events.out.tfevents.";

@@ -2,7 +2,7 @@
 
 /// A cyclic redundancy check of 32 bits, by its polynomial, the lowest bit first.
 #[derive(Clone, Copy, Debug)]
-pub enum Crc {
+pub(crate) enum Crc {
     /// Of Ethernet, zlib and PNG.
     Ieee,
     /// Castagnoli's, of iSCSI and of TensorFlow's records.
@@ -11,7 +11,7 @@ pub enum Crc {
 
 impl Crc {
     /// The checksum of parts, one after the other.
-    pub fn of(self, parts: &[&[u8]]) -> u32 {
+    pub(crate) fn of(self, parts: &[&[u8]]) -> u32 {
         let polynomial: u32 = match self {
             Self::Ieee => 0xEDB8_8320,
             Self::Castagnoli => 0x82F6_3B78,

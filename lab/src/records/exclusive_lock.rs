@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::terminal::time;
+use crate::time;
 
 /// What to do where a store is in use.
 const SHARED: &str = "; queries read it all the while, and several servers may share a PostgreSQL database (--store)";

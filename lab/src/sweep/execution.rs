@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use super::capacity::{model_directory, processors};
 use super::plan::{SweepPlan, SweepRun};
 use super::scores;
+use crate::interruptions::Interruptions;
 use crate::records::exclusive_lock::is_run_held;
 use crate::records::run_files::{CONFIG_FILE, STORE_FILE};
-use crate::terminal::interruptions::Interruptions;
 
 /// Directory in the sweep's of what runs print.
 const LOGS: &str = "logs";

@@ -11,12 +11,30 @@ use fulgurite_config::setting_key::SettingKey;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::arguments::SweepArguments;
-use super::arms::{self, Arm};
+use super::arms::{self, Arm, SweptKey};
 use crate::records;
 
 /// Name of the file in a sweep's directory that says what it is of.
 pub const PLAN_FILE: &str = "sweep.json";
+
+/// A sweep that is requested.
+#[derive(Clone, Debug)]
+pub struct SweepRequest {
+    /// The config file.
+    pub config: PathBuf,
+    /// Keys with their values, of which every combination is an arm.
+    pub keys: Vec<SweptKey>,
+    /// A file with arms one by one, in place of `keys`.
+    pub list: Option<PathBuf>,
+    /// Seeds of every arm; the config's if there are none.
+    pub seeds: Vec<u64>,
+    /// What every arm has in place of the config's values.
+    pub overrides: Vec<Override>,
+    /// Whether hopeless arms are stopped.
+    pub stop_early: bool,
+    /// The agent in place of the config's; empty for that one.
+    pub agent: Vec<String>,
+}
 
 /// A sweep: arms, each of which is run with every seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,16 +65,19 @@ pub struct SweepRun {
 }
 
 impl SweepPlan {
-    /// The plan that the command line tells of.
-    pub fn of(arguments: &SweepArguments) -> Result<Self> {
-        let arms = match &arguments.list {
+    /// The plan of what is requested.
+    ///
+    /// # Errors
+    /// For arms that cannot be read or are there twice, and for seeds that are.
+    pub fn of(request: &SweepRequest) -> Result<Self> {
+        let arms = match &request.list {
             Some(file) => arms::of_list(file)?,
-            None => arms::of_grid(&arguments.keys)?,
+            None => arms::of_grid(&request.keys)?,
         };
-        let config = std::path::absolute(&arguments.config).context("the working directory is gone")?;
-        let mut seeds = arguments.seeds.clone();
+        let config = std::path::absolute(&request.config).context("the working directory is gone")?;
+        let mut seeds = request.seeds.clone();
         if seeds.is_empty() {
-            seeds.push(LoadedConfig::read_with(Some(&config), &arguments.overrides)?.config.run.seed);
+            seeds.push(LoadedConfig::read_with(Some(&config), &request.overrides)?.config.run.seed);
         }
         if let Some(twice) = seeds.iter().enumerate().find_map(|(at, seed)| seeds[..at].contains(seed).then_some(seed))
         {
@@ -64,9 +85,9 @@ impl SweepPlan {
         }
         Ok(Self {
             config,
-            set: arguments.overrides.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
-            agent: arguments.agent.clone(),
-            stop_early: arguments.stop_early,
+            set: request.overrides.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
+            agent: request.agent.clone(),
+            stop_early: request.stop_early,
             seeds,
             arms,
         })

@@ -15,7 +15,7 @@ use serde_json::Value;
 use self::tensorboard::TensorBoard;
 use self::tracker::{TrackedRun, TrackedStep, Tracker};
 use self::wandb::Wandb;
-use crate::terminal::time;
+use crate::time;
 
 /// Directory of TensorBoard's files.
 const TENSORBOARD: &str = "tensorboard";
@@ -23,8 +23,8 @@ const TENSORBOARD: &str = "tensorboard";
 const WANDB: &str = "wandb";
 
 /// Opens the trackers that the config of a run asks for and tells them of every step, those of before first; passes all
-/// events on to `inner`.
-pub fn tracked(inner: Box<dyn Reporter>, loaded: &LoadedConfig, run_directory: &Path) -> Box<dyn Reporter> {
+/// events on to `inner`. `warn` hears of trackers that fail.
+pub fn tracked(inner: Box<dyn Reporter>, loaded: &LoadedConfig, run_directory: &Path, warn: Warn) -> Box<dyn Reporter> {
     let config = &loaded.config.trackers;
     if !config.tensorboard && !config.wandb {
         return inner;
@@ -47,8 +47,11 @@ pub fn tracked(inner: Box<dyn Reporter>, loaded: &LoadedConfig, run_directory: &
         };
         open.push(("Weights & Biases", Box::new(begin)));
     }
-    Box::new(Trackers::begin(inner, open))
+    Box::new(Trackers::begin(inner, open, warn))
 }
+
+/// Hears a warning of one line.
+pub type Warn = fn(&str);
 
 /// Begins to write, in place of what was written before.
 type Open = Box<dyn Fn() -> Result<Box<dyn Tracker>> + Send>;
@@ -60,36 +63,37 @@ struct Trackers {
     open: Vec<(&'static str, Box<dyn Tracker>)>,
     /// Whether any step has been told of since they were opened.
     is_told: bool,
+    warn: Warn,
 }
 
 impl Trackers {
-    fn begin(inner: Box<dyn Reporter>, ways: Vec<(&'static str, Open)>) -> Self {
-        let mut trackers = Self { inner, ways, open: Vec::new(), is_told: false };
+    fn begin(inner: Box<dyn Reporter>, ways: Vec<(&'static str, Open)>, warn: Warn) -> Self {
+        let mut trackers = Self { inner, ways, open: Vec::new(), is_told: false, warn };
         trackers.open();
         trackers
     }
 
     fn open(&mut self) {
         (self.open, self.is_told) = (Vec::new(), false);
-        let open = &mut self.open;
+        let (open, warn) = (&mut self.open, self.warn);
         self.ways.retain(|(name, way)| match way() {
             Ok(tracker) => {
                 open.push((*name, tracker));
                 true
             }
             Err(error) => {
-                give_up(name, &error);
+                warn(&given_up(name, &error));
                 false
             }
         });
     }
 
     fn each(&mut self, mut tell: impl FnMut(&mut dyn Tracker) -> Result<()>) {
-        let ways = &mut self.ways;
+        let (ways, warn) = (&mut self.ways, self.warn);
         self.open.retain_mut(|(name, tracker)| match tell(tracker.as_mut()) {
             Ok(()) => true,
             Err(error) => {
-                give_up(name, &error);
+                warn(&given_up(name, &error));
                 ways.retain(|(way, _)| way != name);
                 false
             }
@@ -98,9 +102,9 @@ impl Trackers {
     }
 }
 
-/// Says that a tracker is told of nothing more.
-fn give_up(name: &str, error: &anyhow::Error) {
-    crate::terminal::output::note(format_args!("warning: {name} is not told of this run, which goes on: {error:#}"));
+/// The warning that a tracker hears of nothing more.
+fn given_up(name: &str, error: &anyhow::Error) -> String {
+    format!("warning: {name} is not told of this run, which goes on: {error:#}")
 }
 
 impl Reporter for Trackers {
@@ -155,7 +159,7 @@ mod tests {
     fn a_tracker_that_fails_is_left_alone_and_ends_nothing() {
         let full: Open = Box::new(|| Ok(Box::new(Full(1))));
         let missing: Open = Box::new(|| anyhow::bail!("no such directory"));
-        let mut trackers = Trackers::begin(Box::new(Silent), vec![("full", full), ("missing", missing)]);
+        let mut trackers = Trackers::begin(Box::new(Silent), vec![("full", full), ("missing", missing)], |_| {});
         let step = |step: u64| TrainEvent::Step { step, metrics: json!({ "step": step }).as_object().unwrap().clone() };
         trackers.report(step(0));
         assert_eq!(trackers.open.len(), 1);

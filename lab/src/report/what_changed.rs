@@ -15,7 +15,7 @@ const SHOWN: usize = 4;
 
 /// The first answers to some held-out tasks, each time that shows how they changed: at the first scoring, at the middle one and at the
 /// last. Nothing of a run that has scored them once.
-pub async fn changed_answers(store: &Store, run: &Run) -> Result<Vec<ChangedAnswers>> {
+pub(crate) async fn changed_answers(store: &Store, run: &Run) -> Result<Vec<ChangedAnswers>> {
     let filter = ListFilter { run_id: Some(run.run_id.clone()), ..ListFilter::default() };
     let every = Part::Newest { limit: None, sort_by: None };
     // The first of each group by update and place: one answer to a task is enough to be read.

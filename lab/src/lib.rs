@@ -1,0 +1,16 @@
+//! All that reads runs: where they are, what became of them, what is wrong with them, sweeps over them, reports and trackers.
+//! The command prints what these functions give.
+
+pub mod csv;
+pub mod doctor;
+pub mod interruptions;
+pub mod records;
+pub mod report;
+mod run_routes;
+pub mod runs;
+pub mod sweep;
+pub mod time;
+pub mod trackers;
+pub mod visible;
+
+pub use self::run_routes::run_routes;

@@ -1,0 +1,10 @@
+//! The registry of runs: which there are, how each stands, its checkpoints.
+
+pub mod checkpoints;
+mod lines;
+pub mod progress;
+pub mod registry;
+pub mod run_answers;
+pub mod which_checkpoint;
+
+pub use self::lines::{lines, signed};

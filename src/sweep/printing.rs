@@ -1,0 +1,36 @@
+//! What became of a sweep's arms, as a table or as JSON.
+
+use fulgurite_lab::sweep::results::{ArmResult, Spread};
+use serde_json::json;
+
+use crate::terminal::output;
+use crate::terminal::table::{Columns, cut};
+
+/// Prints the arms, the best first.
+pub fn print(arms: &[ArmResult], json: bool) {
+    if json {
+        for arm in arms {
+            let mut line = json!(arm);
+            line["event"] = json!("arm");
+            output::line(line);
+        }
+        return;
+    }
+    output::line("");
+    let mut columns = Columns::new(&["arm", "state", "held-out", "reward", "updates", "minutes", "tokens", "error"]);
+    for arm in arms {
+        let updates = arm.runs.iter().map(|run| run.updates);
+        let (least, most) = (updates.clone().min().unwrap_or(0), updates.max().unwrap_or(0));
+        columns.push(vec![
+            arm.arm.clone(),
+            arm.state.as_str().to_owned(),
+            Spread::text(arm.held_out),
+            Spread::text(arm.reward),
+            if least == most { least.to_string() } else { format!("{least} to {most}") },
+            format!("{:.1}", arm.minutes),
+            arm.tokens.to_string(),
+            arm.error.as_deref().map_or(String::new(), cut),
+        ]);
+    }
+    columns.print();
+}

@@ -3,9 +3,12 @@
 
 pub mod csv;
 pub mod doctor;
+pub mod estimate;
 pub mod interruptions;
 pub mod records;
+pub mod regrade;
 pub mod report;
+pub mod rescore;
 mod run_routes;
 pub mod runs;
 pub mod sweep;

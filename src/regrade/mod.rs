@@ -1,8 +1,6 @@
 //! `fulgurite regrade`: another grader over rollouts that are recorded, without sampling anything anew.
 
 pub mod arguments;
-mod comparison;
-mod recorded;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +12,8 @@ use fulgurite_config::seconds::seconds;
 use fulgurite_lab::records;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::open_store::open_store;
+use fulgurite_lab::regrade::comparison::{Comparison, Regraded};
+use fulgurite_lab::regrade::recorded::{LeftOut, Recorded, recorded};
 use fulgurite_lab::runs::registry;
 use fulgurite_runner::{Bounds, GradedAttempt, Grader, GraderSandboxOptions, Reward as Graded, SUPERVISE_AGENT};
 use fulgurite_store::{Sender, Store, redact_url};
@@ -27,8 +27,6 @@ use crate::terminal::progress::Progress;
 use crate::terminal::table::{Columns, cut};
 
 use arguments::RegradeArguments;
-use comparison::{Comparison, Regraded};
-use recorded::{LeftOut, Recorded, recorded};
 
 /// Rows of the table of changed rewards; `--json` has them all.
 const SHOWN: usize = 20;

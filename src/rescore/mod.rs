@@ -1,8 +1,6 @@
 //! `fulgurite rescore`: how likely other weights hold the tokens that a run has sampled.
 
 pub mod arguments;
-mod calls;
-mod scores;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,6 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_lab::records;
+use fulgurite_lab::rescore::calls::{Call, Calls};
+use fulgurite_lab::rescore::scores::{Difference, Moved, Rescored, Split, by_step, most_moved};
 use fulgurite_lab::runs::checkpoints::checkpoints;
 use fulgurite_lab::runs::registry;
 use fulgurite_proxy::{SampledModel, ServedModel};
@@ -23,8 +23,6 @@ use crate::terminal::progress::Progress;
 use crate::terminal::table::Columns;
 
 use arguments::RescoreArguments;
-use calls::{Call, Calls};
-use scores::{Difference, Moved, Rescored, Split, by_step, most_moved};
 
 /// Tokens that are shown of those that rose, and of those that fell.
 const SHOWN: usize = 8;

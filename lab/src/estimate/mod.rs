@@ -1,47 +1,11 @@
-//! `fulgurite train --dry-run`: what a run would take, by one group of it.
+//! What a run would take, by one group of it.
 
-mod group;
+pub mod group;
 
-use anyhow::{Context, Result};
 use fulgurite_config::declarations::{Config, PricesConfig};
-use fulgurite_lab::runs::registry::{self, Cost, RunEntry, Tokens, prices_of};
 use serde::Serialize;
-use serde_json::json;
 
-use crate::terminal::output;
-use crate::train::arguments::TrainArguments;
-use crate::train::{self, PlannedRun};
-
-/// Makes one update on one group, of which nothing is kept, and says what the whole run would take.
-pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
-    let is_json = arguments.json;
-    let scratch = tempfile::tempdir().context("cannot make a directory for the dry run")?;
-    let directory = scratch.path().join("run");
-    let PlannedRun { config, held_out, last } = train::train_one_group(arguments, directory.clone()).await?;
-    let (store, run) = registry::open(&directory).await?;
-    let steps = store.steps(&run.run_id).await?;
-    let rollouts = group::group_of(&store, &run.run_id, &config).await?;
-    store.close().await;
-    let seconds = |key: &str| steps.iter().filter_map(|step| step.metrics[key].as_f64()).sum();
-    let entry = registry::of_directory(&directory, None).await?;
-    let measured = Measured {
-        rollouts: config.trainer.group_size as u64,
-        all_rollouts: entry.rollouts.values().sum(),
-        sampling_seconds: seconds("time/sampling"),
-        training_seconds: seconds("time/training"),
-    };
-    let estimate = Estimate::of(Planned::of(&config, held_out, last), measured, &entry, config.prices.as_ref());
-    if is_json {
-        let mut estimate = json!(estimate);
-        estimate["group"] = json!(rollouts);
-        output::line(estimate);
-    } else {
-        group::lines(&rollouts).iter().for_each(output::line);
-        output::line("");
-        estimate.lines().iter().for_each(|(name, value)| output::line(format!("{name:17} {value}")));
-    }
-    Ok(())
-}
+use crate::runs::registry::{Cost, RunEntry, Tokens, prices_of};
 
 /// How much of everything a run has.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -168,7 +132,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use fulgurite_lab::runs::registry::RunState;
+    use crate::runs::registry::RunState;
 
     #[test]
     fn a_run_is_as_many_times_what_one_group_took_as_it_has_groups() {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use fulgurite_store::Store;
 use fulgurite_types::{AttemptStatus, Reward, Rollout, RolloutExpression, RolloutRecord};
 
-use fulgurite_lab::records::matching_rollouts::each_record;
+use crate::records::matching_rollouts::each_record;
 
 /// A rollout whose agent's output is recorded.
 pub struct Recorded {

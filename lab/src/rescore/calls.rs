@@ -3,12 +3,12 @@
 use anyhow::{Context, Result};
 use fulgurite_adapters::exclusion;
 use fulgurite_backends::Sampler;
-use fulgurite_lab::records::matching_rollouts::each_record;
 use fulgurite_store::Store;
 use fulgurite_types::{Generation, RolloutExpression};
 use serde_json::Value;
 
 use super::scores::Rescored;
+use crate::records::matching_rollouts::each_record;
 
 /// A call, as it was sampled.
 pub struct Call {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use fulgurite_config::declarations::Config;
 use fulgurite_runner::RubricOptions;
 use fulgurite_store::{SpanMessage, Store};
 use fulgurite_types::{AttemptRef, RolloutMode, RolloutRecord, SpanFilter};
 use serde::Serialize;
 use serde_json::Value;
 
-use fulgurite_config::declarations::Config;
-use fulgurite_lab::records::matching_rollouts::each_record;
+use crate::records::matching_rollouts::each_record;
 
 /// Characters of a task, an answer or a reason that a line shows.
 const SHOWN: usize = 100;

@@ -1,0 +1,4 @@
+//! Recorded calls whose tokens are scored again under other weights.
+
+pub mod calls;
+pub mod scores;

@@ -1,0 +1,41 @@
+//! `fulgurite train --dry-run`: what a run would take, by one group of it.
+
+use anyhow::{Context, Result};
+use fulgurite_lab::estimate::{Estimate, Measured, Planned, group};
+use fulgurite_lab::runs::registry;
+use serde_json::json;
+
+use crate::terminal::output;
+use crate::train::arguments::TrainArguments;
+use crate::train::{self, PlannedRun};
+
+/// Makes one update on one group, of which nothing is kept, and says what the whole run would take.
+pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
+    let is_json = arguments.json;
+    let scratch = tempfile::tempdir().context("cannot make a directory for the dry run")?;
+    let directory = scratch.path().join("run");
+    let PlannedRun { config, held_out, last } = train::train_one_group(arguments, directory.clone()).await?;
+    let (store, run) = registry::open(&directory).await?;
+    let steps = store.steps(&run.run_id).await?;
+    let rollouts = group::group_of(&store, &run.run_id, &config).await?;
+    store.close().await;
+    let seconds = |key: &str| steps.iter().filter_map(|step| step.metrics[key].as_f64()).sum();
+    let entry = registry::of_directory(&directory, None).await?;
+    let measured = Measured {
+        rollouts: config.trainer.group_size as u64,
+        all_rollouts: entry.rollouts.values().sum(),
+        sampling_seconds: seconds("time/sampling"),
+        training_seconds: seconds("time/training"),
+    };
+    let estimate = Estimate::of(Planned::of(&config, held_out, last), measured, &entry, config.prices.as_ref());
+    if is_json {
+        let mut estimate = json!(estimate);
+        estimate["group"] = json!(rollouts);
+        output::line(estimate);
+    } else {
+        group::lines(&rollouts).iter().for_each(output::line);
+        output::line("");
+        estimate.lines().iter().for_each(|(name, value)| output::line(format!("{name:17} {value}")));
+    }
+    Ok(())
+}

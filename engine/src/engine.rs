@@ -5,19 +5,19 @@ use fulgurite_types::WeightsVersion;
 
 use crate::adapters::adapter::Adapter;
 use crate::adapters::lora::LoraOptions;
+use crate::adapters::policy::Policy;
 use crate::checkpoints::checkpoint::write_model;
 use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG, find_weights};
 use crate::checkpoints::verification::verified;
 use crate::engine_options::EngineOptions;
 use crate::error::EngineError;
+use crate::grammars::vocabulary::Vocabulary;
 use crate::model::config::ModelConfig;
 use crate::model::layout::Layout;
 use crate::model::memory::MemoryNeed;
-use crate::model::policy::Policy;
 use crate::model::weights::{Model, Weights};
 use crate::sampling::published::PublishedWeights;
 use crate::sampling::sampler::EmbeddedSampler;
-use crate::sampling::vocabulary::Vocabulary;
 use crate::training::learner::EmbeddedLearner;
 
 /// A model that is sampled from and trained on this machine.
@@ -69,10 +69,10 @@ impl Engine {
         // Nothing is made of what the configuration claims before the files hold as much, and the memory too.
         let layout = Layout::new(&config);
         let found = find_weights(directory, &layout)?;
-        let need = MemoryNeed::of_found(&config, &layout, &found);
+        let need = MemoryNeed::of_matrices(&config, &layout, |place| found.precision(place));
         with_cache(need, &options).check_sampling()?;
         let model = Arc::new(Model::new(config).on(options.device.open()?));
-        Self::start(directory, model, need, |model| Weights::read(model, found), vocabulary, options)
+        Self::start(directory, model, need, |model| found.read_weights(model), vocabulary, options)
     }
 
     /// A model with the weights that [`create_model`] would give it, without writing them. Its tokenizer's files, which

@@ -1,5 +1,5 @@
-use crate::device::device_name::Device;
-use crate::sampling::grammars::GrammarLimits;
+use crate::device_name::Device;
+use crate::grammars::GrammarLimits;
 
 /// How much of the machine an engine may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

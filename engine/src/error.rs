@@ -4,7 +4,7 @@ use fulgurite_backends::{BackendError, DamagedFiles};
 use fulgurite_cuda::DeviceError;
 use fulgurite_types::DatumError;
 
-use crate::device::device_name::Device;
+use crate::device_name::Device;
 
 /// Why the engine could not do what was requested.
 #[derive(Debug, thiserror::Error)]

@@ -94,11 +94,11 @@ mod tests {
     use fulgurite_types::{Chunk, Datum, LossInputs};
 
     use super::*;
+    use crate::adapters::policy::Policy;
     use crate::checkpoints::adapter_files::read_adapter;
     use crate::checkpoints::checkpoint::read_model;
     use crate::kernels::Precision;
     use crate::model::layout::Numbers;
-    use crate::model::policy::Policy;
     use crate::model::weights::{Model, Weights};
     use crate::passes::loss::{Sampled, TokenLoss};
     use crate::test_models::{numbers, tiny_config};

@@ -14,7 +14,6 @@ use fulgurite_tinker::wire::LoraConfig;
 use fulgurite_types::{Datum, WeightsVersion};
 use serde_json::Value;
 
-use crate::adapters::lora::LoraModule;
 use crate::adapters::lora::LoraOptions;
 use crate::checkpoints::adapter_archive::beginnings_for_tinkers_tools;
 use crate::checkpoints::checkpoint::write_weights_for_tinkers_tools;
@@ -22,6 +21,7 @@ use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::model::config::ModelConfig;
+use crate::model::lora_module::LoraModule;
 use crate::model::weights::Weights;
 use crate::sampling::published::WeightsSnapshot;
 use crate::sampling::sampler::EmbeddedSampler;

@@ -29,13 +29,16 @@ mod parsing;
 mod python;
 mod reasoning_marks;
 mod renderer;
+mod renderer_names;
 mod response_format;
 mod small_files;
 mod supervised;
+mod system_reminder;
 mod templates;
 #[cfg(test)]
 mod testing;
 mod tokenizer;
+mod tool_declarations;
 mod tool_preamble;
 mod work_limits;
 
@@ -49,12 +52,12 @@ pub use continuation::{
 pub use error::RenderError;
 pub use formats::format_options::FormatOptions;
 pub use named::named_renderer::NamedRenderer;
-pub use named::renderer_names::{recommended_renderers, renderer_names};
 pub use open_renderer::{RendererChoice, ToolWriting, open_renderer, renderer_of};
 pub use parsing::{
     CookbookMessage, ParseEvent, ParsedMessage, ParsedPart, PartContent, StreamParser, Termination, parse_as_cookbook,
 };
 pub use renderer::{Continuation, RenderedPrompt, Renderer, RendererIdentity};
+pub use renderer_names::{recommended_renderers, renderer_names};
 pub use response_format::ResponseFormat;
 pub use supervised::train_on_what::TrainOnWhat;
 pub use supervised::weighted_tokens::WeightedTokens;

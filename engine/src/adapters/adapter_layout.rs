@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::adapters::lora::LoraModule;
 use crate::model::config::ModelConfig;
 use crate::model::layout::Tensor;
+use crate::model::lora_module::LoraModule;
 use crate::model::projection::Projection;
 
 /// One module's part of an adapted product.

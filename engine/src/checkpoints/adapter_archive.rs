@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::checkpoints::adapter_config::ADAPTER_CONFIG;
 use crate::checkpoints::adapter_files::{ADAPTER_WEIGHTS, HeadName, no_configuration};
-use crate::checkpoints::small_files::{LONGEST_CONFIG, read_small_file};
 use crate::checkpoints::tensor_files::TensorFile;
 use crate::checkpoints::verification::digests_of;
 use crate::error::EngineError;
+use crate::small_files::{LONGEST_CONFIG, read_small_file};
 
 /// How its files begin there: the configuration whole, what stands before the matrices, and the digests of both. Empty for
 /// weights without an adapted head. Reads all of them.
@@ -66,9 +66,10 @@ mod tests {
     use fulgurite_backends::find_damage;
 
     use super::*;
-    use crate::adapters::lora::{LoraModule, LoraOptions};
+    use crate::adapters::lora::LoraOptions;
     use crate::checkpoints::adapter_files::read_adapter;
     use crate::checkpoints::adapter_files::tests::{adapter, write};
+    use crate::model::lora_module::LoraModule;
     use crate::test_models::tiny_config;
 
     #[test]

@@ -7,8 +7,8 @@ use std::path::Path;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::checkpoints::small_files::{LONGEST_CONFIG, read_small_file};
 use crate::error::EngineError;
+use crate::small_files::{LONGEST_CONFIG, read_small_file};
 
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 

@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::adapters::adapter::Adapter;
 use crate::adapters::adapter_layout::AdapterLayout;
-use crate::adapters::lora::LoraModule;
 use crate::checkpoints::adapter_config::{ADAPTER_CONFIG, AdapterConfig};
 use crate::checkpoints::new_directory::NewDirectory;
 use crate::checkpoints::tensor_files::{FoundTensors, TensorFile, TensorSearch, written_tensors};
@@ -16,6 +15,7 @@ use crate::error::EngineError;
 use crate::model::config::ModelConfig;
 use crate::model::element_type::ElementType;
 use crate::model::layout::Tensor;
+use crate::model::lora_module::LoraModule;
 use crate::model::projection::Projection;
 
 pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use fulgurite_backends::WeightsSource;
 use safetensors::Dtype;
 
+use crate::adapters::policy::Policy;
 use crate::checkpoints::adapter_files::{HeadName, read_adapter, read_into_adapter, write_adapter};
 use crate::checkpoints::new_directory::NewDirectory;
-use crate::checkpoints::small_files::{LONGEST_TOKENIZER, read_small_bytes};
 use crate::checkpoints::tensor_files::{
     CONFIG, Content, TensorFile, TensorSearch, WEIGHTS, Written, find_weights, written_tensors,
 };
@@ -15,9 +15,9 @@ use crate::error::EngineError;
 use crate::model::config::ModelConfig;
 use crate::model::element_type::ElementType;
 use crate::model::layout::{Layout, Tensor};
-use crate::model::policy::Policy;
 use crate::model::weights::{Model, Weights};
-use crate::training::optimizer::AdamState;
+use crate::optimizer::AdamState;
+use crate::small_files::{LONGEST_TOKENIZER, read_small_bytes};
 
 /// In the format of safetensors, but not by its name: vLLM and SGLang take every such file for weights.
 const OPTIMIZER: &str = "optimizer.state";
@@ -130,7 +130,7 @@ pub(crate) fn read_model(directory: &Path, model: &Arc<Model>) -> Result<Weights
         let message = "it describes another model than the one that is open".into();
         return Err(EngineError::Malformed { path: directory.join(CONFIG), message });
     }
-    Weights::read(model.clone(), find_weights(directory, &model.layout)?)
+    find_weights(directory, &model.layout)?.read_weights(model.clone())
 }
 
 /// Reads what is to be sampled from: weights of the model that `base` is of, or an adapter over those.

@@ -6,7 +6,6 @@ use crate::checkpoints::adapter_config::ADAPTER_CONFIG;
 use crate::checkpoints::adapter_files::{ADAPTER_WEIGHTS, find_adapter, matrix_of, no_configuration};
 use crate::checkpoints::checkpoint::write_converted;
 use crate::checkpoints::new_directory::NewDirectory;
-use crate::checkpoints::small_files::{LONGEST_CONFIG, read_small_file};
 use crate::checkpoints::tensor_files::{CONFIG, find_weights};
 use crate::checkpoints::verification::verified;
 use crate::error::EngineError;
@@ -14,6 +13,7 @@ use crate::model::config::ModelConfig;
 use crate::model::element_type::ElementType;
 use crate::model::layout::{Layout, Tensor};
 use crate::model::memory::check_converting;
+use crate::small_files::{LONGEST_CONFIG, read_small_file};
 
 /// Writes a model into one file of one element type, with its tokenizer, in a directory that must not exist yet.
 pub fn convert_model(source: &Path, target: &Path, elements: ElementType) -> Result<(), EngineError> {
@@ -101,8 +101,8 @@ mod tests {
     use safetensors::Dtype;
 
     use super::*;
-    use crate::checkpoints::inspect_model::inspect_model;
     use crate::checkpoints::tensor_files::{Content, Written, read_weights, write_tensors};
+    use crate::inspection::inspect_model::inspect_model;
 
     fn vector(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)

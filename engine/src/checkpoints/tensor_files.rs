@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fulgurite_backends::DigestingWriter;
 use half::{bf16, f16};
@@ -12,11 +13,12 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
 use serde::Deserialize;
 
-use crate::checkpoints::small_files::{LONGEST_CONFIG, read_small_file};
 use crate::error::EngineError;
 use crate::kernels::Precision;
 use crate::model::element_type::ElementType;
 use crate::model::layout::{Layout, Numbers, Tensor};
+use crate::model::weights::{Model, Weights};
+use crate::small_files::{LONGEST_CONFIG, read_small_file};
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
@@ -156,6 +158,14 @@ impl FoundTensors {
         if within.all(|tensor| tensor.kind == Dtype::BF16) { Precision::Half } else { Precision::Single }
     }
 
+    /// Weights of their own for a model, each matrix held as it is in its file if nothing is lost.
+    pub(crate) fn read_weights(self, model: Arc<Model>) -> Result<Weights, EngineError> {
+        let mut weights = Weights::zeros(model, |place| self.precision(place));
+        self.read(&mut weights)?;
+        Ok(weights)
+    }
+
+    /// Reads the numbers of all tensors into their places.
     pub(crate) fn read(mut self, numbers: &mut impl Numbers) -> Result<(), EngineError> {
         self.tensors.sort_by_key(|tensor| (tensor.file, tensor.start));
         for tensor in &self.tensors {

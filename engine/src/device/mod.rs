@@ -1,9 +1,5 @@
 //! Where products are computed.
 //!
-//! - [`device_name`]: the devices that can be requested.
-//! - [`open_device`]: one that is in use, and the matrices in its memory.
-//! - [`products`]: the decoder's products, there or on the processors.
+//! - [`open_device`]: a device that is in use, and the matrices in its memory.
 
-pub(crate) mod device_name;
 pub(crate) mod open_device;
-pub(crate) mod products;

@@ -2,10 +2,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fulgurite_cuda::{DeviceError, DeviceMatrix, Matrix};
 
-use crate::device::device_name::Device;
+use crate::device_name::Device;
 use crate::error::EngineError;
 use crate::kernels::PackedMatrix;
-use crate::model::memory::bytes_text;
+use crate::machine_memory::bytes_text;
 
 impl Device {
     /// None for the processors.

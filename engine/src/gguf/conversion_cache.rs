@@ -143,7 +143,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::checkpoints::inspect_model::inspect_model;
+    use crate::inspection::inspect_model::inspect_model;
 
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/gguf/llama.gguf");
 

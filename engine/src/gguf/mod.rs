@@ -20,4 +20,4 @@ pub use conversion::{convert_gguf, is_gguf};
 pub use conversion_cache::{GgufProgress, converted_gguf, find_converted_gguf};
 pub use export::export_gguf;
 pub use facts::GgufFacts;
-pub(crate) use inspection::inspect_gguf;
+pub(crate) use inspection::{GgufInspection, inspect_gguf};

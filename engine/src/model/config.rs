@@ -3,11 +3,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::checkpoints::small_files::{LONGEST_CONFIG, read_small_file};
 use crate::error::EngineError;
 use crate::model::architecture::Architecture;
 use crate::model::element_type::ElementType;
 use crate::model::rope_scaling::{RopeScaling, UNSUPPORTED_KEYS};
+use crate::small_files::{LONGEST_CONFIG, read_small_file};
 
 /// Above what any model has of tokens and positions.
 pub(crate) const GREATEST_COUNT: usize = 1 << 26;

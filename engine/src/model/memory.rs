@@ -2,9 +2,9 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::checkpoints::tensor_files::FoundTensors;
 use crate::error::EngineError;
 use crate::kernels::{PackedMatrix, Precision};
+use crate::machine_memory::{available_memory, bytes_text};
 use crate::model::config::ModelConfig;
 use crate::model::layout::{Layout, MatrixLayout};
 use crate::model::pass_sizes::{ROWS, SavedActivations, chunk_rows, shard_count};
@@ -44,14 +44,13 @@ impl MemoryNeed {
         Self::of_weights(config, weights_bytes(&Layout::new(config), |_| Precision::Single), sequence)
     }
 
-    /// Of a model whose weights are read from files.
-    pub(crate) fn of_found(config: &ModelConfig, layout: &Layout, found: &FoundTensors) -> Self {
-        Self::of_weights(config, weights_bytes(layout, |place| found.precision(place)), 0)
-    }
-
-    /// Of a model whose matrices are all of one precision.
-    pub(crate) fn of_precision(config: &ModelConfig, layout: &Layout, precision: Precision) -> Self {
-        Self::of_weights(config, weights_bytes(layout, |_| precision), 0)
+    /// Of a model whose matrices are held as `precision` says for the place of each.
+    pub(crate) fn of_matrices(
+        config: &ModelConfig,
+        layout: &Layout,
+        precision: impl Fn(&Range<usize>) -> Precision,
+    ) -> Self {
+        Self::of_weights(config, weights_bytes(layout, precision), 0)
     }
 
     fn of_weights(config: &ModelConfig, weights: u64, sequence: usize) -> Self {
@@ -161,15 +160,6 @@ pub(crate) fn activation_budget(config: &ModelConfig, trained: usize) -> u64 {
     available_memory().map_or(u64::MAX, |available| available.saturating_sub(rest) / shards)
 }
 
-/// A number of bytes as people read it: in GiB from one on, else in MiB, or in KiB.
-pub fn bytes_text(bytes: u64) -> String {
-    match bytes {
-        small if small < 1 << 20 => format!("{} KiB", small.div_ceil(1 << 10)),
-        middle if middle < 1 << 30 => format!("{} MiB", middle.div_ceil(1 << 20)),
-        large => format!("{:.1} GiB", large as f64 / (1u64 << 30) as f64),
-    }
-}
-
 /// Refuses to convert a model whose numbers do not fit into memory, where they are all at once.
 pub(crate) fn check_converting(numbers: usize) -> Result<(), EngineError> {
     check("converted", numbers as u64 * NUMBER, "its numbers in 32 bits each".to_owned())
@@ -182,14 +172,6 @@ fn check(what: &'static str, needed: u64, parts: String) -> Result<(), EngineErr
         }
         _ => Ok(()),
     }
-}
-
-/// Bytes that can be taken without swapping, where the system reports them (Linux).
-pub fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes << 10)
 }
 
 #[cfg(test)]
@@ -228,13 +210,6 @@ mod tests {
         let need = whole.with_adapter(&config, adapter.values.len());
         let trained = 2 * (2 * held) + shard_count(&config) as u64 * held + 2 * held;
         assert_eq!(need.training(), whole.sampling() + trained + whole.activations_recomputed);
-    }
-
-    #[test]
-    fn bytes_are_told_in_the_unit_that_fits() {
-        for (bytes, text) in [(1, "1 KiB"), (229_376, "224 KiB"), (1 << 29, "512 MiB"), ((3 << 30) / 2, "1.5 GiB")] {
-            assert_eq!(bytes_text(bytes), text);
-        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-use crate::adapters::lora::LoraModule;
 use crate::model::config::ModelConfig;
+use crate::model::lora_module::LoraModule;
 
 /// A product of the decoder that an adapter can add to. Modules that read the same rows share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::checkpoints::tensor_files::FoundTensors;
 use crate::device::open_device::{OpenDevice, ResidentMatrices};
-use crate::error::EngineError;
 use crate::kernels::{AttentionShape, HeadNorms, PackedMatrix, Precision, Rotation};
 use crate::model::config::ModelConfig;
 use crate::model::layout::{Layout, MatrixLayout, Numbers, Tensor};
@@ -66,13 +64,6 @@ impl Weights {
         let matrices: Vec<_> = layout.matrices.iter().map(matrix).collect();
         let resident = ResidentMatrices::new(matrices.len());
         Self { vectors: vec![0.0; layout.vectors.len()], matrices, resident, model }
-    }
-
-    /// Those of files, each matrix held as it is there if nothing is lost.
-    pub(crate) fn read(model: Arc<Model>, found: FoundTensors) -> Result<Self, EngineError> {
-        let mut weights = Self::zeros(model, |place| found.precision(place));
-        found.read(&mut weights)?;
-        Ok(weights)
     }
 
     /// Fresh ones.

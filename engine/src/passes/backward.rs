@@ -1,11 +1,11 @@
 use std::ops::Range;
 
 use crate::adapters::adapter::AdapterScratch;
+use crate::adapters::policy::Policy;
 use crate::kernels::{
     AttentionForward, AttentionScratch, PackedMatrix, attend_backward, bias_backward, norm_and_rotate_backward,
     rms_norm_backward, store_keys, swiglu_backward,
 };
-use crate::model::policy::Policy;
 use crate::model::projection::Projection;
 use crate::model::weights::Model;
 use crate::passes::forward::{AT_ONCE, Activations, LayerActivations, Projected};

@@ -1,7 +1,7 @@
 use crate::adapters::adapter::{AdapterRun, AdapterScratch, adapt};
+use crate::adapters::policy::Policy;
 use crate::kernels::{BLOCK, Joined, Queries, add_bias, attend, norm_and_rotate, rms_norm, store_keys, swiglu};
 use crate::model::pass_sizes::SavedActivations;
-use crate::model::policy::Policy;
 use crate::model::projection::Projection;
 use crate::model::weights::Model;
 use crate::passes::packed_rows::{PackedRows, Segment};

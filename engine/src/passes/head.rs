@@ -1,7 +1,7 @@
 use crate::adapters::adapter::{AdapterRun, adapt};
+use crate::adapters::policy::Policy;
 use crate::kernels::{LogSoftmax, softmax_gradient};
 use crate::model::pass_sizes::chunk_rows;
-use crate::model::policy::Policy;
 use crate::model::projection::Projection;
 use crate::passes::backward::ProductScratch;
 use crate::passes::loss::TokenLoss;

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 use fulgurite_backends::SampleRequest;
 
 use crate::error::EngineError;
-use crate::sampling::grammars::Grammar;
+use crate::grammars::Grammar;
 
 /// What a request changes of the model's logits before a token is chosen: biases, penalties for what its answer has
 /// said, and the mask of its grammar.

@@ -6,12 +6,12 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::grammars::Grammar;
 use crate::kernels::BLOCK;
 use crate::model::weights::Weights;
 use crate::sampling::adjustments::Adjustments;
 use crate::sampling::choice::{Choice, choose, not_finite, uniform};
 use crate::sampling::decode::Extension;
-use crate::sampling::grammars::Grammar;
 use crate::sampling::key_value_cache::KeyValueCache;
 use crate::sampling::prefix_cache::{BlockTokens, Place, PrefixCache, ROOT};
 use crate::sampling::published::Published;

@@ -5,7 +5,7 @@
 //! - [`scheduler`]: requests that join and leave a batch between steps.
 //! - [`generation`], [`decode`]: one request's answer; a step of several.
 //! - [`choice`], [`adjustments`]: how a token is chosen, and what changes its distribution.
-//! - [`grammars`], [`stop_sequences`], [`vocabulary`]: what an answer must be, and what ends it.
+//! - [`stop_sequences`]: what ends an answer.
 //! - [`key_value_cache`], [`prefix_cache`]: keys and values, and those that prompts share.
 //! - [`published`]: the weights that are sampled from.
 //! - [`prompt_scores`]: how likely a prompt is.
@@ -14,7 +14,6 @@ pub(crate) mod adjustments;
 pub(crate) mod choice;
 pub(crate) mod decode;
 pub(crate) mod generation;
-pub(crate) mod grammars;
 pub(crate) mod key_value_cache;
 pub(crate) mod prefix_cache;
 pub(crate) mod prompt_scores;
@@ -22,4 +21,3 @@ pub(crate) mod published;
 pub(crate) mod sampler;
 pub(crate) mod scheduler;
 pub(crate) mod stop_sequences;
-pub(crate) mod vocabulary;

@@ -215,8 +215,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::adapters::policy::Policy;
     use crate::kernels::Precision;
-    use crate::model::policy::Policy;
     use crate::model::weights::{Model, Weights};
     use crate::test_models::tiny_config;
 

@@ -4,10 +4,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use fulgurite_backends::WeightsSource;
 use fulgurite_types::WeightsVersion;
 
+use crate::adapters::policy::Policy;
 use crate::checkpoints::adapter_config::ADAPTER_CONFIG;
 use crate::checkpoints::checkpoint::read_policy;
 use crate::error::EngineError;
-use crate::model::policy::Policy;
 use crate::model::weights::Weights;
 
 /// Weights that requests are sampled from.

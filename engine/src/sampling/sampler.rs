@@ -13,13 +13,13 @@ use fulgurite_types::WeightsVersion;
 use crate::checkpoints::checkpoint::read_policy;
 use crate::engine_options::EngineOptions;
 use crate::error::EngineError;
+use crate::grammars::vocabulary::Vocabulary;
+use crate::grammars::{Grammar, Grammars};
 use crate::model::weights::Weights;
 use crate::sampling::generation::Generation;
-use crate::sampling::grammars::{Grammar, Grammars};
 use crate::sampling::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::sampling::scheduler::Scheduler;
 use crate::sampling::stop_sequences::StopSequences;
-use crate::sampling::vocabulary::Vocabulary;
 use crate::threads::thread_pool;
 
 /// Samples from the embedded model: one thread batches all running requests, and each keeps to the end the weights

@@ -146,8 +146,8 @@ mod tests {
     use fulgurite_types::{SamplingParameters, WeightsVersion};
 
     use super::*;
+    use crate::adapters::policy::Policy;
     use crate::model::config::ModelConfig;
-    use crate::model::policy::Policy;
     use crate::model::weights::{Model, Weights};
     use crate::sampling::published::Published;
     use crate::sampling::stop_sequences::StopSequences;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use fulgurite_backends::{BackendError, StopSequence};
 
-use crate::sampling::vocabulary::Vocabulary;
+use crate::grammars::vocabulary::Vocabulary;
 
 /// The stop sequences of one request, and its answer so far.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sampling::vocabulary::TokenText;
+    use crate::grammars::vocabulary::TokenText;
 
     fn vocabulary() -> Arc<Vocabulary> {
         let texts = ["a", "b", "ab", "ba", "aab", ""].map(|text| TokenText::Text(text.into()));

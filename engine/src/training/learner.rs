@@ -9,6 +9,7 @@ use fulgurite_types::{Chunk, Datum, WeightsVersion};
 
 use crate::adapters::adapter::Adapter;
 use crate::adapters::lora::LoraOptions;
+use crate::adapters::policy::Policy;
 use crate::checkpoints::checkpoint::{read_checkpoint, read_trained, write_checkpoint, write_weights};
 use crate::checkpoints::tensor_files::{CONFIG, find_weights};
 use crate::checkpoints::verification::verified;
@@ -17,14 +18,13 @@ use crate::error::EngineError;
 use crate::model::config::ModelConfig;
 use crate::model::memory::{MemoryNeed, activation_budget};
 use crate::model::pass_sizes::shard_count;
-use crate::model::policy::Policy;
 use crate::model::weights::{Model, Weights};
+use crate::optimizer::{AdamState, check, gather};
 use crate::passes::loss::{TokenLoss, needs_logprobs, token_losses};
 use crate::sampling::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::threads::thread_pool;
 use crate::training::compared::Compared;
 use crate::training::example::{Example, ReportedLogprobs, Scored, trained_targets};
-use crate::training::optimizer::{AdamState, check, gather};
 use crate::training::shard::{Shard, deal};
 
 /// Trains the embedded model. Calls run on blocking threads, one at a time, in the order in which they come to the
@@ -78,8 +78,8 @@ impl EmbeddedLearner {
         let config = ModelConfig::read(&directory.join(CONFIG))?;
         let model = Arc::new(Model::new(config).on(device));
         let found = find_weights(directory, &model.layout)?;
-        MemoryNeed::of_found(&model.config, &model.layout, &found).check_training()?;
-        let policy = Policy::of(Arc::new(Weights::read(model, found)?));
+        MemoryNeed::of_matrices(&model.config, &model.layout, |place| found.precision(place)).check_training()?;
+        let policy = Policy::of(Arc::new(found.read_weights(model)?));
         // Its own version, and one that is sampled from.
         policy.weights.check_device_memory(2)?;
         Ok(Self::new(policy, threads, directory.to_path_buf(), None))

@@ -1,8 +1,8 @@
 use std::ops::Range;
 
+use crate::adapters::policy::Policy;
 use crate::model::memory::activation_bytes;
 use crate::model::pass_sizes::{ROWS, SavedActivations};
-use crate::model::policy::Policy;
 use crate::passes::backward::{BackwardScratch, backward};
 use crate::passes::forward::{Activations, forward};
 use crate::passes::head::{HeadScratch, Logits, Prediction, score, score_backward};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::formats::format::read_tools;
 use crate::json_schema::spell_types;
 use crate::parsing::{Lexeme, Mark, MarkLexer};
+use crate::tool_declarations::read_tools;
 use crate::{RenderError, ResponseFormat, Tokenizer};
 
 /// What writes grammars for one model's answer to one prompt.

@@ -7,7 +7,7 @@ use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessag
 use crate::formats::plain_text::PlainText;
 use crate::formats::reasoning::{has_reasoning, is_reasoning, parts_with_reasoning};
 use crate::python::python_json::{JsonStyle, dumps};
-use crate::templates::template_roles::REMINDER;
+use crate::system_reminder::REMINDER;
 use crate::{RenderError, ResponseFormat};
 
 const END: &str = "<｜end▁of▁sentence｜>";

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::{Chunk, ContentEncoding};
+use crate::tool_declarations::read_tools;
 use crate::{RenderError, ResponseFormat};
 
 /// How one model family writes a conversation. Formats know text alone; [`NamedRenderer`](crate::NamedRenderer) makes
@@ -187,12 +188,4 @@ impl<'m> Conversation<'m> {
     pub(crate) fn last_answer(&self) -> Option<usize> {
         self.last_answer
     }
-}
-
-/// The declarations of a request, read.
-pub(crate) fn read_tools(tools: &[Value]) -> Result<Vec<Tool<'_>>, RenderError> {
-    let read = |(tool_index, tool)| {
-        Tool::read(tool).map_err(|fault| RenderError::Tool { tool_index, message: fault.to_string() })
-    };
-    tools.iter().enumerate().map(read).collect()
 }

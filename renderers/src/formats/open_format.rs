@@ -1,14 +1,10 @@
 use super::qwen::{nemotron3, qwen3, qwen3_5};
-use crate::formats::deepseek;
-use crate::formats::deepseek_v4;
 use crate::formats::format::Format;
 use crate::formats::format_options::FormatOptions;
-use crate::formats::glm;
 use crate::formats::gpt_oss::gpt_oss_format as gpt_oss;
 use crate::formats::kimi::kimi_format as kimi;
-use crate::formats::llama3;
-use crate::formats::role_colon;
-use crate::named::renderer_names::UNWRITTEN;
+use crate::formats::{deepseek, deepseek_v4, glm, llama3, role_colon};
+use crate::renderer_names::UNWRITTEN;
 use crate::{RenderError, Tokenizer};
 
 /// The format of a name. A name may end in `#strip=False`, which keeps reasoning in the history, and say for which

@@ -4,12 +4,10 @@
 //! - [`prompt_writer`]: a format and a tokenizer: conversations to tokens.
 //! - [`named_continuation`]: what follows a sampled turn.
 //! - [`named_supervised`], [`cookbook_supervised`], [`trained_messages`]: sequences to train on.
-//! - [`renderer_names`]: the names, and which suit a model.
 
 pub(crate) mod cookbook_supervised;
 pub(crate) mod named_continuation;
 pub(crate) mod named_renderer;
 pub(crate) mod named_supervised;
 pub(crate) mod prompt_writer;
-pub(crate) mod renderer_names;
 pub(crate) mod trained_messages;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::formats::format_options::FormatOptions;
 use crate::named::cookbook_supervised::{cookbook_example, cookbook_examples};
 use crate::named::prompt_writer::PromptWriter;
-use crate::named::renderer_names::renderer_names;
+use crate::renderer_names::renderer_names;
 use crate::{
     Continuation, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer, TrainOnWhat,
     WeightedTokens,

@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use crate::error::RenderError;
 use crate::formats::chunk::{Chunk, ContentEncoding};
-use crate::formats::format::{Conversation, Format, read_tools};
+use crate::formats::format::{Conversation, Format};
 use crate::formats::format_options::FormatOptions;
 use crate::formats::open_format::open_format;
 use crate::python::python_time::midnight;
 use crate::renderer::RendererIdentity;
 use crate::tokenizer::fingerprint::hex_sha256;
 use crate::tokenizer::model_tokenizer::Tokenizer;
+use crate::tool_declarations::read_tools;
 
 /// A format and its tokenizer: conversations to tokens. Every chunk of the format is encoded apart, so that the tokens
 /// of a message do not depend on its neighbours.

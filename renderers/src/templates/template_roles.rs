@@ -3,6 +3,7 @@ use std::borrow::Cow;
 use fulgurite_types::{Content, ContentPart, Message};
 
 use crate::RenderError;
+use crate::system_reminder::REMINDER;
 use crate::templates::template_conversations::{an_answer, calling, result_of};
 
 /// Texts that no template writes of its own accord.
@@ -14,9 +15,6 @@ const CALL_ID: &str = "fulgurit9";
 
 /// What stands between two messages that are written as one.
 const BETWEEN: &str = "\n\n";
-
-/// What stands around that which the system says in the user's turn, as in the prompts of Claude Code.
-pub(crate) const REMINDER: [&str; 2] = ["<system-reminder>\n", "\n</system-reminder>"];
 
 /// Whose messages a chat template takes and where, found out by rendering small conversations; and the conversation as
 /// such a template takes it.

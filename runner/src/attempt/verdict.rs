@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulgurite_types::{Attempt, AttemptStatus, Fault};
 use serde_json::{Map, Value, json};
 
-use crate::process::run::Finished;
+use crate::launch::run::Finished;
 use crate::world::WorldFault;
 
 /// Key of the metadata under which the end of the agent's standard error is kept.

@@ -20,4 +20,4 @@ pub use parts::{SandboxPartError, sandbox_part};
 pub use terms::{Bounds, SandboxKind, SandboxNetwork, SandboxOptions};
 pub(crate) use terms::{Inside, Mount};
 pub use walls::GraderSandboxOptions;
-pub(crate) use walls::{Container, GraderSandbox, Image, LentWorld, Sandboxed, Wrapper};
+pub(crate) use walls::{Cgroup, Container, GraderSandbox, Image, LentWorld, Sandboxed, Wrapper};

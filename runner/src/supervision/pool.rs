@@ -195,10 +195,10 @@ impl Drop for Supervised {
 mod tests {
     use super::super::supervise;
     use super::super::wire::Reply;
-    use crate::launch::{Launcher, Process, Started, Stdin};
+    use crate::launch::launcher::{Launcher, Process, Started, Stdin};
+    use crate::launch::run::{EndedBy, Finished, run};
     use crate::order::Order;
     use crate::process::end::ProcessError;
-    use crate::process::run::{EndedBy, Finished, run};
     use std::ffi::OsString;
     use std::fs;
     use std::os::unix::ffi::OsStringExt;

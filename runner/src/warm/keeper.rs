@@ -1,10 +1,10 @@
 //! Keeps a warm agent's process: gives it attempts, hears its answers, replaces it when it dies or is deaf.
 
+use super::failures::{CrashLoop, Lost};
 use super::life::{LifeEvent, LifeId, Reins, prepare};
 use super::lines::Line;
 use super::messages::{AddressedAnswer, AgentLine, Answer, LONGEST_LINE, cancel_line, read_beginning, read_line};
-use super::{CrashLoop, Lost};
-use crate::launch::Launcher;
+use crate::launch::launcher::Launcher;
 use crate::order::Order;
 use crate::process::end::{ProcessError, ended_how};
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -2,10 +2,10 @@
 
 use super::lines::{Line, next_line};
 use super::messages::LONGEST_LINE;
-use crate::launch::{Launcher, Process, Started, Stdin};
+use crate::launch::launcher::{Launcher, Process, Started, Stdin};
+use crate::launch::run::{KEPT_ERRORS, PIPE_GRACE, Tail};
 use crate::order::Order;
 use crate::process::end::ProcessError;
-use crate::process::run::{KEPT_ERRORS, PIPE_GRACE, Tail};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

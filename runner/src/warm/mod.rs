@@ -3,52 +3,22 @@
 //! [`WarmAgent`] is its attempts' view. The lines are in `messages`, one process is a `life`, and the `keeper` gives it
 //! attempts and replaces it.
 
+mod failures;
 mod keeper;
 mod life;
 mod lines;
 mod messages;
 
+pub(crate) use failures::{CrashLoop, Lost, NoAnswer};
 pub(crate) use messages::{Answer, read_answer, task_line};
 
-use crate::launch::Launcher;
+use crate::launch::launcher::Launcher;
 use crate::order::Order;
 use fulgurite_client::Assignment;
 use keeper::{Job, Keeper, Request};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
-
-/// Why an agent whose processes keep dying is given up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CrashLoop {
-    /// How many processes ended in a row without an answer.
-    pub processes: u32,
-    /// How the last one ended.
-    pub how: String,
-    /// The last line that it wrote.
-    pub last_words: String,
-}
-
-/// An attempt went down with the process that held it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lost {
-    /// How the process ended.
-    pub reason: String,
-    /// The end of what it wrote beside answers.
-    pub log: String,
-}
-
-/// Why an attempt has no answer.
-#[derive(Debug)]
-pub(crate) enum NoAnswer {
-    /// There was none at its deadline.
-    TimedOut {
-        /// The end of what its process wrote beside answers.
-        log: String,
-    },
-    /// Its process died.
-    Lost(Lost),
-}
 
 /// A warm agent. Dropped, it kills its processes.
 #[derive(Debug)]

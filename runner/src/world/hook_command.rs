@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::fault::WorldFault;
 use super::hook::Hook;
 use crate::grading_environment::{FreshHome, for_grading};
-use crate::launch::Launcher;
+use crate::launch::launcher::Launcher;
+use crate::launch::run::{self, EndedBy, Finished};
 use crate::order::Order;
 use crate::process::end::{ProcessError, ended_how};
-use crate::process::run::{self, EndedBy, Finished};
 
 /// Bytes that are kept of what a command printed.
 const KEPT_OUTPUT: usize = 2 << 10;

@@ -12,6 +12,7 @@ mod model_export;
 mod model_fetch;
 mod queries;
 mod store_commands;
+mod strata;
 mod template;
 mod transcripts;
 mod triplets;

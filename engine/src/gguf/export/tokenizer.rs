@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::checkpoints::small_files::{LONGEST_CONFIG, LONGEST_TOKENIZER, read_small_file};
 use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG};
 use crate::error::EngineError;
 use crate::gguf::metadata::{Metadata, MetadataValue};
 use crate::gguf::tokenizer::{CONTROL, PreTokenizer, USER_DEFINED, key};
+use crate::small_files::{LONGEST_CONFIG, LONGEST_TOKENIZER, read_small_file};
 
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";

@@ -170,7 +170,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::formats::format::read_tools;
+    use crate::tool_declarations::read_tools;
 
     fn declared(parameters: Value, cookbook_exact: bool) -> String {
         let tools = [json!({"name": "f", "description": "Does.", "parameters": parameters})];

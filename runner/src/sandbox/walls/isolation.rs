@@ -7,9 +7,9 @@ use std::sync::Mutex;
 
 use crate::RunnerError;
 use crate::order::Order;
-use crate::process::cgroup::{Cgroup, Cgroups};
 use crate::sandbox::parts::{DoorInside, ENTER, Restrictions, START, Surroundings, filter};
 use crate::sandbox::terms::{Bounds, INSIDE, Identity, NOBODY, SYSTEM, SandboxNetwork};
+use crate::sandbox::walls::cgroup::{Cgroup, Cgroups};
 
 /// A program in its sandbox, and what bounds it until this is dropped.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Runs one process in a process group of its own, keeps the end of what it prints, and leaves nothing of it behind.
 
-use crate::launch::{Launcher, Process, Started, Stdin};
+use crate::launch::launcher::{Launcher, Process, Started, Stdin};
 use crate::order::Order;
 use crate::process::end::ProcessError;
 use std::future::pending;

@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::sampling::vocabulary::TokenText;
+use crate::grammars::vocabulary::TokenText;
 
 fn grammars(limits: GrammarLimits) -> Arc<Grammars> {
     let vocabulary: Vocabulary = (0..=u8::MAX).map(|byte| TokenText::Text(vec![byte])).collect();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::sandbox::Bounds;
+use crate::sandbox::terms::Bounds;
 
 /// What the names of our groups begin with; the process that made one follows.
 const PREFIX: &str = "fulgurite-";

@@ -13,7 +13,7 @@ use toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTr
 use super::answer_state::Grammar;
 use super::limits::GrammarLimits;
 use crate::error::EngineError;
-use crate::sampling::vocabulary::Vocabulary;
+use crate::grammars::vocabulary::Vocabulary;
 
 /// Grammars that are kept compiled: clients send the same few with every request.
 const CACHED_GRAMMARS: usize = 64;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::adapters::adapter_layout::AdapterLayout;
-use crate::adapters::lora::LoraModule;
 use crate::engine_options::EngineOptions;
 use crate::gguf::GgufFacts;
 use crate::model::config::ModelConfig;
+use crate::model::lora_module::LoraModule;
 use crate::model::memory::MemoryNeed;
 
 /// What a model directory holds, found without reading its weights.
@@ -72,7 +72,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::checkpoints::inspect_model::inspect_model;
+    use crate::inspection::inspect_model::inspect_model;
 
     fn vector(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)

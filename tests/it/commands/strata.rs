@@ -1,0 +1,12 @@
+//! No file of a crate imports another in a circle, and its folders lie in strata.
+use super::licences::python;
+
+#[test]
+fn imports_are_read_as_they_are_written() {
+    python(&["-m", "doctest", "tests/house/import_circles.py"]).unwrap();
+}
+
+#[test]
+fn folders_import_only_folders_below_them() {
+    python(&["tests/house/import_circles.py", "--check"]).unwrap();
+}

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use fulgurite_types::{GatewayState, Publication};
 
-use crate::rewards::refused::RewardRefused;
+use crate::reward_refused::RewardRefused;
 
 /// Why the store could not do what was requested. Nothing has been changed.
 #[derive(Clone, Debug, thiserror::Error)]

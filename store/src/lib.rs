@@ -3,7 +3,7 @@
 //! One task writes: concurrent writes share a transaction, and each is answered after its commit, so that
 //! acknowledged means durable. Reads use connections of their own.
 
-mod attempts;
+mod call_records;
 mod check;
 mod checksums;
 mod database;
@@ -17,6 +17,8 @@ mod prune;
 mod queries;
 mod recording;
 mod resources;
+mod reward_refused;
+mod reward_rules;
 mod rewards;
 mod rollouts;
 mod row_checksums;
@@ -24,7 +26,6 @@ mod runs;
 mod spans;
 mod store;
 mod weights;
-mod workers;
 
 #[cfg(test)]
 #[path = "../tests/test_store/mod.rs"]
@@ -34,6 +35,8 @@ mod testing;
 #[cfg(test)]
 extern crate self as fulgurite_store;
 
+pub use call_records::conversations::RecordedConversation;
+pub use call_records::new_call::{ConversationHash, NewCall};
 pub use check::{CheckEvent, RenewalMode, TableRenewal, Violation};
 pub use database::aside::aside;
 pub use database::location::redact_url;
@@ -43,7 +46,6 @@ pub use database::sql::LONGEST_ID;
 pub use database::telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use error::{Result, StoreError};
 pub use generations::continued::{RecordedAnswer, RecordedAnswers};
-pub use generations::conversations::RecordedConversation;
 pub use keys::admin_key::AdminKey;
 pub use keys::holder::{KeyHolder, KeyRefused};
 pub use keys::issued_keys::{ISSUED_KEY_SECONDS, IssuedKeys};
@@ -54,11 +56,13 @@ pub use prune::{PruneFilter, Pruned, Space};
 pub use queries::listing::found_reward;
 pub use queries::progress::{CalledModel, RunProgress};
 pub use queries::sql_rows::{SqlRows, SqlValue};
+pub use queries::statistics::Statistics;
 pub use queries::summary::{GenerationCount, RewardSummary, RolloutCount, Summary, TableSize};
-pub use recording::new_call::{ConversationHash, NewCall};
-pub use rewards::annotations::{EVENT_DATA, EVENT_REQUEST_DIGEST, EVENT_SPAN, EVENT_TYPE, recorded_reward, reward_of};
-pub use rewards::refused::RewardRefused;
-pub use rewards::rights::{Sender, reward_annotation};
+pub use reward_refused::RewardRefused;
+pub use reward_rules::annotations::{
+    EVENT_DATA, EVENT_REQUEST_DIGEST, EVENT_SPAN, EVENT_TYPE, recorded_reward, reward_of,
+};
+pub use reward_rules::rights::{Sender, reward_annotation};
 pub use rollouts::pages::RolloutPages;
 pub use runs::totals::RunTotals;
 pub use spans::call_details::CallDetails;
@@ -67,4 +71,4 @@ pub use spans::message_attributes;
 pub use spans::pages::SpanPages;
 pub use spans::span_message::SpanMessage;
 pub use spans::traces::TracedAttempt;
-pub use store::{Statistics, Store};
+pub use store::Store;

@@ -6,6 +6,10 @@ use futures::future::BoxFuture;
 use sqlx::Connection;
 use tokio::sync::OnceCell;
 
+use crate::call_records::at_once;
+use crate::call_records::call_listener::CallListener;
+use crate::call_records::call_record::CallRecord;
+use crate::call_records::latest_calls::LatestCalls;
 use crate::database::dialect::Dialect;
 use crate::database::listener::Listener;
 use crate::database::location::{Access, Location};
@@ -15,32 +19,10 @@ use crate::database::patience::Patience;
 use crate::database::readers::{Reader, Readers};
 use crate::database::rollout_cache::RolloutCache;
 use crate::database::signals::Signals;
-use crate::database::sql::count;
 use crate::database::writer::{Write, Writer};
 use crate::keys::issued_keys::IssuedKeys;
-use crate::recording::at_once;
-use crate::recording::call_listener::CallListener;
-use crate::recording::call_record::CallRecord;
-use crate::recording::latest_calls::LatestCalls;
-use crate::row_checksums;
-use crate::{Result, StoreError};
-
-/// How much a store holds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Statistics {
-    /// Rollouts.
-    pub rollouts: u64,
-    /// Attempts.
-    pub attempts: u64,
-    /// Spans.
-    pub spans: u64,
-    /// Resources, each counted once however many versions it has had.
-    pub resources: u64,
-    /// Workers.
-    pub workers: u64,
-    /// Seconds since the store was opened.
-    pub uptime_seconds: f64,
-}
+use crate::keys::secret::{fresh_secret, keep_secret};
+use crate::{Result, StoreError, row_checksums};
 
 /// Rollouts, attempts, spans, generations and runs in a database. Clones share it.
 #[derive(Clone)]
@@ -200,33 +182,23 @@ impl Store {
         self.inner.writer.as_ref().map_or(0, Writer::commits)
     }
 
-    /// How much the store holds.
-    pub async fn statistics(&self) -> Result<Statistics> {
-        let row = sqlx::query(
-            "SELECT (SELECT COUNT(*) FROM rollouts) AS rollouts, (SELECT COUNT(*) FROM attempts) AS attempts,
-                 (SELECT COUNT(*) FROM spans) AS spans, (SELECT COUNT(*) FROM resources) AS resources,
-                 (SELECT COUNT(*) FROM workers) AS workers",
-        )
-        .fetch_one(&mut *self.reader().await?)
-        .await?;
-        Ok(Statistics {
-            rollouts: count(&row, "rollouts")?,
-            attempts: count(&row, "attempts")?,
-            spans: count(&row, "spans")?,
-            resources: count(&row, "resources")?,
-            workers: count(&row, "workers")?,
-            uptime_seconds: self.inner.opened.elapsed().as_secs_f64(),
-        })
+    /// The keys that servers on this database issue. Their secret is created once, on first use, and stays.
+    pub async fn issued_keys(&self) -> Result<&IssuedKeys> {
+        let keep = || async {
+            let fresh = fresh_secret()?;
+            self.write(move |write| Box::pin(keep_secret(write, fresh))).await
+        };
+        self.inner.issued_keys.get_or_try_init(keep).await
+    }
+
+    /// How long the store has been open.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.inner.opened.elapsed()
     }
 
     /// Where the database is.
     pub(crate) fn location(&self) -> &Location {
         &self.inner.location
-    }
-
-    /// Empty until first use.
-    pub(crate) fn known_issued_keys(&self) -> &OnceCell<IssuedKeys> {
-        &self.inner.issued_keys
     }
 
     pub(crate) fn call_listener(&self) -> &OnceLock<CallListener> {

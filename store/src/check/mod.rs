@@ -17,12 +17,12 @@ pub use findings::{CheckEvent, Violation};
 pub use renewal::{RenewalMode, TableRenewal};
 
 use self::findings::{Check, PAGE};
+use crate::call_records::conversations::conversations;
+use crate::call_records::tokens::PrefixHasher;
 use crate::database::dialect::Dialect;
 use crate::database::sql::{Sql, column, count};
-use crate::generations::conversations::conversations;
 use crate::generations::reading as generations;
 use crate::generations::reading::rebuild;
-use crate::generations::tokens::PrefixHasher;
 use crate::{Result, Store, StoreError};
 
 impl Store {

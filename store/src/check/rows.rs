@@ -5,8 +5,8 @@ use serde_json::Value;
 use sqlx::any::AnyRow;
 
 use crate::Result;
-use crate::attempts::rows::attempt_from_row;
 use crate::database::sql::{column, count, json, optional_json};
+use crate::rollouts::attempts::rows::attempt_from_row;
 use crate::rollouts::rows::{rollout_from_row, run_and_step};
 use crate::spans::rows::span_from_row;
 

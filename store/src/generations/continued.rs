@@ -3,9 +3,9 @@
 
 use fulgurite_types::AttemptStatus;
 
+use crate::call_records::new_call::ConversationHash;
 use crate::database::sql::{Sql, column, to_integer};
-use crate::recording::new_call::ConversationHash;
-use crate::rewards::rewarded::REWARDS_A_WHOLE;
+use crate::reward_rules::annotations::REWARDS_A_WHOLE;
 use crate::{Result, Store};
 
 /// A recorded answer that ends a conversation.

@@ -1,7 +1,4 @@
-//! Generations: what was sampled in each model call, as deltas of what it continues.
+//! Generations: what was sampled in each model call, rebuilt from deltas of what it continues.
 
 pub(crate) mod continued;
-pub(crate) mod conversations;
-pub(crate) mod drift;
 pub(crate) mod reading;
-pub(crate) mod tokens;

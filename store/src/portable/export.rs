@@ -8,20 +8,20 @@ use fulgurite_types::{
 };
 use sqlx::AnyConnection;
 
-use crate::attempts::rows::attempt_from_row;
+use crate::call_records::conversations::conversations;
 use crate::database::dialect::Dialect;
 use crate::database::readers::Reader;
 use crate::database::sql::{Sql, column, count, json, optional_json, word};
-use crate::generations::conversations::conversations;
 use crate::generations::reading::generations_of_spans;
 use crate::queries::listing::{ATTEMPTS, ROLLOUTS, SPANS, page, start};
 use crate::resources::resources_from_row;
+use crate::rollouts::attempts::rows::attempt_from_row;
 use crate::rollouts::rows::rollout_from_row;
+use crate::rollouts::workers::rows::worker_from_row;
 use crate::runs::record::{run_from_row, step_from_row};
 use crate::runs::teacher_logprobs;
 use crate::spans::rows::span_from_row;
 use crate::spans::with_tokens::add_tokens;
-use crate::workers::rows::worker_from_row;
 use crate::{Result, Store};
 
 /// Records of the big tables that are read at a time.

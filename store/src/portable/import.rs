@@ -9,12 +9,12 @@ use fulgurite_types::{
 };
 use sqlx::AnyConnection;
 
-use crate::attempts::rows::{existing_attempt, new_attempt_name};
 use crate::database::sql::{
     OptionalReal, checked_id, optional_id, optional_plain, plain, to_integer, to_json, to_optional_json,
 };
 use crate::database::writer::Write;
 use crate::recording::one_by_one::import as import_call;
+use crate::rollouts::attempts::rows::{existing_attempt, new_attempt_name};
 use crate::rollouts::rows::{existing_rollout, run_and_step};
 use crate::row_checksums::{AttemptColumns, RolloutColumns, heartbeat_checksum, resources_digest};
 use crate::runs::record::require_run;

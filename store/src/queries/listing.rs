@@ -6,15 +6,16 @@ use fulgurite_types::{Attempt, Cursor, FoundReward, Generation, ListFilter, List
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::attempts::rows::attempt_from_row;
 use crate::database::sql::{SortField, Sql, column};
 use crate::generations::reading as generations;
 use crate::generations::reading::rebuild;
-use crate::rewards::annotations::recorded_reward;
+use crate::reward_rules::annotations::recorded_reward;
+use crate::rollouts::attempts;
+use crate::rollouts::attempts::rows::attempt_from_row;
 use crate::rollouts::rows::rollout_from_row;
 use crate::spans::rows::span_from_row;
 use crate::spans::with_tokens::add_tokens;
-use crate::{Result, Store, attempts, rollouts, spans};
+use crate::{Result, Store, rollouts, spans};
 
 /// One kind of record.
 pub(crate) struct Kind {

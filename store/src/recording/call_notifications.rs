@@ -3,10 +3,10 @@
 use fulgurite_types::Span;
 use serde_json::json;
 
+use crate::call_records::call_listener::CallListener;
+use crate::call_records::call_span::call_span;
+use crate::call_records::new_call::NewCall;
 use crate::database::sql::count;
-use crate::recording::call_listener::CallListener;
-use crate::recording::new_call::NewCall;
-use crate::spans::call_span::call_span;
 use crate::{Result, Store};
 
 /// Why a call ended, as the store has it, and as OpenTelemetry's conventions do.

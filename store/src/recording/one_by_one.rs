@@ -5,18 +5,18 @@ use fulgurite_types::{
 };
 use sqlx::{AnyConnection, AssertSqlSafe};
 
-use crate::attempts::activity::{add_counts, record_activity};
-use crate::attempts::propagation::apply;
-use crate::attempts::rows::{existing_attempt, insert_attempt};
+use crate::call_records::call_record::CallRecord;
+use crate::call_records::columns::{Column, GENERATION, SPAN, WHOSE, Writing, bind, names, width};
+use crate::call_records::conversations::{RecordedConversation, StoredConversation};
+use crate::call_records::tokens::{ContextHash, PrefixHasher};
 use crate::checksums::Recorded;
 use crate::database::clock::now;
 use crate::database::sql::{HASHES_PER_QUERY, Sql, column, count, to_integer};
 use crate::database::writer::Write;
-use crate::generations::conversations::{RecordedConversation, StoredConversation};
 use crate::generations::reading::load_chains;
-use crate::generations::tokens::{ContextHash, PrefixHasher};
-use crate::recording::call_record::CallRecord;
-use crate::recording::columns::{Column, GENERATION, SPAN, WHOSE, Writing, bind, names, width};
+use crate::rollouts::attempts::activity::{add_counts, record_activity};
+use crate::rollouts::attempts::propagation::apply;
+use crate::rollouts::attempts::rows::{existing_attempt, insert_attempt};
 use crate::rollouts::changes::insert_rollout;
 use crate::spans::writing::{allocate_sequence_id, insert_span, raise_sequence_id};
 use crate::{Result, StoreError};

@@ -4,13 +4,13 @@ use fulgurite_types::NewGeneration;
 use futures::future::BoxFuture;
 use sqlx::AnyConnection;
 
+use crate::call_records::at_once::{CALLS_AT_ONCE, record_at_once};
+use crate::call_records::call_record::CallRecord;
+use crate::call_records::new_call::NewCall;
 use crate::database::rollout_cache::Change;
 use crate::database::signals::Effects;
 use crate::database::writer::{Joinable, Write};
-use crate::recording::at_once::{CALLS_AT_ONCE, record_at_once};
 use crate::recording::call_notifications::CallNotification;
-use crate::recording::call_record::CallRecord;
-use crate::recording::new_call::NewCall;
 use crate::recording::one_by_one::{record_one_by_one, replace};
 use crate::{Result, Store, StoreError};
 

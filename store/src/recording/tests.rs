@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use serde_json::json;
 use sqlx::Row;
 
+use crate::call_records::at_once::record_at_once;
+use crate::call_records::call_record::CallRecord;
+use crate::call_records::conversations::RecordedConversation;
+use crate::call_records::new_call::NewCall;
 use crate::database::dialect::Dialect;
-use crate::generations::conversations::RecordedConversation;
-use crate::recording::at_once::record_at_once;
-use crate::recording::call_record::CallRecord;
-use crate::recording::new_call::NewCall;
 use crate::recording::one_by_one::record_one_by_one;
 use crate::testing::{TestStore, generation};
 use crate::{Store, StoreError};

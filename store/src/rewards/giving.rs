@@ -3,12 +3,12 @@
 use fulgurite_types::{Attempt, AttemptRef, NewReward, RecordedReward, Repeat, Reward, RewardGiver, SpanFilter};
 use sha2::{Digest, Sha256};
 
-use crate::attempts::rows::existing_attempt;
 use crate::database::clock::now;
 use crate::database::sql::Sql;
 use crate::database::writer::Write;
-use crate::rewards::annotations::{ANNOTATION, attributes, recorded_reward};
-use crate::rewards::rights::{Sender, admit};
+use crate::reward_rules::annotations::{ANNOTATION, attributes, recorded_reward};
+use crate::reward_rules::rights::{Sender, admit};
+use crate::rollouts::attempts::rows::existing_attempt;
 use crate::spans::instant_spans::instant_span;
 use crate::spans::rows::span_from_row;
 use crate::spans::writing::{allocate_sequence_id, insert_span};

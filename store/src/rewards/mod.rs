@@ -1,7 +1,4 @@
-//! Rewards, stored as annotation spans.
+//! Rewards: given, and attempts in the order in which they got some.
 
-pub(crate) mod annotations;
 pub(crate) mod giving;
-pub(crate) mod refused;
 pub(crate) mod rewarded;
-pub(crate) mod rights;

@@ -3,11 +3,8 @@
 use fulgurite_types::{Rewarded, RewardedAttempts};
 
 use crate::database::sql::{Sql, column, count, to_integer};
+use crate::reward_rules::annotations::REWARDS_A_WHOLE;
 use crate::{Result, Store};
-
-/// Of spans: those that reward an attempt as a whole. A reward for one call is linked to it.
-pub(crate) const REWARDS_A_WHOLE: &str =
-    "name = 'agentlightning.annotation' AND body LIKE '%reward%' AND body NOT LIKE '%\"agentlightning.link.%'";
 
 impl Store {
     /// Up to `limit` attempts that were rewarded as a whole after the place `after`, each where it was first, in the order

@@ -11,13 +11,13 @@ use serde_json::Value;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::attempts::opening::open_attempt;
-use crate::attempts::propagation::apply;
-use crate::attempts::rows::{existing_attempt, latest_attempt};
 use crate::database::clock::now;
 use crate::database::sql::{Sql, column, count, optional_id, optional_json, optional_plain, to_optional_json};
 use crate::database::writer::Write;
 use crate::prune::delete_rollouts;
+use crate::rollouts::attempts::opening::open_attempt;
+use crate::rollouts::attempts::propagation::apply;
+use crate::rollouts::attempts::rows::{existing_attempt, latest_attempt};
 use crate::rollouts::changes::{insert_rollout, set_rollout_status};
 use crate::rollouts::rows::{existing_rollout, find_rollout};
 use crate::{Result, Store, StoreError};

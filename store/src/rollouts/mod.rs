@@ -1,5 +1,7 @@
-//! Rollouts: tasks in a queue, handed out, and how they end.
+//! Rollouts: tasks in a queue, handed out to workers, attempted, and how they end. One aggregate: whatever changes one of
+//! the three changes the others with it.
 
+pub(crate) mod attempts;
 pub(crate) mod cached;
 pub(crate) mod changes;
 pub(crate) mod completions;
@@ -10,6 +12,7 @@ pub(crate) mod queue;
 pub(crate) mod reading;
 pub(crate) mod records;
 pub(crate) mod rows;
+pub(crate) mod workers;
 
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,8 @@ use std::vec::IntoIter;
 
 use fulgurite_types::{Attempt, Rollout, RolloutFilter};
 
-use crate::attempts::rows::latest_attempts;
 use crate::database::sql::{Sql, column};
+use crate::rollouts::attempts::rows::latest_attempts;
 use crate::rollouts::rows::{SORT_FIELDS, push_conditions, rollout_from_row};
 use crate::{Result, Store};
 

@@ -5,15 +5,15 @@ use std::time::Duration;
 use fulgurite_types::{AttemptedRollout, NewRollout, Rollout, RolloutStatus, SessionIds, new_attempt_id};
 use tokio::time::{Instant, sleep_until};
 
-use crate::attempts::leases;
-use crate::attempts::rows::{insert_attempt, latest_attempt};
 use crate::database::clock::now;
 use crate::database::sql::to_integer;
 use crate::database::telemetry::rollouts_were_taken;
 use crate::database::writer::Write;
+use crate::rollouts::attempts::leases;
+use crate::rollouts::attempts::rows::{insert_attempt, latest_attempt};
 use crate::rollouts::changes::{insert_rollout, set_rollout_status, validate};
 use crate::rollouts::rows::{existing_rollout, rollout_from_row};
-use crate::workers::rows::{worker_found_nothing, worker_took};
+use crate::rollouts::workers::rows::{worker_found_nothing, worker_took};
 use crate::{Result, Store};
 
 impl Store {
@@ -171,7 +171,7 @@ async fn take(
         .fetch_all(write.connection())
         .await?;
     if let Some(worker_id) = worker_id {
-        crate::workers::rows::worker_polled(write.connection(), worker_id).await?;
+        crate::rollouts::workers::rows::worker_polled(write.connection(), worker_id).await?;
         if rows.is_empty() {
             worker_found_nothing(write.connection(), worker_id).await?;
         }

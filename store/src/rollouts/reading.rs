@@ -7,8 +7,8 @@ use fulgurite_types::{Attempt, Paginated, Rollout, RolloutFilter, RolloutUpdate}
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::attempts::rows::{attempt_beside_rollout, latest_attempts, rollout_and_attempt};
 use crate::database::sql::{Sql, to_integer};
+use crate::rollouts::attempts::rows::{attempt_beside_rollout, latest_attempts, rollout_and_attempt};
 use crate::rollouts::changes::{set_rollout_status, store_fields, validate_config};
 use crate::rollouts::rows::{
     IDS_PER_QUERY, SORT_FIELDS, existing_rollout, find_rollout, push_conditions, rollout_from_row,

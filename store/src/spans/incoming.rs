@@ -5,11 +5,11 @@ use std::hash::Hash;
 
 use fulgurite_types::{AttemptRef, IncomingSpan, Ingested, Span};
 
-use crate::attempts::activity::record_activity;
-use crate::attempts::rows::{existing_attempt, find_attempt};
 use crate::checksums::Recorded;
 use crate::database::writer::Write;
-use crate::rewards::rights::{Sender, settle, speaks_of_reward};
+use crate::reward_rules::rights::{Sender, settle, speaks_of_reward};
+use crate::rollouts::attempts::activity::record_activity;
+use crate::rollouts::attempts::rows::{existing_attempt, find_attempt};
 use crate::spans::writing::{
     allocate_sequence_id, allocate_sequence_ids, body, insert_rows, raise_sequence_id, rows_digests, rows_of_insert,
 };

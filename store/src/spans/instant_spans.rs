@@ -5,13 +5,13 @@ use std::sync::Arc;
 use fulgurite_types::{Object, Span, SpanStatus, StatusCode};
 use uuid::Uuid;
 
-use crate::attempts::activity::record_activity;
-use crate::attempts::opening::open_attempt;
 use crate::checksums::Recorded;
 use crate::database::clock::now;
 use crate::database::writer::Write;
-use crate::rewards::annotations::ANNOTATION;
-use crate::rewards::rights::{Sender, admit};
+use crate::reward_rules::annotations::ANNOTATION;
+use crate::reward_rules::rights::{Sender, admit};
+use crate::rollouts::attempts::activity::record_activity;
+use crate::rollouts::attempts::opening::open_attempt;
 use crate::spans::writing::{allocate_sequence_id, insert_span};
 use crate::{Result, Store, StoreError};
 

@@ -1,7 +1,6 @@
 //! Spans: of model calls, and those that other programs send.
 
 pub(crate) mod call_details;
-pub(crate) mod call_span;
 pub(crate) mod incoming;
 pub(crate) mod instant_spans;
 pub mod message_attributes;

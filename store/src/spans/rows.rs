@@ -5,8 +5,8 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::Result;
-use crate::attempts::rows::find_attempt;
 use crate::database::sql::{Conditions, SortField, Sql, json};
+use crate::rollouts::attempts::rows::find_attempt;
 
 pub(crate) const SORT_FIELDS: &[SortField] = &[
     SortField::text("rollout_id"),

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
+use crate::call_records::conversations::conversations;
 use crate::database::sql::column;
-use crate::generations::conversations::conversations;
 use crate::generations::reading::{generations_of_spans, matching, rebuild};
 use crate::spans::rows::span_from_row;
 use crate::{Result, Store};
@@ -179,7 +179,7 @@ mod tests {
     use fulgurite_types::{AttemptRef, AttemptedRollout, NewGeneration, Page, Paginated, SpanFilter, TextFilter};
 
     use super::*;
-    use crate::spans::call_span::call_span;
+    use crate::call_records::call_span::call_span;
     use crate::testing::{TestStore, generation};
 
     fn of(attempted: &AttemptedRollout) -> SpanFilter {

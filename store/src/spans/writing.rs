@@ -4,10 +4,10 @@ use fulgurite_types::Span;
 use sqlx::AnyConnection;
 
 use crate::Result;
-use crate::attempts::activity::add_counts;
 use crate::checksums::Recorded;
 use crate::database::sql::{Sql, checked_id, column, count, optional_id, plain, to_integer, to_json};
 use crate::database::writer::Write;
+use crate::rollouts::attempts::activity::add_counts;
 
 /// Rows in one `INSERT`, at most.
 pub(crate) const ROWS_PER_INSERT: usize = 64;

@@ -2,12 +2,12 @@
 
 use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate, Object, Paginated, Worker, WorkerFilter};
 
-use crate::attempts::propagation::apply;
-use crate::attempts::rows::attempt_from_row;
 use crate::database::clock::now;
 use crate::database::sql::{Conditions, SortField, Sql, checked_id, to_integer, to_optional_json};
 use crate::list_pages::{ListKind, ListPages};
-use crate::workers::rows::worker_from_row;
+use crate::rollouts::attempts::propagation::apply;
+use crate::rollouts::attempts::rows::attempt_from_row;
+use crate::rollouts::workers::rows::worker_from_row;
 use crate::{Result, Store};
 
 const SORT_FIELDS: &[SortField] = &[

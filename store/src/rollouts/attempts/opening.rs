@@ -2,8 +2,8 @@
 
 use fulgurite_types::{Attempt, AttemptRef};
 
-use crate::attempts::rows::{find_attempt, insert_attempt};
 use crate::database::writer::Write;
+use crate::rollouts::attempts::rows::{find_attempt, insert_attempt};
 use crate::rollouts::rows::existing_rollout;
 use crate::{Result, Store, StoreError};
 

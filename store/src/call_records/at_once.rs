@@ -7,12 +7,12 @@ use fulgurite_types::{AttemptStatus, RolloutStatus, StopReason};
 use sqlx::{AnyConnection, AssertSqlSafe};
 
 use crate::Result;
+use crate::call_records::call_record::CallRecord;
+use crate::call_records::columns::{AT_ONCE, Column, GENERATION, SPAN, WHOSE, Writing, bind, names, width};
 use crate::checksums::MASK;
 use crate::database::clock::now;
 use crate::error::is_constraint;
 use crate::lifecycle::{ATTEMPTS_THAT_WAKE, ROLLOUTS_THAT_WAIT, sql_words};
-use crate::recording::call_record::CallRecord;
-use crate::recording::columns::{AT_ONCE, Column, GENERATION, SPAN, WHOSE, Writing, bind, names, width};
 use crate::row_checksums::{attempt_state, difference, rollout_state};
 
 /// Calls that one statement takes, at most.

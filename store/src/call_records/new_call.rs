@@ -1,6 +1,6 @@
 use fulgurite_types::NewGeneration;
 
-use crate::generations::conversations::RecordedConversation;
+use crate::call_records::conversations::RecordedConversation;
 
 /// A model call that is to be recorded.
 #[derive(Clone, Debug)]

@@ -4,14 +4,14 @@ use fulgurite_types::{
 };
 
 use crate::Result;
+use crate::call_records::call_span::call_span;
+use crate::call_records::conversations::{MessagesHash, RecordedConversation, WrittenConversation};
+use crate::call_records::new_call::{ConversationHash, NewCall};
+use crate::call_records::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES};
+use crate::call_records::validation::validate;
 use crate::checksums::{GenerationColumns, Recorded, around_sequence_id, span_digest};
 use crate::database::sql::{to_integer, to_json};
-use crate::generations::conversations::{MessagesHash, RecordedConversation, WrittenConversation};
-use crate::generations::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES};
-use crate::recording::new_call::{ConversationHash, NewCall};
-use crate::recording::validation::validate;
 use crate::row_checksums::{AttemptColumns, RolloutColumns, heartbeat_ids};
-use crate::spans::call_span::call_span;
 
 /// A call that is to be recorded, in the form that its rows take.
 #[derive(Clone)]

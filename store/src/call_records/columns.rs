@@ -9,15 +9,15 @@ use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 
 use crate::Result;
+use crate::call_records::call_record::{CallRecord, Session};
 use crate::checksums::add;
 use crate::database::sql::to_integer;
-use crate::recording::call_record::{CallRecord, Session};
 use crate::row_checksums::{heartbeat_digest, session_digest};
 
-pub(super) type CallQuery<'q> = Query<'q, Any, AnyArguments>;
+pub(crate) type CallQuery<'q> = Query<'q, Any, AnyArguments>;
 
 /// A value of a column. PostgreSQL needs the type of a missing value, too.
-pub(super) enum Value<'c> {
+pub(crate) enum Value<'c> {
     Text(&'c str),
     OptionalText(Option<&'c str>),
     OwnedText(Option<String>),
@@ -31,7 +31,7 @@ pub(super) enum Value<'c> {
 
 /// What a value may depend on beside the call.
 #[derive(Clone, Copy)]
-pub(super) struct Writing {
+pub(crate) struct Writing {
     /// Tokens of its prompt that the call holds which it continues.
     pub held_tokens: usize,
     /// When it is written, in seconds since the epoch.
@@ -39,7 +39,7 @@ pub(super) struct Writing {
 }
 
 /// A column and what it holds of a call.
-pub(super) struct Column {
+pub(crate) struct Column {
     pub name: &'static str,
     value: for<'c> fn(&'c CallRecord, Writing) -> Result<Value<'c>>,
 }
@@ -49,14 +49,14 @@ const fn column(name: &'static str, value: for<'c> fn(&'c CallRecord, Writing) -
 }
 
 /// Of both tables: whose the call is.
-pub(super) const WHOSE: &[Column] = &[
+pub(crate) const WHOSE: &[Column] = &[
     column("rollout_id", |call, _| Ok(Value::Text(&call.generation.rollout_id))),
     column("attempt_id", |call, _| Ok(Value::Text(&call.generation.attempt_id))),
     column("span_id", |call, _| Ok(Value::Text(&call.generation.span_id))),
 ];
 
 /// Of `spans` alone, beside `sequence_id` and `body`.
-pub(super) const SPAN: &[Column] = &[
+pub(crate) const SPAN: &[Column] = &[
     column("trace_id", |call, _| Ok(Value::Text(&call.generation.trace_id))),
     column("name", |call, _| Ok(Value::Text(&call.generation.name))),
     column("start_time", |call, _| Ok(Value::Real(call.generation.start_time))),
@@ -64,7 +64,7 @@ pub(super) const SPAN: &[Column] = &[
 ];
 
 /// Of `generations` alone, beside `parent_id`, `messages_parent_id` and `messages`.
-pub(super) const GENERATION: &[Column] = &[
+pub(crate) const GENERATION: &[Column] = &[
     column("generation_id", |call, _| Ok(Value::Text(&call.generation.generation_id))),
     column("branch_reason", |call, _| {
         Ok(Value::OptionalText(call.generation.branch_reason.as_ref().map(BranchReason::as_str)))
@@ -104,7 +104,7 @@ pub(super) const GENERATION: &[Column] = &[
 ];
 
 /// Of no table: what the statement needs that writes a call at once, and guesses that it checks.
-pub(super) const AT_ONCE: &[Column] = &[
+pub(crate) const AT_ONCE: &[Column] = &[
     column("heard_time", |_, writing| Ok(Value::Real(writing.time))),
     column("body_before", |call, _| Ok(Value::Text(&call.body.before))),
     column("body_after", |call, _| Ok(Value::Text(&call.body.after))),
@@ -153,18 +153,18 @@ pub(super) const AT_ONCE: &[Column] = &[
 ];
 
 /// The names of columns, each with this before it, with commas between them.
-pub(super) fn names(before: &str, columns: &[&[Column]]) -> String {
+pub(crate) fn names(before: &str, columns: &[&[Column]]) -> String {
     let names = columns.iter().flat_map(|columns| columns.iter());
     names.map(|column| format!("{before}{}", column.name)).collect::<Vec<_>>().join(", ")
 }
 
 /// How many columns there are.
-pub(super) fn width(columns: &[&[Column]]) -> usize {
+pub(crate) fn width(columns: &[&[Column]]) -> usize {
     columns.iter().map(|columns| columns.len()).sum()
 }
 
 /// Appends a call's values of columns to a query's arguments, in their order.
-pub(super) fn bind<'q>(
+pub(crate) fn bind<'q>(
     mut query: CallQuery<'q>,
     columns: &[&[Column]],
     call: &'q CallRecord,

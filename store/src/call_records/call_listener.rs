@@ -2,7 +2,7 @@
 
 use fulgurite_types::{Object, Span};
 
-use crate::generations::conversations::TOOLS;
+use crate::call_records::conversations::TOOLS;
 
 /// Prefixes of attributes that describe a call but hold no content of its conversation.
 const WITHOUT_CONTENT: [&str; 12] = [

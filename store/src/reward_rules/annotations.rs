@@ -21,6 +21,10 @@ const LINK: &str = "agentlightning.link";
 /// The attribute by which a reward is linked to the generation that it is for.
 const RESPONSE_ID: &str = "gen_ai.response.id";
 
+/// A condition in SQL for spans that reward an attempt as a whole. A reward for one call is linked to it.
+pub(crate) const REWARDS_A_WHOLE: &str =
+    "name = 'agentlightning.annotation' AND body LIKE '%reward%' AND body NOT LIKE '%\"agentlightning.link.%'";
+
 pub(crate) fn attributes(reward: &Reward, generation_id: Option<&str>, giver: RewardGiver) -> Object {
     let mut attributes = Object::new();
     let primary = std::iter::once((reward.name.as_str(), reward.value));
@@ -116,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::keys::holder::KeyHolder;
-    use crate::rewards::rights::Sender;
+    use crate::reward_rules::rights::Sender;
     use crate::testing::{TestStore, generation};
 
     #[tokio::test]

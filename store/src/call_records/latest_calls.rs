@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::recording::call_record::KnownCall;
+use crate::call_records::call_record::KnownCall;
 
 /// Attempts that are kept in each of two halves.
 const ATTEMPTS: usize = 1024;

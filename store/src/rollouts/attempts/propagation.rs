@@ -3,18 +3,18 @@
 use fulgurite_types::{Attempt, AttemptNote, AttemptRef, AttemptUpdate, Object, Rollout};
 use sqlx::AnyConnection;
 
-use crate::attempts::rows::{attempt_beside_rollout, no_such_attempt, rollout_and_attempt};
 use crate::checksums::{MASK, add};
 use crate::database::clock::now;
 use crate::database::sql::{OptionalReal, column, count, optional_id, to_json};
 use crate::database::writer::Write;
 use crate::lifecycle::propagate;
+use crate::rollouts::attempts::rows::{attempt_beside_rollout, no_such_attempt, rollout_and_attempt};
 use crate::rollouts::changes::set_rollout_status;
 use crate::rollouts::rows::rollout_from_row;
+use crate::rollouts::workers::rows::worker_follows_attempt;
 use crate::row_checksums::{
     REVISION_WEIGHT, attempt_state, difference, heartbeat_checksum, metadata_digest, worker_digest,
 };
-use crate::workers::rows::worker_follows_attempt;
 use crate::{Result, StoreError};
 
 /// An attempt, and its rollout if it is the latest of it: that one follows it.

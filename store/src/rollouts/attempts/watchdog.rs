@@ -6,11 +6,11 @@ use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate};
 use sqlx::AnyConnection;
 use tokio::task::JoinHandle;
 
-use crate::attempts::leases;
-use crate::attempts::propagation::apply;
-use crate::attempts::rows::latest_attempt;
 use crate::database::clock::now;
 use crate::lifecycle::overdue;
+use crate::rollouts::attempts::leases;
+use crate::rollouts::attempts::propagation::apply;
+use crate::rollouts::attempts::rows::latest_attempt;
 use crate::rollouts::rows::rollout_from_row;
 use crate::{Result, Store, StoreError};
 

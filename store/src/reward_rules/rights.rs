@@ -6,8 +6,8 @@ use sqlx::AnyConnection;
 
 use crate::database::sql::json;
 use crate::keys::holder::KeyHolder;
-use crate::rewards::annotations::{ANNOTATION, EVENT_TYPE, GIVER, REWARD, attributes, recorded_reward};
-use crate::rewards::refused::RewardRefused;
+use crate::reward_refused::RewardRefused;
+use crate::reward_rules::annotations::{ANNOTATION, EVENT_TYPE, GIVER, REWARD, attributes, recorded_reward};
 use crate::{Result, StoreError};
 
 /// Prefix of the attributes of a reward that does not count.

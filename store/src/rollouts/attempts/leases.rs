@@ -6,9 +6,9 @@ use std::time::Duration;
 use fulgurite_types::{Attempt, RolloutStatus};
 use sqlx::AnyConnection;
 
-use crate::attempts::rows::attempt_from_row;
 use crate::checksums::MASK;
 use crate::database::writer::Write;
+use crate::rollouts::attempts::rows::attempt_from_row;
 use crate::rollouts::changes::set_rollout_status;
 use crate::rollouts::rows::existing_rollout;
 use crate::row_checksums::lease_digest;

@@ -5,42 +5,50 @@
 //! - [`routes`]: the HTTP routes over it.
 //! - [`log_access`]: a line for each request.
 //!
-//! Inside, on the way of a request:
+//! Inside, from the top; no folder imports one above it:
 //!
-//! - `requests`: routes, the attempt that a request names, and its body.
-//! - `gateway`: Agent-lightning 1.0's way to the same calls.
-//! - `dialects`: OpenAI's, Anthropic's, Google's and vLLM's requests, replies, streams and errors.
-//! - `models`: who answers, and whether calls are held.
+//! - [`routes`], `endpoints`, `gateway`: what each route does with the parts of a [`Proxy`], which they alone see; the last
+//!   is Agent-lightning 1.0's way to the same calls.
+//! - `call`: one file a stage, each of which takes what the one before gives: admit, place, plan, sample, record, respond.
 //! - `upstream`: calls of models that are not sampled here, which are forwarded.
+//! - `dialects`: OpenAI's, Anthropic's, Google's and vLLM's requests, replies, streams and errors.
+//! - `parts`, `state`: what calls share.
 //! - `attempt`: an attempt's remaining budget, and its conversation so far.
+//! - `record`: what the store keeps of a call, read again.
+//! - `requests`: the attempt that a request names, its body, and what it asks for in no dialect.
+//! - `models`: who answers, and whether calls are held.
 //! - `retries`: whether the request came before.
-//! - `call`: from the request to a plan of its answers, their sampling and their end.
 //! - `reply`: what was sampled as a message, which goes to all who listen, whole or streamed.
-//! - `record`: what the store keeps of it.
 //! - `observe`: what is counted, measured and logged when it is over.
+//! - `error`: why a request fails.
 
 mod attempt;
+mod attribute_names;
+mod base_url;
 mod call;
 mod clock;
 mod dialects;
+mod endpoints;
 mod error;
 mod gateway;
 mod models;
 mod observe;
 mod options;
+mod parts;
+mod placed_prompt;
 mod proxy;
 mod record;
 mod reply;
+mod request_fields;
 mod requests;
 mod retries;
+mod routes;
+mod state;
 mod upstream;
 
 pub use attempt::budget::Budget;
-pub use call::answer_request::unseen_tools;
-pub use call::auxiliary_rules::{AuxiliaryRule, AuxiliaryRuleError};
-pub use call::deadlines::SamplingLimits;
-pub use dialects::field_kinds::UnknownFields;
-pub use dialects::google::key_in_query;
+pub use attribute_names::UNSEEN_TOOLS;
+pub use call::admit::unseen_tools;
 pub use models::named_weights::NamedWeights;
 pub use models::served_model::{SampledModel, ServedModel, UpstreamModel};
 pub use models::weights::follower::{FollowingServer, WeightsFollower};
@@ -49,6 +57,9 @@ pub use observe::access_log::log_access;
 pub use observe::telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use options::ProxyOptions;
 pub use proxy::Proxy;
-pub use record::attribute_names::UNSEEN_TOOLS;
+pub use requests::google_request::key_in_query;
 pub use requests::large_requests::LargeRequestLimits;
-pub use requests::routes::{refused, routes, unknown_route};
+pub use requests::left_out::UnknownFields;
+pub use routes::{refused, routes, unknown_route};
+pub use state::auxiliary_rules::{AuxiliaryRule, AuxiliaryRuleError};
+pub use state::deadlines::SamplingLimits;

@@ -4,11 +4,11 @@ use fulgurite_renderers::ContinuationPolicy;
 
 use crate::attempt::attribution::RolloutDefaults;
 use crate::attempt::budget::Budget;
-use crate::call::auxiliary_rules::AuxiliaryRule;
-use crate::call::deadlines::SamplingLimits;
-use crate::dialects::field_kinds::UnknownFields;
 use crate::models::weights::without_new_weights::WithoutNewWeights;
 use crate::requests::large_requests::LargeRequestLimits;
+use crate::requests::left_out::UnknownFields;
+use crate::state::auxiliary_rules::AuxiliaryRule;
+use crate::state::deadlines::SamplingLimits;
 
 /// Limits and choices of the proxy.
 #[derive(Clone, Debug)]

@@ -1,52 +1,30 @@
 use std::sync::Arc;
 
-use fulgurite_backends::FairShare;
 use fulgurite_store::Store;
 
 use crate::attempt::attempt_memories::AttemptMemories;
-use crate::call::auxiliary_rules::{AuxiliaryRuleError, AuxiliaryRules};
-use crate::call::call_services::CallServices;
-use crate::call::planning::PlanningRules;
-use crate::call::shutdown::Shutdown;
 use crate::clock::now;
-use crate::error::ProxyError;
-use crate::gateway::pause_state::PauseState;
-use crate::gateway::registered_models::RegisteredModels;
 use crate::models::named_weights::NamedWeights;
+use crate::models::pause_state::PauseState;
+use crate::models::registered_models::RegisteredModels;
 use crate::models::served_model::ServedModel;
 use crate::models::served_models::ServedModels;
 use crate::models::template_work::TemplateWork;
 use crate::models::weights::follower::{FollowingModel, FollowingServer, WeightsFollower};
-use crate::models::weights::model_weights::WeightsOf;
 use crate::observe::telemetry::Telemetry;
 use crate::options::ProxyOptions;
+use crate::parts::Parts;
 use crate::retries::request_log::RequestLog;
-use crate::upstream::forwarded_calls::ForwardedCalls;
+use crate::state::auxiliary_rules::{AuxiliaryRuleError, AuxiliaryRules};
+use crate::state::call_services::CallServices;
+use crate::state::forwarded_calls::ForwardedCalls;
+use crate::state::planning_rules::PlanningRules;
+use crate::state::shutdown::Shutdown;
 
 /// The models behind the door and the store that keeps the record. Cheap to clone.
 #[derive(Clone)]
 pub struct Proxy {
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// The parts of a proxy. Handlers of requests hand those on that a function uses.
-pub(crate) struct Shared {
-    pub(crate) options: ProxyOptions,
-    pub(crate) models: ServedModels,
-    pub(crate) services: Arc<CallServices>,
-    pub(crate) planning: PlanningRules,
-    /// Requests that belong to no attempt.
-    pub(crate) session_requests: Arc<RequestLog>,
-    pub(crate) forwarded_calls: Arc<ForwardedCalls>,
-    /// Places in which large requests are worked at.
-    pub(crate) large_requests: FairShare,
-    pub(crate) templates: TemplateWork,
-    pub(crate) telemetry: Arc<Telemetry>,
-    /// Of the gateway alone.
-    pub(crate) gateway_pause: PauseState,
-    pub(crate) registered_models: RegisteredModels,
-    /// Seconds since the epoch.
-    pub(crate) started: f64,
+    pub(crate) parts: Arc<Parts>,
 }
 
 /// Requests of sessions, and forwarded ones, that are kept once they are over, so that their retries are recognised.
@@ -88,7 +66,7 @@ impl Proxy {
                 services.memories.forget(rollout_id, attempt_id);
             }
         });
-        let shared = Shared {
+        let parts = Parts {
             telemetry: Arc::new(Telemetry::new(models.names())),
             large_requests,
             templates,
@@ -102,15 +80,15 @@ impl Proxy {
             started: now(),
             options,
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { parts: Arc::new(parts) })
     }
 
     /// Keeps the models at the weights that the store's servers publish, from now on. Calls of models that have such weights
     /// are held until they are there, so that none is answered with others.
     pub async fn follow_published_weights(&self, server: FollowingServer) -> WeightsFollower {
-        let Shared { models, services, options, .. } = &*self.shared;
+        let Parts { models, services, options, .. } = &*self.parts;
         let following = |name: &String| {
-            let of = self.weights_of(name).ok()?;
+            let of = self.parts.weights_of(name).ok()?;
             Some(FollowingModel {
                 weights: models.weights(name).ok()?.clone(),
                 of,
@@ -122,31 +100,20 @@ impl Proxy {
         WeightsFollower::start(services.store.clone(), server, following, host_patience).await
     }
 
-    /// What the weights of a model need that is sampled here.
-    pub(crate) fn weights_of(&self, model: &str) -> Result<WeightsOf, ProxyError> {
-        let Shared { models, services, options, .. } = &*self.shared;
-        Ok(WeightsOf {
-            model: model.to_owned(),
-            sampler: models.sampled(model)?.sampler.clone(),
-            store: services.store.clone(),
-            without_new_weights: options.without_new_weights,
-        })
-    }
-
     /// Keeps models to graders, and to who has the admin key, from now on. Names that nothing is served by are no harm. Only the
     /// first of several such calls counts.
     pub fn reserve_for_graders(&self, names: impl IntoIterator<Item = String>) {
-        self.shared.models.reserve(names.into_iter().collect());
+        self.parts.models.reserve(names.into_iter().collect());
     }
 
     /// Aborts every answer that is being sampled. What was sampled is recorded, as of a client that has left, and listeners
     /// get an error.
     pub fn cut_short(&self) {
-        self.shared.services.shutdown.cut_short();
+        self.parts.services.shutdown.cut_short();
     }
 
     /// Ends once no answer is being sampled or recorded.
     pub async fn settled(&self) {
-        self.shared.services.shutdown.settled().await;
+        self.parts.services.shutdown.settled().await;
     }
 }

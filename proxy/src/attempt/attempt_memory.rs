@@ -9,7 +9,7 @@ use fulgurite_types::Message;
 use serde_json::Value;
 
 use crate::attempt::budget::Spending;
-use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
+use crate::placed_prompt::{PlacedDeparture, PlacedPrompt};
 use crate::retries::request_log::RequestLog;
 
 /// Requests of an attempt that are kept once they are over.

@@ -7,5 +7,4 @@ pub(crate) mod budget;
 pub(crate) mod joined_session;
 pub(crate) mod notes;
 pub(crate) mod owner;
-pub(crate) mod placed_prompt;
 pub(crate) mod restored_memory;

@@ -8,11 +8,11 @@ use crate::attempt::attempt_memory::AttemptMemory;
 use crate::attempt::budget::Admission;
 use crate::attempt::joined_session::UnnamedConversation;
 use crate::attempt::owner::Owner;
-use crate::call::model_request::Endpoint;
 use crate::models::gate::Gate;
 use crate::models::served_model::SampledModel;
 use crate::observe::telemetry::SamplingClock;
 use crate::reply::finish_reason::FinishReason;
+use crate::requests::model_request::Endpoint;
 
 /// One model call, in no dialect: everything that is needed to sample it and to record it.
 pub(crate) struct Call {

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use fulgurite_backends::{SamplerInfo, derive_seed};
 use fulgurite_renderers::{ContinuationPolicy, Renderer};
@@ -11,38 +10,24 @@ use crate::attempt::attribution::Attribution;
 use crate::attempt::budget::{Admission, Allowance, BudgetRequest};
 use crate::attempt::joined_session::UnnamedConversation;
 use crate::attempt::owner::Owner;
-use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
-use crate::call::auxiliary_rules::AuxiliaryRules;
 use crate::call::model_call::{Call, Reading};
-use crate::call::model_request::{ModelRequest, Prompt};
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::SampledModel;
 use crate::observe::call_facts::CallFacts;
 use crate::observe::telemetry::ModelMetrics;
+use crate::placed_prompt::{PlacedDeparture, PlacedPrompt};
 use crate::record::recorded_call::{RecordedCall, generation_id};
 use crate::record::request_attributes::{place_attributes, recorded_conversation, request_attributes};
 use crate::reply::finish_reason::FinishReason;
 use crate::requests::call_target::CallMaker;
+use crate::requests::model_request::{ModelRequest, Prompt};
 use crate::retries::logged_requests::LoggedRequest;
+use crate::state::planning_rules::PlanningRules;
 
 /// How many tokens a host may send together for an answer that is not streamed: reading ten costs little more than reading
 /// one, and what is lost when an answer breaks off is sampled again in no time.
 const TOKENS_TOGETHER: usize = 16;
-
-/// What is decided of all requests alike.
-pub(crate) struct PlanningRules {
-    /// How turns that were sampled appear in later prompts of their conversation.
-    pub(crate) continuation: ContinuationPolicy,
-    /// Bytes that the schemas may have that an answer is to keep to.
-    pub(crate) schema_bytes: usize,
-    /// How long a host may take from each token to the next.
-    pub(crate) silence: Duration,
-    /// Seed of calls whose rollout brings none of its own.
-    pub(crate) seed: u64,
-    /// Which calls are made beside the task.
-    pub(crate) auxiliary: AuxiliaryRules,
-}
 
 /// Makes calls of a request.
 pub(crate) struct Planner<'p> {

@@ -3,11 +3,11 @@ use fulgurite_renderers::{ParseEvent, StreamDecoder, StreamParser};
 use fulgurite_types::{Message, WeightsVersion};
 
 use crate::call::model_call::{Call, Reading};
-use crate::call::model_request::CallIds;
 use crate::reply::answer_token::{AnswerToken, Deltas};
 use crate::reply::assistant_message::{AssistantMessage, Delta, ToolCallIds};
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::numbered_calls::CallNumbers;
+use crate::requests::model_request::CallIds;
 
 /// What has been sampled so far, and the message that it makes.
 pub(crate) struct SampledAnswer {

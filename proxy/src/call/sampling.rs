@@ -5,9 +5,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::call::call_end::End;
-use crate::call::call_services::CallServices;
-use crate::call::deadlines::{Deadline, Deadlines, Limit, SamplingLimits};
-use crate::call::interruption::{Interruption, unless_interrupted};
 use crate::call::model_call::Call;
 use crate::call::sampled_answer::{SampledAnswer, ended_before};
 use crate::error::ProxyError;
@@ -16,6 +13,9 @@ use crate::reply::answer_token::AnswerToken;
 use crate::reply::call_event::CallEvent;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::flight::Flight;
+use crate::state::call_services::CallServices;
+use crate::state::deadlines::{Deadline, Deadlines, Limit, SamplingLimits};
+use crate::state::interruption::{Interruption, unless_interrupted};
 
 /// How long a host that was told to stop may take to report the weights version of what it had sampled.
 const LAST_WORDS: Duration = Duration::from_secs(5);

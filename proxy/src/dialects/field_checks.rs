@@ -6,7 +6,7 @@ use fulgurite_types::SamplingParameters;
 use serde_json::{Map, Value, json};
 
 use crate::error::ProxyError;
-use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
+use crate::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Refuses a field by its name.
 pub(crate) fn refuse(name: &str, why: &str) -> Result<(), ProxyError> {

@@ -1,22 +1,11 @@
 //! What becomes of fields that no dialect's reader takes: some say nothing about the answer, some are wishes, and the rest
 //! is unknown. What would change an answer and is not honoured is refused before, by name.
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::dialects::field_checks::{BINDING, Neutral};
-use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
-
-/// What is done with fields that are not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UnknownFields {
-    /// They are named in the answer's header `x-fulgurite-ignored`, counted, and said once in the log.
-    #[default]
-    Ignore,
-    /// The request is refused.
-    Refuse,
-}
+use crate::request_fields::TEMPLATE_ARGUMENTS;
+use crate::requests::left_out::LeftOut;
 
 /// Fields that change nothing about an answer, in any dialect: they are the caller's own notes, or about how the dialect's
 /// own servers store, cache, place and bill.
@@ -121,15 +110,6 @@ pub(super) const HINTS: [(&str, &[Neutral]); 14] = [
     ("web_search_options", &[]),
 ];
 
-/// The fields of a request that were left out of account.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeftOut {
-    /// Wishes.
-    pub(crate) hints: Vec<String>,
-    /// Fields that no dialect has.
-    pub(crate) unknown: Vec<String>,
-}
-
 impl LeftOut {
     /// Adds the fields inside of an object that no reader takes, by their paths. A field that is null is none.
     pub(crate) fn look_into(&mut self, place: &str, object: Option<&Value>, known: Known) {
@@ -144,12 +124,6 @@ impl LeftOut {
                 None => self.unknown.push(place),
             }
         }
-    }
-
-    /// Adds others.
-    pub(crate) fn extend(&mut self, others: Self) {
-        self.hints.extend(others.hints);
-        self.unknown.extend(others.unknown);
     }
 }
 

@@ -7,8 +7,8 @@ use fulgurite_types::{AttemptNote, EpisodeStop, PartNotText};
 
 use super::queued_work::QueuedWork;
 use super::wire_error::{CONTEXT_LENGTH_EXCEEDED, Dialect, DialectWords, ErrorDetails, WireError};
-use crate::requests::base_url::RightCall;
-use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
+use crate::base_url::RightCall;
+use crate::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Defines the errors: each with its message and its fields, and after `=>` its status, code and the like, in which the
 /// fields may be named.

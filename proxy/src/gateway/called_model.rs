@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
 use super::error::GatewayError;
-use super::pause_state::check_open;
-use super::registered_models::RegisteredModels;
+use crate::models::pause_state::RETRY_AFTER_SECONDS;
+use crate::models::registered_models::RegisteredModels;
 use crate::models::served_model::{ServedModel, UpstreamModel};
 use crate::models::served_models::ServedModels;
 
@@ -71,4 +71,16 @@ pub(super) fn model_of_call(
             several.join(", ")
         )),
     })
+}
+
+/// Refuses calls to a model that is paused by itself.
+fn check_open(models: &ServedModels, model: &str) -> Result<(), GatewayError> {
+    let gate = models.gate(model)?.state();
+    match gate.is_paused() {
+        true => Err(GatewayError::Paused {
+            retry_after_seconds: RETRY_AFTER_SECONDS,
+            reason: gate.reason().map(str::to_owned),
+        }),
+        false => Ok(()),
+    }
 }

@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 use super::called_model::{ModelOfCall, model_of_call};
 use super::error::GatewayError;
 use super::failed_call::PendingCall;
-use super::pause_state::InFlight;
+use crate::base_url::right_base_url;
 use crate::call::answer_request::answer;
-use crate::dialects::openai::{chat_request, completion_request, responses};
+use crate::dialects::openai::{chat_request, completion_request};
+use crate::endpoints::responses;
 use crate::error::ProxyError;
-use crate::proxy::{Proxy, Shared};
-use crate::requests::base_url::right_base_url;
+use crate::models::pause_state::InFlight;
+use crate::parts::Parts;
+use crate::proxy::Proxy;
 use crate::requests::call_target::CallTarget;
 use crate::requests::caller::Caller;
 use crate::requests::incoming_request::IncomingRequest;
@@ -39,7 +41,7 @@ pub(crate) async fn call(
     Path(path): Path<GatewayPath>,
     request: Request,
 ) -> Result<Response, GatewayError> {
-    let Shared { options, models, services, gateway_pause, registered_models, .. } = &*proxy.shared;
+    let Parts { options, models, services, gateway_pause, registered_models, .. } = &*proxy.parts;
     let temperature = match path.mode.as_str() {
         "train" => options.train_temperature,
         "val" => options.val_temperature,
@@ -81,7 +83,7 @@ pub(crate) async fn call(
         ..Caller::default()
     }
     .with_headers(&request)?;
-    let mut incoming = IncomingRequest::of(&proxy, caller, request).await?;
+    let mut incoming = IncomingRequest::of(proxy.parts.intake(), caller, request).await?;
     let model = model_of_call(models, registered_models, incoming.fields.get("model").and_then(Value::as_str))?;
     model.check_open(models)?;
     incoming.set([("model", json!(model.name())), ("temperature", json!(temperature))]);
@@ -106,14 +108,14 @@ async fn answered(
     incoming: IncomingRequest,
 ) -> Result<Response, GatewayError> {
     if let Some(upstream) = model.upstream() {
-        return Ok(forward_call(proxy, upstream, route, incoming).await?);
+        return Ok(forward_call(&proxy.parts, upstream, route, incoming).await?);
     }
-    let large_requests = &proxy.shared.large_requests;
+    let large_requests = &proxy.parts.large_requests;
     let IncomingRequest { caller, fields, .. } = incoming;
     let request = match route {
         Route::ChatCompletions => caller.size.work(large_requests, || chat_request::read(fields)).await??,
         Route::Completions => caller.size.work(large_requests, || completion_request::read(fields)).await??,
         _ => responses::read(fields, proxy, &caller).await?,
     };
-    Ok(answer(proxy, caller, request).await?)
+    Ok(answer(&proxy.parts, caller, request).await?)
 }

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use crate::dialects::openai::error::OpenAiError;
 use crate::error::ProxyError;
+use crate::models::pause_state::GatewayPaused;
+use crate::models::registered_models::UnusableServer;
 
 /// Why the gateway refuses a request, as its clients get it.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +35,19 @@ pub(crate) enum GatewayError {
 impl From<ProxyError> for GatewayError {
     fn from(error: ProxyError) -> Self {
         GatewayError::Call(Arc::new(error))
+    }
+}
+
+impl From<GatewayPaused> for GatewayError {
+    fn from(GatewayPaused { retry_after_seconds, reason }: GatewayPaused) -> Self {
+        GatewayError::Paused { retry_after_seconds, reason }
+    }
+}
+
+impl From<UnusableServer> for GatewayError {
+    fn from(UnusableServer { index, error }: UnusableServer) -> Self {
+        let place = vec![json!("body"), json!(index), json!("endpoint")];
+        GatewayError::Unprocessable { place, message: error.to_string() }
     }
 }
 

@@ -9,6 +9,4 @@ mod failed_call;
 mod json_body;
 mod model_list;
 mod pause;
-pub(crate) mod pause_state;
-pub(crate) mod registered_models;
 pub(crate) mod routes;

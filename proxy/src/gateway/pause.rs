@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::error::GatewayError;
 use super::json_body::read;
-use super::pause_state::{GatewayState, RETRY_AFTER_SECONDS};
 use crate::models::gate::Holder;
+use crate::models::pause_state::{GatewayState, RETRY_AFTER_SECONDS};
 use crate::proxy::Proxy;
 
 #[derive(Deserialize)]
@@ -27,8 +27,8 @@ pub(crate) async fn pause(State(proxy): State<Proxy>, body: Bytes) -> Result<Jso
     // Without a body, everything is as by default.
     let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
     let request: PauseRequest = read(body)?;
-    proxy.shared.models.gates().for_each(|gate| gate.pause(Holder::Gateway, request.reason.clone()));
-    let mut state = proxy.shared.gateway_pause.state();
+    proxy.parts.models.gates().for_each(|gate| gate.pause(Holder::Gateway, request.reason.clone()));
+    let mut state = proxy.parts.gateway_pause.state();
     state.paused = true;
     state.retry_after_seconds = request.retry_after_seconds;
     state.reason = request.reason;
@@ -37,8 +37,8 @@ pub(crate) async fn pause(State(proxy): State<Proxy>, body: Bytes) -> Result<Jso
 
 /// `POST /proxy/resume`. A model that is paused by itself stays so.
 pub(crate) async fn resume(State(proxy): State<Proxy>) -> Json<GatewayState> {
-    proxy.shared.models.gates().for_each(|gate| gate.resume(Holder::Gateway));
-    let mut state = proxy.shared.gateway_pause.state();
+    proxy.parts.models.gates().for_each(|gate| gate.resume(Holder::Gateway));
+    let mut state = proxy.parts.gateway_pause.state();
     state.paused = false;
     state.reason = None;
     Json(state.clone())
@@ -46,5 +46,5 @@ pub(crate) async fn resume(State(proxy): State<Proxy>) -> Json<GatewayState> {
 
 /// `GET /proxy/state`.
 pub(crate) async fn state(State(proxy): State<Proxy>) -> Json<Value> {
-    Json(serde_json::json!(*proxy.shared.gateway_pause.state()))
+    Json(serde_json::json!(*proxy.parts.gateway_pause.state()))
 }

@@ -10,7 +10,7 @@ use crate::error::ProxyError;
 use crate::models::caller_wishes::{Wish, wishes_of};
 use crate::models::served_model::SampledModel;
 use crate::models::template_work::{TemplateWork, WorkStart};
-use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
+use crate::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Renderers that are kept. Nearly all requests have one of a few arguments, if any.
 const KEPT: usize = 64;

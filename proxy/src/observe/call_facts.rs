@@ -7,8 +7,8 @@ use axum::response::Response;
 use fulgurite_types::MendedJson;
 use serde_json::{Value, json};
 
+use crate::attribute_names::REPLACED_CHARACTERS;
 use crate::observe::telemetry::{ModelMetrics, OperationMetrics, SamplingClock};
-use crate::record::attribute_names::REPLACED_CHARACTERS;
 
 /// Headers of an answer with the rollout and attempt that it is recorded under, which can be rewarded.
 const ROLLOUT_ID: &str = "x-fulgurite-rollout-id";

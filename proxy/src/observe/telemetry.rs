@@ -8,7 +8,7 @@ use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
-use crate::attempt::placed_prompt::PlacedPrompt;
+use crate::placed_prompt::PlacedPrompt;
 
 const CALLS: &str = "fulgurite_calls_total";
 const CALLS_IN_FLIGHT: &str = "fulgurite_calls_in_flight";

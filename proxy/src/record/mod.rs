@@ -1,8 +1,6 @@
-//! What the store keeps of calls, and how it is read again.
+//! What the store keeps of a request, and how recorded calls are read again.
 
-pub(crate) mod attribute_names;
 pub(crate) mod delivery;
-pub(crate) mod record_call;
 pub(crate) mod recorded_call;
 pub(crate) mod request_attributes;
 

@@ -4,7 +4,7 @@ use fulgurite_store::{Store, StoreError};
 use fulgurite_types::{Generation, GenerationFilter, Message, exact_value};
 use serde_json::{Map, Value};
 
-use crate::record::attribute_names::{CACHED_TOKENS, CHOICE, IDEMPOTENCY_KEY, PLACE, REQUEST_EXTRA};
+use crate::attribute_names::{CACHED_TOKENS, CHOICE, IDEMPOTENCY_KEY, PLACE, REQUEST_EXTRA};
 use crate::record::message_attributes::{CallMessages, messages_of};
 
 /// A recorded call: its tokens and its messages.

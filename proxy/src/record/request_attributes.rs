@@ -2,10 +2,10 @@ use fulgurite_store::RecordedConversation;
 use fulgurite_types::exact_json;
 use serde_json::{Map, Value, json};
 
-use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
-use crate::call::model_request::{Endpoint, ModelRequest, Prompt};
-use crate::record::attribute_names::{CHOICE, IDEMPOTENCY_KEY, REQUEST_EXTRA, UNSEEN_TOOLS};
+use crate::attribute_names::{CHOICE, IDEMPOTENCY_KEY, REQUEST_EXTRA, UNSEEN_TOOLS};
+use crate::placed_prompt::{PlacedDeparture, PlacedPrompt};
 use crate::record::message_attributes::{add_tools, message_parts};
+use crate::requests::model_request::{Endpoint, ModelRequest, Prompt};
 
 /// What the record keeps of a request's messages and tools; `None` of a prompt without messages.
 pub(crate) fn recorded_conversation(request: &ModelRequest) -> Option<RecordedConversation> {

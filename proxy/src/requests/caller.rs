@@ -2,13 +2,13 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 
-use crate::dialects::google::key_in_query;
 use crate::error::ProxyError;
-use crate::gateway::pause_state::InFlight;
 use crate::models::caller_key::CallerKey;
+use crate::models::pause_state::InFlight;
 use crate::models::template_work::TemplateWork;
 use crate::observe::call_facts::CallFacts;
 use crate::requests::call_target::{CallMaker, CallPath, CallTarget};
+use crate::requests::google_request::key_in_query;
 use crate::requests::large_requests::RequestSize;
 
 /// Header by which a client allows or forbids that the answers are trained.

@@ -1,16 +1,27 @@
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use bytes::Bytes;
+use fulgurite_backends::FairShare;
 use fulgurite_types::MendedJson;
 use serde_json::{Map, Value};
 
 use crate::error::ProxyError;
-use crate::proxy::Proxy;
+use crate::models::served_models::ServedModels;
 use crate::requests::call_target::CallPath;
 use crate::requests::caller::Caller;
 use crate::requests::exact_json::object_text;
 use crate::requests::large_requests::{RequestSize, check_against_context};
 use crate::requests::request_body::{parse, read_body};
+
+/// What requests are read with.
+#[derive(Clone, Copy)]
+pub(crate) struct Intake<'p> {
+    /// Greatest body, in bytes.
+    pub(crate) body_limit: usize,
+    pub(crate) models: &'p ServedModels,
+    /// Places in which large requests are worked at.
+    pub(crate) large_requests: &'p FairShare,
+}
 
 /// A request with a JSON object as its body, of which nothing is checked but which attempt it names.
 pub(crate) struct IncomingRequest {
@@ -23,37 +34,37 @@ pub(crate) struct IncomingRequest {
 }
 
 impl IncomingRequest {
-    pub(crate) async fn read(proxy: &Proxy, path: CallPath, request: Request) -> Result<Self, ProxyError> {
+    pub(crate) async fn read(intake: Intake<'_>, path: CallPath, request: Request) -> Result<Self, ProxyError> {
         let caller = Caller::new(path, &request)?;
-        Self::of(proxy, caller, request).await
+        Self::of(intake, caller, request).await
     }
 
     /// The request of a caller who is known.
-    pub(crate) async fn of(proxy: &Proxy, caller: Caller, request: Request) -> Result<Self, ProxyError> {
-        Self::read_body_of(proxy, caller, request, None).await
+    pub(crate) async fn of(intake: Intake<'_>, caller: Caller, request: Request) -> Result<Self, ProxyError> {
+        Self::read_body_of(intake, caller, request, None).await
     }
 
     /// The same, whose path names the model.
     pub(crate) async fn of_model(
-        proxy: &Proxy,
+        intake: Intake<'_>,
         caller: Caller,
         request: Request,
         model: &str,
     ) -> Result<Self, ProxyError> {
-        Self::read_body_of(proxy, caller, request, Some(model)).await
+        Self::read_body_of(intake, caller, request, Some(model)).await
     }
 
     async fn read_body_of(
-        proxy: &Proxy,
+        intake: Intake<'_>,
         caller: Caller,
         request: Request,
         model: Option<&str>,
     ) -> Result<Self, ProxyError> {
-        let turns = &proxy.shared.large_requests;
+        let Intake { body_limit, models, large_requests: turns } = intake;
         let (parts, body) = request.into_parts();
-        let body = read_body(body, proxy.shared.options.body_limit).await?;
+        let body = read_body(body, body_limit).await?;
         let size = RequestSize::of(body.len(), &caller.target);
-        check_against_context(&proxy.shared.models, turns, &size, &body, model).await?;
+        check_against_context(models, turns, &size, &body, model).await?;
         let (body, mended) = size.work(turns, || mended(body)).await?;
         if let Some(mended) = mended {
             caller.facts.is_mended(mended);

@@ -1,12 +1,12 @@
-//! Where requests come in: routes, the attempt that a request names, and the reading of bodies.
+//! What a request names and asks for: its caller and attempt, its body within limits, and what it wants in no dialect.
 
-pub(crate) mod base_url;
 pub(crate) mod call_target;
 pub(crate) mod caller;
 pub(crate) mod exact_json;
+pub(crate) mod google_request;
 pub(crate) mod incoming_request;
 pub(crate) mod large_requests;
+pub(crate) mod left_out;
+pub(crate) mod model_request;
 pub(crate) mod request_body;
-pub(crate) mod request_fields;
-pub(crate) mod routes;
-pub(crate) mod unserved_routes;
+pub(crate) mod structured_output;

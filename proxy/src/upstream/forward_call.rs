@@ -4,22 +4,19 @@ use axum::response::Response;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::forwarded_part::ForwardedPart;
 use super::forwarded_request::request_of;
 use super::http_response::respond;
 use super::relay::{Answered, Relay};
-use super::reply_cache::CachedReply;
 use super::route::Route;
 use crate::attempt::attribution::{Attribution, attribute};
 use crate::attempt::joined_session::{SessionLogs, SessionSearch, UnnamedConversation};
 use crate::attempt::owner::Owner;
-use crate::call::call_services::CallServices;
 use crate::clock::now;
 use crate::error::ProxyError;
-use crate::gateway::pause_state::InFlight;
+use crate::models::pause_state::InFlight;
 use crate::models::served_model::UpstreamModel;
 use crate::observe::call_facts::CallFacts;
-use crate::proxy::{Proxy, Shared};
+use crate::parts::Parts;
 use crate::record::delivery::mark;
 use crate::requests::call_target::CallTarget;
 use crate::requests::caller::Caller;
@@ -28,20 +25,23 @@ use crate::requests::incoming_request::IncomingRequest;
 use crate::requests::request_body;
 use crate::retries::logged_requests::Identity;
 use crate::retries::request_log::{Claim, OpenRequest};
+use crate::state::call_services::CallServices;
+use crate::state::forwarded_calls::ForwardedCalls;
+use crate::state::forwarded_part::ForwardedPart;
+use crate::state::reply_cache::CachedReply;
 use crate::upstream::forwarded_call::{Admitted, ForwardedCall};
-use crate::upstream::forwarded_calls::ForwardedCalls;
 
 /// Fields by which a request names messages that its upstream remembers.
 const KEPT_BY_UPSTREAM: [&str; 2] = ["previous_response_id", "conversation"];
 
 /// Forwards a request to the upstream of its model, unless it is a retry, and the answer back.
 pub(crate) async fn forward_call(
-    proxy: &Proxy,
+    parts: &Parts,
     model: &UpstreamModel,
     route: Route,
     mut incoming: IncomingRequest,
 ) -> Result<Response, Arc<ProxyError>> {
-    let Shared { options, models, services, forwarded_calls, .. } = &*proxy.shared;
+    let Parts { options, models, services, forwarded_calls, .. } = parts;
     check_dialect(model, route)?;
     models.check_reserved(&model.name, &incoming.caller.key)?;
     let mut attribution = match route.is_recorded() {
@@ -56,12 +56,12 @@ pub(crate) async fn forward_call(
     let identity = identity(route, &incoming, attribution.as_ref());
     let reply_id = uuid::Uuid::now_v7().to_string();
     let facts = Arc::clone(&incoming.caller.facts);
-    let metrics = proxy.shared.telemetry.of_model(&model.name);
+    let metrics = parts.telemetry.of_model(&model.name);
     if route.is_recorded() {
         facts.is_of_model(&metrics, route.operation());
     }
     note_attempt(&facts, attribution.as_ref());
-    let unnamed = unnamed_conversation(proxy, route, &incoming, &exact, &model.name).await?;
+    let unnamed = unnamed_conversation(parts, route, &incoming, &exact, &model.name).await?;
     let open = match forwarded_calls.requests.claim(identity.clone(), reply_id, now() as u64).await? {
         Claim::Join(joined) => {
             metrics.joined.increment(1);
@@ -142,13 +142,13 @@ fn note_attempt(facts: &CallFacts, attribution: Option<&Attribution>) {
 /// The messages of a call that names neither a rollout nor a session, if such ones are recognised by content. What the
 /// upstream alone remembers of a conversation cannot be compared.
 async fn unnamed_conversation(
-    proxy: &Proxy,
+    parts: &Parts,
     route: Route,
     incoming: &IncomingRequest,
     exact: &ExactValues,
     model: &str,
 ) -> Result<Option<UnnamedConversation>, ProxyError> {
-    let Shared { options, large_requests, .. } = &*proxy.shared;
+    let Parts { options, large_requests, .. } = parts;
     let IncomingRequest { caller, fields, .. } = incoming;
     let is_whole = KEPT_BY_UPSTREAM.iter().all(|field| fields.get(*field).is_none_or(Value::is_null));
     if !matches!(caller.target, CallTarget::Unnamed)

@@ -8,12 +8,12 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::Frame;
 
-use super::forwarded_part::{ForwardedPart, Head};
 use super::route::Route;
 use crate::error::ProxyError;
 use crate::observe::call_facts::CallFacts;
 use crate::reply::flight::Listener;
 use crate::reply::response_body::WholeBody;
+use crate::state::forwarded_part::{ForwardedPart, Head};
 
 /// The response to a listener: of a stream as soon as it begins, otherwise once it is complete.
 pub(super) async fn respond(

@@ -3,13 +3,10 @@
 mod event_stream;
 pub(crate) mod forward_call;
 mod forwarded_call;
-pub(crate) mod forwarded_calls;
-pub(crate) mod forwarded_part;
 mod forwarded_request;
 mod http_response;
 mod record_answer;
 mod relay;
-mod reply_cache;
 pub(crate) mod retrieve_response;
 pub(crate) mod route;
 mod stream_assembly;

@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 use super::forwarded_call::ForwardedCall;
 use super::route::Conversation;
 use super::upstream_answer::{Answer, Choice, Tokens};
+use crate::attribute_names::{IDEMPOTENCY_KEY, REQUEST_EXTRA};
 use crate::clock::now;
 use crate::error::ProxyError;
-use crate::record::attribute_names::{IDEMPOTENCY_KEY, REQUEST_EXTRA};
 use crate::record::delivery::Recorded;
 use crate::record::message_attributes::{add_message, add_messages, add_tools, message_parts};
 

@@ -9,17 +9,17 @@ use tokio::time::timeout;
 
 use super::event_stream::{Events, data};
 use super::forwarded_call::ForwardedCall;
-use super::forwarded_part::{ForwardedPart, Head};
 use super::forwarded_request::{response_headers, without_key};
 use super::record_answer::{End, record_answer, record_failure};
 use super::stream_assembly::Assembly;
 use super::upstream_answer::Answer;
-use crate::call::call_services::CallServices;
-use crate::call::deadlines::{Deadline, Deadlines};
-use crate::call::interruption::{Interruption, unless_interrupted};
 use crate::error::ProxyError;
 use crate::record::delivery::Recorded;
 use crate::reply::flight::Flight;
+use crate::state::call_services::CallServices;
+use crate::state::deadlines::{Deadline, Deadlines};
+use crate::state::forwarded_part::{ForwardedPart, Head};
+use crate::state::interruption::{Interruption, unless_interrupted};
 
 /// More than a whole answer can need, in bytes.
 pub(super) const BODY_LIMIT: usize = 256 * 1024 * 1024;

@@ -8,9 +8,9 @@ use tokio::time::timeout_at;
 use super::forwarded_request::{request_headers, response_headers, without_key};
 use super::relay::BODY_LIMIT;
 use super::route::Route;
-use crate::call::deadlines::{Deadlines, SamplingLimits};
 use crate::error::ProxyError;
 use crate::models::served_model::UpstreamModel;
+use crate::state::deadlines::{Deadlines, SamplingLimits};
 
 /// Asks the upstream for a response that it keeps under an id, or to delete it. No model answers, so that nothing is
 /// recorded.

@@ -41,7 +41,7 @@ pub(crate) fn error_event(error: &ProxyError) -> Value {
 }
 
 /// The response to a call that failed.
-pub(super) fn response(error: &ProxyError, request_id: &RequestId) -> Response {
+pub(crate) fn response(error: &ProxyError, request_id: &RequestId) -> Response {
     let written = error.in_dialect(Dialect::Anthropic);
     request_id.on(wire_error::response(error, written.status, json_of(written, request_id)))
 }

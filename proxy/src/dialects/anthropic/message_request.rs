@@ -7,15 +7,16 @@ use super::conversation::{WireContent, WireMessage, conversation};
 use super::error::RequestId;
 use super::reply::MessageReply;
 use super::tools::{ToolFields, Tools};
-use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
-use crate::call::structured_output::{JsonForm, StructuredOutput};
 use crate::dialects::field_checks::{Neutral, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
-use crate::dialects::field_kinds::{LeftOut, left_out};
+use crate::dialects::field_kinds::left_out;
 use crate::dialects::object_fields::{MESSAGES_TOOL_CHOICE, OF_MESSAGES};
 use crate::dialects::openai::response_format;
 use crate::error::ProxyError;
 use crate::requests::exact_json::ExactValues;
+use crate::requests::left_out::LeftOut;
+use crate::requests::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::requests::request_body::{digest, read_fields};
+use crate::requests::structured_output::{JsonForm, StructuredOutput};
 
 /// The span has the name by which Agent-lightning's adapters look for model calls.
 const MESSAGES: Endpoint = Endpoint {
@@ -49,18 +50,18 @@ struct PromptFields {
 
 /// A request's prompt, which is also counted alone.
 #[derive(Debug)]
-pub(super) struct MessagePrompt {
-    pub(super) model: String,
-    pub(super) messages: Vec<Message>,
-    pub(super) tools: Tools,
+pub(crate) struct MessagePrompt {
+    pub(crate) model: String,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) tools: Tools,
     /// Of `tool_choice`.
     left_out: LeftOut,
     /// Every other field.
-    pub(super) rest: Map<String, Value>,
+    pub(crate) rest: Map<String, Value>,
 }
 
 /// Reads and checks what makes a prompt, in which `exact` has what was rounded.
-pub(super) fn read_prompt(mut body: Map<String, Value>, exact: &ExactValues) -> Result<MessagePrompt, ProxyError> {
+pub(crate) fn read_prompt(mut body: Map<String, Value>, exact: &ExactValues) -> Result<MessagePrompt, ProxyError> {
     let PromptFields { model, system, messages } = read_fields(&mut body)?;
     let tools: ToolFields = read_fields(&mut body)?;
     refuse_unsupported(&body)?;
@@ -89,7 +90,7 @@ pub(crate) fn conversation_of(body: &Map<String, Value>, exact: &ExactValues) ->
 
 /// Reads and checks a Messages request, whose response has that id. `streams_calls` says whether calls are streamed as they
 /// are sampled, of tools that do not say it themselves, and `exact` has what was rounded.
-pub(super) fn read(
+pub(crate) fn read(
     body: Map<String, Value>,
     exact: &ExactValues,
     streams_calls: bool,

@@ -1,17 +1,15 @@
 //! The Anthropic dialect: Messages, the count of a prompt's tokens, and the list of models.
 
 mod content_blocks;
-mod conversation;
+pub(crate) mod conversation;
 mod document;
-mod endpoint;
-mod error;
-mod message_request;
+pub(crate) mod error;
+pub(crate) mod message_request;
 mod models;
 mod reply;
 mod tools;
 
 pub(crate) use conversation::CALL_INPUTS;
-pub(crate) use endpoint::{count_tokens, messages};
 pub(crate) use error::{error_event, refusal};
 pub(crate) use message_request::conversation_of;
 pub(crate) use models::{model, model_list};

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::content_blocks::{ContentBlock, ContentBlocks, EagerCalls};
 use super::error::{self, RequestId};
-use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
 use crate::dialects::openai::token_logprobs;
 use crate::error::ProxyError;
@@ -13,6 +12,7 @@ use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::requests::model_request::ReplyFormat;
 
 /// How Messages writes an answer.
 #[derive(Debug, PartialEq)]

@@ -1,9 +1,9 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::call::structured_output::ForcedCall;
 use crate::dialects::field_checks::{check_tool_count, refuse};
 use crate::error::ProxyError;
+use crate::requests::structured_output::ForcedCall;
 
 /// A request's fields about tools. Read without types, so that each error names its field.
 #[derive(Debug, Deserialize)]
@@ -14,9 +14,9 @@ pub(super) struct ToolFields {
 
 /// The tools of a request.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Tools {
+pub(crate) struct Tools {
     /// Those that the model may call, as OpenAI declares them. With `tool_choice` `none` there are none.
-    pub(super) shown: Vec<Value>,
+    pub(crate) shown: Vec<Value>,
     pub(super) call: Option<ForcedCall>,
     /// The field that requires one call at most.
     pub(super) single_call: Option<&'static str>,

@@ -21,13 +21,13 @@ const RESPONSE: Step = Step::Field(&["functionResponse", "function_response"]);
 const RESULT: Step = Step::Field(&["response"]);
 
 /// Where the arguments of calls and what they gave stand in a request.
-pub(super) const CALLS_AND_RESULTS: [&[Step]; 2] = [
+pub(crate) const CALLS_AND_RESULTS: [&[Step]; 2] = [
     &[CONTENTS, Step::Items, PARTS, Step::Items, CALL, ARGUMENTS],
     &[CONTENTS, Step::Items, PARTS, Step::Items, RESPONSE, RESULT],
 ];
 
 /// The same in a request to count tokens that holds one to generate.
-pub(super) const COUNTED_CALLS_AND_RESULTS: [&[Step]; 4] = [
+pub(crate) const COUNTED_CALLS_AND_RESULTS: [&[Step]; 4] = [
     CALLS_AND_RESULTS[0],
     CALLS_AND_RESULTS[1],
     &[REQUEST, CONTENTS, Step::Items, PARTS, Step::Items, CALL, ARGUMENTS],

@@ -5,13 +5,13 @@ use super::fields::{Fields, must};
 use super::reply::{GoogleReply, StreamForm};
 use super::tools::{self, Tools};
 use super::{conversation, generation_config};
-use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse};
-use crate::dialects::field_kinds::LeftOut;
 use crate::error::ProxyError;
+use crate::request_fields::TEMPLATE_ARGUMENTS;
 use crate::requests::exact_json::ExactValues;
+use crate::requests::left_out::LeftOut;
+use crate::requests::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::requests::request_body::digest;
-use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Readers of spans find the call by the name that a chat's has. Clients of this dialect may leave the ids of calls out.
 const GENERATE: Endpoint = Endpoint {
@@ -31,8 +31,8 @@ const CACHED_CONTENT: &str = "cachedContent";
 /// A request's prompt, which is also counted alone.
 #[derive(Debug)]
 pub(super) struct GooglePrompt {
-    pub(super) messages: Vec<Message>,
-    pub(super) tools: Tools,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) tools: Tools,
     /// Every other field of the request.
     rest: Fields,
     left_out: LeftOut,
@@ -63,7 +63,7 @@ fn put_model(body: &mut Map<String, Value>, model: &str) -> Result<(), ProxyErro
 }
 
 /// Reads a request to count tokens, which holds the contents alone, or a whole request to generate.
-pub(super) fn read_count(
+pub(crate) fn read_count(
     body: Map<String, Value>,
     model: &str,
     exact: &ExactValues,
@@ -86,14 +86,14 @@ pub(super) fn read_count(
 
 /// What is counted: a prompt, and what its template is told.
 #[derive(Debug)]
-pub(super) struct CountedPrompt {
-    pub(super) messages: Vec<Message>,
-    pub(super) tools: Vec<Value>,
-    pub(super) extra: Map<String, Value>,
+pub(crate) struct CountedPrompt {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) tools: Vec<Value>,
+    pub(crate) extra: Map<String, Value>,
 }
 
 /// Reads and checks a request to generate. `stream` says how a stream is written, if the answer is to be one.
-pub(super) fn read(
+pub(crate) fn read(
     mut body: Map<String, Value>,
     model: String,
     stream: Option<StreamForm>,

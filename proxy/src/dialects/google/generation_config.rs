@@ -3,11 +3,11 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, must};
 use super::schema::json_schema;
-use crate::call::model_request::AnswerOptions;
-use crate::call::structured_output::{JsonForm, StructuredOutput};
 use crate::dialects::field_checks::{refuse, sampling, stop_strings, token_limit, within};
 use crate::dialects::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
 use crate::error::ProxyError;
+use crate::requests::model_request::AnswerOptions;
+use crate::requests::structured_output::{JsonForm, StructuredOutput};
 
 const SCHEMA: &str = "generationConfig.responseSchema";
 const JSON_SCHEMA: &str = "generationConfig.responseJsonSchema";

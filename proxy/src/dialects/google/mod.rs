@@ -4,20 +4,14 @@
 //! are in camelCase.
 
 mod answer_parts;
-mod conversation;
-mod endpoint;
-mod error;
+pub(crate) mod conversation;
+pub(crate) mod error;
 mod fields;
-mod generate_request;
+pub(crate) mod generate_request;
 mod generation_config;
 mod models;
-mod paths;
-mod reply;
+pub(crate) mod reply;
 mod schema;
 mod tools;
 
-pub(crate) use endpoint::{MethodPath, call};
-pub(crate) use error::response;
 pub(crate) use models::{model, model_list};
-pub(crate) use paths::is_google_client;
-pub use paths::key_in_query;

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::answer_parts::{AnswerPart, PartReader};
 use super::error;
-use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
 use crate::dialects::openai::token_logprobs::{PartSpelling, token_text};
 use crate::error::ProxyError;
@@ -13,10 +12,11 @@ use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::requests::model_request::ReplyFormat;
 
 /// How a stream is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum StreamForm {
+pub(crate) enum StreamForm {
     /// As server-sent events (`alt=sse`).
     Events,
     /// As the items of a JSON array.

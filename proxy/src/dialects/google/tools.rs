@@ -2,9 +2,9 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, must};
 use super::schema::json_schema;
-use crate::call::structured_output::ForcedCall;
 use crate::dialects::field_checks::{check_tool_count, refuse};
 use crate::error::ProxyError;
+use crate::requests::structured_output::ForcedCall;
 
 const MODE: &str = "toolConfig.functionCallingConfig.mode";
 const ALLOWED: &str = "toolConfig.functionCallingConfig.allowedFunctionNames";

@@ -6,15 +6,15 @@ use super::reply_shape::Shape;
 use super::response_format;
 use super::sampling_fields::SamplingFields;
 use super::tool_fields::{ChatTools, ToolFields};
-use crate::call::model_request::{AnswerOptions, ModelRequest, Prompt};
-use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::refuse;
-use crate::dialects::field_kinds::LeftOut;
 use crate::dialects::object_fields::{RESPONSE_FORMAT, TOOL_CHOICE};
 use crate::error::ProxyError;
 use crate::record::message_attributes::REASONING_FIELDS;
 use crate::reply::assistant_message::drop_void_calls;
+use crate::requests::left_out::LeftOut;
+use crate::requests::model_request::{AnswerOptions, ModelRequest, Prompt};
 use crate::requests::request_body::{digest, read_fields};
+use crate::requests::structured_output::StructuredOutput;
 
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 

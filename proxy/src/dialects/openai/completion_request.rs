@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use super::reply_shape::Shape;
 use super::sampling_fields::SamplingFields;
-use crate::call::model_request::{ModelRequest, Prompt};
 use crate::dialects::field_checks::refuse;
 use crate::error::ProxyError;
+use crate::requests::model_request::{ModelRequest, Prompt};
 use crate::requests::request_body::{digest, read_fields};
 
 /// The default of Completions' `max_tokens`, which is OpenAI's.

@@ -2,7 +2,6 @@
 
 pub(crate) mod chat_request;
 pub(crate) mod completion_request;
-pub(crate) mod endpoint;
 pub(crate) mod error;
 mod models;
 mod reply;

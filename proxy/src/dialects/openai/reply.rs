@@ -3,13 +3,13 @@ use serde::Serialize;
 
 use super::reply_shape::{ChoiceContent, Logprobs, Shape};
 use super::token_logprobs::TextOffset;
-use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::{ObjectText, write_array, write_json};
 use crate::error::ProxyError;
 use crate::reply::answer_token::AnswerToken;
 use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::requests::model_request::ReplyFormat;
 
 /// How Chat Completions and Completions write answers.
 #[derive(Debug, PartialEq)]

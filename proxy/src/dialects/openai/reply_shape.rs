@@ -6,10 +6,10 @@ use fulgurite_types::{Content, Message};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::call::model_request::{CallIds, Endpoint};
 use crate::dialects::json_text::{ObjectText, write_array, write_json};
 use crate::dialects::openai::token_logprobs::{PartSpelling, TextOffset, TokenLogprobs, entries, token_text};
 use crate::reply::assistant_message::Delta;
+use crate::requests::model_request::{CallIds, Endpoint};
 
 /// How an endpoint's replies are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
-use crate::call::structured_output::JsonForm;
 use crate::dialects::field_checks::refuse;
 use crate::error::ProxyError;
+use crate::requests::structured_output::JsonForm;
 
 /// Reads the response format in `field`: text, JSON, or JSON that matches a schema. The schema is in `json_schema` as in
 /// Chat Completions, or beside the type as in the other dialects.

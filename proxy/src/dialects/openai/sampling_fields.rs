@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 
 use super::reply::OpenAiReply;
 use super::reply_shape::Shape;
-use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt, ReplyFormat};
-use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{
     check_bias_count, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within,
 };
 use crate::dialects::field_kinds::left_out;
 use crate::dialects::object_fields::STREAM_OPTIONS;
 use crate::error::ProxyError;
+use crate::requests::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt, ReplyFormat};
 use crate::requests::request_body::read_fields;
+use crate::requests::structured_output::StructuredOutput;
 
 pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
 /// OpenAI's greatest `n`.

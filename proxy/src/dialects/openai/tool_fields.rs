@@ -1,9 +1,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::call::structured_output::ForcedCall;
 use crate::dialects::field_checks::{check_tool_count, refuse};
 use crate::error::ProxyError;
+use crate::requests::structured_output::ForcedCall;
 
 /// A chat request's fields about tools. Read without types, so that each error names its field.
 #[derive(Debug, Deserialize)]

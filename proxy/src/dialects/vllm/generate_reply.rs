@@ -1,13 +1,13 @@
 use fulgurite_backends::SampledToken;
 use serde_json::{Value, json};
 
-use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
 use crate::dialects::openai::error::body;
 use crate::error::ProxyError;
 use crate::reply::answer_token::AnswerToken;
 use crate::reply::call_event::Finished;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::requests::model_request::ReplyFormat;
 
 /// How vLLM's `/inference/v1/generate` writes answers: as tokens, and with the weights that sampled them at the end. The last
 /// token comes with the end, for which clients do not wait behind a stop token.

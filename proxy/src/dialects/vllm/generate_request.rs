@@ -2,12 +2,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::generate_reply::GenerateReply;
-use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::dialects::field_checks::refuse;
 use crate::dialects::field_kinds::left_out;
 use crate::dialects::object_fields::OF_GENERATE;
 use crate::dialects::openai::sampling_fields::SamplingFields;
 use crate::error::ProxyError;
+use crate::requests::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::requests::request_body::{digest, read_fields};
 
 /// Readers of spans find the call by the name that a completion's has.
@@ -54,7 +54,7 @@ struct GenerateSampling {
 }
 
 /// Reads and checks a request to a model with those stop tokens.
-pub(super) fn read(mut body: Map<String, Value>, stop_tokens: &[u32]) -> Result<ModelRequest, ProxyError> {
+pub(crate) fn read(mut body: Map<String, Value>, stop_tokens: &[u32]) -> Result<ModelRequest, ProxyError> {
     let digest = digest(&body);
     let GenerateFields { model, token_ids, mut sampling_params, stream } = read_fields(&mut body)?;
     let own: GenerateSampling = read_fields(&mut sampling_params).map_err(|error| below(error, "sampling_params"))?;

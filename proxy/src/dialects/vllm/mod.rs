@@ -1,13 +1,4 @@
-//! vLLM's own routes at the server's root, which renderers on the client's side speak: `generate` takes and gives tokens,
-//! `tokenizing` turns text and conversations into tokens and
-//! back, `control` is what trainers hand over adapters by.
+//! vLLM's own call, which renderers on the client's side make: it takes and gives tokens.
 
-mod control;
-mod generate;
 mod generate_reply;
-mod generate_request;
-mod tokenizing;
-
-pub(crate) use control::routes as control_routes;
-pub(crate) use generate::generate;
-pub(crate) use tokenizing::{detokenize, health, tokenize};
+pub(crate) mod generate_request;

@@ -13,7 +13,7 @@ use crate::record::recorded_call::RecordedCall;
 const DELETED: &str = "fulgurite.response.deleted";
 
 /// Records that a response was deleted. One that was already stays so.
-pub(super) async fn mark_as_deleted(store: &Store, call: &RecordedCall) -> Result<(), StoreError> {
+pub(crate) async fn mark_as_deleted(store: &Store, call: &RecordedCall) -> Result<(), StoreError> {
     let generation = &call.generation;
     let (sequence_id, time) = (store.next_sequence_id(&generation.rollout_id).await?, now());
     let span = Span {

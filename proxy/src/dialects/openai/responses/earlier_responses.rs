@@ -13,11 +13,11 @@ use crate::record::recorded_call::{RecordedCall, recorded_call};
 
 /// The recorded responses that a request continues, by id: those that exist and that the caller may see.
 #[derive(Debug, Default)]
-pub(super) struct EarlierResponses(HashMap<String, RecordedCall>);
+pub(crate) struct EarlierResponses(HashMap<String, RecordedCall>);
 
 impl EarlierResponses {
     /// Reads the responses that a body names as its `previous_response_id` or by references to their items.
-    pub(super) async fn named_in(
+    pub(crate) async fn named_in(
         body: &Map<String, Value>,
         store: &Store,
         rollout_id: Option<&str>,
@@ -59,7 +59,7 @@ impl EarlierResponses {
 
 /// A recorded answer to messages, if there is one that was not deleted and that the caller may see: its own rollout's, or, for a caller that
 /// names no rollout, one of a session.
-pub(super) async fn visible_response(
+pub(crate) async fn visible_response(
     store: &Store,
     rollout_id: Option<&str>,
     id: &str,

@@ -6,21 +6,18 @@
 //! becomes that is compacted.
 
 mod assistant_turn;
-mod compaction;
-mod deleted_responses;
-mod earlier_responses;
-mod endpoint;
+pub(crate) mod compaction;
+pub(crate) mod deleted_responses;
+pub(crate) mod earlier_responses;
 mod input_items;
 mod item_id;
 mod output_items;
-mod record_marks;
-mod recorded_response;
+pub(crate) mod record_marks;
+pub(crate) mod recorded_response;
 mod reply;
 mod response_object;
-mod response_request;
+pub(crate) mod response_request;
 mod tool_forms;
 mod tools;
 
-pub(crate) use compaction::compact;
-pub(crate) use endpoint::{cancel, create, delete, input_tokens, list_input_items, read, retrieve};
 pub(crate) use response_request::conversation;

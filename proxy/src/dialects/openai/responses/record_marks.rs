@@ -22,7 +22,7 @@ pub(super) fn mark_compaction(extra: &mut Map<String, Value>) {
 }
 
 /// Whether a call is a compaction.
-pub(super) fn is_compaction(call: &RecordedCall) -> bool {
+pub(crate) fn is_compaction(call: &RecordedCall) -> bool {
     call.request_extra.contains_key(IS_COMPACTION)
 }
 

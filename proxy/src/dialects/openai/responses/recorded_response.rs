@@ -13,7 +13,7 @@ use crate::reply::assistant_message::{AssistantMessage, Delta, ToolCallIds};
 
 /// A response from its record. Tools that the model was not shown are not among its tools, and the number of reasoning
 /// tokens is not known any more.
-pub(super) fn recorded_response(call: &RecordedCall, model: Option<&SampledModel>) -> Value {
+pub(crate) fn recorded_response(call: &RecordedCall, model: Option<&SampledModel>) -> Value {
     if record_marks::is_compaction(call) {
         return recorded_compaction(call);
     }
@@ -24,7 +24,7 @@ pub(super) fn recorded_response(call: &RecordedCall, model: Option<&SampledModel
 
 /// The same as the events of a stream, from the one after number `after` on. Each text comes in one piece where its tokens
 /// cannot be read any more.
-pub(super) fn recorded_stream(call: &RecordedCall, model: Option<&SampledModel>, after: Option<u64>) -> Vec<u8> {
+pub(crate) fn recorded_stream(call: &RecordedCall, model: Option<&SampledModel>, after: Option<u64>) -> Vec<u8> {
     let response_status = response_status(call);
     let (items, changes) = said(call, model, &response_status);
     let mut begun = recorded(call, &ResponseStatus::InProgress, Vec::new());
@@ -111,7 +111,7 @@ fn recorded(call: &RecordedCall, response_status: &ResponseStatus, output: Vec<V
 
 /// The items of a response's input, from its record: all of its conversation but the instructions, the earlier turns
 /// of a conversation that goes on from another response among them.
-pub(super) fn recorded_input(call: &RecordedCall) -> Vec<Value> {
+pub(crate) fn recorded_input(call: &RecordedCall) -> Vec<Value> {
     let forms = recorded_forms(&call.request_extra);
     let mut items = Vec::new();
     for (place, message) in record_marks::conversation(call) {

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::output_items::{Change, OutputItems, ReasoningForm};
 use super::response_object::{ResponseStatus, response, status_event, usage, write_event};
 use super::tool_forms::ToolForms;
-use crate::call::model_request::ReplyFormat;
 use crate::dialects::openai::error::body;
 use crate::dialects::openai::token_logprobs;
 use crate::error::ProxyError;
@@ -15,6 +14,7 @@ use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::requests::model_request::ReplyFormat;
 
 /// How Responses writes an answer.
 #[derive(Debug)]

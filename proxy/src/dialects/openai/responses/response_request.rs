@@ -10,16 +10,17 @@ use super::reply::ResponseReply;
 use super::response_object::echo;
 use super::tool_forms::TOOL_FORMS;
 use super::tools::DeclaredTools;
-use crate::call::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
-use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, token_limit};
-use crate::dialects::field_kinds::{LeftOut, left_out};
+use crate::dialects::field_kinds::left_out;
 use crate::dialects::object_fields::{OF_RESPONSES, TOOL_CHOICE};
 use crate::dialects::openai::response_format;
 use crate::dialects::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
 use crate::dialects::openai::tool_fields::ToolChoice;
 use crate::error::ProxyError;
+use crate::requests::left_out::LeftOut;
+use crate::requests::model_request::{AnswerOptions, CallIds, Endpoint, ModelRequest, Prompt};
 use crate::requests::request_body::{digest, read_fields};
+use crate::requests::structured_output::StructuredOutput;
 
 /// Readers of spans find the call by the name that a chat's has.
 pub(super) const RESPONSES: Endpoint = Endpoint {
@@ -66,7 +67,7 @@ const OF_OTHER_ITEMS: [&str; 6] = [
 ];
 
 /// Reads and checks a request, which continues the `earlier` responses that it names.
-pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
+pub(crate) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
     let (digest, mut extra) = (digest(&body), recorded_extra(&body));
     let (echo, reasoning) = (echo(&body), ReasoningForm::asked_in(&body));
     let logprobs = is_included(&body, "message.output_text.logprobs");

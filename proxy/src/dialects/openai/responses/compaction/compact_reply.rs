@@ -1,7 +1,6 @@
 use fulgurite_types::Message;
 
 use super::compacted::compacted_response;
-use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
 use crate::dialects::openai::error::body;
 use crate::dialects::openai::responses::response_object::usage;
@@ -11,6 +10,7 @@ use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::requests::model_request::ReplyFormat;
 
 /// How a compaction is written, which is always whole.
 #[derive(Debug)]

@@ -5,15 +5,15 @@ use sha2::{Digest, Sha256};
 
 use super::compact_reply::CompactReply;
 use super::compacted::{SUMMARY_REQUEST, kept};
-use crate::call::model_request::{AnswerOptions, ModelRequest, Prompt};
-use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling};
 use crate::dialects::field_kinds::left_out;
 use crate::dialects::openai::responses::earlier_responses::EarlierResponses;
 use crate::dialects::openai::responses::record_marks::mark_compaction;
 use crate::dialects::openai::responses::response_request::{RESPONSES, conversation_of, recorded_extra, refuse_stored};
 use crate::error::ProxyError;
+use crate::requests::model_request::{AnswerOptions, ModelRequest, Prompt};
 use crate::requests::request_body::{digest, read_fields};
+use crate::requests::structured_output::StructuredOutput;
 
 /// The fields of a request that we act on; all others are in `rest`.
 #[derive(Debug, Deserialize)]
@@ -30,7 +30,7 @@ struct CompactFields {
 
 /// Reads and checks a request to compact a conversation, which may go on from `earlier` responses. The model is shown no
 /// tools: what it writes is the summary.
-pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
+pub(crate) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
     // The same body may be sent for an answer, which is another request.
     let digest = format!("{:x}", Sha256::digest(format!("compaction\n{}", digest(&body))));
     let mut extra = recorded_extra(&body);

@@ -103,7 +103,7 @@ mod tests {
     use fulgurite_types::ContentPart;
 
     use super::*;
-    use crate::call::auxiliary_rules::{AuxiliaryRule, AuxiliaryRules};
+    use crate::state::auxiliary_rules::{AuxiliaryRule, AuxiliaryRules};
 
     #[test]
     fn what_was_said_to_the_assistant_is_kept_but_for_earlier_summaries() {

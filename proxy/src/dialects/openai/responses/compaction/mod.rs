@@ -3,9 +3,7 @@
 //! model for it, `compact_reply` writes it, and `compacted` is what goes on.
 
 mod compact_reply;
-mod compact_request;
+pub(crate) mod compact_request;
 mod compacted;
-mod endpoint;
 
 pub(super) use compacted::{compacted_conversation, recorded_compaction, summary_in, summary_message};
-pub(crate) use endpoint::compact;

@@ -4,14 +4,14 @@ use fulgurite_types::{Generation, NewGeneration, RecordedSampling, WeightsFrom, 
 use serde_json::json;
 
 use crate::attempt::attempt_memory::AnsweredCall;
+use crate::attribute_names::CACHED_TOKENS;
 use crate::call::call_end::End;
-use crate::call::call_services::CallServices;
 use crate::call::model_call::{Call, Reading};
 use crate::call::sampled_answer::WholeAnswer;
 use crate::clock::now;
 use crate::error::ProxyError;
-use crate::record::attribute_names::CACHED_TOKENS;
 use crate::record::message_attributes::{ANSWER, add_message, message_parts};
+use crate::state::call_services::CallServices;
 
 /// When a call began.
 pub(crate) struct CallStart {

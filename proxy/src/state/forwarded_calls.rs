@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
-use super::forwarded_part::ForwardedPart;
-use super::reply_cache::ReplyCache;
 use crate::retries::request_log::RequestLog;
+use crate::state::forwarded_part::ForwardedPart;
+use crate::state::reply_cache::ReplyCache;
 
 /// The forwarded calls that are known, of all owners.
 pub(crate) struct ForwardedCalls {
     pub(crate) requests: Arc<RequestLog<ForwardedPart>>,
-    pub(super) reply_cache: ReplyCache,
+    pub(crate) reply_cache: ReplyCache,
 }
 
 impl ForwardedCalls {

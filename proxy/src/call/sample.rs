@@ -6,28 +6,33 @@ use futures::future::join_all;
 
 use crate::attempt::notes::note;
 use crate::call::call_end::End;
-use crate::call::call_services::CallServices;
 use crate::call::model_call::Call;
+use crate::call::plan::PlannedRequest;
+use crate::call::record::{CallStart, record, sampled_tokens};
+use crate::call::respond::AnsweredRequest;
 use crate::call::sampled_answer::{SampledAnswer, WholeAnswer, ended_before};
 use crate::call::sampling::Sampling;
 use crate::clock::now;
 use crate::error::ProxyError;
-use crate::gateway::pause_state::InFlight;
+use crate::models::pause_state::InFlight;
+use crate::parts::Parts;
 use crate::record::delivery::{Recorded, mark};
-use crate::record::record_call::{CallStart, record, sampled_tokens};
 use crate::reply::call_event::{CallEvent, Finished};
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::flight::Flight;
 use crate::retries::request_log::OpenRequest;
+use crate::state::call_services::CallServices;
 
-/// Starts the calls for one request's answers. They run until they are recorded even without listeners, but without
-/// listeners sampling stops. `in_flight` is held until they are over, if the gateway counts them.
-pub(crate) fn start(services: &Arc<CallServices>, request: OpenRequest, calls: Vec<Call>, in_flight: Option<InFlight>) {
+/// Starts the calls for a request's answers. They run until they are recorded even without listeners, but without listeners
+/// sampling stops. The gateway counts the request until they are over.
+pub(crate) fn sample(parts: &Parts, planned: PlannedRequest) -> AnsweredRequest {
+    let PlannedRequest { open, calls, in_flight, answered } = planned;
     #[expect(
         clippy::disallowed_methods,
         reason = "a call goes on to its record, and ends when nobody listens; shutdown counts those in flight"
     )]
-    tokio::spawn(run_all(Arc::clone(services), request, calls, in_flight));
+    tokio::spawn(run_all(Arc::clone(&parts.services), open, calls, in_flight));
+    answered
 }
 
 /// Runs all calls of a request, and notes whether their answers were delivered.
@@ -50,7 +55,7 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
     let start_time = now();
     let whole = call.ended_earlier();
     let earlier = call.earlier.take();
-    let (mut answer, end) = sample(services, &mut call, (earlier.as_ref(), whole), choice, flight).await;
+    let (mut answer, end) = sample_answer(services, &mut call, (earlier.as_ref(), whole), choice, flight).await;
     let generation_id = call.generation_id.clone();
     let finished = finished(&call, &mut answer, &end);
     let owner = Arc::clone(&call.owner);
@@ -77,7 +82,7 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
 }
 
 /// Samples an answer to its end, behind what was sampled of it `earlier`, unless the `whole` of it was.
-async fn sample(
+async fn sample_answer(
     services: &CallServices,
     call: &mut Call,
     (earlier, whole): (Option<&Generation>, Option<FinishReason>),

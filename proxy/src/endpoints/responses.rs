@@ -7,23 +7,24 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::deleted_responses::mark_as_deleted;
-use super::earlier_responses::{EarlierResponses, visible_response};
-use super::record_marks::is_compaction;
-use super::recorded_response::{recorded_input, recorded_response, recorded_stream};
-use super::response_request;
 use crate::call::answer_request::answer;
-use crate::call::model_request::{ModelRequest, Prompt};
 use crate::dialects::field_checks::refuse;
 use crate::dialects::openai::error::OpenAiError;
+use crate::dialects::openai::responses::deleted_responses::mark_as_deleted;
+use crate::dialects::openai::responses::earlier_responses::{EarlierResponses, visible_response};
+use crate::dialects::openai::responses::record_marks::is_compaction;
+use crate::dialects::openai::responses::recorded_response::{recorded_input, recorded_response, recorded_stream};
+use crate::dialects::openai::responses::response_request;
 use crate::error::ProxyError;
 use crate::models::served_model::SampledModel;
 use crate::models::served_models::ServedModels;
-use crate::proxy::{Proxy, Shared};
+use crate::parts::Parts;
+use crate::proxy::Proxy;
 use crate::record::recorded_call::RecordedCall;
 use crate::requests::call_target::{CallPath, CallTarget};
 use crate::requests::caller::Caller;
 use crate::requests::incoming_request::IncomingRequest;
+use crate::requests::model_request::{ModelRequest, Prompt};
 use crate::upstream::forward_call::forward_call;
 use crate::upstream::retrieve_response::retrieve as retrieve_upstream;
 use crate::upstream::route::Route;
@@ -34,20 +35,19 @@ pub(crate) async fn create(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let incoming = IncomingRequest::read(&proxy, path, request).await?;
-    if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
-        return Ok(forward_call(&proxy, model, Route::Responses, incoming).await?);
+    let incoming = IncomingRequest::read(proxy.parts.intake(), path, request).await?;
+    if let Some(model) = proxy.parts.models.upstream_of(&incoming.fields) {
+        return Ok(forward_call(&proxy.parts, model, Route::Responses, incoming).await?);
     }
     let IncomingRequest { caller, fields, .. } = incoming;
     let request = read(fields, &proxy, &caller).await?;
-    Ok(answer(&proxy, caller, request).await?)
+    Ok(answer(&proxy.parts, caller, request).await?)
 }
 
 /// Reads and checks a request, which may continue responses of the caller's own rollout, or of none.
 pub(crate) async fn read(body: Map<String, Value>, proxy: &Proxy, caller: &Caller) -> Result<ModelRequest, ProxyError> {
-    let earlier =
-        EarlierResponses::named_in(&body, &proxy.shared.services.store, caller.target.named_rollout()).await?;
-    caller.size.work(&proxy.shared.large_requests, || response_request::read(body, &earlier)).await?
+    let earlier = EarlierResponses::named_in(&body, &proxy.parts.services.store, caller.target.named_rollout()).await?;
+    caller.size.work(&proxy.parts.large_requests, || response_request::read(body, &earlier)).await?
 }
 
 /// The path of a response, which may be below an attempt's.
@@ -71,7 +71,7 @@ pub(crate) async fn retrieve(
     Path(ResponsePath { response_id, call }): Path<ResponsePath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let Shared { options, models, .. } = &*proxy.shared;
+    let Parts { options, models, .. } = &*proxy.parts;
     let target = CallTarget::read(call, request.headers(), request.extensions())?;
     let call = found(&proxy, &target, &response_id).await?;
     if call.generation.defect == Some(Defect::Upstream) {
@@ -106,7 +106,7 @@ pub(crate) async fn delete(
     Path(ResponsePath { response_id, call }): Path<ResponsePath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let Shared { options, models, services, .. } = &*proxy.shared;
+    let Parts { options, models, services, .. } = &*proxy.parts;
     let target = CallTarget::read(call, request.headers(), request.extensions())?;
     let headers = request.headers().clone();
     drop(request);
@@ -191,9 +191,9 @@ pub(crate) async fn input_tokens(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let IncomingRequest { caller, fields, .. } = IncomingRequest::read(&proxy, path, request).await?;
+    let IncomingRequest { caller, fields, .. } = IncomingRequest::read(proxy.parts.intake(), path, request).await?;
     let request = read(fields, &proxy, &caller).await?;
-    let models = &proxy.shared.models;
+    let models = &proxy.parts.models;
     let called = models.called(&request.model, &caller.key)?.model;
     let model = models.with_template_arguments(&called, &request.extra, || caller.target.owner()).await?.model;
     let prompt = request.prompt;
@@ -203,13 +203,13 @@ pub(crate) async fn input_tokens(
         }
         Prompt::Text { .. } | Prompt::Tokens(_) => Ok(0),
     };
-    let tokens = caller.render(&proxy.shared.templates, render).await?.map_err(ProxyError::from)?;
+    let tokens = caller.render(&proxy.parts.templates, render).await?.map_err(ProxyError::from)?;
     Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": tokens })).into_response())
 }
 
 /// The recorded call of a response that the caller may see.
 async fn found(proxy: &Proxy, target: &CallTarget, response_id: &str) -> Result<RecordedCall, ProxyError> {
-    let found = visible_response(&proxy.shared.services.store, target.named_rollout(), response_id).await?;
+    let found = visible_response(&proxy.parts.services.store, target.named_rollout(), response_id).await?;
     found.ok_or_else(|| unknown(response_id))
 }
 

@@ -5,10 +5,10 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use super::conversation::CALL_INPUTS;
-use super::error::{RequestId, response};
-use super::message_request::{read, read_prompt};
 use crate::call::answer_request::answer;
+use crate::dialects::anthropic::conversation::CALL_INPUTS;
+use crate::dialects::anthropic::error::{RequestId, response};
+use crate::dialects::anthropic::message_request::{read, read_prompt};
 use crate::error::ProxyError;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
@@ -27,15 +27,15 @@ pub(crate) async fn messages(State(proxy): State<Proxy>, Path(path): Path<CallPa
 }
 
 async fn call(proxy: &Proxy, path: CallPath, request: Request, id: &RequestId) -> Result<Response, Arc<ProxyError>> {
-    let incoming = IncomingRequest::read(proxy, path, request).await?;
-    if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
-        return forward_call(proxy, model, Route::Messages, incoming).await;
+    let incoming = IncomingRequest::read(proxy.parts.intake(), path, request).await?;
+    if let Some(model) = proxy.parts.models.upstream_of(&incoming.fields) {
+        return forward_call(&proxy.parts, model, Route::Messages, incoming).await;
     }
     let IncomingRequest { caller, fields, headers, body, .. } = incoming;
     let streams_calls = streams_calls(&headers);
     let read = || read(fields, &ExactValues::read(&body, &[CALL_INPUTS]), streams_calls, id.clone());
-    let request = caller.size.work(&proxy.shared.large_requests, read).await??;
-    answer(proxy, caller, request).await
+    let request = caller.size.work(&proxy.parts.large_requests, read).await??;
+    answer(&proxy.parts, caller, request).await
 }
 
 /// Whether the arguments of calls are streamed as they are sampled, unless their tool says otherwise. Where Anthropic's own
@@ -58,18 +58,18 @@ pub(crate) async fn count_tokens(State(proxy): State<Proxy>, request: Request) -
 }
 
 async fn counted(proxy: &Proxy, request: Request) -> Result<Response, Arc<ProxyError>> {
-    let incoming = IncomingRequest::read(proxy, CallPath::default(), request).await?;
-    if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
-        return forward_call(proxy, model, Route::CountTokens, incoming).await;
+    let incoming = IncomingRequest::read(proxy.parts.intake(), CallPath::default(), request).await?;
+    if let Some(model) = proxy.parts.models.upstream_of(&incoming.fields) {
+        return forward_call(&proxy.parts, model, Route::CountTokens, incoming).await;
     }
     let IncomingRequest { caller, fields, body, .. } = incoming;
     let read = || read_prompt(fields, &ExactValues::read(&body, &[CALL_INPUTS]));
-    let prompt = caller.size.work(&proxy.shared.large_requests, read).await??;
-    let models = &proxy.shared.models;
+    let prompt = caller.size.work(&proxy.parts.large_requests, read).await??;
+    let models = &proxy.parts.models;
     let called = models.called(&prompt.model, &caller.key)?.model;
     let model = models.with_template_arguments(&called, &prompt.rest, || caller.target.owner()).await?.model;
     let render = move || model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown);
-    let rendered = caller.render(&proxy.shared.templates, render).await?.map_err(ProxyError::from)?;
+    let rendered = caller.render(&proxy.parts.templates, render).await?.map_err(ProxyError::from)?;
     Ok(axum::Json(json!({ "input_tokens": rendered.tokens.len() })).into_response())
 }
 

@@ -125,7 +125,7 @@ fn replaced(value: &Value) -> Result<Replaces, ProxyError> {
 }
 
 async fn state(State(proxy): State<Proxy>, Path(model): Path<String>) -> Result<Json<ModelState>, OpenAiError> {
-    Ok(ModelState::of(&proxy.shared.models, &model)?)
+    Ok(ModelState::of(&proxy.parts.models, &model)?)
 }
 
 /// Calls that come from now on are held: they wait, and their streams give signs of life.
@@ -135,18 +135,18 @@ async fn pause(
     body: Bytes,
 ) -> Result<Json<ModelState>, OpenAiError> {
     let request: PauseRequest = if body.is_empty() { PauseRequest::default() } else { read(&body)? };
-    let gate = proxy.shared.models.gate(&model)?;
+    let gate = proxy.parts.models.gate(&model)?;
     gate.pause(Holder::Operator, request.reason);
     if request.drain {
         gate.drained().await;
     }
-    Ok(ModelState::of(&proxy.shared.models, &model)?)
+    Ok(ModelState::of(&proxy.parts.models, &model)?)
 }
 
 /// Calls continue, unless the gateway is paused or the model's weights are being restored.
 async fn resume(State(proxy): State<Proxy>, Path(model): Path<String>) -> Result<Json<ModelState>, OpenAiError> {
-    proxy.shared.models.gate(&model)?.resume(Holder::Operator);
-    Ok(ModelState::of(&proxy.shared.models, &model)?)
+    proxy.parts.models.gate(&model)?.resume(Holder::Operator);
+    Ok(ModelState::of(&proxy.parts.models, &model)?)
 }
 
 /// Answers once the host confirms the weights and they are published.
@@ -156,9 +156,9 @@ async fn load_weights(
     body: Bytes,
 ) -> Result<Json<ModelState>, OpenAiError> {
     let posted = read::<WeightsRequest>(&body)?.weights()?;
-    let of = proxy.weights_of(&model)?;
-    proxy.shared.models.weights(&model)?.post(&of, posted).await?;
-    Ok(ModelState::of(&proxy.shared.models, &model)?)
+    let of = proxy.parts.weights_of(&model)?;
+    proxy.parts.models.weights(&model)?.post(&of, posted).await?;
+    Ok(ModelState::of(&proxy.parts.models, &model)?)
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ProxyError> {

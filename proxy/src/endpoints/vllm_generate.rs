@@ -2,9 +2,9 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use serde_json::json;
 
-use super::generate_request::read;
 use crate::call::answer_request::answer;
 use crate::dialects::openai::error::OpenAiError;
+use crate::dialects::vllm::generate_request::read;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
 use crate::requests::incoming_request::IncomingRequest;
@@ -16,8 +16,8 @@ pub(crate) async fn generate(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let mut incoming = IncomingRequest::read(&proxy, path, request).await?;
-    let models = &proxy.shared.models;
+    let mut incoming = IncomingRequest::read(proxy.parts.intake(), path, request).await?;
+    let models = &proxy.parts.models;
     if !incoming.fields.contains_key("model") {
         let model = models.only_sampled()?.name.clone();
         incoming.set([("model", json!(model))]);
@@ -26,6 +26,6 @@ pub(crate) async fn generate(
     let name = fields.get("model").and_then(|model| model.as_str()).unwrap_or_default();
     let called = models.called(name, &caller.key);
     let stop_tokens = called.map(|called| called.model.renderer.stop_tokens().to_vec()).unwrap_or_default();
-    let request = caller.size.work(&proxy.shared.large_requests, || read(fields, &stop_tokens)).await??;
-    Ok(answer(&proxy, caller, request).await?)
+    let request = caller.size.work(&proxy.parts.large_requests, || read(fields, &stop_tokens)).await??;
+    Ok(answer(&proxy.parts, caller, request).await?)
 }

@@ -3,9 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulgurite_backends::{BackendError, ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::error::GatewayError;
 use crate::models::served_model::UpstreamModel;
 
 /// A server that was registered for a model.
@@ -15,6 +13,13 @@ pub(crate) struct RemoteModel {
     endpoint: String,
     #[serde(default)]
     version: i64,
+}
+
+/// A server that cannot be registered: its place among those that were given, and why.
+#[derive(Debug)]
+pub(crate) struct UnusableServer {
+    pub(crate) index: usize,
+    pub(crate) error: BackendError,
 }
 
 /// Registered servers, which calls of their models are forwarded to.
@@ -38,30 +43,27 @@ impl RegisteredModels {
     }
 
     /// The models that they answer for, by name.
-    pub(super) fn models(&self) -> BTreeMap<String, UpstreamModel> {
+    pub(crate) fn models(&self) -> BTreeMap<String, UpstreamModel> {
         self.registered().models.clone()
     }
 
     /// In the order of their registration.
-    pub(super) fn servers(&self) -> Vec<RemoteModel> {
+    pub(crate) fn servers(&self) -> Vec<RemoteModel> {
         self.registered().servers.clone()
     }
 
     /// Forgets all of them.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         *self.registered() = Registered::default();
     }
 
     /// Puts each server in the place of the same one, or at the end: all of them, or none if one cannot be used.
-    pub(super) fn register(&self, servers: &[RemoteModel]) -> Result<(), GatewayError> {
+    pub(crate) fn register(&self, servers: &[RemoteModel]) -> Result<(), UnusableServer> {
         let mut registered = self.registered();
         let mut next = registered.clone();
         for (index, server) in servers.iter().enumerate() {
             next.put(server);
-            let upstream = next.upstream(&server.model).map_err(|error| GatewayError::Unprocessable {
-                place: vec![json!("body"), json!(index), json!("endpoint")],
-                message: error.to_string(),
-            })?;
+            let upstream = next.upstream(&server.model).map_err(|error| UnusableServer { index, error })?;
             next.models.insert(server.model.clone(), upstream);
         }
         *registered = next;

@@ -9,20 +9,24 @@ use fulgurite_api::{Need, Refused, RouteNeeds};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::dialects::openai::endpoint::{chat_completions, completions, embeddings};
+use crate::base_url::{RightCall, right_base_url, without_last_slash};
 use crate::dialects::openai::error::OpenAiError;
-use crate::dialects::openai::responses;
-use crate::dialects::vllm::{control_routes, detokenize, generate, health, tokenize};
 use crate::dialects::{anthropic, google, openai};
+use crate::endpoints::anthropic::{count_tokens, messages};
+use crate::endpoints::compaction::compact;
+use crate::endpoints::google::{MethodPath, call as post_to_google};
+use crate::endpoints::openai::{chat_completions, completions, embeddings};
+use crate::endpoints::unserved_routes::{Unserved, unserved_routes};
+use crate::endpoints::vllm_generate::generate;
+use crate::endpoints::vllm_tokenizing::{detokenize, health, tokenize};
+use crate::endpoints::{model_routes, responses, vllm_control};
 use crate::error::ProxyError;
 use crate::error::wire_error::Dialect;
 use crate::gateway;
 use crate::models::caller_key::CallerKey;
-use crate::models::model_routes;
 use crate::observe::metering::meter;
 use crate::proxy::Proxy;
-use crate::requests::base_url::{RightCall, right_base_url, without_last_slash};
-use crate::requests::unserved_routes::{Unserved, unserved_routes};
+use crate::requests::google_request::is_google_client;
 
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
@@ -63,11 +67,11 @@ pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
         let methods = get(StatusCode::OK).fallback(method_not_allowed);
         router = router.route(needs.note_but_head(prefix, Need::ModelCalls), methods);
     }
-    let metered = axum::middleware::from_fn_with_state(Arc::clone(&proxy.shared.telemetry), meter);
+    let metered = axum::middleware::from_fn_with_state(Arc::clone(&proxy.parts.telemetry), meter);
     router
         .merge(gateway::routes::routes(needs))
         .merge(model_routes::routes())
-        .merge(control_routes())
+        .merge(vllm_control::routes())
         .layer(metered)
         .with_state(proxy)
 }
@@ -80,13 +84,13 @@ fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 13] {
         ("/completions", post(completions)),
         ("/embeddings", post(embeddings)),
         ("/responses", post(responses::create)),
-        ("/responses/compact", post(responses::compact)),
+        ("/responses/compact", post(compact)),
         ("/responses/input_tokens", post(responses::input_tokens)),
         ("/responses/{response_id}", get(responses::retrieve).delete(responses::delete)),
         ("/responses/{response_id}/cancel", post(responses::cancel)),
         ("/responses/{response_id}/input_items", get(responses::list_input_items)),
-        ("/messages", post(anthropic::messages)),
-        ("/messages/count_tokens", post(anthropic::count_tokens)),
+        ("/messages", post(messages)),
+        ("/messages/count_tokens", post(count_tokens)),
         models,
         model,
     ]
@@ -133,14 +137,14 @@ fn refusal(request: &Request, error: ProxyError) -> Response {
 fn error_reply(uri: &Uri, headers: &HeaderMap, error: ProxyError) -> Response {
     match dialect(uri, headers) {
         Dialect::Anthropic => anthropic::refusal(&error),
-        Dialect::Google => google::response(&error),
+        Dialect::Google => google::error::response(&error),
         Dialect::OpenAi => OpenAiError::from(error).into_response(),
     }
 }
 
 /// The dialect that a client speaks, as far as its request says.
 fn dialect(uri: &Uri, headers: &HeaderMap) -> Dialect {
-    match (google::is_google_client(uri, headers), anthropic::is_anthropic_client(uri, headers)) {
+    match (is_google_client(uri, headers), anthropic::is_anthropic_client(uri, headers)) {
         (true, _) => Dialect::Google,
         (false, true) => Dialect::Anthropic,
         (false, false) => Dialect::OpenAi,
@@ -148,7 +152,7 @@ fn dialect(uri: &Uri, headers: &HeaderMap) -> Dialect {
 }
 
 async fn list_models(State(proxy): State<Proxy>, uri: Uri, headers: HeaderMap) -> axum::Json<Value> {
-    let (models, created) = (&proxy.shared.models, proxy.shared.started as u64);
+    let (models, created) = (&proxy.parts.models, proxy.parts.started as u64);
     axum::Json(match dialect(&uri, &headers) {
         Dialect::Anthropic => anthropic::model_list(models).await,
         Dialect::Google => google::model_list(models).await,
@@ -170,28 +174,28 @@ async fn retrieve_model(
     let key = CallerKey::read(request.method(), request.extensions());
     let (uri, headers) = (request.uri().clone(), request.headers().clone());
     drop(request);
-    let model = match proxy.shared.models.shown(&model, &key) {
+    let model = match proxy.parts.models.shown(&model, &key) {
         Ok(model) => model,
         Err(error) => return error_reply(&uri, &headers, error),
     };
     let entry = match dialect(&uri, &headers) {
         Dialect::Anthropic => anthropic::model(&model).await,
         Dialect::Google => google::model(&model).await,
-        Dialect::OpenAi => openai::model(&model, proxy.shared.started as u64).await,
+        Dialect::OpenAi => openai::model(&model, proxy.parts.started as u64).await,
     };
     axum::Json(entry).into_response()
 }
 
 /// What only Google's clients do, at the path of a model that others get.
-async fn post_to_model(state: State<Proxy>, path: Path<google::MethodPath>, request: Request) -> Response {
-    let is_google = google::is_google_client(request.uri(), request.headers());
+async fn post_to_model(state: State<Proxy>, path: Path<MethodPath>, request: Request) -> Response {
+    let is_google = is_google_client(request.uri(), request.headers());
     match is_google {
-        true => google::call(state, path, request).await,
+        true => post_to_google(state, path, request).await,
         false => method_not_allowed(request).await,
     }
 }
 
 /// The server answers; and what it samples its models from.
 async fn healthz(State(proxy): State<Proxy>) -> Response {
-    axum::Json(json!({ "status": "ok", "models": proxy.shared.models.weights_health() })).into_response()
+    axum::Json(json!({ "status": "ok", "models": proxy.parts.models.weights_health() })).into_response()
 }

@@ -38,13 +38,13 @@ pub(crate) async fn tokenize(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let IncomingRequest { caller, mut fields, .. } = IncomingRequest::read(&proxy, path, request).await?;
+    let IncomingRequest { caller, mut fields, .. } = IncomingRequest::read(proxy.parts.intake(), path, request).await?;
     let asked: TokenizeFields = read_fields(&mut fields)?;
     let model = model_named(&proxy, &caller, asked.model.as_deref(), &fields).await?;
     let info = model.sampler.info().await.map_err(ProxyError::from)?;
     let (renderer, wants_texts) = (&model.renderer, asked.return_token_strs == Some(true));
     let rendering = Arc::clone(renderer);
-    let tokens = caller.render(&proxy.shared.templates, move || match (&asked.prompt, &asked.messages) {
+    let tokens = caller.render(&proxy.parts.templates, move || match (&asked.prompt, &asked.messages) {
         (Some(text), None) => Ok(rendering.tokenizer().encode_prompt(text, asked.add_special_tokens.into())?),
         (None, Some(_)) if asked.add_special_tokens == Some(true) => Err(ProxyError::invalid(
             "add_special_tokens",
@@ -79,11 +79,11 @@ pub(crate) async fn detokenize(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let IncomingRequest { caller, mut fields, .. } = IncomingRequest::read(&proxy, path, request).await?;
+    let IncomingRequest { caller, mut fields, .. } = IncomingRequest::read(proxy.parts.intake(), path, request).await?;
     let asked: DetokenizeFields = read_fields(&mut fields)?;
     let model = model_named(&proxy, &caller, asked.model.as_deref(), &fields).await?;
     let tokenizer = model.renderer.tokenizer();
-    let text = caller.size.work(&proxy.shared.large_requests, || {
+    let text = caller.size.work(&proxy.parts.large_requests, || {
         let unknown = asked.tokens.iter().find(|token| tokenizer.id_to_bytes(**token).is_none());
         match unknown {
             Some(token) => Err(ProxyError::invalid("tokens", format!("tokens: the tokenizer has no token {token}"))),
@@ -100,7 +100,7 @@ async fn model_named(
     name: Option<&str>,
     fields: &Map<String, Value>,
 ) -> Result<SampledModel, ProxyError> {
-    let models = &proxy.shared.models;
+    let models = &proxy.parts.models;
     let model = match name {
         Some(name) => models.called(name, &caller.key)?.model,
         None => models.only_sampled()?.clone(),

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 /// What a model is to do, behind the colon that follows its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Method {
+pub(crate) enum Method {
     GenerateContent,
     StreamGenerateContent,
     CountTokens,
@@ -14,7 +14,7 @@ pub(super) enum Method {
 
 impl Method {
     /// The model and the method of a path's last part. A model's own name may have a colon.
-    pub(super) fn of_path(path: &str) -> Option<(&str, Self)> {
+    pub(crate) fn of_path(path: &str) -> Option<(&str, Self)> {
         let (model, method) = path.rsplit_once(':')?;
         let method = match method {
             "generateContent" => Self::GenerateContent,

@@ -93,7 +93,7 @@ async fn load_adapter(State(proxy): State<Proxy>, body: Bytes) -> Result<String,
     if name.is_empty() || lora_path.as_os_str().is_empty() {
         return Err(VllmError::invalid("Both 'lora_name' and 'lora_path' must be provided."));
     }
-    let models = &proxy.shared.models;
+    let models = &proxy.parts.models;
     let base = match base_model_name {
         Some(base) => models.sampled(&base).map_err(|error| VllmError::invalid(error.to_string()))?,
         None => only_base(models)?,
@@ -124,7 +124,7 @@ async fn unload_adapter(State(proxy): State<Proxy>, body: Bytes) -> Result<Strin
     if name.is_empty() {
         return Err(VllmError::invalid("'lora_name' needs to be provided to unload a LoRA adapter."));
     }
-    proxy.shared.models.adapters().unload(&name)?;
+    proxy.parts.models.adapters().unload(&name)?;
     Ok(format!("Success: LoRA adapter '{name}' removed successfully."))
 }
 
@@ -155,7 +155,7 @@ async fn pause(
             "mode 'abort' is not supported: calls under way are others'. Use 'keep' or 'wait'.",
         ));
     }
-    let models = &proxy.shared.models;
+    let models = &proxy.parts.models;
     models.gates().for_each(|gate| gate.pause(Holder::Operator, Some("paused by POST /pause".to_owned())));
     if mode == PauseMode::Wait {
         for gate in models.gates() {
@@ -167,18 +167,18 @@ async fn pause(
 
 /// Lets the calls of every model go on, unless somebody else holds them.
 async fn resume(State(proxy): State<Proxy>) -> Json<Value> {
-    proxy.shared.models.gates().for_each(|gate| gate.resume(Holder::Operator));
+    proxy.parts.models.gates().for_each(|gate| gate.resume(Holder::Operator));
     Json(json!({ "status": "resumed" }))
 }
 
 async fn is_paused(State(proxy): State<Proxy>) -> Json<Value> {
-    Json(json!({ "is_paused": proxy.shared.models.gates().any(|gate| gate.state().is_paused()) }))
+    Json(json!({ "is_paused": proxy.parts.models.gates().any(|gate| gate.state().is_paused()) }))
 }
 
 /// The part of vLLM's configuration that trainers read before they hand over adapters: of the server, so that where it has
 /// several models it is that of the first that takes adapters, under the names of all.
 async fn server_info(State(proxy): State<Proxy>) -> Result<Json<Value>, VllmError> {
-    let models = &proxy.shared.models;
+    let models = &proxy.parts.models;
     let sampled: Vec<&SampledModel> = models.iter().filter_map(ServedModel::sampled).collect();
     let model = match sampled[..] {
         [] | [_] => only_base(models)?,

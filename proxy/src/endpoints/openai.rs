@@ -2,14 +2,14 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use serde_json::{Map, Value};
 
-use super::error::OpenAiError;
-use super::{chat_request, completion_request};
 use crate::call::answer_request::answer;
-use crate::call::model_request::ModelRequest;
+use crate::dialects::openai::error::OpenAiError;
+use crate::dialects::openai::{chat_request, completion_request};
 use crate::error::ProxyError;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
 use crate::requests::incoming_request::IncomingRequest;
+use crate::requests::model_request::ModelRequest;
 use crate::upstream::forward_call::forward_call;
 use crate::upstream::route::Route;
 
@@ -53,11 +53,11 @@ async fn call(
     route: Route,
     read: fn(Map<String, Value>) -> Result<ModelRequest, ProxyError>,
 ) -> Result<Response, OpenAiError> {
-    let incoming = IncomingRequest::read(proxy, path, request).await?;
-    if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
-        return Ok(forward_call(proxy, model, route, incoming).await?);
+    let incoming = IncomingRequest::read(proxy.parts.intake(), path, request).await?;
+    if let Some(model) = proxy.parts.models.upstream_of(&incoming.fields) {
+        return Ok(forward_call(&proxy.parts, model, route, incoming).await?);
     }
     let IncomingRequest { caller, fields, .. } = incoming;
-    let request = caller.size.work(&proxy.shared.large_requests, || read(fields)).await??;
-    Ok(answer(proxy, caller, request).await?)
+    let request = caller.size.work(&proxy.parts.large_requests, || read(fields)).await??;
+    Ok(answer(&proxy.parts, caller, request).await?)
 }

@@ -18,7 +18,7 @@ pub(crate) enum ForwardedPart {
 
 impl ForwardedPart {
     /// Bytes that it holds, about.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             ForwardedPart::Head(_) => 1_000,
             ForwardedPart::Piece(bytes) => bytes.len(),
@@ -30,8 +30,8 @@ impl ForwardedPart {
 /// How an answer begins.
 #[derive(Debug)]
 pub(crate) struct Head {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     /// Whether its body is forwarded while it comes.
-    pub(super) is_stream: bool,
+    pub(crate) is_stream: bool,
 }

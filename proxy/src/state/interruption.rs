@@ -1,8 +1,8 @@
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
-use crate::call::deadlines::Deadline;
 use crate::reply::flight::Flight;
+use crate::state::deadlines::Deadline;
 
 /// Why a model's host is waited for no longer.
 pub(crate) enum Interruption {

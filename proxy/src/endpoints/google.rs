@@ -6,17 +6,17 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::conversation::{CALLS_AND_RESULTS, COUNTED_CALLS_AND_RESULTS};
-use super::error::response;
-use super::generate_request::{CountedPrompt, read, read_count};
-use super::paths::Method;
-use super::reply::StreamForm;
 use crate::call::answer_request::answer;
+use crate::dialects::google::conversation::{CALLS_AND_RESULTS, COUNTED_CALLS_AND_RESULTS};
+use crate::dialects::google::error::response;
+use crate::dialects::google::generate_request::{CountedPrompt, read, read_count};
+use crate::dialects::google::reply::StreamForm;
 use crate::error::ProxyError;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
 use crate::requests::caller::Caller;
 use crate::requests::exact_json::ExactValues;
+use crate::requests::google_request::Method;
 use crate::requests::incoming_request::IncomingRequest;
 
 /// The path of a model with its method, which may be below an attempt's. A model's name may be several segments.
@@ -77,8 +77,8 @@ async fn generate(
 ) -> Result<Response, Arc<ProxyError>> {
     let IncomingRequest { caller, fields, body, .. } = incoming(proxy, path, request, &model).await?;
     let read = || read(fields, model, stream, &ExactValues::read(&body, &CALLS_AND_RESULTS));
-    let request = caller.size.work(&proxy.shared.large_requests, read).await??;
-    let mut answered = answer(proxy, caller, request).await?;
+    let request = caller.size.work(&proxy.parts.large_requests, read).await??;
+    let mut answered = answer(&proxy.parts, caller, request).await?;
     if stream == Some(StreamForm::Array) {
         answered.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
@@ -88,14 +88,14 @@ async fn generate(
 /// How long the prompt of such a request is.
 async fn count(proxy: &Proxy, path: CallPath, request: Request, model: &str) -> Result<Response, Arc<ProxyError>> {
     let IncomingRequest { caller, fields, body, .. } = incoming(proxy, path, request, model).await?;
-    let turns = &proxy.shared.large_requests;
+    let turns = &proxy.parts.large_requests;
     let read = || read_count(fields, model, &ExactValues::read(&body, &COUNTED_CALLS_AND_RESULTS));
     let CountedPrompt { messages, tools, extra } = caller.size.work(turns, read).await??;
-    let models = &proxy.shared.models;
+    let models = &proxy.parts.models;
     let called = models.called(model, &caller.key)?.model;
     let model = models.with_template_arguments(&called, &extra, || caller.target.owner()).await?.model;
     let render = move || model.renderer.render_prompt(&messages, &tools);
-    let rendered = caller.render(&proxy.shared.templates, render).await?;
+    let rendered = caller.render(&proxy.parts.templates, render).await?;
     let rendered = rendered.map_err(|error| ProxyError::from(error).about_prompt("contents"))?;
     Ok(axum::Json(json!({ "totalTokens": rendered.tokens.len() })).into_response())
 }
@@ -103,6 +103,6 @@ async fn count(proxy: &Proxy, path: CallPath, request: Request, model: &str) -> 
 /// A request for that model, which must be sampled here: no upstream speaks this dialect.
 async fn incoming(proxy: &Proxy, path: CallPath, request: Request, model: &str) -> Result<IncomingRequest, ProxyError> {
     let caller = Caller::new(path, &request)?;
-    proxy.shared.models.called(model, &caller.key)?;
-    IncomingRequest::of_model(proxy, caller, request, model).await
+    proxy.parts.models.called(model, &caller.key)?;
+    IncomingRequest::of_model(proxy.parts.intake(), caller, request, model).await
 }

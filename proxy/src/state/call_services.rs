@@ -1,8 +1,8 @@
 use fulgurite_store::Store;
 
 use crate::attempt::attempt_memories::AttemptMemories;
-use crate::call::deadlines::SamplingLimits;
-use crate::call::shutdown::Shutdown;
+use crate::state::deadlines::SamplingLimits;
+use crate::state::shutdown::Shutdown;
 
 /// What calls are sampled or forwarded and recorded with, until they have ended.
 pub(crate) struct CallServices {

@@ -1,9 +1,9 @@
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 
-use super::compact_request::read;
 use crate::call::answer_request::answer;
 use crate::dialects::openai::error::OpenAiError;
+use crate::dialects::openai::responses::compaction::compact_request::read;
 use crate::dialects::openai::responses::earlier_responses::EarlierResponses;
 use crate::error::ProxyError;
 use crate::proxy::Proxy;
@@ -18,14 +18,14 @@ pub(crate) async fn compact(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let incoming = IncomingRequest::read(&proxy, path, request).await?;
-    if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
-        return Ok(forward_call(&proxy, model, Route::Compaction, incoming).await?);
+    let incoming = IncomingRequest::read(proxy.parts.intake(), path, request).await?;
+    if let Some(model) = proxy.parts.models.upstream_of(&incoming.fields) {
+        return Ok(forward_call(&proxy.parts, model, Route::Compaction, incoming).await?);
     }
     let IncomingRequest { caller, fields, .. } = incoming;
-    let store = &proxy.shared.services.store;
+    let store = &proxy.parts.services.store;
     let earlier =
         EarlierResponses::named_in(&fields, store, caller.target.named_rollout()).await.map_err(ProxyError::from)?;
-    let request = caller.size.work(&proxy.shared.large_requests, || read(fields, &earlier)).await??;
-    Ok(answer(&proxy, caller, request).await?)
+    let request = caller.size.work(&proxy.parts.large_requests, || read(fields, &earlier)).await??;
+    Ok(answer(&proxy.parts, caller, request).await?)
 }

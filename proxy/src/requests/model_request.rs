@@ -4,9 +4,9 @@ use fulgurite_renderers::{Renderer, SpecialTokens};
 use fulgurite_types::{Conversation, Message, SamplingParameters};
 use serde_json::{Map, Value};
 
-use crate::call::structured_output::StructuredOutput;
-use crate::dialects::field_kinds::LeftOut;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter};
+use crate::requests::left_out::LeftOut;
+use crate::requests::structured_output::StructuredOutput;
 
 /// A request for a model's answer, read and checked, in no dialect.
 #[derive(Debug)]

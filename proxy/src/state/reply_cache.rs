@@ -1,7 +1,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::forwarded_part::ForwardedPart;
+use crate::state::forwarded_part::ForwardedPart;
 
 /// Bytes of replies that are kept.
 const LIMIT: usize = 64 * 1024 * 1024;
@@ -14,10 +14,10 @@ pub(crate) struct ReplyCache {
 }
 
 /// A reply as it was forwarded.
-pub(super) struct CachedReply {
+pub(crate) struct CachedReply {
     /// Where it is recorded.
-    pub(super) generation_id: Option<String>,
-    pub(super) parts: Vec<ForwardedPart>,
+    pub(crate) generation_id: Option<String>,
+    pub(crate) parts: Vec<ForwardedPart>,
 }
 
 #[derive(Default)]
@@ -35,11 +35,11 @@ impl ReplyCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn get(&self, reply_id: &str) -> Option<Arc<CachedReply>> {
+    pub(crate) fn get(&self, reply_id: &str) -> Option<Arc<CachedReply>> {
         self.state().replies.get(reply_id).cloned()
     }
 
-    pub(super) fn keep(&self, reply_id: &str, reply: Arc<CachedReply>) {
+    pub(crate) fn keep(&self, reply_id: &str, reply: Arc<CachedReply>) {
         let mut state = self.state();
         state.size += reply.size();
         match state.replies.insert(reply_id.to_owned(), reply) {

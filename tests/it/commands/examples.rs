@@ -252,7 +252,7 @@ fn the_default_bound_of_published_weights_lies_beyond_what_committed_curves_move
     let (greatest, curve) = greatest_in_curves(&root(), "optim/kl_sample_train_v2").unwrap();
     let bound = TrainerOptions::default().publish_max_kl;
     assert!(3.0 * greatest < bound, "{greatest} in {}", curve.display());
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/training.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/how-to/training.md");
     let docs = std::fs::read_to_string(docs).unwrap();
-    assert!(docs.contains(&format!("at most {greatest:.2} nats a token")), "docs/training.md: {greatest}");
+    assert!(docs.contains(&format!("at most {greatest:.2} nats a token")), "docs/how-to/training.md: {greatest}");
 }

@@ -30,7 +30,6 @@ use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config};
 use crate::models::open::ServersModel;
 use crate::terminal::output;
-use crate::train::arguments::TrainArguments;
 use crate::train::pairwise_judge::OpenJudge;
 use crate::train::reference::ReferenceModel;
 use crate::train::teachers::OpenTeachers;

@@ -2,7 +2,7 @@
 
 /// Rewarded rollouts that the latest steps of a harvest lost calls of.
 #[derive(Clone, Copy, Debug)]
-pub struct StaleCalls {
+pub(crate) struct StaleCalls {
     /// Rollouts whose weights were too old.
     pub outdated: f64,
     /// Updates between the oldest of those weights and the learner's.
@@ -13,7 +13,7 @@ pub struct StaleCalls {
 
 impl StaleCalls {
     /// What shows them, in the last `steps` steps.
-    pub fn evidence(&self, steps: usize) -> String {
+    pub(crate) fn evidence(&self, steps: usize) -> String {
         let Self { outdated, behind, foreign } = self;
         let sampled_by = [
             (outdated, format!("{outdated} were sampled by weights up to {behind} updates behind")),
@@ -29,7 +29,7 @@ impl StaleCalls {
     }
 
     /// What to do about them, if there are any.
-    pub fn what_to_do(&self) -> Option<&'static str> {
+    pub(crate) fn what_to_do(&self) -> Option<&'static str> {
         match (self.outdated > 0.0, self.foreign > 0.0) {
             (false, false) => None,
             (true, false) => Some(

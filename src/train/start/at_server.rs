@@ -7,7 +7,7 @@ use fulgurite_client::Server;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_lab::records::exclusive_lock::is_run_held;
-use fulgurite_lab::records::run_directory::{is_in_run, run_file, run_id_of, run_instance};
+use fulgurite_lab::records::run_directory::{is_in_run, run_id_of, run_instance};
 use fulgurite_lab::time;
 use fulgurite_trainer::{HeldWeights, Record, TrainError, WeightsAtStart, updates_from_checkpoint};
 use fulgurite_types::{Publication, PublicationCause, Replaces, WeightsId, WeightsVersion};
@@ -16,7 +16,6 @@ use super::commands::{Commands, ResumableRun, RunProgress, RunState};
 use super::held_run::is_trained_elsewhere;
 use super::rules::{Behind, Callers, Leeway, ServedFiles, StartDecision, StartFlag, decide};
 use crate::models::start_weights::start_weights;
-use crate::train::arguments::TrainArguments;
 use crate::train::begin_run::resumable_directory;
 
 /// For how long a session says that agents call a model whom nobody tells to.

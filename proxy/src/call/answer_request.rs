@@ -17,7 +17,7 @@ use crate::requests::model_request::ModelRequest;
 pub(crate) async fn answer(parts: &Parts, caller: Caller, request: ModelRequest) -> Result<Response, Arc<ProxyError>> {
     let admitted = admit(parts, caller, request).await?;
     let placed = match place(parts, admitted).await? {
-        Placement::Joined(answered) => return respond(parts, answered).await,
+        Placement::Joined(answered) => return respond(parts, *answered).await,
         Placement::Open(placed) => placed,
     };
     let planned = plan(parts, *placed).await?;

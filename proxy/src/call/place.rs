@@ -21,7 +21,7 @@ use crate::state::call_services::CallServices;
 /// Where a request stands among others of its attempt.
 pub(crate) enum Placement<'p> {
     /// The same request is being answered.
-    Joined(AnsweredRequest),
+    Joined(Box<AnsweredRequest>),
     /// It is ours to answer.
     Open(Box<PlacedRequest<'p>>),
 }
@@ -77,7 +77,8 @@ pub(crate) async fn place<'p>(
         Claim::Join(joined) => {
             metrics.joined.increment(1);
             let AdmittedRequest { caller, request, model, .. } = admitted;
-            return Ok(Placement::Joined(AnsweredRequest { request, model, token_ids, joined, facts: caller.facts }));
+            let answered = AnsweredRequest { request, model, token_ids, joined, facts: caller.facts };
+            return Ok(Placement::Joined(Box::new(answered)));
         }
         Claim::New(open) => (Vec::new(), open),
         Claim::Replay(open) => (earlier_answers(&services.store, &open.request.reply_id, choices).await?, open),

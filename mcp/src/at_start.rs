@@ -32,6 +32,8 @@ pub struct StartChoice {
 const RESUME: &str = " --resume`";
 const REPLACE: &str = " --resume --replace-weights`";
 const START_OVER: &str = " --start-over`";
+/// Stands where the weights behind the model are a run's, which may be another than the command line's.
+const OF_A_RUN: &str = " of run ";
 
 /// The choices that a trainer's last words leave, which hold the commands that go on; none where they are of something else.
 pub(crate) fn choices(said: &str) -> Vec<StartChoice> {
@@ -53,8 +55,10 @@ pub(crate) fn choices(said: &str) -> Vec<StartChoice> {
         at_start: Some(AtStart::StartOver),
         does: "begins a new run, and puts its model's files in the place of the weights that are there",
     };
-    let offered = [(RESUME, goes_on), (REPLACE, replaces), (START_OVER, starts_over)];
-    offered.into_iter().filter(|(command, _)| said.contains(command)).map(|(_, choice)| choice).collect()
+    let can_replace = said.contains(REPLACE);
+    let can_go_on = said.contains(RESUME) || (said.contains(OF_A_RUN) && !can_replace);
+    let offered = [(can_go_on, goes_on), (can_replace, replaces), (said.contains(START_OVER), starts_over)];
+    offered.into_iter().filter(|(is_offered, _)| *is_offered).map(|(_, choice)| choice).collect()
 }
 
 impl StartChoice {
@@ -100,6 +104,9 @@ mod tests {
         assert_eq!(offered(&in_use), [None, Some(AtStart::StartOver)]);
         let of_others = format!("{train} --resume --replace-weights` goes on; {train} --start-over` begins a new run");
         assert_eq!(offered(&of_others), [Some(AtStart::ReplaceWeights), Some(AtStart::StartOver)]);
+        let of_another_run =
+            format!("`m` has version 1 of run one after 1 updates: {train} --start-over` begins a new run");
+        assert_eq!(offered(&of_another_run), [None, Some(AtStart::StartOver)]);
         assert_eq!(offered(&format!("interrupted; {train} --resume` goes on")), []);
     }
 }

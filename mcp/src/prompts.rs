@@ -13,13 +13,14 @@ macro_rules! prompt {
     };
 }
 
-pub(crate) const PROMPTS: [TrainingPrompt; 17] = [
+pub(crate) const PROMPTS: [TrainingPrompt; 18] = [
     prompt!("general", "Train a model for a task of yours: from the question to weights"),
     prompt!("arithmetic", "A first success: sums, by reinforcement learning, within an hour on a laptop"),
     prompt!("maths", "Word problems with one number for an answer"),
     prompt!("code", "Small functions that must pass tests"),
     prompt!("style", "A manner of speaking, by examples and preferences"),
     prompt!("hello", "The example of the first minute: a model that plays along"),
+    prompt!("typescript", "The same game, played by an agent in TypeScript: a warm agent with its npm package"),
     prompt!("guess_number", "A number in six tries: what hints are worth, guess by guess"),
     prompt!("wordle", "A word of three letters: what rewards add to supervised learning"),
     prompt!(

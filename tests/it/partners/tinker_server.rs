@@ -392,7 +392,7 @@ fn a_flipped_bit_in_kept_weights_is_refused_by_name() {
     };
     says(&load(1));
     says(&sampler(0).expect(400));
-    says(&put_behind().expect(500));
+    says(&put_behind().expect(422));
     weights.iter().for_each(|path| flip(path));
     assert_eq!(load(2)["path"], state);
     sampler(1).expect(200);

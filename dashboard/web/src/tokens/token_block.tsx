@@ -10,9 +10,20 @@ const NEAR = "1500px";
 const LINE = 21;
 const LETTER = 7.8;
 
+/** Where Unicode has pictures of control characters, in their order. */
+const CONTROL_PICTURES = 0x2400;
+
+/** A character that takes up room: a form feed alone would be a token that nobody sees. */
+function drawn(character: string): string {
+  if (character === "\n") return "↵\n";
+  return character < " " && character !== "\t"
+    ? String.fromCharCode(CONTROL_PICTURES + character.charCodeAt(0))
+    : character;
+}
+
 /** A text that shows what is no letter. */
 export function visible(text: string, id: number): string {
-  return text === "" ? `⟨${id}⟩` : text.replaceAll("\n", "↵\n");
+  return text === "" ? `⟨${id}⟩` : Array.from(text, drawn).join("");
 }
 
 /** Where the blocks of a call end. */

@@ -145,14 +145,19 @@ struct JsonScope<'r> {
 /// # Errors
 /// A body that is not JSON, or that has fields but none of an export's: it was meant for another endpoint.
 pub(super) fn from_json(signal: Signal, bytes: &[u8]) -> Result<Groups, String> {
-    check_that_it_is_an_export(bytes)?;
     if signal == Signal::Traces
         && let Ok(request) = json::normalised(bytes)
         && let Ok(request) = ExportTraceServiceRequest::deserialize(request)
     {
+        if request.resource_spans.is_empty() {
+            check_that_it_is_an_export(bytes)?;
+        }
         return Ok(request.into());
     }
     let request: JsonRequest<'_> = serde_json::from_slice(bytes).map_err(json::without_place)?;
+    if request.groups.is_none() {
+        check_that_it_is_an_export(bytes)?;
+    }
     let item = |item: &RawValue| {
         let item = json::normalised(item.get().as_bytes())?;
         match signal {
@@ -174,6 +179,7 @@ pub(super) fn from_json(signal: Signal, bytes: &[u8]) -> Result<Groups, String> 
     Ok(Groups(request.groups.unwrap_or_default().into_iter().enumerate().map(group).collect()))
 }
 
+/// Whether a body from which nothing was read says at least that it is an export, or nothing at all.
 fn check_that_it_is_an_export(bytes: &[u8]) -> Result<(), String> {
     let fields: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(bytes).map_err(json::without_place)?;
     let known = ["resourceSpans", "resourceLogs"];

@@ -5,6 +5,8 @@ mod lines;
 pub mod progress;
 pub mod registry;
 pub mod run_answers;
+#[cfg(test)]
+mod testing;
 pub mod which_checkpoint;
 
 pub use self::lines::{lines, signed};

@@ -39,17 +39,10 @@ pub(super) fn is_evaluation(run: &Run) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-
-    fn run(config: Value) -> Run {
-        Run { run_id: "r".into(), name: "r".into(), config, seed: 7, start_time: 0.0, allowed_steps: None }
-    }
-
-    fn step(number: u64, weights_version: u64, metrics: Value) -> Step {
-        Step { run_id: "r".into(), step: number, time: 0.0, metrics, weights_version }
-    }
+    use crate::runs::testing::{run, step};
 
     #[test]
     fn a_run_that_ends_below_its_limit_met_its_stop_rule() {

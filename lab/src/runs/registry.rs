@@ -371,14 +371,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn run(config: Value) -> Run {
-        Run { run_id: "r".into(), name: "r".into(), config, seed: 7, start_time: 0.0, allowed_steps: None }
-    }
-
-    fn step(number: u64, weights_version: u64, metrics: Value) -> Step {
-        Step { run_id: "r".into(), step: number, time: 0.0, metrics, weights_version }
-    }
+    use crate::runs::testing::{run, step};
 
     fn row(cause: TokenUse, tokens: u64) -> LedgerRow {
         LedgerRow { cause, generations: 1, tokens }

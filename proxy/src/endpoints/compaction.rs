@@ -4,8 +4,7 @@ use axum::response::Response;
 use crate::call::answer_request::answer;
 use crate::dialects::openai::error::OpenAiError;
 use crate::dialects::openai::responses::compaction::compact_request::read;
-use crate::dialects::openai::responses::earlier_responses::EarlierResponses;
-use crate::error::ProxyError;
+use crate::endpoints::responses::read_by;
 use crate::proxy::Proxy;
 use crate::requests::call_target::CallPath;
 use crate::requests::incoming_request::IncomingRequest;
@@ -23,9 +22,6 @@ pub(crate) async fn compact(
         return Ok(forward_call(&proxy.parts, model, Route::Compaction, incoming).await?);
     }
     let IncomingRequest { caller, fields, .. } = incoming;
-    let store = &proxy.parts.services.store;
-    let earlier =
-        EarlierResponses::named_in(&fields, store, caller.target.named_rollout()).await.map_err(ProxyError::from)?;
-    let request = caller.size.work(&proxy.parts.large_requests, || read(fields, &earlier)).await??;
+    let request = read_by(read, fields, &proxy, &caller).await?;
     Ok(answer(&proxy.parts, caller, request).await?)
 }

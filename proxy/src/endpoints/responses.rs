@@ -46,8 +46,18 @@ pub(crate) async fn create(
 
 /// Reads and checks a request, which may continue responses of the caller's own rollout, or of none.
 pub(crate) async fn read(body: Map<String, Value>, proxy: &Proxy, caller: &Caller) -> Result<ModelRequest, ProxyError> {
+    read_by(response_request::read, body, proxy, caller).await
+}
+
+/// Reads a request that may name earlier responses, which are looked up first.
+pub(super) async fn read_by(
+    read: impl FnOnce(Map<String, Value>, &EarlierResponses) -> Result<ModelRequest, ProxyError>,
+    body: Map<String, Value>,
+    proxy: &Proxy,
+    caller: &Caller,
+) -> Result<ModelRequest, ProxyError> {
     let earlier = EarlierResponses::named_in(&body, &proxy.parts.services.store, caller.target.named_rollout()).await?;
-    caller.size.work(&proxy.parts.large_requests, || response_request::read(body, &earlier)).await?
+    caller.size.work(&proxy.parts.large_requests, || read(body, &earlier)).await?
 }
 
 /// The path of a response, which may be below an attempt's.

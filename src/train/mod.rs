@@ -31,8 +31,7 @@ use fulgurite_config::trackers::TrackersConfig;
 use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::failure::{self, Interrupted};
-use fulgurite_lab::records::open_store::open_store;
-use fulgurite_lab::records::run_directory::{run_instance, run_store_url};
+use fulgurite_lab::records::run_directory::run_instance;
 use fulgurite_lab::records::run_files::{JUDGEMENTS, WORLDS, model_path};
 use fulgurite_lab::run_routes;
 use fulgurite_lab::trackers::tracked;
@@ -51,8 +50,8 @@ use self::begin_run::begin_run;
 use self::orders::Orders;
 use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
-use self::start::held_run::{HeldRun, RunLoss};
-use self::start::owner::StoreAccess;
+use self::start::held_run::RunLoss;
+use self::start::own_run::OwnRun;
 use self::teachers::OpenTeachers;
 use self::uploaded_runs::{open_run_directory, run_archive, upload_keys};
 use crate::models::base_model::{self, Recipe};
@@ -197,16 +196,9 @@ async fn train_in(
     admin: Option<AdminKey>,
     metrics: &MetricsPage,
 ) -> Result<()> {
-    let store_url = run_store_url(&prepared.loaded, &run_directory);
-    let store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
-    let store = open_store(&store_url, &prepared.loaded.config.store).await?;
-    let run_id = begin_run(&store, None, &prepared.loaded, &run_directory, prepared.arguments.resume).await?;
-    let record: Arc<dyn Record> = Arc::new(store.clone());
-    let held = HeldRun::claim(&record, &run_id, &run_directory, StoreAccess::of_lock(store_lock.as_ref())).await?;
-    let loss = held.loss();
-    let outcome = held.during(train_held(run_directory, prepared, admin, metrics, (store.clone(), run_id, loss))).await;
-    store.close().await;
-    outcome?.speak();
+    let run = OwnRun::open(&run_directory, &prepared.loaded, prepared.arguments.resume).await?;
+    let train = |store, run_id, loss| train_held(run_directory, prepared, admin, metrics, (store, run_id, loss));
+    run.during(train).await?.speak();
     Ok(())
 }
 

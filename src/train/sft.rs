@@ -10,9 +10,7 @@ use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::failure::{self, Interrupted};
-use fulgurite_lab::records::open_store::open_store;
 use fulgurite_lab::records::run_directory::run_instance;
-use fulgurite_lab::records::run_store_url;
 use fulgurite_lab::trackers::tracked;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
@@ -24,11 +22,11 @@ use fulgurite_trainer::{
 use super::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
 use super::data::recorded_rollouts;
 use super::reference::ReferenceModel;
-use super::start::held_run::{HeldRun, RunLoss};
-use super::start::owner::StoreAccess;
+use super::start::held_run::RunLoss;
+use super::start::own_run::OwnRun;
 use super::teachers::OpenTeachers;
 use super::uploaded_runs::{open_run_directory, run_archive};
-use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run};
+use super::{LastWord, PUBLISHED_WEIGHTS, Prepared};
 use crate::models::open::{TrainedModel, context_length};
 use crate::terminal::output;
 
@@ -101,16 +99,8 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
 
 /// The same, in a directory whose lock is held.
 async fn train_in(run_directory: PathBuf, prepared: Prepared) -> Result<()> {
-    let store_url = run_store_url(&prepared.loaded, &run_directory);
-    let store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
-    let store = open_store(&store_url, &prepared.loaded.config.store).await?;
-    let run_id = begin_run(&store, None, &prepared.loaded, &run_directory, prepared.arguments.resume).await?;
-    let record: Arc<dyn Record> = Arc::new(store.clone());
-    let held = HeldRun::claim(&record, &run_id, &run_directory, StoreAccess::of_lock(store_lock.as_ref())).await?;
-    let loss = held.loss();
-    let outcome = held.during(train_held(run_directory, prepared, store.clone(), run_id, loss)).await;
-    store.close().await;
-    outcome?.speak();
+    let run = OwnRun::open(&run_directory, &prepared.loaded, prepared.arguments.resume).await?;
+    run.during(|store, run_id, loss| train_held(run_directory, prepared, store, run_id, loss)).await?.speak();
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! The command lines by which one goes on where a start is refused: only those that are not refused themselves.
 
-use fulgurite_lab::time;
 use std::path::{Path, PathBuf};
 
+use fulgurite_lab::time;
 use fulgurite_types::{Publication, PublicationCause};
 
 use super::rules::{Behind, Leeway, Refusal, StartDecision, StartFlag, decide};

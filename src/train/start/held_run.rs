@@ -1,11 +1,11 @@
 //! One process trains a run, wherever copies of the run's directory are: it holds a lease of the run in the store.
 
-use fulgurite_lab::time;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use fulgurite_lab::time;
 use fulgurite_trainer::Record;
 use fulgurite_types::{RunClaim, RunLease};
 use tokio::sync::watch;

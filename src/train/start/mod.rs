@@ -3,5 +3,6 @@
 pub mod at_server;
 pub mod commands;
 pub mod held_run;
+pub mod own_run;
 pub mod owner;
 pub mod rules;

@@ -1,9 +1,9 @@
 //! Who this process is, and what shows whether another one has ended.
 
-use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_types::RunOwner;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,52 @@
+//! A run whose record is in a store of its own, without a server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
+use fulgurite_lab::records::open_store::open_store;
+use fulgurite_lab::records::run_directory::run_store_url;
+use fulgurite_store::Store;
+use fulgurite_trainer::Record;
+
+use super::held_run::{HeldRun, RunLoss};
+use super::owner::StoreAccess;
+use crate::train::begin_run::begin_run;
+
+/// A run that this process has, and its open store.
+pub struct OwnRun {
+    store: Store,
+    run_id: String,
+    held: HeldRun,
+    _store_lock: Option<ExclusiveLock>,
+}
+
+impl OwnRun {
+    /// Opens the store of a run whose directory is locked, begins the run there or finds it, and gets it for this process.
+    ///
+    /// # Errors
+    /// If another process has the store or the run, or there is no run to resume.
+    pub async fn open(directory: &Path, loaded: &LoadedConfig, resume: bool) -> Result<Self> {
+        let store_url = run_store_url(loaded, directory);
+        let store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
+        let store = open_store(&store_url, &loaded.config.store).await?;
+        let run_id = begin_run(&store, None, loaded, directory, resume).await?;
+        let record: Arc<dyn Record> = Arc::new(store.clone());
+        let held = HeldRun::claim(&record, &run_id, directory, StoreAccess::of_lock(store_lock.as_ref())).await?;
+        Ok(Self { store, run_id, held, _store_lock: store_lock })
+    }
+
+    /// Trains the run, gives it back and closes its store.
+    pub async fn during<T, W>(self, train: impl FnOnce(Store, String, RunLoss) -> W) -> Result<T>
+    where
+        W: Future<Output = Result<T>>,
+    {
+        let Self { store, run_id, held, _store_lock } = self;
+        let loss = held.loss();
+        let outcome = held.during(train(store.clone(), run_id, loss)).await;
+        store.close().await;
+        outcome
+    }
+}

@@ -14,6 +14,7 @@ test *names:
 # formatting, lints
 lint:
     cargo fmt --all --check
+    tests/lint
     cargo clippy --workspace --all-targets -- -D warnings
 
 # the dashboard's files, from dashboard/web

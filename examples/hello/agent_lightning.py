@@ -14,9 +14,10 @@ import asyncio
 import multiprocessing
 import re
 
-import agentlightning as agl
 from agentlightning.store.client_server import LightningStoreClient
 from openai import AsyncOpenAI
+
+import agentlightning as agl
 
 
 def grade(reply: str, ended: bool, number: int) -> dict[str, float]:

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
-from fulgurite_agent import serve  # noqa: E402
+from fulgurite_agent import serve
 
 
 def run(task):

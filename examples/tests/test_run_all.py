@@ -2,9 +2,10 @@
 
 import importlib.machinery
 import importlib.util
-import tomllib
 import unittest
 from pathlib import Path
+
+import tomllib
 
 EXAMPLES = Path(__file__).resolve().parents[1]
 

@@ -5,9 +5,10 @@ import dataclasses
 import threading
 
 import mcp_types
-from mcp import Client
 from mcp.shared.exceptions import MCPError
 from stdio_transport import StdioTransport
+
+from mcp import Client
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,8 +102,9 @@ class Connection:
         raise ValueError(f"it declares more than {self.limits.tools_of_a_server} tools")
 
     def _said(self, error):
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
+        # Groups of exceptions; Python 3.10 has no name for them.
+        while grouped := getattr(error, "exceptions", None):
+            error = grouped[0]
         fault = isinstance(self.target, StdioTransport) and self.target.fault
         return fault or _one_line(f"{type(error).__name__}: {error}")
 
@@ -123,7 +125,7 @@ class Connection:
             if error.error.code == mcp_types.CONNECTION_CLOSED:
                 raise self._strike("closed the connection") from None
             raise ServerFault(f"the server {self.name} refused the call: {_one_line(str(error))}") from None
-        except Exception as error:  # noqa: BLE001 - whatever a server says, the episode goes on
+        except Exception as error:
             await self._has_ended()
             words = self.fault or _one_line(f"{type(error).__name__}: {error}")
             raise ServerFault(f"the server {self.name} did not keep to the protocol: {words}") from None

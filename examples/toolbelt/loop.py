@@ -4,7 +4,6 @@ import dataclasses
 import time
 
 import openai
-
 from belt import FINAL
 
 

@@ -112,7 +112,7 @@ async def _end(process):
         os.killpg(process.pid, signal.SIGKILL)
     await _has_left(process, 5)
     # Its output may be left open by somebody whom it has started.
-    process._transport.close()  # noqa: SLF001 - asyncio has no other way
+    process._transport.close()
 
 
 async def _has_left(process, seconds):

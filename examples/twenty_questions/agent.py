@@ -20,14 +20,13 @@ for name, value in (
 ):
     os.environ[name] = value
 
+import game
+from answerer import Answer, Facts, Model
 from crewai import LLM, Agent
 from crewai.flow.flow import Flow, listen, router, start
 from crewai.tools import tool
-from pydantic import BaseModel
-
-import game
-from answerer import Answer, Facts, Model
 from nouns import nouns
+from pydantic import BaseModel
 from search import search
 
 

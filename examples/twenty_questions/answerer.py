@@ -2,10 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel
-
 from grammar import Guess, parse
 from nouns import CATEGORIES, holds
+from pydantic import BaseModel
 
 
 class Answer(BaseModel):

@@ -1,5 +1,6 @@
 """Has each agent play a rollout, and checks the record. usage: check.py HOME (see run)"""
 
+import itertools
 import json
 import os
 import subprocess
@@ -28,7 +29,7 @@ def check(agent, status, generations):
         parent = by_id[answer["parent_id"]]
         history = parent["prompt_tokens"] + parent["sampled_tokens"]
         assert answer["prompt_tokens"][: len(history)] == history, f"{agent}: other tokens"
-    trajectories = 1 + sum(later["parent_id"] != earlier["generation_id"] for earlier, later in zip(answers, answers[1:]))
+    trajectories = 1 + sum(later["parent_id"] != earlier["generation_id"] for earlier, later in itertools.pairwise(answers))
     assert trajectories == AGENTS[agent], f"{agent}: {trajectories} trajectories"
     names = ", ".join(g["defect"] for g in beside) or "none"
     print(f"{agent}: 3 turns, {len(answers[-1]['prompt_tokens'])} tokens, trajectories: {trajectories}, side requests: {names}")

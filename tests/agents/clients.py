@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from common import PROGRAM, ROOT, listed, served, start  # noqa: E402
+from common import PROGRAM, ROOT, listed, served, start
 
 PAGE = ROOT / "docs/reference/clients.md"
 COLUMNS = ["client", "version", "dialect", "streaming", "tools", "exact tokens", "continuation"]

@@ -1,6 +1,7 @@
 """Codex with an MCP server of its own, whose tools reach the model and are called, and with a sub-agent, whose conversation is one
 of its own: both go on token by token. usage: codex.py HOME (see run)"""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def play(work, script, task, expected, *settings):
 
 def check_exact(turns):
     """Each turn of a conversation was sampled after the very tokens of the turn before it."""
-    for earlier, later in zip(turns, turns[1:]):
+    for earlier, later in itertools.pairwise(turns):
         history = earlier["prompt_tokens"] + earlier["sampled_tokens"]
         assert later["parent_id"] == earlier["generation_id"], later["branch_reason"]
         assert later["prompt_tokens"][: len(history)] == history

@@ -3,6 +3,7 @@ is what was recorded here. Run by the Python that has both; usage: gateways.py M
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -120,7 +121,7 @@ def check_rllm(traces, generations):
     ours = [(g["prompt_tokens"], g["sampled_tokens"], g["logprobs"]) for g in generations]
     assert len(ours) == 3 and theirs == ours, (theirs, ours)
     # Its rows are merged into one sequence where each prompt begins with all of the turn before.
-    for (prompt, sampled, _), (later, _, _) in zip(ours, ours[1:]):
+    for (prompt, sampled, _), (later, _, _) in itertools.pairwise(ours):
         assert later[: len(prompt) + len(sampled)] == prompt + sampled
     print("rLLM's gateway: 3 turns, one of them streamed, whose prompts, tokens and logprobs are those recorded here, each prompt "
           "going on from the turn before token by token")

@@ -105,7 +105,7 @@ def main():
         doors["others_key"] = reward(other.read_text())
     with notes.open("a") as file:
         file.writelines(f"{door} {status}\n" for door, status in doors.items())
-    silent = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
+    silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     subprocess.Popen([sys.executable, __file__, *sys.argv[1:4], "late"], start_new_session=True, **silent)
 
 

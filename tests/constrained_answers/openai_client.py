@@ -41,7 +41,7 @@ def called(choice):
 
 def streamed(**asked):
     with client.chat.completions.stream(model=model, messages=messages, **asked) as stream:
-        for event in stream:
+        for _event in stream:
             pass
         return stream.get_final_completion().choices[0]
 

@@ -5,13 +5,11 @@ embedded engine.
 import sys
 from pathlib import Path
 
+import beside_llama_cpp as beside
 import gguf
 import peft
 import torch
 import transformers
-import xllamacpp
-
-import beside_llama_cpp as beside
 
 # How far a logprob may be off in 32 bits on both sides, and where one side has 16.
 GREATEST_EXACT, GREATEST_HALF = 2e-3, 0.2

@@ -5,8 +5,9 @@ import json
 import os
 import sys
 
-from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+
+from mcp import ClientSession, StdioServerParameters
 
 
 async def work(read, write):

@@ -5,8 +5,9 @@ import re
 import tempfile
 from pathlib import Path
 
-from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+
+from mcp import ClientSession, StdioServerParameters
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HELLO = ROOT / "examples/hello"

@@ -11,7 +11,7 @@ import sys
 url, path, directory = sys.argv[1:]
 os.environ |= {"TINKER_API_KEY": "tml-any", "TINKER_TELEMETRY": "0"}
 
-from tinker_cookbook import weights  # noqa: E402 (it reads the environment)
+from tinker_cookbook import weights
 
 weights.download(tinker_path=path, output_dir=directory, base_url=url)
 print(json.dumps(sorted(os.listdir(directory))))

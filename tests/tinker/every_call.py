@@ -5,8 +5,9 @@ import math
 import sys
 
 import numpy
-import tinker
 from sdk import close, datum, logprobs, ready, refusal, takes, tell
+
+import tinker
 from tinker import types
 
 url, path = sys.argv[1:3]

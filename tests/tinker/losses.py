@@ -5,8 +5,9 @@ import math
 import sys
 
 import numpy
-import tinker
 from sdk import close, datum, logprobs, ready, tell, tensor
+
+import tinker
 from tinker import types
 
 service = tinker.ServiceClient(base_url=sys.argv[1], api_key="tml-test")

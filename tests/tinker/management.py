@@ -8,8 +8,9 @@ import sys
 import tarfile
 import urllib.request
 
-import tinker
 from sdk import close, ready, refusal, tell
+
+import tinker
 from tinker import types
 
 service = tinker.ServiceClient(base_url=sys.argv[1], api_key="tml-test", user_metadata={"purpose": "management"})

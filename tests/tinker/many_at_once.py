@@ -4,8 +4,9 @@ line."""
 import pickle
 import sys
 
-import tinker
 from sdk import close, datum, ready, tell
+
+import tinker
 from tinker import types
 
 service = tinker.ServiceClient(base_url=sys.argv[1], api_key="tml-test")
@@ -38,8 +39,8 @@ config = service.holder.get_client_config()
 if hasattr(config, "sample_use_retrieve_futures"):
     together = {"sample_use_retrieve_futures": True, "sample_join_sampling_session": True}
     service.holder._client_config = config.model_copy(update=together)
-    for sampler in (ready(service.create_sampling_client(base_model="tiny")), pickle.loads(pickle.dumps(sampler))):
-        pending = [sampler.sample(prompt, num_samples=3, sampling_params=short) for _ in range(40)]
+    for each in (ready(service.create_sampling_client(base_model="tiny")), pickle.loads(pickle.dumps(sampler))):
+        pending = [each.sample(prompt, num_samples=3, sampling_params=short) for _ in range(40)]
         assert all(len(sampled.result().sequences) == 3 for sampled in pending)
 close(service)
 tell({})

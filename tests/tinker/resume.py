@@ -3,8 +3,9 @@ that the third argument is, saves it and goes on; `after` goes on from what was 
 
 import sys
 
-import tinker
 from sdk import datum, ready, tell
+
+import tinker
 from tinker import types
 
 url, phase = sys.argv[1:3]

@@ -6,6 +6,7 @@ import os
 import sys
 
 import numpy
+
 from tinker import types
 
 

@@ -8,8 +8,8 @@ that PEFT saves over some of them, with the same.
 import json
 from pathlib import Path
 
-import torch
 import peft
+import torch
 import transformers
 from safetensors.torch import save_file
 

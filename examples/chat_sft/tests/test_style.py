@@ -13,6 +13,7 @@ import make_data
 import model
 import style
 import talk
+
 from tests.fake_model import FakeModel, fields
 
 

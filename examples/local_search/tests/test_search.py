@@ -83,7 +83,7 @@ class Pages(unittest.TestCase):
                 name for each in questions for title in each.path for name in (title, *LIBRARY.pages[title].split())
             } | {each.answer for each in questions}
 
-        names = {title for title in LIBRARY.pages}
+        names = set(LIBRARY.pages)
         held_out = {word.strip("[].") for word in said(LIBRARY.held_out)} & names
         self.assertFalse(held_out & {word.strip("[].") for word in said(LIBRARY.train)})
         written = json.dumps(list(corpus.rows(1, 3000)))

@@ -8,11 +8,11 @@ import os
 import subprocess
 import tempfile
 import threading
-import tomllib
 import unittest
 from pathlib import Path
 
 import scripted_judge
+import tomllib
 import walk
 from office.tasks import Task
 

@@ -82,7 +82,7 @@ add(
     "'<' | e ~ '<'", "'<' | safe ~ '<'", "('<' | e) + '<'", "'<' + ('<' | e)", "['<', '<' | e] | join('>')", "'a' | e | upper",
     "'<b>' | escape | escape", "'<b>' | escape | forceescape", "'10' | int(base=2)", "'0x1f' | int(base=16)",
     "'1_000' | int", "'zz' | int(base=36)", "'12abc' | int(default='d')", "'inf' | float", "'inf' | int", "'nan' | float",
-    "'1e3' | int", "'-12' | int", "'+5' | int", "' 12 ' | int", "'٣' | int", 
+    "'1e3' | int", "'-12' | int", "'+5' | int", "' 12 ' | int", "'٣' | int",
     "42.55 | round", "42.55 | round(1)", "42.45 | round(1)", "2.5 | round", "3.5 | round", "42.55 | round(1, 'floor')",
     "42.51 | round(1, 'ceil')", "1234 | round(-2)", "1250 | round(-2)", "1350 | round(-2)", "-2.5 | round", "2.675 | round(2)",
     "1e20 | round", "7 | round(2, 'ceil')", "'a b' | urlencode", "'/a?b=ü' | urlencode", "{'a b': 'c&d'} | urlencode",

@@ -7,8 +7,8 @@ import sys
 
 os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "CREWAI_TRACING_ENABLED": "false"}
 
-from crewai import LLM, Agent, Crew, Task  # noqa: E402
-from crewai.tools import tool  # noqa: E402
+from crewai import LLM, Agent, Crew, Task
+from crewai.tools import tool
 
 
 @tool("add")

@@ -10,7 +10,7 @@ from pathlib import Path
 from calls import THOUGHT, call, declares, shell_calls, shell_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples/toy_repo"))
-from repositories import REPOSITORIES  # noqa: E402
+from repositories import REPOSITORIES
 
 PLACE = "/repository"
 # The tools of an agent's that start another, and the names of their arguments.

@@ -7,14 +7,15 @@ import math
 import sys
 from pathlib import Path
 
-import tinker
 import torch
-from tinker import types
 from tinker_cookbook.recipes.math_rl import arithmetic_env
 from tinker_cookbook.recipes.math_rl import train as math_rl
 from tinker_cookbook.supervised import train as supervised
 from tinker_cookbook.supervised.data import FromConversationFileBuilder
 from tinker_cookbook.supervised.types import ChatDatasetBuilderCommonConfig
+
+import tinker
+from tinker import types
 
 url, model, logs = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 RENDERER = "qwen3_instruct"

@@ -127,7 +127,7 @@ def main():
         "aggregations": {},
     }
     for name, (loss, parameters) in LOSSES.items():
-        of_batch = differentiated(batch, lambda leaves: sum(loss(row, leaf).sum() for row, leaf in zip(batch, leaves)))
+        of_batch = differentiated(batch, lambda leaves, loss=loss: sum(loss(row, leaf).sum() for row, leaf in zip(batch, leaves)))
         made["losses"][name] = {"parameters": parameters, **of_batch}
     for name in ["sum", "token_mean", "rollout_mean", "rollout_sum"]:
         made["aggregations"][name] = aggregated(name, batch)

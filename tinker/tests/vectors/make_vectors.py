@@ -8,9 +8,10 @@ import json
 import pathlib
 
 import numpy as np
-from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 from tinker.proto.request_conv import forward_backward_request_to_proto
+
+from tinker import types
 
 HERE = pathlib.Path(__file__).parent
 

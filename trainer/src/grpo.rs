@@ -15,17 +15,17 @@ use crate::objectives::{
     Reference, Teachers,
 };
 use crate::options::{
-    ConversationForm, ConversationsBeside, LossReduction, PolicyLoss, SamplingSchedule, TrainOn, TrainerOptions,
-    UnusableRows,
+    ConversationForm, ConversationsBeside, LossReduction, PolicyLoss, PublishRule, SamplingSchedule, TrainOn,
+    TrainerOptions, UnusableRows,
 };
-use crate::publishing::{PolicyEndpoint, PolicyResource, PublishRule, Publisher, WeightsAtStart};
+use crate::publishing::{PolicyEndpoint, PolicyResource, Publisher, WeightsAtStart};
 use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy};
-use crate::run::{Checkpointing, GateRule, PublishGate, RunSummary, TrainingRun};
+use crate::run::{Checkpointing, GateRule, PublishGate, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sft::{ConversationsFile, sequence_limit};
 use crate::sources::{BesideSource, ConversationSource, DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks};
 use crate::weights::{DigestingLearner, RunWeights, VersionDistances};
-use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
+use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError, TrainEvent};
 
 /// Conversations whose mean cost has an interval.
 const LEAST_COMPARED: u64 = 2;

@@ -13,6 +13,9 @@
 //! [`Record`] is where a run reads and writes what happens: a store in this process, or over HTTP a server's
 //! ([`RemoteRecord`]), behind whose proxy a [`RemotelyServedModel`] gets new weights. [`TrainEvent`], [`Reporter`]: what a
 //! run tells while it goes on.
+//!
+//! Folders import only those below them: the ways of training, `run`, `evaluation`, `objectives`, `sources`, `events`,
+//! `scores`, `rollouts`, `conversations`, `options`, `error`.
 
 mod archive;
 mod conversations;
@@ -29,7 +32,9 @@ mod record;
 mod rollouts;
 mod run;
 mod run_identity;
+mod run_summary;
 mod schedule;
+mod scores;
 mod sft;
 mod soft_target_file;
 mod sources;
@@ -39,35 +44,35 @@ mod weights;
 
 pub use archive::{ArchiveError, CheckpointArchive, RunArchive};
 pub use conversations::{COMPARISON_KEYS, RowUnit, row_shape};
-pub use error::{KeptBackReason, TrainError};
-pub use evaluation::{
-    Difference, Estimate, EvaluationOptions, Interval, SampleScore, ScoreComparison, ScoreSummary, Scores, StopRule,
-    TaskScore, ValidationScores, bootstrap_interval, pass_at_k, recorded_scores,
-};
+pub use error::{Failures, KeptBackReason, PolicyDataError, TrainError};
 pub use events::{Reporter, TrainEvent};
 pub use grpo::{BesideFile, Grpo};
 pub use objectives::{
-    AdvantageOptions, Baseline, ComparedCalls, FollowingTeacher, KlPenalty, KlPlace, LossAggregation, PerCall,
-    PolicyDataError, PolicyMetrics, Reference, STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill,
-    penalize_kl, policy_metrics, rollout_metrics, split_into_substeps,
+    FollowingTeacher, KlPenalty, PolicyMetrics, Reference, Teachers, batch_advantages, distill, penalize_kl,
+    policy_metrics, rollout_metrics, split_into_substeps,
 };
 pub use options::{
-    ConversationForm, ConversationsBeside, DataSource, DistillationLoss, DistillationOptions, KlOptions,
-    LossParameters, LossReduction, ObjectiveName, PairwiseOptions, PolicyLoss, PreferenceOptions, SamplingSchedule,
-    SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, Untaught, UnusableRows, Validation,
+    AdvantageOptions, Baseline, ComparedCalls, ConversationForm, ConversationsBeside, DataSource, DistillationLoss,
+    DistillationOptions, DynamicSampling, EvaluationOptions, FailureOptions, HarvestOptions, KlOptions, KlPlace,
+    LearningRateSchedule, LossAggregation, LossParameters, LossReduction, ObjectiveName, PairwiseOptions, PerCall,
+    PolicyLoss, PreferenceOptions, PublishRule, RewardRules, STANDARD_DEVIATION_FLOOR, SamplingSchedule, Spread,
+    StopRule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, Untaught, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
-pub use publishing::{HeldWeights, PolicyEndpoint, PublishRule, WeightsAtStart};
+pub use publishing::{HeldWeights, PolicyEndpoint, WeightsAtStart};
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{
-    Decode, FailureOptions, Failures, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, RewardRules,
-    SampleAnswer, StaleRollouts, is_constant,
+    Decode, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, SampleAnswer, StaleRollouts, is_constant,
 };
-pub use run::{RunSummary, updates_from_checkpoint};
+pub use run::updates_from_checkpoint;
 pub use run_identity::RunIdentity;
-pub use schedule::LearningRateSchedule;
+pub use run_summary::RunSummary;
+pub use scores::{
+    Difference, Estimate, Interval, SampleScore, ScoreComparison, ScoreSummary, Scores, TaskScore, ValidationScores,
+    bootstrap_interval, pass_at_k, recorded_scores,
+};
 pub use sft::{ConversationsFile, Sft, SftData};
 pub use soft_target_file::SoftTargetFile;
-pub use sources::{DynamicSampling, HarvestOptions, TaskForm, TaskSource, Tasks};
+pub use sources::{TaskForm, TaskSource, Tasks};
 pub use supervised::{Supervised, SupervisedResult};
 pub use task_evaluation::{EVALUATION_KIND, EvaluatedTasks, TaskEvaluation};

@@ -10,11 +10,12 @@ use crate::conversations::{
 };
 use crate::evaluation::{ComparisonScores, DataEvaluator};
 use crate::objectives::{Held, Preference, Reference};
-use crate::run::{Checkpointing, RunSummary, TrainingRun};
+use crate::options::{ConversationForm, ObjectiveName, TrainOn, TrainerOptions};
+use crate::run::{Checkpointing, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sft::{ConversationsFile, SftData, sequence_limit};
 use crate::sources::{ConversationBatch, ConversationSource};
-use crate::{ConversationForm, ObjectiveName, Record, Reporter, RunIdentity, TrainError, TrainOn, TrainerOptions};
+use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError};
 
 /// Learning from comparisons of answers, by one of the losses of [`ObjectiveName`] that compare.
 #[derive(Clone)]

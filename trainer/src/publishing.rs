@@ -5,24 +5,10 @@ use std::sync::Arc;
 
 use fulgurite_backends::Learner;
 use fulgurite_types::WeightsVersion;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::weights::{DigestingLearner, RunWeights, StartName};
 use crate::{Record, TrainError};
-
-/// Which new weights are put behind the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PublishRule {
-    /// Those whose held-out score is not worse than that of the weights which are there: the 95% interval of the paired
-    /// difference is not wholly on the worse side.
-    NotWorse,
-    /// Those of an update that has moved the tokens that it learnt from by no more than `publish_max_kl`.
-    WithinBounds,
-    /// All of them.
-    Always,
-}
 
 /// The name under which Agent-lightning's examples look for the model that is trained.
 const RESOURCE_NAME: &str = "main_llm";

@@ -12,10 +12,11 @@ use crate::conversations::{
 };
 use crate::evaluation::{ConversationScores, DataEvaluator};
 use crate::objectives::{ConversationLoss, Objective, SoftTargetLoss, TargetsFrom, Teachers, check_teacher};
-use crate::run::{Checkpointing, RunSummary, TrainingRun};
+use crate::options::{ObjectiveName, TrainOn, TrainerOptions};
+use crate::run::{Checkpointing, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sources::{ConversationBatch, ConversationSource};
-use crate::{ObjectiveName, Record, Reporter, RunIdentity, TrainError, TrainOn, TrainerOptions};
+use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError};
 
 /// Supervised fine-tuning on conversations; on comparisons, as questions which answer is better, it makes a reward model.
 #[derive(Clone)]

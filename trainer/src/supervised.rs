@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::evaluation::{ACCURACY, RowEvaluator};
 use crate::objectives::CrossEntropy;
-use crate::options::SupervisedOptions;
-use crate::run::{CheckpointTriggers, Checkpointing, KeptCheckpoints, RunSummary, TrainingRun};
-use crate::schedule::{LearningRateSchedule, Schedule};
+use crate::options::{LearningRateSchedule, SupervisedOptions};
+use crate::run::{CheckpointTriggers, Checkpointing, KeptCheckpoints, TrainingRun};
+use crate::schedule::Schedule;
 use crate::sources::{Corpus, CorpusRows};
-use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
+use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError, TrainEvent};
 
 /// Checkpoints of a base model that are kept while it is made.
 const KEPT: usize = 2;

@@ -6,10 +6,12 @@ use fulgurite_types::{AttemptStatus, NewRollout, RolloutConfig, RolloutRecord, R
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use crate::evaluation::{FINAL, HELD_OUT, Scores, TaskScore, tags};
+use crate::options::{FailureOptions, RewardRules};
 use crate::publishing::{PolicyEndpoint, PolicyResource, resources_id};
-use crate::rollouts::{FailureOptions, GroupTasks, Phase, Plan, Policy, RewardRules, gather, new_rollouts};
+use crate::rollouts::{Phase, Policy};
 use crate::run::leftovers;
+use crate::scores::{FINAL, HELD_OUT, Scores, TaskScore, tags};
+use crate::sources::{GroupTasks, Plan, gather, new_rollouts};
 use crate::weights::VersionDistances;
 use crate::{Record, Reporter, RunIdentity, TrainError};
 

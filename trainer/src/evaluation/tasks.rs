@@ -6,12 +6,11 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use super::evaluator::{Evaluation, Evaluator};
-use super::options::EvaluationOptions;
-use super::scores::{FINAL, HELD_OUT, Scores};
-use super::stop_rule::StopRule;
 use crate::objectives::report_odd_rewards;
-use crate::rollouts::{GroupTasks, Phase};
-use crate::sources::{Purpose, RolloutGroups};
+use crate::options::{EvaluationOptions, StopRule};
+use crate::rollouts::Phase;
+use crate::scores::{FINAL, HELD_OUT, Scores};
+use crate::sources::{GroupTasks, Purpose, RolloutGroups};
 use crate::{Reporter, TrainError};
 
 /// Scores a run on tasks.

@@ -9,9 +9,9 @@ use fulgurite_types::{Datum, LossInputs};
 use serde_json::{Map, Value};
 
 use super::evaluator::DataScores;
-use super::validation_scores::{VALIDATION_BPB, VALIDATION_NLL};
 use crate::conversations::Example;
 use crate::objectives::{TokenScores, data_of};
+use crate::scores::{VALIDATION_BPB, VALIDATION_NLL};
 use crate::{LossReduction, TrainError};
 
 /// What conversations cost a model.

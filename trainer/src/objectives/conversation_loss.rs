@@ -11,8 +11,9 @@ use serde_json::Map;
 
 use super::objective::{Lesson, Measurement, Objective, Pass};
 use crate::conversations::Example;
+use crate::options::LossReduction;
 use crate::sources::{ConversationBatch, DataPosition};
-use crate::{LossReduction, Reporter, TrainError};
+use crate::{Reporter, TrainError};
 
 /// Supervised fine-tuning.
 pub(crate) struct ConversationLoss {

@@ -17,13 +17,12 @@ pub(crate) use self::conversation_loss::{ConversationLoss, TokenScores, data_of}
 pub(crate) use self::cross_entropy::CrossEntropy;
 pub(crate) use self::objective::{Lesson, Objective, learn, trained_tokens};
 pub(crate) use self::policy::CONCURRENCY;
-pub use self::policy::{
-    AdvantageOptions, Baseline, ComparedCalls, FollowingTeacher, KlPenalty, KlPlace, LossAggregation, PerCall,
-    PolicyDataError, PolicyMetrics, STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl,
-    policy_metrics, rollout_metrics, split_into_substeps,
-};
 pub(crate) use self::policy::{
     Credit, GREATEST_LOGPROB_DIFFERENCE, Kl, Minibatches, Origins, PolicyGradient, report_odd_rewards,
+};
+pub use self::policy::{
+    FollowingTeacher, KlPenalty, PolicyMetrics, Teachers, batch_advantages, distill, penalize_kl, policy_metrics,
+    rollout_metrics, split_into_substeps,
 };
 pub(crate) use self::preference::{Held, Preference, data_of as compared_data, fill_in};
 pub(crate) use self::preference_scores::PreferenceScores;

@@ -1,20 +1,21 @@
 //! What the numbers of a config must be, looked at before anything is made or run.
 
+use super::advantages::{AdvantageOptions, LossAggregation, PerCall, Spread};
 use super::check_checkpoints::{check_checkpoints, check_publishing};
 use super::check_sampling::check_sampling;
 use super::conversations_beside::ConversationsBeside;
 use super::distillation::{DistillationLoss, Untaught};
+use super::evaluation::StopRule;
+use super::failures::FailureOptions;
+use super::harvest::HarvestOptions;
+use super::kl::{KlOptions, KlPlace};
 use super::loss::PolicyLoss;
 use super::objective_name::ObjectiveName;
 use super::refusal::{least, refuse};
 use super::sft::{ConversationForm, DataSource, TrainOn, Validation};
 use super::supervised::SupervisedOptions;
-use super::trainer::{KlOptions, SamplingSchedule, TrainerOptions};
+use super::trainer::{SamplingSchedule, TrainerOptions};
 use crate::TrainError;
-use crate::evaluation::StopRule;
-use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation, PerCall, Spread};
-use crate::rollouts::FailureOptions;
-use crate::sources::HarvestOptions;
 
 impl TrainerOptions {
     /// Refuses what cannot work.

@@ -1,10 +1,10 @@
 //! What the numbers of checkpoints must be.
 
+use super::harvest::PublishRule;
 use super::refusal::{least, refuse};
 use super::trainer::TrainerOptions;
 use crate::TrainError;
 use crate::archive::check_url;
-use crate::publishing::PublishRule;
 
 /// Looks at when checkpoints are made, and which are kept.
 pub(super) fn check_checkpoints(options: &TrainerOptions) -> Result<(), TrainError> {
@@ -62,7 +62,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::sources::HarvestOptions;
+    use crate::options::HarvestOptions;
 
     #[test]
     fn what_no_checkpoint_can_be_made_by_is_refused() {

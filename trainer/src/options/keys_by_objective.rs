@@ -1,9 +1,9 @@
 //! Which keys of `[trainer]` each objective reads, and what they are where nobody writes them.
 
 use super::objective_name::ObjectiveName;
+use super::schedule::LearningRateSchedule;
 use super::trainer::TrainerOptions;
 use crate::TrainError;
-use crate::schedule::LearningRateSchedule;
 
 /// Updates at most of a run that is told of none, and that has no epochs.
 const MAX_STEPS: u64 = 100;

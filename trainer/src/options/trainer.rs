@@ -4,18 +4,20 @@ use fulgurite_backends::AdamParameters;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::advantages::{AdvantageOptions, LossAggregation};
 use super::conversations_beside::ConversationsBeside;
 use super::distillation::DistillationOptions;
+use super::dynamic_sampling::DynamicSampling;
+use super::evaluation::{EvaluationOptions, StopRule};
+use super::failures::FailureOptions;
+use super::harvest::{HarvestOptions, PublishRule};
+use super::kl::KlOptions;
 use super::loss::{LossParameters, PolicyLoss};
 use super::objective_name::ObjectiveName;
 use super::preference::{PairwiseOptions, PreferenceOptions};
+use super::rewards::RewardRules;
+use super::schedule::LearningRateSchedule;
 use super::sft::{DataSource, LossReduction, TrainOn, UnusableRows, Validation};
-use crate::evaluation::{EvaluationOptions, StopRule};
-use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation};
-use crate::publishing::PublishRule;
-use crate::rollouts::{FailureOptions, RewardRules};
-use crate::schedule::LearningRateSchedule;
-use crate::sources::{DynamicSampling, HarvestOptions};
 
 /// How a model is trained. Defaults are tinker-cookbook's where it has one. Keys that an objective does not read are refused
 /// where they are written ([`check_keys`](Self::check_keys)).
@@ -273,24 +275,4 @@ impl SamplingSchedule {
             Self::Async { max_staleness } => max_staleness,
         }
     }
-}
-
-/// What leaving a reference policy costs. In the reward: the advantage of each sampled token grows by
-/// `coefficient * (mean(d) - d)`, where `d` is its logprob under the policy less that under the reference, and the mean is the
-/// batch's. In the loss: each adds `coefficient * (exp(-d) + d - 1)`, which is differentiated too (GRPO: Shao et al. 2024).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KlOptions {
-    /// Scale of the penalty.
-    pub coefficient: f32,
-    /// Where it is counted.
-    #[serde(default, rename = "in")]
-    pub place: KlPlace,
-    /// Of the reward: above 0, a token answers for what follows it too, each token further discounted by this.
-    #[serde(default)]
-    pub discount: f32,
-    /// The name of one of `[[models]]` with the same tokenizer, in this process; without it, the weights that the run began
-    /// with.
-    #[serde(default)]
-    pub reference: Option<String>,
 }

@@ -8,19 +8,9 @@ use fulgurite_types::{
 use super::failure_cause::FailureCause;
 use super::judgement::judge;
 use super::member::{Member, Phase, Policy, is_session};
-use super::reward_check::{self, RewardBounds};
+use super::reward_check;
 use crate::TrainError;
-
-/// What a rollout's rewards are held against.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RewardRules {
-    /// The least and the greatest that may be earned.
-    pub bounds: RewardBounds,
-    /// Whether a rollout that a limit cut off earns 0 at most.
-    pub zero_on_limit: bool,
-    /// What a rollout earns that its agent failed.
-    pub agent_failed: Option<f64>,
-}
+use crate::options::RewardRules;
 
 /// A rollout that has ended, with what of it is trained by `policy`.
 pub(crate) fn member_of(

@@ -6,6 +6,7 @@ use fulgurite_types::{RecordedReward, UntrainedCause};
 
 use super::collected::Collected;
 use super::member::Member;
+use crate::options::RewardBounds;
 
 /// The greatest magnitude that is learnt from: advantages are 32-bit numbers, whose squares and sums have to be finite.
 const GREATEST_MAGNITUDE: f64 = 1e15;
@@ -15,9 +16,6 @@ const NOTEWORTHY_MAGNITUDE: f64 = 1e6;
 const NOTEWORTHY_DISTANCE: f64 = 100.0;
 /// Fewer rewards than these have no median worth the name.
 const FEWEST_TO_COMPARE: usize = 3;
-
-/// The least and the greatest that a rollout may earn in all, if the options say.
-pub(crate) type RewardBounds = Option<[f64; 2]>;
 
 /// What is odd about the rewards of a rollout.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,16 +14,17 @@ use super::checkpoints::checkpoint_name;
 use super::gate::{BehindModel, GateRule, PublishGate};
 use super::ledger;
 use super::metrics_file::MetricsFile;
-use super::summary::{RunSummary, failed_rollouts, skipped_rows};
 use super::token_files;
 use super::{divergence, without_gradient};
-use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores, ValidationScores, held_out_score};
+use crate::evaluation::{Evaluation, Evaluator};
 use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, learn, trained_tokens};
 use crate::publishing::Publisher;
+use crate::run_summary::{failed_rollouts, skipped_rows};
 use crate::schedule::Schedule;
+use crate::scores::{FINAL, HELD_OUT, Scores, ValidationScores, held_out_score};
 use crate::sources::{DataPosition, Source};
 use crate::weights::StartName;
-use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
+use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError, TrainEvent};
 
 /// A run: data from a source, learnt from as an objective says, in the steps of a schedule.
 pub(crate) struct TrainingRun<Data> {

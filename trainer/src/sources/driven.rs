@@ -9,15 +9,13 @@ use fulgurite_types::{GenerationUse, RolloutConfig, UntrainedCause};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::dynamic_sampling::DynamicSampling;
+use super::collection::{GroupTasks, Plan, check, collect, ended_members, enqueue};
 use super::solve_rates::SolveRates;
 use super::source::{DataPosition, Source};
 use super::task_order::tasks_at;
+use crate::options::{DynamicSampling, FailureOptions, RewardRules};
 use crate::publishing::resources_id;
-use crate::rollouts::{
-    Collected, FailureOptions, GroupTasks, Judged, Member, Pairwise, Phase, Plan, Policy, RewardRules, can_teach,
-    check, collect, ended_members, enqueue, solve_rate,
-};
+use crate::rollouts::{Collected, Judged, Member, Pairwise, Phase, Policy, can_teach, solve_rate};
 use crate::weights::RunWeights;
 use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
 

@@ -5,51 +5,26 @@
 //! has none, at once.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use fulgurite_backends::BackendError;
 use fulgurite_types::{Rewarded, RewardedAttempts, Rollout, RolloutMode, RolloutRecord};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::sleep;
 
 use super::harvest_state::HarvestState;
 use super::source::{DataPosition, Source};
+use crate::options::{HarvestOptions, RewardRules};
 use crate::rollouts::{
-    Collected, LeftToTrain, Member, PassedOver, Phase, Policy, RewardRules, StaleRollouts, is_session, member_of,
+    Collected, LeftToTrain, Member, PassedOver, Phase, Policy, StaleRollouts, is_session, member_of,
 };
 use crate::weights::RunWeights;
 use crate::{Record, Reporter, TrainError, TrainEvent};
 
 /// How often the store is looked at while there is too little.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// How rollouts are harvested.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HarvestOptions {
-    /// Rollouts with something to train that make a step.
-    pub rollouts_per_step: usize,
-    /// Updates that the weights which sampled a token may be behind those that are trained; what is older is not trained.
-    pub max_staleness: u64,
-    /// What a rollout whose task nobody else in its step was given is measured against is a running mean of such rewards,
-    /// of which each keeps this share for the next.
-    pub baseline_decay: f64,
-    /// Learn once more from what another run of the store has learnt from.
-    pub again: bool,
-    /// A file of conversations, JSON lines or Parquet, that are never learnt from: what their answers cost is the run's
-    /// held-out score.
-    pub validation: Option<PathBuf>,
-}
-
-impl Default for HarvestOptions {
-    fn default() -> Self {
-        Self { rollouts_per_step: 64, max_staleness: 4, baseline_decay: 0.95, again: false, validation: None }
-    }
-}
 
 /// Rewarded rollouts, read on from where the position stands; waits until there are enough of them to train on.
 pub(crate) struct HarvestedRollouts {

@@ -1,10 +1,10 @@
 //! Where a run's data come from.
 
 mod beside;
+mod collection;
 mod conversations;
 mod corpus;
 mod driven;
-mod dynamic_sampling;
 mod harbor;
 mod harvest;
 mod harvest_state;
@@ -14,11 +14,10 @@ mod task_order;
 mod tasks;
 
 pub(crate) use self::beside::BesideSource;
+pub(crate) use self::collection::{GroupTasks, Plan, gather, new_rollouts};
 pub(crate) use self::conversations::{ConversationBatch, ConversationSource};
 pub(crate) use self::corpus::{Corpus, CorpusRows};
 pub(crate) use self::driven::{DrivenTasks, PendingGroups, Purpose, RolloutGroups};
-pub use self::dynamic_sampling::DynamicSampling;
-pub use self::harvest::HarvestOptions;
 pub(crate) use self::harvest::HarvestedRollouts;
 pub(crate) use self::harvest_state::HarvestState;
 pub(crate) use self::solve_rates::SolveRates;

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use super::super::objective::Pass;
 use super::super::trained_rows::CallPlace;
-use super::policy_metrics::{
-    PolicyDataError, PolicyMetrics, TrainedTarget, policy_metrics_of_targets, trained_targets,
-};
+use super::policy_metrics::{PolicyMetrics, TrainedTarget, policy_metrics_of_targets, trained_targets};
+use crate::error::PolicyDataError;
 use crate::weights::VersionDistances;
 
 /// Why a trained token's logprob is another one than when it was sampled.

@@ -3,7 +3,8 @@
 use fulgurite_backends::RatioBounds;
 use fulgurite_types::{Datum, LossInputs};
 
-use super::policy_metrics::{PolicyDataError, trained_targets};
+use super::policy_metrics::trained_targets;
+use crate::error::PolicyDataError;
 
 /// What a mask left out.
 #[derive(Debug, PartialEq)]

@@ -1,20 +1,9 @@
 //! What leaving a reference policy costs, as a loss of its own beside the policy's.
 
 use fulgurite_types::{Datum, LossInputs};
-use serde::{Deserialize, Serialize};
 
-use super::policy_metrics::{PolicyDataError, trained_targets};
-
-/// Where leaving the reference is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KlPlace {
-    /// In the advantages, as tinker-cookbook: no further pass over the rows than the reference's.
-    #[default]
-    Reward,
-    /// In the loss, by a second pass with a gradient.
-    Loss,
-}
+use super::policy_metrics::trained_targets;
+use crate::error::PolicyDataError;
 
 /// Rows for a cross entropy whose gradient is the penalty's, and what the penalty is.
 #[derive(Debug, PartialEq)]

@@ -2,7 +2,8 @@
 
 use fulgurite_types::{Datum, LossInputs};
 
-use super::policy_metrics::{PolicyDataError, TrainedTarget, trained_targets};
+use super::policy_metrics::{TrainedTarget, trained_targets};
+use crate::error::PolicyDataError;
 
 /// A penalty for leaving a reference policy.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -18,18 +18,14 @@ mod trajectories;
 #[cfg(test)]
 pub(crate) mod vectors;
 
-pub use self::credit::{
-    AdvantageOptions, Baseline, ComparedCalls, LossAggregation, PerCall, STANDARD_DEVIATION_FLOOR, Spread,
-    batch_advantages,
-};
+pub use self::credit::batch_advantages;
 pub(crate) use self::drift_causes::Origins;
 pub use self::following_teacher::FollowingTeacher;
-pub use self::kl_loss::KlPlace;
 pub use self::kl_penalty::{KlPenalty, distill, penalize_kl};
 pub(crate) use self::minibatches::Minibatches;
 pub(crate) use self::policy_gradient::{Kl, PolicyGradient, report_odd_rewards};
 pub(crate) use self::policy_metrics::GREATEST_LOGPROB_DIFFERENCE;
-pub use self::policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
+pub use self::policy_metrics::{PolicyMetrics, policy_metrics};
 pub use self::rollout_metrics::rollout_metrics;
 pub use self::substeps::split_into_substeps;
 pub(crate) use self::teachers::CONCURRENCY;

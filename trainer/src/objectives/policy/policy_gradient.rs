@@ -13,10 +13,9 @@ use super::super::objective::{Lesson, Measurement, Objective, Part, Pass};
 use super::super::reference::Reference;
 use super::super::target_distributions::{reverse_divergence, target_entropy};
 use super::super::trained_rows::trained_rows;
-use super::credit::LossAggregation;
 use super::drift_causes::{Origins, metrics_by_cause};
 use super::importance_mask::mask_by_ratio;
-use super::kl_loss::{KlPlace, kl_loss};
+use super::kl_loss::kl_loss;
 use super::kl_penalty::{KlPenalty, penalize_kl};
 use super::policy_metrics::{PolicyMetrics, policy_metrics_of};
 use super::rollout_metrics::rollout_metrics;
@@ -24,12 +23,13 @@ use super::staleness::staleness_metrics;
 use super::substeps::split_into_substeps;
 use super::teachers::{MemberPlace, Teachers};
 use super::trajectories::{Batch, Credit, assemble, call_places};
+use crate::options::{DistillationLoss, DistillationOptions, KlPlace, LossAggregation};
 use crate::rollouts::{
     Collected, Decode, Member, StaleRollouts, failure_metrics, findings, reward_metrics, sample_answers,
 };
 use crate::sources::DataPosition;
 use crate::weights::RunWeights;
-use crate::{DistillationLoss, DistillationOptions, Reporter, TrainError, TrainEvent};
+use crate::{Reporter, TrainError, TrainEvent};
 
 /// Learns from groups of rollouts.
 pub(crate) struct PolicyGradient {

@@ -15,8 +15,9 @@ use super::super::target_distributions::soft_targets;
 use super::following_teacher::FollowingTeacher;
 use super::kl_penalty::{KlPenalty, distill, mean_difference};
 use super::teacher_prompt::{TeacherPrompt, TeacherSequence, filled};
+use crate::TrainError;
+use crate::options::{DistillationLoss, DistillationOptions};
 use crate::rollouts::{Collected, Member};
-use crate::{DistillationLoss, DistillationOptions, TrainError};
 
 /// Prompts that are scored at a time.
 pub(crate) const CONCURRENCY: usize = 16;

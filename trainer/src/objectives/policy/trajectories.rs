@@ -7,10 +7,10 @@ use fulgurite_types::{Datum, Generation, UntrainedCause};
 use serde_json::Value;
 
 use super::super::trained_rows::{CallPlace, places_in_rows};
-use super::credit::call_advantages;
-use super::credit::{AdvantageOptions, batch_advantages};
+use super::credit::{batch_advantages, call_advantages};
 use super::teachers::MemberPlace;
 use crate::TrainError;
+use crate::options::AdvantageOptions;
 use crate::rollouts::{Collected, Member, is_constant};
 use crate::sources::HarvestState;
 

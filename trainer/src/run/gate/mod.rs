@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{KeptBackReason, TrainError};
-use crate::evaluation::{Interval, bootstrap_interval};
+use crate::scores::{Interval, bootstrap_interval};
 
 /// Name of the directory in a run's own that holds a checkpoint of the weights that are behind the model, so that a
 /// resumed run puts the same back.

@@ -1,59 +1,6 @@
 //! From rewards to advantages.
 
-use serde::{Deserialize, Serialize};
-
-use super::call_advantages::PerCall;
-
-/// What a rollout's reward is measured against.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Baseline {
-    /// The mean of its group, itself included.
-    #[default]
-    GroupMean,
-    /// The mean of the others of its group (RLOO: Ahmadian et al. 2024): `n / (n - 1)` times the centred reward.
-    LeaveOneOut,
-    /// The mean of all rollouts of the batch (REINFORCE++: Hu et al. 2025), so that a group in which everybody earned the same
-    /// teaches too.
-    BatchMean,
-    /// Nothing (REINFORCE: Williams 1992).
-    None,
-}
-
-impl Baseline {
-    /// Whether a rollout is measured against the others of its group.
-    pub(crate) fn is_of_group(self) -> bool {
-        matches!(self, Self::GroupMean | Self::LeaveOneOut)
-    }
-}
-
-/// Which advantages a standard deviation is taken of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Spread {
-    /// Those of a group (GRPO: Shao et al. 2024).
-    #[default]
-    Group,
-    /// Those of the batch (REINFORCE++: Hu et al. 2025).
-    Batch,
-}
-
-/// How advantages are computed; the default is tinker-cookbook's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct AdvantageOptions {
-    /// What is taken off the reward.
-    pub baseline: Baseline,
-    /// Whether to divide by the sample standard deviation plus [`STANDARD_DEVIATION_FLOOR`].
-    pub normalize_by_standard_deviation: bool,
-    /// Of which advantages that is the deviation.
-    pub standard_deviation_of: Spread,
-    /// Advantages for single calls, from what they earned; without it, every token of a rollout has the rollout's.
-    pub per_call: Option<PerCall>,
-}
-
-/// Added to the standard deviation, so that rewards that hardly differ do not explode.
-pub const STANDARD_DEVIATION_FLOOR: f32 = 1e-6;
+use crate::options::{AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, Spread};
 
 /// The advantage of each rollout of a batch of groups, in 32 bits: `A = r - mean(r)` of its group, unless `options` say
 /// otherwise. Against the mean of its group, one that is alone gets 0.

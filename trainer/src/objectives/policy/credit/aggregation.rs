@@ -1,23 +1,8 @@
 //! How the losses of tokens add up: each token's advantage is scaled, since every loss is a sum.
 
 use fulgurite_types::{Datum, LossInputs};
-use serde::{Deserialize, Serialize};
 
-/// What the losses of the tokens of an optimizer step are divided by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LossAggregation {
-    /// Nothing: the sum over all tokens, as tinker-cookbook.
-    #[default]
-    Sum,
-    /// All trained tokens (DAPO: Yu et al. 2025), so that each token counts the same, however many there are.
-    TokenMean,
-    /// The trained tokens of the rollout, and the rollouts (GRPO: Shao et al. 2024), so that each rollout counts the same,
-    /// however long it is.
-    RolloutMean,
-    /// The rollouts (Dr. GRPO: Liu et al. 2025): a rollout counts by its length, and a batch not by its size.
-    RolloutSum,
-}
+use crate::options::LossAggregation;
 
 impl LossAggregation {
     /// Scales the advantages of one optimizer step: of each rollout that is trained, its rows. Gives what those of each row

@@ -4,36 +4,8 @@ use std::collections::HashMap;
 
 use fulgurite_adapters::{Trajectory, TrajectoryGroup};
 use fulgurite_types::Chunk;
-use serde::{Deserialize, Serialize};
 
-/// How the calls of a rollout get advantages of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PerCall {
-    /// What a reward counts for the call before the one that earned it; for the one before that its square, and so on.
-    pub discount: f64,
-    /// With which calls of its group a call is compared.
-    pub compared_with: ComparedCalls,
-    /// How much of its rollout's advantage is added to that of a call.
-    pub rollout_weight: f32,
-}
-
-impl Default for PerCall {
-    fn default() -> Self {
-        Self { discount: 1.0, compared_with: ComparedCalls::default(), rollout_weight: 0.0 }
-    }
-}
-
-/// With which calls of its group a call is compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ComparedCalls {
-    /// Those of the same number: every rollout's first, every rollout's second.
-    #[default]
-    Turn,
-    /// Those that were asked the same, token for token, in whichever rollout and turn (GiGPO: Feng et al. 2025).
-    State,
-}
+use crate::options::{ComparedCalls, PerCall};
 
 /// By what calls are compared.
 #[derive(PartialEq, Eq, Hash)]

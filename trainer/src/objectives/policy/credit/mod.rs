@@ -4,7 +4,5 @@ mod advantages;
 mod aggregation;
 mod call_advantages;
 
-pub use self::advantages::{AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, Spread, batch_advantages};
-pub use self::aggregation::LossAggregation;
+pub use self::advantages::batch_advantages;
 pub(crate) use self::call_advantages::call_advantages;
-pub use self::call_advantages::{ComparedCalls, PerCall};

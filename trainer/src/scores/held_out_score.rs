@@ -1,6 +1,6 @@
 use serde_json::{Map, Value};
 
-use super::scores::{HELD_OUT, Scores};
+use super::task_set::{HELD_OUT, Scores};
 use super::validation_scores::VALIDATION_NLL;
 
 /// The held-out score among a step's metrics, more being better: the mean reward, or of text the negative of what it costs.

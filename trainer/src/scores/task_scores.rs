@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::rollouts::{Member, Phase, Policy, RewardRules, member_of};
+use crate::options::RewardRules;
+use crate::rollouts::{Member, Phase, Policy, member_of};
 use crate::weights::VersionDistances;
 use crate::{Record, RecordError, TrainError};
 

@@ -1,28 +1,7 @@
 //! When a run stops before its limit of steps.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
-use super::scores::Scores;
-
-/// Stop once the evaluations of the held-out tasks reach every threshold; without thresholds, never.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct StopRule {
-    /// Least mean reward.
-    pub held_out_reward: Option<f64>,
-    /// Least mean of the reward's named components.
-    pub held_out: BTreeMap<String, f64>,
-    /// Evaluations one after another that must reach them: one alone may be lucky.
-    pub in_a_row: usize,
-}
-
-impl Default for StopRule {
-    fn default() -> Self {
-        Self { held_out_reward: None, held_out: BTreeMap::new(), in_a_row: 1 }
-    }
-}
+use super::task_set::Scores;
+use crate::options::StopRule;
 
 impl StopRule {
     /// Whether the evaluations so far, oldest first, end the training.
@@ -40,6 +19,8 @@ impl StopRule {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]

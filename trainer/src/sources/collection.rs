@@ -8,12 +8,9 @@ use fulgurite_types::{Generation, NewRollout, Rollout, RolloutConfig, UntrainedC
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::collected::Collected;
-use super::failure_options::FailureOptions;
-use super::failures::Failures;
-use super::judgement::judge;
-use super::member::{Member, Phase, Policy};
-use super::reading::{RewardRules, member_of};
+use crate::error::Failures;
+use crate::options::{FailureOptions, RewardRules};
+use crate::rollouts::{Collected, Member, Phase, Policy, judge, member_of};
 use crate::{Record, RecordError, Reporter, TrainError, TrainEvent};
 
 /// How often progress is told while nothing else happens.

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::evaluation::Scores;
-use crate::evaluation::ValidationScores;
+use crate::scores::{Scores, ValidationScores};
 
 /// How a run ended, and where every sampled token went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -54,7 +53,7 @@ pub struct RunSummary {
 const LEARNS_FROM_ROWS: [&str; 2] = ["num_conversations", "num_pairs"];
 
 /// What every step says of rows that were left out; `None` if they say nothing of conversations.
-pub(super) fn skipped_rows(steps: &[&Map<String, Value>]) -> Option<BTreeMap<String, u64>> {
+pub(crate) fn skipped_rows(steps: &[&Map<String, Value>]) -> Option<BTreeMap<String, u64>> {
     let step = steps.iter().find(|metrics| LEARNS_FROM_ROWS.iter().any(|key| metrics.contains_key(*key)))?;
     let skipped =
         |(key, rows): (&String, &Value)| Some((key.strip_prefix("data/skipped/")?.to_owned(), rows.as_u64()?));
@@ -62,7 +61,7 @@ pub(super) fn skipped_rows(steps: &[&Map<String, Value>]) -> Option<BTreeMap<Str
 }
 
 /// Rollouts of all steps that failed, by cause.
-pub(super) fn failed_rollouts(steps: &[&Map<String, Value>]) -> BTreeMap<String, u64> {
+pub(crate) fn failed_rollouts(steps: &[&Map<String, Value>]) -> BTreeMap<String, u64> {
     let mut failed = BTreeMap::new();
     for (key, count) in steps.iter().flat_map(|metrics| metrics.iter()) {
         if let (Some(cause), Some(count)) = (key.strip_prefix("rollout_errors/"), count.as_u64()) {

@@ -5,8 +5,8 @@ use fulgurite_adapters::AdapterError;
 use fulgurite_backends::BackendError;
 use fulgurite_renderers::RenderError;
 
-use crate::objectives::PolicyDataError;
-use crate::rollouts::Failures;
+use super::failures::Failures;
+use super::policy_data::PolicyDataError;
 use crate::{ArchiveError, RecordError};
 
 /// Why new weights were not put behind a model.

@@ -1,0 +1,39 @@
+//! What a config says of scoring what is held out, and of stopping by the scores.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// When and how the held-out tasks are scored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvaluationOptions {
+    /// Score before every this many updates, and after the last.
+    pub every: u64,
+    /// Rollouts of each held-out (and final) task.
+    pub samples_per_task: usize,
+}
+
+impl Default for EvaluationOptions {
+    fn default() -> Self {
+        Self { every: 1, samples_per_task: 4 }
+    }
+}
+
+/// Stop once the evaluations of the held-out tasks reach every threshold; without thresholds, never.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StopRule {
+    /// Least mean reward.
+    pub held_out_reward: Option<f64>,
+    /// Least mean of the reward's named components.
+    pub held_out: BTreeMap<String, f64>,
+    /// Evaluations one after another that must reach them: one alone may be lucky.
+    pub in_a_row: usize,
+}
+
+impl Default for StopRule {
+    fn default() -> Self {
+        Self { held_out_reward: None, held_out: BTreeMap::new(), in_a_row: 1 }
+    }
+}

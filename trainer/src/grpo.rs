@@ -20,8 +20,7 @@ use crate::options::{
 };
 use crate::publishing::{PolicyEndpoint, PolicyResource, Publisher, WeightsAtStart};
 use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy};
-use crate::run::{Checkpointing, GateRule, PublishGate, TrainingRun};
-use crate::schedule::Schedule;
+use crate::run::{Course, GateRule, PublishGate, Publishing, RunBuilder, TrainingRun};
 use crate::sft::{ConversationsFile, sequence_limit};
 use crate::sources::{BesideSource, ConversationSource, DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks};
 use crate::weights::{DigestingLearner, RunWeights, VersionDistances};
@@ -199,31 +198,17 @@ impl Grpo {
         let options = &self.options;
         let is_at_start = matches!(self.reference, Reference::Start);
         let learner = Arc::new(DigestingLearner::new(self.learner.clone()));
-        Ok(TrainingRun {
-            record: self.record.clone(),
-            learner: learner.clone(),
-            identity: self.identity.clone(),
-            source,
-            objective,
-            evaluator: self.evaluator(&weights).await?,
-            schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, options.max_steps()),
-            optimizer: options.optimizer(),
-            checkpointing: Checkpointing::of(options),
-            stop_without_gradient: options.stop_without_gradient,
-            first_nll: None,
-            first_sampled_nll: None,
-            publisher: Some(Publisher {
-                resource: PolicyResource {
-                    endpoint: self.endpoint.clone(),
-                    sampling_parameters: options.sampling_parameters.clone(),
-                },
-                weights,
-                learner,
-                at_start: self.at_start,
-            }),
-            publish_gate: self.publish_gate(),
-            keeps_reference: options.kl.is_some() && is_at_start,
-        })
+        let evaluator = self.evaluator(&weights).await?;
+        let resource = PolicyResource {
+            endpoint: self.endpoint.clone(),
+            sampling_parameters: options.sampling_parameters.clone(),
+        };
+        let publisher = Publisher { resource, weights, learner: learner.clone(), at_start: self.at_start };
+        let builder = RunBuilder::new(&self.record, learner, &self.identity, Course::of(options, options.max_steps()))
+            .stop_without_gradient(options.stop_without_gradient)
+            .publish(Publishing { publisher, gate: self.publish_gate() })
+            .keep_reference_if(options.kl.is_some() && is_at_start);
+        Ok(builder.build(source, objective, evaluator))
     }
 
     fn publish_gate(&self) -> Option<PublishGate> {

@@ -11,8 +11,7 @@ use crate::conversations::{
 use crate::evaluation::{ComparisonScores, DataEvaluator};
 use crate::objectives::{Held, Preference, Reference};
 use crate::options::{ConversationForm, ObjectiveName, TrainOn, TrainerOptions};
-use crate::run::{Checkpointing, TrainingRun};
-use crate::schedule::Schedule;
+use crate::run::{Course, RunBuilder, TrainingRun};
 use crate::sft::{ConversationsFile, SftData, sequence_limit};
 use crate::sources::{ConversationBatch, ConversationSource};
 use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError};
@@ -113,38 +112,20 @@ impl Preferences {
         let held =
             loss.has_reference().then(|| Held { reference: self.reference.clone(), name: self.reference_name.clone() });
         let updates = options.updates_of(data.split.trained());
-        Ok(TrainingRun {
-            record: self.record.clone(),
+        let source =
+            ConversationSource { conversations: data.trained, split: data.split, batch_size: options.batch_size };
+        let objective = Preference { loss, held: held.clone(), max_tokens: self.max_tokens()?, comparisons: None };
+        let evaluator = DataEvaluator {
             learner: self.learner.clone(),
-            identity: self.identity.clone(),
-            source: Box::new(ConversationSource {
-                conversations: data.trained,
-                split: data.split,
-                batch_size: options.batch_size,
-            }),
-            objective: Box::new(Preference {
-                loss,
-                held: held.clone(),
-                max_tokens: self.max_tokens()?,
-                comparisons: None,
-            }),
-            evaluator: Box::new(DataEvaluator {
-                learner: self.learner.clone(),
-                rows: data.scored,
-                numbers: data.scored_numbers,
-                batch_size: options.batch_size,
-                every: options.evaluation.every,
-                scores: ComparisonScores::new(loss, held),
-            }),
-            schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, updates),
-            optimizer: options.optimizer(),
-            checkpointing: Checkpointing::of(options),
-            stop_without_gradient: 0,
-            first_nll: None,
-            first_sampled_nll: None,
-            publisher: None,
-            publish_gate: None,
-            keeps_reference: loss.has_reference() && matches!(self.reference, Reference::Start),
-        })
+            rows: data.scored,
+            numbers: data.scored_numbers,
+            batch_size: options.batch_size,
+            every: options.evaluation.every,
+            scores: ComparisonScores::new(loss, held),
+        };
+        let course = Course::of(options, updates);
+        let builder = RunBuilder::new(&self.record, self.learner.clone(), &self.identity, course)
+            .keep_reference_if(loss.has_reference() && matches!(self.reference, Reference::Start));
+        Ok(builder.build(Box::new(source), Box::new(objective), Box::new(evaluator)))
     }
 }

@@ -13,8 +13,7 @@ use crate::conversations::{
 use crate::evaluation::{ConversationScores, DataEvaluator};
 use crate::objectives::{ConversationLoss, Objective, SoftTargetLoss, TargetsFrom, Teachers, check_teacher};
 use crate::options::{ObjectiveName, TrainOn, TrainerOptions};
-use crate::run::{Checkpointing, TrainingRun};
-use crate::schedule::Schedule;
+use crate::run::{Course, RunBuilder, TrainingRun};
 use crate::sources::{ConversationBatch, ConversationSource};
 use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError};
 
@@ -118,34 +117,19 @@ impl Sft {
         let options = &self.options;
         let pack_into = if options.packing { Some(self.pack_into()?) } else { None };
         let updates = options.updates_of(data.split.trained());
-        Ok(TrainingRun {
-            record: self.record.clone(),
+        let source =
+            ConversationSource { conversations: data.trained, split: data.split, batch_size: options.batch_size };
+        let evaluator = DataEvaluator {
             learner: self.learner.clone(),
-            identity: self.identity.clone(),
-            source: Box::new(ConversationSource {
-                conversations: data.trained,
-                split: data.split,
-                batch_size: options.batch_size,
-            }),
-            objective: self.objective(pack_into),
-            evaluator: Box::new(DataEvaluator {
-                learner: self.learner.clone(),
-                rows: data.scored,
-                numbers: data.scored_numbers,
-                batch_size: options.batch_size,
-                every: options.evaluation.every,
-                scores: ConversationScores::new(options.reduction, self.renderer.tokenizer().clone()),
-            }),
-            schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, updates),
-            optimizer: options.optimizer(),
-            checkpointing: Checkpointing::of(options),
-            stop_without_gradient: 0,
-            first_nll: None,
-            first_sampled_nll: None,
-            publisher: None,
-            publish_gate: None,
-            keeps_reference: false,
-        })
+            rows: data.scored,
+            numbers: data.scored_numbers,
+            batch_size: options.batch_size,
+            every: options.evaluation.every,
+            scores: ConversationScores::new(options.reduction, self.renderer.tokenizer().clone()),
+        };
+        let course = Course::of(options, updates);
+        let builder = RunBuilder::new(&self.record, self.learner.clone(), &self.identity, course);
+        Ok(builder.build(Box::new(source), self.objective(pack_into), Box::new(evaluator)))
     }
 
     fn objective(&self, pack_into: Option<usize>) -> Box<dyn Objective<ConversationBatch>> {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::evaluation::{ACCURACY, RowEvaluator};
 use crate::objectives::CrossEntropy;
 use crate::options::{LearningRateSchedule, SupervisedOptions};
-use crate::run::{CheckpointTriggers, Checkpointing, KeptCheckpoints, TrainingRun};
+use crate::run::{CheckpointTriggers, Checkpointing, Course, KeptCheckpoints, RunBuilder};
 use crate::schedule::Schedule;
 use crate::sources::{Corpus, CorpusRows};
 use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError, TrainEvent};
@@ -63,18 +63,7 @@ impl Supervised {
             Corpus::read(corpus, self.renderer.as_ref(), &self.options.train_on.train_on())?;
         let options = &self.options;
         let shape = LearningRateSchedule::Constant;
-        let mut run = TrainingRun {
-            record: self.record.clone(),
-            learner: self.learner.clone(),
-            identity: self.identity.clone(),
-            source: Box::new(CorpusRows::new(train, self.identity.seed, options.batch_size)),
-            objective: Box::new(CrossEntropy),
-            evaluator: Box::new(RowEvaluator {
-                learner: self.learner.clone(),
-                rows: validation,
-                every: options.validate_every,
-                wanted: options.validation_accuracy,
-            }),
+        let course = Course {
             schedule: Schedule::new(shape, options.warmup_steps, options.cooldown_steps, options.max_steps),
             optimizer: AdamParameters {
                 learning_rate: options.learning_rate,
@@ -85,13 +74,16 @@ impl Supervised {
                 triggers: CheckpointTriggers { updates: Some(options.checkpoint_every), ..Default::default() },
                 kept: KeptCheckpoints { newest: KEPT, seconds: None },
             },
-            stop_without_gradient: 0,
-            first_nll: None,
-            first_sampled_nll: None,
-            publisher: None,
-            publish_gate: None,
-            keeps_reference: false,
         };
+        let evaluator = RowEvaluator {
+            learner: self.learner.clone(),
+            rows: validation,
+            every: options.validate_every,
+            wanted: options.validation_accuracy,
+        };
+        let source = CorpusRows::new(train, self.identity.seed, options.batch_size);
+        let builder = RunBuilder::new(&self.record, self.learner.clone(), &self.identity, course);
+        let mut run = builder.build(Box::new(source), Box::new(CrossEntropy), Box::new(evaluator));
         let mut reporter = StepReporter { inner: reporter, max_steps: options.max_steps };
         let summary = run.train(resume, &mut reporter).await?;
         self.result(summary).await

@@ -1,6 +1,7 @@
 //! A run, whatever it learns from: steps, checkpoints, publication, the account of every token, metrics, the stop rule.
 
 mod allowed_steps;
+mod builder;
 mod checkpoint_distance;
 mod checkpoint_rules;
 mod checkpoints;
@@ -15,6 +16,7 @@ mod training_run;
 mod uploads;
 mod without_gradient;
 
+pub(crate) use self::builder::{Course, Publishing, RunBuilder};
 pub use self::checkpoint_distance::updates_from_checkpoint;
 pub(crate) use self::checkpoint_rules::{CheckpointTriggers, Checkpointing, KeptCheckpoints};
 pub(crate) use self::gate::{GateRule, PublishGate};

@@ -29,29 +29,29 @@ use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError, TrainEvent};
 /// A run: data from a source, learnt from as an objective says, in the steps of a schedule.
 pub(crate) struct TrainingRun<Data> {
     /// Where what happens is written.
-    pub(crate) record: Arc<dyn Record>,
+    pub(super) record: Arc<dyn Record>,
     /// What learns.
-    pub(crate) learner: Arc<dyn Learner>,
-    pub(crate) identity: RunIdentity,
-    pub(crate) source: Box<dyn Source<Data>>,
-    pub(crate) objective: Box<dyn Objective<Data>>,
-    pub(crate) evaluator: Box<dyn Evaluator>,
-    pub(crate) schedule: Schedule,
+    pub(super) learner: Arc<dyn Learner>,
+    pub(super) identity: RunIdentity,
+    pub(super) source: Box<dyn Source<Data>>,
+    pub(super) objective: Box<dyn Objective<Data>>,
+    pub(super) evaluator: Box<dyn Evaluator>,
+    pub(super) schedule: Schedule,
     /// Its step size is the greatest of the schedule.
-    pub(crate) optimizer: AdamParameters,
-    pub(crate) checkpointing: Checkpointing,
+    pub(super) optimizer: AdamParameters,
+    pub(super) checkpointing: Checkpointing,
     /// Updates one after another that may have nothing to learn from; 0 is as many as there are.
-    pub(crate) stop_without_gradient: u64,
+    pub(super) stop_without_gradient: u64,
     /// The mean negative logprob of the first rows that this process learnt from.
-    pub(crate) first_nll: Option<f64>,
+    pub(super) first_nll: Option<f64>,
     /// The same of the first tokens that the policy sampled.
-    pub(crate) first_sampled_nll: Option<f64>,
+    pub(super) first_sampled_nll: Option<f64>,
     /// Puts new weights behind a sampler; `None` if nobody samples.
-    pub(crate) publisher: Option<Publisher>,
+    pub(super) publisher: Option<Publisher>,
     /// Which new weights it puts there; without it all.
-    pub(crate) publish_gate: Option<PublishGate>,
+    pub(super) publish_gate: Option<PublishGate>,
     /// Whether the weights that the run began with are asked for later.
-    pub(crate) keeps_reference: bool,
+    pub(super) keeps_reference: bool,
 }
 
 /// What the rows cost of a step whose weights have left all bounds.

@@ -37,10 +37,15 @@ impl Reply {
             .map_err(|error| ServerError::Reply { url: url.to_string(), reason: error.to_string() })
     }
 
+    /// The body, which of an error may be any text of a proxy in between.
+    fn json_or_null(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
     /// What is said of an error: the store's words or the proxy's, or the beginning of whatever it is.
     pub(crate) fn message(&self) -> String {
         const GREATEST: usize = 500;
-        let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let json = self.json_or_null();
         let said = match (&json["detail"], &json["error"]["message"]) {
             (Value::String(said), _) | (_, Value::String(said)) => said.clone(),
             (Value::Null, _) => String::from_utf8_lossy(&self.body).into_owned(),
@@ -52,7 +57,7 @@ impl Reply {
     /// Whether the server cannot read posted weights at `path`. Servers of earlier releases say so by naming the file in an
     /// internal error.
     pub(crate) fn says_unread_weights(&self, path: &str) -> bool {
-        let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let json = self.json_or_null();
         let (code, message) = (&json["error"]["code"], json["error"]["message"].as_str());
         let names_file = message.is_some_and(|message| message.contains(path));
         code == "weights_unread" || self.status == StatusCode::INTERNAL_SERVER_ERROR && names_file
@@ -60,7 +65,7 @@ impl Reply {
 
     /// Whether a thing is not there, rather than the route to it: the store says which in words, the proxy in a code.
     pub(crate) fn says_not_found(&self) -> bool {
-        let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let json = self.json_or_null();
         let code = json["error"]["code"].as_str();
         code.is_some_and(|code| code.ends_with("_not_found"))
             || json["detail"].as_str().is_some_and(|detail| detail.contains("not found: "))

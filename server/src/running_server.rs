@@ -128,6 +128,7 @@ fn named_address(address: SocketAddr) -> String {
     if !address.ip().is_unspecified() {
         return address.to_string();
     }
+    // Elsewhere than on Linux the address stands as it is.
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
         "" => address.to_string(),

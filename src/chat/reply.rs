@@ -87,7 +87,7 @@ pub async fn ask(
     if !response.status().is_success() {
         let status = response.status();
         let text = response.text().await.unwrap_or_default();
-        let said: Value = serde_json::from_str(&text).unwrap_or_default();
+        let said: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         let message = said["error"]["message"].as_str().or(said["detail"].as_str());
         bail!("the model's host says {status}: {}", message.unwrap_or(text.trim()));
     }

@@ -134,7 +134,10 @@ fn score_at_the_end_of_training(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
     if tasks != plan.tasks {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default();
+    let text = match std::fs::read_to_string(run.join("metrics.jsonl")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        read => read.with_context(|| format!("cannot read {}", run.join("metrics.jsonl").display()))?,
+    };
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let last = lines.rev().find(|metrics| metrics["step"] == plan.weights.step);
     let last = last.filter(|metrics| metrics["final/env/all/reward/total"].is_number());

@@ -162,6 +162,7 @@ async fn note(State(log): State<Arc<HttpLog>>, request: Request, next: Next) -> 
         return next.run(Request::from_parts(parts, body)).await;
     };
     let Ok(body) = to_bytes(body, BODY_LIMIT).await else { return StatusCode::PAYLOAD_TOO_LARGE.into_response() };
+    // What a harness sends is noted as it is; the model's server answers what is no JSON.
     let said: Value = serde_json::from_slice(&body).unwrap_or_default();
     let dialect = Dialect::of(&parts.method, &endpoint);
     let mut seen = Seen {

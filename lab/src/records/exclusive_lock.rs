@@ -113,7 +113,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 fn holder(file: &mut File) -> String {
     let mut text = String::new();
     let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
-    let said: Value = read.and_then(|_| serde_json::from_str(&text).map_err(|error| error.into())).unwrap_or_default();
+    let said: Value = read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
     let (pid, command, since) = (said["pid"].as_u64(), said["command"].as_str(), said["since"].as_f64());
     match (pid, command, since) {
         (Some(pid), Some(command), Some(since)) => {

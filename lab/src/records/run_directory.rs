@@ -109,8 +109,9 @@ pub fn write_whole(path: &Path, text: &str) -> Result<()> {
 
 /// Directories in which the tokenizers of a run's models may be.
 pub fn run_tokenizers(directory: &Path) -> Vec<PathBuf> {
-    let text = std::fs::read_to_string(directory.join(CONFIG_FILE)).unwrap_or_default();
-    let config: Value = serde_json::from_str(&text).unwrap_or_default();
+    // A directory without a config names no models.
+    let text = std::fs::read_to_string(directory.join(CONFIG_FILE)).ok();
+    let config: Value = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
     let seed = config["run"]["seed"].as_u64().unwrap_or_default();
     let own = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     // Runs of before did not say where they were started; most are in a directory beside their config.

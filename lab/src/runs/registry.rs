@@ -305,6 +305,7 @@ pub async fn of_store(store: &Store, prices: Option<&PricesConfig>) -> Result<Ve
 
 async fn entry(store: &Store, run: &Run, prices: Option<&PricesConfig>) -> Result<RunEntry> {
     let run_id = run.run_id.as_str();
+    // Prices of another release are not this one's.
     let own: Option<PricesConfig> = serde_json::from_value(run.config["prices"].clone()).unwrap_or_default();
     let (steps, checkpoints) = (store.steps(run_id).await?, store.checkpoints(run_id).await?.len());
     let (ledger, totals) = (store.token_ledger(run_id).await?, store.run_totals(run_id).await?);

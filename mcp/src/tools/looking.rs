@@ -193,7 +193,10 @@ pub(super) async fn rollouts(
 pub(super) async fn transcript(session: &Session, home: &RunHome, rollout: &Value) -> Result<String, ToolError> {
     let id = rollout["rollout_id"].as_str().unwrap_or_default();
     let shown = session.program.run(&words([&"show", &id, &"--run", &home.path(), &"--json"])).await?;
-    let shown: Value = serde_json::from_str(&shown).unwrap_or_default();
+    let shown: Value = serde_json::from_str(&shown).map_err(|error| ToolError::Command {
+        command: "show".to_owned(),
+        said: format!("it printed no JSON: {error}"),
+    })?;
     let events = shown["attempts"].as_array().and_then(|attempts| attempts.last()?["events"].as_array().cloned());
     let events = events.unwrap_or_default();
     let answers = events.iter().filter_map(|event| event["answer"].as_str()).map(|answer| cut(answer, SHOWN));

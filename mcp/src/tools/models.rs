@@ -47,8 +47,8 @@ fn listed(workspace: &Workspace) -> String {
 }
 
 fn describe(name: &str, path: &Path) -> String {
-    let config = read_text(&path.join("config.json")).unwrap_or_default();
-    let config: Value = serde_json::from_str(&config).unwrap_or_default();
+    let config = read_text(&path.join("config.json")).ok();
+    let config: Value = config.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
     let kind = config["architectures"][0].as_str().unwrap_or("model");
     let number = |key: &str| config[key].as_u64().map_or("?".to_owned(), |number| number.to_string());
     let files = fs::read_dir(path).into_iter().flatten().flatten();

@@ -318,14 +318,17 @@ fn model_path(session: &Session, named: Option<&str>) -> Result<PathBuf, ToolErr
 
 /// Refuses held-out and final tasks that are trained on: a score on them would mean nothing.
 fn check_apart(setup: &Path) -> Result<(), ToolError> {
-    let rows = |name: &str| read_text(&setup.join(name)).unwrap_or_default();
+    let rows = |name: &str| match read_text(&setup.join(name)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.map_err(ToolError::file(&setup.join(name))),
+    };
     let parsed = |text: &str| -> Vec<String> {
         let row = |line: &str| serde_json::from_str::<Value>(line).map_or(line.to_owned(), |row| row.to_string());
         text.lines().filter(|line| !line.trim().is_empty()).map(row).collect()
     };
-    let trained: BTreeSet<String> = parsed(&rows("tasks.jsonl")).into_iter().collect();
+    let trained: BTreeSet<String> = parsed(&rows("tasks.jsonl")?).into_iter().collect();
     for name in ["held_out.jsonl", "final.jsonl"] {
-        let shared: Vec<String> = parsed(&rows(name)).into_iter().filter(|row| trained.contains(row)).collect();
+        let shared: Vec<String> = parsed(&rows(name)?).into_iter().filter(|row| trained.contains(row)).collect();
         if let Some(first) = shared.first() {
             return Err(wrong(format!(
                 "{} of the rows of {name} are among the tasks that are trained on, such as {}: take them out of either",

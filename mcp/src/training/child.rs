@@ -224,6 +224,7 @@ impl Training {
     }
 
     fn failed(&self, status: ExitStatus) -> ToolError {
+        // Without its log there is still how it ended.
         let log = read_text(&self.home.log()).unwrap_or_default();
         let said = match last_part(&log) {
             said if said.is_empty() => status.to_string(),

@@ -17,6 +17,7 @@ pub(crate) struct Metrics(Vec<Value>);
 
 impl Metrics {
     pub(crate) fn read(path: &Path) -> Self {
+        // A run before its first step has no file.
         let text = read_text(path).unwrap_or_default();
         Self(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }

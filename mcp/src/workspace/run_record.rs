@@ -30,6 +30,7 @@ struct Sealed {
 
 /// What a seal is made of.
 fn sealed_text(record: &RunRecord) -> String {
+    // Texts and numbers can always be written; and no seal is that of no text.
     serde_json::to_string(record).unwrap_or_default()
 }
 
@@ -140,7 +141,9 @@ impl RunHome {
 
     pub(crate) fn write(&self, record: &RunRecord) -> Result<(), ToolError> {
         let sealed = Sealed { seal: self.seal.of(&sealed_text(record)), record: record.clone() };
-        let text = serde_json::to_string_pretty(&sealed).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&sealed).map_err(|error| {
+            ToolError::Refused(format!("{} cannot be written: {error}", self.record_file().display()))
+        })?;
         write_whole(&self.record_file(), &text)
     }
 

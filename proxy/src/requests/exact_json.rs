@@ -84,6 +84,7 @@ pub(crate) fn value_or_text(text: &str) -> Value {
 /// The JSON text of fields, of which those that a body has with the same value are spelled as there.
 pub(crate) fn object_text(fields: &Map<String, Value>, body: &[u8]) -> String {
     let spelled: RawFields<'_> = match may_hold_long_integer(body) {
+        // What is no object has no fields that are spelled in some way.
         true => serde_json::from_slice(body).unwrap_or_default(),
         false => RawFields::default(),
     };
@@ -129,6 +130,7 @@ fn collect(value: &RawValue, place: String, way: &[Step], found: &mut BTreeMap<S
         }
         Step::Items => {
             let items: Vec<&RawValue> = match value.get().starts_with('[') {
+                // It was read before, as a list.
                 true => serde_json::from_str(value.get()).unwrap_or_default(),
                 false => vec![value],
             };

@@ -80,6 +80,7 @@ impl SpanMessage {
 fn json_list(attributes: &Object, key: &str) -> Vec<Value> {
     match attributes.get(key) {
         Some(Value::Array(items)) => items.clone(),
+        // Instrumentations cut long texts off: what is left of one is no list.
         Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_default(),
         _ => Vec::new(),
     }

@@ -7,6 +7,11 @@ fn imports_are_read_as_they_are_written() {
 }
 
 #[test]
+fn faults_of_files_and_json_are_not_swallowed() {
+    python(&["tests/house/swallowed.py", "--check"]).unwrap();
+}
+
+#[test]
 fn folders_import_only_folders_below_them() {
     python(&["tests/house/import_circles.py", "--check"]).unwrap();
 }

@@ -118,7 +118,7 @@ pub(crate) fn arguments(call: &ToolCall, message_index: usize) -> Result<minijin
         value => return Ok(from_json(value)),
     };
     from_json_text(text, &|text| minijinja::Value::from(text)).ok_or_else(|| {
-        let error = serde_json::from_str::<Value>(text).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = serde_json::from_str::<Value>(text).err().map_or_else(String::new, |error| error.to_string());
         let message = format!("the arguments of the call of `{}` are not JSON: {error}", call.function.name);
         RenderError::Message { message_index, message }
     })

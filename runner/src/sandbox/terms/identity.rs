@@ -20,6 +20,7 @@ impl Identity {
     /// Who they are for this runner.
     pub(crate) fn of_this_process() -> Self {
         let is_mapped = |map: &str| {
+            // Without /proc it is taken for a namespace of one user, which gives up more.
             let lines = std::fs::read_to_string(map).unwrap_or_default();
             holds(&lines, NOBODY)
         };

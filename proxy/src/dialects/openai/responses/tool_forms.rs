@@ -48,13 +48,12 @@ impl ToolForm {
         }
     }
 
-    /// The item of a call, but for its id.
+    /// The item of a call, but for its id. Arguments of a client's program are an object in its item; what a model gave
+    /// instead of one goes to the client as the call of a function, whole, since a program has no place for it.
     pub(super) fn item(&self, call_id: &str, name: &str, arguments: &str, status: &str) -> Map<String, Value> {
-        let mut item = match (self, self.of_clients_program()) {
-            (_, Some((kind, field))) => {
-                let parsed: Value = serde_json::from_str(arguments).unwrap_or_default();
-                json!({ "type": kind, field: parsed })
-            }
+        let read = if arguments.is_empty() { Some(Value::Null) } else { arguments_object(arguments) };
+        let mut item = match (self, self.of_clients_program().zip(read.clone())) {
+            (_, Some(((kind, field), object))) => json!({ "type": kind, field: object }),
             (Self::InNamespace { namespace, name }, None) => {
                 json!({ "type": "function_call", "namespace": namespace, "name": name, "arguments": arguments })
             }
@@ -64,8 +63,8 @@ impl ToolForm {
             (_, None) => json!({ "type": "function_call", "name": name, "arguments": arguments }),
         };
         match self {
-            Self::ToolSearch => item["execution"] = json!("client"),
-            Self::LocalShell if !arguments.is_empty() => {
+            Self::ToolSearch if read.is_some() => item["execution"] = json!("client"),
+            Self::LocalShell if read.is_some_and(|read| read.is_object()) => {
                 item["action"]["type"] = json!("exec");
                 if item["action"].get("env").is_none() {
                     item["action"]["env"] = json!({});
@@ -109,8 +108,13 @@ impl ToolForm {
 /// The text that a custom tool is called with. Arguments of another shape are given as they are, so that nothing that the
 /// model said is lost.
 pub(super) fn custom_input(arguments: &str) -> String {
-    let parsed: Value = serde_json::from_str(arguments).unwrap_or_default();
-    parsed.get(CUSTOM_INPUT).and_then(Value::as_str).map_or_else(|| arguments.to_owned(), str::to_owned)
+    let input = arguments_object(arguments).and_then(|object| Some(object.get(CUSTOM_INPUT)?.as_str()?.to_owned()));
+    input.unwrap_or_else(|| arguments.to_owned())
+}
+
+/// Arguments of a call, if they are a JSON object: what a model samples may be anything.
+fn arguments_object(arguments: &str) -> Option<Value> {
+    serde_json::from_str(arguments).ok().filter(Value::is_object)
 }
 
 /// The name by which the model knows a function of a namespace.
@@ -143,6 +147,7 @@ pub(super) const TOOL_FORMS: &str = "tool_forms";
 
 /// How calls are spelled of a request that was recorded.
 pub(super) fn recorded_forms(extra: &Map<String, Value>) -> ToolForms {
+    // Records of other releases have none.
     extra.get(TOOL_FORMS).and_then(|forms| serde_json::from_value(forms.clone()).ok()).unwrap_or_default()
 }
 
@@ -165,6 +170,19 @@ mod tests {
             if form == ToolForm::LocalShell {
                 item["action"]["working_directory"] = Value::Null;
                 assert_eq!(form.arguments(&item), Some(arguments));
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_a_functions_call() {
+        for form in [ToolForm::LocalShell, ToolForm::Shell, ToolForm::ApplyPatch, ToolForm::ToolSearch] {
+            for arguments in ["\"ls\"", "[\"ls\"]", "7", "null", "ls -l"] {
+                let item = Value::from(form.item("c", "x", arguments, "completed"));
+                let call = json!({
+                    "type": "function_call", "name": "x", "arguments": arguments, "call_id": "c", "status": "completed",
+                });
+                assert_eq!(item, call);
             }
         }
     }

@@ -22,7 +22,7 @@ pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
     let seconds = |key: &str| steps.iter().filter_map(|step| step.metrics[key].as_f64()).sum();
     let entry = registry::of_directory(&directory, None).await?;
     let measured = Measured {
-        rollouts: config.trainer.group_size as u64,
+        rollouts: config.trainer.rollouts_or_usual().group_size as u64,
         all_rollouts: entry.rollouts.values().sum(),
         sampling_seconds: seconds("time/sampling"),
         training_seconds: seconds("time/training"),

@@ -497,7 +497,9 @@ fn trainer_keys(all: &toml::Table) -> Vec<String> {
     if let Some(toml::Value::Table(trainer)) = all.get("trainer") {
         for (key, value) in trainer {
             match value {
-                toml::Value::Table(below) => keys.extend(below.keys().map(|below| format!("{key}.{below}"))),
+                toml::Value::Table(below) if !below.is_empty() => {
+                    keys.extend(below.keys().map(|below| format!("{key}.{below}")))
+                }
                 _ => keys.push(key.clone()),
             }
         }
@@ -535,6 +537,19 @@ mod tests {
     fn the_engine_has_as_many_threads_as_the_config_says() {
         assert_eq!(parse::<Config>("[engine]\nthreads = 3\n").unwrap().engine.options().threads, 3);
         assert_eq!(parse::<Config>("").unwrap().engine.options(), EngineOptions::default());
+    }
+
+    /// It was not among the written keys, and so nobody refused it.
+    #[test]
+    fn an_empty_table_is_a_key_that_is_written() {
+        let keys = |text: &str| trainer_keys(&toml::from_str(text).unwrap());
+        assert_eq!(keys("[trainer]\nharvest = {}\nkl = { coefficient = 1.0 }\n"), ["harvest", "kl.coefficient"]);
+        let config = parse::<Config>("[trainer]\nobjective = \"on_policy_distillation\"\nharvest = {}\n").unwrap();
+        let refused = config.trainer.check_keys(["harvest"]).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("[trainer] harvest is no key of objective = \"on_policy_distillation\""),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use fulgurite_runner::RubricOptions;
-use fulgurite_trainer::{DistillationOptions, ObjectiveName, PairwiseOptions};
+use fulgurite_trainer::{DistillationOptions, PairwiseOptions};
 
 use crate::declarations::Config;
 use crate::models::{Backend, ModelEntry};
@@ -25,11 +25,7 @@ pub fn trainable_models(config: &Config) -> Result<Vec<&ModelEntry>> {
 
 /// The name of the reference model, if the config names one, and the key that does.
 pub fn reference_name(config: &Config) -> Option<(&str, &'static str)> {
-    let trainer = &config.trainer;
-    match trainer.objective.compares() {
-        true => Some((trainer.preference.reference.as_deref()?, "preference.reference")),
-        false => Some((trainer.kl.as_ref()?.reference.as_deref()?, "kl.reference")),
-    }
+    config.trainer.reference()
 }
 
 /// The model that a run is held against, if the config names one.
@@ -63,7 +59,7 @@ pub fn pairwise_judge_key(name: &str) -> String {
 /// # Errors
 /// If there is no such model, or if its calls are passed on.
 pub fn pairwise_judge(config: &Config) -> Result<Option<&ModelEntry>> {
-    let Some(PairwiseOptions { judge }) = &config.trainer.pairwise else { return Ok(None) };
+    let Some(PairwiseOptions { judge }) = config.trainer.pairwise() else { return Ok(None) };
     if judge == PairwiseOptions::SHORTER {
         return Ok(None);
     }
@@ -82,9 +78,7 @@ pub fn pairwise_judge(config: &Config) -> Result<Option<&ModelEntry>> {
 
 /// What the config says of teachers, if the run has any.
 pub fn distillation(config: &Config) -> Option<&DistillationOptions> {
-    let has_teachers =
-        matches!(config.trainer.objective, ObjectiveName::OnPolicyDistillation | ObjectiveName::OffPolicyDistillation);
-    config.trainer.distillation.as_ref().filter(|_| has_teachers)
+    config.trainer.distillation()
 }
 
 /// The key that names a teacher, as messages have it.

@@ -152,7 +152,7 @@ mod tests {
         let text = "[trainer]\nlearning_rate = 1e-3\n[[models]]\nname = 'm'\nbackend = 'embedded'\npath = 'p'\n";
         let sets = ["trainer.learning_rate=3", "trainer.loss=ppo", "run.name = sweep it", "models.0.lora_rank=4"];
         let config = changed(text, &sets).unwrap();
-        assert_eq!((config.trainer.learning_rate, config.run.name.as_str()), (3.0, "sweep it"));
+        assert_eq!((config.trainer.common.learning_rate, config.run.name.as_str()), (3.0, "sweep it"));
         assert_eq!(config.models[0].lora_rank, Some(4));
         assert_eq!(serde_json::json!(config)["trainer"]["loss"], "ppo");
     }

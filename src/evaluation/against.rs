@@ -101,6 +101,7 @@ async fn of_training_run(directory: &Path) -> Result<Against> {
     }
     let models = model_roles::trainable_models(&loaded.config)?;
     let model = models.first().map(|model| model.name.as_str()).unwrap_or_default();
-    let scores = recorded_scores(&store, &rollouts, model, loaded.config.trainer.reward_rules()).await?;
+    let scores =
+        recorded_scores(&store, &rollouts, model, loaded.config.trainer.rollouts_or_usual().reward_rules()).await?;
     Ok(Against { name: format!("{run_id} after {step} updates"), scores })
 }

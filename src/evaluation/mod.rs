@@ -51,7 +51,7 @@ pub async fn eval(arguments: EvalArguments) -> Result<()> {
     let file = || loaded.file.as_ref().map_or("the run's config".to_owned(), |file| file.display().to_string());
     checks::check_config(&loaded).with_context(file)?;
     let tasks = load_tasks(&loaded, &arguments).with_context(file)?;
-    let samples = arguments.samples.unwrap_or(loaded.config.trainer.evaluation.samples_per_task);
+    let samples = arguments.samples.unwrap_or(loaded.config.trainer.rollouts_or_usual().evaluation.samples_per_task);
     if samples == 0 {
         bail!("--samples is 0, but must be at least 1");
     }
@@ -178,7 +178,7 @@ async fn sample(
         Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
         None => None,
     };
-    let options = &loaded.config.trainer;
+    let options = loaded.config.trainer.rollouts_or_usual();
     let evaluation = TaskEvaluation {
         record,
         identity: RunIdentity {
@@ -195,7 +195,7 @@ async fn sample(
         rollout_config: train::rollout_config(loaded),
         tokenizer,
         reward_rules: options.reward_rules(),
-        sampling_parameters: options.sampling_parameters.clone(),
+        sampling_parameters: options.sampling_parameters,
         endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: weights.entry.name.clone(), api_key },
         runner: runner.given_up.clone(),
     };

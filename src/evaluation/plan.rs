@@ -39,6 +39,7 @@ impl Plan<'_> {
     /// Where the evaluation is: the same for all that would sample the same.
     pub fn directory(&self) -> Result<PathBuf> {
         let config = &self.loaded.config;
+        let rollouts = config.trainer.rollouts_or_usual();
         let mut all = json!({
             "weights": self.weights.identity,
             "model": self.weights.entry.name,
@@ -47,8 +48,8 @@ impl Plan<'_> {
             "samples": self.samples,
             "agent": config.runner.url.as_ref().map_or_else(|| json!(config.runner.command), |url| json!(url)),
             "grade": config.runner.grade,
-            "sampling": config.trainer.sampling_parameters,
-            "zero_reward_on_limit": config.trainer.zero_reward_on_limit,
+            "sampling": rollouts.sampling_parameters,
+            "zero_reward_on_limit": rollouts.zero_reward_on_limit,
             "step": self.weights.step,
         });
         if config.runner.has_worlds() {

@@ -27,7 +27,9 @@ use super::start::held_run::{HeldRun, RunLoss};
 use super::start::owner::StoreAccess;
 use super::start::rules::StartFlag;
 use super::uploaded_runs::{open_run_directory, run_archive};
-use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config};
+use super::{
+    AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config, rollout_plan,
+};
 use crate::models::open::ServersModel;
 use crate::terminal::output;
 use crate::train::pairwise_judge::OpenJudge;
@@ -270,7 +272,7 @@ impl Daemon {
                     &opened.renderer,
                 )?,
                 learner: opened.learner.clone(),
-                options: self.loaded.config.trainer.clone(),
+                plan: rollout_plan(&self.loaded.config)?,
                 reference: reference.reference(),
                 teachers: teachers.teachers(),
                 judge: judge.judge(opened.renderer.tokenizer()),

@@ -40,8 +40,8 @@ use fulgurite_renderers::Renderer;
 use fulgurite_server::{Listening, MetricsPage, RunningServer, write_ready_file};
 use fulgurite_store::{AdminKey, Store};
 use fulgurite_trainer::{
-    Decode, Grpo, PolicyEndpoint, Record, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
-    WeightsAtStart,
+    Decode, Grpo, PolicyEndpoint, Record, Reporter, RolloutPlan, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
+    TrainingPlan, WeightsAtStart,
 };
 use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
@@ -88,7 +88,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
     let metrics = MetricsPage::install()?;
     let server = arguments.server.clone();
     let prepared = Prepared::new(arguments, &metrics).await?;
-    if prepared.loaded.config.trainer.objective.learns_from_data() {
+    if prepared.loaded.config.trainer.objective.name().learns_from_data() {
         return sft::train(prepared).await;
     }
     match server {
@@ -117,11 +117,13 @@ pub async fn train_one_group(arguments: TrainArguments, run_directory: PathBuf) 
     tasks.held_out.truncate(1);
     tasks.last.clear();
     let config = &mut prepared.loaded.config;
-    if config.trainer.objective.learns_from_data() || config.trainer.harvest.is_some() {
+    if config.trainer.objective.name().learns_from_data() || config.trainer.harvest().is_some() {
         bail!("--dry-run is of runs that have tasks: what is sampled for them is what they cost");
     }
-    (config.trainer.max_steps, config.trainer.groups_per_batch) = (Some(1), 1);
-    (config.trainer.stop, config.store.url) = (StopRule::default(), None);
+    (config.trainer.common.max_steps, config.store.url) = (Some(1), None);
+    if let Some(rollouts) = config.trainer.rollouts_mut() {
+        (rollouts.groups_per_batch, rollouts.stop) = (1, StopRule::default());
+    }
     config.trackers = TrackersConfig::default();
     prepared.arguments.run_directory = Some(run_directory);
     prepared.reporter = Box::new(SilentReporter);
@@ -143,7 +145,7 @@ impl Prepared {
             false => Box::new(TableReporter::new(Some(Box::new(move || sampled.sampled_tokens())))),
         };
         let model = the_model(&loaded).with_context(file)?;
-        if loaded.config.trainer.objective.learns_from_data() {
+        if loaded.config.trainer.objective.name().learns_from_data() {
             sft::check_model(&loaded, &model).and_then(|()| sft::check(&loaded)).with_context(file)?;
         }
         sft::check_beside(&loaded).with_context(file)?;
@@ -250,7 +252,7 @@ async fn train_held(
         conversations: sft::beside(&loaded, &run_directory, &model_directory, &opened.served.renderer)?,
         validation: sft::harvest_validation(&loaded, &run_directory, &model_directory, &opened.served.renderer)?,
         learner: opened.learner,
-        options: loaded.config.trainer.clone(),
+        plan: rollout_plan(&loaded.config)?,
         reference: reference.reference(),
         teachers: teachers.teachers(),
         judge: judge.judge(opened.served.renderer.tokenizer()),
@@ -329,7 +331,7 @@ impl Runner {
         if !loaded.config.runner.runs_agents() {
             reserve_judges();
             let url = server.to_owned();
-            reporter.report(match loaded.config.trainer.harvest {
+            reporter.report(match loaded.config.trainer.harvest() {
                 Some(_) => TrainEvent::AgentsAwaited { url },
                 None => TrainEvent::RunnersAwaited { url },
             });
@@ -395,7 +397,7 @@ pub fn override_by_flags(config: &mut Config, arguments: &TrainArguments) {
         config.run.seed = seed;
     }
     if let Some(max_steps) = arguments.max_steps {
-        config.trainer.max_steps = Some(max_steps);
+        config.trainer.common.max_steps = Some(max_steps);
     }
     config.runner.take_agent(&arguments.agent);
 }
@@ -420,6 +422,16 @@ fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
     }
 }
 
+/// What a run is told that learns from rollouts.
+fn rollout_plan(config: &Config) -> Result<RolloutPlan> {
+    match config.trainer.plan()? {
+        TrainingPlan::Rollouts(plan) => Ok(*plan),
+        TrainingPlan::Conversations(_) | TrainingPlan::Comparisons(_) => {
+            bail!("objective = \"{}\" learns from no rollouts", config.trainer.objective.name().as_str())
+        }
+    }
+}
+
 /// Reads a model's tokens.
 fn decode(renderer: Arc<dyn Renderer>) -> Decode {
     Arc::new(move |tokens| renderer.tokenizer().decode(tokens))
@@ -427,11 +439,12 @@ fn decode(renderer: Arc<dyn Renderer>) -> Decode {
 
 fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
     let Config { tasks, trainer, runner, .. } = &loaded.config;
-    if trainer.objective.learns_from_data() {
+    if trainer.objective.name().learns_from_data() {
         return Ok(Tasks { train: Vec::new(), held_out: Vec::new(), last: Vec::new() });
     }
-    if trainer.harvest.is_some() {
-        if tasks.is_some() || runner.runs_agents() || trainer.stop != StopRule::default() {
+    if trainer.harvest().is_some() {
+        let stops = trainer.rollouts().is_some_and(|rollouts| rollouts.stop != StopRule::default());
+        if tasks.is_some() || runner.runs_agents() || stops {
             bail!(
                 "[trainer] harvest takes rollouts as they come, and scores none: leave out [tasks], [runner] command and \
                  [trainer] stop"

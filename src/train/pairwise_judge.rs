@@ -31,7 +31,7 @@ impl OpenJudge {
                 Some(ScoringModel::open(entry, &path, config).with_context(|| pairwise_judge_key(&entry.name))?)
             }
         };
-        Ok(Self { model, is_wanted: config.trainer.pairwise.is_some() })
+        Ok(Self { model, is_wanted: config.trainer.pairwise().is_some() })
     }
 
     /// What a run is given, whose policy's tokens that tokenizer reads.

@@ -16,7 +16,7 @@ use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
 use fulgurite_trainer::{
     BesideFile, ConversationsFile, DataSource, ObjectiveName, Preferences, Record, RowUnit, RunIdentity, RunSummary,
-    Sft, SftData, Validation,
+    Sft, SftData, TrainingPlan, Validation,
 };
 
 use super::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
@@ -32,7 +32,7 @@ use crate::terminal::output;
 
 /// As a config says it.
 fn objective(loaded: &LoadedConfig) -> String {
-    format!("objective = \"{}\"", loaded.config.trainer.objective.as_str())
+    format!("objective = \"{}\"", loaded.config.trainer.objective.name().as_str())
 }
 
 /// Looks at what the config says of such a run.
@@ -42,10 +42,10 @@ pub fn check(loaded: &LoadedConfig) -> Result<()> {
         bail!(
             "{} learns from {} that are there, and nobody samples: leave out [tasks], [runner] command and [runner] grade",
             objective(loaded),
-            what(trainer.objective)
+            what(trainer.objective.name())
         );
     }
-    let Some(source) = &trainer.source else { return Ok(()) };
+    let Some(source) = trainer.source() else { return Ok(()) };
     if source.rollouts.is_some() && store.url.is_none() {
         bail!(
             "[trainer] source.rollouts are those of [store] url, which is missing: url = \"sqlite://FILE\", of a server's \
@@ -119,7 +119,7 @@ async fn train_held(
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
     orders.follow(&record, &run_id).await?;
-    let source = loaded.config.trainer.source.clone().context("[trainer] source is missing")?;
+    let source = loaded.config.trainer.source().cloned().context("[trainer] source is missing")?;
     let validation = validation_file(&source);
     let validation = validation.map(|path| file(&loaded, path, &run_directory, "validation.jsonl")).transpose()?;
     let data = data(&loaded, &source, &model.name, &store, &run_directory).await?;
@@ -127,31 +127,37 @@ async fn train_held(
     let instance = run_instance(&run_directory)?;
     let identity = RunIdentity { run_id, instance, seed: loaded.config.run.seed, directory: run_directory, archive };
     let (learner, renderer) = (opened.learner.clone(), opened.served.renderer.clone());
-    let options = loaded.config.trainer.clone();
+    let plan = loaded.config.trainer.plan()?;
     let reference = ReferenceModel::open(&loaded, &renderer)?;
     let opened_teachers = OpenTeachers::open(&loaded, &model.name, &renderer, None)?;
     let teachers = opened_teachers.teachers();
     let mut last_word = LastWord { reporter, started, summary: None };
     let run = async {
-        if options.objective.compares() {
-            let (reference_name, reference) =
-                (reference.name(&loaded, &model, &model_directory)?, reference.reference());
-            let preferences = Preferences {
-                record,
-                learner,
-                reference,
-                reference_name,
-                renderer,
-                options,
-                context_length,
-                data,
-                validation,
-                identity,
-            };
-            return Ok(preferences.run(arguments.resume, &mut last_word).await?);
+        match plan {
+            TrainingPlan::Comparisons(plan) => {
+                let (reference_name, reference) =
+                    (reference.name(&loaded, &model, &model_directory)?, reference.reference());
+                let preferences = Preferences {
+                    record,
+                    learner,
+                    reference,
+                    reference_name,
+                    renderer,
+                    plan: *plan,
+                    context_length,
+                    data,
+                    validation,
+                    identity,
+                };
+                Ok(preferences.run(arguments.resume, &mut last_word).await?)
+            }
+            TrainingPlan::Conversations(plan) => {
+                let plan = *plan;
+                let sft = Sft { record, learner, renderer, plan, context_length, data, teachers, validation, identity };
+                Ok(sft.run(arguments.resume, &mut last_word).await?)
+            }
+            TrainingPlan::Rollouts(_) => bail!("{} learns from rollouts", objective(&loaded)),
         }
-        let sft = Sft { record, learner, renderer, options, context_length, data, teachers, validation, identity };
-        Ok(sft.run(arguments.resume, &mut last_word).await?)
     };
     let outcome: Result<RunSummary> = tokio::select! {
         outcome = run => outcome,
@@ -189,7 +195,8 @@ pub(super) fn beside(
     model_directory: &Path,
     renderer: &Arc<dyn Renderer>,
 ) -> Result<Option<BesideFile>> {
-    let Some(conversations) = &loaded.config.trainer.conversations else { return Ok(None) };
+    let rollouts = loaded.config.trainer.rollouts();
+    let Some(conversations) = rollouts.and_then(|rollouts| rollouts.conversations.as_ref()) else { return Ok(None) };
     Ok(Some(BesideFile {
         file: file(loaded, &conversations.file, run_directory, "conversations.jsonl")?,
         renderer: renderer.clone(),
@@ -204,7 +211,7 @@ pub(super) fn harvest_validation(
     model_directory: &Path,
     renderer: &Arc<dyn Renderer>,
 ) -> Result<Option<BesideFile>> {
-    let validation = loaded.config.trainer.harvest.as_ref().and_then(|harvest| harvest.validation.as_deref());
+    let validation = loaded.config.trainer.harvest().and_then(|harvest| harvest.validation.as_deref());
     let Some(validation) = validation else { return Ok(None) };
     Ok(Some(BesideFile {
         file: file(loaded, validation, run_directory, "validation.jsonl")?,
@@ -216,8 +223,9 @@ pub(super) fn harvest_validation(
 /// Looks for the conversations that a run on rollouts learns from beside, and those that it is scored on.
 pub fn check_beside(loaded: &LoadedConfig) -> Result<()> {
     let trainer = &loaded.config.trainer;
-    let beside = trainer.conversations.as_ref().map(|conversations| ("conversations.file", &conversations.file));
-    let validation = trainer.harvest.as_ref().and_then(|harvest| harvest.validation.as_ref());
+    let beside = trainer.rollouts().and_then(|rollouts| rollouts.conversations.as_ref());
+    let beside = beside.map(|conversations| ("conversations.file", &conversations.file));
+    let validation = trainer.harvest().and_then(|harvest| harvest.validation.as_ref());
     for (key, path) in beside.into_iter().chain(validation.map(|path| ("harvest.validation", path))) {
         let path = loaded.resolve(path);
         std::fs::metadata(&path).with_context(|| format!("[trainer] {key}: cannot read {}", path.display()))?;
@@ -239,7 +247,7 @@ pub(super) fn file(loaded: &LoadedConfig, path: &Path, run_directory: &Path, lin
         return Ok(ConversationsFile { path: name.clone(), name, unit: RowUnit::Line });
     }
     let path = run_directory.join(lines);
-    let compares = loaded.config.trainer.objective.reads_comparisons();
+    let compares = loaded.config.trainer.objective.name().reads_comparisons();
     write_as_json_lines(&name, &path, if compares { Columns::Comparisons } else { Columns::Conversations })?;
     Ok(ConversationsFile { path, name, unit: RowUnit::Row })
 }

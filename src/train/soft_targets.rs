@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fulgurite_config::checks::check_config;
 use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_trainer::{ObjectiveName, SoftTargetFile};
+use fulgurite_trainer::{ObjectiveName, SoftTargetFile, TrainingPlan};
 
 use super::reporters::SilentReporter;
 use super::teachers::OpenTeachers;
@@ -21,9 +21,10 @@ use crate::models::open::context_length;
 pub async fn write_soft_targets(loaded: &LoadedConfig, to: &Path, progress: impl FnMut(u64, u64)) -> Result<u64> {
     let file = || loaded.file.as_ref().map_or(String::new(), |file| file.display().to_string());
     check_config(loaded).with_context(file)?;
-    let options = loaded.config.trainer.clone();
-    let source = options.source.as_ref().and_then(|source| source.conversations.as_deref());
-    let (ObjectiveName::OffPolicyDistillation, Some(source)) = (options.objective, source) else {
+    let trainer = &loaded.config.trainer;
+    let source = trainer.source().and_then(|source| source.conversations.as_deref());
+    let is_distillation = trainer.objective.name() == ObjectiveName::OffPolicyDistillation;
+    let (TrainingPlan::Conversations(plan), Some(source), true) = (trainer.plan()?, source, is_distillation) else {
         bail!(
             "{}: soft targets are of a run with objective = \"off_policy_distillation\" and source = {{ conversations = \"FILE\" }}",
             file()
@@ -42,6 +43,6 @@ pub async fn write_soft_targets(loaded: &LoadedConfig, to: &Path, progress: impl
     let lines = tempfile::tempdir().context("cannot make a directory for temporary files")?;
     let conversations = sft::file(loaded, source, lines.path(), "conversations.jsonl")?;
     let context_length = context_length(&model_directory)?;
-    let targets = SoftTargetFile { renderer, options, context_length, conversations, teachers };
+    let targets = SoftTargetFile { renderer, plan: *plan, context_length, conversations, teachers };
     Ok(targets.write(to, progress).await?)
 }

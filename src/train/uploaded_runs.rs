@@ -39,12 +39,12 @@ pub async fn run_archive(loaded: &LoadedConfig, directory: &Path, run_id: &str) 
 /// Variables with the keys to what is uploaded, which no program may see that a run starts: whoever has them can replace
 /// the run's weights.
 pub fn upload_keys(loaded: &LoadedConfig) -> Vec<String> {
-    let keys: &[&str] = if loaded.config.trainer.checkpoint_url.is_some() { &UPLOAD_KEYS } else { &[] };
+    let keys: &[&str] = if loaded.config.trainer.common.checkpoint_url.is_some() { &UPLOAD_KEYS } else { &[] };
     keys.iter().map(|key| (*key).to_owned()).collect()
 }
 
 fn archive(loaded: &LoadedConfig) -> Result<Option<CheckpointArchive>> {
-    let url = loaded.config.trainer.checkpoint_url.as_deref();
+    let url = loaded.config.trainer.common.checkpoint_url.as_deref();
     Ok(url.map(CheckpointArchive::open).transpose()?)
 }
 

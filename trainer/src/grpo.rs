@@ -15,8 +15,8 @@ use crate::objectives::{
     Reference, Teachers,
 };
 use crate::options::{
-    ConversationForm, ConversationsBeside, LossReduction, PolicyLoss, PublishRule, SamplingSchedule, TrainOn,
-    TrainerOptions, UnusableRows,
+    ConversationForm, ConversationsBeside, LossReduction, MAX_STEPS, PolicyLoss, PublishRule, RolloutOptions,
+    RolloutPlan, SamplingSchedule, TrainOn, UnusableRows,
 };
 use crate::publishing::{PolicyEndpoint, PolicyResource, Publisher, WeightsAtStart};
 use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy};
@@ -28,6 +28,8 @@ use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError, TrainEvent};
 
 /// Conversations whose mean cost has an interval.
 const LEAST_COMPARED: u64 = 2;
+/// Conversations of a harvest's validation that are read together.
+const VALIDATION_BATCH: usize = 64;
 
 /// Group-relative policy optimisation (GRPO: Shao et al. 2024) and its relatives.
 ///
@@ -41,7 +43,7 @@ pub struct Grpo {
     /// What learns.
     pub learner: Arc<dyn Learner>,
     /// How.
-    pub options: TrainerOptions,
+    pub plan: RolloutPlan,
     /// What it is kept near to, if the options say so.
     pub reference: Reference,
     /// Whose logprobs it is pulled to, if the objective is to learn from teachers.
@@ -107,21 +109,18 @@ impl Grpo {
     ///
     /// With `resume`, goes on from the run's last checkpoint that is whole; what came after it is undone in the record.
     pub async fn run(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
-        self.options.check()?;
         if let Some(teachers) = &self.teachers {
             teachers.check(&self.tasks.train).await?;
         }
-        let max_staleness = self.options.schedule.max_staleness();
-        if max_staleness > 0
-            && self.options.loss == PolicyLoss::ImportanceSampling
-            && self.options.importance_mask.is_none()
-        {
+        let rollouts = self.rollouts();
+        let max_staleness = rollouts.schedule.max_staleness();
+        if max_staleness > 0 && rollouts.loss == PolicyLoss::ImportanceSampling && rollouts.importance_mask.is_none() {
             reporter.report(TrainEvent::NoTrustRegion { max_staleness });
         }
         let identity = &self.identity;
         let weights = RunWeights::new(&self.endpoint.model, &identity.run_id, &identity.instance, self.start);
         let policy = self.objective(&weights)?;
-        match self.options.schedule {
+        match rollouts.schedule {
             SamplingSchedule::Minibatches(count) => {
                 let source = Box::new(self.driven(&weights));
                 self.train(weights, source, Box::new(Minibatches { policy, count }), resume, reporter).await
@@ -142,7 +141,7 @@ impl Grpo {
         resume: bool,
         reporter: &mut dyn Reporter,
     ) -> Result<RunSummary, TrainError> {
-        let (Some(options), Some(file)) = (&self.options.conversations, &self.conversations) else {
+        let (Some(options), Some(file)) = (&self.rollouts().conversations, &self.conversations) else {
             return self.training_run(weights, main, objective).await?.train(resume, reporter).await;
         };
         let conversations: Arc<dyn Sequences> = Arc::new(file.open(options).await?);
@@ -162,19 +161,19 @@ impl Grpo {
 
     /// What the run is scored on: the conversations of a harvest, or else tasks.
     async fn evaluator(&self, weights: &RunWeights) -> Result<Box<dyn Evaluator>, TrainError> {
-        let options = &self.options;
+        let RolloutOptions { evaluation, stop, .. } = self.rollouts();
         let Some(file) = &self.validation else {
             return Ok(Box::new(TaskEvaluator {
                 groups: self.groups(weights),
-                options: options.evaluation.clone(),
-                stop: options.stop.clone(),
+                options: evaluation.clone(),
+                stop: stop.clone(),
                 held_out: self.tasks.held_out.clone(),
                 last: self.tasks.last.clone(),
             }));
         };
         let conversations = file.render(ConversationForm::default(), TrainOn::default(), file.context_length).await?;
         let count = conversations.count();
-        if options.publish_rule() == PublishRule::NotWorse && count < LEAST_COMPARED {
+        if self.plan.options.publish_rule() == PublishRule::NotWorse && count < LEAST_COMPARED {
             let message =
                 format!("holds {count} conversations, and publish_if compares means of {LEAST_COMPARED} at least");
             return Err(TrainError::Option { key: "[trainer] harvest.validation".to_owned(), message });
@@ -183,8 +182,8 @@ impl Grpo {
             learner: self.learner.clone(),
             rows: Arc::new(conversations),
             numbers: (0..count).collect(),
-            batch_size: options.batch_size,
-            every: options.evaluation.every,
+            batch_size: VALIDATION_BATCH,
+            every: evaluation.every,
             scores: ConversationScores::new(LossReduction::default(), file.renderer.tokenizer().clone()),
         }))
     }
@@ -195,42 +194,43 @@ impl Grpo {
         source: Box<dyn Source<Data>>,
         objective: Box<dyn Objective<Data>>,
     ) -> Result<TrainingRun<Data>, TrainError> {
-        let options = &self.options;
+        let rollouts = self.rollouts();
         let is_at_start = matches!(self.reference, Reference::Start);
         let learner = Arc::new(DigestingLearner::new(self.learner.clone()));
         let evaluator = self.evaluator(&weights).await?;
         let resource = PolicyResource {
             endpoint: self.endpoint.clone(),
-            sampling_parameters: options.sampling_parameters.clone(),
+            sampling_parameters: rollouts.sampling_parameters.clone(),
         };
         let publisher = Publisher { resource, weights, learner: learner.clone(), at_start: self.at_start };
-        let builder = RunBuilder::new(&self.record, learner, &self.identity, Course::of(options, options.max_steps()))
-            .stop_without_gradient(options.stop_without_gradient)
-            .publish(Publishing { publisher, gate: self.publish_gate() })
-            .keep_reference_if(options.kl.is_some() && is_at_start);
+        let builder =
+            RunBuilder::new(&self.record, learner, &self.identity, Course::of(&self.plan.common, self.max_steps()))
+                .stop_without_gradient(rollouts.stop_without_gradient)
+                .publish(Publishing { publisher, gate: self.publish_gate() })
+                .keep_reference_if(rollouts.kl.is_some() && is_at_start);
         Ok(builder.build(source, objective, evaluator))
     }
 
     fn publish_gate(&self) -> Option<PublishGate> {
-        let rule = match self.options.publish_rule() {
+        let options = &self.plan.options;
+        let rule = match options.publish_rule() {
             PublishRule::Always => return None,
             PublishRule::NotWorse => GateRule::NotWorse,
-            PublishRule::WithinBounds => GateRule::WithinBounds { max_kl: self.options.publish_max_kl },
+            PublishRule::WithinBounds => GateRule::WithinBounds { max_kl: options.publish_max_kl },
         };
-        let most_behind = self.options.harvest.as_ref().map_or(0, |harvest| harvest.max_staleness);
+        let most_behind = options.harvest.as_ref().map_or(0, |harvest| harvest.max_staleness);
         Some(PublishGate { rule, most_behind })
     }
 
     fn source(&self, weights: &RunWeights) -> Box<dyn Source<Collected>> {
-        let options = &self.options;
-        match &options.harvest {
+        match &self.plan.options.harvest {
             Some(harvest) => Box::new(HarvestedRollouts {
                 record: self.record.clone(),
                 options: harvest.clone(),
                 policy: self.policy(),
                 weights: weights.clone(),
                 is_served_elsewhere: self.at_start != WeightsAtStart::Publish,
-                reward_rules: self.options.reward_rules(),
+                reward_rules: self.rollouts().reward_rules(),
                 run_id: self.identity.run_id.clone(),
             }),
             None => Box::new(self.driven(weights)),
@@ -238,36 +238,36 @@ impl Grpo {
     }
 
     fn driven(&self, weights: &RunWeights) -> DrivenTasks {
-        let options = &self.options;
+        let rollouts = self.rollouts();
         DrivenTasks {
             groups: self.groups(weights),
             tasks: self.tasks.train.clone(),
-            groups_per_batch: options.groups_per_batch,
-            group_size: options.group_size,
-            dynamic: options.dynamic_sampling,
-            max_staleness: options.schedule.max_staleness(),
-            max_steps: options.max_steps(),
+            groups_per_batch: rollouts.groups_per_batch,
+            group_size: rollouts.group_size,
+            dynamic: self.plan.options.dynamic_sampling,
+            max_staleness: rollouts.schedule.max_staleness(),
+            max_steps: self.max_steps(),
             ahead: VecDeque::new(),
         }
     }
 
     fn objective(&self, weights: &RunWeights) -> Result<PolicyGradient, TrainError> {
-        let options = &self.options;
-        let kl = options.kl.as_ref().map(|kl| Kl {
+        let rollouts = self.rollouts();
+        let kl = rollouts.kl.as_ref().map(|kl| Kl {
             place: kl.place,
             penalty: KlPenalty { coefficient: kl.coefficient, discount: kl.discount },
             reference: self.reference.clone(),
         });
         Ok(PolicyGradient {
-            credit: Credit { advantages: options.advantages, zero_reward_on_limit: options.zero_reward_on_limit },
-            loss: options.loss_parameters.of(options.loss)?,
-            aggregation: options.loss_aggregation,
-            substeps: options.substeps,
-            importance_mask: options.importance_mask.map(|[low, high]| RatioBounds { low, high }),
+            credit: Credit { advantages: rollouts.advantages, zero_reward_on_limit: rollouts.zero_reward_on_limit },
+            loss: rollouts.loss_parameters.of(rollouts.loss)?,
+            aggregation: rollouts.loss_aggregation,
+            substeps: rollouts.substeps,
+            importance_mask: rollouts.importance_mask.map(|[low, high]| RatioBounds { low, high }),
             teachers: self.teachers.clone(),
             kl,
-            records_tokens: options.record_tokens,
-            baseline_decay: options.harvest.as_ref().map(|harvest| harvest.baseline_decay),
+            records_tokens: rollouts.record_tokens,
+            baseline_decay: self.plan.options.harvest.as_ref().map(|harvest| harvest.baseline_decay),
             decode: self.decode.clone(),
             divisors: Vec::new(),
             kl_loss: None,
@@ -283,14 +283,23 @@ impl Grpo {
             config: self.rollout_config.clone(),
             policy: self.policy(),
             weights: weights.clone(),
-            reward_rules: self.options.reward_rules(),
-            failures: self.options.failures,
+            reward_rules: self.rollouts().reward_rules(),
+            failures: self.rollouts().failures,
             runner: self.runner.clone(),
             pairwise: self
                 .judge
                 .clone()
-                .map(|judge| Pairwise { judge, zero_on_limit: self.options.zero_reward_on_limit }),
+                .map(|judge| Pairwise { judge, zero_on_limit: self.rollouts().zero_reward_on_limit }),
         }
+    }
+
+    fn rollouts(&self) -> &RolloutOptions {
+        &self.plan.options.rollouts
+    }
+
+    /// Updates at most.
+    fn max_steps(&self) -> u64 {
+        self.plan.common.max_steps.unwrap_or(MAX_STEPS)
     }
 
     /// What has to have sampled what is trained.

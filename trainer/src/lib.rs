@@ -52,11 +52,14 @@ pub use objectives::{
     policy_metrics, rollout_metrics, split_into_substeps,
 };
 pub use options::{
-    AdvantageOptions, Baseline, ComparedCalls, ConversationForm, ConversationsBeside, DataSource, DistillationLoss,
-    DistillationOptions, DynamicSampling, EvaluationOptions, FailureOptions, HarvestOptions, KlOptions, KlPlace,
-    LearningRateSchedule, LossAggregation, LossParameters, LossReduction, ObjectiveName, PairwiseOptions, PerCall,
-    PolicyLoss, PreferenceOptions, PublishRule, RewardRules, STANDARD_DEVIATION_FLOOR, SamplingSchedule, Spread,
-    StopRule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, Untaught, UnusableRows, Validation,
+    AdvantageOptions, Baseline, CommonOptions, ComparedAnswers, ComparedCalls, ComparisonPlan, ConversationForm,
+    ConversationPlan, ConversationsBeside, DataOptions, DataSource, DistillationLoss, DistillationOptions, DpoOptions,
+    DynamicSampling, EvaluationOptions, FailureOptions, GrpoOptions, HarvestOptions, IpoOptions, KlOptions, KlPlace,
+    KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction, ObjectiveName, ObjectiveOptions,
+    OffPolicyDistillationOptions, OnPolicyDistillationOptions, OnlyTeacher, OrpoOptions, PairwiseOptions, PerCall,
+    PolicyLoss, PreferenceOptions, PublishRule, RewardModelOptions, RewardRules, RolloutOptions, RolloutPlan, RowKind,
+    STANDARD_DEVIATION_FLOOR, SamplingSchedule, SftOptions, Spread, StopRule, SupervisedOptions, TrainOn,
+    TrainedMessages, TrainerOptions, TrainingPlan, Untaught, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::{HeldWeights, PolicyEndpoint, WeightsAtStart};

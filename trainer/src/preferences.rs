@@ -10,13 +10,13 @@ use crate::conversations::{
 };
 use crate::evaluation::{ComparisonScores, DataEvaluator};
 use crate::objectives::{Held, Preference, Reference};
-use crate::options::{ConversationForm, ObjectiveName, TrainOn, TrainerOptions};
+use crate::options::{ComparedAnswers, ComparisonPlan, ConversationForm, DataOptions, TrainOn};
 use crate::run::{Course, RunBuilder, TrainingRun};
 use crate::sft::{ConversationsFile, SftData, sequence_limit};
 use crate::sources::{ConversationBatch, ConversationSource};
 use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError};
 
-/// Learning from comparisons of answers, by one of the losses of [`ObjectiveName`] that compare.
+/// Learning from comparisons of answers, by one of the losses that compare them.
 #[derive(Clone)]
 pub struct Preferences {
     /// Where its steps are written.
@@ -30,7 +30,7 @@ pub struct Preferences {
     /// Renders the comparisons.
     pub renderer: Arc<dyn Renderer>,
     /// How it learns.
-    pub options: TrainerOptions,
+    pub plan: ComparisonPlan,
     /// Tokens that a sequence of the model may have, where that is known.
     pub context_length: Option<usize>,
     /// What is trained.
@@ -49,7 +49,6 @@ impl Preferences {
     /// [`TrainError::Row`] or [`TrainError::Rollout`] for what cannot be trained on; nothing is trained then.
     /// [`TrainError::ReferenceChanged`] if the run is resumed with another reference.
     pub async fn run(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
-        self.options.check()?;
         let data = self.read().await?;
         self.training_run(data)?.train(resume, reporter).await
     }
@@ -63,7 +62,7 @@ impl Preferences {
             Some(file) => Some(self.open(file).await?),
             None => None,
         };
-        SplitData::new(self.identity.seed, trained, scored, self.options.validation_share())
+        SplitData::new(self.identity.seed, trained, scored, self.plan.data.validation_share())
     }
 
     async fn recorded(
@@ -71,59 +70,55 @@ impl Preferences {
         rollout_ids: &[String],
         models: &[String],
     ) -> Result<Arc<dyn Sequences<ComparedExample>>, TrainError> {
-        let options = &self.options;
+        let DataOptions { truncate, unusable_rows, .. } = self.plan.data;
         let rules = RecordedRules {
             renderer: self.renderer.clone(),
             models: models.to_vec(),
             max_tokens: self.max_tokens()?,
-            truncate: options.truncate,
+            truncate,
         };
-        let opened = RecordedComparisons::open(self.record.clone(), rules, rollout_ids, options.unusable_rows);
+        let opened = RecordedComparisons::open(self.record.clone(), rules, rollout_ids, unusable_rows);
         Ok(Arc::new(opened.await?))
     }
 
     async fn open(&self, file: &ConversationsFile) -> Result<Arc<dyn Sequences<ComparedExample>>, TrainError> {
-        let options = &self.options;
+        let DataOptions { truncate, unusable_rows, .. } = self.plan.data;
         let rendering = Rendering {
             form: ConversationForm::default(),
             renderer: self.renderer.clone(),
             train_on: TrainOn::Customized,
             max_tokens: self.max_tokens()?,
-            truncate: options.truncate,
+            truncate,
         };
-        let reader = ComparisonReader { rendering, takes_single_answers: options.objective == ObjectiveName::Kto };
+        let reader =
+            ComparisonReader { rendering, takes_single_answers: self.plan.answers == ComparedAnswers::PairsOrSingle };
         let ConversationsFile { path, name, unit } = file;
-        Ok(Arc::new(RowFile::open(path, name, *unit, reader, options.unusable_rows).await?))
+        Ok(Arc::new(RowFile::open(path, name, *unit, reader, unusable_rows).await?))
     }
 
     fn max_tokens(&self) -> Result<Option<usize>, TrainError> {
-        sequence_limit("[trainer] max_tokens", self.options.max_tokens, self.context_length)
+        sequence_limit("[trainer] max_tokens", self.plan.data.max_tokens, self.context_length)
     }
 
     fn training_run(
         &self,
         data: SplitData<ComparedExample>,
     ) -> Result<TrainingRun<ConversationBatch<ComparedExample>>, TrainError> {
-        let options = &self.options;
-        let loss = options.preference.loss(options.objective).ok_or_else(|| TrainError::Option {
-            key: "[trainer] objective".to_owned(),
-            message: format!("is {}, which compares nothing", options.objective.as_str()),
-        })?;
+        let ComparisonPlan { common, data: DataOptions { batch_size, every, .. }, loss, .. } = &self.plan;
         let held =
             loss.has_reference().then(|| Held { reference: self.reference.clone(), name: self.reference_name.clone() });
-        let updates = options.updates_of(data.split.trained());
-        let source =
-            ConversationSource { conversations: data.trained, split: data.split, batch_size: options.batch_size };
-        let objective = Preference { loss, held: held.clone(), max_tokens: self.max_tokens()?, comparisons: None };
+        let course = Course::of_epochs(common, &self.plan.data, data.split.trained());
+        let source = ConversationSource { conversations: data.trained, split: data.split, batch_size: *batch_size };
+        let objective =
+            Preference { loss: *loss, held: held.clone(), max_tokens: self.max_tokens()?, comparisons: None };
         let evaluator = DataEvaluator {
             learner: self.learner.clone(),
             rows: data.scored,
             numbers: data.scored_numbers,
-            batch_size: options.batch_size,
-            every: options.evaluation.every,
-            scores: ComparisonScores::new(loss, held),
+            batch_size: *batch_size,
+            every: *every,
+            scores: ComparisonScores::new(*loss, held),
         };
-        let course = Course::of(options, updates);
         let builder = RunBuilder::new(&self.record, self.learner.clone(), &self.identity, course)
             .keep_reference_if(loss.has_reference() && matches!(self.reference, Reference::Start));
         Ok(builder.build(Box::new(source), Box::new(objective), Box::new(evaluator)))

@@ -12,7 +12,7 @@ use crate::conversations::{
 };
 use crate::evaluation::{ConversationScores, DataEvaluator};
 use crate::objectives::{ConversationLoss, Objective, SoftTargetLoss, TargetsFrom, Teachers, check_teacher};
-use crate::options::{ObjectiveName, TrainOn, TrainerOptions};
+use crate::options::{ConversationForm, ConversationPlan, DataOptions, RowKind, TrainOn};
 use crate::run::{Course, RunBuilder, TrainingRun};
 use crate::sources::{ConversationBatch, ConversationSource};
 use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError};
@@ -27,7 +27,7 @@ pub struct Sft {
     /// Renders the conversations.
     pub renderer: Arc<dyn Renderer>,
     /// How it learns.
-    pub options: TrainerOptions,
+    pub plan: ConversationPlan,
     /// Tokens that a sequence of the model may have, where that is known.
     pub context_length: Option<usize>,
     /// What is trained.
@@ -72,7 +72,6 @@ impl Sft {
     /// # Errors
     /// [`TrainError::Row`] for a row that cannot be trained on; nothing is trained then.
     pub async fn run(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
-        self.options.check()?;
         if let Some(teachers) = &self.teachers {
             check_teacher(teachers, teachers.options.top_k).await?;
         }
@@ -81,7 +80,6 @@ impl Sft {
     }
 
     async fn read(&self) -> Result<SplitData<Example>, TrainError> {
-        let options = &self.options;
         let trained = match &self.data {
             SftData::File(file) => self.open(file).await?,
             SftData::Rollouts { rollout_ids, models } => self.recorded(rollout_ids, models).await?,
@@ -90,60 +88,61 @@ impl Sft {
             Some(file) => Some(self.open(file).await?),
             None => None,
         };
-        SplitData::new(self.identity.seed, trained, scored, options.validation_share())
+        SplitData::new(self.identity.seed, trained, scored, self.plan.data.validation_share())
     }
 
     async fn recorded(&self, rollout_ids: &[String], models: &[String]) -> Result<Arc<dyn Sequences>, TrainError> {
-        let options = &self.options;
+        let DataOptions { truncate, unusable_rows, .. } = self.plan.data;
         let rules = RecordedRules {
             renderer: self.renderer.clone(),
             models: models.to_vec(),
             max_tokens: self.max_tokens()?,
-            truncate: options.truncate,
+            truncate,
         };
-        let opened = RecordedRollouts::open(self.record.clone(), rules, rollout_ids, options.unusable_rows);
+        let opened = RecordedRollouts::open(self.record.clone(), rules, rollout_ids, unusable_rows);
         Ok(Arc::new(opened.await?))
     }
 
     async fn open(&self, file: &ConversationsFile) -> Result<Arc<dyn Sequences>, TrainError> {
-        open_conversations(&self.options, &self.renderer, self.max_tokens()?, file).await
+        open_conversations(&self.plan, &self.renderer, self.max_tokens()?, file).await
     }
 
     fn max_tokens(&self) -> Result<Option<usize>, TrainError> {
-        sequence_limit("[trainer] max_tokens", self.options.max_tokens, self.context_length)
+        sequence_limit("[trainer] max_tokens", self.plan.data.max_tokens, self.context_length)
     }
 
     fn training_run(&self, data: SplitData<Example>) -> Result<TrainingRun<ConversationBatch>, TrainError> {
-        let options = &self.options;
-        let pack_into = if options.packing { Some(self.pack_into()?) } else { None };
-        let updates = options.updates_of(data.split.trained());
-        let source =
-            ConversationSource { conversations: data.trained, split: data.split, batch_size: options.batch_size };
+        let ConversationPlan { common, data: DataOptions { batch_size, every, .. }, packing, reduction, .. } =
+            &self.plan;
+        let pack_into = if *packing { Some(self.pack_into()?) } else { None };
+        let course = Course::of_epochs(common, &self.plan.data, data.split.trained());
+        let source = ConversationSource { conversations: data.trained, split: data.split, batch_size: *batch_size };
         let evaluator = DataEvaluator {
             learner: self.learner.clone(),
             rows: data.scored,
             numbers: data.scored_numbers,
-            batch_size: options.batch_size,
-            every: options.evaluation.every,
-            scores: ConversationScores::new(options.reduction, self.renderer.tokenizer().clone()),
+            batch_size: *batch_size,
+            every: *every,
+            scores: ConversationScores::new(*reduction, self.renderer.tokenizer().clone()),
         };
-        let course = Course::of(options, updates);
         let builder = RunBuilder::new(&self.record, self.learner.clone(), &self.identity, course);
         Ok(builder.build(Box::new(source), self.objective(pack_into), Box::new(evaluator)))
     }
 
     fn objective(&self, pack_into: Option<usize>) -> Box<dyn Objective<ConversationBatch>> {
         let conversations = ConversationLoss {
-            reduction: self.options.reduction,
+            reduction: self.plan.reduction,
             pack_into,
             tokenizer: self.renderer.tokenizer().clone(),
         };
         let from = match (&self.teachers, &self.data) {
             (Some(teachers), _) => TargetsFrom::Teacher(Box::new(teachers.clone())),
-            (None, SftData::File(file)) if self.options.reads_soft_targets() => TargetsFrom::File(file.name.clone()),
+            (None, SftData::File(file)) if self.plan.rows == RowKind::SoftTargets => {
+                TargetsFrom::File(file.name.clone())
+            }
             (None, _) => return Box::new(conversations),
         };
-        Box::new(SoftTargetLoss { conversations, top_k: self.options.top_k(), from })
+        Box::new(SoftTargetLoss { conversations, top_k: self.plan.top_k, from })
     }
 
     /// Tokens of a sequence that conversations are put into.
@@ -155,34 +154,43 @@ impl Sft {
     }
 }
 
-/// A file of conversations, every row of which is looked at, as the options have them.
+/// A file of conversations, every row of which is looked at, as the plan has them.
 pub(crate) async fn open_conversations(
-    options: &TrainerOptions,
+    plan: &ConversationPlan,
     renderer: &Arc<dyn Renderer>,
     max_tokens: Option<usize>,
     file: &ConversationsFile,
 ) -> Result<Arc<dyn Sequences>, TrainError> {
     let ConversationsFile { path, name, unit } = file;
-    let (unusable, truncate) = (options.unusable_rows, options.truncate);
-    if options.reads_soft_targets() {
-        let tokenizer = renderer.tokenizer();
-        let reader = SoftTargetReader {
-            tokenizer: tokenizer.fingerprint().to_owned(),
-            vocabulary: tokenizer.vocabulary_size(),
-            top_k: options.top_k(),
-            max_tokens,
-            truncate,
-        };
-        return Ok(Arc::new(RowFile::open(path, name, *unit, reader, unusable).await?));
-    }
-    let asks = options.objective == ObjectiveName::RewardModel;
-    let form = options.source.as_ref().map(|source| source.form).unwrap_or_default();
-    let train_on = if asks { TrainOn::Customized } else { form.train_on(options.train_on) };
-    let rendering = Rendering { form, renderer: renderer.clone(), train_on, max_tokens, truncate };
-    if asks {
-        return Ok(Arc::new(RowFile::open(path, name, *unit, QuestionReader(rendering), unusable).await?));
-    }
-    Ok(Arc::new(ConversationFile::open(path, name, *unit, rendering, unusable).await?))
+    let DataOptions { unusable_rows: unusable, truncate, .. } = plan.data;
+    let rendering = |form: ConversationForm, train_on| Rendering {
+        form,
+        renderer: renderer.clone(),
+        train_on,
+        max_tokens,
+        truncate,
+    };
+    Ok(match plan.rows {
+        RowKind::SoftTargets => {
+            let tokenizer = renderer.tokenizer();
+            let reader = SoftTargetReader {
+                tokenizer: tokenizer.fingerprint().to_owned(),
+                vocabulary: tokenizer.vocabulary_size(),
+                top_k: plan.top_k,
+                max_tokens,
+                truncate,
+            };
+            Arc::new(RowFile::open(path, name, *unit, reader, unusable).await?)
+        }
+        RowKind::Questions => {
+            let reader = QuestionReader(rendering(ConversationForm::default(), TrainOn::Customized));
+            Arc::new(RowFile::open(path, name, *unit, reader, unusable).await?)
+        }
+        RowKind::Conversations { form, train_on } => {
+            let rendering = rendering(form, form.train_on(train_on));
+            Arc::new(ConversationFile::open(path, name, *unit, rendering, unusable).await?)
+        }
+    })
 }
 
 /// Tokens that a sequence may have: as the option `key` says, or else the model's context.

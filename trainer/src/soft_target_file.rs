@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::conversations::{Example, Likeliest, SoftTargetRow, TaughtSequence};
 use crate::objectives::{CONCURRENCY, Teachers, check_teacher};
 use crate::sft::{ConversationsFile, open_conversations, sequence_limit};
-use crate::{TrainError, TrainerOptions};
+use crate::{ConversationPlan, TrainError};
 
 /// Rows that are asked about together.
 const PART: u64 = 64;
@@ -21,7 +21,7 @@ pub struct SoftTargetFile {
     /// Renders the conversations.
     pub renderer: Arc<dyn Renderer>,
     /// How they are learnt.
-    pub options: TrainerOptions,
+    pub plan: ConversationPlan,
     /// Tokens that a sequence of the model may have, where that is known.
     pub context_length: Option<usize>,
     /// The conversations.
@@ -38,9 +38,9 @@ impl SoftTargetFile {
     /// [`TrainError::Row`] for a row that cannot be trained on; [`TrainError::Teacher`] if the teacher cannot be asked.
     pub async fn write(&self, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<u64, TrainError> {
         let teachers = &self.teachers;
-        check_teacher(teachers, self.options.top_k()).await?;
-        let max_tokens = sequence_limit("[trainer] max_tokens", self.options.max_tokens, self.context_length)?;
-        let rows = open_conversations(&self.options, &self.renderer, max_tokens, &self.conversations).await?;
+        check_teacher(teachers, self.plan.top_k).await?;
+        let max_tokens = sequence_limit("[trainer] max_tokens", self.plan.data.max_tokens, self.context_length)?;
+        let rows = open_conversations(&self.plan, &self.renderer, max_tokens, &self.conversations).await?;
         let failed = |message: String| TrainError::File { path: to.to_owned(), message };
         let mut file = BufWriter::new(File::create(to).map_err(|error| failed(error.to_string()))?);
         let count = rows.count();
@@ -64,7 +64,7 @@ impl SoftTargetFile {
             sequences.push(self.taught(sequence).await?);
         }
         let tokenizer = self.renderer.tokenizer().fingerprint().to_owned();
-        Ok(SoftTargetRow { tokenizer, top_k: self.options.top_k(), sequences })
+        Ok(SoftTargetRow { tokenizer, top_k: self.plan.top_k, sequences })
     }
 
     /// A sequence with targets in the places that are trained.
@@ -72,7 +72,7 @@ impl SoftTargetFile {
         &self,
         WeightedTokens { tokens, mut weights }: WeightedTokens,
     ) -> Result<TaughtSequence, TrainError> {
-        let (name, top_k) = (self.teachers.only()?, self.options.top_k());
+        let (name, top_k) = (self.teachers.only()?, self.plan.top_k);
         if let Some(first) = weights.first_mut() {
             *first = 0.0;
         }

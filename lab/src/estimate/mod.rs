@@ -24,14 +24,15 @@ impl Planned {
     /// What a config says, which scores so many tasks while it trains and at the end.
     pub fn of(config: &Config, held_out: usize, last: usize) -> Self {
         let trainer = &config.trainer;
-        let updates = trainer.max_steps.unwrap_or(1);
+        let rollouts = trainer.rollouts_or_usual();
+        let updates = trainer.common.max_steps.unwrap_or(1);
         // Before every so many updates, and after the last.
-        let scorings = if held_out == 0 { 0 } else { updates.div_ceil(trainer.evaluation.every.max(1)) + 1 };
-        let samples = trainer.evaluation.samples_per_task as u64;
+        let scorings = if held_out == 0 { 0 } else { updates.div_ceil(rollouts.evaluation.every.max(1)) + 1 };
+        let samples = rollouts.evaluation.samples_per_task as u64;
         Self {
             updates,
-            is_bounded: trainer.max_steps.is_some(),
-            rollouts_per_update: (trainer.groups_per_batch * trainer.group_size) as u64,
+            is_bounded: trainer.common.max_steps.is_some(),
+            rollouts_per_update: (rollouts.groups_per_batch * rollouts.group_size) as u64,
             evaluation_rollouts: samples * (scorings * held_out as u64 + last as u64),
         }
     }

@@ -159,10 +159,10 @@ impl SweepPlan {
         if config.store.url.as_deref().is_some_and(|url| url.starts_with("sqlite:")) {
             bail!("[store] url is one SQLite file for all runs: leave it out, so that each run has its own");
         }
-        if !config.runner.runs_agents() && !config.trainer.objective.learns_from_data() {
+        if !config.runner.runs_agents() && !config.trainer.objective.name().learns_from_data() {
             bail!("a sweep runs its agents itself: [runner] command is missing");
         }
-        if self.stop_early && config.trainer.max_steps.is_none() {
+        if self.stop_early && config.trainer.common.max_steps.is_none() {
             bail!("--stop-early compares at a share of the updates, which [trainer] max_steps must tell");
         }
         Ok(())
@@ -172,7 +172,7 @@ impl SweepPlan {
     pub fn max_steps(&self) -> Result<u64> {
         let mut least = u64::MAX;
         for run in self.runs().iter().filter(|run| run.seed == self.seeds[0]) {
-            least = least.min(self.config_of(run)?.config.trainer.max_steps.unwrap_or(u64::MAX));
+            least = least.min(self.config_of(run)?.config.trainer.common.max_steps.unwrap_or(u64::MAX));
         }
         Ok(least)
     }

@@ -93,7 +93,7 @@ impl StartAtServer<'_> {
     /// How long a run that goes on leaves its own weights where they are. A harvest learns from the same rewards again until
     /// it has caught up; agents of a driven run are sampled from what its learner has.
     fn held(&self, own: Option<&Publication>) -> WeightsAtStart {
-        let harvest = self.loaded.config.trainer.harvest.as_ref();
+        let harvest = self.loaded.config.trainer.harvest();
         match (harvest, own.and_then(|own| Some((own.weights.step?, own.weights.version)))) {
             (Some(harvest), Some((step, version))) => {
                 WeightsAtStart::Hold(HeldWeights { step, version, max_distance: harvest.max_staleness })
@@ -203,10 +203,10 @@ impl StartAtServer<'_> {
     /// of the server's rollouts, which may be many.
     async fn leeway(&self, behind: Behind) -> Result<Leeway> {
         let trainer = &self.loaded.config.trainer;
-        if let Some(harvest) = &trainer.harvest {
+        if let Some(harvest) = trainer.harvest() {
             return Ok(Leeway { max_staleness: harvest.max_staleness, callers: Callers::Others });
         }
-        let max_staleness = trainer.schedule.max_staleness();
+        let max_staleness = trainer.rollouts().map_or(0, |rollouts| rollouts.schedule.max_staleness());
         let is_too_far = matches!(behind, Behind::Own { distance } if distance > max_staleness);
         let has_callers = is_too_far && self.server.has_sessions_since(time::now() - RECENT_SECONDS).await?;
         let callers = if has_callers { Callers::Others } else { Callers::RunAlone };

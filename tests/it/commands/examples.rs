@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fulgurite_trainer::TrainerOptions;
+use fulgurite_trainer::{GrpoOptions, TrainerOptions};
 use serde_json::Value;
 
 use crate::common::{Ran, fulgurite, run};
@@ -250,7 +250,7 @@ fn greatest_in_curves(directory: &Path, metric: &str) -> Option<(f64, PathBuf)> 
 #[test]
 fn the_default_bound_of_published_weights_lies_beyond_what_committed_curves_move() {
     let (greatest, curve) = greatest_in_curves(&root(), "optim/kl_sample_train_v2").unwrap();
-    let bound = TrainerOptions::default().publish_max_kl;
+    let bound = GrpoOptions::default().publish_max_kl;
     assert!(3.0 * greatest < bound, "{greatest} in {}", curve.display());
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/how-to/training.md");
     let docs = std::fs::read_to_string(docs).unwrap();

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::sft::{ConversationForm, LossReduction, TrainOn};
+use super::data_source::{ConversationForm, LossReduction, TrainOn};
 
 /// Conversations that are learnt from in each update beside what is learnt from rollouts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,43 +1,76 @@
-//! What a config says of training.
+//! What a config says of training: `[trainer]`, one flat table, of which each objective has its own keys.
 
 mod advantages;
-mod check;
-mod check_checkpoints;
 mod check_sampling;
+mod common;
 mod conversations_beside;
+mod data;
+mod data_source;
 mod distillation;
+mod dpo;
 mod dynamic_sampling;
 mod evaluation;
 mod failures;
+mod grpo;
 mod harvest;
-mod keys_by_objective;
+mod ipo;
 mod kl;
+mod kto;
 mod loss;
+mod objective;
 mod objective_name;
+mod off_policy_distillation;
+mod on_policy_distillation;
+mod orpo;
+mod part;
+mod plan;
 mod preference;
 mod refusal;
+mod reward_model;
 mod rewards;
+mod rollouts;
+mod sampling_schedule;
 mod schedule;
 mod sft;
 mod supervised;
+mod table;
+#[cfg(test)]
+mod tests;
 mod trainer;
+mod variant;
 
 pub use self::advantages::{
     AdvantageOptions, Baseline, ComparedCalls, LossAggregation, PerCall, STANDARD_DEVIATION_FLOOR, Spread,
 };
+pub use self::common::CommonOptions;
 pub use self::conversations_beside::ConversationsBeside;
+pub use self::data::DataOptions;
+pub use self::data_source::{ConversationForm, DataSource, LossReduction, TrainOn, UnusableRows, Validation};
 pub use self::distillation::{DistillationLoss, DistillationOptions, Untaught};
+pub use self::dpo::DpoOptions;
 pub use self::dynamic_sampling::DynamicSampling;
 pub use self::evaluation::{EvaluationOptions, StopRule};
 pub use self::failures::FailureOptions;
+pub use self::grpo::GrpoOptions;
 pub use self::harvest::{HarvestOptions, PublishRule};
+pub use self::ipo::IpoOptions;
 pub use self::kl::{KlOptions, KlPlace};
+pub use self::kto::KtoOptions;
 pub use self::loss::{LossParameters, PolicyLoss};
+pub use self::objective::ObjectiveOptions;
 pub use self::objective_name::ObjectiveName;
+pub use self::off_policy_distillation::{OffPolicyDistillationOptions, OnlyTeacher};
+pub use self::on_policy_distillation::OnPolicyDistillationOptions;
+pub use self::orpo::OrpoOptions;
+pub use self::plan::{ComparedAnswers, ComparisonPlan, ConversationPlan, RolloutPlan, RowKind, TrainingPlan};
 pub use self::preference::{PairwiseOptions, PreferenceOptions};
+pub use self::reward_model::RewardModelOptions;
 pub(crate) use self::rewards::RewardBounds;
 pub use self::rewards::RewardRules;
+pub(crate) use self::rollouts::MAX_STEPS;
+pub use self::rollouts::RolloutOptions;
+pub use self::sampling_schedule::SamplingSchedule;
 pub use self::schedule::LearningRateSchedule;
-pub use self::sft::{ConversationForm, DataSource, LossReduction, TrainOn, UnusableRows, Validation};
+pub use self::sft::SftOptions;
 pub use self::supervised::{SupervisedOptions, TrainedMessages};
-pub use self::trainer::{SamplingSchedule, TrainerOptions};
+pub use self::trainer::TrainerOptions;

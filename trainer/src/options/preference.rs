@@ -1,9 +1,6 @@
 //! What a config says of learning from comparisons of answers.
 
-use fulgurite_backends::PreferenceLoss;
 use serde::{Deserialize, Serialize};
-
-use super::objective_name::ObjectiveName;
 
 /// How answers are compared: the numbers of `objective = "dpo"`, `"ipo"`, `"orpo"` and `"kto"`. Defaults are the papers'.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,24 +38,4 @@ pub struct PairwiseOptions {
 impl PairwiseOptions {
     /// The judge that is no model.
     pub const SHORTER: &str = "shorter";
-}
-
-impl PreferenceOptions {
-    /// The loss of an objective with these numbers; `None` if it compares nothing. `kto`'s baseline is not known yet.
-    pub(crate) fn loss(&self, objective: ObjectiveName) -> Option<PreferenceLoss> {
-        let Self { beta, label_smoothing, desirable_weight, undesirable_weight, .. } = *self;
-        match objective {
-            ObjectiveName::Grpo
-            | ObjectiveName::Sft
-            | ObjectiveName::OnPolicyDistillation
-            | ObjectiveName::OffPolicyDistillation
-            | ObjectiveName::RewardModel => None,
-            ObjectiveName::Dpo => Some(PreferenceLoss::Dpo { beta, label_smoothing }),
-            ObjectiveName::Ipo => Some(PreferenceLoss::Ipo { beta }),
-            ObjectiveName::Orpo => Some(PreferenceLoss::Orpo { beta }),
-            ObjectiveName::Kto => {
-                Some(PreferenceLoss::Kto { beta, baseline: 0.0, desirable_weight, undesirable_weight })
-            }
-        }
-    }
 }

@@ -1,6 +1,9 @@
 use fulgurite_renderers::TrainOnWhat;
 use serde::{Deserialize, Serialize};
 
+use super::refusal::{least, norm, positive, refuse};
+use crate::TrainError;
+
 /// How a base model is trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -65,6 +68,36 @@ impl Default for SupervisedOptions {
             checkpoint_every: 100,
             validation_accuracy: None,
             train_on: TrainedMessages::default(),
+        }
+    }
+}
+
+impl SupervisedOptions {
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<(), TrainError> {
+        least("[base.training] batch_size", self.batch_size as u64, 1, "a step needs a row")?;
+        positive("[base.training] learning_rate", self.learning_rate)?;
+        norm("[base.training] gradient_clip_norm", self.gradient_clip_norm)?;
+        least("[base.training] max_steps", self.max_steps, 1, "without a step nothing is learnt")?;
+        least("[base.training] checkpoint_every", self.checkpoint_every, 1, "1 is after each step")?;
+        match self.validation_accuracy {
+            Some(share) if !(0.0..=1.0).contains(&share) => {
+                refuse("[base.training] validation_accuracy", share, "must be a share from 0 to 1")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_size_is_a_finite_number_above_0() {
+        SupervisedOptions::default().check().unwrap();
+        for learning_rate in [f64::NAN, f64::INFINITY, -1e-4] {
+            assert!(SupervisedOptions { learning_rate, ..SupervisedOptions::default() }.check().is_err());
         }
     }
 }

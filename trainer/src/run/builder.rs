@@ -9,7 +9,7 @@ use super::gate::PublishGate;
 use super::training_run::TrainingRun;
 use crate::evaluation::Evaluator;
 use crate::objectives::Objective;
-use crate::options::TrainerOptions;
+use crate::options::{CommonOptions, DataOptions};
 use crate::publishing::Publisher;
 use crate::schedule::Schedule;
 use crate::sources::Source;
@@ -25,12 +25,18 @@ pub(crate) struct Course {
 
 impl Course {
     /// As the options say, of so many updates at most.
-    pub(crate) fn of(options: &TrainerOptions, updates: u64) -> Self {
+    pub(crate) fn of(options: &CommonOptions, updates: u64) -> Self {
         Self {
             schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, updates),
             optimizer: options.optimizer(),
             checkpointing: Checkpointing::of(options),
         }
+    }
+
+    /// The same, of the epochs of so many rows.
+    pub(crate) fn of_epochs(options: &CommonOptions, data: &DataOptions, rows: u64) -> Self {
+        let updates = data.updates_of(rows);
+        Self::of(options, options.max_steps.map_or(updates, |most| most.min(updates)))
     }
 }
 

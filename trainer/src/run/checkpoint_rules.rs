@@ -1,6 +1,6 @@
 //! When checkpoints are made and which are kept: decided by numbers alone, whatever clock they come from.
 
-use crate::options::TrainerOptions;
+use crate::options::CommonOptions;
 
 /// When checkpoints are made beside the one after the last update, and which are kept once a newer one is recorded.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ pub(crate) struct Checkpointing {
 
 impl Checkpointing {
     /// As the options say.
-    pub(crate) fn of(options: &TrainerOptions) -> Self {
+    pub(crate) fn of(options: &CommonOptions) -> Self {
         Self {
             triggers: CheckpointTriggers {
                 updates: options.checkpoint_every,

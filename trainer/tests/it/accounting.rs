@@ -11,8 +11,8 @@ use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward, Learner,
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{
-    EvaluationOptions, Grpo, PolicyEndpoint, Record, Reference, RemoteRecord, Reporter, RunIdentity, RunSummary, Tasks,
-    TrainError, TrainEvent, TrainerOptions, WeightsAtStart,
+    CommonOptions, EvaluationOptions, Grpo, PolicyEndpoint, Record, Reference, RemoteRecord, Reporter, RolloutPlan,
+    RunIdentity, RunSummary, Tasks, TrainError, TrainEvent, TrainerOptions, TrainingPlan, WeightsAtStart,
 };
 use fulgurite_types::{
     AttemptStatus, AttemptUpdate, AttemptedRollout, Datum, LossInputs, NewGeneration, NewNamedWeights, NewRun,
@@ -265,8 +265,8 @@ async fn train_with(
     keys: serde_json::Value,
 ) -> Result<RunSummary, TrainError> {
     let keys: TrainerOptions = serde_json::from_value(keys).unwrap();
-    let options = TrainerOptions { max_steps: Some(1), ..keys };
-    let records = options.record_tokens;
+    let options = TrainerOptions { common: CommonOptions { max_steps: Some(1), ..keys.common.clone() }, ..keys };
+    let records = options.rollouts().unwrap().record_tokens;
     let directory = tempfile::tempdir().unwrap();
     let (store, summary) = run_in(directory.path(), reached, tasks, pupil, options).await;
     if let Ok(summary) = &summary {
@@ -279,6 +279,14 @@ async fn train_with(
     }
     every_rollout_says_which_policy_it_is_for(&store).await;
     summary
+}
+
+/// What a run is told with these options.
+fn rollout_plan(options: &TrainerOptions) -> RolloutPlan {
+    match options.plan().unwrap() {
+        TrainingPlan::Rollouts(plan) => *plan,
+        _ => panic!("not a plan of rollouts"),
+    }
 }
 
 /// The store in this directory, and how the run ended that has groups of three and a held-out task.
@@ -316,16 +324,15 @@ pub async fn run_told_to<R: Reporter>(
     };
     store.name_weights(undone).await.unwrap();
     let (_runner_lives, runner) = watch::channel(None);
+    let mut options = options;
+    let rollouts = options.rollouts_mut().unwrap();
+    (rollouts.groups_per_batch, rollouts.group_size) = (tasks.len(), 3);
+    rollouts.reward_bounds = Some([0.0, 100.0]);
+    rollouts.evaluation = EvaluationOptions { every: 1, samples_per_task: 1 };
     let grpo = Grpo {
         record: reached.record(&store).await,
         learner: Arc::clone(pupil) as Arc<dyn Learner>,
-        options: TrainerOptions {
-            groups_per_batch: tasks.len(),
-            group_size: 3,
-            reward_bounds: Some([0.0, 100.0]),
-            evaluation: EvaluationOptions { every: 1, samples_per_task: 1 },
-            ..options
-        },
+        plan: rollout_plan(&options),
         reference: Reference::Start,
         teachers: None,
         judge: None,
@@ -517,32 +524,10 @@ async fn every_rollout_says_which_policy_it_is_for(store: &Store) {
     }
 }
 
-#[tokio::test]
-async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
-    let directory = tempfile::tempdir().unwrap();
-    let url = format!("sqlite://{}", directory.path().join("t.db").display());
-    let store = Store::open(&url, StoreOptions::default()).await.unwrap();
-    let (_runner_lives, runner) = watch::channel(None);
-    let grpo = Grpo {
-        record: Arc::new(store),
-        learner: Arc::new(Pupil::default()),
-        options: TrainerOptions { group_size: 1, ..TrainerOptions::default() },
-        reference: Reference::Start,
-        teachers: None,
-        judge: None,
-        conversations: None,
-        validation: None,
-        tasks: Tasks { train: vec![json!(1)], held_out: vec![json!(1)], last: Vec::new() },
-        identity: identity(directory.path()),
-        rollout_config: RolloutConfig::default(),
-        tokenizer: TOKENIZER.into(),
-        decode: Arc::new(|tokens| format!("{tokens:?}")),
-        endpoint: endpoint(),
-        start: start(),
-        at_start: WeightsAtStart::Publish,
-        runner,
-    };
-    let error = grpo.run(false, &mut Silent).await.unwrap_err();
+#[test]
+fn a_group_of_one_is_refused_by_the_name_of_the_option() {
+    let options: TrainerOptions = serde_json::from_value(json!({ "group_size": 1 })).unwrap();
+    let error = options.plan().unwrap_err();
     let said = "[trainer] group_size is 1, but must be at least 2: its mean is what each is measured against";
     assert_eq!(error.to_string(), said);
 }

@@ -41,7 +41,8 @@ async fn a_run_whose_leave_is_taken_back_between_updates_waits_where_it_has_a_ch
     let directory = tempfile::tempdir().unwrap();
     let waited = Waits::default();
     let moody = |store: &Store| Moody { store: store.clone(), waited: Arc::clone(&waited) };
-    let options = TrainerOptions { max_steps: Some(3), checkpoint_every: Some(100), ..TrainerOptions::default() };
+    let mut options = TrainerOptions::default();
+    (options.common.max_steps, options.common.checkpoint_every) = (Some(3), Some(100));
     let (tasks, pupil) = (["honest"], Arc::default());
     let (_, summary) = run_told_to(moody, directory.path(), Reached::InProcess, &tasks, &pupil, options).await;
     summary.unwrap();

@@ -46,11 +46,19 @@ impl Declarations {
     pub fn find(&self, name: &str) -> Option<Declaration> {
         let beginnings = [format!("struct {name} "), format!("enum {name} ")];
         let sources = self.sources.iter().filter(|text| beginnings.iter().any(|it| text.contains(it)));
-        sources.flat_map(|text| syn::parse_file(text).unwrap().items).find_map(|item| match item {
+        let found = sources.flat_map(|text| syn::parse_file(text).unwrap().items).find_map(|item| match item {
             Item::Struct(item) if item.ident == name && is_read(&item.attrs) => Some(Declaration::Struct(item)),
             Item::Enum(item) if item.ident == name && is_read(&item.attrs) => Some(Declaration::Enum(item)),
             _ => None,
-        })
+        });
+        match found {
+            // What is read is the type that it is made from.
+            Some(Declaration::Struct(item)) => match serde_says(&item.attrs, "from") {
+                Some(table) => self.find(&table),
+                None => Some(Declaration::Struct(item)),
+            },
+            found => found,
+        }
     }
 }
 

@@ -46,15 +46,21 @@ labelled = { file = "f" }
 auxiliary_rules = [{ name = "r" }]
 
 [trainer]
+"#;
+
+/// The tables of `[trainer]`, by an objective that has them; what several say is what the first says.
+const OF_OBJECTIVES: [&str; 3] = [
+    r#"
 harvest = {}
 advantages = { per_call = {} }
 dynamic_sampling = {}
 pairwise = { judge = "shorter" }
 conversations = { file = "f" }
-distillation = {}
 kl = { coefficient = 0.1 }
-source = {}
-"#;
+"#,
+    "objective = \"sft\"\nsource = {}\n",
+    "objective = \"on_policy_distillation\"\ndistillation = {}\n",
+];
 
 #[test]
 fn the_document_has_every_key_of_the_config() {
@@ -92,10 +98,15 @@ fn the_document_has_every_variable_of_the_command_and_the_runner() {
 fn defaults() -> Map<String, Value> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("least.toml");
-    std::fs::write(&file, LEAST).unwrap();
-    let shown = run(["config", "show", "--json", "--config", file.to_str().unwrap()]).json_lines();
-    let unset = shown.into_iter().filter(|line| line["from"] == "default");
-    unset.map(|line| (line["key"].as_str().unwrap().to_owned(), line["value"].clone())).collect()
+    let mut defaults = Map::new();
+    for tables in OF_OBJECTIVES {
+        std::fs::write(&file, format!("{LEAST}{tables}")).unwrap();
+        let shown = run(["config", "show", "--json", "--config", file.to_str().unwrap()]).json_lines();
+        for line in shown.into_iter().filter(|line| line["from"] == "default") {
+            defaults.entry(line["key"].as_str().unwrap()).or_insert(line["value"].clone());
+        }
+    }
+    defaults
 }
 
 fn first_difference(written: &str, made: &str) -> String {

@@ -1,0 +1,130 @@
+//! What every objective has: the course of a run, and its checkpoints.
+
+use fulgurite_backends::AdamParameters;
+
+use super::part::part;
+use super::refusal::{least, norm, positive, refuse, share};
+use super::schedule::LearningRateSchedule;
+use crate::TrainError;
+use crate::archive::check_url;
+
+part! {
+    /// Keys of `[trainer]` that every objective has: how a run learns, and when it is saved.
+    CommonOptions has {
+        learning_rate: f64,
+        learning_rate_schedule: LearningRateSchedule,
+        warmup: u64,
+        beta1: f64,
+        beta2: f64,
+        gradient_clip_norm: f64,
+        max_steps: Option<u64>,
+        checkpoint_every: Option<u64>,
+        checkpoint_every_tokens: Option<u64>,
+        checkpoint_every_seconds: Option<f64>,
+        keep_checkpoints: usize,
+        keep_checkpoints_seconds: Option<f64>,
+        checkpoint_url: Option<String>,
+    }
+}
+
+/// Defaults in which objectives differ.
+pub(super) struct Usual {
+    pub(super) learning_rate: f64,
+    pub(super) learning_rate_schedule: LearningRateSchedule,
+    /// Updates at most; without it all that the epochs have.
+    pub(super) max_steps: Option<u64>,
+    /// Updates between checkpoints, where nothing else says when one is made.
+    pub(super) checkpoint_every: u64,
+    /// Updates between scores of what is held out.
+    pub(super) evaluation_every: u64,
+}
+
+impl CommonOptions {
+    /// Puts an objective's defaults in the place of those of keys that are not written.
+    pub(super) fn set_defaults(&mut self, usual: &Usual, is_written: impl Fn(&str) -> bool) {
+        if !is_written("checkpoint_every") {
+            let otherwise = self.checkpoint_every_tokens.is_some() || self.checkpoint_every_seconds.is_some();
+            self.checkpoint_every = (!otherwise).then_some(usual.checkpoint_every);
+        }
+        if !is_written("learning_rate") {
+            self.learning_rate = usual.learning_rate;
+        }
+        if !is_written("learning_rate_schedule") {
+            self.learning_rate_schedule = usual.learning_rate_schedule;
+        }
+        self.max_steps = self.max_steps.or(usual.max_steps);
+    }
+
+    /// Its step size is the greatest of the schedule.
+    pub(crate) fn optimizer(&self) -> AdamParameters {
+        AdamParameters {
+            learning_rate: self.learning_rate,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            gradient_clip_norm: self.gradient_clip_norm,
+            ..AdamParameters::default()
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), TrainError> {
+        positive("[trainer] learning_rate", self.learning_rate)?;
+        share("[trainer] beta1", self.beta1)?;
+        share("[trainer] beta2", self.beta2)?;
+        norm("[trainer] gradient_clip_norm", self.gradient_clip_norm)?;
+        self.check_checkpoints()
+    }
+
+    fn check_checkpoints(&self) -> Result<(), TrainError> {
+        for (key, count, why) in [
+            ("checkpoint_every", self.checkpoint_every, "1 is after each update"),
+            ("checkpoint_every_tokens", self.checkpoint_every_tokens, "1 is after each update that samples"),
+            ("keep_checkpoints", Some(self.keep_checkpoints as u64), "a run goes on from the last"),
+        ] {
+            least(&format!("[trainer] {key}"), count.unwrap_or(1), 1, why)?;
+        }
+        for (key, seconds) in [
+            ("checkpoint_every_seconds", self.checkpoint_every_seconds),
+            ("keep_checkpoints_seconds", self.keep_checkpoints_seconds),
+        ] {
+            if let Some(seconds) = seconds.filter(|seconds| !(seconds.is_finite() && *seconds > 0.0)) {
+                return refuse(&format!("[trainer] {key}"), seconds, "must be a number of seconds above 0");
+            }
+        }
+        if let Some(url) = &self.checkpoint_url {
+            check_url(url)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::part::Part;
+    use crate::options::table::TrainerTable;
+
+    #[test]
+    fn what_no_checkpoint_can_be_made_by_is_refused() {
+        let plain = || CommonOptions::take(&TrainerTable::default());
+        let refused = |options: CommonOptions| options.check().unwrap_err().to_string();
+        assert_eq!(
+            refused(CommonOptions { checkpoint_every_tokens: Some(0), ..plain() }),
+            "[trainer] checkpoint_every_tokens is 0, but must be at least 1: 1 is after each update that samples"
+        );
+        assert_eq!(
+            refused(CommonOptions { checkpoint_every_seconds: Some(0.0), ..plain() }),
+            "[trainer] checkpoint_every_seconds is 0, but must be a number of seconds above 0"
+        );
+        assert!(refused(CommonOptions { keep_checkpoints_seconds: Some(f64::NAN), ..plain() }).contains("is NaN"));
+        assert!(refused(CommonOptions { keep_checkpoints: 0, ..plain() }).contains("a run goes on from the last"));
+        CommonOptions { checkpoint_every: None, ..plain() }.check().unwrap();
+    }
+
+    #[test]
+    fn a_step_size_is_a_finite_number_above_0() {
+        for learning_rate in [f64::NAN, f64::INFINITY, -1e-4] {
+            let options = CommonOptions { learning_rate, ..CommonOptions::take(&TrainerTable::default()) };
+            assert!(options.check().is_err());
+        }
+    }
+}

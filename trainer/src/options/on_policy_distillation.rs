@@ -1,0 +1,61 @@
+//! `objective = "on_policy_distillation"`: from a teacher's logprobs of what the policy sampled.
+
+use super::common::Usual;
+use super::distillation::{DistillationLoss, DistillationOptions, Untaught};
+use super::part::part;
+use super::refusal::wrong;
+use super::rollouts::{self, RolloutOptions};
+use super::variant::Variant;
+use crate::TrainError;
+
+part! {
+    /// Keys of `[trainer]` of `objective = "on_policy_distillation"`.
+    OnPolicyDistillationOptions with rollouts: RolloutOptions, has {
+        distillation: Option<DistillationOptions>,
+    }
+}
+
+impl Variant for OnPolicyDistillationOptions {
+    fn usual(&self) -> Usual {
+        rollouts::USUAL
+    }
+
+    fn set_evaluation_every(&mut self, every: u64) {
+        self.rollouts.evaluation.every = every;
+    }
+
+    fn check(&self) -> Result<(), TrainError> {
+        let Some(distillation) = &self.distillation else {
+            let message =
+                "is missing: objective = \"on_policy_distillation\" needs distillation = { teacher = \"NAME\" }";
+            return wrong("[trainer] distillation", message);
+        };
+        distillation.check(false)?;
+        self.check_distributions(distillation.loss)?;
+        let learns_from_rewards = distillation.reward_coefficient > 0.0 || distillation.untaught == Untaught::Rewards;
+        self.rollouts.check_groups(learns_from_rewards)?;
+        self.rollouts.check_minibatches(&[("teachers", true)])?;
+        self.rollouts.check()
+    }
+}
+
+impl OnPolicyDistillationOptions {
+    /// Refuses what is of sampled tokens where whole distributions are learnt.
+    fn check_distributions(&self, loss: DistillationLoss) -> Result<(), TrainError> {
+        let (written, plain) = (&self.rollouts, RolloutOptions::default());
+        let of_tokens = [
+            ("loss", written.loss != plain.loss),
+            ("loss_aggregation", written.loss_aggregation != plain.loss_aggregation),
+            ("kl", written.kl.is_some()),
+            ("importance_mask", written.importance_mask.is_some()),
+            ("substeps", written.substeps != plain.substeps && loss == DistillationLoss::ReverseKl),
+        ];
+        match of_tokens.into_iter().find(|(_, is_told)| loss.is_of_distributions() && *is_told) {
+            None => Ok(()),
+            Some((key, _)) => {
+                let message = format!("is nothing that distillation.loss = \"{}\" takes: leave it out", loss.as_str());
+                wrong(&format!("[trainer] {key}"), message)
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+use super::common::Usual;
+use super::part::Part;
+use crate::TrainError;
+
+/// What each objective says of its keys.
+pub(super) trait Variant: Part {
+    /// What keys are where nobody writes them, in which objectives differ.
+    fn usual(&self) -> Usual;
+
+    /// Changes how many updates lie between scores of what is held out.
+    fn set_evaluation_every(&mut self, every: u64);
+
+    /// Refuses what cannot work.
+    fn check(&self) -> Result<(), TrainError>;
+}

@@ -164,6 +164,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         },
         Command::Config(arguments) => command_line::show_config::run(arguments),
         Command::Completions(arguments) => command_line::completions::completions(&arguments),
+        Command::Man(arguments) => command_line::reference::man(&arguments),
     }
 }
 

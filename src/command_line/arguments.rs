@@ -178,6 +178,8 @@ pub enum Command {
     Config(ConfigArguments),
     /// Print a shell's script that completes the command's words
     Completions(CompletionsArguments),
+    /// Print the page for `man`, or write those of all commands
+    Man(ManArguments),
 }
 
 /// `fulgurite config`.
@@ -208,4 +210,15 @@ pub struct CompletionsArguments {
     /// For which shell
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
+}
+
+/// `fulgurite man`.
+#[derive(Debug, Args)]
+pub struct ManArguments {
+    /// Write a page for each command into this directory, in place of printing one
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+    /// Print all commands as Markdown
+    #[arg(long, conflicts_with = "to")]
+    pub markdown: bool,
 }

@@ -63,6 +63,7 @@ fn help_says_what_there_is() {
       store        Check a store, or renew its checksums
       config       Show the config that is in force and where each value came from
       completions  Print a shell's script that completes the command's words
+      man          Print the page for `man`, or write those of all commands
       help         Print this message or the help of the given subcommand(s)
 
     Options:

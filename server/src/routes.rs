@@ -139,10 +139,9 @@ mod tests {
         path.captures_iter(&text).map(|found| found[1].to_owned()).filter(|path| !path.contains("__private")).collect()
     }
 
-    #[tokio::test]
-    async fn a_route_is_closed_unless_it_is_known_to_be_open() {
-        let directory = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}", directory.path().join("test.db").display());
+    /// Every route of a server with an admin key, on a new store in a directory, and what each needs of a key.
+    async fn served_routes(directory: &std::path::Path) -> (Router, RouteNeeds, Keyring) {
+        let url = format!("sqlite://{}", directory.join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let proxy = Proxy::new(store.clone(), Vec::new(), ProxyOptions::default()).unwrap();
         let issued = store.issued_keys().await.unwrap().clone();
@@ -156,9 +155,75 @@ mod tests {
             &Serving::default(),
             Overdue::ByTimer,
         );
-        let tinker = TinkerServerOptions::new(directory.path().join("tinker"));
-        let tinker = TinkerServer::start(Vec::new(), tinker).unwrap();
-        let routes = routes.merge(fulgurite_tinker::server::routes(tinker));
+        let tinker = TinkerServer::start(Vec::new(), TinkerServerOptions::new(directory.join("tinker"))).unwrap();
+        (routes.merge(fulgurite_tinker::server::routes(tinker)), needs, keyring)
+    }
+
+    /// Documented paths whose routes other crates add.
+    const ELSEWHERE: [&str; 3] =
+        ["/metrics", "/v1/fulgurite/runs/{run_id}/findings", "/v1/fulgurite/runs/{run_id}/changed"];
+
+    /// The documented methods of each path, as the router spells them but for wildcards.
+    fn documented_routes() -> BTreeMap<String, BTreeSet<Method>> {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/openapi.json");
+        let document: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let mut documented: BTreeMap<String, BTreeSet<Method>> = BTreeMap::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            let other = item["x-fulgurite-also-at"].as_array().cloned().unwrap_or_default();
+            let methods: BTreeSet<Method> =
+                METHODS.into_iter().filter(|method| item[method.as_str().to_lowercase()].is_object()).collect();
+            for path in std::iter::once(path.as_str()).chain(other.iter().filter_map(|path| path.as_str())) {
+                documented.entry(path.to_owned()).or_default().extend(methods.clone());
+            }
+        }
+        documented
+    }
+
+    #[tokio::test]
+    async fn the_openapi_document_has_every_route_and_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let (routes, _, _) = served_routes(directory.path()).await;
+        let documented = documented_routes();
+        let mut served = BTreeMap::new();
+        for path in paths(&routes) {
+            // What is not served at all is told so by any method, with whatever stands below it.
+            let is_told_so = path.ends_with("/{*rest}") || path.ends_with("/{*path}");
+            if is_told_so || paths(&routes).contains(&format!("{path}/{{*rest}}")) {
+                continue;
+            }
+            let mut taken = BTreeSet::new();
+            for method in METHODS.into_iter().filter(|method| *method != Method::HEAD) {
+                // What is posted to a model is one of Google's methods.
+                let model = if method == Method::POST { "model:countTokens" } else { "model" };
+                let uri = path.replace("{*model}", model).replace(['{', '}', '*'], "");
+                let request = Request::builder().method(&method).uri(uri).header("host", "127.0.0.1");
+                let response = routes.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+                let is_refused = response.status() == StatusCode::METHOD_NOT_ALLOWED
+                    || path == "/" && response.status() == StatusCode::NOT_FOUND;
+                if !is_refused {
+                    taken.insert(method);
+                }
+            }
+            served.insert(path.replace("{*", "{"), taken);
+        }
+        let here: BTreeMap<_, _> =
+            documented.into_iter().filter(|(path, _)| !ELSEWHERE.contains(&path.as_str())).collect();
+        let only = |one: &BTreeMap<String, BTreeSet<Method>>, other: &BTreeMap<String, BTreeSet<Method>>| {
+            let differs = |(path, methods): &(&String, &BTreeSet<Method>)| other.get(*path) != Some(*methods);
+            one.iter().filter(differs).map(|(path, methods)| format!("{path} {methods:?}")).collect::<Vec<_>>()
+        };
+        assert!(served.len() > 100);
+        assert_eq!(
+            (only(&served, &here), only(&here, &served)),
+            (Vec::new(), Vec::new()),
+            "served and not in docs/openapi.toml as it is; and the other way round. docs/openapi.py writes the document"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_route_is_closed_unless_it_is_known_to_be_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let (routes, needs, keyring) = served_routes(directory.path()).await;
         let paths = paths(&routes);
         assert!(paths.len() > 100 && paths.contains("/v1/agl/rollouts/{rollout_id}"), "{paths:?}");
         let open = open_routes();

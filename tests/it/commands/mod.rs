@@ -11,6 +11,7 @@ mod model;
 mod model_export;
 mod model_fetch;
 mod queries;
+mod releases;
 mod store_commands;
 mod strata;
 mod template;

@@ -10,10 +10,11 @@ import importlib.util
 import json
 import re
 import sys
-import tomllib
 import typing
 from pathlib import Path
 from types import NoneType, UnionType
+
+import tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs/reference/openapi.json"
@@ -104,7 +105,7 @@ def operation(group: dict, method: str, path: str, route: object) -> dict:
 def document() -> dict:
     groups = tomllib.loads((ROOT / "docs/openapi.toml").read_text())["group"]
     version = re.search(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
-    paths, below = {}, {}
+    paths: dict[str, dict] = {}
     for group in groups:
         for line, route in group["routes"].items():
             method, _, path = line.partition(" ")

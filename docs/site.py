@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,7 +90,7 @@ def stage(source: Path) -> None:
             if "://" not in target and file.is_file() and not linked.endswith(".md"):
                 (source / linked).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(file, source / linked)
-        place.write_text(LINK.sub(lambda link: without_folder(path, link), text))
+        place.write_text(LINK.sub(partial(without_folder, path), text))
     shutil.copy(LLMS, source / "llms.txt")
 
 

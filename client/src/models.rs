@@ -2,14 +2,14 @@
 
 use std::sync::Once;
 
-use fulgurite_types::{Object, PublicationCause, Replaces, WeightsVersion};
+use fulgurite_types::{Object, PublicationCause, Replaces, WeightsId, WeightsVersion};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::{Server, ServerError};
 
-/// The field of posted weights that names their run.
-const RUN_ID: &str = "run_id";
+/// The fields of posted weights that servers of earlier releases do not know.
+const LATER_FIELDS: [&str; 2] = ["run_id", "base"];
 
 /// What the server says of it.
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ impl Server {
     /// Puts new weights behind a model.
     pub async fn load_weights(&self, name: &str, weights: PostedWeights) -> Result<(), ServerError> {
         let url = self.route(&["v1", "fulgurite", "models", name, "weights"]);
-        let PostedWeights { version, source, run_id, replaces, cause } = weights;
+        let PostedWeights { version, source, base, run_id, replaces, cause } = weights;
         let path =
             source.iter().find(|(kind, _)| *kind != "kept").and_then(|(_, path)| path.as_str().map(str::to_owned));
         let mut body = source;
@@ -54,18 +54,20 @@ impl Server {
             Replaces::Version(version) => json!(version),
         };
         body.insert("replaces".to_owned(), replaces);
-        let without_run = run_id.is_some().then(|| body.clone());
-        body.extend(run_id.map(|run_id| (RUN_ID.to_owned(), run_id.into())));
-        let posted: Result<State, ServerError> = self.post_weights(&url, &body, path.as_deref()).await;
-        let state = match (posted, without_run) {
-            (Err(ServerError::Refused { status: 400, message, .. }), Some(body)) if message.contains(RUN_ID) => {
-                static SAID: Once = Once::new();
-                SAID.call_once(|| {
-                    tracing::warn!(%url, "the server is of an earlier release, so that it is not told which run its weights are of");
-                });
-                self.post_weights(&url, &body, path.as_deref()).await?
-            }
-            (posted, _) => posted?,
+        body.extend(run_id.map(|run_id| ("run_id".to_owned(), run_id.into())));
+        body.extend(base.map(|base| ("base".to_owned(), json!(base))));
+        let state: State = loop {
+            let posted = self.post_weights(&url, &body, path.as_deref()).await;
+            let unknown = match &posted {
+                Err(ServerError::Refused { status: 400, message, .. }) => unknown_field(&body, message),
+                _ => None,
+            };
+            let Some(unknown) = unknown else { break posted? };
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                tracing::warn!(%url, field = unknown, "the server is of an earlier release, which this is not sent to");
+            });
+            body.remove(unknown);
         };
         match state.weights_version {
             Some(told) if told != version => {
@@ -76,6 +78,12 @@ impl Server {
     }
 }
 
+/// The field which a server refuses that does not know it.
+fn unknown_field(body: &Object, message: &str) -> Option<&'static str> {
+    let is_named = |field: &str| message.contains(&format!("no key `{field}`"));
+    LATER_FIELDS.into_iter().find(|field| body.contains_key(*field) && is_named(field))
+}
+
 /// Weights that are put behind a served model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PostedWeights {
@@ -83,6 +91,8 @@ pub struct PostedWeights {
     pub version: WeightsVersion,
     /// Where they are, in the words of the route.
     pub source: Object,
+    /// The whole weights that an adapter is over. A server was started with them, unless they are named.
+    pub base: Option<WeightsId>,
     /// The run that named the version, if one did.
     pub run_id: Option<String>,
     /// What they may take the place of.

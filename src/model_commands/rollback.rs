@@ -13,8 +13,8 @@ use fulgurite_lab::runs::checkpoints::checkpoints;
 use fulgurite_lab::runs::registry;
 use fulgurite_lab::runs::which_checkpoint::WhichCheckpoint;
 use fulgurite_types::{
-    NamedWeights as NamedVersion, NewNamedWeights, Object, PublicationCause, Replaces, ServedWeights, ServingState,
-    WeightsVersion,
+    NamedWeights as NamedVersion, NewNamedWeights, Object, Publication, PublicationCause, Replaces, ServedWeights,
+    ServingState, WeightsId, WeightsVersion,
 };
 use serde_json::json;
 
@@ -49,10 +49,10 @@ pub async fn rollback(arguments: &ModelRollbackArguments) -> Result<()> {
         }
     };
     let cannot = || format!("cannot put earlier weights behind `{model}`");
-    let served = server.weights_version(&model).await.with_context(cannot)?;
+    let in_force = WeightsInForce::find(&server, &model).await.with_context(cannot)?;
     let which = match (arguments.checkpoint, &run) {
         (Some(which), _) => which,
-        (None, Some(run)) => before(run, served, steps_behind(&server, &model, run, served).await?)?,
+        (None, Some(run)) => before(run, in_force.version, in_force.steps_of(run)?)?,
         (None, None) => WhichCheckpoint::Newest,
     };
     let weights = NamedWeights::find(&arguments.source, which)?;
@@ -73,14 +73,19 @@ pub async fn rollback(arguments: &ModelRollbackArguments) -> Result<()> {
         WeightsKind::Adapter => WeightsSource::Adapter(kept.clone()),
     });
     let source: Object = serde_json::from_value(source).context("a source of weights has no name")?;
+    let base = match weights.kind {
+        WeightsKind::Model => None,
+        WeightsKind::Adapter => base_of(&server, &model, &run, &weights).await.with_context(cannot)?,
+    };
     let (replaces, cause) = (Replaces::Anything, PublicationCause::Rollback);
-    let posted = PostedWeights { version, source, run_id, replaces, cause };
+    let posted = PostedWeights { version, source, base, run_id, replaces, cause };
     if let Err(error) = server.load_weights(&model, posted).await {
         forget(&kept, is_in_use(&server, &model, &kept).await);
         return Err(error).with_context(cannot);
     }
     remove_others(&kept)?;
-    let before = served.map_or_else(|| "an unknown version".to_owned(), |served| format!("version {}", served.0));
+    let before =
+        in_force.version.map_or_else(|| "an unknown version".to_owned(), |version| format!("version {version}"));
     let of_step = if version.0 == step { String::new() } else { format!(" (step {step})") };
     output::line(format!("{model}: version {}{of_step} in place of {before}", version.0));
     show_servers(&server, &model, version)
@@ -97,7 +102,7 @@ pub async fn rollback(arguments: &ModelRollbackArguments) -> Result<()> {
 
 /// The version of a run's weights in the server's store. Those of a run that recorded none there get one.
 async fn name(server: &Server, model: &str, run: &Path, step: u64, kept: &Path) -> Result<NamedVersion> {
-    let run_id = run_file(run)?["run_id"].as_str().unwrap_or_default().to_owned();
+    let run_id = run_id_of(run)?;
     let known = server.named_weights(model, Some(&run_id)).await?;
     // A run that went back to a checkpoint made the same step again, and its checkpoint is of the last one.
     if let Some(named) = known.into_iter().rfind(|named| named.step == Some(step)) {
@@ -163,22 +168,62 @@ fn server(url: &str) -> Result<Server> {
     Ok(Server::new(options)?)
 }
 
-/// The updates of a run that made what is served: those that its version is named for, or else as many as it counts.
-async fn steps_behind(server: &Server, model: &str, run: &Path, served: Option<WeightsVersion>) -> Result<u64> {
-    let Some(served) = served else {
-        bail!("the server does not know the version of what it serves: say by --checkpoint what is to be put back")
-    };
-    let run_id = run_file(run)?["run_id"].as_str().unwrap_or_default().to_owned();
-    let named = server.named_weights(model, Some(&run_id)).await?;
-    let of_run = named.into_iter().find(|named| named.version == served.0).and_then(|named| named.step);
-    Ok(of_run.unwrap_or(served.0))
+/// What is to be behind a model at every server of the store, whatever the server that is asked has got to.
+struct WeightsInForce {
+    version: Option<u64>,
+    /// What the store knows of it.
+    named: Option<NamedVersion>,
+}
+
+impl WeightsInForce {
+    /// What is published; without a publication, what the server was started with.
+    async fn find(server: &Server, model: &str) -> Result<Self> {
+        // A name that the server does not know is refused here.
+        let served = server.weights_version(model).await?;
+        if let Some(Publication { weights, .. }) = server.publication(model).await? {
+            return Ok(Self { version: Some(weights.version), named: Some(weights) });
+        }
+        let version = served.map(|served| served.0);
+        let named = server.named_weights(model, None).await?.into_iter().find(|named| Some(named.version) == version);
+        Ok(Self { version, named })
+    }
+
+    /// The updates of a run that made it: those that its version is named for, or else as many as it counts.
+    fn steps_of(&self, run: &Path) -> Result<u64> {
+        let Some(version) = self.version else {
+            bail!("the server does not know the version of what it serves: say by --checkpoint what is to be put back")
+        };
+        let run_id = run_id_of(run)?;
+        match &self.named {
+            Some(NamedVersion { run_id: Some(other), .. }) if *other != run_id => bail!(
+                "version {version}, which is served, is of run {other} and not of {}: say by --checkpoint what is to be \
+                 put back",
+                run.display()
+            ),
+            Some(NamedVersion { step: Some(step), .. }) => Ok(*step),
+            _ => Ok(version),
+        }
+    }
+}
+
+fn run_id_of(run: &Path) -> Result<String> {
+    Ok(run_file(run)?["run_id"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The whole weights that a run's adapter is over: what the run started from, as the store knows it, or else the files of the
+/// model that the run names. `None` where neither is there: then it is what servers were started with.
+async fn base_of(server: &Server, model: &str, run: &Path, weights: &NamedWeights) -> Result<Option<WeightsId>> {
+    let named = server.named_weights(model, Some(&run_id_of(run)?)).await?;
+    let starts = named.iter().filter_map(|one| one.parent_id);
+    let start = starts.into_iter().find(|parent| named.iter().all(|one| one.weights_id != *parent));
+    Ok(start.or_else(|| weights_fingerprint(&weights.base(None).ok()?).ok()))
 }
 
 /// The newest checkpoint that is older than what is served.
-fn before(run: &Path, served: Option<WeightsVersion>, steps: u64) -> Result<WhichCheckpoint> {
+fn before(run: &Path, served: Option<u64>, steps: u64) -> Result<WhichCheckpoint> {
     let older = checkpoints(run).into_iter().rfind(|checkpoint| checkpoint.step < steps);
     let older = older.with_context(|| {
-        let version = served.map_or_else(|| "unknown".to_owned(), |served| served.0.to_string());
+        let version = served.map_or_else(|| "unknown".to_owned(), |served| served.to_string());
         format!(
             "{} has no checkpoint older than version {version}, which is served: --checkpoint names another",
             run.display(),

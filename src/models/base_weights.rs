@@ -53,7 +53,7 @@ async fn name_weights_of(store: &Store, model: &SampledModel, directory: &Path) 
 }
 
 /// Whether a directory may hold more of a model than its tokenizer and template.
-fn holds_weights(directory: &Path) -> bool {
+pub fn holds_weights(directory: &Path) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|path| {
         path.extension().is_some_and(|ending| ["safetensors", "gguf", "bin"].iter().any(|known| ending == *known))

@@ -23,6 +23,7 @@ use fulgurite_tinker::{
 };
 use serde_json::Value;
 
+use crate::models::base_weights::holds_weights;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_directory::model_directory;
 
@@ -81,7 +82,8 @@ fn remote_model(entry: &ModelEntry, path: &Path, config: &Config) -> Result<Samp
         tracing::warn!("{warning}");
     }
     let limits = Limits::read(path, renderer.tokenizer().vocabulary_size()).with_context(model)?;
-    let sampler = Arc::new(remote(entry, &limits, silence_limit(config)?).with_context(model)?);
+    let base = holds_weights(path).then_some(path);
+    let sampler = Arc::new(remote(entry, &limits, silence_limit(config)?, base).with_context(model)?);
     Ok(SampledModel { name: entry.name.clone(), renderer, sampler })
 }
 
@@ -122,7 +124,7 @@ impl TrainedModel {
         let (mut learner, source) = learner_of(&engine, entry, config)?;
         if entry.backend != Backend::Embedded {
             let limits = Limits { vocabulary_size: engine.config().vocab_size, context_length: None };
-            let hosts = remote(entry, &limits, silence_limit(config)?);
+            let hosts = remote(entry, &limits, silence_limit(config)?, Some(path));
             let hosts = hosts.with_context(|| format!("model `{}`", entry.name))?;
             served.sampler = Arc::new(hosts);
             learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
@@ -227,8 +229,8 @@ fn silence_limit(config: &Config) -> Result<Duration> {
     Ok(sampling_limits(&config.proxy)?.host_silence())
 }
 
-/// The hosts of a remote model as one.
-fn remote(entry: &ModelEntry, limits: &Limits, silence_limit: Duration) -> Result<Replicas> {
+/// The hosts of a remote model as one. They were started with the files in `base`, if those are here.
+fn remote(entry: &ModelEntry, limits: &Limits, silence_limit: Duration, base: Option<&Path>) -> Result<Replicas> {
     let api_key = api_key(entry)?;
     let mut hosts = Vec::new();
     for url in &entry.urls {
@@ -240,7 +242,7 @@ fn remote(entry: &ModelEntry, limits: &Limits, silence_limit: Duration) -> Resul
             silence_limit,
             changeover: entry.changeover,
         };
-        hosts.push((url.clone(), sampler(entry, &options, limits)?));
+        hosts.push((url.clone(), sampler(entry, &options, limits, base)?));
     }
     Ok(Replicas::new(hosts, &replica_options(entry)))
 }
@@ -273,10 +275,16 @@ fn api_key(entry: &ModelEntry) -> Result<Option<String>> {
     entry.api_key_env.as_ref().map(key).transpose()
 }
 
-fn sampler(entry: &ModelEntry, options: &RemoteOptions, limits: &Limits) -> Result<Arc<dyn Sampler>> {
+fn sampler(
+    entry: &ModelEntry,
+    options: &RemoteOptions,
+    limits: &Limits,
+    base: Option<&Path>,
+) -> Result<Arc<dyn Sampler>> {
+    let base = base.map(Path::to_owned);
     Ok(match entry.backend {
-        Backend::Vllm => Arc::new(VllmSampler::new(options)?),
-        Backend::Sglang => Arc::new(SglangSampler::new(options)?),
+        Backend::Vllm => Arc::new(VllmSampler::new(options)?.with_base(base)),
+        Backend::Sglang => Arc::new(SglangSampler::new(options)?.with_base(base)),
         Backend::LlamaCpp => Arc::new(LlamaCppSampler::new(options)?),
         Backend::Tinker => {
             let Limits { vocabulary_size, context_length } = *limits;

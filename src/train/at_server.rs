@@ -251,7 +251,8 @@ impl Daemon {
         loop {
             let published = self.identity.directory.join(PUBLISHED_WEIGHTS);
             let (server, run_id) = (self.server.clone(), &self.identity.run_id);
-            let served = RemotelyServedModel::new(server, &self.model.name, run_id, self.start.replaces);
+            let ModelStart { start, replaces, .. } = self.start;
+            let served = RemotelyServedModel::new(server, &self.model.name, run_id, start, replaces);
             let opened =
                 ServersModel::open(&self.model, &self.model_directory, published, &self.loaded.config, served)?;
             let reference = ReferenceModel::open(&self.loaded, &opened.renderer)?;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fulgurite_types::{GatewayState, Publication};
+use fulgurite_types::{GatewayState, Publication, PublishedFiles};
 
 use crate::reward_refused::RewardRefused;
 
@@ -77,6 +77,16 @@ pub enum StoreError {
         version: u64,
         /// What is behind the model.
         current: Box<Publication>,
+    },
+    /// A version was published with other files before, or over another base.
+    #[error("version {version} of model {model} was published with other files, or over another base, than these")]
+    OtherFiles {
+        /// Whose weights.
+        model: String,
+        /// The version.
+        version: u64,
+        /// What it was published with.
+        known: Box<PublishedFiles>,
     },
     /// A request came before with the same `Idempotency-Key` and another body.
     #[error("Idempotency-Key: the same key came with another body before")]

@@ -83,8 +83,8 @@ pub use run::{
 };
 pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
 pub use weights::{
-    NamedWeights, NewNamedWeights, NewPublication, NoWeightsId, Publication, PublicationCause, Replaces, ServedWeights,
-    ServingState, WeightsId,
+    NamedWeights, NewNamedWeights, NewPublication, NoWeightsId, OtherFiles, Publication, PublicationCause,
+    PublishedFiles, Replaces, ServedWeights, ServingState, WeightsId,
 };
 
 /// A JSON object.

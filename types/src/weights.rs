@@ -153,6 +153,43 @@ pub enum PublicationCause {
     Rollback,
 }
 
+/// What becomes of a version that is published again, and not with the files that it was published with before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OtherFiles {
+    /// It is not published.
+    Refuse,
+    /// It is published with them: the run that made the version has made the same update again.
+    Accept,
+}
+
+/// The files of a version, as it was published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishedFiles {
+    /// Where they were, in the words of whoever serves the model.
+    pub source: Value,
+    /// Their fingerprint, as far as a server could read them.
+    pub files_id: Option<WeightsId>,
+    /// The whole weights that an adapter is over, if they were named.
+    pub base_id: Option<WeightsId>,
+}
+
+impl PublishedFiles {
+    /// Whether these may be the same files, over the same base. What cannot be read is known by where it is.
+    pub fn are(&self, source: &Value, files_id: Option<WeightsId>, base_id: Option<WeightsId>) -> bool {
+        let has_same_files = match (self.files_id, files_id) {
+            (Some(known), Some(new)) => known == new,
+            (None, _) | (_, None) => self.source == *source,
+        };
+        has_same_files && self.has_base(base_id)
+    }
+
+    /// Whether an adapter over this base may be the same.
+    pub fn has_base(&self, base_id: Option<WeightsId>) -> bool {
+        self.base_id.is_none() || base_id.is_none() || self.base_id == base_id
+    }
+}
+
 /// Weights to be put behind a model at every server of a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewPublication {
@@ -164,6 +201,10 @@ pub struct NewPublication {
     pub source: Value,
     /// Fingerprint of the files that were there; `None` where they could not be read, and for weights that a host keeps.
     pub files_id: Option<WeightsId>,
+    /// The whole weights that an adapter is over; `None` for the model that a server was started with, and for whole weights.
+    pub base_id: Option<WeightsId>,
+    /// Whether the version may have other files than those that it was published with before.
+    pub other_files: OtherFiles,
     /// What they may take the place of.
     pub replaces: Replaces,
     /// Why they are put there.
@@ -182,6 +223,9 @@ pub struct Publication {
     pub source: Value,
     /// Fingerprint of the files that were there; `None` where they could not be read, and for weights that a host keeps.
     pub files_id: Option<WeightsId>,
+    /// The whole weights that an adapter is over; `None` for the model that a server was started with, and for whole weights.
+    #[serde(default)]
+    pub base_id: Option<WeightsId>,
     /// Why they were put there.
     pub cause: PublicationCause,
     /// When they were put there.

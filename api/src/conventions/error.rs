@@ -142,6 +142,7 @@ fn store_failure(error: &StoreError) -> (StatusCode, Value) {
         StoreError::RewardRefused(_) => StatusCode::FORBIDDEN,
         StoreError::Conflict { .. }
         | StoreError::WeightsInPlace { .. }
+        | StoreError::OtherFiles { .. }
         | StoreError::IllegalTransition { .. }
         | StoreError::InUse { .. }
         | StoreError::AmbiguousSession { .. }

@@ -1,17 +1,18 @@
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_types::WeightsVersion;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedRwLockWriteGuard};
 
 use crate::remote::answer::Answer;
 use crate::remote::answer_stream::{AnswerStream, LastWeights, ReadEvent};
 use crate::remote::http::host::{Host, RemoteOptions};
 use crate::remote::serving::{Serving, WeightsInUse};
+use crate::remote::weights_label::{BASE, WholeModel};
 use crate::sampling::sampler::NO_PROMPT_SCORES;
 use crate::{
     BackendError, Changeover, NewWeights, PromptScores, SampleRequest, SampleStream, Sampler, SamplerInfo,
@@ -70,7 +71,12 @@ pub trait Wire: Send + Sync + 'static {
         Err(remote.unusable("such a server takes no new weights while it runs"))
     }
 
-    /// Adds an adapter under a name that no other has had.
+    /// The server's label of its whole model; `None` from one whose model cannot be replaced as it was started.
+    async fn model_label(_remote: &Remote) -> Result<Option<String>, BackendError> {
+        Ok(None)
+    }
+
+    /// Adds an adapter under a name that no other has had. It is over the model that the server has now.
     async fn load_adapter(remote: &Remote, _name: &str, _directory: &str) -> Result<(), BackendError> {
         Err(remote.unusable("such a server takes no adapters while it runs"))
     }
@@ -128,6 +134,8 @@ pub struct RemoteSampler<W: Wire> {
     remote: Remote,
     server: Mutex<Option<W::Server>>,
     weights: WeightsInUse,
+    /// The files of the model that the server was started with, if they are known.
+    base: Option<PathBuf>,
     /// Adapters that were replaced and that somebody may still use. Held while weights are put behind the server, which
     /// happens once at a time.
     replaced: Mutex<Vec<Arc<Serving>>>,
@@ -143,7 +151,15 @@ impl<W: Wire> RemoteSampler<W> {
             last_weights: LastWeights::default(),
         };
         let weights = WeightsInUse::new(options.changeover);
-        Ok(Self { remote, server: Mutex::new(None), weights, replaced: Mutex::default() })
+        Ok(Self { remote, server: Mutex::new(None), weights, base: None, replaced: Mutex::default() })
+    }
+
+    /// Says where the files of the model are that the server was started with. The server must see them under the same path.
+    /// They are loaded again before an adapter is, if the whole model was replaced.
+    #[must_use]
+    pub fn with_base(mut self, directory: Option<PathBuf>) -> Self {
+        self.base = directory;
+        self
     }
 
     async fn server(&self) -> Result<W::Server, BackendError> {
@@ -190,12 +206,42 @@ impl<W: Wire> RemoteSampler<W> {
         // Of each load its own: hosts find what they computed of prompts by it, and some refuse one that they have.
         let load = uuid::Uuid::now_v7().simple();
         let name = format!("{}-weights-{}-{load}", self.remote.model, version.0);
+        // No request gets the base alone meanwhile.
+        let _alone = self.put_base_back(replaced).await?;
         W::load_adapter(&self.remote, &name, directory).await?;
         let before = self.weights.replace(Serving { version: Some(version), adapter: Some(name) });
         if before.adapter.is_some() {
             replaced.push(before);
         }
         Ok(())
+    }
+
+    /// Reloads the model that the server was started with, if its whole model was replaced: an adapter is over that one.
+    /// Returns what holds requests until the adapter is there.
+    async fn put_base_back(
+        &self,
+        replaced: &mut Vec<Arc<Serving>>,
+    ) -> Result<Option<OwnedRwLockWriteGuard<()>>, BackendError> {
+        let label = W::model_label(&self.remote).await?;
+        let found = match WholeModel::of_label(label.as_deref()) {
+            WholeModel::AsStarted => return Ok(None),
+            WholeModel::Replaced { label } => label,
+        };
+        let Some(base) = &self.base else {
+            return Err(self.remote.unusable(&format!(
+                "its whole model is labelled `{found}`, so that it may not be the one that the adapter is over, and the \
+                 files of that are not known here (help: restart the host without a label that is a version, or let \
+                 [[models]] path name the files that it was started with)"
+            )));
+        };
+        let alone = self.weights.alone().await;
+        let before = self.weights.replace(Serving::default());
+        if before.adapter.is_some() {
+            replaced.push(before);
+        }
+        W::load_model(&self.remote, &absolute(base)?, BASE, self.weights.changeover).await?;
+        tracing::info!(host = %self.remote.host.name(), "the model that the host was started with is behind it again");
+        Ok(alone)
     }
 
     /// Removes those replaced adapters that are no longer used.

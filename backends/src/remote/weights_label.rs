@@ -11,6 +11,32 @@ pub(crate) fn weights_version(label: &str) -> Option<WeightsVersion> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten().map(WeightsVersion)
 }
 
+/// The label of the model that a server was started with, once it was put back. It is no version.
+pub(crate) const BASE: &str = "base";
+/// The label of a model that is being replaced. It is no version.
+pub(crate) const BEING_REPLACED: &str = "being-replaced";
+
+/// Which whole model a server has, by its label.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum WholeModel {
+    /// The one that it was started with.
+    AsStarted,
+    /// Another one, most likely. One that was started under a label that is a version cannot be told from it.
+    Replaced { label: String },
+}
+
+impl WholeModel {
+    /// A server without a label cannot have been given another model.
+    pub(crate) fn of_label(label: Option<&str>) -> Self {
+        match label {
+            Some(label) if label == BEING_REPLACED || weights_version(label).is_some() => {
+                Self::Replaced { label: label.to_owned() }
+            }
+            _ => Self::AsStarted,
+        }
+    }
+}
+
 /// Tokens `start` to `end` (exclusive) of an answer, and the weights that sampled them.
 #[derive(Clone, Debug, Deserialize)]
 pub struct WeightsSpan {
@@ -51,6 +77,16 @@ mod tests {
         assert_eq!(weights_version("v12"), Some(WeightsVersion(12)));
         for other in ["", "v", "default", "+7", "-1", "7a", "v 7", "vv7", "99999999999999999999"] {
             assert_eq!(weights_version(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_model_is_the_one_that_was_started_unless_its_label_is_of_another() {
+        for label in [None, Some("default"), Some(BASE), Some("qwen")] {
+            assert_eq!(WholeModel::of_label(label), WholeModel::AsStarted, "{label:?}");
+        }
+        for label in ["v7", "7", BEING_REPLACED] {
+            assert_eq!(WholeModel::of_label(Some(label)), WholeModel::Replaced { label: label.to_owned() });
         }
     }
 

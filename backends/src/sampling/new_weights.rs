@@ -18,7 +18,8 @@ pub struct NewWeights {
 pub enum WeightsSource {
     /// A model directory in Hugging Face's format, of the same shape as the model that is served.
     Model(PathBuf),
-    /// A directory with a LoRA adapter in PEFT's format, for the model that the host was started with.
+    /// A directory with a LoRA adapter in PEFT's format, over the model that the host was started with, whatever whole model
+    /// was put there since.
     Adapter(PathBuf),
     /// Weights that the host keeps, by its own name for them, such as `tinker://RUN/sampler_weights/NAME`.
     Kept(String),

@@ -157,7 +157,8 @@ pub trait Sampler: Send + Sync + 'static {
     }
 
     /// Puts these weights behind requests that arrive from now on. They are there when it returns, as the host confirms;
-    /// after an error they may or may not be, and the versions of tokens are as the host reports them, or unknown.
+    /// after an error they may or may not be, and the versions of tokens are as the host reports them, or unknown. An adapter
+    /// is over the model that the host was started with, which is put back first if another whole model was put there.
     async fn load_weights(&self, _weights: &NewWeights) -> Result<(), BackendError> {
         let message = "this model's host takes no new weights while it runs".to_owned();
         Err(BackendError::Configuration { message })

@@ -111,6 +111,11 @@ impl Wire for Sglang {
         remote.confirm_weights(&server::get_either(remote, "model_info").await?, label)
     }
 
+    async fn model_label(remote: &Remote) -> Result<Option<String>, BackendError> {
+        let info = server::get_either(remote, "model_info").await?;
+        Ok(info["weight_version"].as_str().map(str::to_owned))
+    }
+
     async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {
         let body = json!({ "lora_name": name, "lora_path": directory });
         let loaded = remote.host.post("load_lora_adapter", &[], &body).await;

@@ -137,6 +137,10 @@ impl Wire for Vllm {
         weights::load_model(remote, directory, label, changeover).await
     }
 
+    async fn model_label(remote: &Remote) -> Result<Option<String>, BackendError> {
+        weights::model_label(remote).await
+    }
+
     async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {
         weights::load_adapter(remote, name, directory).await
     }

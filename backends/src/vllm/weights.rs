@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use crate::remote::sampler::{Remote, with_hint};
 use crate::remote::served_models::lists;
+use crate::remote::weights_label::BEING_REPLACED;
 use crate::{BackendError, Changeover};
 
 const NEEDS_DEVELOPMENT_MODE: &str = "start vLLM with VLLM_SERVER_DEV_MODE=1 to have its whole model replaced";
 const NEEDS_ADAPTERS: &str = "start vLLM with --enable-lora, --max-loras 2 and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True";
 
-/// What the weights are called while they are replaced: no version.
-const BEING_REPLACED: &str = "being-replaced";
+/// The route that tells the label of the whole model.
+const WEIGHT_INFO: &str = "weight_info";
 
 /// Pauses, replaces, and resumes even if that fails: other requests are not to wait for ever.
 pub(super) async fn load_model(
@@ -33,7 +34,7 @@ pub(super) async fn load_model(
     let resumed = host.post("resume", &[], &json!({})).await;
     replaced?;
     resumed?;
-    remote.confirm_weights(&host.get("weight_info").await?, label)
+    remote.confirm_weights(&host.get(WEIGHT_INFO).await?, label)
 }
 
 async fn replace(remote: &Remote, directory: &str, label: &str, changeover: Changeover) -> Result<(), BackendError> {
@@ -49,6 +50,15 @@ async fn replace(remote: &Remote, directory: &str, label: &str, changeover: Chan
         return Err(remote.unusable("it does not let go of what the old weights have computed of prompts"));
     }
     host.post("update_weight_version", &[], &name(label)).await.map(drop)
+}
+
+/// The label of the whole model; none outside of the development mode, where no route replaces it.
+pub(super) async fn model_label(remote: &Remote) -> Result<Option<String>, BackendError> {
+    match remote.host.get(WEIGHT_INFO).await {
+        Ok(found) => Ok(found["weight_version"].as_str().map(str::to_owned)),
+        Err(BackendError::Configuration { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 pub(super) async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {

@@ -330,6 +330,63 @@ async fn an_answer_keeps_its_adapter_to_the_end_and_an_unused_one_is_removed() {
     }
 }
 
+/// What an adapter does at a host with this label, behind which a whole model was put before, or not.
+async fn adapter_after_whole_model(sglang: bool, base: Option<&str>, label: &str, replaced: bool) -> AfterWholeModel {
+    let host = Host::new();
+    *host.label.lock().unwrap() = label.to_owned();
+    let server = host.serve().await;
+    let options = options(&server.url, Changeover::Drain);
+    let base = base.map(PathBuf::from);
+    let sampler: Arc<dyn Sampler> = match sglang {
+        true => Arc::new(SglangSampler::new(&options).unwrap().with_base(base)),
+        false => Arc::new(VllmSampler::new(&options).unwrap().with_base(base)),
+    };
+    if replaced {
+        sampler.load_weights(&model(4)).await.unwrap();
+    }
+    host.told();
+    let loaded = sampler.load_weights(&adapter(5)).await.map_err(|error| error.to_string());
+    let told = host.told();
+    let reload = told.iter().position(|told| told.contains("/weights/base"));
+    let adapter = told.iter().position(|told| told.contains("load_lora_adapter"));
+    let version = one_answer(&*sampler).await[0];
+    let again = sampler.load_weights(&self::adapter(6)).await.is_ok();
+    let reloads_again = host.told().iter().any(|told| told.contains("/weights/base"));
+    AfterWholeModel { loaded, reload, adapter, version, again: again.then_some(reloads_again) }
+}
+
+struct AfterWholeModel {
+    loaded: Result<(), String>,
+    /// The place of the base's reload among the changes of the host, and that of the adapter.
+    reload: Option<usize>,
+    adapter: Option<usize>,
+    /// Of the next answer.
+    version: Option<u64>,
+    /// Whether the next adapter reloads the base too, if it is loaded.
+    again: Option<bool>,
+}
+
+#[tokio::test]
+async fn an_adapter_after_a_whole_model_is_over_the_model_that_the_host_was_started_with() {
+    for sglang in [false, true] {
+        let after = adapter_after_whole_model(sglang, Some("/weights/base"), "default", true).await;
+        assert_eq!(after.loaded, Ok(()));
+        assert!(after.reload.is_some() && after.reload < after.adapter, "{:?} {:?}", after.reload, after.adapter);
+        assert_eq!((after.version, after.again), (Some(5), Some(false)), "the base is put back once");
+        // The whole model was put there before this server was started.
+        let after = adapter_after_whole_model(sglang, Some("/weights/base"), "v7", false).await;
+        assert!(after.loaded.is_ok() && after.reload.is_some() && after.reload < after.adapter);
+        // The host has what it was started with.
+        let after = adapter_after_whole_model(sglang, Some("/weights/base"), "default", false).await;
+        assert!(after.loaded.is_ok() && after.reload.is_none() && after.adapter.is_some());
+        // The files of that are not known.
+        let after = adapter_after_whole_model(sglang, None, "default", true).await;
+        let error = after.loaded.unwrap_err();
+        assert!(error.contains("labelled `v4`") && error.contains("[[models]] path"), "{error}");
+        assert_eq!((after.adapter, after.version, after.again), (None, Some(4), None), "it keeps what it has");
+    }
+}
+
 #[tokio::test]
 async fn sglang_confirms_the_version_and_freezes_answers_if_it_is_to() {
     let host = Host::new();

@@ -1,6 +1,6 @@
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
@@ -29,6 +29,9 @@ use crate::threads::thread_pool;
 #[derive(Debug)]
 pub struct EmbeddedSampler {
     published: Arc<PublishedWeights>,
+    /// The weights that the model was opened with, which published adapters are over. Whoever trains them in place keeps no
+    /// second model for it.
+    opened: Weak<Weights>,
     /// Taken only by drop, which ends the thread.
     queue: Option<SyncSender<Generation>>,
     queue_limit: usize,
@@ -51,10 +54,12 @@ impl EmbeddedSampler {
             .name("fulgurite-sampler".into())
             .spawn(move || pool.install(|| Scheduler::new(options).run(waiting)))
             .map_err(EngineError::io("start", "the sampler's thread"))?;
-        let vocabulary_size = published.current().policy.weights.model.config.vocab_size;
+        let opened = published.current().policy.weights.clone();
+        let vocabulary_size = opened.model.config.vocab_size;
         let grammars =
             vocabulary.as_ref().map(|vocabulary| Arc::new(Grammars::new(vocabulary, vocabulary_size, grammar_limits)));
-        Ok(Self { published, queue: Some(queue), queue_limit, vocabulary, grammars, thread: Some(thread) })
+        let (opened, queue, thread) = (Arc::downgrade(&opened), Some(queue), Some(thread));
+        Ok(Self { published, opened, queue, queue_limit, vocabulary, grammars, thread })
     }
 
     /// As many alternatives are reported as there are tokens, if requested.
@@ -107,12 +112,18 @@ impl Sampler for EmbeddedSampler {
         tokio::task::spawn_blocking(score).await.map_err(panicked)?
     }
 
-    /// Reads a model directory, or an adapter over the weights that are sampled from. Requests under way keep the weights
-    /// that they began with. The learner's stay as they are.
+    /// Reads a model directory, or an adapter over the weights that the model was opened with. Requests under way keep the
+    /// weights that they began with. The learner's stay as they are.
     async fn load_weights(&self, new: &NewWeights) -> Result<(), BackendError> {
         let (published, version, source) = (self.published.clone(), new.version, new.source.clone());
+        let opened = self.opened.clone();
         let read = move || -> Result<(), EngineError> {
-            let policy = read_policy(&source, &published.current().policy.weights)?;
+            let base = match &source {
+                // Whole weights that were put there since are no adapter's base.
+                WeightsSource::Adapter(_) => opened.upgrade().ok_or_else(opened_is_gone)?,
+                WeightsSource::Model(_) | WeightsSource::Kept(_) => published.current().policy.weights.clone(),
+            };
+            let policy = read_policy(&source, &base)?;
             published.replace(version, policy);
             Ok(())
         };
@@ -198,6 +209,12 @@ impl Drop for EmbeddedSampler {
             tracing::error!("the sampler's thread had panicked");
         }
     }
+}
+
+fn opened_is_gone() -> EngineError {
+    let message = "the weights that the model was opened with are trained and no longer in memory, and adapters are over \
+                   those";
+    EngineError::Request { message: message.to_owned() }
 }
 
 /// Samples from an adapter over an embedded model, in one batch with the model's own requests.

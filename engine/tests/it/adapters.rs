@@ -151,6 +151,46 @@ async fn adapters_of_one_base_are_sampled_together_and_each_as_if_alone() {
 }
 
 #[tokio::test]
+async fn an_adapter_after_whole_weights_is_over_the_model_that_was_opened() {
+    let (home, directory) = create(&tiny_config(), 1);
+    let (_other_home, whole) = create(&tiny_config(), 2);
+    let engine = open(&directory, 2);
+    let learner = engine.lora_learner(&LoraOptions::new(4, 7)).unwrap();
+    train(&learner, 0..3, quick()).await;
+    let saved = home.path().join("saved");
+    learner.save_weights(&saved).await.unwrap();
+    let asked = request(sequence(3, 6, 41), 9, 5);
+    let late = open(&directory, 1);
+    late.sampler().load_weights(&adapter(&saved, 7)).await.unwrap();
+    let (expected, _) = answer(&late.sampler(), asked.clone()).await;
+
+    let sampler = engine.sampler();
+    let whole = NewWeights { version: WeightsVersion(5), source: WeightsSource::Model(whole) };
+    sampler.load_weights(&whole).await.unwrap();
+    let (before, _) = answer(&sampler, asked.clone()).await;
+    assert_ne!(bits(&before), bits(&expected));
+    sampler.load_weights(&adapter(&saved, 7)).await.unwrap();
+    let (sampled, _) = answer(&sampler, asked.clone()).await;
+    assert_eq!(bits(&sampled), bits(&expected), "as at a server that was started later");
+    sampler.load_weights(&whole).await.unwrap();
+    assert_eq!(bits(&answer(&sampler, asked).await.0), bits(&before));
+}
+
+#[tokio::test]
+async fn an_adapter_over_a_model_that_was_trained_in_its_place_is_refused() {
+    let (home, directory) = create(&tiny_config(), 1);
+    let engine = open(&directory, 2);
+    let saved = home.path().join("saved");
+    engine.lora_learner(&LoraOptions::new(4, 7)).unwrap().save_weights(&saved).await.unwrap();
+    let learner = engine.learner();
+    train(&learner, 0..2, quick()).await;
+    learner.publish_weights(WeightsVersion(2)).await.unwrap();
+    let error = engine.sampler().load_weights(&adapter(&saved, 3)).await.unwrap_err().to_string();
+    assert!(error.contains("no longer in memory"), "{error}");
+    assert_eq!(engine.sampler().weights_version(), Some(WeightsVersion(2)));
+}
+
+#[tokio::test]
 async fn an_adapter_is_put_behind_the_sampler_and_a_wrong_one_changes_nothing() {
     let (home, directory) = create(&tiny_config(), 1);
     let engine = open(&directory, 2);

@@ -81,7 +81,15 @@ mod tests {
             time: 0.0,
         };
         let (source, cause) = (json!({}), PublicationCause::Update);
-        let published = vec![Publication { position: 1, weights, source, files_id: None, cause, published_time: 0.0 }];
+        let published = vec![Publication {
+            position: 1,
+            weights,
+            source,
+            files_id: None,
+            base_id: None,
+            cause,
+            published_time: 0.0,
+        }];
         ServerFacts { published, served }
     }
 

@@ -87,6 +87,8 @@ struct WeightsRequest {
     kept: Option<String>,
     /// A version, or `anything`; without it an older version.
     replaces: Option<Value>,
+    /// The whole weights that an adapter is over; without it, the model that the server was started with.
+    base: Option<WeightsId>,
     /// The run that made them. A version that a run named is accepted with its id alone.
     run_id: Option<String>,
     cause: Option<PublicationCause>,
@@ -94,7 +96,10 @@ struct WeightsRequest {
 
 impl WeightsRequest {
     fn weights(self) -> Result<PostedWeights, ProxyError> {
-        let Self { version, model, adapter, kept, replaces, run_id, cause } = self;
+        let Self { version, model, adapter, kept, replaces, base, run_id, cause } = self;
+        if base.is_some() && adapter.is_none() {
+            return Err(ProxyError::invalid("base", "only an `adapter` is over a base"));
+        }
         let replaces = replaces.as_ref().map_or(Ok(Replaces::Older), replaced)?;
         let named =
             [model.map(WeightsSource::Model), adapter.map(WeightsSource::Adapter), kept.map(WeightsSource::Kept)];
@@ -102,7 +107,7 @@ impl WeightsRequest {
         match (named.next(), named.next()) {
             (Some(source), None) => {
                 let cause = cause.unwrap_or(PublicationCause::Update);
-                Ok(PostedWeights { source, run_id, version, replaces, cause })
+                Ok(PostedWeights { source, base, run_id, version, replaces, cause })
             }
             _ => {
                 Err(ProxyError::invalid("model", "one of `model`, `adapter` and `kept` must say where the weights are"))

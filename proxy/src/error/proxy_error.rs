@@ -8,6 +8,7 @@ use fulgurite_types::{AttemptNote, EpisodeStop, PartNotText};
 use super::queued_work::QueuedWork;
 use super::wire_error::{CONTEXT_LENGTH_EXCEEDED, Dialect, DialectWords, ErrorDetails, WireError};
 use crate::base_url::RightCall;
+use crate::models::weights::adapter_base::OtherBase;
 use crate::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Defines the errors: each with its message and its fields, and after `=>` its status, code and the like, in which the
@@ -213,6 +214,27 @@ define_errors! {
             /// Updates of that run behind them, if they are known.
             step: Option<u64>,
         } => ErrorDetails::new(StatusCode::CONFLICT, "version_names_other_weights").about("version");
+
+        /// A version was posted that was published with other files before, or over another base.
+        #[error(
+            "version {version} of the model `{model}` was published with other files, or over another base: {known} (help: \
+             leave `version` out, and these get the next number that is free)"
+        )]
+        VersionOfOtherFiles {
+            /// Name of the model.
+            model: String,
+            /// The posted version.
+            version: u64,
+            /// Where the files of the version are.
+            known: String,
+        } => ErrorDetails::new(StatusCode::CONFLICT, "version_has_other_files").about("version");
+
+        /// An adapter was posted that is over another model than the one that this server was started with.
+        #[error("{error}")]
+        OtherBase {
+            /// Over which, and what the server has.
+            error: OtherBase,
+        } => ErrorDetails::new(StatusCode::UNPROCESSABLE_ENTITY, "other_base").about("base");
 
         /// This server, or the model's host, cannot read the files of posted weights.
         #[error("{error}")]

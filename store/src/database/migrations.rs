@@ -44,6 +44,7 @@ static SQLITE: LazyLock<Migrator> = LazyLock::new(|| {
             "0017_conversation_digests",
             "0018_published_weights",
             "0019_run_leases",
+            "0020_base_of_an_adapter",
         ]
     )
 });
@@ -70,6 +71,7 @@ static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| {
             "0017_conversation_digests",
             "0018_published_weights",
             "0019_run_leases",
+            "0020_base_of_an_adapter",
         ]
     )
 });

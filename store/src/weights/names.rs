@@ -133,7 +133,7 @@ pub(super) fn corrupt(column: &str, error: &impl ToString) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_types::{NewNamedWeights, NewPublication, PublicationCause, Replaces, WeightsId};
+    use fulgurite_types::{NewNamedWeights, NewPublication, OtherFiles, PublicationCause, Replaces, WeightsId};
     use serde_json::json;
 
     use crate::testing::TestStore;
@@ -174,7 +174,9 @@ mod tests {
         }
         assert_eq!(store.greatest_version("m").await.unwrap(), Some(2));
         let (source, replaces, cause) = (json!({}), Replaces::Anything, PublicationCause::Update);
-        let publication = NewPublication { model: "m".into(), version: 1, source, files_id: None, replaces, cause };
+        let (model, other_files) = ("m".to_owned(), OtherFiles::Refuse);
+        let publication =
+            NewPublication { model, version: 1, source, files_id: None, base_id: None, other_files, replaces, cause };
         store.publish_weights(publication).await.unwrap();
         for version in [1, 2] {
             store.forget_unpublished_version("m", version).await.unwrap();

@@ -1,6 +1,6 @@
 //! Which weights are behind a model at every server of the store.
 
-use fulgurite_types::{NewPublication, Publication};
+use fulgurite_types::{NewPublication, OtherFiles, Publication, PublishedFiles, WeightsId};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 use tokio::sync::watch;
@@ -16,12 +16,18 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::WeightsInPlace`] if others are behind the model than those that they may take the place of;
-    /// [`StoreError::NotFound`] if the version names nothing.
+    /// [`StoreError::OtherFiles`] if the version was published with others before, and may not have these, or over another
+    /// base; [`StoreError::NotFound`] if the version names nothing.
     pub async fn publish_weights(&self, new: NewPublication) -> Result<Publication> {
         self.write(move |write| {
             Box::pin(async move {
                 let version = to_integer("version", new.version)?;
                 let source = to_json("source", &new.source)?;
+                let known = files_of_version(write.connection(), &new.model, version).await?;
+                if let Some(known) = known.filter(|known| !may_have_files(known, &new)) {
+                    let NewPublication { model, version, .. } = new;
+                    return Err(StoreError::OtherFiles { model, version, known: Box::new(known) });
+                }
                 let current = current(write.connection(), Some(&new.model)).await?.pop();
                 if let Some(current) = current {
                     let is_there = current.weights.version == new.version;
@@ -40,12 +46,14 @@ impl Store {
                     return Err(StoreError::NotFound { kind: "version", id });
                 }
                 sqlx::query(
-                    "INSERT INTO publications (model, version, source, files_id, cause, time) VALUES ($1, $2, $3, $4, $5, $6)",
+                    "INSERT INTO publications (model, version, source, files_id, base_id, cause, time)
+                     VALUES ($1, $2, $3, $4, $5, $6, $7)",
                 )
                 .bind(new.model.as_str())
                 .bind(version)
                 .bind(source)
                 .bind(new.files_id.map(|id| id.to_string()))
+                .bind(new.base_id.map(|id| id.to_string()))
                 .bind(cause_word(&new)?)
                 .bind(now())
                 .execute(write.connection())
@@ -68,6 +76,11 @@ impl Store {
         Ok(current(&mut *self.reader().await?, Some(model)).await?.pop())
     }
 
+    /// The files that a version was published with last, if it was.
+    pub async fn published_files(&self, model: &str, version: u64) -> Result<Option<PublishedFiles>> {
+        files_of_version(&mut *self.reader().await?, model, to_integer("version", version)?).await
+    }
+
     /// Changes whenever weights may have been published, here or by another server of the store.
     pub fn published_weights(&self) -> watch::Receiver<()> {
         self.signals().published.subscribe()
@@ -76,7 +89,29 @@ impl Store {
 
 /// Whether nothing is known of the new files that the publication does not say.
 fn are_files_of(current: &Publication, new: &NewPublication) -> bool {
-    new.files_id.is_none() || new.files_id == current.files_id
+    let is_known = |known, new: Option<WeightsId>| new.is_none() || new == known;
+    is_known(current.files_id, new.files_id) && is_known(current.base_id, new.base_id)
+}
+
+fn may_have_files(known: &PublishedFiles, new: &NewPublication) -> bool {
+    match new.other_files {
+        OtherFiles::Refuse => known.are(&new.source, new.files_id, new.base_id),
+        OtherFiles::Accept => known.has_base(new.base_id),
+    }
+}
+
+/// Publishers that could not read the files have left no fingerprint: the newest one counts.
+async fn files_of_version(connection: &mut AnyConnection, model: &str, version: i64) -> Result<Option<PublishedFiles>> {
+    let mut sql = Sql::new("SELECT p.source, p.files_id, p.base_id FROM publications p WHERE p.model = ");
+    sql.text(model).push(" AND p.version = ").integer(version).push(" ORDER BY p.position DESC");
+    let rows = sql.all(connection).await?;
+    let Some(newest) = rows.first() else { return Ok(None) };
+    let first_id = |name: &'static str| -> Result<Option<WeightsId>> {
+        let ids = rows.iter().map(|row| id_column(row, name));
+        ids.filter_map(Result::transpose).next().transpose()
+    };
+    let (files_id, base_id) = (first_id("files_id")?, first_id("base_id")?);
+    Ok(Some(PublishedFiles { source: json(newest, "source")?, files_id, base_id }))
 }
 
 fn cause_word(new: &NewPublication) -> Result<String> {
@@ -86,7 +121,7 @@ fn cause_word(new: &NewPublication) -> Result<String> {
 async fn current(connection: &mut AnyConnection, model: Option<&str>) -> Result<Vec<Publication>> {
     let mut sql = Sql::new("SELECT ");
     sql.push(COLUMNS)
-        .push(", p.position, p.source, p.files_id, p.cause, p.time AS published_time FROM publications p ");
+        .push(", p.position, p.source, p.files_id, p.base_id, p.cause, p.time AS published_time FROM publications p ");
     sql.push("JOIN named_weights n ON n.model = p.model AND n.version = p.version ");
     sql.push("WHERE p.position IN (SELECT MAX(position) FROM publications GROUP BY model)");
     if let Some(model) = model {
@@ -97,20 +132,25 @@ async fn current(connection: &mut AnyConnection, model: Option<&str>) -> Result<
 }
 
 fn publication_from_row(row: &AnyRow) -> Result<Publication> {
-    let files_id: Option<String> = column(row, "files_id")?;
     Ok(Publication {
         position: count(row, "position")?,
         weights: named_from_row(row)?,
         source: json(row, "source")?,
-        files_id: files_id.map(|id| id.parse()).transpose().map_err(|error| corrupt("files_id", &error))?,
+        files_id: id_column(row, "files_id")?,
+        base_id: id_column(row, "base_id")?,
         cause: word(row, "cause")?,
         published_time: column(row, "published_time")?,
     })
 }
 
+fn id_column(row: &AnyRow, name: &'static str) -> Result<Option<WeightsId>> {
+    let id: Option<String> = column(row, name)?;
+    id.map(|id| id.parse()).transpose().map_err(|error| corrupt(name, &error))
+}
+
 #[cfg(test)]
 mod tests {
-    use fulgurite_types::{NewNamedWeights, NewPublication, PublicationCause, Replaces, WeightsId};
+    use fulgurite_types::{NewNamedWeights, NewPublication, OtherFiles, PublicationCause, Replaces, WeightsId};
     use serde_json::json;
 
     use crate::StoreError;
@@ -118,7 +158,17 @@ mod tests {
 
     fn publication(version: u64, replaces: Replaces) -> NewPublication {
         let source = json!({ "adapter": format!("/w/{version}") });
-        NewPublication { model: "m".into(), version, source, files_id: None, replaces, cause: PublicationCause::Update }
+        let (cause, other_files) = (PublicationCause::Update, OtherFiles::Refuse);
+        NewPublication {
+            model: "m".into(),
+            version,
+            source,
+            files_id: None,
+            base_id: None,
+            other_files,
+            replaces,
+            cause,
+        }
     }
 
     async fn store_with_versions(versions: u8) -> TestStore {
@@ -166,10 +216,45 @@ mod tests {
         store.publish_weights(publication(1, Replaces::Older)).await.unwrap();
         assert!(!watched.has_changed().unwrap());
         let files_id = Some(WeightsId::of_digest([7; 32]));
-        let other_files = NewPublication { files_id, ..publication(1, Replaces::Older) };
-        assert_eq!(store.publish_weights(other_files).await.unwrap().files_id, files_id);
+        let read = NewPublication { files_id, ..publication(1, Replaces::Older) };
+        assert_eq!(store.publish_weights(read).await.unwrap().files_id, files_id);
         watched.changed().await.unwrap();
         store.publish_weights(publication(1, Replaces::Older)).await.unwrap();
         assert_eq!(store.publication("m").await.unwrap().unwrap().files_id, files_id);
+    }
+
+    #[tokio::test]
+    async fn a_version_is_published_again_with_the_same_files_alone() {
+        let store = store_with_versions(3).await;
+        let id = |digest: u8| Some(WeightsId::of_digest([digest; 32]));
+        let elsewhere = || json!({ "adapter": "/elsewhere" });
+        let first = NewPublication { files_id: id(7), base_id: id(1), ..publication(1, Replaces::Anything) };
+        assert_eq!(store.published_files("m", 1).await.unwrap(), None);
+        store.publish_weights(first.clone()).await.unwrap();
+        store.publish_weights(publication(2, Replaces::Anything)).await.unwrap();
+        let position = async || store.publication("m").await.unwrap().unwrap().position;
+        let before = position().await;
+        for refused in [
+            NewPublication { files_id: id(8), ..first.clone() },
+            NewPublication { source: elsewhere(), files_id: id(8), ..first.clone() },
+            // They cannot be read, and are elsewhere.
+            NewPublication { source: elsewhere(), files_id: None, ..first.clone() },
+            NewPublication { base_id: id(2), ..first.clone() },
+            NewPublication { base_id: id(2), other_files: OtherFiles::Accept, ..first.clone() },
+        ] {
+            let error = store.publish_weights(refused.clone()).await.unwrap_err();
+            assert!(matches!(error, StoreError::OtherFiles { version: 1, .. }), "{error} {refused:?}");
+            assert_eq!(position().await, before);
+        }
+        for accepted in [
+            NewPublication { source: elsewhere(), ..first.clone() },
+            NewPublication { source: elsewhere(), files_id: None, base_id: None, ..first.clone() },
+            NewPublication { files_id: id(8), other_files: OtherFiles::Accept, ..first.clone() },
+        ] {
+            store.publish_weights(accepted.clone()).await.unwrap();
+            assert_eq!(store.published_files("m", 1).await.unwrap().unwrap().source, accepted.source);
+        }
+        let known = store.published_files("m", 1).await.unwrap().unwrap();
+        assert_eq!((known.files_id, known.base_id), (id(8), id(1)), "what was not read since is as it was");
     }
 }

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use fulgurite_backends::{BackendError, NewWeights, WeightsReceiver, WeightsSource};
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_trainer::RemotelyServedModel;
-use fulgurite_types::{Replaces, WeightsVersion};
+use fulgurite_types::{Replaces, WeightsId, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -17,6 +17,14 @@ const PATH: &str = "/runs/r/published/000004";
 
 /// What becomes of weights that a server answers so to, and the bodies that it got. The last answer is for all later ones.
 async fn loaded(patience: Duration, answers: Vec<(u16, Value)>) -> (Result<(), BackendError>, Vec<Value>) {
+    loaded_from(WeightsSource::Model(Path::new(PATH).to_owned()), patience, answers).await
+}
+
+async fn loaded_from(
+    source: WeightsSource,
+    patience: Duration,
+    answers: Vec<(u16, Value)>,
+) -> (Result<(), BackendError>, Vec<Value>) {
     let bodies: Arc<Mutex<Vec<Value>>> = Arc::default();
     let received = Arc::clone(&bodies);
     let answer = move |body: Bytes| {
@@ -30,8 +38,8 @@ async fn loaded(patience: Duration, answers: Vec<(u16, Value)>) -> (Result<(), B
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await.unwrap() });
     let server = Server::new(ServerOptions { url, admin_key: None, patience, reply_limit: 1 << 20 }).unwrap();
-    let model = RemotelyServedModel::new(server, "m", "r", Replaces::Anything);
-    let weights = NewWeights { version: WeightsVersion(4), source: WeightsSource::Model(Path::new(PATH).to_owned()) };
+    let model = RemotelyServedModel::new(server, "m", "r", WeightsId::of_digest([1; 32]), Replaces::Anything);
+    let weights = NewWeights { version: WeightsVersion(4), source };
     let outcome = model.load_weights(&weights).await;
     let bodies = bodies.lock().unwrap().clone();
     (outcome, bodies)
@@ -76,6 +84,17 @@ async fn a_server_that_knows_no_runs_gets_weights_without_one() {
     let [with, without] = bodies.as_slice() else { panic!("{bodies:?}") };
     assert_eq!((&with["run_id"], &without["run_id"]), (&json!("r"), &Value::Null));
     assert_eq!((&without["version"], &without["model"]), (&json!(4), &json!(PATH)));
+    // Nor bases of adapters.
+    let unknown =
+        |field: &str| (400, error(Value::Null, &format!("there is no key `{field}`; did you mean `version`?")));
+    let there = json!({ "model": "m", "weights_version": 4 });
+    let adapter = WeightsSource::Adapter(Path::new(PATH).to_owned());
+    let (outcome, bodies) =
+        loaded_from(adapter, Duration::ZERO, vec![unknown("base"), unknown("run_id"), (200, there)]).await;
+    outcome.unwrap();
+    let sent = bodies.iter().map(|body| (body["base"].is_string(), body["run_id"].is_string()));
+    assert_eq!(sent.collect::<Vec<_>>(), [(true, true), (false, true), (false, false)]);
+    assert!(bodies[0]["base"].as_str().is_some_and(|base| base.starts_with("0101")), "{bodies:?}");
     // Another mistake in the request is one.
     let (outcome, bodies) = loaded(Duration::ZERO, vec![(400, error(Value::Null, "no such adapter"))]).await;
     assert!(matches!(outcome, Err(BackendError::Configuration { .. })) && bodies.len() == 1);

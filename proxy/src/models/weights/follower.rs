@@ -73,6 +73,9 @@ impl WeightsFollower {
         let mut tasks = JoinSet::new();
         for FollowingModel { weights, of, gate } in models {
             let base = base_weights.get(&of.model).copied();
+            if let Some(weights_id) = base {
+                weights.has_of_its_own(weights_id);
+            }
             // Of a host elsewhere it is not known until the host says so.
             if let (Some(weights_id), Some(_)) = (base, of.sampler.weights_version()) {
                 weights.started_with(weights_id);

@@ -1,8 +1,8 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fulgurite_backends::{BackendError, NewWeights, Sampler, WeightsSource};
-use fulgurite_store::{Store, StoreError};
-use fulgurite_types::{NamedWeights, NewPublication, Publication, Replaces, ServingState, WeightsId, WeightsVersion};
+use fulgurite_store::Store;
+use fulgurite_types::{NamedWeights, NewPublication, Publication, ServingState, WeightsId, WeightsVersion};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use serde::Deserialize;
@@ -11,7 +11,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
-use crate::models::weights::posted_weights::{PostedName, PostedWeights, name_posted, readable_files};
+use crate::models::weights::adapter_base::base_of;
+use crate::models::weights::admission::{NewFiles, Place, of_version, refused};
+use crate::models::weights::posted_files::other_files;
+use crate::models::weights::posted_weights::{PostedName, PostedWeights, StartedWith, name_posted, readable_files};
 use crate::models::weights::without_new_weights::WithoutNewWeights;
 
 /// Why weights are not loaded whose files were overwritten.
@@ -30,6 +33,8 @@ struct Inner {
     /// Held while weights are loaded and published.
     turn: tokio::sync::Mutex<()>,
     status: watch::Sender<WeightsStatus>,
+    /// Which weights the server was started with, where that is known.
+    own: OnceLock<WeightsId>,
     /// Wakes whoever loads published weights.
     look: Notify,
 }
@@ -99,7 +104,7 @@ impl ModelWeights {
     pub(crate) fn new(gate: Gate) -> Self {
         let (posted, turn) = (Mutex::default(), tokio::sync::Mutex::default());
         let (status, look) = (watch::Sender::new(WeightsStatus::default()), Notify::new());
-        Self { shared: Arc::new(Inner { gate, posted, turn, status, look }) }
+        Self { shared: Arc::new(Inner { gate, posted, turn, status, own: OnceLock::new(), look }) }
     }
 
     pub(crate) fn status(&self) -> WeightsStatus {
@@ -115,7 +120,13 @@ impl ModelWeights {
         self.shared.look.notified().await;
     }
 
-    /// Remembers which weights the server started with.
+    /// Remembers which weights the server was started with, which adapters are over.
+    pub(crate) fn has_of_its_own(&self, weights_id: WeightsId) {
+        // A server is started once.
+        let _ = self.shared.own.set(weights_id);
+    }
+
+    /// Says that the model has the weights that the server was started with.
     pub(crate) fn started_with(&self, weights_id: WeightsId) {
         self.shared.status.send_modify(|status| status.weights_id = Some(weights_id));
     }
@@ -159,14 +170,25 @@ impl ModelWeights {
         let _turn = self.shared.turn.lock().await;
         let WeightsOf { model, sampler, store, .. } = of;
         let current = store.publication(model).await?;
-        let started_with = sampler.weights_version().filter(|_| current.is_none());
-        let place = Place { model, replaces: posted.replaces, current: current.as_ref(), started_with };
+        let started_with = StartedWith {
+            version: sampler.weights_version().filter(|_| current.is_none()),
+            weights_id: self.shared.own.get().copied(),
+        };
+        let (replaces, found) = (posted.replaces, started_with.version);
+        let place = Place { model, replaces, current: current.as_ref(), started_with: found };
         place.check(posted.version.map(|version| version.0))?;
         let named = name_posted(store, model, &posted, started_with).await;
         let PostedName { weights: named, is_new } = named.map_err(not_taken)?;
         place.check(Some(named.version))?;
+        let files_id = readable_files(&posted.source).await;
+        let files = NewFiles {
+            files_id,
+            base_id: base_of(&posted.source, posted.base, started_with.weights_id)
+                .map_err(|error| ProxyError::OtherBase { error })?,
+            other: other_files(store, &named, &posted, files_id).await?,
+        };
+        files.check(store, &named, &posted.source).await?;
         let weights = NewWeights { version: WeightsVersion(named.version), source: posted.source };
-        let files_id = readable_files(&weights.source).await;
         self.shared.status.send_modify(|status| status.is_loading());
         if let Err(error) = sampler.load_weights(&weights).await {
             self.posted_weights_failed(of, &error);
@@ -178,9 +200,16 @@ impl ModelWeights {
         let source = json!(weights.source);
         let loaded = LoadedWeights { weights, files_id };
         self.has(loaded.clone(), &named);
-        let PostedWeights { replaces, cause, .. } = posted;
-        let (model_name, version) = (model.clone(), named.version);
-        let publication = NewPublication { model: model_name, version, source, files_id, replaces, cause };
+        let publication = NewPublication {
+            model: model.clone(),
+            version: named.version,
+            source,
+            files_id,
+            base_id: files.base_id,
+            other_files: files.other,
+            replaces,
+            cause: posted.cause,
+        };
         match store.publish_weights(publication).await {
             Ok(publication) => {
                 // Of files that this machine cannot read, another server may have told.
@@ -201,7 +230,7 @@ impl ModelWeights {
     pub(crate) async fn catch_up(&self, of: &WeightsOf) -> CaughtUp {
         let _turn = self.shared.turn.lock().await;
         let WeightsOf { model, sampler, store, .. } = of;
-        let Publication { weights: named, source, files_id, .. } = match store.publication(model).await {
+        let Publication { weights: named, source, files_id, base_id, .. } = match store.publication(model).await {
             Ok(Some(publication)) => publication,
             Ok(None) => return CaughtUp::NothingPublished,
             Err(error) => {
@@ -217,6 +246,10 @@ impl ModelWeights {
                 return CaughtUp::Failed;
             }
         };
+        if let Err(error) = base_of(&source, base_id, self.shared.own.get().copied()) {
+            self.is_behind(of, &named, &error);
+            return CaughtUp::Failed;
+        }
         let weights = NewWeights { version: WeightsVersion(version), source };
         let loaded = self.shared.status.borrow().loaded.clone();
         if let Some(loaded) = loaded.filter(|loaded| loaded.are_published(&weights, files_id)) {
@@ -360,69 +393,11 @@ fn not_taken(error: ProxyError) -> ProxyError {
     }
 }
 
-/// The place behind a model, and what posted weights may replace there.
-struct Place<'a> {
-    model: &'a str,
-    replaces: Replaces,
-    current: Option<&'a Publication>,
-    /// Of the weights that the server started with, where nothing was published.
-    started_with: Option<WeightsVersion>,
-}
-
-impl Place<'_> {
-    /// Refuses weights that may not take it. Their version may not be known yet.
-    fn check(&self, version: Option<u64>) -> Result<(), ProxyError> {
-        let (found, current) = match (self.current, self.started_with) {
-            (Some(current), _) => (current.weights.version, description(&current.weights)),
-            (None, Some(WeightsVersion(found))) if matches!(self.replaces, Replaces::Version(_)) => {
-                (found, format!("version {found}, which this server started with"))
-            }
-            (None, _) => return Ok(()),
-        };
-        let is_allowed = match (version, self.replaces) {
-            (Some(version), replaces) => version == found || replaces.allows(version, found),
-            (None, Replaces::Version(expected)) => expected == found,
-            (None, Replaces::Older | Replaces::Anything) => true,
-        };
-        if is_allowed {
-            return Ok(());
-        }
-        let posted = version.map_or_else(|| "a new version".to_owned(), |version| format!("version {version}"));
-        Err(ProxyError::WeightsInPlace { model: self.model.to_owned(), posted, current, version: found })
-    }
-}
-
-/// The store's refusal in the words of the route.
-fn refused(model: &str, version: u64, error: StoreError) -> ProxyError {
-    match error {
-        StoreError::WeightsInPlace { current, .. } => ProxyError::WeightsInPlace {
-            model: model.to_owned(),
-            posted: format!("version {version}"),
-            current: description(&current.weights),
-            version: current.weights.version,
-        },
-        error => error.into(),
-    }
-}
-
-fn of_version(named: &NamedWeights, error: &dyn std::fmt::Display) -> String {
-    format!("{}: {error}", description(named))
-}
-
-/// Weights for people: their version, and who made them.
-fn description(named: &NamedWeights) -> String {
-    match (&named.run_id, named.step) {
-        (Some(run), Some(step)) => format!("version {} (run {run}, step {step})", named.version),
-        (Some(run), None) => format!("version {} (run {run})", named.version),
-        (None, _) => format!("version {}", named.version),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "the tests wait for their tasks")]
 
-    use fulgurite_types::NewNamedWeights;
+    use fulgurite_types::{NewNamedWeights, NewRun, Replaces};
 
     use super::*;
     use crate::models::weights::testing::{Hosted, posted};
@@ -527,13 +502,17 @@ mod tests {
     async fn a_version_that_is_published_again_with_other_files_is_loaded_again() {
         let it = Hosted::new([]).await;
         it.host.permits.add_permits(9);
-        let directory = tempfile::tempdir().unwrap();
-        let write = |text: &str| std::fs::write(directory.path().join("model.safetensors"), text).unwrap();
-        // The version is a run's, so that its files are what the run says.
+        // The version is a run's, which makes the same update again after it was killed.
+        let run = tempfile::tempdir().unwrap();
+        let directory = run.path().join("published/000003");
+        std::fs::create_dir_all(&directory).unwrap();
+        let write = |text: &str| std::fs::write(directory.join("model.safetensors"), text).unwrap();
         let weights_id = WeightsId::of_digest([5; 32]);
         let of_run = NewNamedWeights { run_id: Some("r".into()), ..NewNamedWeights::of_no_run("m", weights_id, 3) };
         it.of.store.name_weights(of_run).await.unwrap();
-        let source = WeightsSource::Model(directory.path().to_owned());
+        let config = json!({ "run_directory": run.path() });
+        it.of.store.create_run(NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 }).await.unwrap();
+        let source = WeightsSource::Model(directory.clone());
         let posted = || PostedWeights { source: source.clone(), run_id: Some("r".into()), ..posted(3) };
         write("first");
         it.post(posted()).await.unwrap();

@@ -6,12 +6,16 @@ use fulgurite_types::{NamedWeights, NewNamedWeights, PublicationCause, Replaces,
 use sha2::{Digest, Sha256};
 
 use crate::error::ProxyError;
+use crate::models::weights::adapter_base::{base_of, over};
+use crate::models::weights::posted_files::is_published_by;
 
 /// Weights that somebody posted for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PostedWeights {
     /// Where they are.
     pub(crate) source: WeightsSource,
+    /// The whole weights that an adapter is over, if they are named; else it is the model that the server was started with.
+    pub(crate) base: Option<WeightsId>,
     /// The run that made them, if whoever posts them names one.
     pub(crate) run_id: Option<String>,
     /// The version that they are to have; without one they get the next that is free.
@@ -30,20 +34,32 @@ pub(crate) struct PostedName {
     pub(crate) is_new: bool,
 }
 
-/// Gives posted weights their version, `started_with` being that of the weights that the server started with.
+/// The model that a server was started with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StartedWith {
+    /// The version behind it, as long as nothing is published.
+    pub(crate) version: Option<WeightsVersion>,
+    /// Which weights it has, where that is known.
+    pub(crate) weights_id: Option<WeightsId>,
+}
+
+/// Gives posted weights their version.
 ///
 /// A run names its weights before it posts them, and whoever posts them must name that run. Other weights are known by their
-/// files: the same files may have several versions, but a version stands for the same files for ever.
+/// files, adapters together with what they are over: the same may have several versions, but a version stands for the same
+/// weights for ever.
 pub(crate) async fn name_posted(
     store: &Store,
     model: &str,
     posted: &PostedWeights,
-    started_with: Option<WeightsVersion>,
+    started_with: StartedWith,
 ) -> Result<PostedName, ProxyError> {
+    let base = base_of(&posted.source, posted.base, started_with.weights_id)
+        .map_err(|error| ProxyError::OtherBase { error })?;
     let Some(WeightsVersion(version)) = posted.version else {
-        let greatest = store.greatest_version(model).await?.max(started_with.map(|version| version.0));
+        let greatest = store.greatest_version(model).await?.max(started_with.version.map(|version| version.0));
         let preferred = greatest.map_or(1, |greatest| greatest.saturating_add(1));
-        let id = identity(&posted.source, preferred).await?;
+        let id = over(identity(&posted.source, preferred).await?, base);
         let weights = store.name_weights(NewNamedWeights::of_no_run(model, id, preferred)).await?;
         return Ok(PostedName { is_new: weights.version == preferred, weights });
     };
@@ -53,10 +69,13 @@ pub(crate) async fn name_posted(
     {
         return Ok(PostedName { weights: weights.clone(), is_new: false });
     }
-    let id = identity(&posted.source, version).await?;
-    let ids = [id, once_more(id, version)];
+    let files = identity(&posted.source, version).await?;
+    let ids = [over(files, base), once_more(over(files, base), version)];
     if let Some(weights) = known {
-        if ids.contains(&weights.weights_id) {
+        // Releases before bases were named knew an adapter by its files alone, over the model of the server.
+        let is_own_base = posted.base.is_none() || posted.base == started_with.weights_id;
+        let older_ids = [files, once_more(files, version)];
+        if ids.contains(&weights.weights_id) || is_own_base && older_ids.contains(&weights.weights_id) {
             return Ok(PostedName { weights, is_new: false });
         }
         let model = model.to_owned();
@@ -83,19 +102,6 @@ async fn is_taken_by_word(store: &Store, named: &NamedWeights, posted: &PostedWe
         (Some(run_id), None) => is_published_by(store, run_id, named.version, &posted.source).await,
         (None, _) => Ok(named.time <= 0.0),
     }
-}
-
-/// Whether weights are where the trainer of a run publishes those of a version. Trainers of earlier releases name no run.
-async fn is_published_by(
-    store: &Store,
-    run_id: &str,
-    version: u64,
-    source: &WeightsSource,
-) -> Result<bool, ProxyError> {
-    let (WeightsSource::Model(directory) | WeightsSource::Adapter(directory)) = source else { return Ok(false) };
-    let run = store.run(run_id).await?;
-    let of_run = run.as_ref().and_then(|run| run.config["run_directory"].as_str());
-    Ok(of_run.is_some_and(|of_run| *directory == Path::new(of_run).join("published").join(format!("{version:06}"))))
 }
 
 /// The identity of weights by where they are. Files that a remote host alone can see are known by their path, and what a
@@ -186,12 +192,14 @@ mod tests {
         ) -> Result<(u64, bool), String> {
             let posted = PostedWeights {
                 source: WeightsSource::Model(self.home.path().join(directory)),
+                base: None,
                 run_id: run_id.map(str::to_owned),
                 version: version.map(WeightsVersion),
                 replaces: Replaces::Older,
                 cause: PublicationCause::Update,
             };
-            let named = name_posted(&self.store, "m", &posted, Some(WeightsVersion(2))).await;
+            let started_with = StartedWith { version: Some(WeightsVersion(2)), weights_id: None };
+            let named = name_posted(&self.store, "m", &posted, started_with).await;
             named.map(|named| (named.weights.version, named.is_new)).map_err(|error| error.to_string())
         }
     }

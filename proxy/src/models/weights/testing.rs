@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use fulgurite_backends::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
 use fulgurite_store::{Store, StoreOptions};
-use fulgurite_types::{NewNamedWeights, NewPublication, PublicationCause, Replaces, WeightsId, WeightsVersion};
+use fulgurite_types::{
+    NewNamedWeights, NewPublication, OtherFiles, PublicationCause, Replaces, WeightsId, WeightsVersion,
+};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
@@ -65,6 +67,7 @@ impl Sampler for Host {
 pub(super) fn posted(version: u64) -> PostedWeights {
     PostedWeights {
         source: WeightsSource::Adapter(format!("/nowhere/{version}").into()),
+        base: None,
         run_id: None,
         version: Some(WeightsVersion(version)),
         replaces: Replaces::Older,
@@ -120,7 +123,9 @@ impl Hosted {
         self.of.store.name_weights(new).await.unwrap();
         let source = json!(WeightsSource::Model(format!("/elsewhere/{version}").into()));
         let (replaces, cause) = (Replaces::Anything, PublicationCause::Update);
-        let new = NewPublication { model: "m".into(), version, source, files_id: None, replaces, cause };
+        let (model, other_files) = ("m".to_owned(), OtherFiles::Refuse);
+        let new =
+            NewPublication { model, version, source, files_id: None, base_id: None, other_files, replaces, cause };
         self.of.store.publish_weights(new).await.unwrap();
     }
 }

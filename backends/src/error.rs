@@ -48,10 +48,10 @@ pub enum BackendError {
         /// What is wrong, and with which part of the configuration.
         message: String,
     },
-    /// A server cannot read the weights that are to be put behind its model.
+    /// A server cannot read the weights that are to be put behind its model, or has no model that they are for.
     #[error("{message}")]
     Unread {
-        /// Which files, and what to do about it.
+        /// Which weights, and what to do about it.
         message: String,
     },
     /// Others have put weights behind the model since, which may not be replaced unasked.

@@ -291,7 +291,7 @@ impl Daemon {
                 Err(error @ TrainError::Backend(BackendError::Superseded { .. })) => {
                     return Err(self.looking().overtaken(&self.identity.directory, &error).await);
                 }
-                // The learner is as it was: the same files would be posted again.
+                // The learner is as it was: the same weights would be posted again.
                 Err(TrainError::Backend(error @ BackendError::Unread { .. })) => return Err(error.into()),
                 Err(TrainError::Backend(error)) => error,
                 outcome => return Ok(outcome.map(|_| ())?),

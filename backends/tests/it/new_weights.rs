@@ -210,7 +210,7 @@ fn events(events: Vec<Value>) -> Vec<Step> {
 async fn vllm(host: &Arc<Host>, changeover: Changeover) -> (ScriptedServer, Arc<VllmSampler>) {
     let server = host.serve().await;
     let sampler = VllmSampler::new(&options(&server.url, changeover)).unwrap();
-    (server, Arc::new(sampler))
+    (server, Arc::new(sampler.with_base(Some("/weights/base".into()))))
 }
 
 async fn one_answer(sampler: &dyn Sampler) -> Vec<Option<u64>> {

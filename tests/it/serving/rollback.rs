@@ -72,6 +72,62 @@ fn an_earlier_checkpoint_is_put_back_and_stays_over_a_restart_when_the_run_has_r
 }
 
 #[test]
+fn an_adapter_put_back_after_whole_weights_computes_the_same_after_a_restart() {
+    let mut it = RolledBack::of_rank(0);
+    let base = it.answer();
+    it.project.train_adapters(4);
+    it.project.train("lora", &[]);
+    it.said(&["lora", "--checkpoint", "newest"]);
+    let adapter = it.answer().1;
+    it.said(&["run", "--checkpoint", "newest"]);
+    let whole = it.answer().1;
+    it.said(&["lora", "--checkpoint", "newest"]);
+    assert!(
+        it.answer().1 == adapter && adapter != whole && adapter != base.1,
+        "over the base, not over the whole model"
+    );
+    it.server.process.kill();
+    it.server = RolledBack::serve(&it.project);
+    assert_eq!(it.answer().1, adapter);
+    let published = it.server.get("/v1/fulgurite/publications").expect(200)[0].clone();
+    let named = it.server.get("/v1/fulgurite/weights?model=hello").expect(200);
+    assert_eq!(
+        (&published["base_id"], &named[0]["version"]),
+        (&named[0]["weights_id"], &json!(0)),
+        "{published} {named}"
+    );
+}
+
+#[test]
+fn other_files_of_a_published_version_are_refused_also_to_who_names_its_run() {
+    let it = RolledBack::of_rank(0);
+    it.said(&["run", "--checkpoint", "4"]);
+    let before = it.answer();
+    let post = |checkpoint: &str| {
+        let model = it.project.path("run/checkpoints").join(checkpoint);
+        let body = json!({ "version": 4, "model": model, "run_id": "run", "replaces": "anything" });
+        it.server.post("/v1/fulgurite/models/hello/weights", &body)
+    };
+    let refused = post("000003").expect(409);
+    assert_eq!(refused["error"]["code"], "version_has_other_files", "{refused}");
+    assert_eq!(it.answer(), before);
+    post("000004").expect(200);
+    assert_eq!(it.answer(), before);
+}
+
+#[test]
+fn a_run_is_not_rolled_back_by_the_count_of_another_runs_updates() {
+    let it = RolledBack::of_rank(0);
+    it.project.train("other", &[]);
+    it.said(&["other", "--checkpoint", "4"]);
+    let failure = it.rollback(&["run"]).failure(it.project.directory.path());
+    assert!(
+        failure.contains("version 4, which is served, is of run other and not of run: say by --checkpoint"),
+        "{failure}"
+    );
+}
+
+#[test]
 fn what_cannot_be_put_back_is_refused_by_name_and_changes_nothing() {
     let it = RolledBack::of_rank(0);
     let before = it.answer();

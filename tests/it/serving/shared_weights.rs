@@ -224,3 +224,86 @@ fn models_of_one_name_with_other_weights_get_versions_of_their_own() {
     let (here, there) = (answer(&here), answer(&there));
     assert!(here.0 != there.0 && (&here.1, &there.1) == (&json!(0), &json!(1)), "{here:?} {there:?}");
 }
+
+#[test]
+fn a_rollback_through_a_server_that_lags_behind_goes_back_from_what_is_published() {
+    let Some(shared) = Shared::new() else { return };
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 3\nkeep_checkpoints = 9"));
+    project.train("run", &[]);
+    let model = model_flag("hello", &project.path("model-1"));
+    let [here, there] = ["here", "there"].map(|name| {
+        let directory = shared.home.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        Server::start_on(&shared.database.url, &directory, ["--model", &model])
+    });
+    let rollback = |server: &Server, arguments: &[&str]| {
+        let mut command = fulgurite(["model", "rollback", "run", "--server", &server.url]);
+        let ran = Ran::from(command.current_dir(project.directory.path()).args(arguments).output().unwrap());
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+        ran.stdout
+    };
+    signal(&there, "-STOP");
+    rollback(&here, &["--checkpoint", "3"]);
+    hide(&project.path("run/rolled-back/000003"));
+    signal(&there, "-CONT");
+    eventually("what the server says", || (known_of(&there, &here)["state"] == "behind").then_some(()));
+    let stdout = rollback(&there, &[]);
+    assert!(stdout.starts_with("hello: version 2 in place of version 3\n"), "{stdout}");
+}
+
+#[test]
+fn an_adapter_after_whole_weights_has_one_base_at_every_server_or_is_refused() {
+    let Some(shared) = Shared::new() else { return };
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 1"));
+    project.train("whole", &[]);
+    project.train_adapters(4);
+    project.train("lora", &[]);
+    let serve = |name: &str, model: &str| {
+        let directory = shared.home.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        let model = model_flag("hello", &project.path(model));
+        Server::start_on(&shared.database.url, &directory, ["--model", &model])
+    };
+    let answers = |server: &Server| -> Vec<Value> {
+        let ask = |seed: u64| {
+            let asked = json!({ "model": "hello", "prompt": "Say", "temperature": 1, "seed": seed, "max_tokens": 4, "logprobs": 1 });
+            server.post("/v1/completions", &asked).expect(200)["choices"][0]["logprobs"].clone()
+        };
+        (0..5).map(ask).collect()
+    };
+    let publish = |server: &Server, run: &str| {
+        let mut command = fulgurite(["model", "rollback", run, "--checkpoint", "newest", "--server", &server.url]);
+        let ran = Ran::from(command.current_dir(project.directory.path()).output().unwrap());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    };
+    let has_version = |server: &Server, version: &Value| {
+        eventually("the newest weights", || {
+            let state = server.get("/v1/fulgurite/models/hello").expect(200);
+            (state["weights_version"] == *version && state["weights_state"] == "serving").then_some(())
+        });
+    };
+    let published = |server: &Server| server.get("/v1/fulgurite/publications").expect(200)[0].clone();
+    let (here, there) = (serve("here", "model-1"), serve("there", "model-1"));
+    publish(&here, "whole");
+    has_version(&there, &published(&here)["version"]);
+    let whole = answers(&there);
+    publish(&here, "lora");
+    let adapter = published(&here);
+    has_version(&there, &adapter["version"]);
+    let late = serve("late", "model-1");
+    assert!(answers(&here) == answers(&late) && answers(&there) == answers(&late) && answers(&late) != whole);
+
+    // A server of another model has no such base.
+    let other = serve("other", "whole/checkpoints/000001");
+    let known =
+        eventually("what the server says", || Some(known_of(&other, &here)).filter(|known| known["state"] == "behind"));
+    let base = adapter["base_id"].as_str().unwrap();
+    assert!(known["message"].as_str().unwrap().contains(base), "{known}");
+    assert_eq!(other.get("/healthz").expect(200)["models"]["hello"]["state"], "behind");
+    let path = "/v1/fulgurite/models/hello/weights";
+    let posted = json!({ "adapter": adapter["source"]["adapter"], "base": base, "replaces": "anything" });
+    assert_eq!(other.post(path, &posted).expect(422)["error"]["code"], "other_base");
+    let whole = json!({ "model": project.path("model-1"), "base": base });
+    here.post(path, &whole).expect(400);
+    assert_eq!(published(&here), adapter);
+}

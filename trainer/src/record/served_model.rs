@@ -10,6 +10,8 @@ use serde_json::json;
 
 /// The status by which a server refuses to replace weights.
 const CONFLICT: u16 = 409;
+/// The status by which a server refuses weights that it could not take later either.
+const UNPROCESSABLE: u16 = 422;
 
 /// A model that a server samples for its agents, behind which new weights are put: those of one run, each in the place of
 /// those before.
@@ -47,7 +49,9 @@ impl WeightsReceiver for RemotelyServedModel {
         let posted = PostedWeights { version, source, base, run_id, replaces, cause };
         self.server.load_weights(&self.name, posted).await.map_err(|error| match error {
             ServerError::Refused { status: CONFLICT, message, .. } => BackendError::Superseded { message },
-            ServerError::UnreadWeights { .. } => BackendError::Unread { message: error.to_string() },
+            ServerError::UnreadWeights { .. } | ServerError::Refused { status: UNPROCESSABLE, .. } => {
+                BackendError::Unread { message: error.to_string() }
+            }
             error => refused(error.to_string()),
         })?;
         *self.replaces.lock().unwrap_or_else(PoisonError::into_inner) = Replaces::Version(weights.version.0);

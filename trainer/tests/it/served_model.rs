@@ -63,6 +63,14 @@ async fn files_that_the_server_cannot_read_are_no_outage() {
 }
 
 #[tokio::test]
+async fn an_adapter_that_the_server_has_no_base_for_is_no_outage() {
+    let answer = (422, error(json!("other_base"), "this server's model was started with others"));
+    let (outcome, bodies) = loaded(Duration::from_secs(60), vec![answer]).await;
+    let Err(BackendError::Unread { message }) = outcome else { panic!("{outcome:?}") };
+    assert!(message.contains("was started with others") && bodies.len() == 1, "{message}");
+}
+
+#[tokio::test]
 async fn a_server_that_is_away_gets_weights_later() {
     let there = json!({ "model": "m", "weights_version": 4 });
     let answers = vec![

@@ -9,6 +9,7 @@ use fulgurite_proxy::SampledModel;
 use fulgurite_store::Store;
 use fulgurite_types::{NewNamedWeights, WeightsId, WeightsVersion};
 
+use crate::models::model_directory::holds_weights;
 use crate::models::open::OpenModel;
 
 /// Gives each model's own weights their version: the one by which its sampler knows them, or another where that names other
@@ -50,12 +51,4 @@ async fn name_weights_of(store: &Store, model: &SampledModel, directory: &Path) 
         model.sampler.label_weights(WeightsVersion(version));
     }
     Ok(Some(weights_id))
-}
-
-/// Whether a directory may hold more of a model than its tokenizer and template.
-pub fn holds_weights(directory: &Path) -> bool {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).any(|path| {
-        path.extension().is_some_and(|ending| ["safetensors", "gguf", "bin"].iter().any(|known| ending == *known))
-    })
 }

@@ -36,3 +36,11 @@ pub fn model_directory(path: &Path) -> Result<PathBuf> {
 pub fn show_conversion(progress: &mut Progress, numbers: u64, of: u64) {
     progress.set("million numbers converted", numbers / MILLION, Some(of.div_ceil(MILLION)));
 }
+
+/// Whether a directory may hold more of a model than its tokenizer and template.
+pub fn holds_weights(directory: &Path) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| {
+        path.extension().is_some_and(|ending| ["safetensors", "gguf", "bin"].iter().any(|known| ending == *known))
+    })
+}

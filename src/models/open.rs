@@ -23,9 +23,8 @@ use fulgurite_tinker::{
 };
 use serde_json::Value;
 
-use crate::models::base_weights::holds_weights;
 use crate::models::loaded_model::LoadedModel;
-use crate::models::model_directory::model_directory;
+use crate::models::model_directory::{holds_weights, model_directory};
 
 /// Rank of the adapters that are trained at a service unless told otherwise.
 const SERVICE_RANK: u32 = 32;

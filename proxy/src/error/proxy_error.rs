@@ -5,10 +5,10 @@ use fulgurite_renderers::RenderError;
 use fulgurite_store::{KeyRefused, StoreError};
 use fulgurite_types::{AttemptNote, EpisodeStop, PartNotText};
 
+use super::other_base::OtherBase;
 use super::queued_work::QueuedWork;
 use super::wire_error::{CONTEXT_LENGTH_EXCEEDED, Dialect, DialectWords, ErrorDetails, WireError};
 use crate::base_url::RightCall;
-use crate::models::weights::adapter_base::OtherBase;
 use crate::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Defines the errors: each with its message and its fields, and after `=>` its status, code and the like, in which the

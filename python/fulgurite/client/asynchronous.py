@@ -248,11 +248,13 @@ class AsyncClient:
         version: int | None = None,
         replaces: int | Literal["anything", "older"] = "older",
         run_id: str | None = None,
+        base: str | None = None,
     ) -> ModelState:
         """Put new weights behind a model, at every server of the store, and return once its host has them.
 
         They are in a `directory` of a whole model or of an `adapter`, on the server's disk, or `kept` by the model's host
         under a name. `replaces` is what they may take the place of: an older version, a version by its number, anything.
+        `base` is the identity of the model that an adapter was trained on; a server of another model refuses it.
         """
         return await self._run(
             operations.publish_weights(
@@ -263,6 +265,7 @@ class AsyncClient:
                 version=version,
                 replaces=replaces,
                 run_id=run_id,
+                base=base,
             )
         )
 

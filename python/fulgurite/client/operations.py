@@ -249,13 +249,14 @@ def publish_weights(
     version: int | None,
     replaces: int | Literal["anything", "older"],
     run_id: str | None,
+    base: str | None,
 ) -> Operation[ModelState]:
     """See `Client.publish_weights`."""
     sources = {"model": directory, "adapter": adapter, "kept": kept}
     given = {key: str(place) for key, place in sources.items() if place is not None}
     if len(given) != 1:
         raise FulguriteError("say where the weights are by one of directory, adapter and kept")
-    optional = {"version": version, "run_id": run_id}
+    optional = {"version": version, "run_id": run_id, "base": base}
     body = {**given, "replaces": replaces, **{key: value for key, value in optional.items() if value is not None}}
     request = Request("POST", (*OWN, "models", name, "weights"), body=body, seconds=LOADING_SECONDS)
     return (yield request).read(ModelState)

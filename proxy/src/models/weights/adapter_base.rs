@@ -2,16 +2,7 @@ use fulgurite_backends::WeightsSource;
 use fulgurite_types::WeightsId;
 use sha2::{Digest, Sha256};
 
-/// An adapter is over other whole weights than those that a server's model was started with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the adapter is over the whole weights {wanted}, and this server's model was started with {has} (help: start the server \
-     with the model that the adapter was trained on)"
-)]
-pub(crate) struct OtherBase {
-    wanted: WeightsId,
-    has: WeightsId,
-}
+use crate::error::other_base::OtherBase;
 
 /// The base of weights: that which is named for an adapter, or else the model that the server was started with, `own`. Whole
 /// weights have none. Where the server does not know what its host was started with, that is not held against an adapter.

@@ -185,7 +185,7 @@ impl ModelWeights {
             files_id,
             base_id: base_of(&posted.source, posted.base, started_with.weights_id)
                 .map_err(|error| ProxyError::OtherBase { error })?,
-            other: other_files(store, &named, &posted, files_id).await?,
+            other: other_files(store, &named, &posted.source, posted.run_id.as_deref(), files_id).await?,
         };
         files.check(store, &named, &posted.source).await?;
         let weights = NewWeights { version: WeightsVersion(named.version), source: posted.source };

@@ -5,24 +5,26 @@ use fulgurite_store::Store;
 use fulgurite_types::{NamedWeights, OtherFiles, WeightsId};
 
 use crate::error::ProxyError;
-use crate::models::weights::posted_weights::PostedWeights;
 
-/// Whether the posted files of a version that a run has named may be others than those that it was published with.
+/// Whether files that are posted for a version that a run has named, for that run or for none, may be others than those that it was published with.
 ///
 /// A run that goes on makes an update again and writes it to the same place. A service keeps that under another name. Where
 /// the files cannot be read, here or by whoever published them before, those in the run's directory are believed.
 pub(crate) async fn other_files(
     store: &Store,
     named: &NamedWeights,
-    posted: &PostedWeights,
+    source: &WeightsSource,
+    posted_for: Option<&str>,
     files_id: Option<WeightsId>,
 ) -> Result<OtherFiles, ProxyError> {
-    let Some(run_id) = named.run_id.as_deref().filter(|_| is_runs(named, posted)) else {
+    let Some(run_id) =
+        named.run_id.as_deref().filter(|run_id| posted_for.is_none_or(|posted_for| posted_for == *run_id))
+    else {
         return Ok(OtherFiles::Refuse);
     };
     // With nothing published before, the store holds what is published meanwhile against these.
     let known = store.published_files(&named.model, named.version).await?;
-    let is_accepted = match &posted.source {
+    let is_accepted = match source {
         WeightsSource::Kept(_) => known.is_some_and(|known| known.source.get("kept").is_some()),
         WeightsSource::Model(directory) | WeightsSource::Adapter(directory) => {
             let is_unread = known.is_some_and(|known| files_id.is_none() || known.files_id.is_none());
@@ -47,10 +49,6 @@ pub(crate) async fn is_published_by(
     Ok(of_run.is_some_and(|of_run| *directory == published_in(&of_run, version)))
 }
 
-fn is_runs(named: &NamedWeights, posted: &PostedWeights) -> bool {
-    posted.run_id.is_none() || posted.run_id == named.run_id
-}
-
 async fn run_directory(store: &Store, run_id: &str) -> Result<Option<PathBuf>, ProxyError> {
     let run = store.run(run_id).await?;
     Ok(run.and_then(|run| run.config["run_directory"].as_str().map(PathBuf::from)))
@@ -70,6 +68,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::models::weights::posted_weights::PostedWeights;
     use crate::models::weights::testing::{Hosted, posted};
 
     #[tokio::test]

@@ -1,19 +1,19 @@
 //! The objectives, each with its own keys.
 
-use super::common::CommonOptions;
-use super::dpo::DpoOptions;
-use super::grpo::GrpoOptions;
-use super::ipo::IpoOptions;
-use super::kto::KtoOptions;
-use super::objective_name::ObjectiveName;
-use super::off_policy_distillation::OffPolicyDistillationOptions;
-use super::on_policy_distillation::OnPolicyDistillationOptions;
-use super::orpo::OrpoOptions;
-use super::part::Part;
-use super::reward_model::RewardModelOptions;
-use super::sft::SftOptions;
-use super::table::TrainerTable;
-use super::variant::Variant;
+use super::flat::part::Part;
+use super::flat::table::TrainerTable;
+use super::keys::objective_name::ObjectiveName;
+use super::objectives::dpo::DpoOptions;
+use super::objectives::grpo::GrpoOptions;
+use super::objectives::ipo::IpoOptions;
+use super::objectives::kto::KtoOptions;
+use super::objectives::off_policy_distillation::OffPolicyDistillationOptions;
+use super::objectives::on_policy_distillation::OnPolicyDistillationOptions;
+use super::objectives::orpo::OrpoOptions;
+use super::objectives::reward_model::RewardModelOptions;
+use super::objectives::sft::SftOptions;
+use super::objectives::variant::Variant;
+use super::shared::common::CommonOptions;
 
 /// Declares the objectives, by the names that a config has for them.
 macro_rules! objectives {

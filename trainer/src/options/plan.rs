@@ -2,14 +2,14 @@
 
 use fulgurite_backends::PreferenceLoss;
 
-use super::common::CommonOptions;
-use super::data::DataOptions;
-use super::data_source::{ConversationForm, LossReduction, TrainOn};
-use super::distillation::DistillationOptions;
-use super::grpo::GrpoOptions;
+use super::keys::data_source::{ConversationForm, LossReduction, TrainOn};
+use super::keys::distillation::DistillationOptions;
 use super::objective::ObjectiveOptions;
-use super::off_policy_distillation::OffPolicyDistillationOptions;
-use super::rollouts::RolloutOptions;
+use super::objectives::grpo::GrpoOptions;
+use super::objectives::off_policy_distillation::OffPolicyDistillationOptions;
+use super::shared::common::CommonOptions;
+use super::shared::data::DataOptions;
+use super::shared::rollouts::RolloutOptions;
 use super::trainer::TrainerOptions;
 use crate::TrainError;
 

@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::common::CommonOptions;
-use super::data::DataOptions;
-use super::data_source::DataSource;
-use super::distillation::DistillationOptions;
-use super::harvest::HarvestOptions;
+use super::flat::part::Part;
+use super::flat::table::TrainerTable;
+use super::keys::data_source::DataSource;
+use super::keys::distillation::DistillationOptions;
+use super::keys::harvest::HarvestOptions;
+use super::keys::objective_name::ObjectiveName;
+use super::keys::preference::PairwiseOptions;
+use super::keys::refusal::wrong;
 use super::objective::ObjectiveOptions;
-use super::objective_name::ObjectiveName;
-use super::part::Part;
-use super::preference::PairwiseOptions;
-use super::refusal::wrong;
-use super::rollouts::RolloutOptions;
-use super::table::TrainerTable;
+use super::shared::common::CommonOptions;
+use super::shared::data::DataOptions;
+use super::shared::rollouts::RolloutOptions;
 use crate::TrainError;
 
 /// How a model is trained: what every run has, and the objective with its own keys. A config has them in one flat table.

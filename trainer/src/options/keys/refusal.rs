@@ -1,22 +1,22 @@
 use crate::TrainError;
 
 /// A key whose value cannot be.
-pub(super) fn refuse<T>(key: &str, value: impl std::fmt::Display, message: &str) -> Result<T, TrainError> {
+pub(crate) fn refuse<T>(key: &str, value: impl std::fmt::Display, message: &str) -> Result<T, TrainError> {
     wrong(key, format!("is {value}, but {message}"))
 }
 
 /// A key with which something is wrong.
-pub(super) fn wrong<T>(key: &str, message: impl Into<String>) -> Result<T, TrainError> {
+pub(crate) fn wrong<T>(key: &str, message: impl Into<String>) -> Result<T, TrainError> {
     Err(TrainError::Option { key: key.to_owned(), message: message.into() })
 }
 
 /// Refuses a number that is less than `least`.
-pub(super) fn least(key: &str, value: u64, least: u64, why: &str) -> Result<(), TrainError> {
+pub(crate) fn least(key: &str, value: u64, least: u64, why: &str) -> Result<(), TrainError> {
     if value >= least { Ok(()) } else { refuse(key, value, &format!("must be at least {least}: {why}")) }
 }
 
 /// Refuses what no step size can be, nor what else scales something.
-pub(super) fn positive(key: &str, value: f64) -> Result<(), TrainError> {
+pub(crate) fn positive(key: &str, value: f64) -> Result<(), TrainError> {
     if value.is_finite() && value > 0.0 {
         return Ok(());
     }
@@ -24,12 +24,12 @@ pub(super) fn positive(key: &str, value: f64) -> Result<(), TrainError> {
 }
 
 /// Refuses what no share can be that something keeps.
-pub(super) fn share(key: &str, value: f64) -> Result<(), TrainError> {
+pub(crate) fn share(key: &str, value: f64) -> Result<(), TrainError> {
     if (0.0..1.0).contains(&value) { Ok(()) } else { refuse(key, value, "must be at least 0 and below 1") }
 }
 
 /// Refuses what no greatest norm can be.
-pub(super) fn norm(key: &str, value: f64) -> Result<(), TrainError> {
+pub(crate) fn norm(key: &str, value: f64) -> Result<(), TrainError> {
     if value.is_finite() && value >= 0.0 {
         return Ok(());
     }

@@ -5,144 +5,144 @@ use std::num::NonZeroUsize;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::advantages::{AdvantageOptions, LossAggregation};
-use super::conversations_beside::ConversationsBeside;
-use super::data_source::{DataSource, LossReduction, TrainOn, UnusableRows};
-use super::distillation::DistillationOptions;
-use super::dynamic_sampling::DynamicSampling;
-use super::evaluation::{EvaluationOptions, StopRule};
-use super::failures::FailureOptions;
-use super::harvest::{HarvestOptions, PublishRule};
-use super::kl::KlOptions;
-use super::loss::{LossParameters, PolicyLoss};
-use super::objective_name::ObjectiveName;
-use super::preference::{PairwiseOptions, PreferenceOptions};
-use super::sampling_schedule::SamplingSchedule;
-use super::schedule::LearningRateSchedule;
+use crate::options::keys::conversations_beside::ConversationsBeside;
+use crate::options::keys::data_source::{DataSource, LossReduction, TrainOn, UnusableRows};
+use crate::options::keys::distillation::DistillationOptions;
+use crate::options::keys::evaluation::{EvaluationOptions, StopRule};
+use crate::options::keys::failures::FailureOptions;
+use crate::options::keys::harvest::{HarvestOptions, PublishRule};
+use crate::options::keys::objective_name::ObjectiveName;
+use crate::options::keys::preference::{PairwiseOptions, PreferenceOptions};
+use crate::options::keys::schedule::LearningRateSchedule;
+use crate::options::policy::advantages::{AdvantageOptions, LossAggregation};
+use crate::options::policy::dynamic_sampling::DynamicSampling;
+use crate::options::policy::kl::KlOptions;
+use crate::options::policy::loss::{LossParameters, PolicyLoss};
+use crate::options::policy::sampling_schedule::SamplingSchedule;
 
-/// `[trainer]` as a config has it: the keys of all objectives in one flat table. [`TrainerOptions`](super::TrainerOptions) has
+/// `[trainer]` as a config has it: the keys of all objectives in one flat table. [`TrainerOptions`](crate::options::TrainerOptions) has
 /// those of the one that is chosen. Defaults are tinker-cookbook's where it has one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct TrainerTable {
+pub(crate) struct TrainerTable {
     /// What a run learns by: `grpo`, from rewards; `sft`, from conversations that are there; `dpo`, `ipo`, `orpo`, `kto` or `reward_model`, from
     /// comparisons of answers; `on_policy_distillation`, from a teacher's logprobs of what the policy sampled, or
     /// `off_policy_distillation`, from those of conversations.
-    pub(super) objective: ObjectiveName,
+    pub(crate) objective: ObjectiveName,
     /// Of `sft` and `off_policy_distillation`: the conversations. Of `dpo`, `ipo`, `orpo`, `kto`, `reward_model`: the comparisons.
-    pub(super) source: Option<DataSource>,
+    pub(crate) source: Option<DataSource>,
     /// Of `sft` and `off_policy_distillation`: which messages of a conversation are trained. `customized` are those that say `"trainable": true`.
-    pub(super) train_on: TrainOn,
+    pub(crate) train_on: TrainOn,
     /// Of `sft` and `off_policy_distillation`: what the loss is a mean of: of conversations, each the mean over its trained tokens, or of all trained
     /// tokens of a batch.
-    pub(super) reduction: LossReduction,
+    pub(crate) reduction: LossReduction,
     /// Of conversations and comparisons: how often every one is read, each time in another order.
-    pub(super) epochs: u64,
+    pub(crate) epochs: u64,
     /// Of conversations and comparisons: how many per update; the last one of an epoch has what is left.
-    pub(super) batch_size: usize,
+    pub(crate) batch_size: usize,
     /// Of conversations and comparisons: tokens that a sequence may have; the model's context unless told otherwise.
-    pub(super) max_tokens: Option<usize>,
+    pub(crate) max_tokens: Option<usize>,
     /// Of `sft`: whether conversations of a batch are put behind each other, as many as `max_tokens` hold, so that the model
     /// reads fewer sequences; a conversation then sees those before it.
-    pub(super) packing: bool,
+    pub(crate) packing: bool,
     /// Of conversations and comparisons: what becomes of a row that is longer than `max_tokens`, that the renderer cannot write, or of
     /// which nothing would be trained: it ends the run before it begins, or is left out and counted by cause.
-    pub(super) unusable_rows: UnusableRows,
+    pub(crate) unusable_rows: UnusableRows,
     /// Of conversations and comparisons: whether sequences that are longer than `max_tokens` are cut off there, on the right, in place of that.
-    pub(super) truncate: bool,
+    pub(crate) truncate: bool,
     /// How answers are compared.
-    pub(super) preference: PreferenceOptions,
+    pub(crate) preference: PreferenceOptions,
     /// Each rollout of a group earns its share of wins over the others, in place of what it was rewarded with.
-    pub(super) pairwise: Option<PairwiseOptions>,
+    pub(crate) pairwise: Option<PairwiseOptions>,
     /// Tasks per step; each becomes a group of rollouts.
-    pub(super) groups_per_batch: usize,
+    pub(crate) groups_per_batch: usize,
     /// Rollouts of one task, whose mean reward is the baseline.
-    pub(super) group_size: usize,
+    pub(crate) group_size: usize,
     /// Adam's step size, at its greatest; of comparisons 1e-5 unless told otherwise.
-    pub(super) learning_rate: f64,
+    pub(crate) learning_rate: f64,
     /// How the step size goes on after the warm-up; of `sft` and of comparisons `linear` unless told
     /// otherwise.
-    pub(super) learning_rate_schedule: LearningRateSchedule,
+    pub(crate) learning_rate_schedule: LearningRateSchedule,
     /// Updates over which the step size grows from 0.
-    pub(super) warmup: u64,
+    pub(crate) warmup: u64,
     /// Adam's decay of the first moment.
-    pub(super) beta1: f64,
+    pub(crate) beta1: f64,
     /// Adam's decay of the second moment.
-    pub(super) beta2: f64,
+    pub(crate) beta2: f64,
     /// Greatest norm of the gradient; 0 does not clip.
-    pub(super) gradient_clip_norm: f64,
+    pub(crate) gradient_clip_norm: f64,
     /// Updates at most; 100 unless told otherwise, and of `sft` and of comparisons all that
     /// their epochs have.
-    pub(super) max_steps: Option<u64>,
+    pub(crate) max_steps: Option<u64>,
     /// A checkpoint after every this many updates, and after the last; of `sft` and of comparisons 20 unless told
     /// otherwise. Left out beside one of the next two keys, updates make none.
-    pub(super) checkpoint_every: Option<u64>,
+    pub(crate) checkpoint_every: Option<u64>,
     /// A checkpoint once so many tokens have been sampled for the updates since the last one.
-    pub(super) checkpoint_every_tokens: Option<u64>,
+    pub(crate) checkpoint_every_tokens: Option<u64>,
     /// A checkpoint after the first update that ends so many seconds after the last one, or after the run's start.
-    pub(super) checkpoint_every_seconds: Option<f64>,
+    pub(crate) checkpoint_every_seconds: Option<f64>,
     /// Checkpoints that are kept; older ones are removed once a newer one is recorded, but for the one with the best held-out
     /// score.
-    pub(super) keep_checkpoints: usize,
+    pub(crate) keep_checkpoints: usize,
     /// Older checkpoints are kept too until they are this many seconds old.
-    pub(super) keep_checkpoints_seconds: Option<f64>,
+    pub(crate) keep_checkpoints_seconds: Option<f64>,
     /// `s3://BUCKET/PREFIX`: each checkpoint is uploaded there too once it is whole, and a run whose directory is gone is
     /// resumed from there.
-    pub(super) checkpoint_url: Option<String>,
+    pub(crate) checkpoint_url: Option<String>,
     /// The least and the greatest that a rollout may earn in all. One that earned something else is refused by name, and
     /// counts as failed; without bounds, only what is too large to be summed is.
-    pub(super) reward_bounds: Option<[f64; 2]>,
+    pub(crate) reward_bounds: Option<[f64; 2]>,
     /// What becomes of rollouts that failed.
-    pub(super) failures: FailureOptions,
+    pub(crate) failures: FailureOptions,
     /// How rewards become advantages.
-    pub(super) advantages: AdvantageOptions,
+    pub(crate) advantages: AdvantageOptions,
     /// Whether a rollout whose last answer was cut off by the limit of its tokens earns 0 at most, so that running into the
     /// limit never pays.
-    pub(super) zero_reward_on_limit: bool,
+    pub(crate) zero_reward_on_limit: bool,
     /// What is made of advantages and logprobs.
-    pub(super) loss: PolicyLoss,
+    pub(crate) loss: PolicyLoss,
     /// The loss's numbers, where they are not its usual ones.
-    pub(super) loss_parameters: LossParameters,
+    pub(crate) loss_parameters: LossParameters,
     /// What the losses of a step's tokens are divided by.
-    pub(super) loss_aggregation: LossAggregation,
+    pub(crate) loss_aggregation: LossAggregation,
     /// What leaving a reference policy costs; without it, nothing does.
-    pub(super) kl: Option<KlOptions>,
+    pub(crate) kl: Option<KlOptions>,
     /// Of distillation: the teacher.
-    pub(super) distillation: Option<DistillationOptions>,
+    pub(crate) distillation: Option<DistillationOptions>,
     /// Optimizer steps that a batch is split into, between groups, never through one.
-    pub(super) substeps: NonZeroUsize,
+    pub(crate) substeps: NonZeroUsize,
     /// When the rollouts of a step are run.
-    pub(super) schedule: SamplingSchedule,
+    pub(crate) schedule: SamplingSchedule,
     /// Least and greatest ratio of a token's probability under the weights before the step to that when it was sampled; what is
     /// outside teaches nothing. Without it, every token does.
-    pub(super) importance_mask: Option<[f32; 2]>,
+    pub(crate) importance_mask: Option<[f32; 2]>,
     /// Further tasks in place of those whose groups have nothing to teach; without it, a step makes do with what is left.
-    pub(super) dynamic_sampling: Option<DynamicSampling>,
+    pub(crate) dynamic_sampling: Option<DynamicSampling>,
     /// What agents are told to send with their calls, in the `main_llm` resource. Tokens that are sampled from a
     /// modified distribution are not trained.
-    pub(super) sampling_parameters: Map<String, Value>,
+    pub(crate) sampling_parameters: Map<String, Value>,
     /// When and how the held-out tasks are scored; of `sft` and of comparisons what is held out of them, every 10 updates unless
     /// told otherwise.
-    pub(super) evaluation: EvaluationOptions,
+    pub(crate) evaluation: EvaluationOptions,
     /// When to stop before `max_steps`.
-    pub(super) stop: StopRule,
+    pub(crate) stop: StopRule,
     /// Updates one after another that may have nothing to learn from, as where every group's rewards are equal; after so
     /// many the run ends with an error. 0 never ends it.
-    pub(super) stop_without_gradient: u64,
+    pub(crate) stop_without_gradient: u64,
     /// Whether the run's directory keeps, for each update, what became of every token that it trained: its advantage, its logprob
     /// under the weights that the update began with, the entropy of what predicts it if the model host tells it, and whether it was
     /// masked or clipped. Thirteen bytes a token, nine without entropies.
-    pub(super) record_tokens: bool,
+    pub(crate) record_tokens: bool,
     /// Conversations that are learnt from in each update beside the rollouts.
-    pub(super) conversations: Option<ConversationsBeside>,
+    pub(crate) conversations: Option<ConversationsBeside>,
     /// Learn from whatever rewarded rollouts there are, in place of tasks.
-    pub(super) harvest: Option<HarvestOptions>,
+    pub(crate) harvest: Option<HarvestOptions>,
     /// Of a harvest: which new weights are put behind the model. Unless told otherwise `not_worse` with `harvest.validation`, and
     /// `within_bounds` without it.
-    pub(super) publish_if: Option<PublishRule>,
+    pub(crate) publish_if: Option<PublishRule>,
     /// With `publish_if = "within_bounds"`: nats a token that new weights may be away from those that sampled what they learnt
     /// from, in the mean (Schulman's k3 estimate of the KL divergence).
-    pub(super) publish_max_kl: f64,
+    pub(crate) publish_max_kl: f64,
 }
 
 impl Default for TrainerTable {

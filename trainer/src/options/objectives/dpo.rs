@@ -1,12 +1,12 @@
 //! `objective = "dpo"`: from comparisons, against a reference (Rafailov et al. 2023).
 
-use super::common::Usual;
-use super::data::{self, DataOptions};
-use super::objective_name::ObjectiveName;
-use super::part::part;
-use super::refusal::{positive, refuse};
 use super::variant::Variant;
 use crate::TrainError;
+use crate::options::flat::part::part;
+use crate::options::keys::objective_name::ObjectiveName;
+use crate::options::keys::refusal::{positive, refuse};
+use crate::options::shared::common::Usual;
+use crate::options::shared::data::{self, DataOptions};
 
 part! {
     /// Keys of `[trainer]` of `objective = "dpo"`.

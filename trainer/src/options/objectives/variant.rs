@@ -1,9 +1,9 @@
-use super::common::Usual;
-use super::part::Part;
 use crate::TrainError;
+use crate::options::flat::part::Part;
+use crate::options::shared::common::Usual;
 
 /// What each objective says of its keys.
-pub(super) trait Variant: Part {
+pub(crate) trait Variant: Part {
     /// What keys are where nobody writes them, in which objectives differ.
     fn usual(&self) -> Usual;
 

@@ -1,15 +1,15 @@
 //! What objectives have that learn from data that are there.
 
 use super::common::Usual;
-use super::data_source::{ConversationForm, DataSource, TrainOn, UnusableRows, Validation, check_form};
-use super::objective_name::ObjectiveName;
-use super::part::part;
-use super::refusal::{least, refuse, wrong};
-use super::schedule::LearningRateSchedule;
 use crate::TrainError;
+use crate::options::flat::part::part;
+use crate::options::keys::data_source::{ConversationForm, DataSource, TrainOn, UnusableRows, Validation, check_form};
+use crate::options::keys::objective_name::ObjectiveName;
+use crate::options::keys::refusal::{least, refuse, wrong};
+use crate::options::keys::schedule::LearningRateSchedule;
 
 /// Defaults of objectives that learn from conversations.
-pub(super) const USUAL: Usual = Usual {
+pub(crate) const USUAL: Usual = Usual {
     learning_rate: 1e-4,
     learning_rate_schedule: LearningRateSchedule::Linear,
     max_steps: None,
@@ -18,7 +18,7 @@ pub(super) const USUAL: Usual = Usual {
 };
 
 /// Those of objectives that compare answers.
-pub(super) const USUAL_OF_COMPARISONS: Usual = Usual { learning_rate: 1e-5, ..USUAL };
+pub(crate) const USUAL_OF_COMPARISONS: Usual = Usual { learning_rate: 1e-5, ..USUAL };
 
 part! {
     /// Keys of `[trainer]` of objectives that learn from conversations or comparisons.
@@ -49,15 +49,15 @@ impl DataOptions {
     }
 
     /// How conversations are written.
-    pub(super) fn form(&self) -> ConversationForm {
+    pub(crate) fn form(&self) -> ConversationForm {
         self.source.as_ref().map(|source| source.form).unwrap_or_default()
     }
 
-    pub(super) fn is_of_rollouts(&self) -> bool {
+    pub(crate) fn is_of_rollouts(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.rollouts.is_some())
     }
 
-    pub(super) fn check(&self, objective: ObjectiveName) -> Result<(), TrainError> {
+    pub(crate) fn check(&self, objective: ObjectiveName) -> Result<(), TrainError> {
         least("[trainer] evaluation.every", self.every, 1, "1 is before each update")?;
         least("[trainer] batch_size", self.batch_size as u64, 1, "an update needs a conversation")?;
         least("[trainer] epochs", self.epochs, 1, "otherwise nothing is trained")?;
@@ -73,7 +73,7 @@ impl DataOptions {
     }
 
     /// Refuses to train other messages than those that there are to choose among.
-    pub(super) fn check_train_on(&self, train_on: TrainOn) -> Result<(), TrainError> {
+    pub(crate) fn check_train_on(&self, train_on: TrainOn) -> Result<(), TrainError> {
         if self.is_of_rollouts() && train_on != TrainOn::default() {
             return wrong("[trainer] train_on", "is of conversations: of rollouts what was sampled is trained");
         }

@@ -1,16 +1,16 @@
 //! `objective = "grpo"`: from rewards.
 
-use super::common::Usual;
-use super::dynamic_sampling::DynamicSampling;
-use super::failures::FailureOptions;
-use super::harvest::{HarvestOptions, PublishRule};
-use super::part::{Part, part};
-use super::preference::PairwiseOptions;
-use super::refusal::{least, refuse, share, wrong};
-use super::rollouts::{self, RolloutOptions};
-use super::table::TrainerTable;
 use super::variant::Variant;
 use crate::TrainError;
+use crate::options::flat::part::{Part, part};
+use crate::options::flat::table::TrainerTable;
+use crate::options::keys::failures::FailureOptions;
+use crate::options::keys::harvest::{HarvestOptions, PublishRule};
+use crate::options::keys::preference::PairwiseOptions;
+use crate::options::keys::refusal::{least, refuse, share, wrong};
+use crate::options::policy::dynamic_sampling::DynamicSampling;
+use crate::options::shared::common::Usual;
+use crate::options::shared::rollouts::{self, RolloutOptions};
 
 part! {
     /// Keys of `[trainer]` of `objective = "grpo"`.

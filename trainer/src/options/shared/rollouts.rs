@@ -4,28 +4,28 @@ use std::num::NonZeroUsize;
 
 use serde_json::{Map, Value};
 
-use super::advantages::{AdvantageOptions, LossAggregation, PerCall, Spread};
-use super::check_sampling::check_sampling;
 use super::common::Usual;
-use super::conversations_beside::ConversationsBeside;
-use super::data_source::{ConversationForm, check_form};
-use super::evaluation::{EvaluationOptions, StopRule};
-use super::failures::FailureOptions;
-use super::kl::{KlOptions, KlPlace};
-use super::loss::{LossParameters, PolicyLoss};
-use super::part::{Part, part};
-use super::refusal::{least, refuse, share, wrong};
-use super::rewards::RewardRules;
-use super::sampling_schedule::SamplingSchedule;
-use super::schedule::LearningRateSchedule;
-use super::table::TrainerTable;
 use crate::TrainError;
+use crate::options::flat::part::{Part, part};
+use crate::options::flat::table::TrainerTable;
+use crate::options::keys::conversations_beside::ConversationsBeside;
+use crate::options::keys::data_source::{ConversationForm, check_form};
+use crate::options::keys::evaluation::{EvaluationOptions, StopRule};
+use crate::options::keys::failures::FailureOptions;
+use crate::options::keys::refusal::{least, refuse, share, wrong};
+use crate::options::keys::schedule::LearningRateSchedule;
+use crate::options::policy::advantages::{AdvantageOptions, LossAggregation, PerCall, Spread};
+use crate::options::policy::check_sampling::check_sampling;
+use crate::options::policy::kl::{KlOptions, KlPlace};
+use crate::options::policy::loss::{LossParameters, PolicyLoss};
+use crate::options::policy::rewards::RewardRules;
+use crate::options::policy::sampling_schedule::SamplingSchedule;
 
 /// Updates at most of a run that is told of none, and that has no epochs.
 pub(crate) const MAX_STEPS: u64 = 100;
 
 /// Defaults of objectives that learn from rollouts.
-pub(super) const USUAL: Usual = Usual {
+pub(crate) const USUAL: Usual = Usual {
     learning_rate: 1e-4,
     learning_rate_schedule: LearningRateSchedule::Constant,
     max_steps: Some(MAX_STEPS),
@@ -75,7 +75,7 @@ impl RolloutOptions {
     }
 
     /// Refuses groups that are too small to learn from.
-    pub(super) fn check_groups(&self, are_compared: bool) -> Result<(), TrainError> {
+    pub(crate) fn check_groups(&self, are_compared: bool) -> Result<(), TrainError> {
         let (fewest, why) = if are_compared && self.advantages.baseline.is_of_group() {
             (2, "its mean is what each is measured against")
         } else {
@@ -85,7 +85,7 @@ impl RolloutOptions {
     }
 
     /// Refuses what cannot work, whatever else the objective has.
-    pub(super) fn check(&self) -> Result<(), TrainError> {
+    pub(crate) fn check(&self) -> Result<(), TrainError> {
         self.check_advantages()?;
         self.check_failures()?;
         self.check_conversations()?;
@@ -165,7 +165,7 @@ impl RolloutOptions {
     }
 
     /// What depends on the whole batch cannot be known of a part: of these keys, and of the objective's `own`.
-    pub(super) fn check_minibatches(&self, own: &[(&str, bool)]) -> Result<(), TrainError> {
+    pub(crate) fn check_minibatches(&self, own: &[(&str, bool)]) -> Result<(), TrainError> {
         let SamplingSchedule::Minibatches(_) = self.schedule else { return Ok(()) };
         let in_reward = self.kl.as_ref().is_some_and(|kl| kl.place == KlPlace::Reward);
         let shared = [

@@ -3,8 +3,8 @@
 use fulgurite_types::nearest_name;
 use serde_json::{Map, Value, json};
 
-use super::refusal::refuse;
 use crate::TrainError;
+use crate::options::keys::refusal::refuse;
 
 /// What agents can be told to send with their calls: the parameters of OpenAI's API, and those that model hosts add to it.
 const SAMPLING_PARAMETERS: [&str; 22] = [
@@ -47,7 +47,7 @@ const NEUTRAL: [(&str, &[f64]); 7] = [
 ];
 
 /// Refuses what is no sampling parameter, and what would sample from another distribution than the model's.
-pub(super) fn check_sampling(parameters: &Map<String, Value>) -> Result<(), TrainError> {
+pub(crate) fn check_sampling(parameters: &Map<String, Value>) -> Result<(), TrainError> {
     for (name, value) in parameters {
         let key = format!("[trainer] sampling_parameters.{name}");
         if !SAMPLING_PARAMETERS.contains(&name.as_str()) {

@@ -1,12 +1,12 @@
 //! `objective = "orpo"`: from comparisons, by the chosen answer's likelihood and its odds (Hong et al. 2024).
 
-use super::common::Usual;
-use super::data::{self, DataOptions};
-use super::objective_name::ObjectiveName;
-use super::part::part;
-use super::refusal::positive;
 use super::variant::Variant;
 use crate::TrainError;
+use crate::options::flat::part::part;
+use crate::options::keys::objective_name::ObjectiveName;
+use crate::options::keys::refusal::positive;
+use crate::options::shared::common::Usual;
+use crate::options::shared::data::{self, DataOptions};
 
 part! {
     /// Keys of `[trainer]` of `objective = "orpo"`.

@@ -1,12 +1,12 @@
 //! `objective = "on_policy_distillation"`: from a teacher's logprobs of what the policy sampled.
 
-use super::common::Usual;
-use super::distillation::{DistillationLoss, DistillationOptions, Untaught};
-use super::part::part;
-use super::refusal::wrong;
-use super::rollouts::{self, RolloutOptions};
 use super::variant::Variant;
 use crate::TrainError;
+use crate::options::flat::part::part;
+use crate::options::keys::distillation::{DistillationLoss, DistillationOptions, Untaught};
+use crate::options::keys::refusal::wrong;
+use crate::options::shared::common::Usual;
+use crate::options::shared::rollouts::{self, RolloutOptions};
 
 part! {
     /// Keys of `[trainer]` of `objective = "on_policy_distillation"`.

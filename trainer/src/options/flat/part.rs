@@ -3,7 +3,7 @@
 use super::table::TrainerTable;
 
 /// A part of `[trainer]`, taken out of the flat table, and put back into it to be shown.
-pub(super) trait Part {
+pub(crate) trait Part {
     /// Its keys, and those of the parts in it. Keys of a table that is not wholly its own stand with dots.
     fn keys() -> Vec<&'static str>
     where
@@ -40,7 +40,7 @@ macro_rules! part {
             )*)?
         }
 
-        impl $crate::options::part::Part for $name {
+        impl $crate::options::flat::part::Part for $name {
             fn keys() -> Vec<&'static str> {
                 let own: &[&'static str] = &[
                     $(stringify!($key),)*
@@ -49,7 +49,7 @@ macro_rules! part {
                 own.iter().copied()$(.chain(<$kind_of_part>::keys()))*.collect()
             }
 
-            fn take(table: &$crate::options::table::TrainerTable) -> Self {
+            fn take(table: &$crate::options::flat::table::TrainerTable) -> Self {
                 Self {
                     $($part: <$kind_of_part>::take(table),)*
                     $($key: Clone::clone(&table.$key),)*
@@ -57,7 +57,7 @@ macro_rules! part {
                 }
             }
 
-            fn put(&self, table: &mut $crate::options::table::TrainerTable) {
+            fn put(&self, table: &mut $crate::options::flat::table::TrainerTable) {
                 $(self.$part.put(table);)*
                 $(Clone::clone_from(&mut table.$key, &self.$key);)*
                 $($(Clone::clone_from(&mut table.$table.$below, &self.$below);)*)?
@@ -66,4 +66,4 @@ macro_rules! part {
     };
 }
 
-pub(super) use part;
+pub(crate) use part;

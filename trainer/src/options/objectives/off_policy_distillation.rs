@@ -1,15 +1,15 @@
 //! `objective = "off_policy_distillation"`: from a teacher's likeliest tokens in the places of conversations.
 
-use super::common::Usual;
-use super::data::{self, DataOptions};
-use super::data_source::{ConversationForm, LossReduction, TrainOn};
-use super::distillation::DistillationOptions;
-use super::objective_name::ObjectiveName;
-use super::part::{Part, part};
-use super::refusal::wrong;
-use super::table::TrainerTable;
 use super::variant::Variant;
 use crate::TrainError;
+use crate::options::flat::part::{Part, part};
+use crate::options::flat::table::TrainerTable;
+use crate::options::keys::data_source::{ConversationForm, LossReduction, TrainOn};
+use crate::options::keys::distillation::DistillationOptions;
+use crate::options::keys::objective_name::ObjectiveName;
+use crate::options::keys::refusal::wrong;
+use crate::options::shared::common::Usual;
+use crate::options::shared::data::{self, DataOptions};
 
 part! {
     /// Keys of `[trainer]` of `objective = "off_policy_distillation"`.
@@ -66,7 +66,7 @@ impl Variant for OffPolicyDistillationOptions {
 
 impl OffPolicyDistillationOptions {
     /// Whether what a teacher would say was written down before.
-    pub(super) fn reads_soft_targets(&self) -> bool {
+    pub(crate) fn reads_soft_targets(&self) -> bool {
         self.data.form() == ConversationForm::SoftTargets
     }
 }

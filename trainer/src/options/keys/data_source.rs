@@ -157,7 +157,7 @@ pub enum UnusableRows {
 }
 
 /// Refuses to train other messages of a log than the answers that it is of.
-pub(super) fn check_form(key: &str, form: ConversationForm, train_on: TrainOn) -> Result<(), TrainError> {
+pub(crate) fn check_form(key: &str, form: ConversationForm, train_on: TrainOn) -> Result<(), TrainError> {
     if form == ConversationForm::Messages || train_on == TrainOn::default() {
         return Ok(());
     }

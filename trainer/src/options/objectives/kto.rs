@@ -1,12 +1,12 @@
 //! `objective = "kto"`: from comparisons, or answers that are good or bad by themselves (Ethayarajh et al. 2024).
 
-use super::common::Usual;
-use super::data::{self, DataOptions};
-use super::objective_name::ObjectiveName;
-use super::part::part;
-use super::refusal::{least, positive, refuse};
 use super::variant::Variant;
 use crate::TrainError;
+use crate::options::flat::part::part;
+use crate::options::keys::objective_name::ObjectiveName;
+use crate::options::keys::refusal::{least, positive, refuse};
+use crate::options::shared::common::Usual;
+use crate::options::shared::data::{self, DataOptions};
 
 part! {
     /// Keys of `[trainer]` of `objective = "kto"`.

@@ -1,12 +1,12 @@
 //! `objective = "reward_model"`: from comparisons, as questions whose answer is one letter.
 
-use super::common::Usual;
-use super::data::{self, DataOptions};
-use super::objective_name::ObjectiveName;
-use super::part::part;
-use super::refusal::wrong;
 use super::variant::Variant;
 use crate::TrainError;
+use crate::options::flat::part::part;
+use crate::options::keys::objective_name::ObjectiveName;
+use crate::options::keys::refusal::wrong;
+use crate::options::shared::common::Usual;
+use crate::options::shared::data::{self, DataOptions};
 
 part! {
     /// Keys of `[trainer]` of `objective = "reward_model"`.

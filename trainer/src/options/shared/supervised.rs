@@ -1,8 +1,8 @@
 use fulgurite_renderers::TrainOnWhat;
 use serde::{Deserialize, Serialize};
 
-use super::refusal::{least, norm, positive, refuse};
 use crate::TrainError;
+use crate::options::keys::refusal::{least, norm, positive, refuse};
 
 /// How a base model is trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

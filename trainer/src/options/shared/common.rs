@@ -2,11 +2,11 @@
 
 use fulgurite_backends::AdamParameters;
 
-use super::part::part;
-use super::refusal::{least, norm, positive, refuse, share};
-use super::schedule::LearningRateSchedule;
 use crate::TrainError;
 use crate::archive::check_url;
+use crate::options::flat::part::part;
+use crate::options::keys::refusal::{least, norm, positive, refuse, share};
+use crate::options::keys::schedule::LearningRateSchedule;
 
 part! {
     /// Keys of `[trainer]` that every objective has: how a run learns, and when it is saved.
@@ -28,20 +28,20 @@ part! {
 }
 
 /// Defaults in which objectives differ.
-pub(super) struct Usual {
-    pub(super) learning_rate: f64,
-    pub(super) learning_rate_schedule: LearningRateSchedule,
+pub(crate) struct Usual {
+    pub(crate) learning_rate: f64,
+    pub(crate) learning_rate_schedule: LearningRateSchedule,
     /// Updates at most; without it all that the epochs have.
-    pub(super) max_steps: Option<u64>,
+    pub(crate) max_steps: Option<u64>,
     /// Updates between checkpoints, where nothing else says when one is made.
-    pub(super) checkpoint_every: u64,
+    pub(crate) checkpoint_every: u64,
     /// Updates between scores of what is held out.
-    pub(super) evaluation_every: u64,
+    pub(crate) evaluation_every: u64,
 }
 
 impl CommonOptions {
     /// Puts an objective's defaults in the place of those of keys that are not written.
-    pub(super) fn set_defaults(&mut self, usual: &Usual, is_written: impl Fn(&str) -> bool) {
+    pub(crate) fn set_defaults(&mut self, usual: &Usual, is_written: impl Fn(&str) -> bool) {
         if !is_written("checkpoint_every") {
             let otherwise = self.checkpoint_every_tokens.is_some() || self.checkpoint_every_seconds.is_some();
             self.checkpoint_every = (!otherwise).then_some(usual.checkpoint_every);
@@ -66,7 +66,7 @@ impl CommonOptions {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), TrainError> {
+    pub(crate) fn check(&self) -> Result<(), TrainError> {
         positive("[trainer] learning_rate", self.learning_rate)?;
         share("[trainer] beta1", self.beta1)?;
         share("[trainer] beta2", self.beta2)?;
@@ -100,8 +100,8 @@ impl CommonOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::part::Part;
-    use crate::options::table::TrainerTable;
+    use crate::options::flat::part::Part;
+    use crate::options::flat::table::TrainerTable;
 
     #[test]
     fn what_no_checkpoint_can_be_made_by_is_refused() {

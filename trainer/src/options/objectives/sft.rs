@@ -1,13 +1,13 @@
 //! `objective = "sft"`: from conversations, by cross entropy.
 
-use super::common::Usual;
-use super::data::{self, DataOptions};
-use super::data_source::{LossReduction, TrainOn};
-use super::objective_name::ObjectiveName;
-use super::part::part;
-use super::refusal::wrong;
 use super::variant::Variant;
 use crate::TrainError;
+use crate::options::flat::part::part;
+use crate::options::keys::data_source::{LossReduction, TrainOn};
+use crate::options::keys::objective_name::ObjectiveName;
+use crate::options::keys::refusal::wrong;
+use crate::options::shared::common::Usual;
+use crate::options::shared::data::{self, DataOptions};
 
 part! {
     /// Keys of `[trainer]` of `objective = "sft"`.

@@ -1,12 +1,12 @@
 //! `objective = "ipo"`: from comparisons, with a margin that is aimed at (Azar et al. 2023).
 
-use super::common::Usual;
-use super::data::{self, DataOptions};
-use super::objective_name::ObjectiveName;
-use super::part::part;
-use super::refusal::positive;
 use super::variant::Variant;
 use crate::TrainError;
+use crate::options::flat::part::part;
+use crate::options::keys::objective_name::ObjectiveName;
+use crate::options::keys::refusal::positive;
+use crate::options::shared::common::Usual;
+use crate::options::shared::data::{self, DataOptions};
 
 part! {
     /// Keys of `[trainer]` of `objective = "ipo"`.

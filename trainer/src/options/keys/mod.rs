@@ -1,0 +1,12 @@
+//! Tables and words that several objectives have.
+
+pub(super) mod conversations_beside;
+pub(super) mod data_source;
+pub(super) mod distillation;
+pub(super) mod evaluation;
+pub(super) mod failures;
+pub(super) mod harvest;
+pub(super) mod objective_name;
+pub(super) mod preference;
+pub(super) mod refusal;
+pub(super) mod schedule;

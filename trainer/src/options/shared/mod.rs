@@ -1,0 +1,6 @@
+//! Keys that stand for all objectives, for those of data, and for those of rollouts.
+
+pub(super) mod common;
+pub(super) mod data;
+pub(super) mod rollouts;
+pub(super) mod supervised;

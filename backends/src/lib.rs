@@ -6,6 +6,7 @@
 //!   [`RemoteOptions`].
 //! - [`PromptScores`]: how likely the tokens of a prompt were, and what else [`PromptQuestions`] ask of its places.
 //! - [`NewWeights`]: what is put behind a sampler, and where it is. [`PublishingLearner`] puts there what it learns.
+//! - [`TorchLearner`]: a learner in PyTorch, in a child process.
 //! - [`remote`]: what remote hosts are built of.
 //! - [`Replicas`]: several hosts of one model as one.
 //! - [`Upstream`]: servers that take requests in their own dialect, and whose replies are forwarded as they come.
@@ -24,6 +25,7 @@ mod replicas;
 mod sampling;
 mod sglang;
 mod telemetry;
+mod torch;
 mod training;
 mod upstream;
 mod vllm;
@@ -52,6 +54,10 @@ pub use sampling::seed::derive_seed;
 pub use sampling::weights_receiver::WeightsReceiver;
 pub use sglang::SglangSampler;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
+pub use torch::learner::TorchLearner;
+pub use torch::options::{
+    GradientCheckpointing, TorchAdapter, TorchDevice, TorchElements, TorchModel, TorchOptions,
+};
 pub use training::comparisons::{
     AnswerScore, ComparedAnswer, Comparison, ComparisonCost, Comparisons, PreferenceLoss, datum_score,
 };

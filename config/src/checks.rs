@@ -15,6 +15,7 @@ pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
     config.trainer.check()?;
     check_run(&config.run)?;
     config.runner.check()?;
+    config.torch.check().map_err(anyhow::Error::msg)?;
     if let Some(RubricOptions { criteria, labelled: Some(labelled), .. }) = &config.runner.rubric {
         LabelledAnswer::read(&loaded.resolve(&labelled.file), criteria)?;
     }

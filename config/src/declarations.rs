@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use fulgurite_backends::TorchOptions;
 use fulgurite_engine::{Device, EngineOptions, GrammarLimits, ModelConfig};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions, UnknownFields, WithoutNewWeights};
 use fulgurite_renderers::ContinuationPolicy;
@@ -30,6 +31,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// The models that are sampled in this process.
     pub engine: EngineConfig,
+    /// Models that are trained in PyTorch.
+    pub torch: TorchOptions,
     /// What is told of calls elsewhere.
     pub telemetry: TelemetryConfig,
     /// The Tinker API over embedded models.

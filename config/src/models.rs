@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use fulgurite_backends::{Changeover, KeyHeader, UpstreamDialect};
+use fulgurite_backends::{Changeover, KeyHeader, TorchAdapter, TorchModel, UpstreamDialect};
 use fulgurite_engine::{LoraModule, LoraOptions};
 use fulgurite_hub::fetched_by;
 use fulgurite_renderers::{RendererChoice, ToolWriting};
@@ -62,6 +62,9 @@ pub struct ModelEntry {
     /// The matrices that the adapter stands beside; all of the layers, and the head, unless told otherwise.
     #[serde(default)]
     pub lora_modules: Option<BTreeSet<LoraModule>>,
+    /// Who trains it: `embedded`, this process, or `torch`, PyTorch in a process of its own, as `[torch]` says.
+    #[serde(default)]
+    pub learner: LearnerKind,
     /// Whether `train` trains it. One that it does not is served beside the one that it does, for agents that call several.
     #[serde(default = "yes")]
     pub trained: bool,
@@ -83,6 +86,17 @@ pub fn auto() -> String {
 
 fn max_concurrency() -> usize {
     fulgurite_backends::ReplicaOptions::default().max_concurrency
+}
+
+/// Who trains a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LearnerKind {
+    /// This process; at a `tinker` service the service.
+    #[default]
+    Embedded,
+    /// PyTorch, in a child process.
+    Torch,
 }
 
 /// Who samples.
@@ -145,6 +159,17 @@ impl ModelEntry {
         Some(lora)
     }
 
+    /// The same for a learner in PyTorch, with the model in `path`.
+    pub fn torch_model(&self, path: &Path, seed: u64) -> TorchModel {
+        let adapter = self.lora(seed).map(|lora| TorchAdapter {
+            rank: lora.rank,
+            alpha: lora.alpha,
+            // Not all models have all of the usual ones.
+            modules: self.lora_modules.as_ref().map(|names| names.iter().map(|name| name.name().to_owned()).collect()),
+        });
+        TorchModel { path: path.to_owned(), adapter, seed }
+    }
+
     /// Which renderer it is opened with.
     pub fn renderer(&self) -> RendererChoice<'_> {
         RendererChoice { name: &self.renderer, tools: self.tools }
@@ -167,6 +192,10 @@ impl ModelEntry {
         }
         if has_form && self.lora_rank.unwrap_or(0) == 0 {
             bail!("lora_alpha and lora_modules are of an adapter, which needs lora_rank = 16 or so");
+        }
+        let is_published_to = matches!(self.backend, Backend::Embedded | Backend::Vllm | Backend::Sglang);
+        if self.learner == LearnerKind::Torch && !is_published_to {
+            bail!("learner = \"torch\" goes with backend = \"embedded\", \"vllm\" or \"sglang\", not with \"{backend}\"");
         }
         let is_upstream = self.backend.upstream_dialect().is_some();
         let has_path = !self.path.as_os_str().is_empty();
@@ -257,6 +286,7 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         changeover: Changeover::default(),
         base_model: None,
         lora_rank: None,
+        learner: LearnerKind::default(),
         lora_alpha: None,
         lora_modules: None,
         trained: true,
@@ -381,6 +411,7 @@ mod tests {
             (ModelEntry { lora_rank: Some(0), lora_alpha: Some(8.0), ..embedded.clone() }, "needs lora_rank"),
             (ModelEntry { lora_rank: Some(8), lora_alpha: Some(8.0), ..tinker.clone() }, "to the service"),
             (ModelEntry { lora_rank: Some(8), ..upstream.clone() }, "no adapters"),
+            (ModelEntry { learner: LearnerKind::Torch, ..tinker.clone() }, "not with \"tinker\""),
             (ModelEntry { urls: two, ..tinker }, "one service"),
             (ModelEntry { path: PathBuf::new(), ..embedded }, "needs path"),
             (ModelEntry { upstream_model: Some("x".into()), ..remote }, "upstream_model"),

@@ -120,7 +120,7 @@ impl EvaluatedWeights {
             Some(checkpoint) if entry.backend == Backend::Embedded => entry.path = checkpoint.clone(),
             Some(checkpoint) => {
                 let published = directory.join("published");
-                let model = TrainedModel::open(&entry, &self.path, published, &loaded.config)?;
+                let model = TrainedModel::open(&entry, &self.path, published, loaded)?;
                 let opened = model.learner.load_checkpoint(checkpoint).await;
                 opened.with_context(|| format!("--checkpoint {}", checkpoint.display()))?;
                 model.learner.publish_weights(WeightsVersion(self.step)).await?;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use fulgurite_backends::{
     BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
-    SglangSampler, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler, WeightsReceiver, WeightsSource,
+    SglangSampler, TorchLearner, TorchOptions, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler, WeightsReceiver, WeightsSource,
 };
-use fulgurite_config::declarations::Config;
-use fulgurite_config::models::{Backend, ModelEntry};
+use fulgurite_config::declarations::{Config, LoadedConfig};
+use fulgurite_config::models::{Backend, LearnerKind, ModelEntry};
 use fulgurite_config::redaction::public_part;
 use fulgurite_config::sampling_limits::sampling_limits;
 use fulgurite_engine::Engine;
@@ -112,7 +112,21 @@ pub struct TrainedModel {
 impl TrainedModel {
     /// Opens the weights in `path`, to train them or an adapter over them. What is sampled at remote hosts is handed to them
     /// through directories in `published`. A service that trains has its own weights. Adapters begin by the run's seed.
-    pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf, config: &Config) -> Result<Self> {
+    pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf, loaded: &LoadedConfig) -> Result<Self> {
+        let config = &loaded.config;
+        if entry.learner == LearnerKind::Torch {
+            let (learner, source) = torch_learner(entry, path, loaded)?;
+            let (served, engine) = match entry.backend {
+                Backend::Embedded => {
+                    let LoadedModel { served, engine } =
+                        LoadedModel::open(&entry.name, path, entry.renderer(), config.engine.options())?;
+                    (served, Some(engine))
+                }
+                _ => (remote_model(entry, path, config)?, None),
+            };
+            let learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
+            return Ok(Self { served, learner, _engine: engine });
+        }
         if entry.backend == Backend::Tinker {
             let served = remote_model(entry, path, config)?;
             let learner = Arc::new(tinker_learner(entry, config.run.seed, served.sampler.clone())?);
@@ -173,13 +187,20 @@ impl ServersModel {
         entry: &ModelEntry,
         path: &Path,
         published: PathBuf,
-        config: &Config,
+        loaded: &LoadedConfig,
         receiver: impl WeightsReceiver,
     ) -> Result<Self> {
+        let config = &loaded.config;
         let model = || format!("model `{}`", entry.name);
         if entry.backend == Backend::Tinker {
             let renderer = fulgurite_renderers::open_renderer(path, entry.renderer()).with_context(model)?;
             let learner = Arc::new(tinker_learner(entry, config.run.seed, receiver).with_context(model)?);
+            return Ok(Self { learner, renderer, _engine: None });
+        }
+        if entry.learner == LearnerKind::Torch {
+            let renderer = fulgurite_renderers::open_renderer(path, entry.renderer()).with_context(model)?;
+            let (learner, source) = torch_learner(entry, path, loaded)?;
+            let learner = Arc::new(PublishingLearner::new(learner, receiver, published, source));
             return Ok(Self { learner, renderer, _engine: None });
         }
         let LoadedModel { served, engine } =
@@ -221,6 +242,19 @@ fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(A
             Ok((engine.learner(), WeightsSource::Model))
         }
     }
+}
+
+/// What trains the model in `path` in PyTorch, and what the weights are that it saves.
+fn torch_learner(entry: &ModelEntry, path: &Path, loaded: &LoadedConfig) -> Result<(Arc<dyn Learner>, SavedAs)> {
+    let options = &loaded.config.torch;
+    // A bare name is looked for on the PATH.
+    let is_path = options.python.components().count() > 1;
+    let python = if is_path { loaded.resolve(&options.python) } else { options.python.clone() };
+    let options = TorchOptions { python, ..options.clone() };
+    let model = entry.torch_model(path, loaded.config.run.seed);
+    let source: SavedAs = if model.adapter.is_some() { WeightsSource::Adapter } else { WeightsSource::Model };
+    let learner = TorchLearner::start(&options, &model).with_context(|| format!("model `{}`", entry.name))?;
+    Ok((Arc::new(learner), source))
 }
 
 /// How long a remote host may be silent in the middle of a request.

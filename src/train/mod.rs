@@ -215,7 +215,7 @@ async fn train_held(
     let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
     let mut reporter = tracked(reporter, &loaded, &run_directory, |warning| output::note(warning));
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
-    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
+    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded)?;
     let reference = ReferenceModel::open(&loaded, &opened.served.renderer)?;
     let own = Some((&opened.served.sampler, run_directory.as_path()));
     let teachers = OpenTeachers::open(&loaded, &model.name, &opened.served.renderer, own)?;

@@ -114,7 +114,7 @@ async fn train_held(
 ) -> Result<LastWord> {
     let Prepared { loaded, arguments, orders, reporter, model, model_directory, started, .. } = prepared;
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
-    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
+    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded)?;
     let reporter = tracked(reporter, &loaded, &run_directory, |warning| output::note(warning));
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());

@@ -1,0 +1,195 @@
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use fulgurite_types::{Datum, WeightsVersion};
+use serde_json::{Value, json};
+
+use super::child::LearnerChild;
+use super::datum_tensors::{CallTensors, PassTensors};
+use super::frames::PROTOCOL;
+use super::options::{TorchModel, TorchOptions};
+use crate::{
+    AdamParameters, BackendError, Comparisons, DamagedFiles, ForwardBackward, Learner, LossFunction, OptimizerStep,
+    PreferenceLoss, find_damage, listed_digests,
+};
+
+/// Trains a model in PyTorch, in a process of its own. Calls are made one at a time on blocking threads.
+///
+/// Its directories are those of the embedded learner, which goes on from them, and the other way round.
+#[derive(Clone, Debug)]
+pub struct TorchLearner {
+    child: Arc<Mutex<LearnerChild>>,
+}
+
+impl TorchLearner {
+    /// Starts the process and has it open the model, which takes seconds.
+    ///
+    /// # Errors
+    /// [`BackendError::Configuration`] says what is missing, and the command or key that helps.
+    pub fn start(options: &TorchOptions, model: &TorchModel) -> Result<Self, BackendError> {
+        options.check().map_err(|message| BackendError::Configuration { message })?;
+        let mut child = LearnerChild::start(&options.python)?;
+        let opened = child.call(
+            &json!({
+                "call": "open",
+                "protocol": PROTOCOL,
+                "model": absolute(&model.path)?,
+                "lora": model.adapter,
+                // Torch takes seeds for signed numbers.
+                "seed": model.seed & i64::MAX as u64,
+                "device": options.device,
+                "dtype": options.dtype,
+                "max_tokens_per_pass": options.max_tokens_per_pass,
+                "gradient_checkpointing": options.gradient_checkpointing,
+            }),
+            &[],
+        )?;
+        tracing::info!(opened = %opened.header, "the torch learner is ready");
+        Ok(Self { child: Arc::new(Mutex::new(child)) })
+    }
+
+    /// Runs `work` with the process, after the calls before it.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut LearnerChild) -> Result<T, BackendError> + Send + 'static,
+    ) -> Result<T, BackendError> {
+        let child = Arc::clone(&self.child);
+        let failed = || BackendError::Internal { message: "a call of the torch learner has panicked".to_owned() };
+        let worked = tokio::task::spawn_blocking(move || match child.lock() {
+            Ok(mut child) => work(&mut child),
+            Err(_) => Err(failed()),
+        });
+        worked.await.map_err(|_| failed())?
+    }
+
+    /// A call without tensors.
+    async fn ask(&self, header: Value) -> Result<Value, BackendError> {
+        self.run(move |child| Ok(child.call(&header, &[])?.header)).await
+    }
+
+    async fn score(&self, call: &'static str, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        self.run(move |child| {
+            let body = CallTensors::of(&data)?.to_bytes()?;
+            let reply = child.call(&json!({ "call": call }), &body)?;
+            PassTensors::read(&data, &reply.body)?.of_targets("logprobs")
+        })
+        .await
+    }
+
+    async fn on_directory(&self, call: &str, directory: &Path) -> Result<(), BackendError> {
+        self.ask(json!({ "call": call, "directory": absolute(directory)? })).await.map(drop)
+    }
+}
+
+/// The process has the working directory of this one, but is handed nothing that depends on it.
+fn absolute(path: &Path) -> Result<PathBuf, BackendError> {
+    std::path::absolute(path).map_err(|error| BackendError::Files { path: path.into(), message: error.to_string() })
+}
+
+fn learnt(child: &mut LearnerChild, header: &Value, body: &[u8], data: &[Datum]) -> Result<ForwardBackward, BackendError> {
+    let reply = child.call(header, body)?;
+    let found = PassTensors::read(data, &reply.body)?;
+    Ok(ForwardBackward {
+        loss_sum: found.loss_sum()?,
+        logprobs: found.of_targets("logprobs")?,
+        entropies: Some(found.of_targets("entropies")?),
+    })
+}
+
+fn preference_loss(loss: PreferenceLoss) -> Value {
+    match loss {
+        PreferenceLoss::Dpo { beta, label_smoothing } => {
+            json!({ "name": "dpo", "beta": beta, "label_smoothing": label_smoothing })
+        }
+        PreferenceLoss::Ipo { beta } => json!({ "name": "ipo", "beta": beta }),
+        PreferenceLoss::Orpo { beta } => json!({ "name": "orpo", "beta": beta }),
+        PreferenceLoss::Kto { beta, baseline, desirable_weight, undesirable_weight } => json!({
+            "name": "kto",
+            "beta": beta,
+            "baseline": baseline,
+            "desirable_weight": desirable_weight,
+            "undesirable_weight": undesirable_weight,
+        }),
+    }
+}
+
+#[async_trait]
+impl Learner for TorchLearner {
+    async fn forward(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        self.score("forward", data).await
+    }
+
+    async fn keep_reference(&self) -> Result<(), BackendError> {
+        self.ask(json!({ "call": "keep_reference" })).await.map(drop)
+    }
+
+    /// As the trait says; the logprob of a target whose weight or mask is 0 is not computed, and stands as 0.
+    async fn forward_reference(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        self.score("forward_reference", data).await
+    }
+
+    /// As the trait says; the logprob of a target whose weight or mask is 0 is not computed, and stands as 0.
+    async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
+        self.run(move |child| {
+            let body = CallTensors::of(&data)?.to_bytes()?;
+            let loss = json!({ "name": loss.name(), "configuration": loss.configuration() });
+            learnt(child, &json!({ "call": "forward_backward", "loss": loss }), &body, &data)
+        })
+        .await
+    }
+
+    async fn forward_backward_comparisons(
+        &self,
+        data: Arc<[Datum]>,
+        comparisons: Arc<Comparisons>,
+    ) -> Result<ForwardBackward, BackendError> {
+        comparisons.check(&data)?;
+        self.run(move |child| {
+            let body = CallTensors::of(&data)?.with_comparisons(&comparisons).to_bytes()?;
+            let loss = preference_loss(comparisons.loss);
+            let header =
+                json!({ "call": "forward_backward_comparisons", "loss": loss, "scale": comparisons.scale });
+            learnt(child, &header, &body, &data)
+        })
+        .await
+    }
+
+    async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
+        let mut reply = self.ask(json!({ "call": "optimizer_step", "parameters": parameters })).await?;
+        let unreadable = |error| BackendError::Internal {
+            message: format!("the torch learner's answer to a step cannot be read: {error}"),
+        };
+        Ok(OptimizerStep {
+            gradient_norm: serde_json::from_value(reply["gradient_norm"].take()).map_err(unreadable)?,
+            metrics: serde_json::from_value(reply["metrics"].take()).map_err(unreadable)?,
+        })
+    }
+
+    async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
+        self.on_directory("save_checkpoint", directory).await
+    }
+
+    async fn load_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
+        let path = directory.to_path_buf();
+        self.run(move |_| verify(&path)).await?;
+        self.on_directory("load_checkpoint", directory).await
+    }
+
+    async fn save_weights(&self, directory: &Path) -> Result<(), BackendError> {
+        self.on_directory("save_weights", directory).await
+    }
+
+    async fn publish_weights(&self, _: WeightsVersion) -> Result<(), BackendError> {
+        Err(BackendError::Configuration { message: "no sampler belongs to this learner".to_owned() })
+    }
+}
+
+/// Refuses a directory whose files are not those that were written.
+fn verify(directory: &Path) -> Result<(), BackendError> {
+    let damaged = |damage| BackendError::Damaged(DamagedFiles { directory: directory.to_owned(), damage });
+    match listed_digests(directory).map_err(damaged)? {
+        Some(digests) => find_damage(directory, &digests).map_or(Ok(()), |damage| Err(damaged(damage))),
+        None => Ok(()),
+    }
+}

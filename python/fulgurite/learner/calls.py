@@ -1,0 +1,99 @@
+"""The calls by their names: from headers and tensors to the learner, and back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import peft
+import safetensors.torch
+import torch
+import transformers
+
+from fulgurite.learner.datums import Datums
+from fulgurite.learner.learner import Learner, is_out_of_memory
+from fulgurite.learner.losses import Comparisons, TokenLoss
+from fulgurite.learner.policy import Lora, Policy
+from fulgurite.learner.protocol import Fault, LearnerError
+
+Reply = tuple[dict[str, Any], bytes]
+
+NAMES = (
+    "forward",
+    "keep_reference",
+    "forward_reference",
+    "forward_backward",
+    "forward_backward_comparisons",
+    "optimizer_step",
+    "save_checkpoint",
+    "load_checkpoint",
+    "save_weights",
+)
+
+
+class Calls:
+    """A learner behind its calls."""
+
+    def __init__(self, header: dict[str, Any]) -> None:
+        """Open the model that the first call names."""
+        transformers.utils.logging.disable_progress_bar()
+        on_cpu = header["device"] == "cpu" or not torch.cuda.is_available()
+        torch.use_deterministic_algorithms(on_cpu)
+        lora = None if header["lora"] is None else Lora(**header["lora"])
+        try:
+            policy = Policy(Path(header["model"]), lora, header["seed"], header["device"], header["dtype"])
+            self._learner = Learner(policy, header["max_tokens_per_pass"], header["gradient_checkpointing"])
+        except (RuntimeError, MemoryError) as error:
+            if not (isinstance(error, MemoryError) or is_out_of_memory(error)):
+                raise
+            first = str(error).splitlines()[0] if str(error) else "MemoryError"
+            advice = 'set [torch] dtype = "bfloat16", or [[models]] lora_rank for an adapter'
+            message = f"out of memory while the model in {header['model']} was opened: {first}; {advice}"
+            raise LearnerError(Fault.CONFIGURATION, message) from error
+
+    def opened(self) -> dict[str, Any]:
+        """Return what there is to know of the learner."""
+        policy = self._learner.policy
+        return {
+            "python": sys.version.split()[0],
+            "torch": str(torch.__version__),
+            "transformers": transformers.__version__,
+            "peft": peft.__version__,
+            "device": torch.cuda.get_device_name() if policy.device.type == "cuda" else "cpu",
+            "dtype": str(policy.dtype).removeprefix("torch."),
+            "attention": policy.model.config._attn_implementation,
+            "packs": policy.packs,
+            "gradient_checkpointing": self._learner.checkpoints_gradients,
+            "trained": sum(it.numel() for it in policy.trained.values()),
+        }
+
+    def answer(self, header: dict[str, Any], body: bytearray) -> Reply:
+        """Answer a call."""
+        name = header["call"]
+        if name not in NAMES:
+            raise LearnerError(Fault.INVALID_REQUEST, f"there is no call `{name}`")
+        tensors = safetensors.torch.load(bytes(body)) if body else {}
+        if name in ("save_checkpoint", "load_checkpoint", "save_weights"):
+            getattr(self._learner, name)(Path(header["directory"]))
+            return {}, b""
+        if name == "keep_reference":
+            self._learner.keep_reference()
+            return {}, b""
+        if name == "optimizer_step":
+            norm, metrics = self._learner.optimizer_step(header["parameters"])
+            return {"gradient_norm": norm, "metrics": metrics}, b""
+        return {}, safetensors.torch.save(self._pass(name, header, tensors))
+
+    def _pass(self, name: str, header: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
+        data = Datums.read(tensors)
+        if name == "forward":
+            return self._learner.forward(data)
+        if name == "forward_reference":
+            return self._learner.forward_reference(data)
+        if name == "forward_backward":
+            return self._learner.forward_backward(data, TokenLoss.read(header["loss"]))
+        ranges = tensors["comparisons"].reshape(-1, 4).tolist()
+        references = tensors["references"].reshape(-1, 2)
+        compared = Comparisons(header["loss"], header["scale"], ranges, references)
+        return self._learner.forward_backward_comparisons(data, compared)

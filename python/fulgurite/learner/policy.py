@@ -1,0 +1,256 @@
+"""The trained model: as transformers opens it, with PEFT's adapter beside it unless all weights are trained."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from peft import LoraConfig, get_peft_model
+from torch import Tensor
+
+from fulgurite.learner.files import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    WEIGHTS,
+    NewDirectory,
+    read_json,
+    read_tensors,
+)
+from fulgurite.learner.protocol import Fault, LearnerError
+
+_USUAL_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_LARGEST_DIFFERENCE = {torch.float32: 1e-2, torch.bfloat16: 1.0}
+
+
+@dataclass
+class Lora:
+    """An adapter that is to be trained."""
+
+    rank: int
+    alpha: float
+    modules: list[str] | None
+    """Names of modules; where there are none, those that are usual and that the model has."""
+
+
+class Policy:
+    """Weights, what of them is trained, and what has been kept to be held against."""
+
+    def __init__(self, path: Path, lora: Lora | None, seed: int, device: str, dtype: str) -> None:
+        """Open a model's directory."""
+        self.path, self.lora = path, lora
+        self.device = _device(device)
+        usual = "bfloat16" if self.device.type == "cuda" else "float32"
+        self.dtype = _DTYPES[usual if dtype == "auto" else dtype]
+        torch.manual_seed(seed)
+        self.model = self._open()
+        self.decoder: Any = getattr(self.model, self.model.base_model_prefix)
+        config = self.model.config.get_text_config()
+        self.vocabulary_size: int = self.model.get_output_embeddings().weight.shape[0]
+        self.context_length: int = config.max_position_embeddings
+        self.softcap: float | None = getattr(config, "final_logit_softcapping", None)
+        for module in self.model.modules():  # nothing random: a step follows from its data
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        if lora is None:
+            self.modules: list[str] = []
+        else:
+            self._add_adapter(lora)
+        self.head: Any = self.model.get_output_embeddings()
+        self._trained = self._trained_by_name()
+        self._reference: dict[str, Tensor] | None = None
+        self.packs = True
+        self.model.eval()
+        self._check_head()
+
+    def _open(self) -> Any:
+        # What is trained, and the moments of it, are in float32; products of all weights are then computed in `dtype`.
+        dtype = torch.float32 if self.lora is None else self.dtype
+        try:
+            config = transformers.AutoConfig.from_pretrained(self.path, local_files_only=True, attention_dropout=0.0)
+            model = self._load(config, dtype)
+        except (ValueError, KeyError, OSError, ImportError, AttributeError) as error:
+            message = f"transformers {transformers.__version__} cannot open the model in {self.path}: {_short(error)}"
+            raise LearnerError(Fault.CONFIGURATION, message) from error
+        return model.to(self.device)
+
+    def _load(self, config: Any, dtype: torch.dtype) -> Any:
+        options = {"config": config, "dtype": dtype, "local_files_only": True}
+        load = transformers.AutoModelForCausalLM.from_pretrained
+        try:
+            return load(self.path, attn_implementation=self._attention(), **options)
+        except ValueError as error:
+            if "attention implementation" not in str(error):
+                raise
+            return load(self.path, attn_implementation="eager", **options)
+
+    def _attention(self) -> str:
+        if self.device.type == "cuda" and self.dtype == torch.bfloat16:
+            from transformers.utils import is_flash_attn_2_available
+
+            if is_flash_attn_2_available():
+                return "flash_attention_2"
+        return "sdpa"
+
+    def _add_adapter(self, lora: Lora) -> None:
+        linear = {name.rsplit(".", 1)[-1] for name, module in self.model.named_modules() if _is_linear(module)}
+        modules = lora.modules or [name for name in _USUAL_MODULES if name in linear]
+        unknown = [name for name in modules if name not in linear]
+        if unknown or not modules:
+            what = f"no module {unknown[0]}" if unknown else "none of the usual modules"
+            message = f"the model in {self.path} has {what} for an adapter; there is {', '.join(sorted(linear))}"
+            raise LearnerError(Fault.CONFIGURATION, f"{message} ([[models]] lora_modules)")
+        self.modules = sorted(modules)
+        config = LoraConfig(
+            task_type="CAUSAL_LM", r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=self.modules
+        )
+        with warnings.catch_warnings():
+            # Of a head that is the embedding: the adapter stands beside the head alone, and nothing is merged.
+            warnings.simplefilter("ignore")
+            self._adapted = get_peft_model(self.model, config)
+
+    def _trained_by_name(self) -> dict[str, torch.nn.Parameter]:
+        if self.lora is None:
+            return dict(self.model.named_parameters())
+        named = self._adapted.named_parameters()
+        return {name.replace(".default.", "."): it for name, it in named if it.requires_grad}
+
+    @property
+    def trained(self) -> dict[str, torch.nn.Parameter]:
+        """What is trained, by the names that checkpoints have."""
+        return self._trained
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Return the context of passes, in which products have their element type."""
+        if self.lora is None and self.dtype != torch.float32:
+            computing: AbstractContextManager[Any] = torch.autocast(self.device.type, dtype=self.dtype)
+            return computing
+        return nullcontext()
+
+    def hidden(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Return the decoder's output for rows that are one after another: where positions begin anew, another row begins."""
+        found = self.decoder(input_ids=tokens[None], position_ids=positions[None], use_cache=False)
+        return found.last_hidden_state[0]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits of some outputs of the decoder, in float32."""
+        logits = self.head(hidden).float()
+        if self.softcap is not None:
+            logits = torch.tanh(logits / self.softcap) * self.softcap
+        return logits
+
+    def _check_head(self) -> None:
+        """Hold passes as they are computed here against the model's own, and see whether it tells packed rows apart."""
+        ids = torch.arange(7, device=self.device) % self.vocabulary_size
+        places = torch.arange(len(ids), device=self.device)
+        with torch.no_grad(), self.computing():
+            own = self.logits(self.hidden(ids, places)).log_softmax(-1)
+            whole = self.model(input_ids=ids[None], use_cache=False).logits[0].float().log_softmax(-1)
+            row = self.hidden(ids.flip(0).repeat(2), places.repeat(2))[len(ids) :]
+            alone = self.hidden(ids.flip(0), places)
+            packed = self.logits(row).log_softmax(-1)
+            apart = self.logits(alone).log_softmax(-1)
+        limit = _LARGEST_DIFFERENCE[self.dtype]
+        if not float((own - whole).abs().max()) < limit:
+            message = f"the head of {type(self.model).__name__} computes something that the torch learner does not"
+            raise LearnerError(Fault.CONFIGURATION, message)
+        self.packs = float((packed - apart).abs().max()) < limit
+
+    def keep_reference(self) -> None:
+        """Keep what is trained as it is now, on the CPU."""
+        self._reference = {name: it.detach().to("cpu", copy=True) for name, it in self._trained.items()}
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """Compute with what was kept."""
+        if self._reference is None:
+            raise LearnerError(Fault.CONFIGURATION, "no reference weights were kept")
+        kept = self._reference
+        if self.lora is not None and all(not it.any() for name, it in kept.items() if "lora_B" in name):
+            with self._adapted.disable_adapter():
+                yield
+            return
+        current = {name: it.data for name, it in self._trained.items()}
+        try:
+            for name, it in self._trained.items():
+                it.data = kept[name].to(self.device)
+            yield
+        finally:
+            for name, it in self._trained.items():
+                it.data = current[name]
+
+    def write(self, new: NewDirectory) -> None:
+        """Write what is trained."""
+        tensors = {name: it.detach().to("cpu").contiguous() for name, it in self._trained.items()}
+        if self.lora is None:
+            config = {**read_json(self.path / "config.json"), "dtype": "float32"}
+            config.pop("torch_dtype", None)
+            new.write("config.json", _text(config))
+            new.write_tensors(WEIGHTS, tensors)
+            new.copy_tokenizer(self.path)
+            return
+        alpha = self.lora.alpha
+        config = {
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": str(self.path),
+            "r": self.lora.rank,
+            "lora_alpha": int(alpha) if float(alpha).is_integer() else alpha,
+            "lora_dropout": 0.0,
+            "target_modules": self.modules,
+            "bias": "none",
+            "fan_in_fan_out": False,
+            "use_rslora": False,
+            "use_dora": False,
+            "modules_to_save": None,
+            "inference_mode": True,
+        }
+        new.write(ADAPTER_CONFIG, _text(config))
+        new.write_tensors(ADAPTER_WEIGHTS, tensors)
+
+    def read(self, directory: Path) -> dict[str, Tensor]:
+        """Return what was written, without going on from it yet."""
+        shapes = {name: it.shape for name, it in self._trained.items()}
+        if self.lora is None:
+            return read_tensors(directory, WEIGHTS, shapes)
+        path = directory / ADAPTER_CONFIG
+        config = read_json(path)
+        scale, own = float(config["lora_alpha"]) / float(config["r"]), self.lora.alpha / self.lora.rank
+        if scale != own:
+            message = f"its alpha by its rank is {scale}, but the adapter that is trained has {own}"
+            raise LearnerError(Fault.FILES, message, str(path))
+        return read_tensors(directory, ADAPTER_WEIGHTS, shapes)
+
+    def take(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what was read."""
+        with torch.no_grad():
+            for name, it in self._trained.items():
+                it.copy_(tensors[name])
+
+
+def _device(name: str) -> torch.device:
+    has_cuda = torch.cuda.is_available()
+    if name == "cuda" and not has_cuda:
+        built = f"torch {torch.__version__} sees no CUDA device (nvidia-smi says whether there is one)"
+        raise LearnerError(Fault.CONFIGURATION, f'[torch] device is "cuda", but {built}; "auto" takes the CPU then')
+    return torch.device("cuda" if has_cuda and name != "cpu" else "cpu")
+
+
+def _is_linear(module: torch.nn.Module) -> bool:
+    return isinstance(module, torch.nn.Linear)
+
+
+def _short(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0][:500] if lines else type(error).__name__
+
+
+def _text(fields: dict[str, Any]) -> bytes:
+    return (json.dumps(fields, indent=2) + "\n").encode()

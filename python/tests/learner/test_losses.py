@@ -1,0 +1,105 @@
+"""Values and slopes of losses against automatic differentiation of their formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fulgurite.learner.losses import Comparisons, TokenLoss
+
+LOW, HIGH = 0.8, 1.2
+
+
+def written_out(loss: TokenLoss, logprob: Any, weight: Any, sampler: Any, advantage: Any) -> Any:
+    ratio = (logprob - sampler).exp()
+    if loss.name == "cross_entropy":
+        return -weight * logprob
+    if loss.name == "importance_sampling":
+        return -ratio * advantage
+    if loss.name == "ppo":
+        return -torch.minimum(ratio * advantage, ratio.clamp(loss.low, loss.high) * advantage)
+    if loss.name == "cispo":
+        return -ratio.detach().clamp(loss.low, loss.high) * logprob * advantage
+    return -(logprob * advantage - loss.beta / 2 * (logprob - sampler) ** 2)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "importance_sampling", "ppo", "cispo", "dro"])
+def test_a_tokens_slope_is_the_derivative(name: str) -> None:
+    loss = TokenLoss(name, LOW, HIGH, 0.5)
+    draw = torch.Generator().manual_seed(1)
+    logprob, sampler, weight, advantage = (torch.randn(200, generator=draw) for _ in range(4))
+    logprob = (sampler + 0.3 * logprob).requires_grad_()
+    value, slope = loss.of_tokens(logprob.detach(), weight, sampler, advantage)
+    expected = written_out(loss, logprob, weight, sampler, advantage)
+    (gradient,) = torch.autograd.grad(expected.sum(), logprob)
+    torch.testing.assert_close(value.float(), expected.detach())
+    torch.testing.assert_close(slope, gradient)
+
+
+def test_a_sequences_ratio_is_the_mean_of_its_tokens() -> None:
+    # Distances 0.3 and 0.1: their mean is 0.2. The other datum's is its own.
+    logprobs, sampler = torch.tensor([-0.7, -1.9, -5.0]), torch.tensor([-1.0, -2.0, -5.0])
+    datum, advantages = torch.tensor([0, 0, 1]), torch.tensor([3.0, -1.0, 2.0])
+    value, slope = TokenLoss("gspo", LOW, HIGH).of_sequences(logprobs, sampler, advantages, datum, 2)
+    ratio = torch.tensor(0.2).exp()
+    torch.testing.assert_close(value.float(), torch.tensor([-3.6, float(ratio), -2.0]))
+    torch.testing.assert_close(slope, torch.tensor([0.0, float(ratio), -2.0]))
+
+
+def pair_loss(loss: dict[str, Any], sums: Any, weights: Any, references: Any) -> Any:
+    log_sigmoid = torch.nn.functional.logsigmoid
+    ratios, means = sums - references, sums / weights
+    name, beta = loss["name"], loss["beta"]
+    if name == "dpo":
+        x, wrong = beta * (ratios[:, 0] - ratios[:, 1]), loss["label_smoothing"]
+        return -(1 - wrong) * log_sigmoid(x) - wrong * log_sigmoid(-x)
+    if name == "ipo":
+        return (ratios[:, 0] / weights[:, 0] - ratios[:, 1] / weights[:, 1] - 1 / (2 * beta)) ** 2
+    if name == "orpo":
+        odds = means - (1 - means.exp()).log()
+        return -means[:, 0] - beta * log_sigmoid(odds[:, 0] - odds[:, 1])
+    chosen = loss["desirable_weight"] * (1 - torch.sigmoid(beta * (ratios[:, 0] - loss["baseline"])))
+    rejected = loss["undesirable_weight"] * (1 - torch.sigmoid(beta * (loss["baseline"] - ratios[:, 1])))
+    return chosen + rejected
+
+
+LOSSES = [
+    {"name": "dpo", "beta": 0.1, "label_smoothing": 0.0},
+    {"name": "dpo", "beta": 0.5, "label_smoothing": 0.1},
+    {"name": "ipo", "beta": 0.1},
+    {"name": "orpo", "beta": 0.25},
+    {"name": "kto", "beta": 0.1, "baseline": 0.5, "desirable_weight": 1.0, "undesirable_weight": 1.5},
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_comparisons_slope_is_the_derivative(loss: dict[str, Any]) -> None:
+    draw = torch.Generator().manual_seed(2)
+    sums = -0.5 - 20 * torch.rand(8, 2, generator=draw, dtype=torch.float64)
+    references = sums + torch.randn(8, 2, generator=draw, dtype=torch.float64)
+    weights = torch.randint(1, 9, (8, 2), generator=draw).double()
+    compared = Comparisons(loss, 0.5, [[2 * i, 2 * i + 1, 2 * i + 1, 2 * i + 2] for i in range(8)], references)
+    value, slope = compared.cost(list(range(8)), sums, weights)
+    sums.requires_grad_()
+    expected = 0.5 * pair_loss(loss, sums, weights, references)
+    (gradient,) = torch.autograd.grad(expected.sum(), sums)
+    torch.testing.assert_close(value, expected.detach())
+    torch.testing.assert_close(slope, gradient)
+
+
+def test_an_answer_may_be_alone_where_the_loss_can_do_without() -> None:
+    one = torch.tensor([[-1.0, -2.0]], dtype=torch.float64)
+    for loss in LOSSES:
+        alone = Comparisons(loss, 1.0, [[0, 1, -1, -1]], torch.zeros(1, 2, dtype=torch.float64))
+        value, slope = alone.cost([0], one, torch.ones_like(one))
+        assert float(slope[0, 1]) == 0
+        assert (float(value) != 0) == (loss["name"] == "kto")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_certain_and_hopeless_answers_have_finite_losses(loss: dict[str, Any]) -> None:
+    pairs = torch.tensor([[0, 0], [0, -1e4], [-1e4, 0], [-1e9, -1e9], [-1e-12, -1e-12]], dtype=torch.float64)
+    compared = Comparisons(loss, 1.0, [[0, 1, 1, 2]] * 5, -torch.ones(5, 2, dtype=torch.float64))
+    for found in compared.cost(list(range(5)), pairs, torch.ones_like(pairs)):
+        assert bool(found.isfinite().all()), (loss, found)

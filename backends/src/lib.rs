@@ -55,9 +55,7 @@ pub use sampling::weights_receiver::WeightsReceiver;
 pub use sglang::SglangSampler;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use torch::learner::TorchLearner;
-pub use torch::options::{
-    GradientCheckpointing, TorchAdapter, TorchDevice, TorchElements, TorchModel, TorchOptions,
-};
+pub use torch::options::{GradientCheckpointing, TorchAdapter, TorchDevice, TorchElements, TorchModel, TorchOptions};
 pub use training::comparisons::{
     AnswerScore, ComparedAnswer, Comparison, ComparisonCost, Comparisons, PreferenceLoss, datum_score,
 };

@@ -195,7 +195,9 @@ impl ModelEntry {
         }
         let is_published_to = matches!(self.backend, Backend::Embedded | Backend::Vllm | Backend::Sglang);
         if self.learner == LearnerKind::Torch && !is_published_to {
-            bail!("learner = \"torch\" goes with backend = \"embedded\", \"vllm\" or \"sglang\", not with \"{backend}\"");
+            bail!(
+                "learner = \"torch\" goes with backend = \"embedded\", \"vllm\" or \"sglang\", not with \"{backend}\""
+            );
         }
         let is_upstream = self.backend.upstream_dialect().is_some();
         let has_path = !self.path.as_os_str().is_empty();

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use fulgurite_backends::{
     BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
-    SglangSampler, TorchLearner, TorchOptions, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler, WeightsReceiver, WeightsSource,
+    SglangSampler, TorchLearner, TorchOptions, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler,
+    WeightsReceiver, WeightsSource,
 };
 use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::models::{Backend, LearnerKind, ModelEntry};

@@ -253,8 +253,7 @@ impl Daemon {
             let (server, run_id) = (self.server.clone(), &self.identity.run_id);
             let ModelStart { start, replaces, .. } = self.start;
             let served = RemotelyServedModel::new(server, &self.model.name, run_id, start, replaces);
-            let opened =
-                ServersModel::open(&self.model, &self.model_directory, published, &self.loaded, served)?;
+            let opened = ServersModel::open(&self.model, &self.model_directory, published, &self.loaded, served)?;
             let reference = ReferenceModel::open(&self.loaded, &opened.renderer)?;
             let teachers = OpenTeachers::open(&self.loaded, &self.model.name, &opened.renderer, None)?;
             let judge = OpenJudge::open(&self.loaded)?;

@@ -98,7 +98,8 @@ impl LearnerChild {
         let ended = self.end();
         let words = self.last_words();
         let words = if words.is_empty() { String::new() } else { format!("; its last words: {words}") };
-        let message = format!("the torch learner ended ({ended}){words}; the run goes on from its checkpoint by --resume");
+        let message =
+            format!("the torch learner ended ({ended}){words}; the run goes on from its checkpoint by --resume");
         BackendError::Unavailable { message }
     }
 
@@ -137,13 +138,18 @@ impl Drop for LearnerChild {
 
 fn described(status: ExitStatus) -> String {
     match status.signal() {
-        Some(SIGKILL) => "killed by SIGKILL, as the system kills what takes too much memory: dmesg would say so".to_owned(),
+        Some(SIGKILL) => {
+            "killed by SIGKILL, as the system kills what takes too much memory: dmesg would say so".to_owned()
+        }
         _ => status.to_string(),
     }
 }
 
 /// Logs what the process prints, and keeps the end of it.
-fn keep_lines(stderr: impl Read + Send + 'static, kept: Arc<Mutex<VecDeque<String>>>) -> std::io::Result<JoinHandle<()>> {
+fn keep_lines(
+    stderr: impl Read + Send + 'static,
+    kept: Arc<Mutex<VecDeque<String>>>,
+) -> std::io::Result<JoinHandle<()>> {
     Builder::new().name("fulgurite-torch".into()).spawn(move || {
         let mut stderr = BufReader::new(stderr);
         let mut line = Vec::new();
@@ -188,7 +194,10 @@ mod tests {
 
     /// Words of a shell that write a frame without a body to the socket.
     fn frame(header: &str) -> String {
-        format!("printf '\\{:03o}\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000%s' '{header}' >&0", header.len())
+        format!(
+            "printf '\\{:03o}\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000%s' '{header}' >&0",
+            header.len()
+        )
     }
 
     #[test]
@@ -206,7 +215,10 @@ mod tests {
     #[test]
     fn a_learner_that_dies_leaves_its_last_words() {
         let home = tempfile::tempdir().unwrap();
-        let script = format!("{}; echo 'Segmentation fault' >&2; head -c 4 <&0 >/dev/null; kill -9 $$", frame("{\"protocol\": 1}"));
+        let script = format!(
+            "{}; echo 'Segmentation fault' >&2; head -c 4 <&0 >/dev/null; kill -9 $$",
+            frame("{\"protocol\": 1}")
+        );
         let mut child = LearnerChild::start(&interpreter(home.path(), &script)).unwrap();
         let error = child.call(&json!({ "call": "forward" }), &[]).unwrap_err();
         let message = error.to_string();

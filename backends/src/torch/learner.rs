@@ -87,7 +87,12 @@ fn absolute(path: &Path) -> Result<PathBuf, BackendError> {
     std::path::absolute(path).map_err(|error| BackendError::Files { path: path.into(), message: error.to_string() })
 }
 
-fn learnt(child: &mut LearnerChild, header: &Value, body: &[u8], data: &[Datum]) -> Result<ForwardBackward, BackendError> {
+fn learnt(
+    child: &mut LearnerChild,
+    header: &Value,
+    body: &[u8],
+    data: &[Datum],
+) -> Result<ForwardBackward, BackendError> {
     let reply = child.call(header, body)?;
     let found = PassTensors::read(data, &reply.body)?;
     Ok(ForwardBackward {
@@ -148,8 +153,7 @@ impl Learner for TorchLearner {
         self.run(move |child| {
             let body = CallTensors::of(&data)?.with_comparisons(&comparisons).to_bytes()?;
             let loss = preference_loss(comparisons.loss);
-            let header =
-                json!({ "call": "forward_backward_comparisons", "loss": loss, "scale": comparisons.scale });
+            let header = json!({ "call": "forward_backward_comparisons", "loss": loss, "scale": comparisons.scale });
             learnt(child, &header, &body, &data)
         })
         .await

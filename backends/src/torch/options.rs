@@ -82,7 +82,9 @@ impl TorchOptions {
     pub fn check(&self) -> Result<(), String> {
         if self.processes != 1 {
             let processes = self.processes;
-            return Err(format!("[torch] processes is {processes}, but training by several is not there yet: it must be 1"));
+            return Err(format!(
+                "[torch] processes is {processes}, but training by several is not there yet: it must be 1"
+            ));
         }
         if self.max_tokens_per_pass == 0 {
             return Err("[torch] max_tokens_per_pass is 0, but must be at least 1".to_owned());

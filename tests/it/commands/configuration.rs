@@ -171,6 +171,12 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     engine.grammar_work = 10000  # default
     engine.grammar_steps = 1000000  # default
     engine.grammar_states = 50000  # default
+    torch.python = "python3"  # default
+    torch.processes = 1  # default
+    torch.device = "auto"  # default
+    torch.dtype = "auto"  # default
+    torch.max_tokens_per_pass = 4096  # default
+    torch.gradient_checkpointing = "auto"  # default
     telemetry.otlp_endpoint = null  # default
     telemetry.content = false  # default
     tinker_server.directory = "fulgurite-tinker"  # default
@@ -257,6 +263,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.lora_rank = null  # default
     models.0.lora_alpha = null  # default
     models.0.lora_modules = null  # default
+    models.0.learner = "embedded"  # default
     models.0.trained = true  # default
     "#);
 }

@@ -16,3 +16,4 @@ mod run;
 mod schedules;
 mod sft;
 mod sft_sources;
+mod torch_learner;

@@ -1,0 +1,46 @@
+//! Learners in PyTorch that cannot be started, and configs that make no sense.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::common::Ran;
+use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN};
+
+/// What the command says of a run whose `[torch]` has this line.
+fn refused(torch: &str) -> String {
+    let project = Project::new(UNEVEN, SMALL);
+    project.change_config(EMBEDDED, &format!("{EMBEDDED}\nlearner = \"torch\""));
+    project.change_config("[runner]", &format!("[torch]\n{torch}\n\n[runner]"));
+    let ran = Ran::from(project.command("run").output().unwrap());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    ran.stderr
+}
+
+#[test]
+fn an_interpreter_that_is_not_there_is_named() {
+    let error = refused("python = \"no/such/python\"");
+    assert!(error.contains("cannot start ") && error.contains("no/such/python ([torch] python)"), "{error}");
+}
+
+#[test]
+fn an_interpreter_without_the_package_is_told_how_to_get_it() {
+    let home = tempfile::tempdir().unwrap();
+    let python = home.path().join("python");
+    std::fs::write(&python, "#!/bin/sh\nunset PYTHONPATH\nexec python3 -I \"$@\"\n").unwrap();
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let error = refused(&format!("python = {python:?}"));
+    assert!(error.contains("has no package fulgurite.learner"), "{error}");
+    assert!(error.contains(&format!("{} -m pip install 'fulgurite[torch]'", python.display())), "{error}");
+}
+
+#[test]
+fn keys_that_make_no_sense_are_refused_before_anything_is_made() {
+    for (line, words) in [
+        ("processes = 2", "[torch] processes is 2, but training by several is not there yet: it must be 1"),
+        ("max_tokens_per_pass = 0", "[torch] max_tokens_per_pass is 0, but must be at least 1"),
+        ("device = \"tpu\"", "torch.device cannot be `tpu`"),
+        ("dtype = \"float16\"", "torch.dtype cannot be `float16`"),
+    ] {
+        let error = refused(line);
+        assert!(error.contains(words), "{error}");
+    }
+}

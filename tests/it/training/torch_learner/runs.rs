@@ -1,0 +1,129 @@
+//! Runs of the real command whose weights PyTorch trains.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::{interpreter, with_package};
+use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, recorded_steps, saved};
+use crate::common::{Ran, eventually};
+
+/// A small run with a learner in PyTorch.
+fn project(rank: usize) -> Project {
+    let project = Project::new(UNEVEN, SMALL);
+    project.change_config(EMBEDDED, &format!("{EMBEDDED}\nlora_rank = {rank}\nlearner = \"torch\""));
+    let python = interpreter(project.directory.path());
+    project.change_config("[runner]", &format!("[torch]\npython = {python:?}\n\n[runner]"));
+    project
+}
+
+fn files(rank: usize) -> &'static [&'static str] {
+    match rank {
+        0 => &["model.safetensors", "optimizer.state", "fulgurite.sha256"],
+        _ => &["adapter_model.safetensors", "adapter_config.json", "optimizer.state", "fulgurite.sha256"],
+    }
+}
+
+/// The learner that a trainer has started.
+fn learner_of(train: &Child) -> u32 {
+    eventually("a learner", || {
+        let children = std::fs::read_dir(format!("/proc/{}/task", train.id())).ok()?;
+        let children = children.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
+        let children: Vec<u32> =
+            children.flat_map(|text| text.split(' ').filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect();
+        children.into_iter().find(|id| words_of(*id).contains("fulgurite.learner"))
+    })
+}
+
+fn words_of(process: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default()
+}
+
+fn kill(process: u32) {
+    assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
+}
+
+fn ends_in_the_same_bytes(rank: usize) {
+    let project = project(rank);
+    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
+    assert_eq!(undisturbed["steps"], 5);
+    assert!(undisturbed["max_logprob_difference"].as_f64().unwrap() < 1e-4, "{undisturbed}");
+    let run = project.path("killed");
+
+    // The trainer is killed: its learner ends with it.
+    let mut train = project.command("killed").stdout(Stdio::null()).spawn().unwrap();
+    let learner = learner_of(&train);
+    eventually("a step", || (recorded_steps(&run) >= 2).then_some(()));
+    train.kill().unwrap();
+    train.wait().unwrap();
+    eventually("the learner's end", || (!words_of(learner).contains("fulgurite.learner")).then_some(()));
+
+    // The learner is killed: the run ends, and says of what.
+    let mut command = project.command("killed");
+    let train = command.arg("--resume").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let learner = learner_of(&train);
+    eventually("a step", || (recorded_steps(&run) >= 3).then_some(()));
+    kill(learner);
+    let ended = Ran::from(train.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    for words in ["the torch learner ended (killed by SIGKILL", "goes on from its checkpoint by --resume"] {
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    }
+
+    let summary = project.train("killed", &["--resume"]).pop().unwrap();
+    assert_eq!(summary["steps"], 5);
+    for file in files(rank) {
+        assert!(saved(&summary, file) == saved(&undisturbed, file), "{file}");
+    }
+    project.account("killed", &summary);
+    let checkpoints = std::fs::read_dir(run.join("checkpoints")).unwrap();
+    let halves = checkpoints.filter(|entry| entry.as_ref().unwrap().path().extension().is_some());
+    assert_eq!(halves.count(), 0, "nothing half-written");
+}
+
+#[test]
+fn an_adapters_run_ends_in_the_same_bytes_whoever_is_killed() {
+    ends_in_the_same_bytes(4);
+}
+
+#[test]
+fn a_run_of_all_weights_ends_in_the_same_bytes_whoever_is_killed() {
+    ends_in_the_same_bytes(0);
+}
+
+#[test]
+fn a_run_changes_its_learner_between_two_checkpoints() {
+    let project = project(4);
+    project.train("run", &["--max-steps", "2"]);
+    project.change_config("\nlearner = \"torch\"", "");
+    let summary = project.train("run", &["--max-steps", "4", "--resume"]).pop().unwrap();
+    assert_eq!(summary["steps"], 4, "{summary}");
+    // Steps that the embedded learner makes are equal to the bit again.
+    assert!(summary["max_logprob_difference"].as_f64().unwrap() < 1e-4, "{summary}");
+}
+
+#[test]
+fn a_model_learns_from_conversations_in_pytorch() {
+    use crate::common::data_project::DataProject;
+    let row = |n: usize| {
+        let message = |role: &str, text: String| json!({ "role": role, "content": text });
+        json!({ "messages": [message("user", format!("Say you are {n}.")), message("assistant", format!("I am {n}."))] })
+    };
+    let rows: String = (0..20).map(|n| format!("{}\n", row(n))).collect();
+    let config = "[run]\nname = \"t\"\nseed = 1\n\n[[models]]\nname = \"tiny\"\nbackend = \"embedded\"\npath = \"model\"\n\
+                  learner = \"torch\"\n\n[trainer]\nobjective = \"sft\"\nbatch_size = 4\nepochs = 2\nlearning_rate = 1e-2\n\
+                  source = { conversations = \"chats.jsonl\", validation = 0.2 }\n";
+    let project = DataProject::new(config, "chats.jsonl", &rows);
+    let python = interpreter(project.directory.path());
+    let train = |run: &str, learner: &str| -> Value {
+        let mut command = project.command(run);
+        command.args(["--set", &format!("models.0.learner={learner}"), "--set"]);
+        command.arg(format!("torch.python={}", python.display()));
+        Ran::from(with_package(&mut command).output().unwrap()).json_lines().pop().unwrap()
+    };
+    let (torch, embedded) = (train("torch", "torch"), train("embedded", "embedded"));
+    let after = |summary: &Value| summary["validation_nll_after"].as_f64().unwrap();
+    assert!((after(&torch) - after(&embedded)).abs() < 1e-2 * after(&embedded), "{torch}\n{embedded}");
+    assert!(Path::new(torch["checkpoint"].as_str().unwrap()).join("tokenizer.json").exists());
+}

@@ -135,7 +135,7 @@ impl Both {
             0 => engine.learner(),
             _ => engine.lora_learner(&LoraOptions::new(rank, 3)).unwrap(),
         };
-        let adapter = (rank > 0).then(|| TorchAdapter { rank, alpha: LoraOptions::ALPHA, modules: None });
+        let adapter = (rank > 0).then_some(TorchAdapter { rank, alpha: LoraOptions::ALPHA, modules: None });
         // Several passes for a call.
         let options =
             TorchOptions { python: interpreter(home.path()), max_tokens_per_pass: 24, ..TorchOptions::default() };

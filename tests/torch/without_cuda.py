@@ -59,7 +59,10 @@ def main(folder: Path) -> None:
         names = set().union(*versions.values())
         if library.startswith("libcudart"):
             names |= loose
-        script = [f"{version} {{ global: {' '.join(f'{name};' for name in sorted(its))} }};" for version, its in versions.items()]
+        script = [
+            f"{version} {{ global: {' '.join(f'{name};' for name in sorted(its))} }};"
+            for version, its in versions.items()
+        ]
         written = folder / f"{library}.map"
         written.write_text("\n".join(script))
         source = "\n".join(BODIES.get(name, USUAL).format(name=name) for name in sorted(names)) + "\n"

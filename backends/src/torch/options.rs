@@ -12,8 +12,9 @@ pub struct TorchOptions {
     pub processes: usize,
     /// `cpu`, `cuda`, or `auto`: the GPU if there is one, else the CPU.
     pub device: TorchDevice,
-    /// Element type of weights that an adapter stands beside, and of products: `float32`, `bfloat16`, or `auto`: `bfloat16` on
-    /// GPUs, else `float32`. Trained weights, moments and losses are always in `float32`.
+    /// Element type of weights that an adapter stands beside, and of products: `float32`, `bfloat16`, `nf4` (4 bits, by
+    /// bitsandbytes, products in `bfloat16`), or `auto`: `bfloat16` on GPUs, else `float32`. Trained weights, moments and losses
+    /// are always in `float32`.
     pub dtype: TorchElements,
     /// Tokens of the sequences that are packed into one pass; a longer sequence, or a pair that is compared, is a pass of its own.
     pub max_tokens_per_pass: usize,
@@ -59,6 +60,8 @@ pub enum TorchElements {
     Float32,
     /// 16 bits.
     Bfloat16,
+    /// 4 bits, for weights that are not trained.
+    Nf4,
 }
 
 /// Whether activations are computed again in the backward pass.

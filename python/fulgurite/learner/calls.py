@@ -61,7 +61,7 @@ class Calls:
             "transformers": transformers.__version__,
             "peft": peft.__version__,
             "device": torch.cuda.get_device_name() if policy.device.type == "cuda" else "cpu",
-            "dtype": str(policy.dtype).removeprefix("torch."),
+            "dtype": "nf4" if policy.quantized else str(policy.dtype).removeprefix("torch."),
             "attention": policy.model.config._attn_implementation,
             "packs": policy.packs,
             "gradient_checkpointing": self._learner.checkpoints_gradients,

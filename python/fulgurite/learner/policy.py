@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,11 @@ class Policy:
         self.path, self.lora = path, lora
         self.device = _device(device)
         usual = "bfloat16" if self.device.type == "cuda" else "float32"
-        self.dtype = _DTYPES[usual if dtype == "auto" else dtype]
+        self.quantized = dtype == "nf4"
+        if self.quantized and lora is None:
+            message = '[torch] dtype "nf4" is for the weights beside an adapter: set [[models]] lora_rank'
+            raise LearnerError(Fault.CONFIGURATION, message)
+        self.dtype = torch.bfloat16 if self.quantized else _DTYPES[usual if dtype == "auto" else dtype]
         torch.manual_seed(seed)
         self.model = self._open()
         self.decoder: Any = getattr(self.model, self.model.base_model_prefix)
@@ -67,7 +73,8 @@ class Policy:
         self._trained = self._trained_by_name()
         self._reference: dict[str, Tensor] | None = None
         self.packs = True
-        self.model.eval()
+        # Kernels of bitsandbytes for the CPU that are for evaluation have no gradient; nothing else depends on the mode here.
+        self.model.train(self.quantized)
         self._check_head()
 
     def _open(self) -> Any:
@@ -79,10 +86,12 @@ class Policy:
         except (ValueError, KeyError, OSError, ImportError, AttributeError) as error:
             message = f"transformers {transformers.__version__} cannot open the model in {self.path}: {_short(error)}"
             raise LearnerError(Fault.CONFIGURATION, message) from error
-        return model.to(self.device)
+        return model if self.quantized else model.to(self.device)
 
     def _load(self, config: Any, dtype: torch.dtype) -> Any:
         options = {"config": config, "dtype": dtype, "local_files_only": True}
+        if self.quantized:
+            options |= {"quantization_config": _quantization(dtype), "device_map": {"": self.device}}
         load = transformers.AutoModelForCausalLM.from_pretrained
         try:
             return load(self.path, attn_implementation=self._attention(), **options)
@@ -241,6 +250,15 @@ def _device(name: str) -> torch.device:
         built = f"torch {torch.__version__} sees no CUDA device (nvidia-smi says whether there is one)"
         raise LearnerError(Fault.CONFIGURATION, f'[torch] device is "cuda", but {built}; "auto" takes the CPU then')
     return torch.device("cuda" if has_cuda and name != "cpu" else "cpu")
+
+
+def _quantization(dtype: torch.dtype) -> Any:
+    if find_spec("bitsandbytes") is None:
+        message = f'[torch] dtype "nf4" needs bitsandbytes; help: {sys.executable} -m pip install bitsandbytes'
+        raise LearnerError(Fault.CONFIGURATION, message)
+    return transformers.BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+    )
 
 
 def _is_linear(module: torch.nn.Module) -> bool:

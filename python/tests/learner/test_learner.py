@@ -323,5 +323,37 @@ def test_bfloat16_is_near(learner: Made, data: Made) -> None:
         made.optimizer_step(ADAM)
 
 
+def test_weights_of_four_bits_stand_beside_an_adapter(
+    learner: Made, data: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LearnerError, match="lora_rank"):
+        learner(dtype="nf4")
+    with monkeypatch.context() as changed:
+        changed.setattr("fulgurite.learner.policy.find_spec", lambda _: None)
+        with pytest.raises(LearnerError, match="-m pip install bitsandbytes"):
+            learner(3, dtype="nf4")
+    pytest.importorskip("bitsandbytes")
+    path = write_model(tmp_path / "m", hidden_size=64, intermediate_size=64, head_dim=16)  # its blocks have 64 numbers
+    rows, made, exact = data(LENGTHS), learner(3, path=path, dtype="nf4"), learner(3, path=path)
+    near_by = exact.forward(rows)["logprobs"] - made.forward(rows)["logprobs"]
+    assert 0 < float(near_by.abs().mean()) < 0.5
+    found = []
+    for one in (exact, made):
+        stir(one)
+        one.forward_backward(rows, TokenLoss("cross_entropy"))
+        found.append(gradients(one))
+    assert float(torch.nn.functional.cosine_similarity(*found, dim=0)) > 0.9
+    losses = []
+    for _ in range(5):
+        losses.append(float(made.forward_backward(rows, TokenLoss("cross_entropy"))["loss_sum"]))
+        made.optimizer_step(ADAM)
+    assert losses[-1] < losses[0]
+    made.save_checkpoint(tmp_path / "checkpoint")
+    after = made.forward(rows)["logprobs"]
+    again = learner(3, path=path, dtype="nf4")
+    again.load_checkpoint(tmp_path / "checkpoint")
+    assert torch.equal(again.forward(rows)["logprobs"], after)
+
+
 def test_free_memory_is_known_here() -> None:
     assert learner_module.free_memory(torch.device("cpu")) > 1 << 20

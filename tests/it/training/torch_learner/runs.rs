@@ -1,6 +1,6 @@
 //! Runs of the real command whose weights PyTorch trains.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{interpreter, with_package};
 use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, recorded_steps, saved};
 use crate::common::{Ran, eventually};
+use crate::vllm_over_engine::VllmOverEngine;
 
 /// A small run with a learner in PyTorch.
 fn project(rank: usize) -> Project {
@@ -101,6 +102,20 @@ fn a_run_changes_its_learner_between_two_checkpoints() {
     assert_eq!(summary["steps"], 4, "{summary}");
     // Steps that the embedded learner makes are equal to the bit again.
     assert!(summary["max_logprob_difference"].as_f64().unwrap() < 1e-4, "{summary}");
+}
+
+#[test]
+fn a_model_that_another_host_samples_is_trained_in_pytorch() {
+    let project = project(0);
+    let here = project.train("here", &[]).pop().unwrap();
+    let host = VllmOverEngine::start(&project.path("model-1"));
+    project.change_config("backend = \"embedded\"", &format!("backend = \"vllm\"\nurls = [\"{}\"]", host.url));
+    let there = project.train("there", &[]).pop().unwrap();
+    assert!(saved(&here, "model.safetensors") == saved(&there, "model.safetensors"));
+    let published = project.path("there/published");
+    let directories: Vec<PathBuf> = (0..=5).map(|version| published.join(format!("{version:06}"))).collect();
+    assert_eq!(host.loaded(), directories, "each version once");
+    project.account("there", &there);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod issued_keys;
 mod mcp;
 mod model_commands;
 mod models;
+mod plan;
 mod query;
 mod regrade;
 mod report;
@@ -121,6 +122,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Serve(arguments) => serve::command::serve(arguments).await,
         Command::Train(arguments) if arguments.dry_run => dry_run::dry_run(arguments).await,
         Command::Train(arguments) => train::train(arguments).await,
+        Command::Plan(arguments) => plan::plan(arguments),
         Command::Ask(arguments) => ask::ask(arguments).await,
         Command::Chat(arguments) => chat::chat(arguments).await,
         Command::Sweep(arguments) => sweep::sweep(arguments).await,

@@ -14,6 +14,7 @@ use crate::init::InitArguments;
 use crate::issued_keys::{ReaderKeyArguments, WorkerKeyArguments};
 use crate::mcp::arguments::McpArguments;
 use crate::model_commands::arguments::ModelArguments;
+use crate::plan::arguments::PlanArguments;
 use crate::query::arguments::{
     AttemptsArguments, ExportArguments, GenerationsArguments, ImportArguments, PruneArguments, ResourcesArguments,
     RewardsArguments, RolloutsArguments, ShowArguments, SpansArguments, SqlArguments, StatsArguments,
@@ -97,6 +98,8 @@ pub enum Command {
     /// Train a policy by the rollouts of an unmodified agent; makes what is missing first
     #[command(after_help = TRAIN_EXIT_CODES)]
     Train(TrainArguments),
+    /// Say what a run needs of GPU and memory, whether that fits, and what to change
+    Plan(PlanArguments),
     /// Train a config with several values of its keys, each with the same seeds, and compare them
     #[command(after_help = SWEEP_EXIT_CODES)]
     Sweep(SweepArguments),
@@ -150,7 +153,7 @@ pub enum Command {
     Watch(WatchArguments),
     /// Show the page of a run or a store that nobody serves, in a browser
     Dashboard(DashboardArguments),
-    /// Say what is amiss with a run, and what to do
+    /// Say what is amiss with a run, or missing on this machine, and what to do
     Doctor(DoctorArguments),
     /// Check how an agent's own program calls a model, and what of it can be trained
     Harness(HarnessArguments),

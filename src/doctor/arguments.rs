@@ -7,9 +7,9 @@ use clap::Args;
 /// `fulgurite doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
-    /// Directory of a run, or its name below runs/
+    /// Directory of a run, or its name below runs/; without one, this machine is looked at
     #[arg(value_name = "RUN")]
-    pub run: PathBuf,
+    pub run: Option<PathBuf>,
     /// Print JSON, one object a finding
     #[arg(long)]
     pub json: bool,

@@ -1,10 +1,11 @@
-//! `fulgurite doctor`: what is amiss with a run, and what to do.
+//! `fulgurite doctor`: what is amiss with a run or missing on a machine, and what to do.
 
 pub mod arguments;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use fulgurite_lab::doctor::findings::{Answer, Finding, Severity};
 use fulgurite_lab::doctor::findings_of;
+use fulgurite_lab::doctor::machine::{FactState, MachineFact, machine_facts};
 use fulgurite_lab::runs::registry;
 use serde_json::json;
 
@@ -13,9 +14,10 @@ use crate::terminal::output;
 use crate::terminal::paint::Paint;
 use crate::terminal::table::cut;
 
-/// Prints the findings, the worst first.
+/// Prints the findings of a run, the worst first, or what this machine has.
 pub async fn doctor(arguments: &DoctorArguments) -> Result<()> {
-    let (store, run) = registry::open(&registry::directory(&arguments.run)?).await?;
+    let Some(run) = &arguments.run else { return print_machine(arguments.json) };
+    let (store, run) = registry::open(&registry::directory(run)?).await?;
     let found = findings_of(&store, &run).await?;
     if arguments.json {
         found.iter().for_each(|finding| output::line(json!(finding)));
@@ -36,6 +38,25 @@ pub async fn doctor(arguments: &DoctorArguments) -> Result<()> {
             output::line(format!("    {reward:+.3}  {} -> {}", cut(&plain(&task.to_string())), cut(&plain(answer))));
         }
         output::line(format!("    {what_to_do}"));
+    }
+    Ok(())
+}
+
+fn print_machine(is_json: bool) -> Result<()> {
+    let facts = machine_facts(&std::env::current_dir().context("the working directory is gone")?);
+    if is_json {
+        facts.iter().for_each(|fact| output::line(json!(fact)));
+        return Ok(());
+    }
+    let paint = Paint::for_stdout();
+    for MachineFact { name, state, found, command } in &facts {
+        let word = match state {
+            FactState::Ok => "ok     ".to_owned(),
+            FactState::Missing => paint.bold("missing"),
+            FactState::Warning => paint.bold("warning"),
+        };
+        output::line(format!("{word} {name:13} {found}"));
+        command.iter().for_each(|command| output::line(format!("{:22}{command}", "")));
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ impl MemoryNeed {
     }
 
     /// The same, where an adapter of so many numbers is trained over the model, which is then there once.
-    pub(crate) fn with_adapter(self, config: &ModelConfig, numbers: usize) -> Self {
+    pub fn with_adapter(self, config: &ModelConfig, numbers: usize) -> Self {
         let numbers = numbers as u64;
         Self {
             gradients: shard_count(config) as u64 * numbers * NUMBER,

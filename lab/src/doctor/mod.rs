@@ -2,6 +2,7 @@
 
 mod facts;
 pub mod findings;
+pub mod machine;
 pub(crate) mod routes;
 pub mod servers;
 mod stale_harvest;

@@ -15,6 +15,7 @@ fn help_says_what_there_is() {
       init         Write an example out, as the beginning of a project of your own
       serve        Serve the proxy that agents talk to, the store's API and the models
       train        Train a policy by the rollouts of an unmodified agent; makes what is missing first
+      plan         Say what a run needs of GPU and memory, whether that fits, and what to change
       sweep        Train a config with several values of its keys, each with the same seeds, and compare
                    them
       eval         Score the held-out tasks of a config, each played several times, by a model or a
@@ -48,7 +49,7 @@ fn help_says_what_there_is() {
       watch        Watch a run on the terminal, while it goes on or after: curves, alarms, the last
                    reply
       dashboard    Show the page of a run or a store that nobody serves, in a browser
-      doctor       Say what is amiss with a run, and what to do
+      doctor       Say what is amiss with a run, or missing on this machine, and what to do
       harness      Check how an agent's own program calls a model, and what of it can be trained
       template     Look at what a model is given and at what it said, token by token
       mcp          Serve the tools by which a coding agent trains models, over the Model Context

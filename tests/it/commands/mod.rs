@@ -10,6 +10,7 @@ mod mistakes;
 mod model;
 mod model_export;
 mod model_fetch;
+mod plan;
 mod queries;
 mod releases;
 mod store_commands;

@@ -1,0 +1,179 @@
+//! What to change where a run does not fit, found by trying.
+
+use serde::Serialize;
+
+use crate::plan::gpu::Gpus;
+use crate::plan::job::{AdapterShape, Checkpointing, Elements, Job};
+use crate::plan::model_shape::LAYER_MODULES;
+use crate::plan::placement::{Placement, Work};
+
+/// The key of an adapter's rank.
+pub const LORA_RANK: &str = "[[models]] lora_rank";
+/// Rank of an adapter in place of all weights.
+const RANK: u64 = 32;
+/// The least rank that is proposed.
+const LEAST_RANK: u64 = 8;
+/// The fewest rollouts at a time that are proposed.
+const LEAST_PARALLEL: u64 = 4;
+
+/// A key of the config and the value that it is to have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// As the config has it.
+    pub key: &'static str,
+    /// In TOML.
+    pub value: String,
+}
+
+impl Change {
+    /// As the config has it, with its table.
+    pub fn text(&self) -> String {
+        format!("{} = {}", self.key, self.value)
+    }
+
+    /// The same without its table.
+    pub fn short(&self) -> String {
+        let name = self.key.rsplit(' ').next().unwrap_or(self.key);
+        format!("{name} = {}", self.value)
+    }
+}
+
+/// Changes, and whether they suffice.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Changes {
+    /// What to change; nothing where no value of these keys makes it fit.
+    pub changes: Vec<Change>,
+    /// The job with them, or with the least that was tried.
+    #[serde(skip)]
+    pub job: Job,
+    /// Where it then is.
+    pub placement: Placement,
+}
+
+impl Changes {
+    /// Whether the run fits with them.
+    pub fn fits(&self) -> bool {
+        self.placement.fits()
+    }
+}
+
+/// The changes that make a run fit which does not; the least costly first, and none that is not needed.
+pub fn changes(job: &Job, gpus: &Gpus, work: Work) -> Changes {
+    let fits = |job: &Job| Placement::of(job, gpus, work).fits();
+    let mut found = job.clone();
+    while !fits(&found) {
+        let Some(next) = steps(&found, work).into_iter().next() else { break };
+        found = next;
+    }
+    if !fits(&found) {
+        return Changes { changes: Vec::new(), placement: Placement::of(&found, gpus, work), job: found };
+    }
+    // A later change may have made an earlier one needless.
+    for revert in REVERTS {
+        let mut without = found.clone();
+        revert(&mut without, job);
+        if fits(&without) {
+            found = without;
+        }
+    }
+    Changes { changes: difference(job, &found), placement: Placement::of(&found, gpus, work), job: found }
+}
+
+/// The jobs that are one step smaller, the least costly first.
+fn steps(job: &Job, work: Work) -> Vec<Job> {
+    let mut steps = Vec::new();
+    let trains = work != Work::Sample;
+    if trains && job.elements == Elements::Float32 {
+        steps.push(Job { elements: Elements::Bfloat16, ..job.clone() });
+    }
+    if trains && job.checkpointing != Checkpointing::On {
+        steps.push(Job { checkpointing: Checkpointing::On, ..job.clone() });
+    }
+    if trains && job.max_tokens_per_pass > job.rollout_tokens {
+        steps.push(Job { max_tokens_per_pass: (job.max_tokens_per_pass / 2).max(job.rollout_tokens), ..job.clone() });
+    }
+    if work != Work::Train && job.parallel > LEAST_PARALLEL {
+        steps.push(Job { parallel: (job.parallel / 2).max(LEAST_PARALLEL), ..job.clone() });
+    }
+    let adapter = match &job.adapter {
+        None if trains => Some(AdapterShape { rank: RANK, modules: LAYER_MODULES.into() }),
+        Some(adapter) if adapter.rank > LEAST_RANK => {
+            Some(AdapterShape { rank: (adapter.rank / 2).max(LEAST_RANK), modules: adapter.modules.clone() })
+        }
+        _ => None,
+    };
+    let has_adapter = job.adapter.is_some();
+    steps.extend(adapter.map(|adapter| Job { adapter: Some(adapter), ..job.clone() }));
+    if trains && has_adapter && job.elements == Elements::Bfloat16 {
+        steps.push(Job { elements: Elements::Nf4, ..job.clone() });
+    }
+    steps
+}
+
+/// Each takes one change back.
+const REVERTS: [fn(&mut Job, &Job); 5] = [
+    |job, from| job.adapter.clone_from(&from.adapter),
+    |job, from| job.parallel = from.parallel,
+    |job, from| job.max_tokens_per_pass = from.max_tokens_per_pass,
+    |job, from| job.checkpointing = from.checkpointing,
+    |job, from| job.elements = from.elements,
+];
+
+fn difference(from: &Job, to: &Job) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut change = |key, value: String| changes.push(Change { key, value });
+    if from.elements != to.elements {
+        change("[torch] dtype", format!("{:?}", to.elements.name()));
+    }
+    if from.checkpointing != to.checkpointing {
+        change("[torch] gradient_checkpointing", "\"on\"".to_owned());
+    }
+    if from.max_tokens_per_pass != to.max_tokens_per_pass {
+        change("[torch] max_tokens_per_pass", to.max_tokens_per_pass.to_string());
+    }
+    if from.parallel != to.parallel {
+        change("[runner] parallel", to.parallel.to_string());
+    }
+    if from.adapter != to.adapter {
+        change(LORA_RANK, to.adapter.as_ref().map_or(0, |adapter| adapter.rank).to_string());
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::job::job;
+
+    fn texts(changes: &Changes) -> Vec<String> {
+        changes.changes.iter().map(Change::text).collect()
+    }
+
+    #[test]
+    fn changes_make_it_fit_and_none_of_them_is_needless() {
+        let gpus = "24GiB".parse().unwrap();
+        let wanted = Job { max_tokens_per_pass: 32_768, checkpointing: Checkpointing::Off, ..job("Qwen2.5-1.5B", 32) };
+        assert!(!Placement::of(&wanted, &gpus, Work::Both).fits());
+        let found = changes(&wanted, &gpus, Work::Both);
+        assert!(found.fits() && !found.changes.is_empty(), "{found:?}");
+        for revert in REVERTS {
+            let mut without = found.job.clone();
+            revert(&mut without, &wanted);
+            assert!(without == found.job || !Placement::of(&without, &gpus, Work::Both).fits(), "{without:?}");
+        }
+    }
+
+    #[test]
+    fn all_weights_become_an_adapter_where_they_are_too_many() {
+        let gpus = "80GiB".parse().unwrap();
+        let found = changes(&job("Qwen3-8B", 0), &gpus, Work::Both);
+        assert!(found.fits());
+        assert!(texts(&found).contains(&"[[models]] lora_rank = 32".to_owned()), "{found:?}");
+    }
+
+    #[test]
+    fn nothing_is_proposed_that_does_not_suffice() {
+        let found = changes(&job("Qwen3-32B", 32), &"24GiB".parse().unwrap(), Work::Both);
+        assert!(!found.fits() && found.changes.is_empty());
+    }
+}

@@ -1,0 +1,115 @@
+//! Which GPU has what, and whether that fits.
+
+use serde::Serialize;
+
+use crate::plan::gpu::Gpus;
+use crate::plan::job::Job;
+use crate::plan::learner::LearnerNeed;
+use crate::plan::sampler::SamplerNeed;
+
+/// Assumed: what the driver keeps of each GPU.
+const DRIVER: u64 = 512 << 20;
+
+/// What GPUs are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Sample and train.
+    Both,
+    /// Sample; this machine's processors or others train.
+    Sample,
+    /// Train; others sample.
+    Train,
+}
+
+/// What is on the GPUs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Placement {
+    /// The learner, on one GPU.
+    pub learner: Option<LearnerNeed>,
+    /// vLLM, on each of its GPUs.
+    pub sampler: Option<SamplerNeed>,
+    /// Whether both are on the only GPU.
+    pub is_shared: bool,
+    /// Bytes of the fullest GPU.
+    pub taken: u64,
+    /// Bytes of a GPU without what the driver keeps.
+    pub usable: u64,
+    /// vLLM's `--gpu-memory-utilization`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_memory_utilization: Option<f64>,
+}
+
+impl Placement {
+    /// One GPU has both. Of several the last one trains and the others sample, each by itself where the model fits, else
+    /// in twos, fours or eights.
+    pub fn of(job: &Job, gpus: &Gpus, work: Work) -> Self {
+        let usable = gpus.memory.saturating_sub(DRIVER);
+        let is_shared = work == Work::Both && gpus.count == 1;
+        let sampler = match work {
+            Work::Train => None,
+            Work::Both if !is_shared => Some(sampler(job, gpus.count - 1, usable)),
+            Work::Both | Work::Sample => Some(sampler(job, gpus.count, usable)),
+        };
+        let of_sampler = sampler.map_or(0, |sampler| sampler.sum());
+        let free = if is_shared { usable.saturating_sub(of_sampler) } else { usable };
+        let learner = (work != Work::Sample).then(|| LearnerNeed::configured(job, free));
+        let of_learner = learner.map_or(0, |learner| learner.sum());
+        Self {
+            learner,
+            sampler,
+            is_shared,
+            taken: if is_shared { of_sampler + of_learner } else { of_sampler.max(of_learner) },
+            usable,
+            gpu_memory_utilization: sampler.map(|sampler| sampler.utilization(gpus)),
+        }
+    }
+
+    /// Whether it fits.
+    pub fn fits(&self) -> bool {
+        self.taken <= self.usable
+    }
+}
+
+fn sampler(job: &Job, count: u64, usable: u64) -> SamplerNeed {
+    // Heads are dealt out evenly.
+    let divides = |size: &u64| *size <= count && job.shape.heads.is_multiple_of(*size);
+    let of = |size: u64| SamplerNeed::of(job, count / size, size);
+    let sizes: Vec<u64> = [1, 2, 4, 8].into_iter().filter(divides).collect();
+    let fitting = sizes.iter().map(|size| of(*size)).find(|need| need.sum() <= usable);
+    fitting.unwrap_or_else(|| of(sizes.last().copied().unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::job::job;
+
+    fn gpus(text: &str) -> Gpus {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn one_gpu_has_both_and_of_several_one_trains() {
+        let small = job("Qwen2.5-0.5B", 32);
+        let placement = Placement::of(&small, &gpus("24GiB"), Work::Both);
+        let (learner, sampler) = (placement.learner.unwrap(), placement.sampler.unwrap());
+        assert!(placement.is_shared && placement.fits());
+        assert_eq!(placement.taken, learner.sum() + sampler.sum());
+        let apart = Placement::of(&small, &gpus("8x24GiB"), Work::Both);
+        let sampler = apart.sampler.unwrap();
+        assert_eq!((apart.is_shared, sampler.servers, sampler.tensor_parallel), (false, 7, 1));
+        assert_eq!(apart.taken, apart.learner.unwrap().sum().max(sampler.sum()));
+        let trains = Placement::of(&small, &gpus("24GiB"), Work::Train);
+        assert_eq!((trains.sampler, trains.gpu_memory_utilization), (None, None));
+    }
+
+    #[test]
+    fn a_model_that_is_too_large_for_a_gpu_is_sampled_by_several() {
+        // 61 GiB of weights.
+        let large = job("Qwen3-32B", 32);
+        let sampler = Placement::of(&large, &gpus("8x48GiB"), Work::Sample).sampler.unwrap();
+        assert_eq!((sampler.servers, sampler.tensor_parallel), (4, 2));
+        assert!(!Placement::of(&large, &gpus("80GiB"), Work::Both).fits());
+    }
+}

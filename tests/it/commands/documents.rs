@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fulgurite_lab::plan::table::{FitTable, usual_gpus};
 use serde_json::Value;
 
 use crate::common::{printed, run};
@@ -213,4 +214,44 @@ fn the_rows_of_hello_in_the_readme_are_those_of_its_metrics() {
     let after = number(last, "test/env/all/reward/total");
     assert!(readme.contains(&format!("held-out tasks after: reward {after:.3}")), "{last}");
     assert!(readme.contains(&format!("{} updates in", last["step"])), "{last}");
+}
+
+/// What stands between two lines of a page.
+fn between<'t>(text: &'t str, from: &str, to: &str) -> Vec<&'t str> {
+    text.split(from).skip(1).filter_map(|rest| Some(rest.split_once(to)?.0)).collect()
+}
+
+#[test]
+fn the_table_of_models_that_fit_is_what_plan_computes() {
+    let page = root().join("docs/how-to/gpus.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let made = FitTable::of(&usual_gpus()).markdown();
+    let committed = between(&text, "<!-- table -->\n", "<!-- end of table -->")[0];
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&page, text.replace(committed, &made)).unwrap();
+        return;
+    }
+    assert!(committed == made, "UPDATE_DOCS=1 writes the table of {}:\n{made}", page.display());
+}
+
+#[test]
+fn every_config_of_the_page_about_gpus_is_taken() {
+    let text = std::fs::read_to_string(root().join("docs/how-to/gpus.md")).unwrap();
+    let configs = between(&text, "```toml\n", "```");
+    assert_eq!(configs.len(), 4);
+    for config in configs {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("train.toml");
+        std::fs::write(&file, config).unwrap();
+        let file = file.to_str().unwrap();
+        let shown = run(["config", "show", "--json", "--config", file]);
+        assert_eq!(shown.code, Some(0), "{config}: {}", shown.stderr);
+        // What was written fits the cards that it is for.
+        let table: toml::Table = toml::from_str(config).unwrap();
+        let path = table["models"][0]["path"].as_str().unwrap();
+        let gpu = if path.contains("1.5B") { "24GiB" } else { "8xH100" };
+        let model = if path.contains("1.5B") { "Qwen2.5-1.5B" } else { path.rsplit('/').next().unwrap() };
+        let plan = printed(["plan", file, "--gpu", gpu, "--model-config", model, "--json"]);
+        assert_eq!(serde_json::from_str::<Value>(&plan).unwrap()["fits"], true, "{config}: {plan}");
+    }
 }

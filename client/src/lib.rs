@@ -17,6 +17,6 @@ mod server;
 mod weights;
 
 pub use error::ServerError;
-pub use models::PostedWeights;
+pub use models::{PostedWeights, ServedModelWeights};
 pub use queue::{Assignment, AttemptName, Dequeued, KnownAttempt};
 pub use server::{Server, ServerOptions};

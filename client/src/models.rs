@@ -17,6 +17,17 @@ struct State {
     model: String,
     /// Null where the server does not know.
     weights_version: Option<WeightsVersion>,
+    /// Missing at servers of earlier releases.
+    own_weights_id: Option<WeightsId>,
+}
+
+/// The weights of a served model, as far as its server knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServedModelWeights {
+    /// The version of those that are behind it.
+    pub version: Option<WeightsVersion>,
+    /// Those that the server was started with.
+    pub own: Option<WeightsId>,
 }
 
 impl Server {
@@ -28,6 +39,12 @@ impl Server {
     /// The version of the weights that are behind a model; `None` where the server does not know.
     pub async fn weights_version(&self, name: &str) -> Result<Option<WeightsVersion>, ServerError> {
         Ok(self.model_state(name).await?.weights_version)
+    }
+
+    /// The weights of a model.
+    pub async fn model_weights(&self, name: &str) -> Result<ServedModelWeights, ServerError> {
+        let State { weights_version: version, own_weights_id: own, .. } = self.model_state(name).await?;
+        Ok(ServedModelWeights { version, own })
     }
 
     async fn model_state(&self, name: &str) -> Result<State, ServerError> {

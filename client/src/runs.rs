@@ -1,7 +1,10 @@
 //! What a trainer asks of a server about its run.
 
+use std::time::Duration;
+
 use fulgurite_types::{
-    Checkpoint, GenerationUse, LedgerRow, NewRun, Run, RunClaim, RunLease, Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, GenerationUse, LedgerRow, NewRun, OtherCallers, Run, RunClaim, RunLease, Step, StepRecord,
+    UnaccountedGeneration,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -155,6 +158,24 @@ impl Server {
     /// Every generation there is of which a run has not said what became of it, oldest first.
     pub async fn unaccounted_generations(&self, run_id: &str) -> Result<Vec<UnaccountedGeneration>, ServerError> {
         self.get(&self.run_route(run_id, &["unaccounted"])).await
+    }
+
+    /// Who called a model in the last seconds, or is about to, besides the rollouts of a run. `None` of servers of earlier
+    /// releases, which do not say.
+    pub async fn other_callers(
+        &self,
+        run_id: &str,
+        model: &str,
+        within: Duration,
+    ) -> Result<Option<OtherCallers>, ServerError> {
+        let mut url = self.run_route(run_id, &["other-callers"]);
+        let seconds = within.as_secs().to_string();
+        url.query_pairs_mut().extend_pairs([("model", model), ("seconds", &seconds)]);
+        match self.get(&url).await {
+            Ok(callers) => Ok(Some(callers)),
+            Err(ServerError::NoRoute { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn run_route(&self, run_id: &str, more: &[&str]) -> reqwest::Url {

@@ -78,8 +78,8 @@ pub use rollouts::session::{SESSION_HEADERS, SessionIds, session_rollout_id, ses
 pub use rollouts::worker::{Worker, WorkerStatus};
 pub use rollouts::world_changes::{FileChange, WorldChanges};
 pub use run::{
-    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, RecordedTeacherLogprobs, Run, RunClaim, RunLease,
-    RunOwner, Step, StepRecord, TeacherLogprobs, UnaccountedGeneration,
+    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, OtherCallers, RecordedTeacherLogprobs, Run,
+    RunClaim, RunLease, RunOwner, Step, StepRecord, TeacherLogprobs, UnaccountedGeneration,
 };
 pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
 pub use weights::{

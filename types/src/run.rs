@@ -193,3 +193,21 @@ pub struct UnaccountedGeneration {
     /// How many tokens were sampled.
     pub sampled_tokens: u64,
 }
+
+/// Calls of a model that are not of one run's own rollouts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OtherCallers {
+    /// When the last such call ended, if one did within the time that was asked about.
+    pub last_call: Option<f64>,
+    /// Rollouts in the queue, whose agents will call.
+    pub waiting: u64,
+    /// Rollouts that were handed out or heard of within that time and have not ended, whose agents may be calling.
+    pub running: u64,
+}
+
+impl OtherCallers {
+    /// Whether somebody calls the model, or will.
+    pub fn are_there(&self) -> bool {
+        self.last_call.is_some() || self.waiting > 0 || self.running > 0
+    }
+}

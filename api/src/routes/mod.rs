@@ -100,6 +100,7 @@ fn run_routes() -> Router<Store> {
         .route("/{run_id}/unaccounted", get(runs::unaccounted))
         .route("/{run_id}/uses", post(runs::record_uses))
         .route("/{run_id}/trained-elsewhere", post(runs::trained_elsewhere))
+        .route("/{run_id}/other-callers", get(runs::other_callers))
         .route("/{run_id}/rewind", post(runs::rewind))
         .route("/{run_id}/allowed-steps", post(runs::allow_steps))
         .route("/{run_id}/lease", post(run_leases::claim))

@@ -1,19 +1,21 @@
 //! Training runs: what a trainer that is another process than the server writes and reads. What is told twice, as
 //! after a lost reply, counts once.
 
+use std::time::Duration;
+
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use fulgurite_store::{Store, StoreError};
 use fulgurite_types::{
-    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, TeacherLogprobs,
-    UnaccountedGeneration,
+    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, OtherCallers, Run, Step, StepRecord,
+    TeacherLogprobs, UnaccountedGeneration,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::conventions::error::RestError;
-use crate::conventions::input::{Body, Path};
+use crate::conventions::input::{Body, Path, parameters};
 use crate::conventions::serving::{Created, Reply};
 use crate::conventions::shape::{Field, Shape, Shaped};
 
@@ -220,4 +222,27 @@ pub(super) async fn rewind(
     let RewindRequest { to_step } = body.parse()?;
     store.rewind_run(&run_id, to_step).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize)]
+struct OtherCallersParameters {
+    model: String,
+    seconds: u64,
+}
+
+impl Shaped for OtherCallersParameters {
+    const SHAPE: Shape =
+        Shape::Closed(&[Field::required("model", Shape::Text), Field::required("seconds", Shape::Integer(0))]);
+}
+
+/// `GET /v1/fulgurite/runs/{run_id}/other-callers?model=M&seconds=N`: who called a model in the last N seconds, or is about
+/// to, besides the rollouts of this run.
+pub(super) async fn other_callers(
+    State(store): State<Store>,
+    Path(run_id): Path<String>,
+    pairs: Query<Vec<(String, String)>>,
+) -> Reply<OtherCallers> {
+    let OtherCallersParameters { model, seconds } = parameters(pairs)?;
+    let seconds = Duration::from_secs(seconds).as_secs_f64();
+    Ok(Json(store.other_callers(&run_id, &model, seconds).await?))
 }

@@ -38,6 +38,8 @@ struct ModelState {
     weights_version: Option<WeightsVersion>,
     /// Which weights these are; null where that is not known.
     weights_id: Option<WeightsId>,
+    /// Those that the server was started with, whatever was put behind the model since; null where that is not known.
+    own_weights_id: Option<WeightsId>,
     /// How far it has got with the newest ones.
     weights_state: ServingState,
     /// Why it has not got there.
@@ -57,6 +59,7 @@ impl ModelState {
             model: name.to_owned(),
             weights_version: models.model(name)?.sampled().and_then(|model| model.sampler.weights_version()),
             weights_id: weights.weights_id,
+            own_weights_id: models.own_weights(name),
             weights_state: weights.state,
             weights_message: weights.message,
             paused: gate.is_paused(),

@@ -262,6 +262,7 @@ class ModelState:
     reason: str | None
     in_flight: int
     held: int
+    own_weights_id: str | None = None
 
 
 @dataclass(frozen=True)

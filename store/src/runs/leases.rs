@@ -38,6 +38,13 @@ impl Store {
                         start_time = lease.start_time;
                     }
                 }
+                if seconds <= 0.0 {
+                    // Whoever gives a run back, or only asks who has it, leaves nothing.
+                    let mut sql = Sql::new("DELETE FROM run_leases WHERE run_id = ");
+                    sql.text(&run_id);
+                    sql.execute(write.connection()).await?;
+                    return Ok(RunLease { run_id, owner, start_time, end_time: now, seconds_left: 0.0 });
+                }
                 let owner_json = to_json("owner", &owner)?;
                 sqlx::query(
                     "INSERT INTO run_leases (run_id, owner_id, owner, start_time, end_time) VALUES ($1, $2, $3, $4, $5)
@@ -108,6 +115,10 @@ mod tests {
             let lease = store.claim_run(claim).await.unwrap();
             assert_eq!(lease.owner.owner_id, expected, "{place}");
         }
+        let leases = async || store.query_sql("SELECT run_id FROM run_leases").await.unwrap().rows.len();
+        assert_eq!(leases().await, 1);
+        store.claim_run(claim("c", 0.0, None)).await.unwrap();
+        assert_eq!(leases().await, 0, "what is given back leaves no row");
         let other_run = RunClaim { run_id: "other".to_owned(), ..claim("a", 1.0, None) };
         assert_eq!(store.claim_run(other_run).await.unwrap().owner.owner_id, "a");
         for seconds in [-1.0, 3601.0, f64::NAN] {

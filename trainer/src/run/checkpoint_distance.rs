@@ -3,11 +3,11 @@
 use fulgurite_types::WeightsId;
 
 use super::checkpoints::CheckpointState;
-use crate::weights::{RunWeights, StartName};
+use crate::weights::RunWeights;
 use crate::{Record, TrainError};
 
 /// How many updates lie between the last checkpoint of a run, known by its id and its instance, and the weights of a version;
-/// without one, the weights `start` that the run started from. `None` if they are not the run's.
+/// without one, the weights `start` that the run started from. `None` if they are not the run's. It only looks: nothing gets a name.
 pub async fn updates_from_checkpoint(
     record: &dyn Record,
     model: &str,
@@ -23,7 +23,7 @@ pub async fn updates_from_checkpoint(
         })?;
         (step, origin) = (state.step, state.weights);
     }
-    weights.begin(record, step, origin, StartName::Files).await?;
+    weights.look(record, step, origin).await?;
     let version = version.unwrap_or_else(|| weights.version_after(0));
     Ok(weights.distances().of_version(version))
 }

@@ -14,6 +14,7 @@ use super::checkpoints::checkpoint_name;
 use super::gate::{BehindModel, GateRule, PublishGate};
 use super::ledger;
 use super::metrics_file::MetricsFile;
+use super::own_record::{KeptCheckpointsAt, require_steps};
 use super::token_files;
 use super::{divergence, without_gradient};
 use crate::evaluation::{Evaluation, Evaluator};
@@ -189,7 +190,12 @@ impl<Data> TrainingRun<Data> {
         let (mut step, mut position, mut behind) = (0, DataPosition::default(), None);
         let mut origin = None;
         if resume {
-            self.require_record().await?;
+            let identity = &self.identity;
+            let checkpoints = match identity.archive {
+                Some(_) => KeptCheckpointsAt::ObjectStore,
+                None => KeptCheckpointsAt::Directory,
+            };
+            require_steps(self.record.as_ref(), &run_id, &identity.directory, checkpoints).await?;
             if let Some(restored) = self.checkpoints().restore(reporter).await? {
                 (step, origin) = (restored.step, restored.weights);
                 self.objective.restore(step, &self.identity.directory.join(checkpoint_name(step))).await?;
@@ -212,18 +218,6 @@ impl<Data> TrainingRun<Data> {
             behind = Some(BehindModel { step, costs: Vec::new() });
         }
         Ok((step, position, behind))
-    }
-
-    /// Refuses to go on with a run whose steps are in another store: it would begin anew, and forget them.
-    async fn require_record(&self) -> Result<(), TrainError> {
-        let path = self.identity.directory.join("metrics.jsonl");
-        let steps = MetricsFile::steps(&path).len();
-        // Where checkpoints are uploaded to, the record comes back with them.
-        if steps == 0 || self.identity.archive.is_some() || !self.record.steps(&self.identity.run_id).await?.is_empty()
-        {
-            return Ok(());
-        }
-        Err(TrainError::OtherStore { run_id: self.identity.run_id.clone(), path, steps })
     }
 
     /// Tells of the steps that are recorded and stand in no metrics file, which is to say that a crash came before they

@@ -52,6 +52,40 @@ impl RunWeights {
         checkpoint: Option<WeightsOrigin>,
         start_name: StartName,
     ) -> Result<(), TrainError> {
+        let named = self.read_names(record).await?;
+        let start = self.name(record, self.start_of(&named, start_name), 0).await?;
+        self.with_lineage(|lineage| lineage.move_to(start));
+        if step > 0 {
+            let origin = checkpoint.unwrap_or_else(|| self.origin_of_older_checkpoint(step));
+            let weights = self.name(record, origin, step).await?;
+            self.with_lineage(|lineage| lineage.move_to(weights));
+        }
+        Ok(())
+    }
+
+    /// The same by the name of the files, without giving names: weights that have none get a version that no store gives.
+    pub(crate) async fn look(
+        &self,
+        record: &dyn Record,
+        step: u64,
+        checkpoint: Option<WeightsOrigin>,
+    ) -> Result<(), TrainError> {
+        let named = self.read_names(record).await?;
+        let seen = |WeightsOrigin { weights_id, parent_id }, step: u64| {
+            let version = named.iter().find(|named| named.weights_id == weights_id).map(|named| named.version);
+            KnownWeights { weights_id, parent_id, version: version.unwrap_or(u64::MAX - step), step }
+        };
+        let start = seen(self.start_of(&named, StartName::Files), 0);
+        self.with_lineage(|lineage| lineage.move_to(start));
+        if step > 0 {
+            let origin = checkpoint.unwrap_or_else(|| self.origin_of_older_checkpoint(step));
+            self.with_lineage(|lineage| lineage.move_to(seen(origin, step)));
+        }
+        Ok(())
+    }
+
+    /// Reads the names of the model's weights, and adds those that the run can name.
+    async fn read_names(&self, record: &dyn Record) -> Result<Vec<NamedWeights>, TrainError> {
         let named = record.named_weights(&self.model, None).await?;
         let is_runs = |named: &NamedWeights| named.run_id.as_deref() == Some(self.run_id.as_str());
         self.with_lineage(|lineage| {
@@ -63,20 +97,17 @@ impl RunWeights {
                 }
             }
         });
+        Ok(named)
+    }
+
+    /// The run's start: by a name of its own if it has one, or is to have one.
+    fn start_of(&self, named: &[NamedWeights], start_name: StartName) -> WeightsOrigin {
         let own = self.own_start();
         let has_own = named.iter().any(|named| named.weights_id == own.weights_id);
-        let start = match start_name {
+        match start_name {
             StartName::Files if !has_own => self.files(),
             StartName::Files | StartName::Run => own,
-        };
-        let start = self.name(record, start, 0).await?;
-        self.with_lineage(|lineage| lineage.move_to(start));
-        if step > 0 {
-            let origin = checkpoint.unwrap_or_else(|| self.origin_of_older_checkpoint(step));
-            let weights = self.name(record, origin, step).await?;
-            self.with_lineage(|lineage| lineage.move_to(weights));
         }
-        Ok(())
     }
 
     /// Says that an update with this digest has made weights of those that the learner had.

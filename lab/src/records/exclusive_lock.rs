@@ -28,12 +28,20 @@ impl ExclusiveLock {
     /// # Errors
     /// Names who holds it, and then `hint`.
     pub fn take(path: PathBuf, what: &str, command: &str, hint: &str) -> Result<Self> {
+        Self::take_or(path, what, command, |_| hint.to_owned())
+    }
+
+    /// The same; what to do may depend on the number of the process that holds it.
+    fn take_or(path: PathBuf, what: &str, command: &str, hint: impl Fn(Option<u64>) -> String) -> Result<Self> {
         let cannot = || format!("cannot lock {what} by {}", path.display());
         loop {
             let mut file = open(&path).with_context(cannot)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => bail!("{what} is in use by {}{hint}", holder(&mut file)),
+                Err(TryLockError::WouldBlock) => {
+                    let Holder { text, pid } = holder(&mut file);
+                    bail!("{what} is in use by {text}{}", hint(pid))
+                }
                 Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
             }
             // Whoever held it before may have removed the file meanwhile, and another may have made it anew.
@@ -66,8 +74,17 @@ impl ExclusiveLock {
 
     /// Takes the lock on a run's directory.
     pub fn of_run(directory: &Path) -> Result<Self> {
-        Self::take(directory.join(RUN_LOCK), &format!("the run in {}", directory.display()), "fulgurite train", "")
+        let what = format!("the run in {}", directory.display());
+        Self::take_or(directory.join(RUN_LOCK), &what, "fulgurite train", end_it)
     }
+}
+
+/// What to do where a process is at a run.
+fn end_it(pid: Option<u64>) -> String {
+    let kill = pid.map(|pid| format!(" (`kill {pid}`)")).unwrap_or_default();
+    format!(
+        ": it goes on by itself; to go on with it here, end that process first{kill}, and for a new run name another directory"
+    )
 }
 
 impl ExclusiveLock {
@@ -109,19 +126,26 @@ fn is_at(file: &File, path: &Path) -> bool {
     same().is_ok_and(|(one, other)| (one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
+/// Who holds a lock.
+struct Holder {
+    text: String,
+    pid: Option<u64>,
+}
+
 /// Who holds a lock, as its file says.
-fn holder(file: &mut File) -> String {
+fn holder(file: &mut File) -> Holder {
     let mut text = String::new();
     let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
     let said: Value = read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
     let (pid, command, since) = (said["pid"].as_u64(), said["command"].as_str(), said["since"].as_f64());
-    match (pid, command, since) {
+    let text = match (pid, command, since) {
         (Some(pid), Some(command), Some(since)) => {
             format!("`{command}` (process {pid}, since {} UTC)", time::text(since))
         }
         // It has the lock, and is about to say who it is.
         _ => "another process".to_owned(),
-    }
+    };
+    Holder { text, pid }
 }
 
 #[cfg(test)]
@@ -142,6 +166,14 @@ mod tests {
         // A file that nobody holds locks nothing: its process was killed.
         std::fs::write(&path, "{}").unwrap();
         ExclusiveLock::take(path, "it", "fulgurite serve", "").unwrap();
+    }
+
+    #[test]
+    fn a_run_in_use_says_which_process_to_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let _lock = ExclusiveLock::of_run(directory.path()).unwrap();
+        let refused = ExclusiveLock::of_run(directory.path()).unwrap_err().to_string();
+        assert!(refused.contains(&format!("end that process first (`kill {}`)", std::process::id())), "{refused}");
     }
 
     #[test]

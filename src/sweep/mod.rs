@@ -23,9 +23,7 @@ pub async fn sweep(arguments: SweepArguments) -> Result<()> {
     if let Some(url) = &arguments.server {
         bail!(
             "--server {url}: the runs of a sweep would put their weights in each other's place behind one model of that server, \
-             so that each has a server of its own: leave --server out, or train one run beside it with `fulgurite train {} \
-             --server {url}`",
-            arguments.config.display()
+             so that each has a server of its own: leave --server out"
         );
     }
     let directory = directory(&arguments)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::at_start::StartChoice;
+use crate::at_start::{StartTools, WeightsInPlace};
 
 /// Why a tool did not do what it was asked. The agent reads it: each says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -96,12 +96,12 @@ pub enum ToolError {
         said: String,
     },
     /// Weights are behind the model that a run's start would replace.
-    #[error("{said}\nChoices:\n{}", listed(.choices))]
+    #[error("{}", with_choices(.found, .tools))]
     WeightsInPlace {
-        /// What the trainer said last.
-        said: String,
-        /// The ways in which a run begins all the same.
-        choices: Vec<StartChoice>,
+        /// What the trainer found.
+        found: WeightsInPlace,
+        /// The tools of the choices.
+        tools: StartTools,
     },
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
@@ -115,18 +115,29 @@ pub enum ToolError {
 
 impl ToolError {
     /// With the tool that a refused start began with.
-    pub(crate) fn of_start(mut self, tool: &'static str) -> Self {
-        if let Self::WeightsInPlace { choices, .. } = &mut self {
-            choices.iter_mut().filter(|choice| choice.is_new_run()).for_each(|choice| choice.tool = tool);
+    pub(crate) fn of_start(self, begins: &'static str) -> Self {
+        match self {
+            Self::WeightsInPlace { found, tools } => {
+                Self::WeightsInPlace { found, tools: StartTools { begins, ..tools } }
+            }
+            other => other,
         }
-        self
+    }
+
+    /// With the tools of another set.
+    pub(crate) fn with_tools(self, tools: StartTools) -> Self {
+        match self {
+            Self::WeightsInPlace { found, .. } => Self::WeightsInPlace { found, tools },
+            other => other,
+        }
     }
 
     /// The error as data, where it leaves choices.
     pub(crate) fn data(&self) -> Option<Value> {
         match self {
-            Self::WeightsInPlace { said, choices } => {
-                Some(json!({ "error": "weights_in_place", "message": said, "choices": choices }))
+            Self::WeightsInPlace { found, tools } => {
+                let (message, choices) = (&found.message, found.choices(*tools));
+                Some(json!({ "error": "weights_in_place", "message": message, "choices": choices }))
             }
             _ => None,
         }
@@ -139,8 +150,9 @@ impl ToolError {
     }
 }
 
-fn listed(choices: &[StartChoice]) -> String {
-    choices.iter().map(|choice| format!("- {choice}")).collect::<Vec<_>>().join("\n")
+fn with_choices(found: &WeightsInPlace, tools: &StartTools) -> String {
+    let choices: Vec<String> = found.choices(*tools).iter().map(|choice| format!("- {choice}")).collect();
+    format!("{}\nChoices:\n{}", found.message, choices.join("\n"))
 }
 
 fn those(names: &[String]) -> String {

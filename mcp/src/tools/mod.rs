@@ -186,7 +186,7 @@ const TINKERER: [Tool; 8] = [
     tool!(false, "train_grpo_step", tinkerer::train(TrainStep), "Make updates of the session that init_grpo began."),
     tool!(true, "sample", tinkerer::sample(SampleSession), "What the session's model says to prompts."),
     tool!(false, "save", tinkerer::save(Named), "Give the session's newest checkpoint a name."),
-    tool!(false, "load", tinkerer::load(Named), "Go on from a checkpoint that was saved, in a new session."),
+    tool!(false, "load", tinkerer::load(Loaded), "Go on from a checkpoint that was saved, in a new session."),
     tool!(false, "finish", tinkerer::finish(Nothing), "End the session: score what is held out, and say how it went."),
 ];
 

@@ -12,7 +12,7 @@ use super::looking::{self, Sample};
 use super::runs;
 use super::start::{self, Rows, StartRun};
 use super::steps::{self, TrainSteps};
-use crate::at_start::AtStart;
+use crate::at_start::{AtStart, RunsInReach, StartTools};
 use crate::error::ToolError;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -32,6 +32,10 @@ pub(super) struct InitSft {
     batch_size: Option<u64>,
     /// How often all data is gone through.
     epochs: Option<u64>,
+    /// What to do where somebody's weights are behind the model at the server: refuse (the default), or start_over, which
+    /// puts this model's files in their place.
+    #[serde(default)]
+    at_start: AtStart,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -59,6 +63,10 @@ pub(super) struct InitGrpo {
     groups_per_batch: Option<u64>,
     /// Tokens of an answer at most.
     max_tokens: Option<u64>,
+    /// What to do where somebody's weights are behind the model at the server: refuse (the default), or start_over, which
+    /// puts this model's files in their place.
+    #[serde(default)]
+    at_start: AtStart,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -66,6 +74,10 @@ pub(super) struct InitGrpo {
 pub(super) struct TrainStep {
     /// Updates; 1 unless told otherwise.
     num_steps: Option<u64>,
+    /// What to do where other weights than the session's are behind the model at the server: refuse (the default), or
+    /// replace_weights, which puts the session's checkpoint in their place.
+    #[serde(default)]
+    at_start: AtStart,
     /// Seconds to wait for them; 45 unless told otherwise, -1 for as long as it takes.
     wait_seconds: Option<f64>,
 }
@@ -92,6 +104,17 @@ pub(super) struct Named {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Loaded {
+    /// The checkpoint's name.
+    name: String,
+    /// What to do where weights are behind the model at the server: refuse (the default), or start_over, which puts the
+    /// checkpoint's in their place.
+    #[serde(default)]
+    at_start: AtStart,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
 /// Sessions are numbered, so that the latest is known by its name.
@@ -111,12 +134,25 @@ fn next(session: &Session) -> String {
     format!("{PREFIX}{}", latest(session).map_or(1, |number| number + 1))
 }
 
+/// The tools of this set by which a refused start goes on: `begins` is the one that was called.
+fn tools(session: &Session, begins: &'static str) -> StartTools {
+    let objective = current(session)
+        .and_then(|run| session.workspace.run(&run))
+        .and_then(|home| home.record())
+        .map(|record| record.objective);
+    let goes_on = match objective.as_deref() {
+        Ok("sft") => "train_sft_step",
+        _ => "train_grpo_step",
+    };
+    StartTools { begins, goes_on, runs: RunsInReach::LatestSession }
+}
+
 fn settings<const N: usize>(given: [(&str, Option<Value>); N]) -> BTreeMap<String, Value> {
     given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
 pub(super) async fn init_sft(session: &Session, arguments: InitSft, progress: &Progress) -> Result<String, ToolError> {
-    let InitSft { base_model, data, learning_rate, lora_rank, batch_size, epochs } = arguments;
+    let InitSft { base_model, data, learning_rate, lora_rank, batch_size, epochs, at_start } = arguments;
     let run = StartRun {
         name: next(session),
         model: Some(base_model),
@@ -128,9 +164,11 @@ pub(super) async fn init_sft(session: &Session, arguments: InitSft, progress: &P
             ("trainer.batch_size", batch_size.map(Value::from)),
             ("trainer.epochs", epochs.map(Value::from)),
         ]),
+        at_start,
         ..StartRun::default()
     };
-    start::start(session, run, progress).await
+    let begun = start::start(session, run, progress).await;
+    begun.map_err(|error| error.with_tools(tools(session, "init_sft")))
 }
 
 pub(super) async fn init_grpo(
@@ -156,17 +194,21 @@ pub(super) async fn init_grpo(
             ("trainer.group_size", arguments.group_size.map(Value::from)),
             ("trainer.groups_per_batch", arguments.groups_per_batch.map(Value::from)),
         ]),
+        at_start: arguments.at_start,
         ..StartRun::default()
     };
-    let begun = start::start(session, run, progress).await?;
+    let begun = start::start(session, run, progress).await;
+    let begun = begun.map_err(|error| error.with_tools(tools(session, "init_grpo")))?;
     Ok(format!("{checked}\n{begun}"))
 }
 
 pub(super) async fn train(session: &Session, arguments: TrainStep, progress: &Progress) -> Result<String, ToolError> {
-    let TrainStep { num_steps, wait_seconds } = arguments;
-    let steps =
-        TrainSteps { run: current(session)?, steps: num_steps.unwrap_or(1), at_start: AtStart::Refuse, wait_seconds };
-    steps::train(session, steps, progress).await
+    let TrainStep { num_steps, at_start, wait_seconds } = arguments;
+    let steps = TrainSteps { run: current(session)?, steps: num_steps.unwrap_or(1), at_start, wait_seconds };
+    let tools = tools(session, "init_grpo");
+    let begins = if tools.goes_on == "train_sft_step" { "init_sft" } else { tools.begins };
+    let trained = steps::train(session, steps, progress).await;
+    trained.map_err(|error| error.with_tools(StartTools { begins, ..tools }))
 }
 
 pub(super) async fn sample(
@@ -189,8 +231,8 @@ pub(super) async fn save(session: &Session, arguments: Named, progress: &Progres
     checkpoints::save(session, SaveCheckpoint { run, name: arguments.name }, progress).await
 }
 
-pub(super) async fn load(session: &Session, arguments: Named, progress: &Progress) -> Result<String, ToolError> {
-    let Named { name } = arguments;
+pub(super) async fn load(session: &Session, arguments: Loaded, progress: &Progress) -> Result<String, ToolError> {
+    let Loaded { name, at_start } = arguments;
     let runs = session.workspace.names("runs");
     let has_it = |run: &&String| {
         session
@@ -202,8 +244,9 @@ pub(super) async fn load(session: &Session, arguments: Named, progress: &Progres
     let known = || ToolError::Unknown { kind: "checkpoint", name: name.clone(), known: Vec::new() };
     let run = runs.iter().rev().find(has_it).cloned().ok_or_else(known)?;
     let new_run = next(session);
-    let arguments = LoadCheckpoint { run, checkpoint: name, new_run, at_start: AtStart::Refuse };
-    checkpoints::load(session, arguments, progress).await
+    let arguments = LoadCheckpoint { run, checkpoint: name, new_run, at_start };
+    let loaded = checkpoints::load(session, arguments, progress).await;
+    loaded.map_err(|error| error.with_tools(tools(session, "load")))
 }
 
 pub(super) async fn finish(session: &Session, _: Nothing, progress: &Progress) -> Result<String, ToolError> {

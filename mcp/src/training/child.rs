@@ -7,13 +7,14 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin};
 use tokio::time::timeout;
 
 use super::events::Events;
-use crate::at_start::{AtStart, choices};
+use crate::at_start::{AtStart, OWN_TOOLS, WeightsInPlace};
 use crate::error::ToolError;
 use crate::program::{Program, last_part};
 use crate::workspace::{RunHome, RunRecord, read_text};
@@ -50,6 +51,8 @@ pub(crate) struct Training {
     allowed: u64,
     /// Updates after which it waits, if it does.
     waits_after: Option<u64>,
+    /// What was in its way, if it said so.
+    in_place: Option<WeightsInPlace>,
     ended: Option<ExitStatus>,
 }
 
@@ -143,7 +146,9 @@ impl Training {
         let mut child = command.spawn().map_err(failed)?;
         let orders = child.stdin.take();
         let untaken = VecDeque::new();
-        Ok(Self { home: home.clone(), child, orders, events, untaken, allowed: steps, waits_after: None, ended: None })
+        let (home, allowed) = (home.clone(), steps);
+        let (waits_after, in_place, ended) = (None, None, None);
+        Ok(Self { home, child, orders, events, untaken, allowed, waits_after, in_place, ended })
     }
 
     /// Whether it waits for leave to go on.
@@ -216,9 +221,10 @@ impl Training {
             self.ended = self.child.try_wait().ok().flatten();
         }
         for event in self.events.next() {
-            match event["event"] == "waiting" {
-                true => self.waits_after = event["step"].as_u64(),
-                false => self.untaken.push_back(event),
+            match event["event"].as_str() {
+                Some("waiting") => self.waits_after = event["step"].as_u64(),
+                Some("weights_in_place") => self.in_place = WeightsInPlace::deserialize(&event).ok(),
+                _ => self.untaken.push_back(event),
             }
         }
     }
@@ -230,9 +236,11 @@ impl Training {
             said if said.is_empty() => status.to_string(),
             said => said,
         };
-        match choices(&said) {
-            choices if choices.is_empty() => ToolError::Command { command: "train".to_owned(), said },
-            choices => ToolError::WeightsInPlace { said, choices },
+        match &self.in_place {
+            Some(found) if !found.choices(OWN_TOOLS).is_empty() => {
+                ToolError::WeightsInPlace { found: found.clone(), tools: OWN_TOOLS }
+            }
+            _ => ToolError::Command { command: "train".to_owned(), said },
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::host::Host;
-use super::{project, run, short};
+use super::{project, run, short, tasks};
 use crate::common::Server;
 use crate::common::project::Project;
 
@@ -128,5 +128,32 @@ fn a_start_that_weights_at_the_server_are_in_the_way_of_is_refused_with_choices_
     let mut host = Host::start(project.directory.path(), &[]);
     let said = host.refused("start_run", of_none);
     assert!(said.contains("this run has none: leave it out"), "{said}");
+    host.close();
+}
+
+#[test]
+fn tinkerers_tools_beside_a_server_offer_choices_of_their_own() {
+    let project = project();
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(directory.path(), &project);
+    let mut host = beside(&server, &project, &["--tools", "tinkerer"]);
+    let grpo = json!({
+        "base_model": "model-1", "prompts": tasks(0..20), "held_out_prompts": tasks(20..22), "max_tokens": 8,
+        "grading_function": short()["code"], "examples": short()["examples"], "learning_rate": 0.01, "group_size": 4,
+        "groups_per_batch": 2,
+    });
+    host.done("init_grpo", grpo.clone());
+    host.done("train_grpo_step", json!({ "wait_seconds": -1 }));
+    let refused = host.tool("init_grpo", grpo.clone());
+    assert!(refused.is_error && refused.data["error"] == "weights_in_place", "{refused:?}");
+    let choices = refused.data["choices"].as_array().unwrap();
+    let offered: Vec<(&Value, &Value)> = choices.iter().map(|choice| (&choice["tool"], &choice["at_start"])).collect();
+    let expected = [(json!("train_grpo_step"), Value::Null), (json!("init_grpo"), json!("start_over"))];
+    assert_eq!(offered, expected.each_ref().map(|(tool, at_start)| (tool, at_start)));
+    host.done("train_grpo_step", json!({ "wait_seconds": -1 }));
+    let mut starts_over = grpo;
+    starts_over["at_start"] = json!("start_over");
+    assert!(host.done("init_grpo", starts_over).contains("Run \"session-2\" has begun"));
+    host.done("train_grpo_step", json!({ "wait_seconds": -1 }));
     host.close();
 }

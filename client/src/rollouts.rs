@@ -25,14 +25,6 @@ struct RecordsPage {
     items: Vec<Option<PackedRolloutRecord>>,
 }
 
-/// Of the newest rollouts, as many as are looked at in one request.
-const NEWEST: usize = 500;
-
-#[derive(Deserialize)]
-struct RolloutsPage {
-    items: Vec<Rollout>,
-}
-
 #[derive(Deserialize)]
 struct GenerationsPage {
     items: Vec<PackedGeneration>,
@@ -77,29 +69,6 @@ impl Server {
     /// A rollout, if it is known.
     pub async fn rollout(&self, rollout_id: &str) -> Result<Option<Rollout>, ServerError> {
         self.get(&self.route(&["v1", "agl", "rollouts", rollout_id])).await
-    }
-
-    /// Whether a session has begun since: calls of agents whom nobody tells to call.
-    pub async fn has_sessions_since(&self, time: f64) -> Result<bool, ServerError> {
-        let is_session = |rollout: &Rollout| rollout.noted("kind").and_then(Value::as_str) == Some("session");
-        let mut offset = 0;
-        loop {
-            let mut url = self.route(&["v1", "agl", "rollouts"]);
-            let order = [("include_sessions", "true"), ("sort_by", "start_time"), ("sort_order", "desc")];
-            let part = [("limit", NEWEST.to_string()), ("offset", offset.to_string())];
-            url.query_pairs_mut().extend_pairs(order).extend_pairs(part);
-            let newest: RolloutsPage = self.get(&url).await?;
-            let recent = newest.items.iter().take_while(|rollout| rollout.start_time >= time);
-            let (mut count, mut has_sessions) = (0, false);
-            for rollout in recent {
-                count += 1;
-                has_sessions |= is_session(rollout);
-            }
-            if has_sessions || count < NEWEST {
-                return Ok(has_sessions);
-            }
-            offset += NEWEST;
-        }
     }
 
     /// Rollouts with all that was recorded of them, in the order of their ids; `None` for one that is not there. However many

@@ -14,22 +14,24 @@ use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::failure::{self, Interrupted};
 use fulgurite_lab::records::run_directory::{run_id_of, run_instance};
+use fulgurite_lab::records::weights_in_place::WeightsInPlace;
 use fulgurite_lab::trackers::tracked;
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
 };
+use serde_json::json;
 
+use super::begin_run::go_on_with_run;
 use super::sft;
 use super::start::at_server::{ModelStart, StartAtServer};
 use super::start::commands::{Commands, start_flag};
 use super::start::held_run::{HeldRun, RunLoss};
+use super::start::new_run::{BegunRun, NewRunIn};
 use super::start::owner::StoreAccess;
 use super::start::rules::StartFlag;
 use super::uploaded_runs::{open_run_directory, run_archive};
-use super::{
-    AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config, rollout_plan,
-};
+use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, decode, rollout_config, rollout_plan};
 use crate::models::open::ServersModel;
 use crate::terminal::output;
 use crate::train::pairwise_judge::OpenJudge;
@@ -47,6 +49,19 @@ const FAILURES_IN_A_ROW: u32 = 3;
 
 /// Trains what the server at `url` samples.
 pub(super) async fn train(prepared: Prepared, url: String) -> Result<()> {
+    let is_json = prepared.arguments.json;
+    let trained = train_at(prepared, url).await;
+    if let Err(error) = &trained
+        && let Some(in_place) = error.downcast_ref::<WeightsInPlace>().filter(|_| is_json)
+    {
+        let mut event = json!(in_place);
+        event["event"] = "weights_in_place".into();
+        output::line(event);
+    }
+    trained
+}
+
+async fn train_at(prepared: Prepared, url: String) -> Result<()> {
     if prepared.loaded.config.store.url.is_some() {
         bail!("with --server the record is the server's: leave out [store] url");
     }
@@ -61,23 +76,42 @@ pub(super) async fn train(prepared: Prepared, url: String) -> Result<()> {
     let mut interruptions = Interruptions::listen()?;
     let commands = Commands::of(&prepared.arguments, &url);
     let record = RemoteRecord::new(server.clone());
-    let opening = async {
-        // Whoever is refused has begun nothing.
-        let begun = if prepared.arguments.resume {
-            None
-        } else {
-            let looking = start_at(&prepared, &server, &record, &commands);
-            Some(looking.begin(start_flag(&prepared.arguments)).await?)
-        };
-        let directory = open_run_directory(&prepared.loaded, &prepared.arguments).await?;
-        let lock = ExclusiveLock::of_run(&directory)?;
-        anyhow::Ok((directory, lock, begun))
+    if prepared.arguments.resume {
+        let directory = open_run_directory(&prepared.loaded, &prepared.arguments);
+        let directory = unless_interrupted(&mut interruptions, directory).await?.path;
+        let _lock = ExclusiveLock::of_run(&directory)?;
+        let opened = OpenedRun { prepared, server, record, admin, commands, directory };
+        return opened.resume(interruptions).await;
+    }
+    // Whoever is refused has begun nothing.
+    let looking = start_at(&prepared, &server, &record, &commands);
+    let start = looking.begin(start_flag(&prepared.arguments));
+    let start = unless_interrupted(&mut interruptions, start).await?;
+    let directory = open_run_directory(&prepared.loaded, &prepared.arguments);
+    let directory = unless_interrupted(&mut interruptions, directory).await?;
+    let path = directory.path.clone();
+    let lock = match ExclusiveLock::of_run(&path) {
+        Ok(lock) => lock,
+        Err(error) => {
+            directory.unmake();
+            return Err(error);
+        }
     };
-    let (directory, _lock, begun) = unless_interrupted(&mut interruptions, opening).await?;
-    let opened = OpenedRun { prepared, server, record, admin, commands, directory };
-    match begun {
-        Some(start) => opened.begin(start, interruptions).await,
-        None => opened.resume(interruptions).await,
+    let opened = OpenedRun { prepared, server, record, admin, commands, directory: path.clone() };
+    match unless_interrupted(&mut interruptions, opened.begin()).await {
+        Ok(BegunRun { run_id, held }) => {
+            let loss = held.loss();
+            let training = held.during(opened.train(run_id, start, loss, interruptions));
+            failure::kept(&path, training).await
+        }
+        Err(error) => {
+            drop(lock);
+            // What an interruption leaves, `--resume` goes on with.
+            if !error.is::<Interrupted>() {
+                directory.unmake();
+            }
+            Err(error)
+        }
     }
 }
 
@@ -99,30 +133,32 @@ struct OpenedRun {
 }
 
 impl OpenedRun {
-    /// Trains a new run.
-    async fn begin(self, start: ModelStart, mut interruptions: Interruptions) -> Result<()> {
-        let directory = self.directory.clone();
-        let training = async move {
-            let beginning = async {
-                let run_id = self.recorded().await?;
-                let held = self.hold(&run_id).await?;
-                anyhow::Ok((run_id, held))
-            };
-            let (run_id, held) = unless_interrupted(&mut interruptions, beginning).await?;
-            let loss = held.loss();
-            held.during(self.train(run_id, start, loss, interruptions)).await
+    /// Begins a new run.
+    async fn begin(&self) -> Result<BegunRun> {
+        let record: Arc<dyn Record> = Arc::new(self.record.clone());
+        let servers_store = self.server.store_url().await?;
+        let new = NewRunIn {
+            record: &record,
+            model: Some(&self.prepared.model.name),
+            loaded: &self.prepared.loaded,
+            directory: &self.directory,
+            servers_store: Some(&servers_store),
+            access: StoreAccess::Shared,
         };
-        failure::kept(&directory, training).await
+        new.begin().await
     }
 
-    /// Goes on with a run. What is behind the model is looked at once the run is this process's, and what another process
-    /// trains is named before that.
+    /// Goes on with a run. Whether the server has it is looked at first: another run of its name is not to be had, nor its
+    /// trainer to be ended. What is behind the model is looked at once the run is this process's.
     async fn resume(self, mut interruptions: Interruptions) -> Result<()> {
-        let run_id = run_id_of(&self.directory);
+        let directory = self.directory.clone();
+        let looking = start_at(&self.prepared, &self.server, &self.record, &self.commands);
+        unless_interrupted(&mut interruptions, looking.check_recorded(&directory)).await?;
+        let run_id = run_id_of(&directory);
         let held = unless_interrupted(&mut interruptions, self.hold(&run_id)).await?;
         let loss = held.loss();
         held.during(async move {
-            let (directory, flag) = (self.directory.clone(), start_flag(&self.prepared.arguments));
+            let flag = start_flag(&self.prepared.arguments);
             let looking = start_at(&self.prepared, &self.server, &self.record, &self.commands);
             let start = unless_interrupted(&mut interruptions, looking.resume(flag, &directory)).await?;
             let training = async move {
@@ -139,11 +175,10 @@ impl OpenedRun {
         HeldRun::claim(&record, run_id, &self.directory, StoreAccess::Shared).await
     }
 
-    /// The id of the run, which is recorded at the server then.
+    /// The id of the run that goes on, which is recorded at the server then.
     async fn recorded(&self) -> Result<String> {
-        let Prepared { loaded, arguments, .. } = &self.prepared;
-        let servers_store = Some(self.server.store_url().await?);
-        begin_run(&self.record, servers_store, loaded, &self.directory, arguments.resume).await
+        let servers_store = self.server.store_url().await?;
+        go_on_with_run(&self.record, Some(&servers_store), &self.prepared.loaded, &self.directory).await
     }
 
     /// Trains a run that is this process's.

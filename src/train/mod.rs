@@ -46,7 +46,6 @@ use fulgurite_trainer::{
 use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
-use self::begin_run::begin_run;
 use self::orders::Orders;
 use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
@@ -186,7 +185,7 @@ pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: 
 /// Trains in one process with the server that agents talk to.
 async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Result<()> {
     let admin = admin_key::of_server(&prepared.loaded)?;
-    let run_directory = open_run_directory(&prepared.loaded, &prepared.arguments).await?;
+    let run_directory = open_run_directory(&prepared.loaded, &prepared.arguments).await?.path;
     let _run_lock = ExclusiveLock::of_run(&run_directory)?;
     failure::kept(&run_directory, train_in(run_directory.clone(), prepared, admin, metrics)).await
 }

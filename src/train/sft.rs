@@ -92,7 +92,7 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     if arguments.server.is_some() || arguments.ready_file.is_some() {
         bail!("{} needs no server and starts none: leave out --server and --ready-file", objective(loaded));
     }
-    let run_directory = open_run_directory(loaded, arguments).await?;
+    let run_directory = open_run_directory(loaded, arguments).await?.path;
     let _run_lock = ExclusiveLock::of_run(&run_directory)?;
     failure::kept(&run_directory, train_in(run_directory.clone(), prepared)).await
 }

@@ -10,13 +10,13 @@ use fulgurite_lab::records::run_files::{CONFIG_FILE, STORE_FILE};
 use fulgurite_trainer::{CheckpointArchive, RunArchive};
 use serde_json::{Value, json};
 
-use super::begin_run::{latest_of, run_directory, run_prefix};
+use super::begin_run::{RunDirectory, latest_run, run_directory, run_prefix};
 use crate::train::arguments::TrainArguments;
 
 const UPLOAD_KEYS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 
 /// The directory of a new run, or of the one to be resumed; one that is gone is made anew from what was uploaded.
-pub async fn open_run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Result<PathBuf> {
+pub async fn open_run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Result<RunDirectory> {
     if let Some(archive) = archive(loaded)?.filter(|_| arguments.resume)
         && let Some(directory) = missing(loaded, arguments, &archive).await?
     {
@@ -60,7 +60,7 @@ async fn missing(
         return Ok((!is_there).then_some(directory));
     }
     let (parent, prefix) = (loaded.resolve(&loaded.config.run.directory), run_prefix(loaded));
-    if parent.exists() && latest_of(&parent, &prefix)?.is_some() {
+    if parent.exists() && latest_run(&parent, &prefix)?.is_some() {
         return Ok(None);
     }
     let runs = archive.runs().await?;

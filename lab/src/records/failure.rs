@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::run_directory::write_whole;
+use super::weights_in_place::WeightsInPlace;
 
 /// Name of the file in a run's directory that holds the error.
 const FAILURE_FILE: &str = "failure.json";
@@ -41,11 +42,20 @@ pub async fn kept(directory: &Path, training: impl Future<Output = Result<()>>) 
     let outcome = training.await;
     if let Err(error) = &outcome
         && !error.is::<Interrupted>()
-        && let Err(unwritten) = write_whole(&path, &format!("{:#}\n", json!({ "error": format!("{error:#}") })))
+        && let Err(unwritten) = write_whole(&path, &format!("{:#}\n", file(error)))
     {
         tracing::warn!(error = format!("{unwritten:#}"), "the run's error is not kept");
     }
     outcome
+}
+
+/// What the file holds; of a run whose model got other weights, the ways to go on as well.
+fn file(error: &anyhow::Error) -> Value {
+    let mut file = json!({ "error": format!("{error:#}") });
+    if let Some(in_place) = error.downcast_ref::<WeightsInPlace>() {
+        file["weights_in_place"] = json!(in_place);
+    }
+    file
 }
 
 #[cfg(test)]

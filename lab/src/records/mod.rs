@@ -6,6 +6,7 @@ pub mod matching_rollouts;
 pub mod open_store;
 pub mod run_directory;
 pub mod run_files;
+pub mod weights_in_place;
 
 pub use self::run_directory::{
     config_of_run, has_own_store, is_run, run_file, run_store_url, run_tokenizers, store_of_run, write_whole,

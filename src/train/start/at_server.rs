@@ -1,25 +1,27 @@
 //! What is behind a model at a server, looked at before a run changes anything there.
 
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
-use fulgurite_client::Server;
+use anyhow::{Result, anyhow};
+use fulgurite_client::{ServedModelWeights, Server};
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_lab::records::exclusive_lock::is_run_held;
 use fulgurite_lab::records::run_directory::{is_in_run, run_id_of, run_instance};
-use fulgurite_lab::time;
-use fulgurite_trainer::{HeldWeights, Record, TrainError, WeightsAtStart, updates_from_checkpoint};
-use fulgurite_types::{Publication, PublicationCause, Replaces, WeightsId, WeightsVersion};
+use fulgurite_lab::records::weights_in_place::WeightsInPlace;
+use fulgurite_trainer::{HeldWeights, Record, StopRule, TrainError, WeightsAtStart, updates_from_checkpoint};
+use fulgurite_types::{Publication, PublicationCause, Replaces, Step, WeightsId, WeightsVersion};
 
-use super::commands::{Commands, ResumableRun, RunProgress, RunState};
+use super::commands::{Commands, Found, NamedDirectory, ResumableRun, RunProgress, RunState};
 use super::held_run::is_trained_elsewhere;
-use super::rules::{Behind, Callers, Leeway, ServedFiles, StartDecision, StartFlag, decide};
+use super::identity::{RecordedRun, recorded_run};
+use super::rules::{Behind, Callers, Learns, Leeway, ServedBase, ServedFiles, StartDecision, StartFlag, decide};
 use crate::models::start_weights::start_weights;
-use crate::train::begin_run::resumable_directory;
+use crate::train::begin_run::{holds_run, resumable_directory};
 
-/// For how long a session says that agents call a model whom nobody tells to.
-const RECENT_SECONDS: f64 = 3600.0;
+/// For how long after its last call a model counts as called.
+const RECENTLY: Duration = Duration::from_secs(3600);
 
 /// A run that is to be begun or gone on with beside a server.
 pub struct StartAtServer<'s> {
@@ -55,39 +57,63 @@ impl StartAtServer<'_> {
 
     async fn look(&self, flag: StartFlag, resumed: Option<&Path>) -> Result<ModelStart> {
         let model = &self.model.name;
-        let start = start_weights(self.model, self.model_directory)?;
-        let published = self.record.publication(model).await?;
-        let served = self.server.weights_version(model).await?;
-        let files = match &published {
-            None => self.served_files(served, start).await?,
-            Some(_) => ServedFiles::OfConfig,
+        let there = self.there().await?;
+        let Found { base, published, .. } = there.found();
+        let behind = match (resumed, published) {
+            (_, None) if resumed.is_none() || base.files == ServedFiles::Others => Behind::Nothing,
+            (None, _) => Behind::Others,
+            (Some(directory), published) => self.behind_resumed(directory, there.start, published).await?,
         };
-        let behind = match (resumed, files, &published) {
-            (_, ServedFiles::Others, _) | (None, _, None) => Behind::Files(files),
-            (None, _, Some(_)) => Behind::Others,
-            (Some(directory), _, published) => self.behind_resumed(directory, start, published.as_ref()).await?,
-        };
-        let at_start = match decide(behind, flag, self.leeway(behind).await?) {
+        let leeway = self.leeway(behind, resumed).await?;
+        let at_start = match decide(base, behind, flag, leeway) {
             // Tokens of what nobody can name could not be trained: the run's start is put there, which computes the same.
-            StartDecision::Keep if files == ServedFiles::Unknown => WeightsAtStart::Replace,
-            StartDecision::Keep => self.held(published.as_ref().filter(|_| resumed.is_some())),
+            StartDecision::Keep if published.is_none() && base.files == ServedFiles::Unknown => WeightsAtStart::Replace,
+            // The same weights under a name of the run's.
+            StartDecision::Keep
+                if behind == (Behind::Own { distance: 0 }) && published.is_some_and(is_of_earlier_release) =>
+            {
+                WeightsAtStart::Replace
+            }
+            StartDecision::Keep => self.held(published.filter(|_| resumed.is_some())),
             StartDecision::Replace => WeightsAtStart::Replace,
             StartDecision::Refuse(why) => {
                 let resumable = match resumed {
-                    Some(directory) => self.resumable(directory, start, published.as_ref(), RunState::Stopped).await?,
-                    None => self.resumable_here(start, published.as_ref()).await?,
+                    Some(directory) => self.resumable(directory, &there, RunState::Stopped).await?,
+                    None => self.resumable_here(&there).await?,
                 };
-                bail!(self.commands.refusal(model, why, published.as_ref(), resumable.as_ref()))
+                let found = Found { resumable: resumable.as_ref(), directory: self.directory(), ..there.found() };
+                return Err(self.commands.refusal(model, why, found).into());
             }
         };
-        let replaces = match (at_start, &published, served) {
+        let replaces = match (at_start, published, there.served) {
             (WeightsAtStart::Keep | WeightsAtStart::Hold(_), Some(published), _) => {
                 Replaces::Version(published.weights.version)
             }
             (WeightsAtStart::Keep, None, Some(WeightsVersion(version))) => Replaces::Version(version),
             _ => Replaces::Anything,
         };
-        Ok(ModelStart { start, at_start, replaces })
+        Ok(ModelStart { start: there.start, at_start, replaces })
+    }
+
+    async fn there(&self) -> Result<ModelThere> {
+        let model = &self.model.name;
+        let start = start_weights(self.model, self.model_directory)?;
+        let published = self.record.publication(model).await?;
+        let weights = self.server.model_weights(model).await?;
+        let files = self.served_files(weights, published.as_ref(), start).await?;
+        let learns = match self.model.lora_rank.unwrap_or_default() {
+            0 => Learns::AllWeights,
+            _ => Learns::Adapter,
+        };
+        Ok(ModelThere { start, published, served: weights.version, base: ServedBase { files, learns } })
+    }
+
+    /// Whether a new run may have the directory that the command names.
+    fn directory(&self) -> NamedDirectory {
+        match self.commands.run_directory() {
+            Some(directory) if holds_run(directory) => NamedDirectory::HoldsRun,
+            _ => NamedDirectory::Free,
+        }
     }
 
     /// How long a run that goes on leaves its own weights where they are. A harvest learns from the same rewards again until
@@ -102,14 +128,28 @@ impl StartAtServer<'_> {
         }
     }
 
-    /// How the server's own files compare with the config's, where the server knows which weights they hold.
-    async fn served_files(&self, served: Option<WeightsVersion>, start: WeightsId) -> Result<ServedFiles> {
-        let Some(WeightsVersion(served)) = served else { return Ok(ServedFiles::Unknown) };
-        let named = self.record.named_weights(&self.model.name, None).await?;
-        Ok(match named.into_iter().find(|named| named.version == served) {
-            Some(named) if named.weights_id == start => ServedFiles::OfConfig,
-            // A service has them for the run: nobody can look at its files.
-            Some(_) if self.model.backend == Backend::Tinker => ServedFiles::Unknown,
+    /// How the server's own files compare with the config's, where the server knows which weights they hold. A server of an
+    /// earlier release says only what is behind the model, which is its own files until something is published.
+    async fn served_files(
+        &self,
+        weights: ServedModelWeights,
+        published: Option<&Publication>,
+        start: WeightsId,
+    ) -> Result<ServedFiles> {
+        // A service has them for the run: nobody can look at its files.
+        if self.model.backend == Backend::Tinker {
+            return Ok(ServedFiles::Unknown);
+        }
+        let own = match (weights.own, weights.version) {
+            (Some(own), Some(_)) => Some(own),
+            (None, Some(WeightsVersion(served))) if published.is_none() => {
+                let named = self.record.named_weights(&self.model.name, None).await?;
+                named.into_iter().find(|named| named.version == served).map(|named| named.weights_id)
+            }
+            _ => None,
+        };
+        Ok(match own {
+            Some(own) if own == start => ServedFiles::OfConfig,
             Some(_) => ServedFiles::Others,
             None => ServedFiles::Unknown,
         })
@@ -147,8 +187,7 @@ impl StartAtServer<'_> {
     ) -> Result<Option<u64>> {
         let Publication { weights, source, .. } = published;
         let path = ["model", "adapter"].into_iter().find_map(|kind| source[kind].as_str());
-        let is_runs = weights.run_id.is_none() && weights.time <= 0.0;
-        if !is_runs || !path.is_some_and(|path| is_in_run(Path::new(path), directory)) {
+        if !is_of_earlier_release(published) || !path.is_some_and(|path| is_in_run(Path::new(path), directory)) {
             return Ok(None);
         }
         let checkpoint = self.record.latest_checkpoint(run_id).await?;
@@ -157,59 +196,125 @@ impl StartAtServer<'_> {
     }
 
     /// The run that `--resume` would go on with.
-    async fn resumable_here(&self, start: WeightsId, published: Option<&Publication>) -> Result<Option<ResumableRun>> {
+    async fn resumable_here(&self, there: &ModelThere) -> Result<Option<ResumableRun>> {
         let named = self.commands.run_directory();
         let Some(directory) = resumable_directory(self.loaded, named) else { return Ok(None) };
         let run_id = run_id_of(&directory);
         let is_running = is_run_held(&directory) || is_trained_elsewhere(self.record, &run_id, &directory).await?;
         let state = if is_running { RunState::Running } else { RunState::Stopped };
-        self.resumable(&directory, start, published, state).await
+        self.resumable(&directory, there, state).await
     }
 
-    /// What the run in a directory would go on from; `None` if the server does not know that run.
-    async fn resumable(
-        &self,
-        directory: &Path,
-        start: WeightsId,
-        published: Option<&Publication>,
-        state: RunState,
-    ) -> Result<Option<ResumableRun>> {
+    /// What the run in a directory would go on from; `None` if the server does not know that run, or has another of its name.
+    async fn resumable(&self, directory: &Path, there: &ModelThere, state: RunState) -> Result<Option<ResumableRun>> {
+        let RecordedRun::Same = recorded_run(self.record, self.loaded, directory).await? else { return Ok(None) };
         let run_id = run_id_of(directory);
-        if self.record.run(&run_id).await?.is_none() {
-            return Ok(None);
+        let behind = self.behind_resumed(directory, there.start, there.published.as_ref()).await?;
+        let leeway = self.leeway(behind, Some(directory)).await?;
+        let progress = self.progress(&run_id).await?;
+        Ok(Some(ResumableRun { run_id, behind, leeway, state, progress }))
+    }
+
+    /// Where a run would go on from.
+    async fn progress(&self, run_id: &str) -> Result<RunProgress> {
+        let trainer = &self.loaded.config.trainer;
+        let steps = self.record.steps(run_id).await?;
+        let Some(Step { step, weights_version, .. }) = steps.last() else { return Ok(RunProgress::FromStart) };
+        // Only the record after the last update has no update of its own.
+        let (updates, has_ended) = (*weights_version.min(step), weights_version < step);
+        let has_rule = trainer.rollouts().is_some_and(|rollouts| rollouts.stop != StopRule::default());
+        // Without a limit in the config, whatever has no rule has ended at the default one.
+        let is_at_limit = match trainer.common.max_steps {
+            Some(most) => updates > most || has_ended && updates == most,
+            None => has_ended && !has_rule,
+        };
+        if is_at_limit {
+            return Ok(RunProgress::AtLimit { updates });
         }
-        let behind = self.behind_resumed(directory, start, published).await?;
-        let leeway = self.leeway(behind).await?;
-        let progress = match self.record.latest_checkpoint(&run_id).await? {
+        if has_ended && has_rule {
+            return Ok(RunProgress::Ended { updates });
+        }
+        Ok(match self.record.latest_checkpoint(run_id).await? {
             Some(_) => RunProgress::FromCheckpoint,
             None => RunProgress::FromStart,
+        })
+    }
+
+    /// Refuses to go on with the run in a directory where the server has another of that name, or where the run's steps are in
+    /// another store. It only looks.
+    pub async fn check_recorded(&self, directory: &Path) -> Result<()> {
+        let what = match recorded_run(self.record, self.loaded, directory).await? {
+            RecordedRun::Same | RecordedRun::Missing => return Ok(()),
+            RecordedRun::Another { begun_in } => format!(
+                "{} holds a run that the server at {} does not have: its run {} is another, which was begun{begun_in}",
+                directory.display(),
+                self.commands.url(),
+                run_id_of(directory),
+            ),
+            RecordedRun::InAnotherStore { error } => error,
         };
-        Ok(Some(ResumableRun { run_id, behind, leeway, state, progress }))
+        let there = self.there().await?;
+        // Whoever resumes without naming a directory has one in the default place, and a new run gets the next.
+        let found = Found { directory: self.directory(), ..there.found() };
+        Err(self.commands.with_ways(&what, found).into())
     }
 
     /// The error of a run whose publication was refused, for the person who started it.
     pub async fn overtaken(&self, directory: &Path, error: &TrainError) -> anyhow::Error {
         let model = &self.model.name;
         let found = async {
-            let start = start_weights(self.model, self.model_directory)?;
-            let published = self.record.publication(model).await?;
-            let resumable = self.resumable(directory, start, published.as_ref(), RunState::Stopped).await?;
-            anyhow::Ok(self.commands.overtaken(model, published.as_ref(), resumable.as_ref()))
+            let there = self.there().await?;
+            let resumable = self.resumable(directory, &there, RunState::Stopped).await?;
+            let directory = self.directory();
+            let found = Found { resumable: resumable.as_ref(), directory, ..there.found() };
+            anyhow::Ok(self.commands.overtaken(model, found))
         };
-        found.await.map_or_else(|_| anyhow!("{error}"), |text| anyhow!(text))
+        let found: Result<WeightsInPlace> = found.await;
+        found.map_or_else(|_| anyhow!("{error}"), anyhow::Error::new)
     }
 
     /// Whoever else calls the model counts only where the run's own weights are too far away to stay: nothing else is asked
-    /// of the server's rollouts, which may be many.
-    async fn leeway(&self, behind: Behind) -> Result<Leeway> {
+    /// of the server's calls, which may be many. A server of an earlier release cannot say: somebody may.
+    async fn leeway(&self, behind: Behind, resumed: Option<&Path>) -> Result<Leeway> {
         let trainer = &self.loaded.config.trainer;
         if let Some(harvest) = trainer.harvest() {
             return Ok(Leeway { max_staleness: harvest.max_staleness, callers: Callers::Others });
         }
         let max_staleness = trainer.rollouts().map_or(0, |rollouts| rollouts.schedule.max_staleness());
-        let is_too_far = matches!(behind, Behind::Own { distance } if distance > max_staleness);
-        let has_callers = is_too_far && self.server.has_sessions_since(time::now() - RECENT_SECONDS).await?;
-        let callers = if has_callers { Callers::Others } else { Callers::RunAlone };
+        let callers = match (behind, resumed) {
+            (Behind::Own { distance }, Some(directory)) if distance > max_staleness => {
+                let run_id = run_id_of(directory);
+                let others = self.server.other_callers(&run_id, &self.model.name, RECENTLY).await?;
+                match others.is_none_or(|others| others.are_there()) {
+                    true => Callers::Others,
+                    false => Callers::RunAlone,
+                }
+            }
+            _ => Callers::RunAlone,
+        };
         Ok(Leeway { max_staleness, callers })
+    }
+}
+
+/// Whether nobody knows which weights were published: an earlier release had only their number.
+fn is_of_earlier_release(published: &Publication) -> bool {
+    published.weights.run_id.is_none() && published.weights.time <= 0.0
+}
+
+/// A model as its server has it.
+struct ModelThere {
+    /// The weights of the config's files.
+    start: WeightsId,
+    published: Option<Publication>,
+    /// The version of what is behind it.
+    served: Option<WeightsVersion>,
+    base: ServedBase,
+}
+
+impl ModelThere {
+    /// The same, without a run that goes on.
+    fn found(&self) -> Found<'_> {
+        let published = self.published.as_ref();
+        Found { base: self.base, published, resumable: None, directory: NamedDirectory::Free }
     }
 }

@@ -2,11 +2,30 @@
 
 use std::path::{Path, PathBuf};
 
+use fulgurite_lab::records::weights_in_place::{StartWay, StartWayKind, WeightsInPlace};
 use fulgurite_lab::time;
 use fulgurite_types::{Publication, PublicationCause};
 
-use super::rules::{Behind, Leeway, Refusal, StartDecision, StartFlag, decide};
+use super::rules::{Behind, Callers, Leeway, Refusal, ServedBase, StartDecision, StartFlag, decide};
 use crate::train::arguments::TrainArguments;
+
+/// What a start finds at the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'f> {
+    pub base: ServedBase,
+    pub published: Option<&'f Publication>,
+    /// The run that is to go on, or that could.
+    pub resumable: Option<&'f ResumableRun>,
+    pub directory: NamedDirectory,
+}
+
+/// Whether a new run may have the directory that the command names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedDirectory {
+    /// No run is there, or the command names none.
+    Free,
+    HoldsRun,
+}
 
 /// The run that `--resume` goes on with.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,29 +51,41 @@ pub enum RunProgress {
     /// It has no checkpoint yet.
     FromStart,
     FromCheckpoint,
+    /// It has made as many updates as it may: it goes on with a greater `max_steps`.
+    AtLimit {
+        updates: u64,
+    },
+    /// It has ended by its stop rule.
+    Ended {
+        updates: u64,
+    },
 }
 
 impl ResumableRun {
     /// The flag with which the run goes on, if there is one.
-    fn flag(&self) -> Option<StartFlag> {
-        let flags = [StartFlag::Resume, StartFlag::ResumeAndReplace].into_iter();
-        let mut flags = flags.filter(|_| self.state == RunState::Stopped);
-        flags.find(|flag| !matches!(decide(self.behind, *flag, self.leeway), StartDecision::Refuse(_)))
+    fn flag(&self, base: ServedBase) -> Option<StartFlag> {
+        let can_go_on = self.state == RunState::Stopped && !matches!(self.progress, RunProgress::Ended { .. });
+        let mut flags = [StartFlag::Resume, StartFlag::ResumeAndReplace].into_iter().filter(|_| can_go_on);
+        flags.find(|flag| !is_refused(base, self.behind, *flag, self.leeway))
     }
+}
+
+fn is_refused(base: ServedBase, behind: Behind, flag: StartFlag, leeway: Leeway) -> bool {
+    matches!(decide(base, behind, flag, leeway), StartDecision::Refuse(_))
 }
 
 impl RunProgress {
     fn weights(self) -> &'static str {
         match self {
             Self::FromStart => "the weights that it starts from",
-            Self::FromCheckpoint => "its last checkpoint's weights",
+            Self::FromCheckpoint | Self::AtLimit { .. } | Self::Ended { .. } => "its last checkpoint's weights",
         }
     }
 
     fn place(self) -> &'static str {
         match self {
             Self::FromStart => "the run's start",
-            Self::FromCheckpoint => "the run's last checkpoint",
+            Self::FromCheckpoint | Self::AtLimit { .. } | Self::Ended { .. } => "the run's last checkpoint",
         }
     }
 }
@@ -75,6 +106,7 @@ pub struct Commands {
     url: String,
     /// What stands in front of the flags.
     options: Vec<String>,
+    max_steps: Option<u64>,
     run_directory: Option<PathBuf>,
     agent: Vec<String>,
 }
@@ -84,11 +116,11 @@ impl Commands {
         let TrainArguments { config, seed, overrides, max_steps, run_directory, agent, .. } = arguments;
         let seed = seed.map(|seed| format!("--seed {seed}"));
         let overrides = overrides.iter().map(|set| format!("--set {}", quoted(&set.argument())));
-        let max_steps = max_steps.map(|steps| format!("--max-steps {steps}"));
         Self {
             config: config.clone(),
             url: url.to_owned(),
-            options: seed.into_iter().chain(overrides).chain(max_steps).collect(),
+            options: seed.into_iter().chain(overrides).collect(),
+            max_steps: *max_steps,
             run_directory: run_directory.clone(),
             agent: agent.clone(),
         }
@@ -99,81 +131,143 @@ impl Commands {
         self.run_directory.as_deref()
     }
 
-    fn resume(&self, flag: StartFlag) -> String {
+    /// The server that the command names.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn resume(&self, flag: StartFlag, max_steps: Option<u64>) -> String {
         let replaces = if flag == StartFlag::ResumeAndReplace { " --replace-weights" } else { "" };
-        self.line(self.run_directory.as_deref(), &format!("--resume{replaces}"))
+        self.line(self.run_directory.as_deref(), max_steps, &format!(" --resume{replaces}"))
     }
 
-    /// A new run gets the named directory, unless a run is there.
-    fn start_over(&self, resumable: Option<&ResumableRun>) -> String {
-        let directory = self.run_directory.as_deref().filter(|_| resumable.is_none());
-        self.line(directory, "--start-over")
-    }
-
-    fn line(&self, directory: Option<&Path>, flags: &str) -> String {
+    fn line(&self, directory: Option<&Path>, max_steps: Option<u64>, flags: &str) -> String {
         let mut words = vec![format!("fulgurite train {} --server {}", quoted_path(&self.config), self.url)];
         words.extend(self.options.iter().cloned());
+        words.extend(max_steps.map(|steps| format!("--max-steps {steps}")));
         words.extend(directory.map(|directory| format!("--run-directory {}", quoted_path(directory))));
-        words.push(flags.to_owned());
+        let mut line = words.join(" ") + flags;
         if !self.agent.is_empty() {
-            words.push("--".to_owned());
-            words.extend(self.agent.iter().map(|word| quoted(word)));
+            line += " -- ";
+            line += &self.agent.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
         }
-        format!("`{}`", words.join(" "))
+        line
     }
 
-    /// What is behind a model, why a run does not begin, and what to type. `resumable` is the run that is to go on, or that
-    /// could.
-    pub fn refusal(
-        &self,
-        model: &str,
-        why: Refusal,
-        published: Option<&Publication>,
-        resumable: Option<&ResumableRun>,
-    ) -> String {
+    /// What is behind a model, why a run does not begin, and what to type.
+    pub fn refusal(&self, model: &str, why: Refusal, found: Found<'_>) -> WeightsInPlace {
+        let Found { published, resumable, .. } = found;
         let there = published.map_or_else(|| "what its server was started with".to_owned(), describe);
-        let ways = self.ways(resumable);
-        match why {
-            Refusal::OtherFiles => format!(
-                "the server at {} was started with other files for `{model}` than [[models]] path names: start it with \
-                 those, or name its files in the config",
-                self.url
-            ),
-            Refusal::InUse => format!("`{model}` has {there}, and a new run would replace it: {ways}"),
-            Refusal::TooFar { distance, most } => format!(
-                "`{model}` has {there}, which is {distance} updates from {}, and the run learns from what weights up to {most} \
-                 updates away sample: {ways}",
-                resumable.map_or("the run", |run| run.progress.place())
-            ),
-            Refusal::RolledBack => format!("`{model}` has {there}, to which it was taken back: {ways}"),
-            Refusal::OfOthers => format!("`{model}` has {there}, which is not the run's: {ways}"),
-        }
+        let has = match why {
+            Refusal::OtherFiles => {
+                let message = format!(
+                    "the server at {} was started with other files for `{model}` than [[models]] path names: start it with \
+                     those, or name its files in the config",
+                    self.url
+                );
+                return WeightsInPlace { message, published_run: run_of(published), ways: Vec::new() };
+            }
+            Refusal::InUse => format!("`{model}` has {there}, and a new run would replace it"),
+            Refusal::TooFar { distance, most } => {
+                let place = resumable.map_or("the run", |run| run.progress.place());
+                format!(
+                    "`{model}` has {there}, which is {distance} updates from {place}, and others than the run call it; it learns from what weights \
+                     up to {most} updates away sample"
+                )
+            }
+            Refusal::RolledBack => format!("`{model}` has {there}, to which it was taken back"),
+            Refusal::OfOthers => format!("`{model}` has {there}, which is not the run's"),
+        };
+        self.with_ways(&has, found)
     }
 
     /// What ends a run whose model got others' weights.
-    pub fn overtaken(&self, model: &str, published: Option<&Publication>, resumable: Option<&ResumableRun>) -> String {
-        let there = published.map_or_else(|| "other weights".to_owned(), describe);
-        let ways = self.ways(resumable);
-        format!("`{model}` has got {there}, which is not what this run put there, so the run ends: {ways}")
+    pub fn overtaken(&self, model: &str, found: Found<'_>) -> WeightsInPlace {
+        let there = found.published.map_or_else(|| "other weights".to_owned(), describe);
+        self.with_ways(
+            &format!("`{model}` has got {there}, which is not what this run put there, so the run ends"),
+            found,
+        )
     }
 
-    /// The commands that go on.
-    fn ways(&self, resumable: Option<&ResumableRun>) -> String {
-        let start_over = self.start_over(resumable);
-        let start_over = format!("{start_over} begins a new run and puts the config's weights in their place");
-        let Some(run) = resumable else { return start_over };
-        let run_id = &run.run_id;
-        let resume = match run.flag() {
-            Some(flag @ StartFlag::ResumeAndReplace) => {
-                let (resume, weights) = (self.resume(flag), run.progress.weights());
-                format!("{resume} goes on with run {run_id} and puts {weights} in their place")
+    /// What was found, and the ways to go on.
+    pub fn with_ways(&self, found_text: &str, found: Found<'_>) -> WeightsInPlace {
+        let (mut texts, mut ways) = (Vec::new(), Vec::new());
+        if let Some(run) = found.resumable {
+            let (text, way) = self.going_on(run, found.base);
+            texts.extend(text);
+            ways.extend(way);
+        }
+        match self.new_run(found) {
+            Some((text, way)) => {
+                texts.push(text);
+                ways.push(way);
             }
-            Some(flag) => format!("{} goes on with run {run_id}", self.resume(flag)),
-            None if run.state == RunState::Running => format!("run {run_id} is being trained, and goes on by itself"),
-            None => return start_over,
-        };
-        format!("{resume}; {start_over}")
+            None => texts.push(format!(
+                "for a new run, start the server at {} with the files that [[models]] path names",
+                self.url
+            )),
+        }
+        let message = format!("{found_text}: {}", texts.join("; "));
+        WeightsInPlace { message, published_run: run_of(found.published), ways }
     }
+
+    /// How a run goes on: in words if there is anything to say, and as a way if there is one.
+    fn going_on(&self, run: &ResumableRun, base: ServedBase) -> (Option<String>, Option<StartWay>) {
+        let run_id = &run.run_id;
+        let Some(flag) = run.flag(base) else {
+            let text = match (run.state, run.progress) {
+                (RunState::Running, _) => Some(format!("run {run_id} is being trained, and goes on by itself")),
+                (_, RunProgress::Ended { updates }) => Some(format!("run {run_id} has ended after {updates} updates")),
+                _ => None,
+            };
+            return (text, None);
+        };
+        let (max_steps, limit) = match run.progress {
+            RunProgress::AtLimit { updates } => {
+                let more = updates.saturating_mul(2).max(1);
+                (
+                    Some(more),
+                    format!(" to {more} updates, since it has made the {updates} that it may ([trainer] max_steps)"),
+                )
+            }
+            _ => (self.max_steps, String::new()),
+        };
+        let (way, replaces) = match flag {
+            StartFlag::ResumeAndReplace => {
+                (StartWayKind::ReplaceWeights, format!(" and puts {} in their place", run.progress.weights()))
+            }
+            _ => (StartWayKind::Resume, String::new()),
+        };
+        let command = self.resume(flag, max_steps);
+        let text = format!("`{command}` goes on with run {run_id}{limit}{replaces}");
+        (Some(text), Some(StartWay { way, run_id: Some(run_id.clone()), command }))
+    }
+
+    /// How a new run begins, unless that would be refused.
+    fn new_run(&self, found: Found<'_>) -> Option<(String, StartWay)> {
+        let behind = if found.published.is_some() { Behind::Others } else { Behind::Nothing };
+        let leeway = Leeway { max_staleness: 0, callers: Callers::Others };
+        let mut flags = [StartFlag::New, StartFlag::StartOver].into_iter();
+        let flag = flags.find(|flag| !is_refused(found.base, behind, *flag, leeway))?;
+        // A directory that holds a run is refused to a new one.
+        let directory = self.run_directory.as_deref().filter(|_| found.directory == NamedDirectory::Free);
+        let (way, word, does) = match flag {
+            StartFlag::StartOver => (
+                StartWayKind::StartOver,
+                " --start-over",
+                "begins a new run and puts the config's weights in their place",
+            ),
+            _ => (StartWayKind::NewRun, "", "begins a new run"),
+        };
+        let command = self.line(directory, self.max_steps, word);
+        Some((format!("`{command}` {does}"), StartWay { way, run_id: None, command }))
+    }
+}
+
+/// The run that made published weights.
+fn run_of(published: Option<&Publication>) -> Option<String> {
+    published.and_then(|published| published.weights.run_id.clone())
 }
 
 /// Which weights were put behind a model, by whom and when.
@@ -208,9 +302,11 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use fulgurite_types::{NamedWeights, WeightsId};
+    use serde_json::Value;
 
     use super::*;
-    use crate::train::start::rules::{Callers, ServedFiles};
+    use crate::train::start::rules::{Learns, ServedFiles};
 
     #[derive(Parser)]
     struct Typed {
@@ -223,94 +319,145 @@ mod tests {
         Typed::try_parse_from(["train"].into_iter().chain(words)).unwrap().train
     }
 
-    const STATES: [Behind; 8] = [
-        Behind::Files(ServedFiles::OfConfig),
-        Behind::Files(ServedFiles::Unknown),
-        Behind::Files(ServedFiles::Others),
-        Behind::Own { distance: 0 },
-        Behind::Own { distance: 4 },
-        Behind::Own { distance: 5 },
-        Behind::RolledBack,
-        Behind::Others,
-    ];
-
-    /// What is published does not depend on the run that looks at it.
-    fn is_possible(there: Behind, seen: Behind) -> bool {
-        match (there, seen) {
-            (Behind::Files(there), Behind::Files(seen)) => there == seen,
-            (Behind::Files(_), _) | (_, Behind::Files(_)) => false,
-            _ => true,
+    fn publication() -> Publication {
+        let (run_id, step) = (Some("theirs".to_owned()), Some(2));
+        let (model, weights_id) = ("m".to_owned(), WeightsId::of_digest([1; 32]));
+        Publication {
+            position: 1,
+            weights: NamedWeights { model, version: 2, weights_id, parent_id: None, run_id, step, time: 0.0 },
+            source: Value::Null,
+            files_id: None,
+            cause: PublicationCause::Update,
+            published_time: 0.0,
         }
     }
 
-    /// Runs that `--resume` may find in one state of a model, and none.
-    fn resumable(there: Behind, leeway: Leeway) -> Vec<Option<ResumableRun>> {
-        let mut runs = vec![None];
-        for behind in STATES.into_iter().filter(|behind| is_possible(there, *behind)) {
-            for state in [RunState::Running, RunState::Stopped] {
-                for progress in [RunProgress::FromStart, RunProgress::FromCheckpoint] {
-                    runs.push(Some(ResumableRun { run_id: "own".into(), behind, leeway, state, progress }));
-                }
-            }
+    const LEEWAYS: [Leeway; 2] = [
+        Leeway { max_staleness: 4, callers: Callers::Others },
+        Leeway { max_staleness: 4, callers: Callers::RunAlone },
+    ];
+
+    fn bases() -> Vec<ServedBase> {
+        let files = [ServedFiles::OfConfig, ServedFiles::Unknown, ServedFiles::Others];
+        let learns = [Learns::Adapter, Learns::AllWeights];
+        files.into_iter().flat_map(|files| learns.map(|learns| ServedBase { files, learns })).collect()
+    }
+
+    /// How a run may see what is behind its model: without a publication, it is what the server was started with.
+    fn seen(base: ServedBase, published: Option<&Publication>) -> Vec<Behind> {
+        let near = [0, 4, 5].map(|distance| Behind::Own { distance });
+        match published {
+            Some(_) => near.into_iter().chain([Behind::RolledBack, Behind::Others]).collect(),
+            None if base.files == ServedFiles::Others => vec![Behind::Nothing],
+            None => near.into_iter().chain([Behind::Others]).collect(),
         }
-        runs
+    }
+
+    /// Runs that `--resume` may find, and none.
+    fn resumable(base: ServedBase, published: Option<&Publication>, leeway: Leeway) -> Vec<Option<ResumableRun>> {
+        let limits = [RunProgress::AtLimit { updates: 7 }, RunProgress::Ended { updates: 7 }];
+        let progress = [RunProgress::FromStart, RunProgress::FromCheckpoint].into_iter().chain(limits);
+        let states =
+            progress.flat_map(|progress| [RunState::Running, RunState::Stopped].map(|state| (state, progress)));
+        let runs = states.flat_map(|(state, progress)| {
+            let of = move |behind| ResumableRun { run_id: "own".into(), behind, leeway, state, progress };
+            seen(base, published).into_iter().map(of).map(Some).collect::<Vec<_>>()
+        });
+        runs.chain([None]).collect()
+    }
+
+    /// All that may be said where a start finds this, by whatever it was refused.
+    fn said(commands: &Commands, found: Found<'_>, leeway: Leeway) -> Vec<WeightsInPlace> {
+        let behind = if found.published.is_some() { Behind::Others } else { Behind::Nothing };
+        let new = [StartFlag::New, StartFlag::StartOver].map(|flag| decide(found.base, behind, flag, leeway));
+        // A process that goes on with a run has it, so that no other has.
+        let own = found.resumable.filter(|run| run.state == RunState::Stopped);
+        let goes_on = [StartFlag::Resume, StartFlag::ResumeAndReplace];
+        let goes_on = own.map(|run| goes_on.map(|flag| decide(found.base, run.behind, flag, run.leeway)));
+        let decided = new.into_iter().chain(goes_on.into_iter().flatten());
+        let refused = decided.filter_map(|decision| match decision {
+            StartDecision::Refuse(why) => Some(commands.refusal("m", why, found)),
+            StartDecision::Keep | StartDecision::Replace => None,
+        });
+        // A directory of another run, or of another store, holds no run that could go on.
+        let of_another = found.resumable.is_none().then(|| commands.with_ways("it is another run's", found));
+        let overtaken = found.published.map(|_| commands.overtaken("m", found));
+        refused.chain(of_another).chain(overtaken).collect()
+    }
+
+    /// That a printed command is not refused where it was printed.
+    fn check(command: &str, line: &str, found: Found<'_>, text: &str) {
+        let (typed, given) = (parsed(command), parsed(line));
+        assert_eq!((typed.seed, &typed.agent), (given.seed, &given.agent), "{text}");
+        assert_eq!(typed.overrides, given.overrides, "{text}");
+        let flag = start_flag(&typed);
+        let decided = match flag {
+            StartFlag::New | StartFlag::StartOver => {
+                let is_free = found.directory == NamedDirectory::Free && given.run_directory.is_some();
+                assert_eq!(typed.run_directory.is_some(), is_free, "{text}");
+                let behind = if found.published.is_some() { Behind::Others } else { Behind::Nothing };
+                decide(found.base, behind, flag, LEEWAYS[0])
+            }
+            StartFlag::Resume | StartFlag::ResumeAndReplace => {
+                assert_eq!(typed.run_directory, given.run_directory, "{text}");
+                let run = found.resumable.filter(|run| run.state == RunState::Stopped);
+                let run = run.unwrap_or_else(|| panic!("no run goes on: {text}"));
+                match run.progress {
+                    RunProgress::Ended { .. } => panic!("it makes no update: {text}"),
+                    RunProgress::AtLimit { updates } => {
+                        assert!(typed.max_steps.is_some_and(|most| most > updates), "it makes no update: {text}");
+                    }
+                    RunProgress::FromStart | RunProgress::FromCheckpoint => {
+                        assert_eq!(typed.max_steps, given.max_steps, "{text}");
+                    }
+                }
+                decide(found.base, run.behind, flag, run.leeway)
+            }
+        };
+        assert!(!matches!(decided, StartDecision::Refuse(_)), "{found:?}: {text}");
     }
 
     #[test]
     fn no_printed_command_is_refused_where_it_is_printed() {
         let lines = [
             "fulgurite train c.toml --server http://s",
-            "fulgurite train c.toml --server http://s --run-directory r --seed 7 --set trainer.learning_rate=0.5 -- agent",
+            "fulgurite train c.toml --server http://s --run-directory r --seed 7 --max-steps 7 --set trainer.learning_rate=0.5 -- agent",
         ];
+        let published = publication();
         let mut printed = 0;
-        for (line, there) in lines.into_iter().flat_map(|line| STATES.map(|there| (line, there))) {
-            let leeways = [Callers::Others, Callers::RunAlone].map(|callers| Leeway { max_staleness: 4, callers });
-            for (leeway, flag) in
-                leeways.into_iter().flat_map(|leeway| [StartFlag::New, StartFlag::Resume].map(|flag| (leeway, flag)))
+        for (line, base) in lines.into_iter().flat_map(|line| bases().into_iter().map(move |base| (line, base))) {
+            let commands = Commands::of(&parsed(line), "http://s");
+            for (published, leeway) in
+                [None, Some(&published)].into_iter().flat_map(|published| LEEWAYS.map(|leeway| (published, leeway)))
             {
-                for run in resumable(there, leeway) {
-                    let seen = match (flag, &run) {
-                        (StartFlag::New, _) => there,
-                        // This process has the run, so that no other has.
-                        (_, Some(run)) if run.state == RunState::Stopped => run.behind,
-                        _ => continue,
+                for run in resumable(base, published, leeway) {
+                    let directories = match (parsed(line).run_directory, &run) {
+                        (None, _) => vec![NamedDirectory::Free],
+                        (Some(_), Some(_)) => vec![NamedDirectory::HoldsRun],
+                        (Some(_), None) => vec![NamedDirectory::Free, NamedDirectory::HoldsRun],
                     };
-                    let StartDecision::Refuse(why) = decide(seen, flag, leeway) else { continue };
-                    let commands = Commands::of(&parsed(line), "http://s");
-                    let overtaken = commands.overtaken("m", None, run.as_ref());
-                    let refusal = commands.refusal("m", why, None, run.as_ref());
-                    // Nobody overtakes a run by files that a server was started with.
-                    let is_published = !matches!(there, Behind::Files(_));
-                    for text in [refusal].into_iter().chain(is_published.then_some(overtaken)) {
-                        if run.as_ref().is_none_or(|run| run.progress == RunProgress::FromStart) {
-                            assert!(!text.contains("checkpoint"), "{text}");
-                        }
-                        for command in text.split('`').filter(|part| part.starts_with("fulgurite ")) {
-                            printed += 1;
-                            let typed = parsed(command);
-                            let (flag, is_named) = (start_flag(&typed), line.contains("--run-directory"));
-                            let decided = match flag {
-                                // Of a directory in which a run is, a new one is refused.
-                                StartFlag::StartOver => {
-                                    assert_eq!(typed.run_directory.is_some(), is_named && run.is_none(), "{text}");
-                                    decide(there, flag, leeway)
-                                }
-                                _ => {
-                                    assert_eq!(typed.run_directory.is_some(), is_named, "{text}");
-                                    let run = run.as_ref().filter(|run| run.state == RunState::Stopped);
-                                    decide(run.unwrap_or_else(|| panic!("{text}")).behind, flag, leeway)
-                                }
-                            };
-                            let given = parsed(line);
-                            assert_eq!((typed.seed, &typed.agent), (given.seed, &given.agent), "{text}");
-                            assert_eq!(typed.overrides, given.overrides, "{text}");
-                            assert!(!matches!(decided, StartDecision::Refuse(_)), "{there:?} {run:?}: {text}");
+                    for directory in directories {
+                        let found = Found { base, published, resumable: run.as_ref(), directory };
+                        for WeightsInPlace { message, ways, .. } in said(&commands, found, leeway) {
+                            if run.as_ref().is_none_or(|run| run.progress == RunProgress::FromStart) {
+                                assert!(!message.contains("checkpoint"), "{message}");
+                            }
+                            let texts = message.split('`').filter(|part| part.starts_with("fulgurite "));
+                            let offered: Vec<&str> = ways.iter().map(|way| way.command.as_str()).collect();
+                            assert_eq!(texts.collect::<Vec<_>>(), offered, "{message}");
+                            printed += offered.len();
+                            offered.into_iter().for_each(|command| check(command, line, found, &message));
                         }
                     }
                 }
             }
         }
-        assert!(printed > 100, "{printed}");
+        assert!(printed > 500, "{printed}");
+    }
+
+    fn found(run: &ResumableRun) -> Found<'_> {
+        let base = ServedBase { files: ServedFiles::OfConfig, learns: Learns::AllWeights };
+        Found { base, published: None, resumable: Some(run), directory: NamedDirectory::HoldsRun }
     }
 
     #[test]
@@ -320,7 +467,22 @@ mod tests {
         let behind = Behind::Own { distance: 0 };
         let run = ResumableRun { run_id: "own".into(), behind, leeway, state, progress };
         let commands = Commands::of(&parsed("fulgurite train c.toml --server http://s"), "http://s");
-        let text = commands.refusal("m", Refusal::InUse, None, Some(&run));
-        insta::assert_snapshot!(text, @"`m` has what its server was started with, and a new run would replace it: run own is being trained, and goes on by itself; `fulgurite train c.toml --server http://s --start-over` begins a new run and puts the config's weights in their place");
+        let published = publication();
+        let found = Found { published: Some(&published), ..found(&run) };
+        let text = commands.refusal("m", Refusal::InUse, found).message;
+        insta::assert_snapshot!(text, @"`m` has version 2 of run theirs after 2 updates, put there 1970-01-01 00:00:00 UTC, and a new run would replace it: run own is being trained, and goes on by itself; `fulgurite train c.toml --server http://s --start-over` begins a new run and puts the config's weights in their place");
+    }
+
+    #[test]
+    fn a_run_at_its_limit_is_offered_with_the_key_to_raise() {
+        let leeway = Leeway { max_staleness: 0, callers: Callers::Others };
+        let (state, progress) = (RunState::Stopped, RunProgress::AtLimit { updates: 2 });
+        let behind = Behind::Own { distance: 0 };
+        let run = ResumableRun { run_id: "own".into(), behind, leeway, state, progress };
+        let commands = Commands::of(&parsed("fulgurite train c.toml --server http://s --max-steps 2"), "http://s");
+        let published = publication();
+        let found = Found { published: Some(&published), ..found(&run) };
+        let text = commands.refusal("m", Refusal::InUse, found).message;
+        insta::assert_snapshot!(text, @"`m` has version 2 of run theirs after 2 updates, put there 1970-01-01 00:00:00 UTC, and a new run would replace it: `fulgurite train c.toml --server http://s --max-steps 4 --resume` goes on with run own to 4 updates, since it has made the 2 that it may ([trainer] max_steps); `fulgurite train c.toml --server http://s --max-steps 2 --start-over` begins a new run and puts the config's weights in their place");
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use fulgurite_lab::time;
 use fulgurite_trainer::Record;
 use fulgurite_types::{RunClaim, RunLease};
@@ -42,7 +42,19 @@ impl HeldRun {
     /// # Errors
     /// Names the process that has the run.
     pub async fn claim(record: &Arc<dyn Record>, run_id: &str, directory: &Path, store: StoreAccess) -> Result<Self> {
-        Self::claim_and_renew(record, run_id, directory, store, RENEWAL).await
+        Self::claim_and_renew(record, run_id, directory, store, RENEWAL)
+            .await?
+            .map_err(|lease| anyhow!(refusal(&lease)))
+    }
+
+    /// The same of a run that is to begin: `None` if another process has the id.
+    pub async fn claim_free(
+        record: &Arc<dyn Record>,
+        run_id: &str,
+        directory: &Path,
+        store: StoreAccess,
+    ) -> Result<Option<Self>> {
+        Ok(Self::claim_and_renew(record, run_id, directory, store, RENEWAL).await?.ok())
     }
 
     async fn claim_and_renew(
@@ -51,7 +63,7 @@ impl HeldRun {
         directory: &Path,
         store: StoreAccess,
         interval: Duration,
-    ) -> Result<Self> {
+    ) -> Result<std::result::Result<Self, RunLease>> {
         let owner = this_process(directory, store);
         let mut claim = RunClaim { run_id: run_id.to_owned(), owner, seconds: LEASE_SECONDS, ended_owner: None };
         let lease = match record.claim_run(claim.clone()).await? {
@@ -63,7 +75,7 @@ impl HeldRun {
         };
         claim.ended_owner = None;
         match &lease {
-            Some(lease) if lease.owner.owner_id != claim.owner.owner_id => bail!(refusal(lease)),
+            Some(other) if other.owner.owner_id != claim.owner.owner_id => return Ok(Err(other.clone())),
             Some(_) => {}
             None => tracing::warn!(
                 run_id,
@@ -76,7 +88,7 @@ impl HeldRun {
         if lease.is_some() {
             renewal.spawn(renew(Arc::clone(record), claim.clone(), interval, sender));
         }
-        Ok(Self { record: Arc::clone(record), claim, lost, renewal })
+        Ok(Ok(Self { record: Arc::clone(record), claim, lost, renewal }))
     }
 
     /// Tells when the run is lost.
@@ -85,10 +97,16 @@ impl HeldRun {
     }
 
     /// Works on the run, and gives it back.
-    pub async fn during<T>(mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub async fn during<T>(self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let outcome = work.await;
+        self.give_back().await;
+        outcome
+    }
+
+    /// Gives the run back.
+    pub async fn give_back(mut self) {
         if self.renewal.is_empty() || self.lost.borrow().is_some() {
-            return outcome;
+            return;
         }
         self.renewal.shutdown().await;
         let claim = RunClaim { seconds: 0.0, ..self.claim };
@@ -97,7 +115,6 @@ impl HeldRun {
             Ok(Err(error)) => tracing::debug!(%error, "the run is not given back; its lease runs out"),
             Err(_) => tracing::debug!("the run is not given back in time; its lease runs out"),
         }
-        outcome
     }
 }
 
@@ -200,6 +217,7 @@ mod tests {
         let record = store(directory.path()).await;
         let (store, interval) = (StoreAccess::Shared, Duration::from_millis(1));
         let held = HeldRun::claim_and_renew(&record, "run", directory.path(), store, interval).await.unwrap();
+        let held = held.unwrap_or_else(|lease| panic!("{lease:?}"));
         let other = RunOwner { owner_id: "other".into(), host: "there".into(), pid: 7, ..RunOwner::default() };
         let ended_owner = Some(held.claim.owner.owner_id.clone());
         let claim = RunClaim { run_id: "run".into(), owner: other, seconds: 60.0, ended_owner };

@@ -3,6 +3,8 @@
 pub mod at_server;
 pub mod commands;
 pub mod held_run;
+pub mod identity;
+pub mod new_run;
 pub mod own_run;
 pub mod owner;
 pub mod rules;

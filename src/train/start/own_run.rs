@@ -12,8 +12,9 @@ use fulgurite_store::Store;
 use fulgurite_trainer::Record;
 
 use super::held_run::{HeldRun, RunLoss};
+use super::new_run::{BegunRun, NewRunIn};
 use super::owner::StoreAccess;
-use crate::train::begin_run::begin_run;
+use crate::train::begin_run::go_on_with_run;
 
 /// A run that this process has, and its open store.
 pub struct OwnRun {
@@ -32,9 +33,17 @@ impl OwnRun {
         let store_url = run_store_url(loaded, directory);
         let store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
         let store = open_store(&store_url, &loaded.config.store).await?;
-        let run_id = begin_run(&store, None, loaded, directory, resume).await?;
-        let record: Arc<dyn Record> = Arc::new(store.clone());
-        let held = HeldRun::claim(&record, &run_id, directory, StoreAccess::of_lock(store_lock.as_ref())).await?;
+        let (record, access): (Arc<dyn Record>, _) =
+            (Arc::new(store.clone()), StoreAccess::of_lock(store_lock.as_ref()));
+        let (run_id, held) = if resume {
+            let run_id = go_on_with_run(&store, None, loaded, directory).await?;
+            let held = HeldRun::claim(&record, &run_id, directory, access).await?;
+            (run_id, held)
+        } else {
+            let new = NewRunIn { record: &record, model: None, loaded, directory, servers_store: None, access };
+            let BegunRun { run_id, held } = new.begin().await?;
+            (run_id, held)
+        };
         Ok(Self { store, run_id, held, _store_lock: store_lock })
     }
 

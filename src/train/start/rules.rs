@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// Nothing was published: it has what the server was started with.
-    Files(ServedFiles),
+    Nothing,
     /// The run's own weights, so many updates away from its last checkpoint.
     Own {
         /// Updates between both.
@@ -16,6 +16,13 @@ pub enum Behind {
     Others,
 }
 
+/// The model as the server and the config have it, whatever is behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServedBase {
+    pub files: ServedFiles,
+    pub learns: Learns,
+}
+
 /// The files that a server was started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServedFiles {
@@ -25,6 +32,15 @@ pub enum ServedFiles {
     Unknown,
     /// Others.
     Others,
+}
+
+/// What a run puts behind the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learns {
+    /// An adapter over the files that the server was started with.
+    Adapter,
+    /// Whole weights.
+    AllWeights,
 }
 
 /// What the command line says of the start.
@@ -84,11 +100,13 @@ pub enum Refusal {
 }
 
 /// Decides what a start does: `docs/how/weights.md` has the table.
-pub fn decide(behind: Behind, flag: StartFlag, leeway: Leeway) -> StartDecision {
+pub fn decide(base: ServedBase, behind: Behind, flag: StartFlag, leeway: Leeway) -> StartDecision {
     use StartDecision::{Keep, Refuse, Replace};
+    if base.files == ServedFiles::Others && needs_files(base.learns, behind, flag) {
+        return Refuse(Refusal::OtherFiles);
+    }
     match (behind, flag) {
-        (Behind::Files(ServedFiles::Others), _) => Refuse(Refusal::OtherFiles),
-        (Behind::Files(ServedFiles::OfConfig | ServedFiles::Unknown), _) => Keep,
+        (Behind::Nothing, _) => Keep,
         (_, StartFlag::StartOver | StartFlag::ResumeAndReplace) => Replace,
         (_, StartFlag::New) => Refuse(Refusal::InUse),
         (Behind::RolledBack, StartFlag::Resume) => Refuse(Refusal::RolledBack),
@@ -103,37 +121,63 @@ pub fn decide(behind: Behind, flag: StartFlag, leeway: Leeway) -> StartDecision 
     }
 }
 
+/// Whether a start needs the server's files to be those of the config: an adapter is over them, a new run begins with them.
+/// Whole weights of a run that goes on take their place.
+fn needs_files(learns: Learns, behind: Behind, flag: StartFlag) -> bool {
+    learns == Learns::Adapter || behind == Behind::Nothing || matches!(flag, StartFlag::New | StartFlag::StartOver)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const FLAGS: [StartFlag; 4] =
+        [StartFlag::New, StartFlag::StartOver, StartFlag::Resume, StartFlag::ResumeAndReplace];
+    const OF_CONFIG: ServedBase = ServedBase { files: ServedFiles::OfConfig, learns: Learns::AllWeights };
+
     #[test]
     fn a_start_replaces_what_is_behind_a_model_only_if_it_is_told_to() {
-        use Behind::{Files, Others, Own, RolledBack};
+        use Behind::{Nothing, Others, Own, RolledBack};
         use StartDecision::{Keep, Refuse, Replace};
         let harvest = Leeway { max_staleness: 4, callers: Callers::Others };
-        let flags = [StartFlag::New, StartFlag::StartOver, StartFlag::Resume, StartFlag::ResumeAndReplace];
         let in_use = Refuse(Refusal::InUse);
-        let other_files = Refuse(Refusal::OtherFiles);
         let too_far = Refuse(Refusal::TooFar { distance: 5, most: 4 });
         for (behind, expected) in [
-            (Files(ServedFiles::OfConfig), [Keep; 4]),
-            (Files(ServedFiles::Unknown), [Keep; 4]),
-            (Files(ServedFiles::Others), [other_files; 4]),
+            (Nothing, [Keep; 4]),
             (Own { distance: 0 }, [in_use, Replace, Keep, Replace]),
             (Own { distance: 4 }, [in_use, Replace, Keep, Replace]),
             (Own { distance: 5 }, [in_use, Replace, too_far, Replace]),
             (RolledBack, [in_use, Replace, Refuse(Refusal::RolledBack), Replace]),
             (Others, [in_use, Replace, Refuse(Refusal::OfOthers), Replace]),
         ] {
-            assert_eq!(flags.map(|flag| decide(behind, flag, harvest)), expected, "{behind:?}");
+            for files in [ServedFiles::OfConfig, ServedFiles::Unknown] {
+                for learns in [Learns::Adapter, Learns::AllWeights] {
+                    let base = ServedBase { files, learns };
+                    assert_eq!(FLAGS.map(|flag| decide(base, behind, flag, harvest)), expected, "{behind:?}");
+                }
+            }
         }
         // A driven run whose model nobody else calls puts its checkpoint's weights back.
         let driven = |callers| Leeway { max_staleness: 0, callers };
-        let resumed = |callers| decide(Own { distance: 1 }, StartFlag::Resume, driven(callers));
+        let resumed = |callers| decide(OF_CONFIG, Own { distance: 1 }, StartFlag::Resume, driven(callers));
         assert_eq!(resumed(Callers::RunAlone), Replace);
         assert_eq!(resumed(Callers::Others), Refuse(Refusal::TooFar { distance: 1, most: 0 }));
-        let rolled_back = decide(RolledBack, StartFlag::Resume, driven(Callers::RunAlone));
+        let rolled_back = decide(OF_CONFIG, RolledBack, StartFlag::Resume, driven(Callers::RunAlone));
         assert_eq!(rolled_back, Refuse(Refusal::RolledBack));
+    }
+
+    #[test]
+    fn other_files_at_the_server_are_refused_wherever_a_run_depends_on_them() {
+        let leeway = Leeway { max_staleness: 4, callers: Callers::Others };
+        let refused = |learns, behind| {
+            let base = ServedBase { files: ServedFiles::Others, learns };
+            FLAGS.map(|flag| decide(base, behind, flag, leeway) == StartDecision::Refuse(Refusal::OtherFiles))
+        };
+        assert_eq!(refused(Learns::AllWeights, Behind::Nothing), [true; 4]);
+        for behind in [Behind::Own { distance: 0 }, Behind::RolledBack, Behind::Others] {
+            assert_eq!(refused(Learns::Adapter, behind), [true; 4], "{behind:?}");
+            // Its whole weights take their place.
+            assert_eq!(refused(Learns::AllWeights, behind), [true, true, false, false], "{behind:?}");
+        }
     }
 }

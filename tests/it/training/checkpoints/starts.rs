@@ -11,59 +11,64 @@ const TRAINER: &str = "learning_rate = 1e-2\nmax_steps = 2\npublish_if = \"alway
                        harvest = { rollouts_per_step = 4, max_staleness = 2 }";
 
 /// A server over a store of rollouts to learn from, and a config that trains its model.
-struct Served {
-    directory: tempfile::TempDir,
-    config: PathBuf,
-    server: Server,
+pub(super) struct Served {
+    pub(super) directory: tempfile::TempDir,
+    pub(super) config: PathBuf,
+    pub(super) server: Server,
 }
 
 impl Served {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
+        Self::with_host("backend = \"embedded\"")
+    }
+
+    /// `host` is lines of the model's section.
+    pub(super) fn with_host(host: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let model = tiny_model(directory.path(), 128);
         let store = format!("sqlite://{}", recorded(directory.path(), &model).display());
         let served = directory.path().join("served");
         std::fs::create_dir(&served).unwrap();
         let server = Server::start_on(&store, &served, ["--model", &model_flag("hello", &model)]);
-        let config = write_config(directory.path(), "backend = \"embedded\"", None, TRAINER);
+        let config = write_config(directory.path(), host, None, TRAINER);
         Self { directory, config, server }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn command(&self, run: &str, more: &[&str]) -> Command {
+    pub(super) fn command(&self, run: &str, more: &[&str]) -> Command {
         let mut command = train(&self.config, &self.path(run));
         command.args(["--server", &self.server.url]).args(more);
         command
     }
 
-    fn ran(&self, run: &str, more: &[&str]) -> Ran {
+    pub(super) fn ran(&self, run: &str, more: &[&str]) -> Ran {
         self.command(run, more).output().unwrap().into()
     }
 
     /// A run in the background, which waits where there is nothing to learn from.
-    fn begun(&self, run: &str, more: &[&str]) -> Process {
+    pub(super) fn begun(&self, run: &str, more: &[&str]) -> Process {
         let mut command = self.command(run, more);
         let log = std::fs::File::create(self.log(run)).unwrap();
         command.stdout(Stdio::null()).stderr(log);
         Process::spawn(command)
     }
 
-    fn log(&self, run: &str) -> PathBuf {
+    pub(super) fn log(&self, run: &str) -> PathBuf {
         self.path(&format!("{run}.log"))
     }
 
     /// What is behind the model: the version, and the run and step that made it.
-    fn behind(&self) -> (Value, Value, Value) {
+    pub(super) fn behind(&self) -> (Value, Value, Value) {
         let published = self.server.get("/v1/fulgurite/publications").expect(200);
         let [one] = published.as_array().unwrap().as_slice() else { panic!("{published}") };
         (one["version"].clone(), one["run_id"].clone(), one["step"].clone())
     }
 
     /// Waits until weights of a run are behind the model.
-    fn gets(&self, run: &str, step: u64) {
+    pub(super) fn gets(&self, run: &str, step: u64) {
         eventually("weights", || {
             let published = self.server.get("/v1/fulgurite/publications").expect(200);
             let newest = published.as_array().unwrap().first()?;
@@ -85,7 +90,7 @@ impl Served {
     }
 
     /// Calls by sessions, without their rewards.
-    fn called(&self, sessions: std::ops::Range<u64>) {
+    pub(super) fn called(&self, sessions: std::ops::Range<u64>) {
         for session in sessions {
             let call = client().post(format!("{}/v1/chat/completions", self.server.url));
             let call = call.header("x-fulgurite-session", format!("session-{session}"));
@@ -94,7 +99,7 @@ impl Served {
     }
 
     /// Rewards the sessions that were called since the last time.
-    fn rewarded(&self) {
+    pub(super) fn rewarded(&self) {
         let known = self.server.query("rewards");
         let is_rewarded = |id: &Value| known.iter().any(|reward| reward["rollout_id"] == *id);
         let listed = self.server.get("/v1/agl/rollouts?status_in=running&include_sessions=true").expect(200);
@@ -105,7 +110,7 @@ impl Served {
         }
     }
 
-    fn sql(&self, query: &str) -> Vec<Value> {
+    pub(super) fn sql(&self, query: &str) -> Vec<Value> {
         run(["sql", query, "--json", "--store", &self.server.store]).json_lines()
     }
 }

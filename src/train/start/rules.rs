@@ -102,7 +102,7 @@ pub enum Refusal {
 /// Decides what a start does: `docs/how/weights.md` has the table.
 pub fn decide(base: ServedBase, behind: Behind, flag: StartFlag, leeway: Leeway) -> StartDecision {
     use StartDecision::{Keep, Refuse, Replace};
-    if base.files == ServedFiles::Others && needs_files(base.learns, behind, flag) {
+    if base.files == ServedFiles::Others && needs_files(base.learns, behind) {
         return Refuse(Refusal::OtherFiles);
     }
     match (behind, flag) {
@@ -121,10 +121,10 @@ pub fn decide(base: ServedBase, behind: Behind, flag: StartFlag, leeway: Leeway)
     }
 }
 
-/// Whether a start needs the server's files to be those of the config: an adapter is over them, a new run begins with them.
-/// Whole weights of a run that goes on take their place.
-fn needs_files(learns: Learns, behind: Behind, flag: StartFlag) -> bool {
-    learns == Learns::Adapter || behind == Behind::Nothing || matches!(flag, StartFlag::New | StartFlag::StartOver)
+/// Whether a start needs the server's files to be those of the config: an adapter is over them, and without a publication they
+/// are what a run begins with. Whole weights take the place of whatever was published.
+fn needs_files(learns: Learns, behind: Behind) -> bool {
+    learns == Learns::Adapter || behind == Behind::Nothing
 }
 
 #[cfg(test)]
@@ -176,8 +176,8 @@ mod tests {
         assert_eq!(refused(Learns::AllWeights, Behind::Nothing), [true; 4]);
         for behind in [Behind::Own { distance: 0 }, Behind::RolledBack, Behind::Others] {
             assert_eq!(refused(Learns::Adapter, behind), [true; 4], "{behind:?}");
-            // Its whole weights take their place.
-            assert_eq!(refused(Learns::AllWeights, behind), [true, true, false, false], "{behind:?}");
+            // Whole weights take the place of what is there.
+            assert_eq!(refused(Learns::AllWeights, behind), [false; 4], "{behind:?}");
         }
     }
 }

@@ -146,28 +146,32 @@ fn a_directory_of_another_run_of_that_name_takes_nothing_over() {
 }
 
 #[test]
-fn a_server_with_other_files_is_refused_whatever_is_published() {
-    for (host, is_adapter) in [("backend = \"embedded\"\nlora_rank = 2", true), ("backend = \"embedded\"", false)] {
-        let it = Served::with_host(host);
-        it.ran("first", &[]).json_lines();
-        let config = std::fs::read_to_string(&it.config).unwrap();
-        tiny_weights(it.directory.path(), 128, "other", 7);
-        std::fs::write(&it.config, config.replace("path = \"model\"", "path = \"other\"")).unwrap();
-        let before = (it.rows(), it.behind());
-        let started: &[&[&str]] = &[&[], &["--start-over"]];
-        let resumed: &[&[&str]] = &[&["--resume", "--max-steps", "4"], &["--resume", "--replace-weights"]];
-        // Whole weights of a run that goes on take the place of whatever the server was started with.
-        let resumed = if is_adapter { resumed } else { &[] };
-        for (run, more) in started.iter().map(|more| ("new", more)).chain(resumed.iter().map(|more| ("first", more))) {
-            let refused = it.ran(run, more);
-            assert_eq!(refused.code, Some(1), "{more:?}: {refused:?}");
-            assert!(refused.stderr.contains("was started with other files for `hello`"), "{}", refused.stderr);
-            assert_eq!((it.rows(), it.behind()), before, "{more:?}");
-        }
-        assert!(!it.path("new").exists());
-        std::fs::write(&it.config, config).unwrap();
-        it.ran("first", &["--resume", "--max-steps", "3"]).json_lines();
+fn an_adapter_is_refused_at_a_server_with_other_files_whatever_is_published() {
+    let it = Served::with_host("backend = \"embedded\"\nlora_rank = 2");
+    it.ran("first", &[]).json_lines();
+    let config = std::fs::read_to_string(&it.config).unwrap();
+    tiny_weights(it.directory.path(), 128, "other", 7);
+    let others = config.replace("path = \"model\"", "path = \"other\"");
+    std::fs::write(&it.config, &others).unwrap();
+    let before = (it.rows(), it.behind());
+    let starts: [(&str, &[&str]); 4] = [
+        ("new", &[]),
+        ("new", &["--start-over"]),
+        ("first", &["--resume", "--max-steps", "4"]),
+        ("first", &["--resume", "--replace-weights"]),
+    ];
+    for (run, more) in starts {
+        let refused = it.ran(run, more);
+        assert_eq!(refused.code, Some(1), "{more:?}: {refused:?}");
+        assert!(refused.stderr.contains("was started with other files for `hello`"), "{}", refused.stderr);
+        assert_eq!((it.rows(), it.behind()), before, "{more:?}");
     }
+    assert!(!it.path("new").exists());
+    // Whole weights take the place of what is there.
+    std::fs::write(&it.config, others.replace("lora_rank = 2", "")).unwrap();
+    let mut whole = it.begun("whole", &["--start-over"]);
+    it.gets("whole", 0);
+    whole.kill();
 }
 
 /// Changes a server's store behind its back.

@@ -87,7 +87,6 @@ impl Proxy {
     /// are held until they are there, so that none is answered with others.
     pub async fn follow_published_weights(&self, server: FollowingServer) -> WeightsFollower {
         let Parts { models, services, options, .. } = &*self.parts;
-        server.base_weights.iter().for_each(|(name, weights_id)| models.started_with(name, *weights_id));
         let following = |name: &String| {
             let of = self.parts.weights_of(name).ok()?;
             Some(FollowingModel {

@@ -54,12 +54,13 @@ struct ModelState {
 
 impl ModelState {
     fn of(models: &ServedModels, name: &str) -> Result<Json<Self>, ProxyError> {
-        let (gate, weights) = (models.gate(name)?.state(), models.weights(name)?.status());
+        let gate = models.gate(name)?.state();
+        let (own_weights_id, weights) = (models.weights(name)?.own_weights(), models.weights(name)?.status());
         Ok(Json(Self {
             model: name.to_owned(),
             weights_version: models.model(name)?.sampled().and_then(|model| model.sampler.weights_version()),
             weights_id: weights.weights_id,
-            own_weights_id: models.own_weights(name),
+            own_weights_id,
             weights_state: weights.state,
             weights_message: weights.message,
             paused: gate.is_paused(),

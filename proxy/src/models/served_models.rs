@@ -3,7 +3,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use fulgurite_backends::{KeptModel, SamplerInfo};
-use fulgurite_types::WeightsId;
 use serde_json::{Map, Value};
 
 use crate::error::ProxyError;
@@ -35,8 +34,6 @@ struct Served {
     /// The same for calls of weights that are named in its place.
     others_gate: Gate,
     weights: ModelWeights,
-    /// The weights that the server was started with, where that is known.
-    own_weights: OnceLock<WeightsId>,
     /// Whether it was logged that the model is shown no tools.
     is_warned_of_tools: AtomicBool,
     /// The fields of requests of which it was logged that they are ignored.
@@ -72,7 +69,6 @@ impl ServedModels {
                     gate,
                     others_gate,
                     weights,
-                    own_weights: OnceLock::new(),
                     is_warned_of_tools,
                     ignored_fields: Mutex::default(),
                     limits: Mutex::default(),
@@ -229,18 +225,6 @@ impl ServedModels {
     /// What puts weights behind a model.
     pub(crate) fn weights(&self, name: &str) -> Result<&ModelWeights, ProxyError> {
         Ok(&self.served(name)?.weights)
-    }
-
-    /// Remembers the weights that the server was started with.
-    pub(crate) fn started_with(&self, name: &str, weights_id: WeightsId) {
-        if let Some(served) = self.models.get(name) {
-            served.own_weights.get_or_init(|| weights_id);
-        }
-    }
-
-    /// The weights that the server was started with, whatever was put behind the model since; `None` where that is not known.
-    pub(crate) fn own_weights(&self, name: &str) -> Option<WeightsId> {
-        self.models.get(name)?.own_weights.get().copied()
     }
 
     /// The model with the template arguments and wishes in the fields of one of `owner`'s requests.

@@ -327,6 +327,7 @@ mod tests {
             weights: NamedWeights { model, version: 2, weights_id, parent_id: None, run_id, step, time: 0.0 },
             source: Value::Null,
             files_id: None,
+            base_id: None,
             cause: PublicationCause::Update,
             published_time: 0.0,
         }

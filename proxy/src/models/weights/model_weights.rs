@@ -120,6 +120,11 @@ impl ModelWeights {
         self.shared.look.notified().await;
     }
 
+    /// The weights that the server was started with, whatever was put behind the model since; `None` where that is not known.
+    pub(crate) fn own_weights(&self) -> Option<WeightsId> {
+        self.shared.own.get().copied()
+    }
+
     /// Remembers which weights the server was started with, which adapters are over.
     pub(crate) fn has_of_its_own(&self, weights_id: WeightsId) {
         // A server is started once.

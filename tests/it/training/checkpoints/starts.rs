@@ -7,7 +7,7 @@ use crate::common::{Process, Ran, Server, client, eventually, fulgurite, model_f
 use crate::training::harvest::{ask, recorded, train, write_config};
 use serde_json::{Value, json};
 
-const TRAINER: &str = "learning_rate = 1e-2\nmax_steps = 2\npublish_if = \"always\"\n\
+const TRAINER: &str = "learning_rate = 1e-2\nmax_steps = 2\nkeep_checkpoints = 9\npublish_if = \"always\"\n\
                        harvest = { rollouts_per_step = 4, max_staleness = 2 }";
 
 /// A server over a store of rollouts to learn from, and a config that trains its model.

@@ -7,6 +7,7 @@
 //! - [`PromptScores`]: how likely the tokens of a prompt were, and what else [`PromptQuestions`] ask of its places.
 //! - [`NewWeights`]: what is put behind a sampler, and where it is. [`PublishingLearner`] puts there what it learns.
 //! - [`TorchLearner`]: a learner in PyTorch, in a child process.
+//! - [`SharedGpu`]: one GPU for a model's hosts and its learner, by turns.
 //! - [`remote`]: what remote hosts are built of.
 //! - [`Replicas`]: several hosts of one model as one.
 //! - [`Upstream`]: servers that take requests in their own dialect, and whose replies are forwarded as they come.
@@ -62,6 +63,7 @@ pub use training::comparisons::{
 pub use training::learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep};
 pub use training::loss_function::{LossFunction, RatioBounds};
 pub use training::publishing_learner::PublishingLearner;
+pub use training::shared_gpu::{GpuLearner, SharedGpu};
 pub use upstream::{KeyHeader, Upstream, UpstreamDialect, UpstreamOptions, UpstreamReply, UpstreamRequest};
 pub use vllm::VllmSampler;
 pub use weights_fingerprint::weights_fingerprint;

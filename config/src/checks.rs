@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_backends::Changeover;
 use fulgurite_runner::{LabelledAnswer, Program, RubricOptions, check_arguments};
 use serde_json::Value;
 
-use crate::declarations::{LoadedConfig, RunConfig, Shape};
+use crate::declarations::{Config, LoadedConfig, RunConfig, Shape};
+use crate::models::{Backend, LearnerKind};
 use crate::runner::RunnerConfig;
 
 /// Looks at the numbers and names of the config.
@@ -16,12 +18,38 @@ pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
     check_run(&config.run)?;
     config.runner.check()?;
     config.torch.check().map_err(anyhow::Error::msg)?;
+    check_shared_gpu(config)?;
     if let Some(RubricOptions { criteria, labelled: Some(labelled), .. }) = &config.runner.rubric {
         LabelledAnswer::read(&loaded.resolve(&labelled.file), criteria)?;
     }
     if let Some(base) = &config.base {
         base.training.check()?;
         check_shape(&base.shape)?;
+    }
+    Ok(())
+}
+
+/// Refuses hosts that cannot sleep while the learner has their GPU.
+fn check_shared_gpu(config: &Config) -> Result<()> {
+    if !config.torch.shares_gpu {
+        return Ok(());
+    }
+    if config.trainer.harvest().is_some() {
+        bail!(
+            "[torch] shares_gpu = true: a run that learns from others' calls cannot hold them; give it a GPU of its own"
+        );
+    }
+    for model in config.models.iter().filter(|model| model.learner == LearnerKind::Torch) {
+        let (name, backend) = (&model.name, model.backend.name());
+        if model.backend != Backend::Vllm {
+            bail!("[torch] shares_gpu = true goes with backend = \"vllm\", and model `{name}` has \"{backend}\"");
+        }
+        if model.changeover != Changeover::Drain {
+            bail!(
+                "[torch] shares_gpu = true: no answer goes on while the model's host sleeps; set changeover = \"drain\" \
+                 for model `{name}`"
+            );
+        }
     }
     Ok(())
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_backends::{
     BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
-    SglangSampler, TorchLearner, TorchOptions, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler,
+    SglangSampler, SharedGpu, TorchLearner, TorchOptions, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler,
     WeightsReceiver, WeightsSource,
 };
 use fulgurite_config::declarations::{Config, LoadedConfig};
@@ -106,6 +106,8 @@ pub struct TrainedModel {
     pub served: SampledModel,
     /// What trains it, and puts new weights behind whoever samples.
     pub learner: Arc<dyn Learner>,
+    /// The GPU that its hosts and its learner have by turns, if they do.
+    pub gpu: Option<Arc<SharedGpu>>,
     /// Works as long as it is kept.
     _engine: Option<Engine>,
 }
@@ -125,13 +127,18 @@ impl TrainedModel {
                 }
                 _ => (remote_model(entry, path, config)?, None),
             };
+            if config.torch.shares_gpu {
+                let gpu = SharedGpu::new(served.sampler.clone(), learner);
+                let learner = Arc::new(PublishingLearner::new(gpu.learner(), gpu.receiver(), published, source));
+                return Ok(Self { served, learner, gpu: Some(gpu), _engine: engine });
+            }
             let learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
-            return Ok(Self { served, learner, _engine: engine });
+            return Ok(Self { served, learner, gpu: None, _engine: engine });
         }
         if entry.backend == Backend::Tinker {
             let served = remote_model(entry, path, config)?;
             let learner = Arc::new(tinker_learner(entry, config.run.seed, served.sampler.clone())?);
-            return Ok(Self { served, learner, _engine: None });
+            return Ok(Self { served, learner, gpu: None, _engine: None });
         }
         let LoadedModel { mut served, engine } =
             LoadedModel::open(&entry.name, path, entry.renderer(), config.engine.options())?;
@@ -143,7 +150,7 @@ impl TrainedModel {
             served.sampler = Arc::new(hosts);
             learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
         }
-        Ok(Self { served, learner, _engine: Some(engine) })
+        Ok(Self { served, learner, gpu: None, _engine: Some(engine) })
     }
 }
 
@@ -199,6 +206,12 @@ impl ServersModel {
             return Ok(Self { learner, renderer, _engine: None });
         }
         if entry.learner == LearnerKind::Torch {
+            if config.torch.shares_gpu {
+                bail!(
+                    "[torch] shares_gpu = true: the server of another process does not hold its calls for a pass; train without \
+                       --server, or give the learner a GPU of its own"
+                );
+            }
             let renderer = fulgurite_renderers::open_renderer(path, entry.renderer()).with_context(model)?;
             let (learner, source) = torch_learner(entry, path, loaded)?;
             let learner = Arc::new(PublishingLearner::new(learner, receiver, published, source));
@@ -246,7 +259,7 @@ fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(A
 }
 
 /// What trains the model in `path` in PyTorch, and what the weights are that it saves.
-fn torch_learner(entry: &ModelEntry, path: &Path, loaded: &LoadedConfig) -> Result<(Arc<dyn Learner>, SavedAs)> {
+fn torch_learner(entry: &ModelEntry, path: &Path, loaded: &LoadedConfig) -> Result<(Arc<TorchLearner>, SavedAs)> {
     let options = &loaded.config.torch;
     // A bare name is looked for on the PATH.
     let is_path = options.python.components().count() > 1;

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use fulgurite_backends::SharedGpu;
 use fulgurite_config::admin_key;
 use fulgurite_config::checks::{check_commands, check_config};
 use fulgurite_config::declarations::{Config, LoadedConfig};
@@ -215,6 +216,10 @@ async fn train_held(
     let mut reporter = tracked(reporter, &loaded, &run_directory, |warning| output::note(warning));
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded)?;
+    let gpu = opened.gpu.clone();
+    if let Some(gpu) = &gpu {
+        gpu.prepare().await?;
+    }
     let reference = ReferenceModel::open(&loaded, &opened.served.renderer)?;
     let own = Some((&opened.served.sampler, run_directory.as_path()));
     let teachers = OpenTeachers::open(&loaded, &model.name, &opened.served.renderer, own)?;
@@ -274,14 +279,30 @@ async fn train_held(
     let mut last_word = LastWord { reporter, started, summary: None };
     let outcome = tokio::select! {
         outcome = grpo.run(arguments.resume, &mut last_word) => outcome.map_err(anyhow::Error::from),
-        error = server.failed() => return Err(error),
+        error = server.failed() => {
+            let _ = close(gpu.as_deref()).await;
+            return Err(error);
+        }
         error = loss.happens() => Err(error),
         () = interruptions.next() => Err(Interrupted.into()),
     };
+    // Calls that it holds go on, or end with the server.
+    let woken = close(gpu.as_deref()).await;
     runner.stop().await;
     server.stop(interruptions.next()).await?;
     outcome?;
+    woken?;
     Ok(last_word)
+}
+
+/// Wakes the hosts that a run's learner has had asleep.
+async fn close(gpu: Option<&SharedGpu>) -> Result<()> {
+    let Some(gpu) = gpu else { return Ok(()) };
+    let woken = gpu.close().await;
+    if let Err(error) = &woken {
+        tracing::error!(%error, "a model host is left asleep");
+    }
+    Ok(woken?)
 }
 
 /// The server of a run's agents.

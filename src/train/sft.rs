@@ -26,7 +26,7 @@ use super::start::held_run::RunLoss;
 use super::start::own_run::OwnRun;
 use super::teachers::OpenTeachers;
 use super::uploaded_runs::{open_run_directory, run_archive};
-use super::{LastWord, PUBLISHED_WEIGHTS, Prepared};
+use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, close};
 use crate::models::open::{TrainedModel, context_length};
 use crate::terminal::output;
 
@@ -115,6 +115,10 @@ async fn train_held(
     let Prepared { loaded, arguments, orders, reporter, model, model_directory, started, .. } = prepared;
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded)?;
+    let gpu = opened.gpu.clone();
+    if let Some(gpu) = &gpu {
+        gpu.prepare().await?;
+    }
     let reporter = tracked(reporter, &loaded, &run_directory, |warning| output::note(warning));
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
@@ -164,7 +168,9 @@ async fn train_held(
         error = loss.happens() => Err(error),
         () = interruptions.next() => Err(Interrupted.into()),
     };
+    let woken = close(gpu.as_deref()).await;
     outcome?;
+    woken?;
     Ok(last_word)
 }
 

@@ -1,6 +1,7 @@
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fulgurite_types::WeightsVersion;
@@ -18,6 +19,11 @@ use crate::{
     BackendError, Changeover, NewWeights, PromptScores, SampleRequest, SampleStream, Sampler, SamplerInfo,
     WeightsSource,
 };
+
+/// How often a server that sleeps is told to wake before that is given up.
+const WAKE_TRIES: usize = 4;
+/// Time between.
+const WAKE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a kind of server is talked to.
 #[async_trait]
@@ -74,6 +80,21 @@ pub trait Wire: Send + Sync + 'static {
     /// The server's label of its whole model; `None` from one whose model cannot be replaced as it was started.
     async fn model_label(_remote: &Remote) -> Result<Option<String>, BackendError> {
         Ok(None)
+    }
+
+    /// Whether the server can sleep, and whether it does.
+    async fn is_asleep(remote: &Remote) -> Result<bool, BackendError> {
+        Err(remote.unusable("such a server does not give its GPU to a learner"))
+    }
+
+    /// Gives the memory of its GPU to others.
+    async fn sleep(remote: &Remote) -> Result<(), BackendError> {
+        Self::is_asleep(remote).await.map(drop)
+    }
+
+    /// Takes the memory back; nothing if it has it.
+    async fn wake(remote: &Remote) -> Result<(), BackendError> {
+        Self::is_asleep(remote).await.map(drop)
     }
 
     /// Adds an adapter under a name that no other has had. It is over the model that the server has now.
@@ -139,6 +160,8 @@ pub struct RemoteSampler<W: Wire> {
     /// Adapters that were replaced and that somebody may still use. Held while weights are put behind the server, which
     /// happens once at a time.
     replaced: Mutex<Vec<Arc<Serving>>>,
+    /// Holds requests while the server sleeps.
+    asleep: Mutex<Option<OwnedRwLockWriteGuard<()>>>,
 }
 
 impl<W: Wire> RemoteSampler<W> {
@@ -151,7 +174,14 @@ impl<W: Wire> RemoteSampler<W> {
             last_weights: LastWeights::default(),
         };
         let weights = WeightsInUse::new(options.changeover);
-        Ok(Self { remote, server: Mutex::new(None), weights, base: None, replaced: Mutex::default() })
+        Ok(Self {
+            remote,
+            server: Mutex::new(None),
+            weights,
+            base: None,
+            replaced: Mutex::default(),
+            asleep: Mutex::default(),
+        })
     }
 
     /// Says where the files of the model are that the server was started with. The server must see them under the same path.
@@ -244,6 +274,19 @@ impl<W: Wire> RemoteSampler<W> {
         Ok(alone)
     }
 
+    async fn wake_server(&self) -> Result<(), BackendError> {
+        let mut tries = 1;
+        loop {
+            match W::wake(&self.remote).await {
+                Ok(()) => return Ok(()),
+                Err(error) if tries == WAKE_TRIES => return Err(error),
+                Err(error) => tracing::warn!(host = %self.remote.host.name(), %error, "a model host does not wake yet"),
+            }
+            tries += 1;
+            tokio::time::sleep(WAKE_PAUSE).await;
+        }
+    }
+
     /// Removes those replaced adapters that are no longer used.
     async fn unload(&self, replaced: &mut Vec<Arc<Serving>>) {
         let (unused, used) = replaced.drain(..).partition(|serving| Arc::strong_count(serving) == 1);
@@ -320,6 +363,32 @@ impl<W: Wire> Sampler for RemoteSampler<W> {
         }
         self.unload(&mut replaced).await;
         Ok(())
+    }
+
+    async fn prepare_sleep(&self) -> Result<(), BackendError> {
+        if W::is_asleep(&self.remote).await? {
+            self.wake_server().await?;
+            tracing::info!(host = %self.remote.host.name(), "a model host was found asleep, and is awake again");
+        }
+        Ok(())
+    }
+
+    async fn sleep(&self) -> Result<(), BackendError> {
+        // Looking samples a token, for which it is too late later.
+        self.server().await?;
+        let mut asleep = self.asleep.lock().await;
+        if asleep.is_none() {
+            *asleep = self.weights.alone().await;
+        }
+        W::sleep(&self.remote).await
+    }
+
+    /// Requests go on even if it fails: whoever made them is to hear of it.
+    async fn wake(&self) -> Result<(), BackendError> {
+        let mut asleep = self.asleep.lock().await;
+        let woken = self.wake_server().await;
+        *asleep = None;
+        woken
     }
 
     async fn check_health(&self) -> Result<(), BackendError> {

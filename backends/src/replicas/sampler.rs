@@ -158,6 +158,29 @@ impl Sampler for Replicas {
         Ok(())
     }
 
+    async fn prepare_sleep(&self) -> Result<(), BackendError> {
+        for replica in &self.replicas {
+            replica.host.prepare_sleep().await?;
+        }
+        Ok(())
+    }
+
+    async fn sleep(&self) -> Result<(), BackendError> {
+        for replica in &self.replicas {
+            replica.host.sleep().await?;
+        }
+        Ok(())
+    }
+
+    /// Each, though another fails.
+    async fn wake(&self) -> Result<(), BackendError> {
+        let mut woken = Ok(());
+        for replica in &self.replicas {
+            woken = woken.and(replica.host.wake().await);
+        }
+        woken
+    }
+
     /// Whether any host is well.
     async fn check_health(&self) -> Result<(), BackendError> {
         let mut failure = self.no_host();

@@ -9,6 +9,9 @@ use crate::{BackendError, NewWeights, PromptScores, SampleRequest, SampleStream,
 /// Of a host that does not tell how likely a prompt is.
 pub(crate) const NO_PROMPT_SCORES: &str = "this model's host tells no logprobs of a prompt";
 
+/// Of a host that keeps its GPU.
+const NO_SLEEP: &str = "this model's host does not give its GPU to a learner";
+
 /// What a sampler can take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerInfo {
@@ -181,6 +184,24 @@ pub trait Sampler: Send + Sync + 'static {
     async fn with_adapter(self: Arc<Self>, _directory: &Path) -> Result<Arc<dyn Sampler>, BackendError> {
         let message = "this model's host takes no adapters beside its weights".to_owned();
         Err(BackendError::Configuration { message })
+    }
+
+    /// Whether it can [`sleep`](Self::sleep). One that is found asleep is woken.
+    ///
+    /// # Errors
+    /// [`BackendError::Configuration`] says what to start the host with.
+    async fn prepare_sleep(&self) -> Result<(), BackendError> {
+        Err(BackendError::Configuration { message: NO_SLEEP.to_owned() })
+    }
+
+    /// Waits for the answers under way, holds requests that come, and has the host give its GPU's memory to others.
+    async fn sleep(&self) -> Result<(), BackendError> {
+        Err(BackendError::Configuration { message: NO_SLEEP.to_owned() })
+    }
+
+    /// Ends the sleep, and lets requests go on.
+    async fn wake(&self) -> Result<(), BackendError> {
+        Err(BackendError::Configuration { message: NO_SLEEP.to_owned() })
     }
 
     /// Whether a remote host answers at all. One in this process does.

@@ -72,6 +72,12 @@ impl LearnerChild {
         }
     }
 
+    /// The connection, to end the process by.
+    pub(super) fn connection(&self) -> Result<UnixStream, BackendError> {
+        let failed = |error: std::io::Error| BackendError::Internal { message: error.to_string() };
+        self.stream.try_clone().map_err(failed)
+    }
+
     fn not_started(&mut self) -> BackendError {
         let ended = self.end();
         let (python, words) = (self.python.display(), self.last_words());

@@ -1,3 +1,5 @@
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -10,8 +12,8 @@ use super::datum_tensors::{CallTensors, PassTensors};
 use super::frames::PROTOCOL;
 use super::options::{TorchModel, TorchOptions};
 use crate::{
-    AdamParameters, BackendError, Comparisons, DamagedFiles, ForwardBackward, Learner, LossFunction, OptimizerStep,
-    PreferenceLoss, find_damage, listed_digests,
+    AdamParameters, BackendError, Comparisons, DamagedFiles, ForwardBackward, GpuLearner, Learner, LossFunction,
+    OptimizerStep, PreferenceLoss, find_damage, listed_digests,
 };
 
 /// Trains a model in PyTorch, in a process of its own. Calls are made one at a time on blocking threads.
@@ -20,6 +22,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct TorchLearner {
     child: Arc<Mutex<LearnerChild>>,
+    /// Ends the process while a call has it.
+    connection: Arc<UnixStream>,
 }
 
 impl TorchLearner {
@@ -42,11 +46,13 @@ impl TorchLearner {
                 "dtype": options.dtype,
                 "max_tokens_per_pass": options.max_tokens_per_pass,
                 "gradient_checkpointing": options.gradient_checkpointing,
+                "shares_gpu": options.shares_gpu,
             }),
             &[],
         )?;
         tracing::info!(opened = %opened.header, "the torch learner is ready");
-        Ok(Self { child: Arc::new(Mutex::new(child)) })
+        let connection = Arc::new(child.connection()?);
+        Ok(Self { child: Arc::new(Mutex::new(child)), connection })
     }
 
     /// Runs `work` with the process, after the calls before it.
@@ -186,6 +192,18 @@ impl Learner for TorchLearner {
 
     async fn publish_weights(&self, _: WeightsVersion) -> Result<(), BackendError> {
         Err(BackendError::Configuration { message: "no sampler belongs to this learner".to_owned() })
+    }
+}
+
+#[async_trait]
+impl GpuLearner for TorchLearner {
+    async fn release_gpu(&self) -> Result<(), BackendError> {
+        self.ask(json!({ "call": "release_gpu" })).await.map(drop)
+    }
+
+    fn end(&self) {
+        // The process ends with its socket.
+        let _ = self.connection.shutdown(Shutdown::Both);
     }
 }
 

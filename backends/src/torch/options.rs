@@ -21,6 +21,8 @@ pub struct TorchOptions {
     /// Whether a pass back computes activations again, which takes less memory and a third more time: `on`, `off`, or `auto`:
     /// where they might not fit into the free memory.
     pub gradient_checkpointing: GradientCheckpointing,
+    /// Whether the learner and the model's vLLM have one GPU by turns: vLLM sleeps during each pass, and calls wait.
+    pub shares_gpu: bool,
 }
 
 impl Default for TorchOptions {
@@ -32,6 +34,7 @@ impl Default for TorchOptions {
             dtype: TorchElements::default(),
             max_tokens_per_pass: 4096,
             gradient_checkpointing: GradientCheckpointing::default(),
+            shares_gpu: false,
         }
     }
 }
@@ -92,6 +95,16 @@ impl TorchOptions {
         if self.max_tokens_per_pass == 0 {
             return Err("[torch] max_tokens_per_pass is 0, but must be at least 1".to_owned());
         }
+        if self.shares_gpu && self.device == TorchDevice::Cpu {
+            return Err(
+                "[torch] shares_gpu = true with device = \"cpu\": a learner on the CPU has no GPU to share".to_owned()
+            );
+        }
+        if self.shares_gpu && self.dtype == TorchElements::Nf4 {
+            return Err("[torch] shares_gpu = true with dtype = \"nf4\": weights of 4 bits stay on their GPU; set \
+                        dtype = \"bfloat16\""
+                .to_owned());
+        }
         if self.python.as_os_str().is_empty() {
             return Err("[torch] python is empty: it names an interpreter, such as \".venv/bin/python\"".to_owned());
         }
@@ -132,6 +145,14 @@ mod tests {
             (TorchOptions { processes: 2, ..TorchOptions::default() }, "[torch] processes is 2"),
             (TorchOptions { processes: 0, ..TorchOptions::default() }, "[torch] processes is 0"),
             (TorchOptions { max_tokens_per_pass: 0, ..TorchOptions::default() }, "[torch] max_tokens_per_pass is 0"),
+            (
+                TorchOptions { shares_gpu: true, device: TorchDevice::Cpu, ..TorchOptions::default() },
+                "[torch] shares_gpu = true with device",
+            ),
+            (
+                TorchOptions { shares_gpu: true, dtype: TorchElements::Nf4, ..TorchOptions::default() },
+                "[torch] shares_gpu = true with dtype",
+            ),
             (TorchOptions { python: "".into(), ..TorchOptions::default() }, "[torch] python is empty"),
         ] {
             let error = wrong.check().unwrap_err();

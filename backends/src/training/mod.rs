@@ -3,6 +3,7 @@
 //! - [`learner`], [`loss_function`]: the trait, and the losses of tokens that it computes.
 //! - [`comparisons`]: losses of which of two answers is better.
 //! - [`publishing_learner`]: a learner whose weights go behind a sampler.
+//! - [`shared_gpu`]: hosts that sleep while their learner computes.
 
 #[cfg(test)]
 mod comparison_vectors;
@@ -10,3 +11,4 @@ pub(crate) mod comparisons;
 pub(crate) mod learner;
 pub(crate) mod loss_function;
 pub(crate) mod publishing_learner;
+pub(crate) mod shared_gpu;

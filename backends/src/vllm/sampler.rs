@@ -6,7 +6,7 @@ use super::completions::CompletionReader;
 use super::generate::GenerateReader;
 use super::prompt_scores::score_prompt;
 use super::request::{Completion, Generate};
-use super::weights;
+use super::{sleep, weights};
 use crate::remote::answer::{Answer, EndsAt};
 use crate::remote::probe::probe;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
@@ -139,6 +139,18 @@ impl Wire for Vllm {
 
     async fn model_label(remote: &Remote) -> Result<Option<String>, BackendError> {
         weights::model_label(remote).await
+    }
+
+    async fn is_asleep(remote: &Remote) -> Result<bool, BackendError> {
+        sleep::is_asleep(remote).await
+    }
+
+    async fn sleep(remote: &Remote) -> Result<(), BackendError> {
+        sleep::sleep(remote).await
+    }
+
+    async fn wake(remote: &Remote) -> Result<(), BackendError> {
+        sleep::wake(remote).await
     }
 
     async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {

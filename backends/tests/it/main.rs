@@ -13,4 +13,5 @@ mod other_wires;
 mod replicas;
 #[path = "../scripted/mod.rs"]
 mod scripted;
+mod shared_gpu;
 mod vllm;

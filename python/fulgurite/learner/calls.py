@@ -29,6 +29,7 @@ NAMES = (
     "save_checkpoint",
     "load_checkpoint",
     "save_weights",
+    "release_gpu",
 )
 
 
@@ -42,7 +43,9 @@ class Calls:
         torch.use_deterministic_algorithms(on_cpu)
         lora = None if header["lora"] is None else Lora(**header["lora"])
         try:
-            policy = Policy(Path(header["model"]), lora, header["seed"], header["device"], header["dtype"])
+            shares_gpu = header.get("shares_gpu", False)
+            model = Path(header["model"])
+            policy = Policy(model, lora, header["seed"], header["device"], header["dtype"], shares_gpu=shares_gpu)
             self._learner = Learner(policy, header["max_tokens_per_pass"], header["gradient_checkpointing"])
         except (RuntimeError, MemoryError) as error:
             if not (isinstance(error, MemoryError) or is_out_of_memory(error)):
@@ -76,6 +79,9 @@ class Calls:
         tensors = safetensors.torch.load(bytes(body)) if body else {}
         if name in ("save_checkpoint", "load_checkpoint", "save_weights"):
             getattr(self._learner, name)(Path(header["directory"]))
+            return {}, b""
+        if name == "release_gpu":
+            self._learner.release_gpu()
             return {}, b""
         if name == "keep_reference":
             self._learner.keep_reference()

@@ -83,6 +83,22 @@ class Learner:
         need = self._limit * config.num_hidden_layers * width * self.policy.dtype.itemsize
         return bool(need > free_memory(self.policy.device) // 2)
 
+    def _move(self, device: torch.device) -> None:
+        """Have weights, gradients and moments on a device."""
+        if self._parameters[0].device.type == device.type:
+            return
+        self.policy.model.to(device)
+        for state in self._optimizer.state.values():
+            for name, it in state.items():
+                state[name] = it.to(device)
+        if device.type == "cpu" and self.policy.device.type == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
+
+    def release_gpu(self) -> None:
+        """Leave the GPU to others until the next pass."""
+        self._move(torch.device("cpu"))
+
     def forward(self, data: Datums) -> dict[str, Tensor]:
         """Return the logprob of each target."""
         return {"logprobs": self._score(data, trained_only=False)}
@@ -98,6 +114,7 @@ class Learner:
 
     def _score(self, data: Datums, *, trained_only: bool) -> Tensor:
         self._check(data)
+        self._move(self.policy.device)
         places, logprobs = [], []
         with torch.no_grad(), self.policy.computing():
             for batch in self._batches([[index] for index in range(len(data))], data):
@@ -165,6 +182,7 @@ class Learner:
     def _learn(
         self, data: Datums, groups: list[list[int]], learn: Callable[[Pass], tuple[Tensor, Tensor, Tensor]]
     ) -> dict[str, Tensor]:
+        self._move(self.policy.device)
         pending = Pending([], [], [], [])
         try:
             for batch in self._batches(groups, data):
@@ -213,6 +231,7 @@ class Learner:
     def optimizer_step(self, parameters: dict[str, float]) -> tuple[float, dict[str, float]]:
         """Apply the accumulated gradient and clear it; return its norm before clipping, and metrics."""
         _check_parameters(parameters)
+        self._move(self.policy.device)
         for parameter in self._parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)

@@ -45,9 +45,11 @@ class Lora:
 class Policy:
     """Weights, what of them is trained, and what has been kept to be held against."""
 
-    def __init__(self, path: Path, lora: Lora | None, seed: int, device: str, dtype: str) -> None:
-        """Open a model's directory."""
-        self.path, self.lora = path, lora
+    def __init__(
+        self, path: Path, lora: Lora | None, seed: int, device: str, dtype: str, *, shares_gpu: bool = False
+    ) -> None:
+        """Open a model's directory; on the CPU where the GPU is another's until the first pass."""
+        self.path, self.lora, self._shares_gpu = path, lora, shares_gpu
         self.device = _device(device)
         usual = "bfloat16" if self.device.type == "cuda" else "float32"
         self.quantized = dtype == "nf4"
@@ -86,7 +88,7 @@ class Policy:
         except (ValueError, KeyError, OSError, ImportError, AttributeError) as error:
             message = f"transformers {transformers.__version__} cannot open the model in {self.path}: {_short(error)}"
             raise LearnerError(Fault.CONFIGURATION, message) from error
-        return model if self.quantized else model.to(self.device)
+        return model if self.quantized else model.to("cpu" if self._shares_gpu else self.device)
 
     def _load(self, config: Any, dtype: torch.dtype) -> Any:
         options = {"config": config, "dtype": dtype, "local_files_only": True}
@@ -101,7 +103,7 @@ class Policy:
             return load(self.path, attn_implementation="eager", **options)
 
     def _attention(self) -> str:
-        if self.device.type == "cuda" and self.dtype == torch.bfloat16:
+        if self.device.type == "cuda" and self.dtype == torch.bfloat16 and not self._shares_gpu:
             from transformers.utils import is_flash_attn_2_available
 
             if is_flash_attn_2_available():
@@ -157,8 +159,8 @@ class Policy:
 
     def _check_head(self) -> None:
         """Hold passes as they are computed here against the model's own, and see whether it tells packed rows apart."""
-        ids = torch.arange(7, device=self.device) % self.vocabulary_size
-        places = torch.arange(len(ids), device=self.device)
+        ids = torch.arange(7, device=self.head.weight.device) % self.vocabulary_size
+        places = torch.arange(len(ids), device=ids.device)
         with torch.no_grad(), self.computing():
             own = self.logits(self.hidden(ids, places)).log_softmax(-1)
             whole = self.model(input_ids=ids[None], use_cache=False).logits[0].float().log_softmax(-1)

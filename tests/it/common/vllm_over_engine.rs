@@ -2,9 +2,10 @@
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -26,12 +27,21 @@ struct Shared {
     engine: Engine,
     label: Mutex<String>,
     loaded: Mutex<Vec<PathBuf>>,
+    is_asleep: AtomicBool,
+    /// What concerned its sleep or came during it, in order.
+    turns: Mutex<Vec<&'static str>>,
 }
 
 impl VllmOverEngine {
     pub fn start(model: &Path) -> Self {
         let engine = Engine::open(model, EngineOptions::default()).unwrap();
-        let shared = Arc::new(Shared { engine, label: Mutex::new("default".into()), loaded: Mutex::default() });
+        let shared = Arc::new(Shared {
+            engine,
+            label: Mutex::new("default".into()),
+            loaded: Mutex::default(),
+            is_asleep: AtomicBool::default(),
+            turns: Mutex::default(),
+        });
         let done = || async { Json(json!({ "success": true })) };
         let router = Router::new()
             .route("/health", get(|| async {}))
@@ -44,6 +54,9 @@ impl VllmOverEngine {
             .route("/collective_rpc", post(reload))
             .route("/update_weight_version", post(name))
             .route("/weight_info", get(weight_info))
+            .route("/is_sleeping", get(is_sleeping))
+            .route("/sleep", post(sleep))
+            .route("/wake_up", post(wake_up))
             .with_state(shared.clone());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -52,13 +65,54 @@ impl VllmOverEngine {
         Self { url, shared, _runtime: runtime }
     }
 
+    /// What concerned its sleep since this was last called, and weights that were loaded, in order.
+    pub fn turns(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.shared.turns.lock().unwrap())
+    }
+
+    pub fn put_asleep(&self) {
+        self.shared.is_asleep.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_asleep(&self) -> bool {
+        self.shared.is_asleep.load(Ordering::SeqCst)
+    }
+
     /// The directories that it was given to read, in order.
     pub fn loaded(&self) -> Vec<PathBuf> {
         self.shared.loaded.lock().unwrap().clone()
     }
 }
 
+async fn is_sleeping(State(shared): State<Arc<Shared>>) -> Json<Value> {
+    Json(json!({ "is_sleeping": shared.is_asleep.load(Ordering::SeqCst) }))
+}
+
+async fn sleep(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) {
+    assert_eq!(query.as_deref(), Some("level=1"));
+    shared.turn("sleep");
+    shared.is_asleep.store(true, Ordering::SeqCst);
+}
+
+async fn wake_up(State(shared): State<Arc<Shared>>) {
+    shared.turn("wake_up");
+    shared.is_asleep.store(false, Ordering::SeqCst);
+}
+
+impl Shared {
+    fn turn(&self, turn: &'static str) {
+        self.turns.lock().unwrap().push(turn);
+    }
+
+    fn came(&self, request: &'static str) {
+        if self.is_asleep.load(Ordering::SeqCst) {
+            self.turn(request);
+        }
+    }
+}
+
 async fn reload(State(shared): State<Arc<Shared>>, Json(body): Json<Value>) -> Response {
+    shared.turn("load");
     assert_eq!(body["method"], "reload_weights");
     let directory = PathBuf::from(body["kwargs"]["weights_path"].as_str().unwrap());
     let source = WeightsSource::Model(directory.clone());
@@ -82,6 +136,7 @@ async fn weight_info(State(shared): State<Arc<Shared>>) -> Json<Value> {
 }
 
 async fn complete(State(shared): State<Arc<Shared>>, Json(body): Json<Value>) -> Response {
+    shared.came("a call of a host that sleeps");
     if body == json!({}) {
         return (StatusCode::BAD_REQUEST, Json(json!({ "error": { "message": "prompt is missing" } }))).into_response();
     }

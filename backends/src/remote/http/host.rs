@@ -131,7 +131,16 @@ impl Host {
 
     /// The JSON of a GET.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, BackendError> {
-        let reply = self.successful(self.send(self.client.get(self.url(path))).await?).await?;
+        self.get_with(path, &[]).await
+    }
+
+    /// The JSON of a GET with a query.
+    pub(crate) async fn get_with(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, BackendError> {
+        let mut request = self.client.get(self.url(path));
+        if !query.is_empty() {
+            request = request.query(query);
+        }
+        let reply = self.successful(self.send(request).await?).await?;
         let body = self.read(reply.body).await?;
         serde_json::from_slice(&body).map_err(|error| {
             let message = format!("{} answers GET /{path} with no JSON: {error}", self.name());

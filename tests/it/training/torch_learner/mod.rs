@@ -3,6 +3,7 @@
 
 mod faults;
 mod runs;
+mod shared_gpu;
 mod truth;
 
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use crate::common::{Ran, eventually};
 use crate::vllm_over_engine::VllmOverEngine;
 
 /// A small run with a learner in PyTorch.
-fn project(rank: usize) -> Project {
+pub(super) fn project(rank: usize) -> Project {
     let project = Project::new(UNEVEN, SMALL);
     project.change_config(EMBEDDED, &format!("{EMBEDDED}\nlora_rank = {rank}\nlearner = \"torch\""));
     let python = interpreter(project.directory.path());
@@ -27,7 +27,7 @@ fn files(rank: usize) -> &'static [&'static str] {
 }
 
 /// The learner that a trainer has started.
-fn learner_of(train: &Child) -> u32 {
+pub(super) fn learner_of(train: &Child) -> u32 {
     eventually("a learner", || {
         let children = std::fs::read_dir(format!("/proc/{}/task", train.id())).ok()?;
         let children = children.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
@@ -41,7 +41,7 @@ fn words_of(process: u32) -> String {
     std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default()
 }
 
-fn kill(process: u32) {
+pub(super) fn kill(process: u32) {
     assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
 }
 

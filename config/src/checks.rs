@@ -126,3 +126,32 @@ fn check_shape(shape: &Shape) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::parse;
+
+    #[test]
+    fn a_gpu_is_shared_with_hosts_whose_calls_can_be_held() {
+        let check = |model: &str, trainer: &str| {
+            let text = format!(
+                "{trainer}\n[[models]]\nname = \"q\"\npath = \"p\"\nlearner = \"torch\"\n{model}\n[torch]\nshares_gpu = true\n"
+            );
+            check_shared_gpu(&parse::<Config>(&text).unwrap()).map_err(|error| error.to_string())
+        };
+        let vllm = "backend = \"vllm\"\nurls = [\"http://h\"]";
+        check(vllm, "").unwrap();
+        let in_flight = format!("{vllm}\nchangeover = \"in-flight\"");
+        let sglang = vllm.replace("vllm", "sglang");
+        for (model, trainer, words) in [
+            ("backend = \"embedded\"", "", "goes with backend = \"vllm\""),
+            (&sglang, "", "has \"sglang\""),
+            (&in_flight, "", "changeover = \"drain\""),
+            (vllm, "[trainer]\nharvest = {}\n", "learns from others' calls"),
+        ] {
+            let error = check(model, trainer).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -109,6 +109,7 @@ class Learner:
 
     def forward_reference(self, data: Datums) -> dict[str, Tensor]:
         """Return the logprob of each trained target under the weights that were kept."""
+        self._move(self.policy.device)
         with self.policy.reference():
             return {"logprobs": self._score(data, trained_only=True)}
 

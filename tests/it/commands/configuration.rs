@@ -177,6 +177,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     torch.dtype = "auto"  # default
     torch.max_tokens_per_pass = 4096  # default
     torch.gradient_checkpointing = "auto"  # default
+    torch.shares_gpu = false  # default
     telemetry.otlp_endpoint = null  # default
     telemetry.content = false  # default
     tinker_server.directory = "fulgurite-tinker"  # default

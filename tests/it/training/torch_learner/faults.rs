@@ -37,6 +37,8 @@ fn keys_that_make_no_sense_are_refused_before_anything_is_made() {
     for (line, words) in [
         ("processes = 2", "[torch] processes is 2, but training by several is not there yet: it must be 1"),
         ("max_tokens_per_pass = 0", "[torch] max_tokens_per_pass is 0, but must be at least 1"),
+        ("shares_gpu = true", "[torch] shares_gpu = true goes with backend = \"vllm\", and model `"),
+        ("shares_gpu = true\ndevice = \"cpu\"", "a learner on the CPU has no GPU to share"),
         ("device = \"tpu\"", "torch.device cannot be `tpu`"),
         ("dtype = \"float16\"", "torch.dtype cannot be `float16`"),
     ] {

@@ -9,6 +9,8 @@ use crate::vllm_over_engine::VllmOverEngine;
 
 fn shared() -> (Project, VllmOverEngine) {
     let project = project(0);
+    // It makes the model.
+    project.train("first", &["--max-steps", "1"]);
     let host = VllmOverEngine::start(&project.path("model-1"));
     project.change_config("backend = \"embedded\"", &format!("backend = \"vllm\"\nurls = [\"{}\"]", host.url));
     project.change_config("[torch]\n", "[torch]\nshares_gpu = true\n");
@@ -22,7 +24,12 @@ fn the_host_sleeps_during_passes_alone_and_is_woken_before_it_gets_weights() {
     assert_eq!(there["steps"], 5, "{there}");
     let mut expected = vec!["load"];
     expected.extend(["sleep", "wake_up", "load"].repeat(5));
-    assert_eq!(host.turns(), expected);
+    // Between two calls of one pass it may have been idle for long.
+    let mut turns = host.turns().join(" ");
+    while turns.contains("sleep wake_up sleep wake_up") {
+        turns = turns.replace("sleep wake_up sleep wake_up", "sleep wake_up");
+    }
+    assert_eq!(turns, expected.join(" "));
     project.account("shared", &there);
     project.change_config("shares_gpu = true\n", "");
     let apart = project.train("apart", &[]).pop().unwrap();

@@ -189,6 +189,21 @@ def test_a_step_is_adamws_after_clipping(learner: Made, data: Made) -> None:
         torch.testing.assert_close(it.detach(), expected.float(), atol=2e-6, rtol=0)
 
 
+def test_a_learner_that_leaves_its_device_takes_weights_gradients_and_moments_along(learner: Made, data: Made) -> None:
+    made, rows = learner(3), data(LENGTHS)
+    made.forward_backward(rows, TokenLoss("cross_entropy"))
+    made.optimizer_step(ADAM)
+    made.forward_backward(rows, TokenLoss("cross_entropy"))
+    made.release_gpu()  # which it does not have
+    made._move(torch.device("meta"))  # which stands for a GPU
+    parameters = list(made.policy.model.parameters())
+    gradients = [it.grad for it in parameters if it.requires_grad]
+    moments = [it for state in made._optimizer.state.values() for it in state.values()]
+    assert len(gradients) == len(made.policy.trained)
+    assert len(moments) == 3 * len(gradients)
+    assert {it.device.type for it in [*parameters, *gradients, *moments]} == {"meta"}
+
+
 def test_a_gradient_that_is_not_finite_changes_nothing(learner: Made, data: Made) -> None:
     made, rows = learner(), data(LENGTHS)
     before = made.forward(rows)["logprobs"]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::plan::gpu::Gpus;
-use crate::plan::job::{AdapterShape, Checkpointing, Elements, Job};
+use crate::plan::job::{AdapterShape, Checkpointing, Elements, Job, Turns};
 use crate::plan::model_shape::LAYER_MODULES;
 use crate::plan::placement::{Placement, Work};
 
@@ -62,7 +62,7 @@ pub fn changes(job: &Job, gpus: &Gpus, work: Work) -> Changes {
     let fits = |job: &Job| Placement::of(job, gpus, work).fits();
     let mut found = job.clone();
     while !fits(&found) {
-        let Some(next) = steps(&found, work).into_iter().next() else { break };
+        let Some(next) = steps(&found, gpus, work).into_iter().next() else { break };
         found = next;
     }
     if !fits(&found) {
@@ -80,7 +80,7 @@ pub fn changes(job: &Job, gpus: &Gpus, work: Work) -> Changes {
 }
 
 /// The jobs that are one step smaller, the least costly first.
-fn steps(job: &Job, work: Work) -> Vec<Job> {
+fn steps(job: &Job, gpus: &Gpus, work: Work) -> Vec<Job> {
     let mut steps = Vec::new();
     let trains = work != Work::Sample;
     if trains && job.elements == Elements::Float32 {
@@ -95,6 +95,10 @@ fn steps(job: &Job, work: Work) -> Vec<Job> {
     if work != Work::Train && job.parallel > LEAST_PARALLEL {
         steps.push(Job { parallel: (job.parallel / 2).max(LEAST_PARALLEL), ..job.clone() });
     }
+    let is_one = work == Work::Both && gpus.count == 1;
+    if is_one && job.turns == Turns::Off && job.elements != Elements::Nf4 {
+        steps.push(Job { turns: Turns::On, ..job.clone() });
+    }
     let adapter = match &job.adapter {
         None if trains => Some(AdapterShape { rank: RANK, modules: LAYER_MODULES.into() }),
         Some(adapter) if adapter.rank > LEAST_RANK => {
@@ -104,15 +108,17 @@ fn steps(job: &Job, work: Work) -> Vec<Job> {
     };
     let has_adapter = job.adapter.is_some();
     steps.extend(adapter.map(|adapter| Job { adapter: Some(adapter), ..job.clone() }));
-    if trains && has_adapter && job.elements == Elements::Bfloat16 {
+    // Weights of 4 bits stay on their GPU.
+    if trains && has_adapter && job.elements == Elements::Bfloat16 && job.turns != Turns::On {
         steps.push(Job { elements: Elements::Nf4, ..job.clone() });
     }
     steps
 }
 
 /// Each takes one change back.
-const REVERTS: [fn(&mut Job, &Job); 5] = [
+const REVERTS: [fn(&mut Job, &Job); 6] = [
     |job, from| job.adapter.clone_from(&from.adapter),
+    |job, from| job.turns = from.turns,
     |job, from| job.parallel = from.parallel,
     |job, from| job.max_tokens_per_pass = from.max_tokens_per_pass,
     |job, from| job.checkpointing = from.checkpointing,
@@ -124,6 +130,9 @@ fn difference(from: &Job, to: &Job) -> Vec<Change> {
     let mut change = |key, value: String| changes.push(Change { key, value });
     if from.elements != to.elements {
         change("[torch] dtype", format!("{:?}", to.elements.name()));
+    }
+    if from.turns != to.turns {
+        change("[torch] shares_gpu", "true".to_owned());
     }
     if from.checkpointing != to.checkpointing {
         change("[torch] gradient_checkpointing", "\"on\"".to_owned());
@@ -169,6 +178,16 @@ mod tests {
         let found = changes(&job("Qwen3-8B", 0), &gpus, Work::Both);
         assert!(found.fits());
         assert!(texts(&found).contains(&"[[models]] lora_rank = 32".to_owned()), "{found:?}");
+    }
+
+    #[test]
+    fn one_gpu_is_had_by_turns_where_both_are_too_much_for_it() {
+        let gpus = "24GiB".parse().unwrap();
+        let found = changes(&job("Qwen3-8B", 32), &gpus, Work::Both);
+        assert!(found.fits());
+        assert!(texts(&found).contains(&"[torch] shares_gpu = true".to_owned()), "{found:?}");
+        let cannot = changes(&Job { turns: Turns::Impossible, ..job("Qwen3-8B", 32) }, &gpus, Work::Both);
+        assert!(!cannot.changes.iter().any(|change| change.key == "[torch] shares_gpu"), "{cannot:?}");
     }
 
     #[test]

@@ -50,6 +50,18 @@ pub enum Checkpointing {
     Off,
 }
 
+/// Whether vLLM and the learner have one GPU by turns (`[torch] shares_gpu`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Turns {
+    /// Its sampler cannot sleep.
+    Impossible,
+    /// Both are on it all the time.
+    Off,
+    /// One of them at a time.
+    On,
+}
+
 /// Adapters beside matrices, in PEFT's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AdapterShape {
@@ -83,6 +95,8 @@ pub struct Job {
     pub max_tokens_per_pass: u64,
     /// `[torch] gradient_checkpointing`.
     pub checkpointing: Checkpointing,
+    /// `[torch] shares_gpu`.
+    pub turns: Turns,
     /// Whether a policy is kept that the trained one is held against.
     pub keeps_reference: bool,
     /// Rollouts at a time.
@@ -123,6 +137,7 @@ pub(crate) fn job(name: &str, rank: u64) -> Job {
         elements: Elements::Bfloat16,
         max_tokens_per_pass: 4096,
         checkpointing: Checkpointing::Auto,
+        turns: Turns::Off,
         keeps_reference: false,
         parallel: 16,
         rollout_tokens: 2048,

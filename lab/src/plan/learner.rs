@@ -14,8 +14,8 @@ const CHUNK: u64 = 256 * MIB;
 const CHUNK_TENSORS: u64 = 5;
 /// The same of an adapter beside the head: its product, and that scaled.
 const ADAPTED_CHUNK_TENSORS: u64 = 2;
-/// Assumed: a CUDA context with the libraries' work space.
-const CONTEXT: u64 = 768 * MIB;
+/// Assumed: a CUDA context with the libraries' work space, which stays while the learner waits for its turn.
+pub(crate) const CONTEXT: u64 = 768 * MIB;
 /// Assumed: what PyTorch's allocator cannot use between tensors is one byte of so many.
 const FRAGMENTATION: u64 = 20;
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::plan::gpu::Gpus;
 use crate::plan::host::{EngineWork, HostNeed};
-use crate::plan::job::{AdapterShape, Checkpointing, Elements, Job};
+use crate::plan::job::{AdapterShape, Checkpointing, Elements, Job, Turns};
 use crate::plan::known_models::known_model;
 use crate::plan::learner::LearnerNeed;
 use crate::plan::model_shape::ModelShape;
@@ -139,6 +139,7 @@ impl ConfiguredJob {
             elements: elements(torch, training),
             max_tokens_per_pass: torch.max_tokens_per_pass as u64,
             checkpointing: checkpointing(torch.gradient_checkpointing),
+            turns: turns(model, torch),
             keeps_reference: keeps_reference(&config.trainer),
             parallel: config.runner.parallel as u64,
             rollout_tokens,
@@ -201,6 +202,14 @@ fn checkpointing(configured: GradientCheckpointing) -> Checkpointing {
         GradientCheckpointing::Auto => Checkpointing::Auto,
         GradientCheckpointing::On => Checkpointing::On,
         GradientCheckpointing::Off => Checkpointing::Off,
+    }
+}
+
+fn turns(model: &ModelEntry, torch: &TorchOptions) -> Turns {
+    match (model.backend, torch.shares_gpu) {
+        (Backend::Vllm, true) => Turns::On,
+        (Backend::Vllm, false) => Turns::Off,
+        _ => Turns::Impossible,
     }
 }
 

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::plan::gpu::Gpus;
-use crate::plan::job::Job;
-use crate::plan::learner::LearnerNeed;
-use crate::plan::sampler::SamplerNeed;
+use crate::plan::job::{Job, Turns};
+use crate::plan::learner::{self, LearnerNeed};
+use crate::plan::sampler::{self, SamplerNeed};
 
 /// Assumed: what the driver keeps of each GPU.
 const DRIVER: u64 = 512 << 20;
@@ -31,6 +31,8 @@ pub struct Placement {
     pub sampler: Option<SamplerNeed>,
     /// Whether both are on the only GPU.
     pub is_shared: bool,
+    /// Whether they have it by turns.
+    pub by_turns: bool,
     /// Bytes of the fullest GPU.
     pub taken: u64,
     /// Bytes of a GPU without what the driver keeps.
@@ -48,10 +50,12 @@ impl Placement {
         let is_shared = work == Work::Both && gpus.count == 1;
         let sampler = match work {
             Work::Train => None,
-            Work::Both if !is_shared => Some(sampler(job, gpus.count - 1, usable)),
-            Work::Both | Work::Sample => Some(sampler(job, gpus.count, usable)),
+            Work::Both if !is_shared => Some(place_sampler(job, gpus.count - 1, usable)),
+            Work::Both | Work::Sample => Some(place_sampler(job, gpus.count, usable)),
         };
         let of_sampler = sampler.map_or(0, |sampler| sampler.sum());
+        let by_turns = is_shared && job.turns == Turns::On;
+        // The learner asks for its free memory before vLLM first sleeps.
         let free = if is_shared { usable.saturating_sub(of_sampler) } else { usable };
         let learner = (work != Work::Sample).then(|| LearnerNeed::configured(job, free));
         let of_learner = learner.map_or(0, |learner| learner.sum());
@@ -59,7 +63,12 @@ impl Placement {
             learner,
             sampler,
             is_shared,
-            taken: if is_shared { of_sampler + of_learner } else { of_sampler.max(of_learner) },
+            by_turns,
+            taken: match (is_shared, by_turns) {
+                (true, true) => (of_sampler + learner::CONTEXT).max(of_learner + sampler::CONTEXT),
+                (true, false) => of_sampler + of_learner,
+                (false, _) => of_sampler.max(of_learner),
+            },
             usable,
             gpu_memory_utilization: sampler.map(|sampler| sampler.utilization(gpus)),
         }
@@ -71,7 +80,7 @@ impl Placement {
     }
 }
 
-fn sampler(job: &Job, count: u64, usable: u64) -> SamplerNeed {
+fn place_sampler(job: &Job, count: u64, usable: u64) -> SamplerNeed {
     // Heads are dealt out evenly.
     let divides = |size: &u64| *size <= count && job.shape.heads.is_multiple_of(*size);
     let of = |size: u64| SamplerNeed::of(job, count / size, size);
@@ -102,6 +111,18 @@ mod tests {
         assert_eq!(apart.taken, apart.learner.unwrap().sum().max(sampler.sum()));
         let trains = Placement::of(&small, &gpus("24GiB"), Work::Train);
         assert_eq!((trains.sampler, trains.gpu_memory_utilization), (None, None));
+    }
+
+    #[test]
+    fn by_turns_the_one_leaves_its_context_to_the_other() {
+        let (gpu, apart) = (gpus("24GiB"), job("Qwen3-4B", 32));
+        let placement = Placement::of(&Job { turns: Turns::On, ..apart.clone() }, &gpu, Work::Both);
+        let (learner, sampler) = (placement.learner.unwrap(), placement.sampler.unwrap());
+        assert!(placement.by_turns && placement.fits());
+        // 1536 MiB of vLLM's stay, and 768 MiB of the learner's.
+        assert_eq!(placement.taken, (learner.sum() + (1536 << 20)).max(sampler.sum() + (768 << 20)));
+        assert!(!Placement::of(&apart, &gpu, Work::Both).fits());
+        assert!(!Placement::of(&Job { turns: Turns::On, ..apart }, &gpus("2x24GiB"), Work::Both).by_turns);
     }
 
     #[test]

@@ -113,11 +113,16 @@ fn remedy(job: &Job, gpus: &Gpus, work: Work) -> (Option<Remedy>, Job, Placement
 /// What starts vLLM, for a placement.
 pub fn vllm_command(job: &Job, placement: &Placement, path: &Path) -> Option<String> {
     let sampler = placement.sampler?;
+    let sleeps = if placement.by_turns { " --enable-sleep-mode" } else { "" };
     let (variable, adapters) = match &job.adapter {
         Some(adapter) => {
             let rank = VLLM_RANKS.into_iter().find(|rank| *rank >= adapter.rank).unwrap_or(adapter.rank);
             let flags = format!(" --enable-lora --max-loras 2 --max-lora-rank {rank}");
-            ("VLLM_ALLOW_RUNTIME_LORA_UPDATING=True", flags)
+            let variable = match placement.by_turns {
+                true => "VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=True",
+                false => "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True",
+            };
+            (variable, flags)
         }
         None => ("VLLM_SERVER_DEV_MODE=1", String::new()),
     };
@@ -128,7 +133,7 @@ pub fn vllm_command(job: &Job, placement: &Placement, path: &Path) -> Option<Str
     let utilization = placement.gpu_memory_utilization.unwrap_or(0.9);
     let path = path.display();
     Some(format!(
-        "{variable} vllm serve {path}{adapters}{parallel} --max-model-len {} --gpu-memory-utilization {utilization:.2} \
+        "{variable} vllm serve {path}{sleeps}{adapters}{parallel} --max-model-len {} --gpu-memory-utilization {utilization:.2} \
          --logprobs-mode processed_logprobs",
         job.rollout_tokens
     ))
@@ -188,7 +193,7 @@ impl GpuPlan {
             let parts = parts.into_iter().map(|(name, bytes)| format!("{name} {}", gibibytes(bytes)));
             parts.collect::<Vec<_>>().join(", ")
         };
-        let Placement { learner, sampler, is_shared, taken, usable, .. } = &self.placement;
+        let Placement { learner, sampler, is_shared, by_turns, taken, usable, .. } = &self.placement;
         lines.push(("gpu", self.gpus.text()));
         if let Some(learner) = learner {
             let checkpoints = if learner.checkpoints { "with" } else { "without" };
@@ -206,7 +211,11 @@ impl GpuPlan {
             };
             lines.push(("sampler", format!("{}{each}: {}", gibibytes(sampler.sum()), parts(sampler.parts()))));
         }
-        let where_it_is = if *is_shared { "both on one GPU" } else { "on the fullest GPU" };
+        let where_it_is = match (is_shared, by_turns) {
+            (true, true) => "both on one GPU by turns",
+            (true, false) => "both on one GPU",
+            (false, _) => "on the fullest GPU",
+        };
         let fits = if self.fits { "yes" } else { "no" };
         lines.push(("fits", format!("{fits}: {} of {}, {where_it_is}", gibibytes(*taken), gibibytes(*usable))));
         lines.extend(self.remedy.iter().flat_map(Remedy::lines));

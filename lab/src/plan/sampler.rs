@@ -18,8 +18,8 @@ const ADAPTERS: u64 = 2;
 const STEP_TOKENS: u64 = 2048;
 /// Assumed: sequences of a step (`--max-num-seqs`), for which it reserves logits and probabilities in float32.
 const STEP_SEQUENCES: u64 = 256;
-/// Assumed: CUDA context and CUDA graphs.
-const CONTEXT: u64 = 1536 * MIB;
+/// Assumed: CUDA context and CUDA graphs, which stay while vLLM sleeps.
+pub(crate) const CONTEXT: u64 = 1536 * MIB;
 
 /// Bytes that vLLM takes of each of its GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::plan::changes::{Change, LORA_RANK};
 use crate::plan::gpu::{CARDS, Gpus};
-use crate::plan::job::{AdapterShape, Checkpointing, Elements, Job};
+use crate::plan::job::{AdapterShape, Checkpointing, Elements, Job, Turns};
 use crate::plan::known_models::{KNOWN_MODELS, KnownModel};
 use crate::plan::model_shape::LAYER_MODULES;
 use crate::plan::placement::Work;
@@ -38,6 +38,7 @@ pub fn usual_job(model: &KnownModel, rank: Option<u64>) -> Job {
         elements: Elements::Bfloat16,
         max_tokens_per_pass: 4096,
         checkpointing: Checkpointing::Auto,
+        turns: Turns::Off,
         keeps_reference: false,
         parallel: 16,
         rollout_tokens: 2048,

@@ -41,8 +41,8 @@ pub enum ModelAction {
     /// Put an earlier checkpoint's weights back behind a model that is served
     ///
     /// The server reads them from the directory of the run, which it must see under the same path. They stay behind the
-    /// model, over a restart of the server too, until others are put there, as by the next update of a run that still
-    /// trains it.
+    /// model, over a restart of the server too, until others are put there. A run that trains at the server ends at its
+    /// next update, and goes on with `--resume --replace-weights`.
     Rollback(ModelRollbackArguments),
 }
 

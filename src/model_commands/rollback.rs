@@ -93,7 +93,7 @@ pub async fn rollback(arguments: &ModelRollbackArguments) -> Result<()> {
         .with_context(|| format!("cannot tell which servers have `{model}`"))?;
     if is_run_held(&run) {
         output::note(format_args!(
-            "warning: {} is being trained: its next update replaces these weights",
+            "warning: {} is being trained: it ends at its next update, and these weights stay",
             run.display()
         ));
     }

@@ -184,6 +184,20 @@ impl PublishedFiles {
         has_same_files && self.has_base(base_id)
     }
 
+    /// Whether these files, or others if those are accepted, may be what the version was published with.
+    pub fn admit(
+        &self,
+        other: OtherFiles,
+        source: &Value,
+        files_id: Option<WeightsId>,
+        base_id: Option<WeightsId>,
+    ) -> bool {
+        match other {
+            OtherFiles::Refuse => self.are(source, files_id, base_id),
+            OtherFiles::Accept => self.has_base(base_id),
+        }
+    }
+
     /// Whether an adapter over this base may be the same.
     pub fn has_base(&self, base_id: Option<WeightsId>) -> bool {
         self.base_id.is_none() || base_id.is_none() || self.base_id == base_id

@@ -104,6 +104,10 @@ impl WeightsRequest {
         if base.is_some() && adapter.is_none() {
             return Err(ProxyError::invalid("base", "only an `adapter` is over a base"));
         }
+        // The store has versions as signed numbers.
+        if version.is_some_and(|version| i64::try_from(version.0).is_err()) {
+            return Err(ProxyError::invalid("version", format!("a version is {} at most", i64::MAX)));
+        }
         let replaces = replaces.as_ref().map_or(Ok(Replaces::Older), replaced)?;
         let named =
             [model.map(WeightsSource::Model), adapter.map(WeightsSource::Adapter), kept.map(WeightsSource::Kept)];

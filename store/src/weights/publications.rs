@@ -1,6 +1,6 @@
 //! Which weights are behind a model at every server of the store.
 
-use fulgurite_types::{NewPublication, OtherFiles, Publication, PublishedFiles, WeightsId};
+use fulgurite_types::{NewPublication, Publication, PublishedFiles, WeightsId};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 use tokio::sync::watch;
@@ -94,10 +94,7 @@ fn are_files_of(current: &Publication, new: &NewPublication) -> bool {
 }
 
 fn may_have_files(known: &PublishedFiles, new: &NewPublication) -> bool {
-    match new.other_files {
-        OtherFiles::Refuse => known.are(&new.source, new.files_id, new.base_id),
-        OtherFiles::Accept => known.has_base(new.base_id),
-    }
+    known.admit(new.other_files, &new.source, new.files_id, new.base_id)
 }
 
 /// Publishers that could not read the files have left no fingerprint: the newest one counts.

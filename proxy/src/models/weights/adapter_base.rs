@@ -29,7 +29,7 @@ pub(crate) fn over(files: WeightsId, base: Option<WeightsId>) -> WeightsId {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_types::{Replaces, ServingState};
+    use fulgurite_types::{NewNamedWeights, NewRun, Replaces, ServingState};
 
     use super::*;
     use crate::error::ProxyError;
@@ -79,10 +79,26 @@ mod tests {
         // The same files over another base are other weights.
         let same_files = other.post(PostedWeights { replaces: Replaces::Anything, ..posted(3) }).await.unwrap_err();
         assert!(matches!(*same_files, ProxyError::VersionOfOthers { .. }), "{same_files}");
+        // Neither where the run's own directory may have other files by now: nothing is loaded that is refused.
+        let run_directory = other.directory().join("run");
+        let config = serde_json::json!({ "run_directory": run_directory });
+        let new_run = NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 };
+        it.of.store.create_run(new_run).await.unwrap();
+        let weights_id = WeightsId::of_digest([5; 32]);
+        let of_run = NewNamedWeights { run_id: Some("r".into()), ..NewNamedWeights::of_no_run("m", weights_id, 5) };
+        it.of.store.name_weights(of_run).await.unwrap();
+        let source = WeightsSource::Adapter(run_directory.join("published/000005"));
+        let of_run = PostedWeights { source, run_id: Some("r".into()), replaces: Replaces::Anything, ..posted(5) };
+        it.post(of_run.clone()).await.unwrap();
+        let before = other.weights.status();
+        let over_another = other.post(of_run).await.unwrap_err();
+        assert!(matches!(*over_another, ProxyError::VersionOfOtherFiles { version: 5, .. }), "{over_another}");
+        let status = other.weights.status();
+        assert_eq!((status.loaded, status.weights_id), (before.loaded, before.weights_id));
         // Whole weights have no base.
-        let source = WeightsSource::Model("/nowhere/4".into());
-        it.post(PostedWeights { source, ..posted(4) }).await.unwrap();
+        let source = WeightsSource::Model("/nowhere/6".into());
+        it.post(PostedWeights { source, ..posted(6) }).await.unwrap();
         assert!(matches!(other.weights.catch_up(&other.of).await, CaughtUp::Serving));
-        assert_eq!(other.host.requested(1).await, [4]);
+        assert_eq!(other.host.requested(1).await, [6]);
     }
 }

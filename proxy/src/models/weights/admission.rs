@@ -47,7 +47,7 @@ pub(super) struct NewFiles {
 }
 
 impl NewFiles {
-    /// Refuses other files than those that the version was published with before they are loaded.
+    /// Refuses other files than those that the version was published with, or another base, before they are loaded.
     pub(super) async fn check(
         &self,
         store: &Store,
@@ -56,9 +56,7 @@ impl NewFiles {
     ) -> Result<(), ProxyError> {
         let NamedWeights { model, version, .. } = named;
         match store.published_files(model, *version).await? {
-            Some(known)
-                if self.other == OtherFiles::Refuse && !known.are(&json!(source), self.files_id, self.base_id) =>
-            {
+            Some(known) if !known.admit(self.other, &json!(source), self.files_id, self.base_id) => {
                 Err(other_files_of_version(model, *version, &known))
             }
             _ => Ok(()),

@@ -194,6 +194,7 @@ impl ModelWeights {
         };
         files.check(store, &named, &posted.source).await?;
         let weights = NewWeights { version: WeightsVersion(named.version), source: posted.source };
+        let before = self.status();
         self.shared.status.send_modify(|status| status.is_loading());
         if let Err(error) = sampler.load_weights(&weights).await {
             self.posted_weights_failed(of, &error);
@@ -224,11 +225,23 @@ impl ModelWeights {
                 Ok(())
             }
             Err(error) => {
-                // What others have published comes back.
-                self.shared.look.notify_one();
+                self.put_back(of, before).await;
                 Err(refused(model, named.version, error))
             }
         }
+    }
+
+    /// What was behind the model comes back, since others were published first. Those come then, if this server can load them.
+    async fn put_back(&self, of: &WeightsOf, before: WeightsStatus) {
+        if let Some(loaded) = &before.loaded {
+            match of.sampler.load_weights(&loaded.weights).await {
+                Ok(()) => {
+                    self.shared.status.send_replace(before);
+                }
+                Err(error) => self.posted_weights_failed(of, &error),
+            }
+        }
+        self.shared.look.notify_one();
     }
 
     /// Puts published weights behind the model, unless they are there.

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -81,7 +82,7 @@ pub(super) struct Hosted {
     pub(super) gate: Gate,
     pub(super) host: Arc<Host>,
     pub(super) of: WeightsOf,
-    _directory: Arc<TempDir>,
+    directory: Arc<TempDir>,
 }
 
 impl Hosted {
@@ -94,16 +95,21 @@ impl Hosted {
 
     /// The same model at another server of the store.
     pub(super) fn another_server(&self) -> Self {
-        Self::over(self.of.store.clone(), Arc::clone(&self._directory), [])
+        Self::over(self.of.store.clone(), Arc::clone(&self.directory), [])
     }
 
-    fn over(store: Store, _directory: Arc<TempDir>, failures: impl IntoIterator<Item = BackendError>) -> Self {
+    fn over(store: Store, directory: Arc<TempDir>, failures: impl IntoIterator<Item = BackendError>) -> Self {
         let (gate, host) = (Gate::default(), Host::new(failures));
         let weights = ModelWeights::new(gate.clone());
         let sampler: Arc<dyn Sampler> = host.clone();
         let without_new_weights = WithoutNewWeights::Serve;
         let of = WeightsOf { model: "m".into(), sampler, store, without_new_weights };
-        Self { weights, gate, host, of, _directory }
+        Self { weights, gate, host, of, directory }
+    }
+
+    /// The directory of the store.
+    pub(super) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     pub(super) fn post(&self, posted: PostedWeights) -> impl Future<Output = Result<(), Arc<ProxyError>>> + use<> {

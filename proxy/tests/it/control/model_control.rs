@@ -153,6 +153,12 @@ async fn what_is_wrong_with_new_weights_is_told_and_changes_nothing() {
         ("tiny/weights", json!({ "version": 4, "model": 5 }), 400, "model is 5, but must be a string"),
         ("tiny/weights", json!([]), 400, "it is a list, but must be an object"),
         ("tiny/weights", json!({ "version": "four", "model": "/w" }), 400, "must be a whole number"),
+        (
+            "tiny/weights",
+            json!({ "version": u64::MAX, "model": "/w" }),
+            400,
+            "a version is 9223372036854775807 at most",
+        ),
         ("tiny/weights", json!({ "version": 4, "adapter": "/w" }), 422, "whole models only"),
         ("tiny/pause", json!({ "drian": true }), 400, "drian"),
         ("other/pause", json!({}), 404, "does not exist here"),

@@ -88,11 +88,14 @@ fn memory() -> MachineFact {
 }
 
 fn processor_flags() -> MachineFact {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let flags = flags_of(&text);
-    match flags.is_empty() {
-        true => MachineFact::ok("processor", "none of AVX2, AVX-512, bfloat16: the engine is slow here"),
-        false => MachineFact::ok("processor", flags.join(", ")),
+    let Ok(text) = std::fs::read_to_string("/proc/cpuinfo") else {
+        return MachineFact::ok("processor", "unknown: /proc/cpuinfo cannot be read");
+    };
+    match flags_of(&text) {
+        flags if flags.is_empty() => {
+            MachineFact::ok("processor", "none of AVX2, AVX-512, bfloat16: the engine is slow here")
+        }
+        flags => MachineFact::ok("processor", flags.join(", ")),
     }
 }
 

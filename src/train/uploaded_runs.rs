@@ -36,6 +36,15 @@ pub async fn run_archive(loaded: &LoadedConfig, directory: &Path, run_id: &str) 
     Ok(Some(run))
 }
 
+/// The same, to look only: nothing shows that the place is this run's.
+pub fn unclaimed_archive(loaded: &LoadedConfig, run_id: &str) -> Result<Option<RunArchive>> {
+    let archive = archive(loaded)?;
+    if archive.is_some() {
+        admin_key::keep_to_this_process();
+    }
+    Ok(archive.map(|archive| archive.of_run(run_id)))
+}
+
 /// Variables with the keys to what is uploaded, which no program may see that a run starts: whoever has them can replace
 /// the run's weights.
 pub fn upload_keys(loaded: &LoadedConfig) -> Vec<String> {

@@ -67,7 +67,7 @@ pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{
     Decode, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, SampleAnswer, StaleRollouts, is_constant,
 };
-pub use run::{KeptCheckpointsAt, require_steps, updates_from_checkpoint};
+pub use run::{KeptCheckpointsAt, MissingFiles, ResumePoint, require_steps};
 pub use run_identity::RunIdentity;
 pub use run_summary::RunSummary;
 pub use scores::{

@@ -10,7 +10,9 @@ use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_lab::records::exclusive_lock::is_run_held;
 use fulgurite_lab::records::run_directory::{is_in_run, run_id_of, run_instance};
 use fulgurite_lab::records::weights_in_place::WeightsInPlace;
-use fulgurite_trainer::{HeldWeights, Record, StopRule, TrainError, WeightsAtStart, updates_from_checkpoint};
+use fulgurite_trainer::{
+    HeldWeights, MissingFiles, Record, ResumePoint, RunIdentity, StopRule, TrainError, WeightsAtStart,
+};
 use fulgurite_types::{Publication, PublicationCause, Replaces, Step, WeightsId, WeightsVersion};
 
 use super::commands::{Commands, Found, NamedDirectory, ResumableRun, RunProgress, RunState};
@@ -19,6 +21,7 @@ use super::identity::{RecordedRun, recorded_run};
 use super::rules::{Behind, Callers, Learns, Leeway, ServedBase, ServedFiles, StartDecision, StartFlag, decide};
 use crate::models::start_weights::start_weights;
 use crate::train::begin_run::{holds_run, resumable_directory};
+use crate::train::uploaded_runs::{run_archive, unclaimed_archive};
 
 /// For how long after its last call a model counts as called.
 const RECENTLY: Duration = Duration::from_secs(3600);
@@ -62,7 +65,10 @@ impl StartAtServer<'_> {
         let behind = match (resumed, published) {
             (_, None) if resumed.is_none() || base.files == ServedFiles::Others => Behind::Nothing,
             (None, _) => Behind::Others,
-            (Some(directory), published) => self.behind_resumed(directory, there.start, published).await?,
+            (Some(directory), published) => {
+                let place = self.resume_place(directory, MissingFiles::Download).await?;
+                self.behind_resumed(&place, there.start, published).await?
+            }
         };
         let leeway = self.leeway(behind, resumed).await?;
         let at_start = match decide(base, behind, flag, leeway) {
@@ -155,19 +161,35 @@ impl StartAtServer<'_> {
         })
     }
 
+    /// Where the run in a directory goes on from.
+    async fn resume_place(&self, directory: &Path, missing: MissingFiles) -> Result<ResumePlace> {
+        let run_id = run_id_of(directory);
+        let archive = match missing {
+            MissingFiles::Download => run_archive(self.loaded, directory, &run_id).await?,
+            MissingFiles::LeaveThere => unclaimed_archive(self.loaded, &run_id)?,
+        };
+        let identity = RunIdentity {
+            run_id,
+            instance: run_instance(directory)?,
+            seed: self.loaded.config.run.seed,
+            directory: directory.to_owned(),
+            archive,
+        };
+        let point = ResumePoint::find(self.record, &identity, &self.loaded.config.trainer.common, missing).await?;
+        Ok(ResumePlace { identity, point })
+    }
+
     async fn behind_resumed(
         &self,
-        directory: &Path,
+        place: &ResumePlace,
         start: WeightsId,
         published: Option<&Publication>,
     ) -> Result<Behind> {
-        let run_id = run_id_of(directory);
-        let instance = run_instance(directory)?;
+        let ResumePlace { identity, point } = place;
         let version = published.map(|published| published.weights.version);
-        let record = self.record;
-        let distance = updates_from_checkpoint(record, &self.model.name, (&run_id, &instance), start, version).await?;
+        let distance = point.updates_to(self.record, &self.model.name, identity, start, version).await?;
         let distance = match (distance, published) {
-            (None, Some(published)) => self.updates_in_earlier_release(&run_id, directory, published).await?,
+            (None, Some(published)) => updates_in_earlier_release(place, published),
             (distance, _) => distance,
         };
         Ok(match (distance, published.map(|published| published.cause)) {
@@ -175,24 +197,6 @@ impl StartAtServer<'_> {
             (Some(distance), _) => Behind::Own { distance },
             (None, _) => Behind::Others,
         })
-    }
-
-    /// How far weights are from the run's checkpoint that an earlier release put behind the model for it: their versions are
-    /// numbers of updates, and they are in the run's directory. `None` of all others.
-    async fn updates_in_earlier_release(
-        &self,
-        run_id: &str,
-        directory: &Path,
-        published: &Publication,
-    ) -> Result<Option<u64>> {
-        let Publication { weights, source, .. } = published;
-        let path = ["model", "adapter"].into_iter().find_map(|kind| source[kind].as_str());
-        if !is_of_earlier_release(published) || !path.is_some_and(|path| is_in_run(Path::new(path), directory)) {
-            return Ok(None);
-        }
-        let checkpoint = self.record.latest_checkpoint(run_id).await?;
-        let step = checkpoint.and_then(|checkpoint| checkpoint.state["step"].as_u64()).unwrap_or_default();
-        Ok(Some(weights.version.abs_diff(step)))
     }
 
     /// The run that `--resume` would go on with.
@@ -208,17 +212,22 @@ impl StartAtServer<'_> {
     /// What the run in a directory would go on from; `None` if the server does not know that run, or has another of its name.
     async fn resumable(&self, directory: &Path, there: &ModelThere, state: RunState) -> Result<Option<ResumableRun>> {
         let RecordedRun::Same = recorded_run(self.record, self.loaded, directory).await? else { return Ok(None) };
-        let run_id = run_id_of(directory);
-        let behind = self.behind_resumed(directory, there.start, there.published.as_ref()).await?;
+        let place = match self.resume_place(directory, MissingFiles::LeaveThere).await {
+            Ok(place) => place,
+            Err(error) if is_without_checkpoint(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let behind = self.behind_resumed(&place, there.start, there.published.as_ref()).await?;
         let leeway = self.leeway(behind, Some(directory)).await?;
-        let progress = self.progress(&run_id).await?;
-        Ok(Some(ResumableRun { run_id, behind, leeway, state, progress }))
+        let progress = self.progress(&place).await?;
+        Ok(Some(ResumableRun { run_id: place.identity.run_id, behind, leeway, state, progress }))
     }
 
-    /// Where a run would go on from.
-    async fn progress(&self, run_id: &str) -> Result<RunProgress> {
+    /// How far a run is where it goes on.
+    async fn progress(&self, place: &ResumePlace) -> Result<RunProgress> {
+        let ResumePlace { identity, point } = place;
         let trainer = &self.loaded.config.trainer;
-        let steps = self.record.steps(run_id).await?;
+        let steps = self.record.steps(&identity.run_id).await?;
         let Some(Step { step, weights_version, .. }) = steps.last() else { return Ok(RunProgress::FromStart) };
         // Only the record after the last update has no update of its own.
         let (updates, has_ended) = (*weights_version.min(step), weights_version < step);
@@ -234,9 +243,9 @@ impl StartAtServer<'_> {
         if has_ended && has_rule {
             return Ok(RunProgress::Ended { updates });
         }
-        Ok(match self.record.latest_checkpoint(run_id).await? {
-            Some(_) => RunProgress::FromCheckpoint,
-            None => RunProgress::FromStart,
+        Ok(match point.step {
+            0 => RunProgress::FromStart,
+            _ => RunProgress::FromCheckpoint,
         })
     }
 
@@ -299,6 +308,26 @@ impl StartAtServer<'_> {
 /// Whether nobody knows which weights were published: an earlier release had only their number.
 fn is_of_earlier_release(published: &Publication) -> bool {
     published.weights.run_id.is_none() && published.weights.time <= 0.0
+}
+
+/// How far weights are from the run's checkpoint that an earlier release put behind the model for it: their versions are
+/// numbers of updates, and they are in the run's directory. `None` of all others.
+fn updates_in_earlier_release(place: &ResumePlace, published: &Publication) -> Option<u64> {
+    let Publication { weights, source, .. } = published;
+    let path = ["model", "adapter"].into_iter().find_map(|kind| source[kind].as_str())?;
+    let is_runs = is_of_earlier_release(published) && is_in_run(Path::new(path), &place.identity.directory);
+    is_runs.then(|| weights.version.abs_diff(place.point.step))
+}
+
+/// Whether a run cannot go on, since none of its checkpoints can be loaded with the command's seed.
+fn is_without_checkpoint(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(TrainError::NoCheckpointLeft { .. } | TrainError::Checkpoint { .. }))
+}
+
+/// A run in a directory, and where it goes on from.
+struct ResumePlace {
+    identity: RunIdentity,
+    point: ResumePoint,
 }
 
 /// A model as its server has it.

@@ -113,13 +113,14 @@ pub struct Commands {
 
 impl Commands {
     pub fn of(arguments: &TrainArguments, url: &str) -> Self {
-        let TrainArguments { config, seed, overrides, max_steps, run_directory, agent, .. } = arguments;
+        let TrainArguments { config, seed, overrides, max_steps, allowed_steps, run_directory, agent, .. } = arguments;
         let seed = seed.map(|seed| format!("--seed {seed}"));
         let overrides = overrides.iter().map(|set| format!("--set {}", quoted(&set.argument())));
+        let allowed_steps = allowed_steps.map(|steps| format!("--allowed-steps {steps}"));
         Self {
             config: config.clone(),
             url: url.to_owned(),
-            options: seed.into_iter().chain(overrides).collect(),
+            options: seed.into_iter().chain(overrides).chain(allowed_steps).collect(),
             max_steps: *max_steps,
             run_directory: run_directory.clone(),
             agent: agent.clone(),
@@ -390,7 +391,7 @@ mod tests {
     fn check(command: &str, line: &str, found: Found<'_>, text: &str) {
         let (typed, given) = (parsed(command), parsed(line));
         assert_eq!((typed.seed, &typed.agent), (given.seed, &given.agent), "{text}");
-        assert_eq!(typed.overrides, given.overrides, "{text}");
+        assert_eq!((&typed.overrides, typed.allowed_steps), (&given.overrides, given.allowed_steps), "{text}");
         let flag = start_flag(&typed);
         let decided = match flag {
             StartFlag::New | StartFlag::StartOver => {
@@ -422,7 +423,7 @@ mod tests {
     fn no_printed_command_is_refused_where_it_is_printed() {
         let lines = [
             "fulgurite train c.toml --server http://s",
-            "fulgurite train c.toml --server http://s --run-directory r --seed 7 --max-steps 7 --set trainer.learning_rate=0.5 -- agent",
+            "fulgurite train c.toml --server http://s --run-directory r --seed 7 --max-steps 7 --allowed-steps 5 --set trainer.learning_rate=0.5 -- agent",
         ];
         let published = publication();
         let mut printed = 0;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fulgurite_backends::{BackendError, FileDigests, Learner, find_damage};
+use fulgurite_backends::{BackendError, FileDigests, Learner, find_damage, listed_digests};
 use fulgurite_types::Checkpoint;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,15 @@ use super::uploads;
 use crate::sources::{DataPosition, HarvestState, SolveRates};
 use crate::weights::WeightsOrigin;
 use crate::{Record, Reporter, RunArchive, TrainError, TrainEvent};
+
+/// What is done about the files of a checkpoint that are in an object store alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingFiles {
+    /// They are downloaded.
+    Download,
+    /// They stay there, and count as whole.
+    LeaveThere,
+}
 
 /// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
 /// of the places.
@@ -89,7 +98,8 @@ impl CheckpointState {
 /// The checkpoints of one run.
 pub(crate) struct Checkpoints<'r> {
     pub record: &'r dyn Record,
-    pub learner: &'r dyn Learner,
+    /// Whoever goes on from one of them; `None` to look only.
+    pub learner: Option<&'r dyn Learner>,
     pub run_id: &'r str,
     pub seed: u64,
     /// What the directories in the records begin at.
@@ -98,20 +108,24 @@ pub(crate) struct Checkpoints<'r> {
     pub kept: usize,
     /// Where they are too, if anywhere.
     pub archive: Option<&'r RunArchive>,
+    pub missing: MissingFiles,
 }
 
 impl Checkpoints<'_> {
-    /// Loads the newest checkpoint whose files are those that were saved. The reporter is told of every newer one, and
-    /// why it was passed over. `None` if the run has no checkpoints yet.
+    /// Finds the newest checkpoint whose files are those that were saved, and has the learner load it, if there is one. The
+    /// reporter is told of every newer one, and why it was passed over. `None` if the run has no checkpoints yet.
     ///
     /// # Errors
     /// If there are checkpoints, but none to go on from; if one was made with another seed; if the learner does not
     /// take files that are whole.
-    pub(super) async fn restore(&self, reporter: &mut dyn Reporter) -> Result<Option<CheckpointState>, TrainError> {
+    pub(super) async fn newest_usable(
+        &self,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Option<CheckpointState>, TrainError> {
         let mut checkpoints = self.record.checkpoints(self.run_id).await?;
         // Where there are directories, the record is not gone: it has only not come to its first checkpoint.
         let is_gone = checkpoints.is_empty() && !self.directory.join(uploads::CHECKPOINTS).exists();
-        if let Some(archive) = self.archive.filter(|_| is_gone) {
+        if let Some(archive) = self.archive.filter(|_| is_gone && self.learner.is_some()) {
             uploads::bring_back(archive, self.record, self.run_id).await?;
             checkpoints = self.record.checkpoints(self.run_id).await?;
         }
@@ -122,13 +136,12 @@ impl Checkpoints<'_> {
                 continue;
             }
             let state = self.state(checkpoint)?;
-            let missing = self.fetch(&checkpoint.directory, &directory).await;
-            let message = match missing {
-                Some(message) => Some(message),
-                None => self.load(&directory, &state.files).await?,
+            let Some(message) = self.problem(&checkpoint.directory, &directory, &state.files).await? else {
+                return Ok(Some(state));
             };
-            let Some(message) = message else { return Ok(Some(state)) };
-            tracing::warn!(checkpoint = checkpoint.directory, %message, "a checkpoint is passed over");
+            if self.learner.is_some() {
+                tracing::warn!(checkpoint = checkpoint.directory, %message, "a checkpoint is passed over");
+            }
             passed_over.push(format!("{}: {message}", checkpoint.directory));
             reporter.report(TrainEvent::CheckpointPassedOver { directory: checkpoint.directory.clone(), message });
         }
@@ -139,18 +152,32 @@ impl Checkpoints<'_> {
         Err(TrainError::NoCheckpointLeft { run_id: self.run_id.to_owned(), message })
     }
 
-    /// Gets a directory that is not here from where it was uploaded to, or tells why it cannot.
-    async fn fetch(&self, name: &str, directory: &Path) -> Option<String> {
-        let archive = self.archive.filter(|_| !directory.exists())?;
-        archive.download(name, directory).await.err().map(|error| error.to_string())
+    /// Why a checkpoint cannot be gone on from, if it cannot. The learner has loaded it otherwise.
+    async fn problem(&self, name: &str, directory: &Path, files: &FileDigests) -> Result<Option<String>, TrainError> {
+        if let Some(archive) = self.archive.filter(|_| !directory.exists()) {
+            match self.missing {
+                MissingFiles::Download => {
+                    if let Err(error) = archive.download(name, directory).await {
+                        return Ok(Some(error.to_string()));
+                    }
+                }
+                MissingFiles::LeaveThere => match archive.manifest(name).await {
+                    Ok(Some(_)) => return Ok(None),
+                    Ok(None) => {}
+                    Err(error) => return Ok(Some(error.to_string())),
+                },
+            }
+        }
+        self.load(directory, files).await
     }
 
-    /// Has the learner go on from files, or tells what is wrong with them.
+    /// Has the learner go on from files, if there is one, or tells what is wrong with them.
     async fn load(&self, directory: &Path, files: &FileDigests) -> Result<Option<String>, TrainError> {
         if let Some(message) = damage(directory, files).await? {
             return Ok(Some(message));
         }
-        match self.learner.load_checkpoint(directory).await {
+        let Some(learner) = self.learner else { return listed_damage(directory).await };
+        match learner.load_checkpoint(directory).await {
             Err(BackendError::Damaged(damaged)) => Ok(Some(damaged.damage.to_string())),
             loaded => Ok(loaded.map(|()| None)?),
         }
@@ -174,6 +201,16 @@ async fn damage(directory: &Path, files: &FileDigests) -> Result<Option<String>,
     }
     let (path, files) = (directory.to_owned(), files.clone());
     in_background(directory, move || Ok(find_damage(&path, &files).map(|damage| damage.to_string()))).await
+}
+
+/// What is wrong with the files that the directory's own list tells of, which a learner compares as it loads them.
+async fn listed_damage(directory: &Path) -> Result<Option<String>, TrainError> {
+    let path = directory.to_owned();
+    in_background(directory, move || {
+        let found = listed_digests(&path).map(|listed| listed.and_then(|listed| find_damage(&path, &listed)));
+        Ok(found.unwrap_or_else(Some).map(|damage| damage.to_string()))
+    })
+    .await
 }
 
 /// Where a checkpoint is, as seen from the run's directory, so that a run can be moved.

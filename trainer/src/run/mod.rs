@@ -2,7 +2,6 @@
 
 mod allowed_steps;
 mod builder;
-mod checkpoint_distance;
 mod checkpoint_rules;
 mod checkpoints;
 mod digests;
@@ -11,6 +10,7 @@ mod gate;
 mod ledger;
 mod metrics_file;
 mod own_record;
+mod resume_point;
 mod run_checkpoints;
 mod token_files;
 mod training_run;
@@ -18,9 +18,10 @@ mod uploads;
 mod without_gradient;
 
 pub(crate) use self::builder::{Course, Publishing, RunBuilder};
-pub use self::checkpoint_distance::updates_from_checkpoint;
 pub(crate) use self::checkpoint_rules::{CheckpointTriggers, Checkpointing, KeptCheckpoints};
+pub use self::checkpoints::MissingFiles;
 pub(crate) use self::gate::{GateRule, PublishGate};
 pub(crate) use self::ledger::leftovers;
 pub use self::own_record::{KeptCheckpointsAt, require_steps};
+pub use self::resume_point::ResumePoint;
 pub(crate) use self::training_run::TrainingRun;

@@ -6,7 +6,7 @@ use fulgurite_types::CheckpointRecord;
 use serde_json::{Map, Value, json};
 
 use super::checkpoint_rules::KnownCheckpoint;
-use super::checkpoints::{CheckpointState, Checkpoints, checkpoint_name};
+use super::checkpoints::{CheckpointState, Checkpoints, MissingFiles, checkpoint_name};
 use super::digests::file_digests;
 use super::gate::{self, BehindModel, GateRule, Judgement};
 use super::training_run::{Progress, TrainingRun, set};
@@ -150,12 +150,13 @@ impl<Data> TrainingRun<Data> {
     pub(super) fn checkpoints(&self) -> Checkpoints<'_> {
         Checkpoints {
             record: self.record.as_ref(),
-            learner: self.learner.as_ref(),
+            learner: Some(self.learner.as_ref()),
             run_id: &self.identity.run_id,
             seed: self.identity.seed,
             directory: &self.identity.directory,
             kept: self.checkpointing.kept.newest,
             archive: self.identity.archive.as_ref(),
+            missing: MissingFiles::Download,
         }
     }
 

@@ -196,7 +196,7 @@ impl<Data> TrainingRun<Data> {
                 None => KeptCheckpointsAt::Directory,
             };
             require_steps(self.record.as_ref(), &run_id, &identity.directory, checkpoints).await?;
-            if let Some(restored) = self.checkpoints().restore(reporter).await? {
+            if let Some(restored) = self.checkpoints().newest_usable(reporter).await? {
                 (step, origin) = (restored.step, restored.weights);
                 self.objective.restore(step, &self.identity.directory.join(checkpoint_name(step))).await?;
                 position = restored.position();

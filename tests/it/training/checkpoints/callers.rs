@@ -5,6 +5,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::run_ids::change;
+use super::starts::truncate;
 use crate::common::project::{Project, SMALL, UNEVEN};
 use crate::common::{Process, Ran, Server, client, eventually, model_flag, run};
 
@@ -15,14 +16,18 @@ struct Driven {
 }
 
 impl Driven {
-    fn killed() -> Self {
-        let rare = SMALL.replace("max_steps = 5", "max_steps = 4\ncheckpoint_every = 50");
-        let project = Project::new(UNEVEN, &rare);
+    fn served(checkpoint_every: u64) -> Self {
+        let lines = format!("max_steps = 4\ncheckpoint_every = {checkpoint_every}");
+        let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", &lines));
         project.train("base", &["--max-steps", "1"]);
         let served = project.path("served");
         std::fs::create_dir(&served).unwrap();
         let server = Server::start(&served, ["--model", &model_flag("hello", &project.path("model-1"))]);
-        let it = Self { project, server };
+        Self { project, server }
+    }
+
+    fn killed() -> Self {
+        let it = Self::served(50);
         let mut command = it.project.command("run");
         command.args(["--server", &it.server.url]).stdout(Stdio::null());
         let mut process = Process::spawn(command);
@@ -36,17 +41,28 @@ impl Driven {
         self.server.get("/v1/fulgurite/publications").expect(200)[0]["step"].as_u64()
     }
 
+    fn ran(&self, flags: &[&str]) -> Ran {
+        self.project.command("run").args(["--server", &self.server.url]).args(flags).output().unwrap().into()
+    }
+
     fn resumed(&self) -> Ran {
-        self.project.command("run").args(["--server", &self.server.url, "--resume"]).output().unwrap().into()
+        self.ran(&["--resume"])
+    }
+
+    /// The updates of what was behind the model, in order.
+    fn published(&self) -> Vec<Value> {
+        let query = "SELECT n.step FROM publications p JOIN named_weights n USING (model, version) ORDER BY p.position";
+        let rows = run(["sql", query, "--json", "--store", &self.server.store]).json_lines();
+        rows.iter().map(|row| row["step"].clone()).collect()
     }
 
     fn is_refused(&self, what: &str) {
-        let before = self.step_behind();
+        let before = self.published();
         let refused = self.resumed();
         assert_eq!(refused.code, Some(1), "{what}: {refused:?}");
         assert!(refused.stderr.contains("others than the run call it"), "{what}: {}", refused.stderr);
         assert!(refused.stderr.contains("--resume --replace-weights`"), "{what}: {}", refused.stderr);
-        assert_eq!(self.step_behind(), before, "{what}");
+        assert_eq!(self.published(), before, "{what}");
     }
 
     fn called(&self) {
@@ -84,15 +100,23 @@ fn a_driven_run_puts_no_older_weights_behind_a_model_that_others_call() {
         WHERE rollout_id IN (SELECT rollout_id FROM rollouts WHERE run_id IS NULL)"]);
     let lines = it.resumed().json_lines();
     assert_eq!((&lines.last().unwrap()["steps"], it.step_behind()), (&json!(4), Some(4)));
-    let published = run([
-        "sql",
-        "SELECT n.step FROM publications p JOIN named_weights n USING (model, version)
-        ORDER BY p.position",
-        "--json",
-        "--store",
-        &it.server.store,
-    ])
-    .json_lines();
-    let steps: Vec<&Value> = published.iter().map(|row| &row["step"]).collect();
-    assert!(steps.windows(2).any(|two| two == [&json!(2), &json!(0)]), "its start was put back: {steps:?}");
+    let steps = it.published();
+    assert!(steps.windows(2).any(|two| two == [json!(2), json!(0)]), "its start was put back: {steps:?}");
+}
+
+#[test]
+fn a_driven_run_with_a_damaged_checkpoint_puts_no_older_weights_behind_a_model_that_others_call() {
+    let it = Driven::served(1);
+    it.ran(&[]).json_lines();
+    assert_eq!(it.step_behind(), Some(4));
+    // It has ended: only with more to do it goes on.
+    it.project.change_config("max_steps = 4", "max_steps = 5");
+    truncate(&it.project.path("run/checkpoints/000004"));
+    it.called();
+    it.is_refused("its third update is the last that it can go on from");
+    let ran = it.ran(&["--resume", "--replace-weights"]);
+    let lines = ran.json_lines();
+    let passed_over = lines.iter().any(|line| line["event"] == "checkpoint_passed_over");
+    assert!(passed_over && it.step_behind() == Some(5), "{lines:?}");
+    assert_eq!(lines.last().unwrap()["steps"], 5);
 }

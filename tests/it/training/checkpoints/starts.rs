@@ -1,6 +1,6 @@
 //! `fulgurite train --server` begun where weights are behind the model already: they change only if the command says so.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::{Process, Ran, Server, client, eventually, fulgurite, model_flag, run, tiny_model};
@@ -215,6 +215,51 @@ fn a_killed_harvest_that_goes_on_puts_no_older_weights_behind_its_model() {
     let versions = it.sql("SELECT version FROM publications ORDER BY position");
     let versions: Vec<u64> = versions.iter().map(|row| row["version"].as_u64().unwrap()).collect();
     assert!(versions.is_sorted(), "{versions:?}");
+}
+
+/// Cuts the largest file of a checkpoint in half.
+pub(super) fn truncate(checkpoint: &Path) {
+    let files = std::fs::read_dir(checkpoint).unwrap().map(|entry| entry.unwrap());
+    let sized = files.map(|file| (file.metadata().unwrap().len(), file.path()));
+    let (size, path) = sized.max().unwrap();
+    std::fs::File::options().write(true).open(path).unwrap().set_len(size / 2).unwrap();
+}
+
+/// A run with checkpoints after its first and third update, of which the newer one is lost: what is behind its model is two
+/// updates ahead, and its config permits one.
+fn goes_on_from_an_older_checkpoint_only_if_it_is_told_to(lose: impl FnOnce(&Path)) {
+    let it = Served::new();
+    let change = |from: &str, to: &str| {
+        let config = std::fs::read_to_string(&it.config).unwrap();
+        assert!(config.contains(from), "{config}");
+        std::fs::write(&it.config, config.replace(from, to)).unwrap();
+    };
+    change("max_steps = 2", "checkpoint_every = 50\nmax_steps = 3");
+    it.ran("first", &["--max-steps", "1"]).json_lines();
+    it.ran("first", &["--resume"]).json_lines();
+    assert_eq!(it.behind(), (json!(3), json!("first"), json!(3)));
+    change("max_staleness = 2", "max_staleness = 1");
+    change("max_steps = 3", "max_steps = 4");
+    lose(&it.path("first/checkpoints/000003"));
+    let publications = || it.sql("SELECT version FROM publications ORDER BY position").len();
+    let before = publications();
+    it.is_refused("first", &["--resume"], "which is 2 updates from the run's last checkpoint");
+    // The printed command is one that is not refused.
+    it.is_refused("first", &["--resume"], "--resume --replace-weights` goes on with run first and puts ");
+    assert_eq!(publications(), before);
+    let mut first = it.begun("first", &["--resume", "--replace-weights"]);
+    eventually("its first update's weights", || (publications() > before).then_some(()));
+    first.kill();
+}
+
+#[test]
+fn a_resumed_run_with_a_truncated_checkpoint_puts_no_older_weights_behind_its_model() {
+    goes_on_from_an_older_checkpoint_only_if_it_is_told_to(truncate);
+}
+
+#[test]
+fn a_resumed_run_with_a_missing_checkpoint_puts_no_older_weights_behind_its_model() {
+    goes_on_from_an_older_checkpoint_only_if_it_is_told_to(|checkpoint| std::fs::remove_dir_all(checkpoint).unwrap());
 }
 
 #[test]

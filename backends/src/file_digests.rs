@@ -145,6 +145,14 @@ pub fn find_damage(directory: &Path, digests: &FileDigests) -> Option<FileDamage
     digests.iter().find_map(|(file, saved)| damage_of(&directory.join(file), file, saved))
 }
 
+/// What is wrong with a directory's files by its own list of digests, if there is one and something is.
+pub fn find_listed_damage(directory: &Path) -> Option<FileDamage> {
+    match listed_digests(directory) {
+        Ok(listed) => listed.and_then(|digests| find_damage(directory, &digests)),
+        Err(damage) => Some(damage),
+    }
+}
+
 fn damage_of(path: &Path, file: &str, saved: &str) -> Option<FileDamage> {
     let (file, saved) = (file.to_owned(), saved.to_owned());
     match file_digest(path) {

@@ -36,7 +36,7 @@ pub use error::{AnswerFault, BackendError};
 pub use fair_share::{FairShare, FullQueue, Place, ShareFull, ShareLimits, aside};
 pub use file_digests::{
     DIGEST_LIST, DamagedFiles, DigestingWriter, FileDamage, FileDigests, digest_list, file_digest, find_damage,
-    listed_digests,
+    find_listed_damage, listed_digests,
 };
 pub use llama_cpp::LlamaCppSampler;
 pub use plain_words::{Notation, plain_words};

@@ -13,7 +13,7 @@ use super::frames::PROTOCOL;
 use super::options::{TorchModel, TorchOptions};
 use crate::{
     AdamParameters, BackendError, Comparisons, DamagedFiles, ForwardBackward, GpuLearner, Learner, LossFunction,
-    OptimizerStep, PreferenceLoss, find_damage, listed_digests,
+    OptimizerStep, PreferenceLoss, find_listed_damage,
 };
 
 /// Trains a model in PyTorch, in a process of its own. Calls are made one at a time on blocking threads.
@@ -209,9 +209,8 @@ impl GpuLearner for TorchLearner {
 
 /// Refuses a directory whose files are not those that were written.
 fn verify(directory: &Path) -> Result<(), BackendError> {
-    let damaged = |damage| BackendError::Damaged(DamagedFiles { directory: directory.to_owned(), damage });
-    match listed_digests(directory).map_err(damaged)? {
-        Some(digests) => find_damage(directory, &digests).map_or(Ok(()), |damage| Err(damaged(damage))),
+    match find_listed_damage(directory) {
+        Some(damage) => Err(BackendError::Damaged(DamagedFiles { directory: directory.to_owned(), damage })),
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fulgurite_backends::{BackendError, FileDigests, Learner, find_damage, listed_digests};
+use fulgurite_backends::{BackendError, FileDigests, Learner, find_damage, find_listed_damage};
 use fulgurite_types::Checkpoint;
 use serde::{Deserialize, Serialize};
 
@@ -206,11 +206,7 @@ async fn damage(directory: &Path, files: &FileDigests) -> Result<Option<String>,
 /// What is wrong with the files that the directory's own list tells of, which a learner compares as it loads them.
 async fn listed_damage(directory: &Path) -> Result<Option<String>, TrainError> {
     let path = directory.to_owned();
-    in_background(directory, move || {
-        let found = listed_digests(&path).map(|listed| listed.and_then(|listed| find_damage(&path, &listed)));
-        Ok(found.unwrap_or_else(Some).map(|damage| damage.to_string()))
-    })
-    .await
+    in_background(directory, move || Ok(find_listed_damage(&path).map(|damage| damage.to_string()))).await
 }
 
 /// Where a checkpoint is, as seen from the run's directory, so that a run can be moved.

@@ -62,13 +62,16 @@ impl StartAtServer<'_> {
         let model = &self.model.name;
         let there = self.there().await?;
         let Found { base, published, .. } = there.found();
-        let behind = match (resumed, published) {
-            (_, None) if resumed.is_none() || base.files == ServedFiles::Others => Behind::Nothing,
-            (None, _) => Behind::Others,
-            (Some(directory), published) => {
-                let place = self.resume_place(directory, MissingFiles::Download).await?;
-                self.behind_resumed(&place, there.start, published).await?
+        let place = match resumed {
+            Some(directory) if published.is_some() || base.files != ServedFiles::Others => {
+                Some(self.resume_place(directory, MissingFiles::Download).await?)
             }
+            _ => None,
+        };
+        let behind = match (&place, published) {
+            (Some(place), _) => self.behind_resumed(place, there.start, published).await?,
+            (None, None) => Behind::Nothing,
+            (None, Some(_)) => Behind::Others,
         };
         let leeway = self.leeway(behind, resumed).await?;
         let at_start = match decide(base, behind, flag, leeway) {
@@ -84,7 +87,7 @@ impl StartAtServer<'_> {
             StartDecision::Replace => WeightsAtStart::Replace,
             StartDecision::Refuse(why) => {
                 let resumable = match resumed {
-                    Some(directory) => self.resumable(directory, &there, RunState::Stopped).await?,
+                    Some(directory) => self.resumable(directory, place, &there, RunState::Stopped).await?,
                     None => self.resumable_here(&there).await?,
                 };
                 let found = Found { resumable: resumable.as_ref(), directory: self.directory(), ..there.found() };
@@ -206,13 +209,24 @@ impl StartAtServer<'_> {
         let run_id = run_id_of(&directory);
         let is_running = is_run_held(&directory) || is_trained_elsewhere(self.record, &run_id, &directory).await?;
         let state = if is_running { RunState::Running } else { RunState::Stopped };
-        self.resumable(&directory, there, state).await
+        self.resumable(&directory, None, there, state).await
     }
 
-    /// What the run in a directory would go on from; `None` if the server does not know that run, or has another of its name.
-    async fn resumable(&self, directory: &Path, there: &ModelThere, state: RunState) -> Result<Option<ResumableRun>> {
+    /// What the run in a directory would go on from, which is looked for unless it is known; `None` if the server does not
+    /// know that run, or has another of its name.
+    async fn resumable(
+        &self,
+        directory: &Path,
+        place: Option<ResumePlace>,
+        there: &ModelThere,
+        state: RunState,
+    ) -> Result<Option<ResumableRun>> {
         let RecordedRun::Same = recorded_run(self.record, self.loaded, directory).await? else { return Ok(None) };
-        let place = match self.resume_place(directory, MissingFiles::LeaveThere).await {
+        let found = match place {
+            Some(place) => Ok(place),
+            None => self.resume_place(directory, MissingFiles::LeaveThere).await,
+        };
+        let place = match found {
             Ok(place) => place,
             Err(error) if is_without_checkpoint(&error) => return Ok(None),
             Err(error) => return Err(error),
@@ -273,7 +287,7 @@ impl StartAtServer<'_> {
         let model = &self.model.name;
         let found = async {
             let there = self.there().await?;
-            let resumable = self.resumable(directory, &there, RunState::Stopped).await?;
+            let resumable = self.resumable(directory, None, &there, RunState::Stopped).await?;
             let directory = self.directory();
             let found = Found { resumable: resumable.as_ref(), directory, ..there.found() };
             anyhow::Ok(self.commands.overtaken(model, found))

@@ -11,6 +11,7 @@
 mod new_weights;
 mod other_wires;
 mod replicas;
+mod sample_request;
 #[path = "../scripted/mod.rs"]
 mod scripted;
 mod shared_gpu;

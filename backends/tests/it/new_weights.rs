@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fulgurite_types::{SamplingParameters, WeightsVersion};
+use fulgurite_types::WeightsVersion;
 
+use crate::sample_request::sample_request;
 use crate::scripted::{Reply, Request, ScriptedServer, Step, completed};
 use fulgurite_backends::{
     BackendError, Changeover, LlamaCppSampler, NewWeights, RemoteOptions, ReplicaOptions, Replicas, SampleEvent,
@@ -23,20 +24,6 @@ fn options(url: &str, changeover: Changeover) -> RemoteOptions {
         api_key: None,
         silence_limit: Duration::from_secs(60),
         changeover,
-    }
-}
-
-fn request() -> SampleRequest {
-    SampleRequest {
-        prompt: vec![5, 6],
-        max_tokens: 8,
-        sampling: SamplingParameters::default(),
-        stop_tokens: vec![9],
-        stop_sequences: vec![],
-        seed: 1,
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: None,
     }
 }
 
@@ -214,7 +201,7 @@ async fn vllm(host: &Arc<Host>, changeover: Changeover) -> (ScriptedServer, Arc<
 }
 
 async fn one_answer(sampler: &dyn Sampler) -> Vec<Option<u64>> {
-    versions(sampler.sample(request()).await.unwrap()).await
+    versions(sampler.sample(sample_request()).await.unwrap()).await
 }
 
 #[tokio::test]
@@ -223,7 +210,7 @@ async fn a_model_is_replaced_between_answers_and_their_version_is_certain() {
     let (_server, sampler) = vllm(&host, Changeover::Drain).await;
     assert_eq!(one_answer(&*sampler).await, [None]);
     let held = host.hold();
-    let under_way = sampler.sample(request()).await.unwrap();
+    let under_way = sampler.sample(sample_request()).await.unwrap();
     host.told();
 
     let new = model(4);
@@ -263,7 +250,7 @@ async fn in_flight_answers_go_on_from_the_new_weights_and_only_the_host_can_tell
     let host = Host::new();
     let (_server, sampler) = vllm(&host, Changeover::InFlight).await;
     let held = host.hold();
-    let under_way = sampler.sample(request()).await.unwrap();
+    let under_way = sampler.sample(sample_request()).await.unwrap();
     sampler.load_weights(&model(4)).await.unwrap();
     held.notify_one();
     assert_eq!(versions(under_way).await, [None], "this route does not tell");
@@ -315,7 +302,7 @@ async fn an_answer_keeps_its_adapter_to_the_end_and_an_unused_one_is_removed() {
         };
         sampler.load_weights(&adapter(1)).await.unwrap();
         let held = host.hold();
-        let under_way = sampler.sample(request()).await.unwrap();
+        let under_way = sampler.sample(sample_request()).await.unwrap();
         sampler.load_weights(&adapter(2)).await.unwrap();
         assert_eq!(host.adapters().0, [1, 2], "the first is in use");
         assert_eq!(one_answer(&*sampler).await, [Some(2)]);
@@ -425,7 +412,7 @@ async fn a_host_that_lacks_the_newest_weights_is_asked_for_nothing_until_it_has_
     replicas.load_weights(&model(2)).await.unwrap();
     hosts.iter().for_each(|host| drop(host.told()));
     for affinity in 0..20 {
-        let request = SampleRequest { affinity: Some(affinity.to_string()), ..request() };
+        let request = SampleRequest { affinity: Some(affinity.to_string()), ..sample_request() };
         assert_eq!(versions(replicas.sample(request).await.unwrap()).await, [Some(2)]);
     }
     assert!(!hosts[1].told().iter().any(|told| told.starts_with("sample")));
@@ -438,7 +425,7 @@ async fn a_host_that_lacks_the_newest_weights_is_asked_for_nothing_until_it_has_
     let mut answered = Vec::new();
     while !answered.contains(&1) {
         for affinity in 0..20 {
-            let request = SampleRequest { affinity: Some(affinity.to_string()), ..request() };
+            let request = SampleRequest { affinity: Some(affinity.to_string()), ..sample_request() };
             assert_eq!(versions(replicas.sample(request).await.unwrap()).await, [Some(2)]);
         }
         answered = (0..2).filter(|&it| hosts[it].told().iter().any(|told| told.starts_with("sample"))).collect();
@@ -447,7 +434,7 @@ async fn a_host_that_lacks_the_newest_weights_is_asked_for_nothing_until_it_has_
     hosts.iter().for_each(|host| host.fail(&["collective_rpc"]));
     let error = replicas.load_weights(&model(3)).await.unwrap_err();
     assert!(error.to_string().contains("out of memory"), "{error}");
-    let error = replicas.sample(request()).await.unwrap_err();
+    let error = replicas.sample(sample_request()).await.unwrap_err();
     assert!(error.to_string().contains("newest weights"), "{error}");
     assert_eq!(replicas.info().await.unwrap().context_length, 64, "they are the same model's all the same");
 }
@@ -509,11 +496,11 @@ async fn weights_that_no_host_takes_leave_the_model_with_what_it_has() {
     }
     // Of a model that was being replaced nobody knows.
     replicas.load_weights(&model(4)).await.unwrap_err();
-    replicas.sample(request()).await.unwrap_err();
+    replicas.sample(sample_request()).await.unwrap_err();
 
     let llama_cpp = alone(Arc::new(LlamaCppSampler::new(&options(&server.url, Changeover::Drain)).unwrap()));
     llama_cpp.load_weights(&model(1)).await.unwrap_err();
-    let error = llama_cpp.sample(request()).await.unwrap_err().to_string();
+    let error = llama_cpp.sample(sample_request()).await.unwrap_err().to_string();
     assert!(error.contains("answers 404"), "the host is asked: {error}");
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fulgurite_types::{SamplingParameters, WeightsVersion};
 
+use crate::sample_request::sample_request;
 use crate::scripted::{Reply, ScriptedServer, Step};
 use fulgurite_backends::{
     AnswerFault, BackendError, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest, Sampler, SamplingEnd,
@@ -23,20 +24,6 @@ fn options(url: &str) -> RemoteOptions {
     }
 }
 
-fn request() -> SampleRequest {
-    SampleRequest {
-        prompt: vec![5, 6],
-        max_tokens: 8,
-        sampling: SamplingParameters::default(),
-        stop_tokens: vec![9],
-        stop_sequences: vec![],
-        seed: 1,
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: None,
-    }
-}
-
 /// A server that answers its first sampling request by these steps.
 async fn server(path: &'static str, steps: Vec<Step>) -> ScriptedServer {
     let steps = std::sync::Mutex::new(Some(steps));
@@ -51,7 +38,7 @@ async fn server(path: &'static str, steps: Vec<Step>) -> ScriptedServer {
 }
 
 async fn sampled(sampler: &dyn Sampler) -> (Vec<SampleEvent>, Option<BackendError>) {
-    let mut stream = sampler.sample(request()).await.unwrap();
+    let mut stream = sampler.sample(sample_request()).await.unwrap();
     let mut events = Vec::new();
     loop {
         match stream.next().await {
@@ -119,7 +106,7 @@ async fn an_older_sglang_is_not_asked_for_what_its_logprobs_would_not_tell() {
         SamplingParameters { top_p: 0.9, ..SamplingParameters::default() },
         SamplingParameters { top_k: Some(3), ..SamplingParameters::default() },
     ] {
-        let refused = sampler.sample(SampleRequest { sampling, ..request() }).await;
+        let refused = sampler.sample(SampleRequest { sampling, ..sample_request() }).await;
         assert!(matches!(refused, Err(BackendError::InvalidRequest { .. })), "{refused:?}");
     }
     assert_eq!(server.posts("/generate"), [] as [Value; 0]);
@@ -160,7 +147,7 @@ async fn what_sglang_tells_of_itself_is_what_it_is_asked_for() {
     let info = sampler.info().await.unwrap();
     assert_eq!((info.context_length, info.capabilities.lark), (58, true));
     let sampling = SamplingParameters { top_k: Some(2), temperature: 0.7, ..SamplingParameters::default() };
-    let mut stream = sampler.sample(SampleRequest { sampling, ..request() }).await.unwrap();
+    let mut stream = sampler.sample(SampleRequest { sampling, ..sample_request() }).await.unwrap();
     let Ok(SampleEvent::Token(token)) = stream.next().await else { panic!("no token") };
     assert_eq!(token.logprob, -0.25);
     assert_eq!(server.posts("/generate").len(), 1, "what is told of top-k tells of the temperature too");
@@ -175,7 +162,7 @@ async fn whether_sglangs_logprobs_tell_of_the_temperature_is_tried_out_once() {
         assert_eq!(server.posts("/generate").len(), 1, "nobody has asked for another one yet");
         for temperature in [0.7, 1.3] {
             let sampling = SamplingParameters { temperature, ..SamplingParameters::default() };
-            match sampler.sample(SampleRequest { sampling, ..request() }).await {
+            match sampler.sample(SampleRequest { sampling, ..sample_request() }).await {
                 Ok(_) => assert!(tells),
                 Err(BackendError::InvalidRequest { message }) => {
                     assert!(!tells && message.contains("SGLANG_RETURN_ORIGINAL_LOGPROB"), "{message}");

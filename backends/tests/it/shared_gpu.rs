@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_backends::{
     AdamParameters, BackendError, Changeover, ForwardBackward, GpuLearner, Learner, LossFunction, OptimizerStep,
-    PublishingLearner, RemoteOptions, SampleRequest, Sampler, SharedGpu, VllmSampler, WeightsSource,
+    PublishingLearner, RemoteOptions, Sampler, SharedGpu, VllmSampler, WeightsSource,
 };
-use fulgurite_types::{Datum, SamplingParameters, WeightsVersion};
+use fulgurite_types::{Datum, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::sample_request::sample_request;
 use crate::scripted::{Reply, Request, ScriptedServer, Step, completed};
 
 /// What the host and the learner did, in order.
@@ -183,19 +184,8 @@ impl Setup {
 
     fn call(&self) -> tokio::task::JoinHandle<()> {
         let sampler = self.sampler.clone();
-        let request = SampleRequest {
-            prompt: vec![5, 6],
-            max_tokens: 8,
-            sampling: SamplingParameters::default(),
-            stop_tokens: vec![9],
-            stop_sequences: vec![],
-            seed: 1,
-            top_logprobs: 0,
-            stream_interval: 1,
-            affinity: None,
-        };
         tokio::spawn(async move {
-            let mut stream = sampler.sample(request).await.unwrap();
+            let mut stream = sampler.sample(sample_request()).await.unwrap();
             stream.next().await.unwrap();
         })
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fulgurite_types::{SamplingParameters, WeightsVersion};
 
+use crate::sample_request::sample_request;
 use crate::scripted::{Reply, ScriptedServer, Step, Vllm, completed, generated, generated_by};
 use fulgurite_backends::{
     AnswerFault, BackendError, RemoteOptions, SampleEvent, SampleRequest, Sampler, SamplingEnd, VllmSampler,
@@ -26,17 +27,7 @@ fn options(url: &str) -> RemoteOptions {
 }
 
 fn request() -> SampleRequest {
-    SampleRequest {
-        prompt: vec![5, 6, 7],
-        max_tokens: 8,
-        sampling: SamplingParameters::default(),
-        stop_tokens: vec![9],
-        stop_sequences: vec![],
-        seed: 1,
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: None,
-    }
+    SampleRequest { prompt: vec![5, 6, 7], ..sample_request() }
 }
 
 async fn sampler(vllm: &Arc<Vllm>) -> (ScriptedServer, VllmSampler) {

@@ -129,21 +129,9 @@ impl Job {
 #[cfg(test)]
 pub(crate) fn job(name: &str, rank: u64) -> Job {
     use crate::plan::known_models::known_model;
-    use crate::plan::model_shape::LAYER_MODULES;
+    use crate::plan::table::usual_job;
 
-    Job {
-        shape: known_model(name).unwrap().shape,
-        adapter: (rank > 0).then(|| AdapterShape { rank, modules: LAYER_MODULES.into() }),
-        elements: Elements::Bfloat16,
-        max_tokens_per_pass: 4096,
-        checkpointing: Checkpointing::Auto,
-        turns: Turns::Off,
-        keeps_reference: false,
-        parallel: 16,
-        rollout_tokens: 2048,
-        rollouts_per_update: 64,
-        updates: Some(100),
-    }
+    Job { updates: Some(100), ..usual_job(&known_model(name).unwrap(), (rank > 0).then_some(rank)) }
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ mod init;
 mod issued_keys;
 mod mcp;
 mod model_commands;
-mod models;
 mod plan;
 mod query;
 mod regrade;

@@ -24,8 +24,9 @@ use tempfile::TempDir;
 use super::arguments::ChatArguments;
 use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
 use crate::model_commands::named_weights::NamedWeights;
-use crate::models::open::{OpenModel, TrainedModel};
-use crate::train::reporters::SilentReporter;
+use crate::terminal::notices::TerminalNotices;
+use fulgurite_training::SilentReporter;
+use fulgurite_training::models::open::{OpenModel, TrainedModel};
 
 /// What a model is called that has no config.
 const NAME: &str = "model";
@@ -120,7 +121,7 @@ impl Host {
         let mut entry = parse_model(&format!("{NAME}=embedded:{NAME}"))?;
         entry.path = path.clone();
         let served = match holds_adapter(&path) {
-            false => OpenModel::open(&entry, &PathBuf::new(), &loaded.config)?.served,
+            false => OpenModel::open(&entry, &PathBuf::new(), &loaded.config, &TerminalNotices)?.served,
             true => {
                 entry.path = NamedWeights::find(&path, WhichCheckpoint::Newest)?.base(None).context(
                     "an adapter's base is what its adapter_config.json names, `model merge BASE ADAPTER NEW` takes another",

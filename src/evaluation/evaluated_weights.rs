@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::arguments::EvalArguments;
-use crate::models::open::{OpenModel, TrainedModel};
+use crate::terminal::notices::TerminalNotices;
 use crate::train;
+use fulgurite_training::models::open::{OpenModel, TrainedModel};
 
 /// The weights that are scored.
 pub struct EvaluatedWeights {
@@ -130,7 +131,7 @@ impl EvaluatedWeights {
             }
             None => {}
         }
-        let OpenModel { served, .. } = OpenModel::open(&entry, &loaded.directory, &loaded.config)?;
+        let OpenModel { served, .. } = OpenModel::open(&entry, &loaded.directory, &loaded.config, &TerminalNotices)?;
         let tokenizer = match &served {
             ServedModel::Sampled(model) => model.renderer.tokenizer().fingerprint().to_owned(),
             ServedModel::Upstream(_) => String::new(),
@@ -146,7 +147,7 @@ pub async fn open_over(
     version: WeightsVersion,
     config: &Config,
 ) -> Result<SampledModel> {
-    let OpenModel { served, .. } = OpenModel::open(entry, Path::new(""), config)?;
+    let OpenModel { served, .. } = OpenModel::open(entry, Path::new(""), config, &TerminalNotices)?;
     let ServedModel::Sampled(model) = served else { bail!("model `{}` is not sampled here", entry.name) };
     let source = WeightsSource::Adapter(adapter.to_path_buf());
     model.sampler.load_weights(&NewWeights { version, source }).await?;

@@ -14,9 +14,10 @@ use crate::model_commands::arguments::{
     Elements, ModelAction, ModelArguments, ModelConvertArguments, ModelInspectArguments, ModelMergeArguments,
 };
 use crate::model_commands::{export, fetch, rollback};
-use crate::models::model_directory::{model_directory, show_conversion};
+use crate::terminal::notices::TerminalNotices;
 use crate::terminal::output;
-use crate::terminal::progress::Progress;
+use fulgurite_training::Notices;
+use fulgurite_training::models::model_directory::{model_directory, show_conversion};
 
 /// Does what was asked.
 pub async fn model(arguments: &ModelArguments) -> Result<()> {
@@ -28,7 +29,7 @@ pub async fn model(arguments: &ModelArguments) -> Result<()> {
         ModelAction::Rollback(arguments) => rollback::rollback(arguments).await,
         ModelAction::Merge(arguments) => {
             let ModelMergeArguments { model_dir, adapter_dir, output_dir, dtype } = arguments;
-            merge_adapter(&model_directory(model_dir)?, adapter_dir, output_dir, (*dtype).into())
+            merge_adapter(&model_directory(model_dir, &TerminalNotices)?, adapter_dir, output_dir, (*dtype).into())
                 .with_context(|| format!("{} cannot be merged into {}", adapter_dir.display(), model_dir.display()))
         }
     }
@@ -40,11 +41,9 @@ fn convert(arguments: &ModelConvertArguments) -> Result<()> {
     let elements = dtype.map(ElementType::from);
     let converted = match is_gguf(model) {
         true => {
-            let progress = RefCell::new(Progress::new(false));
-            let watch = |numbers, of| show_conversion(&mut progress.borrow_mut(), numbers, of);
-            let converted = convert_gguf(model, output_dir, elements, &watch);
-            progress.borrow().finish();
-            converted
+            let progress = RefCell::new(TerminalNotices.progress());
+            let watch = |numbers, of| show_conversion(progress.borrow_mut().as_mut(), numbers, of);
+            convert_gguf(model, output_dir, elements, &watch)
         }
         false => convert_model(model, output_dir, elements.unwrap_or_default()),
     };

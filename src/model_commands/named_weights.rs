@@ -11,7 +11,8 @@ use fulgurite_lab::runs::registry;
 use fulgurite_lab::runs::which_checkpoint::WhichCheckpoint;
 use serde_json::Value;
 
-use crate::models::model_directory::model_directory;
+use crate::terminal::notices::TerminalNotices;
+use fulgurite_training::models::model_directory::model_directory;
 
 /// The file of an adapter that says what it is over.
 const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -59,7 +60,8 @@ impl NamedWeights {
         if which != WhichCheckpoint::Newest {
             bail!("{} is no run, and so has no checkpoint {which}: leave --checkpoint out", source.display());
         }
-        let directory = model_directory(&std::path::absolute(source).context("the working directory is gone")?)?;
+        let directory =
+            model_directory(&std::path::absolute(source).context("the working directory is gone")?, &TerminalNotices)?;
         let (run, step) = (run_of(&directory), step_of(&directory));
         Self::at(directory, run, step)
     }
@@ -93,7 +95,7 @@ impl NamedWeights {
     /// The model that an adapter is over: `told`, else that of the run, else what the adapter says.
     pub fn base(&self, told: Option<&Path>) -> Result<PathBuf> {
         if let Some(told) = told {
-            return model_directory(told);
+            return model_directory(told, &TerminalNotices);
         }
         let known = match &self.run {
             Some(run) => run_model(run)?.1,
@@ -106,7 +108,7 @@ impl NamedWeights {
                 self.directory.display()
             );
         }
-        model_directory(&known)
+        model_directory(&known, &TerminalNotices)
     }
 }
 

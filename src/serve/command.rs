@@ -18,10 +18,11 @@ use fulgurite_tinker::server::{
     self as tinker_server, NamedCheckpoints, SavedWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
 };
 
-use crate::models::base_weights::name_base_weights;
-use crate::models::open::OpenModel;
 use crate::serve::arguments::ServeArguments;
+use crate::terminal::notices::TerminalNotices;
 use crate::terminal::output;
+use fulgurite_training::models::base_weights::name_base_weights;
+use fulgurite_training::models::open::OpenModel;
 
 /// Serves until it is told to stop.
 pub async fn serve(arguments: ServeArguments) -> Result<()> {
@@ -41,10 +42,10 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     let listening = Listening::begin(&loaded.config.server, admin).await?.with(run_routes);
     let mut models = Vec::new();
     for entry in &loaded.config.models {
-        models.push(OpenModel::open(entry, &loaded.directory, &loaded.config)?);
+        models.push(OpenModel::open(entry, &loaded.directory, &loaded.config, &TerminalNotices)?);
     }
     for entry in &said {
-        models.push(OpenModel::open(entry, "".as_ref(), &loaded.config)?);
+        models.push(OpenModel::open(entry, "".as_ref(), &loaded.config, &TerminalNotices)?);
     }
     let tinker = tinker_api(&mut models, &loaded)?;
     let _lock = ExclusiveLock::of_store(&store_url, "fulgurite serve")?;

@@ -2,13 +2,14 @@ use anyhow::{Context, Result, bail};
 use fulgurite_renderers::{TemplateReport, TemplateVerdict, check_template};
 use serde_json::json;
 
-use crate::models::model_directory::model_directory;
 use crate::template::arguments::TemplateCheckArguments;
+use crate::terminal::notices::TerminalNotices;
 use crate::terminal::output;
+use fulgurite_training::models::model_directory::model_directory;
 
 /// Says what a model's chat template is good for. Fails where a fault was found.
 pub fn check(arguments: &TemplateCheckArguments) -> Result<()> {
-    let directory = model_directory(&arguments.model_dir)?;
+    let directory = model_directory(&arguments.model_dir, &TerminalNotices)?;
     let report = check_template(&directory).with_context(|| arguments.model_dir.display().to_string())?;
     match arguments.json {
         true => output::line(json!(report)),

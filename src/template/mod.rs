@@ -12,8 +12,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use fulgurite_renderers::{FormatOptions, Renderer, Tokenizer, renderer_of};
 
-use crate::models::model_directory::model_directory;
 use crate::template::arguments::{RendererArguments, TemplateAction, TemplateArguments};
+use crate::terminal::notices::TerminalNotices;
+use fulgurite_training::models::model_directory::model_directory;
 
 /// Does what was asked.
 pub fn template(arguments: TemplateArguments) -> Result<()> {
@@ -36,7 +37,7 @@ fn open(arguments: &RendererArguments) -> Result<Arc<dyn Renderer>> {
         (Some(tokenizer), _) => Tokenizer::open_file(tokenizer)?,
         (None, model) => {
             let model = model.as_deref().context("neither --model nor --tokenizer is given")?;
-            Tokenizer::open(&model_directory(model)?)?
+            Tokenizer::open(&model_directory(model, &TerminalNotices)?)?
         }
     };
     let options =

@@ -32,11 +32,11 @@ use super::start::owner::StoreAccess;
 use super::start::rules::StartFlag;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, decode, rollout_config, rollout_plan};
-use crate::models::open::ServersModel;
 use crate::terminal::output;
 use crate::train::pairwise_judge::OpenJudge;
 use crate::train::reference::ReferenceModel;
 use crate::train::teachers::OpenTeachers;
+use fulgurite_training::models::open::ServersModel;
 
 /// How long a server may be out of reach at the start: one that never answers is a wrong URL, most likely.
 const PATIENCE_AT_FIRST: Duration = Duration::from_secs(10);

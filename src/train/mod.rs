@@ -54,15 +54,17 @@ use self::start::held_run::RunLoss;
 use self::start::own_run::OwnRun;
 use self::teachers::OpenTeachers;
 use self::uploaded_runs::{open_run_directory, run_archive, upload_keys};
-use crate::models::base_model::{self, Recipe};
-use crate::models::model_directory;
-use crate::models::open::TrainedModel;
-use crate::models::start_weights::start_weights;
 use crate::run::RunnerSettings;
+use crate::terminal::notices::TerminalNotices;
 use crate::terminal::output;
 use crate::train::arguments::TrainArguments;
-use crate::train::reporters::{JsonReporter, SilentReporter, TableReporter};
+use crate::train::reporters::{JsonReporter, TableReporter};
 use crate::train::runner_process::{RunnerCommand, RunnerProcess};
+use fulgurite_training::SilentReporter;
+use fulgurite_training::models::base_model::{self, Recipe};
+use fulgurite_training::models::model_directory;
+use fulgurite_training::models::open::TrainedModel;
+use fulgurite_training::models::start_weights::start_weights;
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
 const PUBLISHED_WEIGHTS: &str = "published";
@@ -180,7 +182,7 @@ pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: 
         }
         None => {}
     }
-    model_directory::model_directory(&model_directory)
+    model_directory::model_directory(&model_directory, &TerminalNotices)
 }
 
 /// Trains in one process with the server that agents talk to.

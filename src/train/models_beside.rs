@@ -15,7 +15,8 @@ use fulgurite_store::AdminKey;
 use fulgurite_trainer::{Reporter, TrainEvent};
 use serde_json::json;
 
-use crate::models::open::OpenModel;
+use crate::terminal::notices::TerminalNotices;
+use fulgurite_training::models::open::OpenModel;
 
 /// Those of `[[models]]`, as agents and the runner call them.
 ///
@@ -24,7 +25,7 @@ use crate::models::open::OpenModel;
 pub fn served(loaded: &LoadedConfig) -> Result<Vec<ServedModel>> {
     let open = |entry: &ModelEntry| {
         let entry = ModelEntry { path: model_path(loaded, entry), ..entry.clone() };
-        let opened = OpenModel::open(&entry, &loaded.directory, &loaded.config);
+        let opened = OpenModel::open(&entry, &loaded.directory, &loaded.config, &TerminalNotices);
         Ok(opened.with_context(|| format!("[[models]] {:?}", entry.name))?.served)
     };
     served_beside(&loaded.config)?.into_iter().map(open).collect()

@@ -9,7 +9,8 @@ use fulgurite_lab::records::run_files::model_path;
 use fulgurite_renderers::Tokenizer;
 use fulgurite_trainer::{GroupJudge, PairwiseJudge};
 
-use crate::models::open::ScoringModel;
+use crate::terminal::notices::TerminalNotices;
+use fulgurite_training::models::open::ScoringModel;
 
 /// A judge, for as long as it is asked.
 pub struct OpenJudge {
@@ -28,7 +29,10 @@ impl OpenJudge {
             None => None,
             Some(entry) => {
                 let path = model_path(loaded, entry);
-                Some(ScoringModel::open(entry, &path, config).with_context(|| pairwise_judge_key(&entry.name))?)
+                Some(
+                    ScoringModel::open(entry, &path, config, &TerminalNotices)
+                        .with_context(|| pairwise_judge_key(&entry.name))?,
+                )
             }
         };
         Ok(Self { model, is_wanted: config.trainer.pairwise().is_some() })

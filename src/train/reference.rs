@@ -14,8 +14,9 @@ use fulgurite_lab::records::run_files::model_path;
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::Reference;
 
-use crate::models::loaded_model::LoadedModel;
-use crate::models::model_directory::model_directory;
+use crate::terminal::notices::TerminalNotices;
+use fulgurite_training::models::loaded_model::LoadedModel;
+use fulgurite_training::models::model_directory::model_directory;
 
 /// A reference, for as long as it is asked.
 pub struct ReferenceModel(Option<Engine>);
@@ -30,7 +31,7 @@ impl ReferenceModel {
         let Some(entry) = model_roles::reference(config)? else { return Ok(Self(None)) };
         let place = reference_name(config).map_or("", |(_, place)| place);
         let (name, key) = (entry.name.as_str(), || reference_key(place, &entry.name));
-        let path = model_directory(&model_path(loaded, entry)).with_context(key)?;
+        let path = model_directory(&model_path(loaded, entry), &TerminalNotices).with_context(key)?;
         let model = LoadedModel::open(name, &path, entry.renderer(), config.engine.options()).with_context(key)?;
         if model.served.renderer.tokenizer().fingerprint() != trained.tokenizer().fingerprint() {
             bail!("{}: its tokenizer is not that of the model that is trained, so that their tokens differ", key());
@@ -52,7 +53,7 @@ impl ReferenceModel {
     /// If the weights cannot be read.
     pub fn name(&self, loaded: &LoadedConfig, trained: &ModelEntry, trained_directory: &Path) -> Result<String> {
         let (entry, directory) = match model_roles::reference(&loaded.config)? {
-            Some(entry) => (entry, model_directory(&model_path(loaded, entry))?),
+            Some(entry) => (entry, model_directory(&model_path(loaded, entry), &TerminalNotices)?),
             None => (trained, trained_directory.to_owned()),
         };
         if entry.backend == Backend::Tinker {

@@ -27,8 +27,8 @@ use super::start::own_run::OwnRun;
 use super::teachers::OpenTeachers;
 use super::uploaded_runs::{open_run_directory, run_archive};
 use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, close};
-use crate::models::open::{TrainedModel, context_length};
 use crate::terminal::output;
+use fulgurite_training::models::open::{TrainedModel, context_length};
 
 /// As a config says it.
 fn objective(loaded: &LoadedConfig) -> String {

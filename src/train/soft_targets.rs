@@ -8,10 +8,10 @@ use fulgurite_config::checks::check_config;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_trainer::{ObjectiveName, SoftTargetFile, TrainingPlan};
 
-use super::reporters::SilentReporter;
 use super::teachers::OpenTeachers;
 use super::{model_or_base, sft, the_model};
-use crate::models::open::context_length;
+use fulgurite_training::SilentReporter;
+use fulgurite_training::models::open::context_length;
 
 /// Writes a line for each conversation of the config's source, and says how many there are.
 ///

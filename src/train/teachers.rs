@@ -13,7 +13,8 @@ use fulgurite_lab::records::run_files::model_path;
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::{DistillationOptions, FollowingTeacher, Teachers};
 
-use crate::models::open::ScoringModel;
+use crate::terminal::notices::TerminalNotices;
+use fulgurite_training::models::open::ScoringModel;
 
 /// Where in a run's directory the weights of a teacher are kept that follows the policy at a distance.
 const FOLLOWING: &str = "teacher";
@@ -71,7 +72,7 @@ impl OpenTeachers {
                 continue;
             }
             let path = model_path(loaded, entry);
-            let model = ScoringModel::open(entry, &path, config).with_context(key)?;
+            let model = ScoringModel::open(entry, &path, config, &TerminalNotices).with_context(key)?;
             if model.renderer.tokenizer().fingerprint() != renderer.tokenizer().fingerprint() {
                 bail!("{}: its tokenizer is not that of the model that is trained, so that their tokens differ", key());
             }
@@ -111,7 +112,7 @@ fn beside_policy(loaded: &LoadedConfig, entry: &ModelEntry) -> Result<ScoringMod
         );
     }
     let embedded = ModelEntry { backend: Backend::Embedded, ..entry.clone() };
-    ScoringModel::open(&embedded, &model_path(loaded, entry), &loaded.config)
+    ScoringModel::open(&embedded, &model_path(loaded, entry), &loaded.config, &TerminalNotices)
 }
 
 /// What a directory of the policy's weights is.

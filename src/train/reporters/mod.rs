@@ -31,13 +31,6 @@ const ODD_REWARDS_NAMED: usize = 5;
 /// A reporter that prints JSON, one object for each step and a summary at the end.
 pub struct JsonReporter;
 
-/// Says nothing.
-pub struct SilentReporter;
-
-impl Reporter for SilentReporter {
-    fn report(&mut self, _: TrainEvent) {}
-}
-
 impl Reporter for JsonReporter {
     fn report(&mut self, event: TrainEvent) {
         match event {

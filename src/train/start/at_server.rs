@@ -19,9 +19,9 @@ use super::commands::{Commands, Found, NamedDirectory, ResumableRun, RunProgress
 use super::held_run::is_trained_elsewhere;
 use super::identity::{RecordedRun, recorded_run};
 use super::rules::{Behind, Callers, Learns, Leeway, ServedBase, ServedFiles, StartDecision, StartFlag, decide};
-use crate::models::start_weights::start_weights;
 use crate::train::begin_run::{holds_run, resumable_directory};
 use crate::train::uploaded_runs::{run_archive, unclaimed_archive};
+use fulgurite_training::models::start_weights::start_weights;
 
 /// For how long after its last call a model counts as called.
 const RECENTLY: Duration = Duration::from_secs(3600);

@@ -26,6 +26,7 @@ use serde_json::Value;
 
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_directory::{holds_weights, model_directory};
+use crate::notices::Notices;
 
 /// Rank of the adapters that are trained at a service unless told otherwise.
 const SERVICE_RANK: u32 = 32;
@@ -45,9 +46,9 @@ pub struct OpenModel {
 impl OpenModel {
     /// Opens what `entry` says, its path seen from `directory`; a GGUF file is converted first. Remote hosts are looked at
     /// when they are first needed, so that they may be down.
-    pub fn open(entry: &ModelEntry, directory: &Path, config: &Config) -> Result<Self> {
+    pub fn open(entry: &ModelEntry, directory: &Path, config: &Config, notices: &dyn Notices) -> Result<Self> {
         let path = || {
-            let path = model_directory(&directory.join(&entry.path));
+            let path = model_directory(&directory.join(&entry.path), notices);
             path.with_context(|| format!("model `{}`", entry.name))
         };
         if entry.backend == Backend::Embedded {
@@ -166,8 +167,8 @@ pub struct ScoringModel {
 
 impl ScoringModel {
     /// Opens the model of `entry` in this process, or its hosts, with the tokenizer in `path`.
-    pub fn open(entry: &ModelEntry, path: &Path, config: &Config) -> Result<Self> {
-        let path = model_directory(path).with_context(|| format!("model `{}`", entry.name))?;
+    pub fn open(entry: &ModelEntry, path: &Path, config: &Config, notices: &dyn Notices) -> Result<Self> {
+        let path = model_directory(path, notices).with_context(|| format!("model `{}`", entry.name))?;
         if entry.backend == Backend::Embedded {
             let LoadedModel { served, engine } =
                 LoadedModel::open(&entry.name, &path, entry.renderer(), config.engine.options())?;

@@ -6,34 +6,34 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use fulgurite_engine::{GgufProgress, is_gguf};
 
-use crate::terminal::output;
-use crate::terminal::progress::Progress;
+use crate::notices::{Notices, ShownProgress};
 
 /// Numbers of the weights are counted in millions.
 const MILLION: u64 = 1_000_000;
 
-/// The model directory at `path`, or that of the GGUF file which is there. Making it takes a while, and says so.
-pub fn model_directory(path: &Path) -> Result<PathBuf> {
+/// The model directory at `path`, or that of the GGUF file which is there. Making it takes a while, and is shown.
+///
+/// # Errors
+/// If nothing is there, or the file cannot be converted.
+pub fn model_directory(path: &Path, notices: &dyn Notices) -> Result<PathBuf> {
     if !is_gguf(path) {
         return fulgurite_hub::model_directory(path, &|_| {});
     }
-    let progress = RefCell::new(Progress::new(false));
+    let progress = RefCell::new(notices.progress());
     let watch = |event: GgufProgress<'_>| match event {
         GgufProgress::Waiting => {
-            output::note(format_args!("{}: another process is converting it", path.display()));
+            notices.note(format_args!("{}: another process is converting it", path.display()));
         }
         GgufProgress::Started(directory) => {
-            output::note(format_args!("{}: converting it into {}, once", path.display(), directory.display()));
+            notices.note(format_args!("{}: converting it into {}, once", path.display(), directory.display()));
         }
-        GgufProgress::Written { numbers, of } => show_conversion(&mut progress.borrow_mut(), numbers, of),
+        GgufProgress::Written { numbers, of } => show_conversion(progress.borrow_mut().as_mut(), numbers, of),
     };
-    let directory = fulgurite_hub::model_directory(path, &watch);
-    progress.borrow().finish();
-    directory
+    fulgurite_hub::model_directory(path, &watch)
 }
 
-/// How far a conversion has come.
-pub fn show_conversion(progress: &mut Progress, numbers: u64, of: u64) {
+/// Shows how far a conversion has come.
+pub fn show_conversion(progress: &mut dyn ShownProgress, numbers: u64, of: u64) {
     progress.set("million numbers converted", numbers / MILLION, Some(of.div_ceil(MILLION)));
 }
 

@@ -287,7 +287,7 @@ mod tests {
     use fulgurite_types::Message;
 
     use super::*;
-    use crate::train::reporters::JsonReporter;
+    use crate::SilentReporter;
 
     fn recipe(corpus: &Path) -> Recipe {
         let base = json!({
@@ -346,7 +346,7 @@ mod tests {
             let corpus = path(&format!("{name}.jsonl"));
             std::fs::write(&corpus, rows.map(|row| format!("{row}\n")).concat()).unwrap();
             let (recipe, options, model) = (recipe(&corpus), EngineOptions::default(), path(name));
-            make_if_missing(&recipe, &model, directory.path(), &[], options, &mut JsonReporter).await.unwrap();
+            make_if_missing(&recipe, &model, directory.path(), &[], options, &mut SilentReporter).await.unwrap();
             weights.push(std::fs::read(model.join("model.safetensors")).unwrap());
         }
         assert!(weights[0] == weights[1], "what was declared was not trained as it is written");
@@ -355,10 +355,11 @@ mod tests {
         let seeded = BaseConfig { seed: Some(1), ..recipe(&corpus).base };
         let same = Recipe { base: seeded, ..recipe(&corpus) };
         let options = EngineOptions::default();
-        make_if_missing(&same, &path("declared"), directory.path(), &[], options, &mut JsonReporter).await.unwrap();
+        make_if_missing(&same, &path("declared"), directory.path(), &[], options, &mut SilentReporter).await.unwrap();
         let plain = Recipe { tools: ToolWriting::Template, ..recipe(&corpus) };
         let options = EngineOptions::default();
-        let again = make_if_missing(&plain, &path("declared"), directory.path(), &[], options, &mut JsonReporter).await;
+        let again =
+            make_if_missing(&plain, &path("declared"), directory.path(), &[], options, &mut SilentReporter).await;
         assert!(again.unwrap_err().to_string().contains("was made from other [base] settings"));
     }
 }

@@ -1,0 +1,18 @@
+//! What people are shown before and beside the events of a run.
+
+use std::fmt;
+
+/// Shows people what a run's reporter is not for.
+pub trait Notices: Send + Sync {
+    /// Shows a line.
+    fn note(&self, text: fmt::Arguments<'_>);
+
+    /// Begins to show how far something long has come.
+    fn progress(&self) -> Box<dyn ShownProgress>;
+}
+
+/// Shows how far something long has come, until it is dropped.
+pub trait ShownProgress {
+    /// So many of `what` are done, of so many if that is known.
+    fn set(&mut self, what: &str, done: u64, total: Option<u64>);
+}

@@ -8,13 +8,16 @@ use axum::routing::{MethodRouter, any, get, head, post};
 use fulgurite_api::{Need, Refused, RouteNeeds};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::base_url::{RightCall, right_base_url, without_last_slash};
+use crate::dialects::anthropic::error::RequestId;
 use crate::dialects::openai::error::OpenAiError;
 use crate::dialects::{anthropic, google, openai};
 use crate::endpoints::anthropic::{count_tokens, messages};
 use crate::endpoints::compaction::compact;
 use crate::endpoints::google::{MethodPath, call as post_to_google};
+use crate::endpoints::listed_models::{listed_adapters, listed_model, listed_models};
 use crate::endpoints::openai::{chat_completions, completions, embeddings};
 use crate::endpoints::unserved_routes::{Unserved, unserved_routes};
 use crate::endpoints::vllm_generate::generate;
@@ -136,7 +139,7 @@ fn refusal(request: &Request, error: ProxyError) -> Response {
 
 fn error_reply(uri: &Uri, headers: &HeaderMap, error: ProxyError) -> Response {
     match dialect(uri, headers) {
-        Dialect::Anthropic => anthropic::refusal(&error),
+        Dialect::Anthropic => anthropic::error::response(&error, &RequestId::of(Uuid::now_v7())),
         Dialect::Google => google::error::response(&error),
         Dialect::OpenAi => OpenAiError::from(error).into_response(),
     }
@@ -152,11 +155,13 @@ fn dialect(uri: &Uri, headers: &HeaderMap) -> Dialect {
 }
 
 async fn list_models(State(proxy): State<Proxy>, uri: Uri, headers: HeaderMap) -> axum::Json<Value> {
-    let (models, created) = (&proxy.parts.models, proxy.parts.started as u64);
+    let models = listed_models(&proxy.parts.models).await;
     axum::Json(match dialect(&uri, &headers) {
-        Dialect::Anthropic => anthropic::model_list(models).await,
-        Dialect::Google => google::model_list(models).await,
-        Dialect::OpenAi => openai::model_list(models, created).await,
+        Dialect::Anthropic => anthropic::model_list(&models),
+        Dialect::Google => google::model_list(&models),
+        Dialect::OpenAi => {
+            openai::model_list(&models, &listed_adapters(&proxy.parts.models), proxy.parts.started as u64)
+        }
     })
 }
 
@@ -175,13 +180,13 @@ async fn retrieve_model(
     let (uri, headers) = (request.uri().clone(), request.headers().clone());
     drop(request);
     let model = match proxy.parts.models.shown(&model, &key) {
-        Ok(model) => model,
+        Ok(model) => listed_model(&model).await,
         Err(error) => return error_reply(&uri, &headers, error),
     };
     let entry = match dialect(&uri, &headers) {
-        Dialect::Anthropic => anthropic::model(&model).await,
-        Dialect::Google => google::model(&model).await,
-        Dialect::OpenAi => openai::model(&model, proxy.parts.started as u64).await,
+        Dialect::Anthropic => anthropic::model(&model),
+        Dialect::Google => google::model(&model),
+        Dialect::OpenAi => openai::model(&model, proxy.parts.started as u64),
     };
     axum::Json(entry).into_response()
 }

@@ -3,7 +3,8 @@
 
     import_circles.py            prints what lies in circles of folders, with the thin arrows to cut
     import_circles.py --files    the same of files
-    import_circles.py --check    fails where a crate has another number of places in circles than ALLOWED
+    import_circles.py --check    fails where a crate has another number of places in circles than ALLOWED, or where
+                                 a folder has what PURE forbids it
 
 Folders of a crate lie in strata: none imports one above it. A place is a folder or a single file at the top of `src/`.
 Imports are read as text, from `use` declarations and from paths that begin with `crate`, `super` or `self`. What is
@@ -17,6 +18,15 @@ from pathlib import Path
 
 # Places in circles of folders that a crate may still have; every other crate has none. It may only go down.
 ALLOWED = {}
+
+# Folders that only turn values into values: the places of their crate that they may not import, and what else they may
+# not name. What they need of those is handed in as a value.
+PURE = {
+    ("proxy", "dialects"): (
+        {"attempt", "call", "clock", "models", "observe", "options", "parts", "proxy", "retries", "state"},
+        r"\b(?:fulgurite_store|tokio|async|Store|Sampler|Instant|SystemTime)\b|\b(?:now|now_v7|new_v4)(?=\()",
+    ),
+}
 
 
 def blanked(text):
@@ -198,7 +208,23 @@ def crates(root):
         files = [file.removeprefix(f"{source}/") for file in files]
         files = [file for file in files if not re.search(r"(^|/)tests(/|\.rs$)|tests\.rs$", file)]
         if files:
-            yield str(folder if folder.name else source), Crate(root / source, files).imports()
+            yield str(folder if folder.name else source), Crate(root / source, files)
+
+
+def impurities(folder, imports, texts, places_above, words):
+    """What a folder imports or names although it shall be pure.
+
+    >>> texts = {"a/b.rs": "use c::Store; let at = now();", "a/d.rs": "", "e.rs": "now()"}
+    >>> impurities("a", {"a/b.rs": [], "a/d.rs": ["e.rs", "f/g.rs"], "e.rs": []}, texts, {"e"}, r"\\b(?:Store|now)\\b")
+    ['a/b.rs names Store, now', 'a/d.rs imports e.rs']
+    """
+    found = []
+    for file in sorted(file for file in imports if place_of(file) == folder):
+        forbidden = sorted(other for other in imports[file] if place_of(other) in places_above)
+        named = sorted(set(re.findall(words, texts[file])))
+        found += [f"{file} imports {', '.join(forbidden)}"] * bool(forbidden)
+        found += [f"{file} names {', '.join(named)}"] * bool(named)
+    return found
 
 
 def describe(name, arrows, found):
@@ -217,7 +243,8 @@ def describe(name, arrows, found):
 
 def main(arguments):
     problems = []
-    for name, imports in crates(Path(__file__).resolve().parents[2]):
+    for name, crate in crates(Path(__file__).resolve().parents[2]):
+        imports = crate.imports()
         of_files = circles(imports)
         if "--files" in arguments:
             print("\n    ".join([f"{name}: {len(of_files)} circles of {len(imports)} files", *map(" ".join, of_files)]))
@@ -232,6 +259,9 @@ def main(arguments):
         if held > allowed:
             help_ = f"at most {allowed} may: cut an arrow, or move what both need below both"
             problems.append(f"{describe(name, arrows, found)}\n    {help_}")
+        for (owner, folder), (places_above, words) in PURE.items():
+            for impurity in impurities(folder, imports, crate.texts, places_above, words) if owner == name else ():
+                problems.append(f"{name}: {impurity}: {folder}/ is pure: hand it in as a value")
         if held < allowed:
             problems.append(f"{name}: {held} places lie in circles and ALLOWED has {allowed}: write {held} there")
     print("\n".join(problems), end="")

@@ -8,7 +8,8 @@ use fulgurite_types::{Defect, StopReason};
 use crate::attempt::attempt_memory::{AnsweredCall, AttemptMemory};
 use crate::attempt::budget::Spending;
 use crate::models::served_models::ServedModels;
-use crate::record::recorded_call::{RecordedCall, recorded_call, recorded_calls, reply_id};
+use crate::record::recorded_call::{RecordedCall, reply_id};
+use crate::record::recorded_calls::{recorded_call, recorded_calls};
 use crate::retries::logged_requests::Identity;
 
 /// An attempt as the store has it.

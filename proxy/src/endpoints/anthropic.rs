@@ -4,6 +4,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::call::answer_request::answer;
 use crate::dialects::anthropic::conversation::CALL_INPUTS;
@@ -19,7 +20,7 @@ use crate::upstream::route::Route;
 
 /// `POST /v1/messages`, also below an attempt's path.
 pub(crate) async fn messages(State(proxy): State<Proxy>, Path(path): Path<CallPath>, request: Request) -> Response {
-    let id = RequestId::new();
+    let id = RequestId::of(Uuid::now_v7());
     match call(&proxy, path, request, &id).await {
         Ok(answered) => id.on(answered),
         Err(error) => response(&error, &id),
@@ -50,7 +51,7 @@ fn streams_calls(headers: &HeaderMap) -> bool {
 
 /// `POST /v1/messages/count_tokens`, also below an attempt's path: how long the prompt of such a request is.
 pub(crate) async fn count_tokens(State(proxy): State<Proxy>, request: Request) -> Response {
-    let id = RequestId::new();
+    let id = RequestId::of(Uuid::now_v7());
     match counted(&proxy, request).await {
         Ok(counted) => id.on(counted),
         Err(error) => response(&error, &id),

@@ -1,7 +1,11 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
+use fulgurite_renderers::Renderer;
 use fulgurite_types::{Defect, exact_json};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,17 +14,17 @@ use serde_json::{Map, Value, json};
 use crate::call::answer_request::answer;
 use crate::dialects::field_checks::refuse;
 use crate::dialects::openai::error::OpenAiError;
-use crate::dialects::openai::responses::deleted_responses::mark_as_deleted;
-use crate::dialects::openai::responses::earlier_responses::{EarlierResponses, visible_response};
+use crate::dialects::openai::responses::earlier_responses::{EarlierResponses, named_responses};
 use crate::dialects::openai::responses::record_marks::is_compaction;
 use crate::dialects::openai::responses::recorded_response::{recorded_input, recorded_response, recorded_stream};
 use crate::dialects::openai::responses::response_request;
 use crate::error::ProxyError;
-use crate::models::served_model::SampledModel;
 use crate::models::served_models::ServedModels;
 use crate::parts::Parts;
 use crate::proxy::Proxy;
+use crate::record::deleted_responses::mark_as_deleted;
 use crate::record::recorded_call::RecordedCall;
+use crate::record::visible_response::visible_response;
 use crate::requests::call_target::{CallPath, CallTarget};
 use crate::requests::caller::Caller;
 use crate::requests::incoming_request::IncomingRequest;
@@ -56,7 +60,14 @@ pub(super) async fn read_by(
     proxy: &Proxy,
     caller: &Caller,
 ) -> Result<ModelRequest, ProxyError> {
-    let earlier = EarlierResponses::named_in(&body, &proxy.parts.services.store, caller.target.named_rollout()).await?;
+    let (store, rollout_id) = (&proxy.parts.services.store, caller.target.named_rollout());
+    let mut found = HashMap::new();
+    for id in named_responses(&body) {
+        if let Some(call) = visible_response(store, rollout_id, &id).await? {
+            found.insert(id, call);
+        }
+    }
+    let earlier = EarlierResponses::new(found);
     caller.size.work(&proxy.parts.large_requests, || read(body, &earlier)).await?
 }
 
@@ -95,18 +106,20 @@ pub(crate) async fn retrieve(
             refuse("stream", "true is not supported: a compaction has no events")?;
         }
         let kind = [(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")];
-        let model = recorded_model(models, &call).await;
-        return Ok((kind, recorded_stream(&call, model.as_ref(), starting_after)).into_response());
+        let renderer = recorded_renderer(models, &call).await;
+        return Ok((kind, recorded_stream(&call, renderer.as_deref(), starting_after)).into_response());
     }
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    Ok((kind, exact_json(&recorded_response(&call, recorded_model(models, &call).await.as_ref()))).into_response())
+    let renderer = recorded_renderer(models, &call).await;
+    Ok((kind, exact_json(&recorded_response(&call, renderer.as_deref()))).into_response())
 }
 
-/// The model that sampled a recorded response, with what its request had for the template, if it is still there.
-async fn recorded_model(models: &ServedModels, call: &RecordedCall) -> Option<SampledModel> {
+/// The renderer of the model that sampled a recorded response, with its request's template arguments, if the model is
+/// still served.
+async fn recorded_renderer(models: &ServedModels, call: &RecordedCall) -> Option<Arc<dyn Renderer>> {
     let model = models.recorded(&call.generation.model)?;
     let owner = || format!("{}/{}", call.generation.rollout_id, call.generation.attempt_id);
-    models.with_template_arguments(&model, &call.request_extra, owner).await.ok().map(|told| told.model)
+    models.with_template_arguments(&model, &call.request_extra, owner).await.ok().map(|told| told.model.renderer)
 }
 
 /// `DELETE /v1/responses/{response_id}`, also below an attempt's path: it is not found any more, and nothing goes on from

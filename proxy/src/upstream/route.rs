@@ -1,7 +1,9 @@
 use fulgurite_backends::UpstreamDialect;
 use fulgurite_types::Message;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
+use crate::dialects::anthropic::error::RequestId;
 use crate::dialects::{anthropic, openai};
 use crate::error::ProxyError;
 use crate::requests::exact_json::ExactValues;
@@ -127,7 +129,9 @@ impl Route {
     pub(super) fn error_event(self, error: &ProxyError) -> Vec<u8> {
         let named = |event: Value| format!("event: error\ndata: {event}\n\n").into_bytes();
         match self {
-            Route::Messages | Route::CountTokens => named(anthropic::error_event(error)),
+            Route::Messages | Route::CountTokens => {
+                named(anthropic::error_event(error, &RequestId::of(Uuid::now_v7())))
+            }
             Route::Responses | Route::Compaction => {
                 let mut event = openai::error::body(error)["error"].take();
                 event["type"] = json!("error");

@@ -1,6 +1,7 @@
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::error::ProxyError;
 use crate::error::wire_error::{self, Dialect, WireError};
@@ -12,8 +13,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 pub(crate) struct RequestId(String);
 
 impl RequestId {
-    pub(crate) fn new() -> Self {
-        Self(format!("req_{}", uuid::Uuid::now_v7().simple()))
+    pub(crate) fn of(id: Uuid) -> Self {
+        Self(format!("req_{}", id.simple()))
     }
 
     /// The response with its request id, unless it has one from an upstream.
@@ -36,19 +37,14 @@ fn json_of(error: WireError, request_id: &RequestId) -> Value {
 }
 
 /// The event that aborts an upstream's stream.
-pub(crate) fn error_event(error: &ProxyError) -> Value {
-    body(error, &RequestId::new())
+pub(crate) fn error_event(error: &ProxyError, request_id: &RequestId) -> Value {
+    body(error, request_id)
 }
 
-/// The response to a call that failed.
+/// The response to a call that failed, or to what never became one.
 pub(crate) fn response(error: &ProxyError, request_id: &RequestId) -> Response {
     let written = error.in_dialect(Dialect::Anthropic);
     request_id.on(wire_error::response(error, written.status, json_of(written, request_id)))
-}
-
-/// The response to what never became a call.
-pub(crate) fn refusal(error: &ProxyError) -> Response {
-    response(error, &RequestId::new())
 }
 
 #[cfg(test)]

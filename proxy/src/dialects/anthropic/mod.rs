@@ -10,7 +10,7 @@ mod reply;
 mod tools;
 
 pub(crate) use conversation::CALL_INPUTS;
-pub(crate) use error::{error_event, refusal};
+pub(crate) use error::error_event;
 pub(crate) use message_request::conversation_of;
 pub(crate) use models::{model, model_list};
 

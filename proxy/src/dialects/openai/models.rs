@@ -1,36 +1,30 @@
 use serde_json::{Value, json};
 
-use crate::models::loaded_adapters::LoadedAdapter;
-use crate::models::served_model::ServedModel;
-use crate::models::served_models::ServedModels;
+use crate::dialects::listed_model::{ListedAdapter, ListedModel};
 
-/// `GET /v1/models`.
-pub(crate) async fn model_list(models: &ServedModels, created: u64) -> Value {
-    let mut entries = Vec::new();
-    for served in models.iter() {
-        entries.push(model(served, created).await);
-    }
-    for LoadedAdapter { model, directory } in models.adapters().all() {
-        entries.push(json!({
-            "id": model.name,
+/// `GET /v1/models`. `created` is in seconds since the epoch.
+pub(crate) fn model_list(models: &[ListedModel], adapters: &[ListedAdapter], created: u64) -> Value {
+    let mut entries: Vec<Value> = models.iter().map(|listed| model(listed, created)).collect();
+    entries.extend(adapters.iter().map(|adapter| {
+        json!({
+            "id": adapter.name,
             "object": "model",
             "created": created,
             "owned_by": "fulgurite",
-            "root": directory,
-            "parent": model.base_model,
-        }));
-    }
+            "root": adapter.directory,
+            "parent": adapter.base_model,
+        })
+    }));
     json!({ "object": "list", "data": entries })
 }
 
 /// `GET /v1/models/{model}`: the list's entry.
-pub(crate) async fn model(model: &ServedModel, created: u64) -> Value {
-    let context_length = model.context_length().await;
+pub(crate) fn model(model: &ListedModel, created: u64) -> Value {
     json!({
-        "id": model.name(),
+        "id": model.name,
         "object": "model",
         "created": created,
         "owned_by": "fulgurite",
-        "max_model_len": context_length,
+        "max_model_len": model.context_length,
     })
 }

@@ -1,5 +1,5 @@
 //! The Responses API: `input_items` turns a request's input into messages, the assistant's by `assistant_turn`,
-//! `earlier_responses` reads the responses that it continues, but for those of `deleted_responses`, `tools` are those that it
+//! `earlier_responses` has the responses that it continues, `tools` are those that it
 //! declares, `tool_forms` how calls of them are spelled, and `response_request` checks it all. `output_items` are the items of
 //! an answer, with ids of `item_id`, and `response_object` its JSON: `reply` writes them, whole and streamed, and
 //! `recorded_response` again from the store, with what `record_marks` tell of the request. `compaction` is what a conversation
@@ -7,7 +7,6 @@
 
 mod assistant_turn;
 pub(crate) mod compaction;
-pub(crate) mod deleted_responses;
 pub(crate) mod earlier_responses;
 mod input_items;
 mod item_id;

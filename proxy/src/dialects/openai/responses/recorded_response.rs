@@ -1,3 +1,4 @@
+use fulgurite_renderers::Renderer;
 use fulgurite_types::{Message, StopReason};
 use serde_json::{Map, Value, json};
 
@@ -7,26 +8,25 @@ use super::record_marks;
 use super::response_object::{ResponseStatus, echo, response, status_event, write_event};
 use super::tool_forms::{TOOL_FORMS, recorded_forms};
 use super::tools::declaration;
-use crate::models::served_model::SampledModel;
 use crate::record::recorded_call::RecordedCall;
 use crate::reply::assistant_message::{AssistantMessage, Delta, ToolCallIds};
 
 /// A response from its record. Tools that the model was not shown are not among its tools, and the number of reasoning
 /// tokens is not known any more.
-pub(crate) fn recorded_response(call: &RecordedCall, model: Option<&SampledModel>) -> Value {
+pub(crate) fn recorded_response(call: &RecordedCall, renderer: Option<&dyn Renderer>) -> Value {
     if record_marks::is_compaction(call) {
         return recorded_compaction(call);
     }
     let response_status = response_status(call);
-    let items = said(call, model, &response_status).0;
+    let items = said(call, renderer, &response_status).0;
     recorded(call, &response_status, items.values())
 }
 
 /// The same as the events of a stream, from the one after number `after` on. Each text comes in one piece where its tokens
 /// cannot be read any more.
-pub(crate) fn recorded_stream(call: &RecordedCall, model: Option<&SampledModel>, after: Option<u64>) -> Vec<u8> {
+pub(crate) fn recorded_stream(call: &RecordedCall, renderer: Option<&dyn Renderer>, after: Option<u64>) -> Vec<u8> {
     let response_status = response_status(call);
-    let (items, changes) = said(call, model, &response_status);
+    let (items, changes) = said(call, renderer, &response_status);
     let mut begun = recorded(call, &ResponseStatus::InProgress, Vec::new());
     begun["usage"] = Value::Null;
     let mut events = vec![status_event("created", begun.clone()), status_event("in_progress", begun)];
@@ -51,7 +51,7 @@ fn response_status(call: &RecordedCall) -> ResponseStatus {
 /// which broke or were cut leave the items that they left in the answer.
 fn said(
     call: &RecordedCall,
-    model: Option<&SampledModel>,
+    renderer: Option<&dyn Renderer>,
     response_status: &ResponseStatus,
 ) -> (OutputItems, Vec<Change>) {
     let is_whole = matches!(response_status, ResponseStatus::Completed);
@@ -59,7 +59,7 @@ fn said(
     let no_reply = Message::default();
     let reply = call.reply.as_ref().unwrap_or(&no_reply);
     let mut items = OutputItems::new(&call.generation.generation_id, form, recorded_forms(&call.request_extra));
-    let changes = match model.and_then(|model| read_again(call, model, reply)) {
+    let changes = match renderer.and_then(|renderer| read_again(call, renderer, reply)) {
         Some(deltas) => {
             let taken: Vec<Change> = deltas.iter().flat_map(|delta| items.take(delta, Vec::new())).collect();
             [taken, items.finish(reply, is_whole)].concat()
@@ -70,19 +70,19 @@ fn said(
 }
 
 /// What the tokens of an answer made certain, one after another; `None` where they do not make up what is recorded of it.
-fn read_again(call: &RecordedCall, model: &SampledModel, reply: &Message) -> Option<Vec<Delta>> {
+fn read_again(call: &RecordedCall, renderer: &dyn Renderer, reply: &Message) -> Option<Vec<Delta>> {
     let generation = &call.generation;
-    if model.renderer.name() != generation.renderer {
+    if renderer.name() != generation.renderer {
         return None;
     }
     let ids = ToolCallIds {
         seed: generation.seed,
         request_digest: generation.request_digest.clone(),
-        format: model.renderer.response_format(),
+        format: renderer.response_format(),
         numbers: None,
     };
     let mut message = AssistantMessage::new(Vec::new(), ids);
-    let mut parser = model.renderer.stream_parser(&generation.prompt_tokens, &call.tools);
+    let mut parser = renderer.stream_parser(&generation.prompt_tokens, &call.tools);
     let mut deltas = Vec::new();
     for token in &generation.sampled_tokens {
         parser.events_of(&[*token]).for_each(|event| deltas.extend(message.take(event)));

@@ -30,9 +30,7 @@ use crate::terminal::output;
 use arguments::{RolloutSelection, StoreArguments};
 
 pub use check::check;
-pub use lists::{
-    attempts, drift, generations, resources, rewards, rollouts, spans, spans_of, triplets, triplets_of, workers,
-};
+pub use lists::{attempts, drift, generations, resources, rewards, rollouts, spans, triplets, workers};
 pub use prune::prune;
 pub use renew_checksums::renew_checksums;
 pub use show::show;

@@ -15,6 +15,7 @@ pub mod runs;
 pub mod sweep;
 pub mod time;
 pub mod trackers;
+pub mod transfer;
 pub mod visible;
 
 pub use self::run_routes::run_routes;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use fulgurite_agentlightning::RewardMatch;
+use fulgurite_lab::transfer::attempt_triplets::TripletAdapter;
+use fulgurite_lab::transfer::metrics;
 use fulgurite_types::{AttemptStatus, ListFilter, RolloutExpression, RolloutMode, RolloutStatus, WorkerStatus};
 use regex::Regex;
 
@@ -253,6 +255,16 @@ pub enum Adapter {
     LlmProxy,
 }
 
+impl From<Adapter> for TripletAdapter {
+    fn from(adapter: Adapter) -> Self {
+        match adapter {
+            Adapter::Auto => Self::Any,
+            Adapter::Tracer => Self::Tracer,
+            Adapter::LlmProxy => Self::LlmProxy,
+        }
+    }
+}
+
 /// Which call gets a reward that names none.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RewardPolicy {
@@ -380,6 +392,27 @@ pub struct ExportArguments {
     /// Print JSON: one object, at the end
     #[arg(long)]
     pub json: bool,
+}
+
+/// For which program metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MetricsFormat {
+    /// Event files of TensorBoard.
+    Tensorboard,
+    /// An offline run of Weights & Biases.
+    Wandb,
+    /// A row for each step.
+    Csv,
+}
+
+impl From<MetricsFormat> for metrics::MetricsFormat {
+    fn from(format: MetricsFormat) -> Self {
+        match format {
+            MetricsFormat::Tensorboard => Self::Tensorboard,
+            MetricsFormat::Wandb => Self::Wandb,
+            MetricsFormat::Csv => Self::Csv,
+        }
+    }
 }
 
 impl ExportArguments {

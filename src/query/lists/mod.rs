@@ -18,5 +18,5 @@ pub use self::resources::resources;
 pub use self::rewards::rewards;
 pub use self::rollouts::rollouts;
 pub use self::spans::spans;
-pub use self::triplets::{spans_of, triplets, triplets_of};
+pub use self::triplets::triplets;
 pub use self::workers::workers;

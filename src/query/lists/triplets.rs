@@ -1,11 +1,9 @@
 //! `fulgurite triplets`.
 
 use anyhow::{Result, bail};
-use fulgurite_agentlightning::{
-    PassedOver, Triplet, TripletOptions, TripletReport, any_triplets, llm_proxy_triplets, tracer_triplets,
-};
-use fulgurite_store::Store;
-use fulgurite_types::{Attempt, AttemptRef, GenerationFilter, Part, Span, SpanFilter};
+use fulgurite_agentlightning::{PassedOver, Triplet, TripletOptions, TripletReport};
+use fulgurite_lab::transfer::attempt_triplets::triplet_report;
+use fulgurite_types::Part;
 use serde_json::json;
 
 use super::generations::logprob;
@@ -25,7 +23,7 @@ pub async fn triplets(mut arguments: TripletsArguments) -> Result<()> {
     for rollout in store.list_rollouts(&arguments.selection.filter(), &part).await?.items {
         let attempt = store.get_attempt(&rollout.rollout_id, "latest").await?;
         let report = match &attempt {
-            Some(attempt) => Some(report(&store, attempt, arguments.adapter, &options).await?),
+            Some(attempt) => Some(triplet_report(&store, attempt, arguments.adapter.into(), &options).await?),
             None => None,
         };
         for triplet in report.iter().flat_map(|report| &report.triplets) {
@@ -71,37 +69,6 @@ fn options(arguments: &TripletsArguments) -> Result<TripletOptions> {
         skip_empty_token_spans: arguments.adapter != Adapter::Tracer,
         ..TripletOptions::default()
     })
-}
-
-/// The triplets of an attempt as the list shows them when nothing else is asked for.
-pub async fn triplets_of(store: &Store, attempt: &Attempt) -> Result<Vec<Triplet>> {
-    let options = TripletOptions { skip_empty_token_spans: true, ..TripletOptions::default() };
-    Ok(report(store, attempt, Adapter::Auto, &options).await?.triplets)
-}
-
-/// All spans of an attempt.
-pub async fn spans_of(store: &Store, attempt: &Attempt) -> Result<Vec<Span>> {
-    let filter = SpanFilter {
-        rollout_id: attempt.rollout_id.clone(),
-        attempt: Some(AttemptRef::Id(attempt.attempt_id.clone())),
-        ..SpanFilter::default()
-    };
-    Ok(store.query_spans(&filter).await?.items)
-}
-
-async fn report(store: &Store, attempt: &Attempt, adapter: Adapter, options: &TripletOptions) -> Result<TripletReport> {
-    let spans = spans_of(store, attempt).await?;
-    let report = match adapter {
-        Adapter::Auto => any_triplets(&spans, options),
-        Adapter::Tracer => tracer_triplets(&spans, options),
-        Adapter::LlmProxy => llm_proxy_triplets(&spans),
-    };
-    let filter = GenerationFilter {
-        rollout_id: Some(attempt.rollout_id.clone()),
-        attempt_id: Some(attempt.attempt_id.clone()),
-        ..GenerationFilter::default()
-    };
-    Ok(report.with_generations(&store.generations(&filter).await?))
 }
 
 fn row(triplet: &Triplet) -> Vec<String> {

@@ -5,7 +5,8 @@ use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
+use fulgurite_lab::transfer::parquet::guard::{check_group, guarded};
 use fulgurite_trainer::{COMPARISON_KEYS, row_shape};
 use fulgurite_types::mended_json;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -13,8 +14,6 @@ use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
-
-use crate::train::data::parquet_guard::{check_group, guarded};
 
 /// The columns of a table that are read, if they are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,16 +62,16 @@ pub fn is_parquet(path: &Path) -> bool {
 /// Names the file, and the row or the column that is no conversation's.
 pub fn write_as_json_lines(from: &Path, to: &Path, of: Columns) -> Result<()> {
     let file = || from.display().to_string();
-    let reader = guarded(|| Ok(SerializedFileReader::new(File::open(from)?)?));
+    let reader = guarded(|| Ok::<_, Error>(SerializedFileReader::new(File::open(from)?)?));
     let reader = reader.with_context(|| format!("cannot read {} as Parquet", from.display()))?;
     let columns = guarded(|| columns(&reader, of)).with_context(file)?;
     let bytes = File::open(from).with_context(file)?;
     for (number, group) in reader.metadata().row_groups().iter().enumerate() {
-        guarded(|| check_group(&bytes, group, |name| of.names().contains(&name)))
+        guarded(|| check_group(&bytes, group, |name| of.names().contains(&name)).map_err(Error::from))
             .with_context(|| format!("{} row group {}", from.display(), number + 1))?;
     }
     let mut out = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
-    let mut rows = guarded(|| Ok(RowIter::from_file(Some(columns), &reader)?)).with_context(file)?;
+    let mut rows = guarded(|| Ok::<_, Error>(RowIter::from_file(Some(columns), &reader)?)).with_context(file)?;
     for index in 1.. {
         let next = guarded(|| rows.next().map(|row| line_of(row?, of)).transpose());
         let Some(line) = next.with_context(|| format!("{} row {index}", from.display()))? else { break };

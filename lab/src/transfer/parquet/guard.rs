@@ -6,10 +6,10 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-use anyhow::{Context, Result, bail};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
-use super::parquet_pages::{PageHeader, PageHeaders};
+use super::error::{ColumnDamage, DamagedColumn, DecoderPanic};
+use super::pages::{PageHeader, PageHeaders};
 
 /// Values of a column that are read together at most; the decoder keeps them in memory, with their levels.
 const GREATEST_VALUES: i64 = 1 << 26;
@@ -27,7 +27,7 @@ thread_local! {
 ///
 /// # Errors
 /// As `read`, and where the decoder panics.
-pub fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn guarded<T, E: From<DecoderPanic>>(read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = std::panic::take_hook();
@@ -43,7 +43,7 @@ pub fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
     CAUGHT.set(before);
     match read {
         Ok(read) => read,
-        Err(_) => bail!("is damaged: the Parquet decoder panics over what it holds"),
+        Err(_) => Err(DecoderPanic.into()),
     }
 }
 
@@ -52,31 +52,32 @@ pub fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
 ///
 /// # Errors
 /// Names the column, and what it claims.
-pub fn check_group(file: &File, group: &RowGroupMetaData, is_read: impl Fn(&str) -> bool) -> Result<()> {
+pub fn check_group(file: &File, group: &RowGroupMetaData, is_read: impl Fn(&str) -> bool) -> Result<(), DamagedColumn> {
     for column in group.columns() {
         let path = column.column_path();
         if path.parts().first().is_some_and(|name| is_read(name)) {
-            check_column(file, column).with_context(|| format!("column `{path}`"))?;
+            let damaged = |source| DamagedColumn { path: path.to_string(), source };
+            check_column(file, column).map_err(damaged)?;
         }
     }
     Ok(())
 }
 
-fn check_column(file: &File, column: &ColumnChunkMetaData) -> Result<()> {
+fn check_column(file: &File, column: &ColumnChunkMetaData) -> Result<(), ColumnDamage> {
     let values = column.num_values();
     if values > GREATEST_VALUES {
-        bail!("claims {values} values, and may have {GREATEST_VALUES} in a row group");
+        return Err(ColumnDamage::TooManyValues { values, greatest: GREATEST_VALUES });
     }
     let (start, length) = column.byte_range();
     let mut found = 0;
     for page in PageHeaders::new(file, start, length)? {
         let PageHeader { compressed, uncompressed, values: of_page } = page?;
         if uncompressed > SMALL_PAGE.max(compressed.saturating_mul(GREATEST_RATIO)) {
-            bail!("has a page of {compressed} bytes that claims to hold {uncompressed}");
+            return Err(ColumnDamage::TooLongPage { compressed, uncompressed });
         }
         found += of_page;
         if found > values {
-            bail!("claims {values} values, and its pages claim more");
+            return Err(ColumnDamage::MoreInPages { values });
         }
     }
     Ok(())
@@ -96,6 +97,7 @@ mod tests {
     use parquet::schema::parser::parse_message_type;
 
     use super::*;
+    use crate::transfer::parquet::ParquetFileError;
 
     /// A table of 1000 rows with the same text, in Snappy, and the place of its first page.
     fn table(path: &Path) -> (Vec<u8>, usize) {
@@ -114,9 +116,9 @@ mod tests {
         (std::fs::read(path).unwrap(), usize::try_from(place).unwrap())
     }
 
-    fn checked(path: &Path) -> Result<()> {
+    fn checked(path: &Path) -> anyhow::Result<()> {
         let (file, reader) = (File::open(path)?, SerializedFileReader::new(File::open(path)?)?);
-        check_group(&file, reader.metadata().row_group(0), |name| name == "messages")
+        Ok(check_group(&file, reader.metadata().row_group(0), |name| name == "messages")?)
     }
 
     #[test]
@@ -156,8 +158,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_and_what_comes_after_it_is_read() {
-        let panics: fn() -> Result<u32> = || panic!("index out of bounds");
+        let panics: fn() -> Result<u32, ParquetFileError> = || panic!("index out of bounds");
         assert!(guarded(panics).unwrap_err().to_string().starts_with("is damaged"));
-        assert_eq!(guarded(|| Ok(1)).unwrap(), 1);
+        assert_eq!(guarded(|| Ok::<_, ParquetFileError>(1)).unwrap(), 1);
     }
 }

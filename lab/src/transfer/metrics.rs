@@ -1,23 +1,21 @@
-//! `fulgurite export --what metrics`: the metrics of a run that is over, or goes on, for other programs.
+//! The metrics of a run that is over, or goes on, written for other programs.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
-use fulgurite_lab::csv;
-use fulgurite_lab::records;
-use fulgurite_lab::runs::registry;
-use fulgurite_lab::trackers::tensorboard::TensorBoard;
-use fulgurite_lab::trackers::tracker::{TrackedRun, TrackedStep, Tracker};
-use fulgurite_lab::trackers::wandb::Wandb;
 use fulgurite_types::{Run, Step};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::terminal::output;
+use crate::csv;
+use crate::records;
+use crate::runs::registry;
+use crate::trackers::tensorboard::TensorBoard;
+use crate::trackers::tracker::{TrackedRun, TrackedStep, Tracker};
+use crate::trackers::wandb::Wandb;
 
 /// For which program metrics are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsFormat {
     /// Event files of TensorBoard.
     Tensorboard,
@@ -27,19 +25,31 @@ pub enum MetricsFormat {
     Csv,
 }
 
-/// Writes the metrics of the run in a directory into `output`, and says where they are.
-pub async fn export_metrics(directory: &Path, format: MetricsFormat, output: &Path, json: bool) -> Result<()> {
+/// What was written of a run's metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedMetrics {
+    /// Steps that were written.
+    pub steps: usize,
+    /// The file or the directory that has them.
+    pub written: PathBuf,
+}
+
+/// Writes the metrics of the run in a directory into `output`.
+///
+/// # Errors
+/// If the run's store cannot be read, or the files cannot be written.
+pub async fn export_metrics(directory: &Path, format: MetricsFormat, output: &Path) -> Result<ExportedMetrics> {
     let (store, run) = registry::open(directory).await?;
     let steps = store.steps(&run.run_id).await?;
     let written = match format {
         MetricsFormat::Tensorboard => {
             let own = output.join(&run.run_id);
-            tell(&mut TensorBoard::create(&own)?, &steps)?;
+            track(&mut TensorBoard::create(&own)?, &steps)?;
             own
         }
         MetricsFormat::Wandb => {
             let own = output.join("wandb");
-            tell(&mut Wandb::create(&own, &tracked_run(&run))?, &steps)?;
+            track(&mut Wandb::create(&own, &tracked_run(&run))?, &steps)?;
             own
         }
         MetricsFormat::Csv => {
@@ -49,16 +59,10 @@ pub async fn export_metrics(directory: &Path, format: MetricsFormat, output: &Pa
             own
         }
     };
-    let steps = steps.len();
-    if json {
-        output::line(json!({ "steps": steps, "written": written }));
-    } else {
-        output::line(format!("exported {steps} steps to {}", written.display()));
-    }
-    Ok(())
+    Ok(ExportedMetrics { steps: steps.len(), written })
 }
 
-fn tell(tracker: &mut dyn Tracker, steps: &[Step]) -> Result<()> {
+fn track(tracker: &mut dyn Tracker, steps: &[Step]) -> Result<()> {
     for step in steps {
         if let (Some(metrics), Some(number)) = (step.metrics.as_object(), step.metrics["step"].as_u64()) {
             tracker.step(&TrackedStep { number, time: step.time, metrics })?;
@@ -68,12 +72,12 @@ fn tell(tracker: &mut dyn Tracker, steps: &[Step]) -> Result<()> {
 }
 
 fn tracked_run(run: &Run) -> TrackedRun {
-    let said = |value: &Value| value.as_str().map(str::to_owned);
-    let project = said(&run.config["trackers"]["wandb_project"]);
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let project = text(&run.config["trackers"]["wandb_project"]);
     TrackedRun {
         run_id: run.run_id.clone(),
         project: project.unwrap_or_else(|| run.name.clone()),
-        instance: said(&run.config["instance"]).unwrap_or_default(),
+        instance: text(&run.config["instance"]).unwrap_or_default(),
         config: run.config.clone(),
         start_time: run.start_time,
     }
@@ -98,6 +102,8 @@ fn table(steps: &[Step]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
 use fulgurite_types::mended_json;
 use parquet::basic::Compression;
 use parquet::column::reader::get_typed_column_reader;
@@ -16,7 +15,10 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use serde_json::{Map, Value, json};
 
-use crate::train::data::parquet_guard::{check_group, guarded};
+use super::error::ParquetFileError;
+use super::guard::{check_group, guarded};
+
+type Result<T> = std::result::Result<T, ParquetFileError>;
 
 /// `prompt_tokens`, `sampled_tokens` and `logprobs` are null for what is not a generation or a triplet. `data` is the
 /// record without them.
@@ -59,7 +61,7 @@ struct Row {
 impl Row {
     fn of(mut record: Value) -> Result<Self> {
         let kind = record["record"].as_str().unwrap_or_default().to_owned();
-        let data = record.get_mut("data").context("a record has data")?;
+        let data = record.get_mut("data").ok_or(ParquetFileError::NoData)?;
         let mut row = Self { record: kind, ..Self::default() };
         if row.record == "triplet" {
             row.prompt_tokens = take_list(&mut data["prompt"], "token_ids")?;
@@ -83,7 +85,8 @@ impl Row {
 
     /// The record that was made a row. Only what can be imported is asked for.
     fn record(self) -> Result<Value> {
-        let mut data: Map<String, Value> = serde_json::from_str(&mended_json(&self.data)).context("column data")?;
+        let mut data: Map<String, Value> =
+            serde_json::from_str(&mended_json(&self.data)).map_err(ParquetFileError::Data)?;
         if self.record == "generation" {
             data.insert("prompt_tokens".to_owned(), json!(self.prompt_tokens));
             data.insert("sampled_tokens".to_owned(), json!(self.sampled_tokens));
@@ -103,13 +106,13 @@ fn text(value: &Value, key: &str) -> Option<String> {
 }
 
 /// Takes a list, or null, out of an object.
-fn take_list<T: serde::de::DeserializeOwned>(object: &mut Value, key: &str) -> Result<Option<Vec<T>>> {
+fn take_list<T: serde::de::DeserializeOwned>(object: &mut Value, key: &'static str) -> Result<Option<Vec<T>>> {
     let taken = object.as_object_mut().and_then(|fields| fields.shift_remove(key)).unwrap_or_default();
-    serde_json::from_value(taken).with_context(|| key.to_owned())
+    serde_json::from_value(taken).map_err(|source| ParquetFileError::List { key, source })
 }
 
 /// Writes records as rows.
-pub struct ParquetWriter {
+pub(crate) struct ParquetWriter {
     file: SerializedFileWriter<File>,
     rows: Vec<Row>,
     numbers: usize,
@@ -117,7 +120,7 @@ pub struct ParquetWriter {
 
 impl ParquetWriter {
     /// Makes the file, or empties it.
-    pub fn create(path: &Path) -> Result<Self> {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
         let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
         let file = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
@@ -125,7 +128,7 @@ impl ParquetWriter {
     }
 
     /// Writes a record, together with others.
-    pub fn write(&mut self, record: Value) -> Result<()> {
+    pub(crate) fn write(&mut self, record: Value) -> Result<()> {
         let row = Row::of(record)?;
         self.numbers += row.numbers();
         self.rows.push(row);
@@ -133,7 +136,7 @@ impl ParquetWriter {
     }
 
     /// Writes what is left, and waits until the disk has it.
-    pub fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         self.write_rows()?;
         Ok(self.file.into_inner()?.sync_all()?)
     }
@@ -174,7 +177,7 @@ fn write_column<T: DataType>(
     definition: Option<&[i16]>,
     repetition: Option<&[i16]>,
 ) -> Result<()> {
-    let mut column = group.next_column()?.context("the schema has another column")?;
+    let mut column = group.next_column()?.ok_or(ParquetFileError::MissingColumn)?;
     column.typed::<T>().write_batch(values, definition, repetition)?;
     Ok(column.close()?)
 }
@@ -214,7 +217,7 @@ fn write_lists<'r, T: DataType, N: 'r>(
 }
 
 /// Reads what [`ParquetWriter`] writes.
-pub struct ParquetReader {
+pub(crate) struct ParquetReader {
     file: SerializedFileReader<File>,
     /// The same file, for what is checked before it is read.
     bytes: File,
@@ -225,23 +228,25 @@ pub struct ParquetReader {
 
 impl ParquetReader {
     /// Opens a file, which must have the columns that an export has.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let bytes = File::open(path)?;
-        let file = guarded(|| Ok(SerializedFileReader::new(File::open(path)?)?))?;
+        let file = guarded(|| -> Result<_> { Ok(SerializedFileReader::new(File::open(path)?)?) })?;
         if file.metadata().file_metadata().schema() != &parse_message_type(SCHEMA)? {
-            bail!("its columns are not those of an export");
+            return Err(ParquetFileError::OtherColumns);
         }
         Ok(Self { file, bytes, group: 0, rows: Vec::new().into_iter(), row: 0 })
     }
 
     /// The next record, with its place in the file.
-    pub fn next(&mut self) -> Result<Option<(String, Value)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(String, Value)>> {
         loop {
             if let Some(row) = self.rows.next() {
                 self.row += 1;
                 let place = format!("row {}", self.row);
-                let record = row.record().with_context(|| place.clone())?;
-                return Ok(Some((place, record)));
+                return match row.record() {
+                    Ok(record) => Ok(Some((place, record))),
+                    Err(source) => Err(ParquetFileError::Row { place, source: Box::new(source) }),
+                };
             }
             if self.group == self.file.num_row_groups() {
                 return Ok(None);
@@ -250,8 +255,9 @@ impl ParquetReader {
                 check_group(&self.bytes, self.file.metadata().row_group(self.group), |_| true)?;
                 read_rows(&*self.file.get_row_group(self.group)?)
             });
-            self.rows = read.with_context(|| format!("row group {}", self.group + 1))?.into_iter();
             self.group += 1;
+            let unreadable = |source| ParquetFileError::RowGroup { number: self.group, source: Box::new(source) };
+            self.rows = read.map_err(unreadable)?.into_iter();
         }
     }
 }
@@ -259,7 +265,7 @@ impl ParquetReader {
 fn read_rows(group: &dyn RowGroupReader) -> Result<Vec<Row>> {
     let count = usize::try_from(group.metadata().num_rows())?;
     if count > GREATEST_ROWS {
-        bail!("it claims {count} rows, and a group of an export has at most {GREATEST_ROWS}");
+        return Err(ParquetFileError::TooManyRows { rows: count, greatest: GREATEST_ROWS });
     }
     let mut texts = [Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new()];
     for (texts, column) in texts.iter_mut().zip([0, 1, 2, 3, 4, 9]) {
@@ -308,7 +314,7 @@ fn read_column<T: DataType>(group: &dyn RowGroupReader, column: usize, rows: usi
         let (records, ..) =
             reader.read_records(left, Some(&mut read.definition), Some(&mut read.repetition), &mut read.values)?;
         if records == 0 {
-            bail!("column {column} has too few rows");
+            return Err(ParquetFileError::TooFewRows { column });
         }
         left -= records;
     }

@@ -5,24 +5,26 @@
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
-use anyhow::{Context, Result, bail};
+use super::error::{ColumnDamage, UnreadableHeader};
+
+type Result<T> = std::result::Result<T, UnreadableHeader>;
 
 /// How deep structs and lists may be in each other; a header's are not deeper than 3.
 const DEPTH: usize = 8;
 
 /// What a page's header claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageHeader {
+pub(crate) struct PageHeader {
     /// Bytes in the file, after the header.
-    pub compressed: u64,
+    pub(crate) compressed: u64,
     /// Bytes once they are decompressed.
-    pub uncompressed: u64,
+    pub(crate) uncompressed: u64,
     /// Values with their nulls; 0 of a dictionary.
-    pub values: i64,
+    pub(crate) values: i64,
 }
 
 /// The headers of a column's pages, one after the other.
-pub struct PageHeaders {
+pub(crate) struct PageHeaders {
     input: BufReader<File>,
     position: u64,
     end: u64,
@@ -33,46 +35,46 @@ impl PageHeaders {
     ///
     /// # Errors
     /// If the column does not lie in the file.
-    pub fn new(file: &File, start: u64, length: u64) -> Result<Self> {
+    pub(crate) fn new(file: &File, start: u64, length: u64) -> std::result::Result<Self, ColumnDamage> {
         let end = start.checked_add(length).filter(|end| file.metadata().is_ok_and(|file| *end <= file.len()));
-        let end = end.context("does not lie in the file")?;
+        let end = end.ok_or(ColumnDamage::OutsideTheFile)?;
         Ok(Self { input: BufReader::with_capacity(512, file.try_clone()?), position: start, end })
     }
 
-    fn read_next(&mut self) -> Result<PageHeader> {
+    fn read_next(&mut self) -> std::result::Result<PageHeader, ColumnDamage> {
         self.input.seek(SeekFrom::Start(self.position))?;
         let mut input = Compact { input: (&mut self.input).take(self.end - self.position), depth: 0 };
-        let header = input.page_header().context("has a page whose header cannot be read")?;
+        let header = input.page_header().map_err(ColumnDamage::PageHeader)?;
         let after = self.end - input.input.limit();
         self.position = after.saturating_add(header.compressed);
         if self.position > self.end {
-            bail!("has a page that claims {} bytes, and {} are left", header.compressed, self.end - after);
+            return Err(ColumnDamage::CutPage { claimed: header.compressed, left: self.end - after });
         }
         Ok(header)
     }
 }
 
 impl Iterator for PageHeaders {
-    type Item = Result<PageHeader>;
+    type Item = std::result::Result<PageHeader, ColumnDamage>;
 
-    fn next(&mut self) -> Option<Result<PageHeader>> {
+    fn next(&mut self) -> Option<Self::Item> {
         (self.position < self.end).then(|| self.read_next())
     }
 }
 
 /// Kinds of values in the compact protocol, by their numbers.
 mod kind {
-    pub const TRUE: u8 = 1;
-    pub const FALSE: u8 = 2;
-    pub const BYTE: u8 = 3;
-    pub const I16: u8 = 4;
-    pub const I32: u8 = 5;
-    pub const I64: u8 = 6;
-    pub const DOUBLE: u8 = 7;
-    pub const BINARY: u8 = 8;
-    pub const LIST: u8 = 9;
-    pub const SET: u8 = 10;
-    pub const STRUCT: u8 = 12;
+    pub(super) const TRUE: u8 = 1;
+    pub(super) const FALSE: u8 = 2;
+    pub(super) const BYTE: u8 = 3;
+    pub(super) const I16: u8 = 4;
+    pub(super) const I32: u8 = 5;
+    pub(super) const I64: u8 = 6;
+    pub(super) const DOUBLE: u8 = 7;
+    pub(super) const BINARY: u8 = 8;
+    pub(super) const LIST: u8 = 9;
+    pub(super) const SET: u8 = 10;
+    pub(super) const STRUCT: u8 = 12;
 }
 
 /// A reader of Thrift's compact protocol, as far as headers use it.
@@ -130,7 +132,7 @@ impl<R: Read> Compact<R> {
     fn go_deeper(&mut self) -> Result<()> {
         self.depth += 1;
         if self.depth > DEPTH {
-            bail!("it has values in values without end");
+            return Err(UnreadableHeader::TooDeep);
         }
         Ok(())
     }
@@ -162,7 +164,7 @@ impl<R: Read> Compact<R> {
                 self.depth -= 1;
             }
             kind::STRUCT => self.fields(&mut |this, _, of| this.skip(of))?,
-            other => bail!("it has a value of kind {other}"),
+            other => return Err(UnreadableHeader::UnknownKind { kind: other }),
         }
         Ok(())
     }
@@ -170,7 +172,7 @@ impl<R: Read> Compact<R> {
     fn skip_bytes(&mut self, length: u64) -> Result<()> {
         let skipped = std::io::copy(&mut (&mut self.input).take(length), &mut std::io::sink())?;
         if skipped < length {
-            bail!("it ends too early");
+            return Err(UnreadableHeader::EndsEarly);
         }
         Ok(())
     }
@@ -190,7 +192,7 @@ impl<R: Read> Compact<R> {
                 return Ok(value);
             }
         }
-        bail!("it has a number without end")
+        Err(UnreadableHeader::EndlessNumber)
     }
 
     /// A number with its sign, in zigzag.

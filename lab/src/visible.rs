@@ -25,6 +25,18 @@ pub fn visible_line(text: &str) -> String {
     visible(text).replace(['\n', '\t'], " ")
 }
 
+/// Longest text that a cell of a table shows.
+pub const CELL_CHARACTERS: usize = 60;
+
+/// One line of at most as many characters as a cell shows.
+pub fn cut(text: &str) -> String {
+    let line = visible_line(text);
+    match line.char_indices().nth(CELL_CHARACTERS) {
+        None => line,
+        Some((end, _)) => format!("{}…", &line[..end]),
+    }
+}
+
 /// Control characters of both sets, those that turn the direction of writing, and the line ends that are none to a terminal.
 fn steers(c: char) -> bool {
     match c {

@@ -1,8 +1,7 @@
 //! What `fulgurite harness` is told on the command line.
 
-use clap::{Args, Subcommand};
-
-use super::known::Known;
+use clap::{Args, Subcommand, ValueEnum};
+use fulgurite_harness::KnownAgent;
 
 /// `fulgurite harness`.
 #[derive(Debug, Args)]
@@ -38,4 +37,31 @@ pub struct HarnessCheckArguments {
     /// Any other agent: program and arguments; {task} is filled in, never through a shell
     #[arg(last = true, value_name = "AGENT")]
     pub command: Vec<String>,
+}
+
+/// Agents that are known by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Known {
+    /// Anthropic's Claude Code
+    Claude,
+    /// OpenAI's Codex
+    Codex,
+    /// opencode
+    Opencode,
+    /// mini-swe-agent
+    MiniSweAgent,
+    /// Google's Gemini CLI
+    Gemini,
+}
+
+impl From<Known> for KnownAgent {
+    fn from(known: Known) -> Self {
+        match known {
+            Known::Claude => Self::Claude,
+            Known::Codex => Self::Codex,
+            Known::Opencode => Self::Opencode,
+            Known::MiniSweAgent => Self::MiniSweAgent,
+            Known::Gemini => Self::Gemini,
+        }
+    }
 }

@@ -1,25 +1,16 @@
 //! `fulgurite harness`: what an agent's own command line does with a model that it is served here.
 
 pub mod arguments;
-mod evidence;
-mod findings;
-mod http_log;
-mod known;
-mod script;
-mod scripted_model;
-mod stage;
-mod trial;
 
 use anyhow::{Result, bail};
 use fulgurite_config::seconds::seconds;
+use fulgurite_harness::{Agent, CheckOptions, Finding, Verdict, check_agent};
 use fulgurite_lab::interruptions::Interruptions;
+use fulgurite_runner::SUPERVISE_AGENT;
 use serde_json::json;
 
 use self::arguments::{HarnessAction, HarnessArguments, HarnessCheckArguments};
-use self::findings::{Finding, Verdict};
-use self::known::Agent;
-use self::stage::Stage;
-use self::trial::Trial;
+use crate::run::{own_program, this_program};
 use crate::terminal::output;
 use crate::terminal::paint::Paint;
 use crate::terminal::progress::Progress;
@@ -33,37 +24,23 @@ pub async fn harness(arguments: HarnessArguments) -> Result<()> {
 
 /// Has an agent play every trial, and says what it did. Fails where something is amiss with one.
 async fn check(arguments: &HarnessCheckArguments) -> Result<()> {
-    let agent = Agent::of(arguments.name, &arguments.command)?;
+    let agent = Agent::of(arguments.name.map(Into::into), &arguments.command)?;
     let timeout = seconds("--timeout", arguments.timeout)?;
     let interruptions = &mut Interruptions::listen()?;
+    let options = CheckOptions { timeout, supervisor: own_program(SUPERVISE_AGENT)?, own_program: this_program()? };
     let mut progress = Progress::new(arguments.json);
-    let stage = Stage::open(&agent, timeout).await?;
-    let mut evidence = Vec::new();
-    for (place, trial) in Trial::ALL.into_iter().enumerate() {
-        progress.set("trials", place as u64, Some(Trial::ALL.len() as u64));
-        let played = tokio::select! {
-            played = stage.play(trial) => played?,
-            () = interruptions.next() => bail!("interrupted in the trial {}", trial.name()),
-        };
-        let nothing_came = played.seen.iter().all(|seen| seen.dialect.is_none());
-        evidence.push(played);
-        if nothing_came {
-            // The others would find out no more.
-            break;
-        }
-    }
+    let show = |done, all| progress.set("trials", done, Some(all));
+    let findings = check_agent(&agent, options, interruptions, show).await?;
     progress.finish();
-    stage.close(interruptions.next()).await?;
-    let findings = findings::of(&evidence);
     match arguments.json {
         true => output::line(json!({ "harness": agent.name, "version": agent.version, "findings": findings })),
         false => print(&agent, &findings),
     }
-    let amiss: Vec<&str> =
+    let failed: Vec<&str> =
         findings.iter().filter(|found| found.verdict == Verdict::Fault).map(|found| found.check.name()).collect();
-    match amiss.as_slice() {
+    match failed.as_slice() {
         [] => Ok(()),
-        amiss => bail!("{} of {} checks failed: {}", amiss.len(), findings.len(), amiss.join(", ")),
+        failed => bail!("{} of {} checks failed: {}", failed.len(), findings.len(), failed.join(", ")),
     }
 }
 
@@ -75,8 +52,8 @@ fn print(agent: &Agent, findings: &[Finding]) {
         let word = format!("{:8}", verdict.name());
         let word = match verdict {
             Verdict::Ok => word,
-            Verdict::Warning => paint.bold(&word).to_string(),
-            Verdict::Fault => paint.red(&word).to_string(),
+            Verdict::Warning => paint.bold(&word),
+            Verdict::Fault => paint.red(&word),
         };
         output::line(format!("{word} {:15} {message}", check.name()));
     }

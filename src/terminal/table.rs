@@ -1,13 +1,11 @@
 //! Tables for people.
 
 use comfy_table::{ColumnConstraint, Table, Width, presets};
+pub use fulgurite_lab::visible::cut;
 use fulgurite_lab::visible::visible_line;
 use serde_json::Value;
 
 use crate::terminal::output;
-
-/// Longest text that a cell shows.
-const CELL_CHARACTERS: usize = 60;
 
 /// Rows that line up under a header. More rows can come after it has been printed; they line up as well.
 pub struct Columns {
@@ -65,15 +63,6 @@ pub fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// One line of at most as many characters as a cell shows.
-pub fn cut(text: &str) -> String {
-    let line = visible_line(text);
-    match line.char_indices().nth(CELL_CHARACTERS) {
-        None => line,
-        Some((end, _)) => format!("{}…", &line[..end]),
-    }
-}
-
 /// The seconds from one time to another, if both are known.
 pub fn seconds(start: Option<f64>, end: Option<f64>) -> String {
     start.zip(end).map_or(String::new(), |(start, end)| format!("{:.3}", end - start))
@@ -81,6 +70,7 @@ pub fn seconds(start: Option<f64>, end: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_lab::visible::CELL_CHARACTERS;
     use serde_json::json;
 
     use super::*;

@@ -6,8 +6,9 @@ use fulgurite_lab::runs::registry;
 use serde_json::json;
 
 use crate::terminal::output;
+use crate::train;
 use crate::train::arguments::TrainArguments;
-use crate::train::{self, PlannedRun};
+use fulgurite_training::train::PlannedRun;
 
 /// Makes one update on one group, of which nothing is kept, and says what the whole run would take.
 pub async fn dry_run(arguments: TrainArguments) -> Result<()> {

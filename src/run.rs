@@ -5,7 +5,6 @@ pub mod arguments;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_config::admin_key;
@@ -14,7 +13,7 @@ use fulgurite_config::runner::RunnerConfig;
 use fulgurite_config::seconds::seconds;
 use fulgurite_lab::interruptions::interrupted;
 use fulgurite_runner::{RunnerOptions, RunnerSummary, SUPERVISE_AGENT, raise_open_files, sandbox_part, supervise};
-use serde::{Deserialize, Serialize};
+use fulgurite_training::runners::settings::RunnerSettings;
 use serde_json::json;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -26,7 +25,7 @@ use crate::terminal::output;
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {
     raise_open_files();
-    let RunnerSettings { config, directory, worlds, judgements } = RunnerSettings::read(&arguments)?;
+    let RunnerSettings { config, directory, worlds, judgements } = settings(&arguments)?;
     let Identity { key, worker_id } = Identity::of(&arguments).await?;
     if key.is_some() {
         admin_key::keep_to_this_process();
@@ -82,69 +81,47 @@ impl Identity {
     }
 }
 
-/// What a runner does, and where.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RunnerSettings {
-    /// What it runs.
-    pub config: RunnerConfig,
-    /// Where its commands run; where the runner does if there is none.
-    pub directory: Option<PathBuf>,
-    /// Where worlds are made, if there are any.
-    pub worlds: PathBuf,
-    /// Where what judges say is kept, for runs that are gone on with.
-    #[serde(default)]
-    pub judgements: Option<PathBuf>,
+/// What a run says, or a config, or else the defaults; and in place of it what the command line says.
+fn settings(arguments: &RunArguments) -> Result<RunnerSettings> {
+    let mut settings = match (&arguments.settings, &arguments.config) {
+        (Some(written), _) => serde_json::from_str(written).context("--settings")?,
+        (None, Some(file)) => settings_of_config(&LoadedConfig::read(Some(file))?),
+        (None, None) => RunnerSettings {
+            config: RunnerConfig { parallel: DEFAULT_PARALLEL, ..RunnerConfig::default() },
+            directory: None,
+            worlds: temporary_worlds(),
+            judgements: None,
+        },
+    };
+    let config = &mut settings.config;
+    config.take_agent(&arguments.agent);
+    match &arguments.grade {
+        Some(command) if command.trim().is_empty() => bail!("--grade is empty: it needs at least a program"),
+        Some(command) => config.grade = command.split_whitespace().map(str::to_owned).collect(),
+        None if !arguments.grade_word.is_empty() => config.grade = arguments.grade_word.clone(),
+        None => {}
+    }
+    config.parallel = arguments.parallel.unwrap_or(config.parallel);
+    config.timeout_seconds = arguments.timeout.unwrap_or(config.timeout_seconds);
+    config.warm |= arguments.warm;
+    if config.parallel == 0 {
+        bail!("--parallel must be at least 1");
+    }
+    seconds("--timeout", config.timeout_seconds)?;
+    config.check()?;
+    if !config.runs_agents() {
+        bail!("[runner] command (or url) is missing: it, or what follows --, is the agent");
+    }
+    let directory = arguments.directory.clone().or(settings.directory);
+    config.check_paths(directory.as_deref().unwrap_or(Path::new("")))?;
+    let worlds = arguments.worlds.clone().unwrap_or(settings.worlds);
+    Ok(RunnerSettings { config: settings.config, directory, worlds, judgements: settings.judgements })
 }
 
-impl RunnerSettings {
-    /// What a run says, or a config, or else the defaults; and in place of it what the command line says.
-    fn read(arguments: &RunArguments) -> Result<Self> {
-        let mut settings = match (&arguments.settings, &arguments.config) {
-            (Some(written), _) => serde_json::from_str(written).context("--settings")?,
-            (None, Some(file)) => Self::of_config(&LoadedConfig::read(Some(file))?),
-            (None, None) => Self {
-                config: RunnerConfig { parallel: DEFAULT_PARALLEL, ..RunnerConfig::default() },
-                directory: None,
-                worlds: temporary_worlds(),
-                judgements: None,
-            },
-        };
-        let config = &mut settings.config;
-        config.take_agent(&arguments.agent);
-        match &arguments.grade {
-            Some(command) if command.trim().is_empty() => bail!("--grade is empty: it needs at least a program"),
-            Some(command) => config.grade = command.split_whitespace().map(str::to_owned).collect(),
-            None if !arguments.grade_word.is_empty() => config.grade = arguments.grade_word.clone(),
-            None => {}
-        }
-        config.parallel = arguments.parallel.unwrap_or(config.parallel);
-        config.timeout_seconds = arguments.timeout.unwrap_or(config.timeout_seconds);
-        config.warm |= arguments.warm;
-        if config.parallel == 0 {
-            bail!("--parallel must be at least 1");
-        }
-        seconds("--timeout", config.timeout_seconds)?;
-        config.check()?;
-        if !config.runs_agents() {
-            bail!("[runner] command (or url) is missing: it, or what follows --, is the agent");
-        }
-        let directory = arguments.directory.clone().or(settings.directory);
-        config.check_paths(directory.as_deref().unwrap_or(Path::new("")))?;
-        let worlds = arguments.worlds.clone().unwrap_or(settings.worlds);
-        Ok(Self { config: settings.config, directory, worlds, judgements: settings.judgements })
-    }
-
-    fn of_config(loaded: &LoadedConfig) -> Self {
-        let config = loaded.config.runner.clone();
-        let directory = Some(loaded.resolve(config.directory.as_deref().unwrap_or(Path::new(""))));
-        Self { config, directory, worlds: temporary_worlds(), judgements: None }
-    }
-
-    /// How long taking all worlds away may take.
-    pub fn patience_with_worlds(&self) -> Duration {
-        let seconds = if self.config.has_worlds() { self.config.hook_timeout_seconds } else { 0.0 };
-        Duration::try_from_secs_f64(seconds).unwrap_or_default()
-    }
+fn settings_of_config(loaded: &LoadedConfig) -> RunnerSettings {
+    let config = loaded.config.runner.clone();
+    let directory = Some(loaded.resolve(config.directory.as_deref().unwrap_or(Path::new(""))));
+    RunnerSettings { config, directory, worlds: temporary_worlds(), judgements: None }
 }
 
 /// Agents at a time where nothing is said.

@@ -56,7 +56,7 @@ fn override_by_environment(config: &mut Config) -> HashMap<String, (String, &'st
     for reader in READERS {
         match Cli::parse_from(reader).command {
             Command::Serve(arguments) => serve::override_by_flags(config, &arguments),
-            Command::Train(arguments) => train::override_by_flags(config, &arguments),
+            Command::Train(arguments) => train::override_by_flags(config, arguments),
             _ => {}
         }
         let command = reader[1];

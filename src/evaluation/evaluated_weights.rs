@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 
 use super::arguments::EvalArguments;
 use crate::terminal::notices::TerminalNotices;
-use crate::train;
+use fulgurite_training::models::model_or_base::model_or_base;
 use fulgurite_training::models::open::{OpenModel, TrainedModel};
 
 /// The weights that are scored.
@@ -80,7 +80,7 @@ impl EvaluatedWeights {
 
     /// Those of an embedded model of the config, as they are before anything is learnt.
     async fn before_training(loaded: &LoadedConfig, entry: ModelEntry, reporter: &mut dyn Reporter) -> Result<Self> {
-        let path = train::model_or_base(loaded, &entry, reporter).await?;
+        let path = model_or_base(loaded, &entry, reporter, &TerminalNotices).await?;
         let (identity, description) = (weights_digest(&path)?, path.display().to_string());
         Ok(Self { entry, identity, description, step: 0, path, checkpoint: None })
     }

@@ -34,9 +34,11 @@ use self::evaluated_weights::{EvaluatedWeights, OpenWeights};
 use self::plan::Plan;
 use self::result_file::{ResultFile, first_final_score};
 use self::tables::{print_json, print_table};
+use crate::terminal::notices::TerminalNotices;
 use crate::terminal::progress::Progress;
 use crate::train::reporters::{JsonReporter, TableReporter};
-use crate::train::{self, AgentsServer, Runner};
+use fulgurite_training::auxiliary::served_models;
+use fulgurite_training::runners::{AgentsServer, Runner, rollout_config};
 
 /// For how long runners that were started elsewhere may call the model.
 const RUNNERS_KEY_SECONDS: u64 = 7 * 24 * 3600;
@@ -168,7 +170,7 @@ async fn sample(
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
     let listening = Listening::begin(&server_config.server, admin.clone()).await?.with(run_routes);
-    let served = [served].into_iter().chain(train::models_beside::served(loaded)?).collect();
+    let served = [served].into_iter().chain(served_models::open(loaded, &TerminalNotices)?).collect();
     let mut server = RunningServer::start_private(&server_config, listening, store.clone(), served, &metrics).await?;
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
@@ -192,7 +194,7 @@ async fn sample(
         evaluated: plan.evaluated(),
         tasks: plan.tasks.clone(),
         samples: plan.samples,
-        rollout_config: train::rollout_config(loaded),
+        rollout_config: rollout_config(loaded),
         tokenizer,
         reward_rules: options.reward_rules(),
         sampling_parameters: options.sampling_parameters,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use fulgurite_config::overrides::Override;
+use fulgurite_training::start::options::{StandardInput, TrainOptions};
+use fulgurite_training::start::rules::StartFlag;
 
 /// `fulgurite train`.
 #[derive(Debug, Args)]
@@ -60,4 +62,34 @@ pub struct TrainArguments {
     /// The agent's command, in place of the config's [runner] command
     #[arg(last = true, value_name = "AGENT")]
     pub agent: Vec<String>,
+}
+
+impl TrainArguments {
+    /// What of them a run needs.
+    pub fn options(self) -> TrainOptions {
+        let start = self.start_flag();
+        let input = if self.until_stdin_closes { StandardInput::Commands } else { StandardInput::Unread };
+        TrainOptions {
+            config: self.config,
+            seed: self.seed,
+            server: self.server,
+            start,
+            overrides: self.overrides,
+            run_directory: self.run_directory,
+            max_steps: self.max_steps,
+            allowed_steps: self.allowed_steps,
+            ready_file: self.ready_file,
+            input,
+            agent: self.agent,
+        }
+    }
+
+    fn start_flag(&self) -> StartFlag {
+        match self {
+            Self { start_over: true, .. } => StartFlag::StartOver,
+            Self { replace_weights: true, .. } => StartFlag::ResumeAndReplace,
+            Self { resume: true, .. } => StartFlag::Resume,
+            _ => StartFlag::New,
+        }
+    }
 }

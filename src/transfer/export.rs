@@ -14,9 +14,10 @@ use serde_json::json;
 
 use super::export_subject::{named_run, open_subject};
 use crate::query::arguments::{ExportArguments, ExportWhat, MetricsFormat};
+use crate::terminal::notices::TerminalNotices;
 use crate::terminal::output;
 use crate::terminal::progress::Progress;
-use crate::train::soft_targets::write_soft_targets;
+use fulgurite_training::train::write_soft_targets;
 
 /// Writes records to a file, which appears under its name once it is whole.
 pub async fn export(arguments: ExportArguments) -> Result<()> {
@@ -79,7 +80,9 @@ async fn soft_targets(arguments: &ExportArguments, to: &Path) -> Result<u64> {
         ),
     };
     let mut progress = Progress::new(arguments.json);
-    let rows = write_soft_targets(&loaded, to, |done, all| progress.set("conversations", done, Some(all))).await?;
+    let rows =
+        write_soft_targets(&loaded, to, &TerminalNotices, |done, all| progress.set("conversations", done, Some(all)))
+            .await?;
     progress.finish();
     Ok(rows)
 }

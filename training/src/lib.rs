@@ -3,9 +3,15 @@
 //!
 //! Errors are `anyhow`'s, as in the command: they name the key or the flag, and are only ever shown.
 
+pub mod auxiliary;
+mod data;
 pub mod models;
 mod notices;
+pub mod runners;
 mod silent_reporter;
+pub mod start;
+pub mod train;
+mod upload_keys;
 
 pub use self::notices::{Notices, ShownProgress};
 pub use self::silent_reporter::SilentReporter;

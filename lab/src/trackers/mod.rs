@@ -51,7 +51,7 @@ pub fn tracked(inner: Box<dyn Reporter>, loaded: &LoadedConfig, run_directory: &
 }
 
 /// Hears a warning of one line.
-pub type Warn = fn(&str);
+pub type Warn = Box<dyn Fn(&str) + Send>;
 
 /// Begins to write, in place of what was written before.
 type Open = Box<dyn Fn() -> Result<Box<dyn Tracker>> + Send>;
@@ -75,7 +75,7 @@ impl Trackers {
 
     fn open(&mut self) {
         (self.open, self.is_told) = (Vec::new(), false);
-        let (open, warn) = (&mut self.open, self.warn);
+        let (open, warn) = (&mut self.open, &self.warn);
         self.ways.retain(|(name, way)| match way() {
             Ok(tracker) => {
                 open.push((*name, tracker));
@@ -89,7 +89,7 @@ impl Trackers {
     }
 
     fn each(&mut self, mut tell: impl FnMut(&mut dyn Tracker) -> Result<()>) {
-        let (ways, warn) = (&mut self.ways, self.warn);
+        let (ways, warn) = (&mut self.ways, &self.warn);
         self.open.retain_mut(|(name, tracker)| match tell(tracker.as_mut()) {
             Ok(()) => true,
             Err(error) => {
@@ -159,7 +159,8 @@ mod tests {
     fn a_tracker_that_fails_is_left_alone_and_ends_nothing() {
         let full: Open = Box::new(|| Ok(Box::new(Full(1))));
         let missing: Open = Box::new(|| anyhow::bail!("no such directory"));
-        let mut trackers = Trackers::begin(Box::new(Silent), vec![("full", full), ("missing", missing)], |_| {});
+        let mut trackers =
+            Trackers::begin(Box::new(Silent), vec![("full", full), ("missing", missing)], Box::new(|_| {}));
         let step = |step: u64| TrainEvent::Step { step, metrics: json!({ "step": step }).as_object().unwrap().clone() };
         trackers.report(step(0));
         assert_eq!(trackers.open.len(), 1);

@@ -50,40 +50,40 @@ pub async fn make_if_missing(
     if directory.exists() {
         return check_recipe(directory, recipe);
     }
-    let workshop = sibling(directory, "training");
-    std::fs::create_dir_all(&workshop).with_context(|| format!("cannot create {}", workshop.display()))?;
-    let _lock = ExclusiveLock::of_run(&workshop)?;
+    let workspace = sibling(directory, "training");
+    std::fs::create_dir_all(&workspace).with_context(|| format!("cannot create {}", workspace.display()))?;
+    let _lock = ExclusiveLock::of_run(&workspace)?;
     let Recipe { base, seed, .. } = recipe;
     let corpus = run_corpus_command(&base.corpus, *seed, working_directory, secrets, reporter).await?;
-    begin(recipe, &corpus, &workshop)?;
-    let result = train(recipe, &corpus, &workshop, options, reporter).await?;
+    begin(recipe, &corpus, &workspace)?;
+    let result = train(recipe, &corpus, &workspace, options, reporter).await?;
     let made = result.run.checkpoint.clone().context("the base model has no checkpoint")?;
     write_recipe(&made, recipe, &result)?;
     let metrics = made.join(METRICS_FILE);
-    std::fs::copy(workshop.join(STEPS_FILE), &metrics)
+    std::fs::copy(workspace.join(STEPS_FILE), &metrics)
         .with_context(|| format!("cannot write {}", metrics.display()))?;
     std::fs::rename(&made, directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    remove(&workshop)
+    remove(&workspace)
 }
 
-/// Makes the untrained model in `workshop`, unless what is there was begun from the same recipe and corpus.
-fn begin(recipe: &Recipe, corpus: &str, workshop: &Path) -> Result<()> {
-    let [recipe_file, corpus_file] = [RECIPE_FILE, CORPUS_FILE].map(|name| workshop.join(name));
-    let begun = format!("{:#}\n", json!({ "recipe": recipe }));
+/// Makes the untrained model in `workspace`, unless what is there was started from the same recipe and corpus.
+fn begin(recipe: &Recipe, corpus: &str, workspace: &Path) -> Result<()> {
+    let [recipe_file, corpus_file] = [RECIPE_FILE, CORPUS_FILE].map(|name| workspace.join(name));
+    let started = format!("{:#}\n", json!({ "recipe": recipe }));
     let is_there = |path: &Path, text: &str| std::fs::read_to_string(path).is_ok_and(|there| there == text);
-    if is_there(&recipe_file, &begun) && is_there(&corpus_file, corpus) {
+    if is_there(&recipe_file, &started) && is_there(&corpus_file, corpus) {
         return Ok(());
     }
     let of_store = ["", "-wal", "-shm"].map(|suffix| format!("{STORE_FILE}{suffix}"));
     for name in [RECIPE_FILE, STEPS_FILE].into_iter().chain(of_store.iter().map(String::as_str)) {
-        remove_file(&workshop.join(name))?;
+        remove_file(&workspace.join(name))?;
     }
     for name in [UNTRAINED, "checkpoints"] {
-        remove(&workshop.join(name))?;
+        remove(&workspace.join(name))?;
     }
-    create_untrained(&recipe.base, recipe.seed, corpus, &workshop.join(UNTRAINED))?;
+    create_untrained(&recipe.base, recipe.seed, corpus, &workspace.join(UNTRAINED))?;
     // The recipe last: where it stands, the rest is whole.
-    for (path, text) in [(corpus_file, corpus), (recipe_file, &begun)] {
+    for (path, text) in [(corpus_file, corpus), (recipe_file, &started)] {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
@@ -219,22 +219,22 @@ fn create_untrained(base: &BaseConfig, seed: u64, corpus: &str, directory: &Path
     Ok(())
 }
 
-/// Trains the untrained model in `workshop`, on from its last checkpoint if there is one.
+/// Trains the untrained model in `workspace`, on from its last checkpoint if there is one.
 async fn train(
     recipe: &Recipe,
     corpus: &str,
-    workshop: &Path,
+    workspace: &Path,
     options: EngineOptions,
     reporter: &mut dyn Reporter,
 ) -> Result<SupervisedResult> {
-    let untrained = workshop.join(UNTRAINED);
+    let untrained = workspace.join(UNTRAINED);
     // Nothing is sampled.
     let engine = Engine::open(&untrained, EngineOptions { prefix_cache_bytes: 0, ..options })?;
-    let store_url = format!("sqlite://{}", workshop.join(STORE_FILE).display());
+    let store_url = format!("sqlite://{}", workspace.join(STORE_FILE).display());
     let store = open_store(&store_url, &StoreConfig::default()).await?;
     let run_id = "base".to_owned();
-    let is_begun = store.run(&run_id).await?.is_some();
-    if !is_begun {
+    let is_started = store.run(&run_id).await?.is_some();
+    if !is_started {
         let config = json!({ "recipe": recipe });
         store.create_run(NewRun { run_id: run_id.clone(), name: run_id.clone(), config, seed: recipe.seed }).await?;
     }
@@ -247,11 +247,11 @@ async fn train(
             instance: run_id.clone(),
             run_id,
             seed: recipe.seed,
-            directory: workshop.to_owned(),
+            directory: workspace.to_owned(),
             archive: None,
         },
     };
-    let result = supervised.run(corpus, is_begun, reporter).await;
+    let result = supervised.run(corpus, is_started, reporter).await;
     store.close().await;
     Ok(result?)
 }

@@ -4,5 +4,6 @@ pub mod base_model;
 pub mod base_weights;
 pub mod loaded_model;
 pub mod model_directory;
+pub mod model_or_base;
 pub mod open;
 pub mod start_weights;

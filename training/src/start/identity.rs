@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// What a record has of the run in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RecordedRun {
+pub(super) enum RecordedRun {
     /// That run.
     Same,
     /// Nothing, and nothing is missing: the run has made no update yet, or its record comes back with its checkpoints.
@@ -29,7 +29,7 @@ pub enum RecordedRun {
 }
 
 /// Looks for the run in a directory.
-pub async fn recorded_run(record: &dyn Record, loaded: &LoadedConfig, directory: &Path) -> Result<RecordedRun> {
+pub(super) async fn recorded_run(record: &dyn Record, loaded: &LoadedConfig, directory: &Path) -> Result<RecordedRun> {
     let run_id = run_id_of(directory);
     let recorded = record.run(&run_id).await?;
     let file = run_file(directory).unwrap_or_default();
@@ -59,11 +59,11 @@ pub async fn recorded_run(record: &dyn Record, loaded: &LoadedConfig, directory:
 }
 
 /// Whether a recorded run is the one of a directory's file. Runs of earlier releases have their id alone.
-pub fn is_same(run: &Run, file: &Value) -> bool {
+pub(super) fn is_same(run: &Run, file: &Value) -> bool {
     run.config["instance"].as_str() == file["instance"].as_str()
 }
 
 /// Where a run was begun, in words that follow "begun".
-pub fn begun_in(run: &Run) -> String {
+pub(super) fn begun_in(run: &Run) -> String {
     run.config[RUN_DIRECTORY].as_str().map(|directory| format!(" in {directory}")).unwrap_or_default()
 }

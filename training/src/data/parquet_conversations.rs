@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 /// The columns of a table that are read, if they are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Columns {
+pub(crate) enum Columns {
     /// Of conversations.
     Conversations,
     /// Of comparisons.
@@ -50,7 +50,7 @@ impl Columns {
 const MAGIC: &[u8; 4] = b"PAR1";
 
 /// Whether a file is, or should be, a Parquet file.
-pub fn is_parquet(path: &Path) -> bool {
+pub(crate) fn is_parquet(path: &Path) -> bool {
     let mut begin = [0; MAGIC.len()];
     let has_magic = File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && &begin == MAGIC;
     has_magic || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"))
@@ -60,7 +60,7 @@ pub fn is_parquet(path: &Path) -> bool {
 ///
 /// # Errors
 /// Names the file, and the row or the column that is no conversation's.
-pub fn write_as_json_lines(from: &Path, to: &Path, of: Columns) -> Result<()> {
+pub(crate) fn write_as_json_lines(from: &Path, to: &Path, of: Columns) -> Result<()> {
     let file = || from.display().to_string();
     let reader = guarded(|| Ok::<_, Error>(SerializedFileReader::new(File::open(from)?)?));
     let reader = reader.with_context(|| format!("cannot read {} as Parquet", from.display()))?;

@@ -19,16 +19,18 @@ use fulgurite_trainer::{
     Sft, SftData, TrainingPlan, Validation,
 };
 
-use super::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
-use super::data::recorded_rollouts;
-use super::reference::ReferenceModel;
-use super::start::held_run::RunLoss;
-use super::start::own_run::OwnRun;
-use super::teachers::OpenTeachers;
-use super::uploaded_runs::{open_run_directory, run_archive};
-use super::{LastWord, PUBLISHED_WEIGHTS, Prepared, close};
-use crate::terminal::output;
-use fulgurite_training::models::open::{TrainedModel, context_length};
+use super::last_word::LastWord;
+use super::prepared::Prepared;
+use super::{PUBLISHED_WEIGHTS, close};
+use crate::auxiliary::reference::ReferenceModel;
+use crate::auxiliary::teachers::OpenTeachers;
+use crate::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
+use crate::data::recorded_rollouts;
+use crate::models::open::{TrainedModel, context_length};
+use crate::notices::warn;
+use crate::start::held_run::RunLoss;
+use crate::start::own_run::OwnRun;
+use crate::start::uploaded_runs::{open_run_directory, run_archive};
 
 /// As a config says it.
 fn objective(loaded: &LoadedConfig) -> String {
@@ -36,7 +38,7 @@ fn objective(loaded: &LoadedConfig) -> String {
 }
 
 /// Looks at what the config says of such a run.
-pub fn check(loaded: &LoadedConfig) -> Result<()> {
+pub(super) fn check(loaded: &LoadedConfig) -> Result<()> {
     let Config { tasks, runner, trainer, store, .. } = &loaded.config;
     if tasks.is_some() || runner.runs_agents() || !runner.grade.is_empty() {
         bail!(
@@ -70,7 +72,7 @@ fn what(objective: ObjectiveName) -> &'static str {
 }
 
 /// Refuses a host that only samples.
-pub fn check_model(loaded: &LoadedConfig, model: &ModelEntry) -> Result<()> {
+pub(super) fn check_model(loaded: &LoadedConfig, model: &ModelEntry) -> Result<()> {
     match model.backend {
         Backend::Embedded | Backend::Tinker => Ok(()),
         _ => bail!(
@@ -85,21 +87,22 @@ pub fn check_model(loaded: &LoadedConfig, model: &ModelEntry) -> Result<()> {
 
 /// Trains in this process.
 pub(super) async fn train(prepared: Prepared) -> Result<()> {
-    let Prepared { loaded, arguments, .. } = &prepared;
-    if !arguments.agent.is_empty() {
+    let Prepared { loaded, options, .. } = &prepared;
+    if !options.agent.is_empty() {
         bail!("{} runs no agent: leave out what stands after --", objective(loaded));
     }
-    if arguments.server.is_some() || arguments.ready_file.is_some() {
+    if options.server.is_some() || options.ready_file.is_some() {
         bail!("{} needs no server and starts none: leave out --server and --ready-file", objective(loaded));
     }
-    let run_directory = open_run_directory(loaded, arguments).await?.path;
+    let run_directory = open_run_directory(loaded, options).await?.path;
     let _run_lock = ExclusiveLock::of_run(&run_directory)?;
     failure::kept(&run_directory, train_in(run_directory.clone(), prepared)).await
 }
 
 /// The same, in a directory whose lock is held.
 async fn train_in(run_directory: PathBuf, prepared: Prepared) -> Result<()> {
-    let run = OwnRun::open(&run_directory, &prepared.loaded, prepared.arguments.resume).await?;
+    let run =
+        OwnRun::open(&run_directory, &prepared.loaded, prepared.options.resumes(), prepared.notices.as_ref()).await?;
     run.during(|store, run_id, loss| train_held(run_directory, prepared, store, run_id, loss)).await?.speak();
     Ok(())
 }
@@ -112,17 +115,17 @@ async fn train_held(
     run_id: String,
     mut loss: RunLoss,
 ) -> Result<LastWord> {
-    let Prepared { loaded, arguments, orders, reporter, model, model_directory, started, .. } = prepared;
+    let Prepared { loaded, options, commands, reporter, notices, model, model_directory, started, .. } = prepared;
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded)?;
     let gpu = opened.gpu.clone();
     if let Some(gpu) = &gpu {
         gpu.prepare().await?;
     }
-    let reporter = tracked(reporter, &loaded, &run_directory, |warning| output::note(warning));
+    let reporter = tracked(reporter, &loaded, &run_directory, warn(&notices));
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
-    orders.follow(&record, &run_id).await?;
+    commands.follow(&record, &run_id).await?;
     let source = loaded.config.trainer.source().cloned().context("[trainer] source is missing")?;
     let validation = validation_file(&source);
     let validation = validation.map(|path| file(&loaded, path, &run_directory, "validation.jsonl")).transpose()?;
@@ -132,15 +135,15 @@ async fn train_held(
     let identity = RunIdentity { run_id, instance, seed: loaded.config.run.seed, directory: run_directory, archive };
     let (learner, renderer) = (opened.learner.clone(), opened.served.renderer.clone());
     let plan = loaded.config.trainer.plan()?;
-    let reference = ReferenceModel::open(&loaded, &renderer)?;
-    let opened_teachers = OpenTeachers::open(&loaded, &model.name, &renderer, None)?;
+    let reference = ReferenceModel::open(&loaded, &renderer, notices.as_ref())?;
+    let opened_teachers = OpenTeachers::open(&loaded, &model.name, &renderer, None, notices.as_ref())?;
     let teachers = opened_teachers.teachers();
-    let mut last_word = LastWord { reporter, started, summary: None };
+    let mut last_word = LastWord::new(reporter, started);
     let run = async {
         match plan {
             TrainingPlan::Comparisons(plan) => {
                 let (reference_name, reference) =
-                    (reference.name(&loaded, &model, &model_directory)?, reference.reference());
+                    (reference.name(&loaded, &model, &model_directory, notices.as_ref())?, reference.reference());
                 let preferences = Preferences {
                     record,
                     learner,
@@ -153,12 +156,12 @@ async fn train_held(
                     validation,
                     identity,
                 };
-                Ok(preferences.run(arguments.resume, &mut last_word).await?)
+                Ok(preferences.run(options.resumes(), &mut last_word).await?)
             }
             TrainingPlan::Conversations(plan) => {
                 let plan = *plan;
                 let sft = Sft { record, learner, renderer, plan, context_length, data, teachers, validation, identity };
-                Ok(sft.run(arguments.resume, &mut last_word).await?)
+                Ok(sft.run(options.resumes(), &mut last_word).await?)
             }
             TrainingPlan::Rollouts(_) => bail!("{} learns from rollouts", objective(&loaded)),
         }
@@ -195,7 +198,7 @@ async fn data(
 }
 
 /// The conversations that a run on rollouts learns from beside.
-pub(super) fn beside(
+pub(super) fn auxiliary_conversations(
     loaded: &LoadedConfig,
     run_directory: &Path,
     model_directory: &Path,
@@ -227,12 +230,12 @@ pub(super) fn harvest_validation(
 }
 
 /// Looks for the conversations that a run on rollouts learns from beside, and those that it is scored on.
-pub fn check_beside(loaded: &LoadedConfig) -> Result<()> {
+pub(super) fn check_auxiliary_files(loaded: &LoadedConfig) -> Result<()> {
     let trainer = &loaded.config.trainer;
-    let beside = trainer.rollouts().and_then(|rollouts| rollouts.conversations.as_ref());
-    let beside = beside.map(|conversations| ("conversations.file", &conversations.file));
+    let auxiliary = trainer.rollouts().and_then(|rollouts| rollouts.conversations.as_ref());
+    let auxiliary = auxiliary.map(|conversations| ("conversations.file", &conversations.file));
     let validation = trainer.harvest().and_then(|harvest| harvest.validation.as_ref());
-    for (key, path) in beside.into_iter().chain(validation.map(|path| ("harvest.validation", path))) {
+    for (key, path) in auxiliary.into_iter().chain(validation.map(|path| ("harvest.validation", path))) {
         let path = loaded.resolve(path);
         std::fs::metadata(&path).with_context(|| format!("[trainer] {key}: cannot read {}", path.display()))?;
     }

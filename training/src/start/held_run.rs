@@ -22,7 +22,7 @@ const RENEWAL: Duration = Duration::from_secs(15);
 const GIVING_BACK: Duration = Duration::from_secs(5);
 
 /// A run that this process has, and renews until it is given back.
-pub struct HeldRun {
+pub(crate) struct HeldRun {
     record: Arc<dyn Record>,
     claim: RunClaim,
     lost: watch::Receiver<Option<RunLease>>,
@@ -31,7 +31,7 @@ pub struct HeldRun {
 
 /// Tells when another process has taken a run over.
 #[derive(Clone)]
-pub struct RunLoss {
+pub(crate) struct RunLoss {
     lost: watch::Receiver<Option<RunLease>>,
 }
 
@@ -41,14 +41,19 @@ impl HeldRun {
     ///
     /// # Errors
     /// Names the process that has the run.
-    pub async fn claim(record: &Arc<dyn Record>, run_id: &str, directory: &Path, store: StoreAccess) -> Result<Self> {
+    pub(crate) async fn claim(
+        record: &Arc<dyn Record>,
+        run_id: &str,
+        directory: &Path,
+        store: StoreAccess,
+    ) -> Result<Self> {
         Self::claim_and_renew(record, run_id, directory, store, RENEWAL)
             .await?
             .map_err(|lease| anyhow!(refusal(&lease)))
     }
 
     /// The same of a run that is to begin: `None` if another process has the id.
-    pub async fn claim_free(
+    pub(crate) async fn claim_free(
         record: &Arc<dyn Record>,
         run_id: &str,
         directory: &Path,
@@ -92,19 +97,19 @@ impl HeldRun {
     }
 
     /// Tells when the run is lost.
-    pub fn loss(&self) -> RunLoss {
+    pub(crate) fn loss(&self) -> RunLoss {
         RunLoss { lost: self.lost.clone() }
     }
 
     /// Works on the run, and gives it back.
-    pub async fn during<T>(self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn during<T>(self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let outcome = work.await;
         self.give_back().await;
         outcome
     }
 
     /// Gives the run back.
-    pub async fn give_back(mut self) {
+    pub(crate) async fn give_back(mut self) {
         if self.renewal.is_empty() || self.lost.borrow().is_some() {
             return;
         }
@@ -119,7 +124,7 @@ impl HeldRun {
 }
 
 /// Whether another process has a run of whose directory nobody has the lock.
-pub async fn is_trained_elsewhere(record: &dyn Record, run_id: &str, directory: &Path) -> Result<bool> {
+pub(crate) async fn is_trained_elsewhere(record: &dyn Record, run_id: &str, directory: &Path) -> Result<bool> {
     let owner = this_process(directory, StoreAccess::Shared);
     // For no time: the answer says who has it.
     let claim = RunClaim { run_id: run_id.to_owned(), owner: owner.clone(), seconds: 0.0, ended_owner: None };
@@ -129,7 +134,7 @@ pub async fn is_trained_elsewhere(record: &dyn Record, run_id: &str, directory: 
 
 impl RunLoss {
     /// Completes when another process has taken the run over, with what to say of it.
-    pub async fn happens(&mut self) -> anyhow::Error {
+    pub(crate) async fn happens(&mut self) -> anyhow::Error {
         match self.lost.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(lease)) => anyhow!(
                 "run {} has been taken over by {}, since nothing was heard of this process for {LEASE_SECONDS} seconds: it \

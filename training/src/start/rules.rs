@@ -19,7 +19,9 @@ pub enum Behind {
 /// The model as the server and the config have it, whatever is behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedBase {
+    /// The files that the server was started with.
     pub files: ServedFiles,
+    /// What the run puts there.
     pub learns: Learns,
 }
 
@@ -70,6 +72,7 @@ pub enum Callers {
 pub struct Leeway {
     /// Updates that the run allows between the weights that sample and those that learn.
     pub max_staleness: u64,
+    /// Whether others call the model.
     pub callers: Callers,
 }
 
@@ -92,7 +95,12 @@ pub enum Refusal {
     /// A new run would replace weights that somebody put there.
     InUse,
     /// A resumed run's weights are so many updates from its checkpoint, and may be as many as `most`.
-    TooFar { distance: u64, most: u64 },
+    TooFar {
+        /// Updates between the two.
+        distance: u64,
+        /// As many as there may be.
+        most: u64,
+    },
     /// A person took the model back.
     RolledBack,
     /// They are not the resumed run's.

@@ -1,4 +1,4 @@
 //! What runs learn from that is there: tables, and rollouts of a store.
 
-pub(super) mod parquet_conversations;
-pub(super) mod recorded_rollouts;
+pub(crate) mod parquet_conversations;
+pub(crate) mod recorded_rollouts;

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::run::RunnerSettings;
+use super::settings::RunnerSettings;
 
 /// A runner that lived shorter than this was not worth starting.
 const SHORT_LIFE: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How the runner of a run is started.
 #[derive(Clone, Debug)]
-pub struct RunnerCommand {
+pub(super) struct RunnerCommand {
     /// The server's URL.
     pub server: String,
     /// What it needs there, if anything.
@@ -58,14 +58,14 @@ impl RunnerCommand {
 }
 
 /// A runner that is kept alive.
-pub struct RunnerProcess {
+pub(super) struct RunnerProcess {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl RunnerProcess {
     /// Starts it. The receiver gets a message once it is given up.
-    pub fn start(command: RunnerCommand, record: Arc<dyn Record>) -> (Self, watch::Receiver<Option<String>>) {
+    pub(super) fn start(command: RunnerCommand, record: Arc<dyn Record>) -> (Self, watch::Receiver<Option<String>>) {
         let (given_up, receiver) = watch::channel(None);
         let (stop, stopped) = oneshot::channel();
         #[expect(clippy::disallowed_methods, reason = "who is returned holds it")]
@@ -79,7 +79,7 @@ impl RunnerProcess {
     }
 
     /// Lets it kill its agents and leave.
-    pub async fn stop(self) {
+    pub(super) async fn stop(self) {
         // Given up already, it is not there to be told.
         let _ = self.stop.send(());
         if let Err(error) = self.task.await {
@@ -107,7 +107,7 @@ async fn supervise(
             status = child.wait() => status,
             _ = &mut stopped => {
                 drop(stdin);
-                return leave(child, command.settings.patience_with_worlds()).await;
+                return wait_for_end(child, command.settings.patience_with_worlds()).await;
             }
         };
         let status = match status.context("cannot wait for the runner") {
@@ -131,7 +131,7 @@ async fn supervise(
 }
 
 /// Waits for a runner that was told to leave; one that does not is killed.
-async fn leave(mut child: Child, for_worlds: Duration) -> Option<anyhow::Error> {
+async fn wait_for_end(mut child: Child, for_worlds: Duration) -> Option<anyhow::Error> {
     let left = tokio::time::timeout(PATIENCE + for_worlds, child.wait()).await;
     if left.is_err() {
         tracing::warn!("the runner did not leave and is killed");

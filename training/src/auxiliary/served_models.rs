@@ -15,20 +15,20 @@ use fulgurite_store::AdminKey;
 use fulgurite_trainer::{Reporter, TrainEvent};
 use serde_json::json;
 
-use crate::terminal::notices::TerminalNotices;
-use fulgurite_training::models::open::OpenModel;
+use crate::models::open::OpenModel;
+use crate::notices::Notices;
 
 /// Those of `[[models]]`, as agents and the runner call them.
 ///
 /// # Errors
 /// As [`served_beside`], and if one cannot be opened.
-pub fn served(loaded: &LoadedConfig) -> Result<Vec<ServedModel>> {
-    let open = |entry: &ModelEntry| {
+pub fn open(loaded: &LoadedConfig, notices: &dyn Notices) -> Result<Vec<ServedModel>> {
+    let open_one = |entry: &ModelEntry| {
         let entry = ModelEntry { path: model_path(loaded, entry), ..entry.clone() };
-        let opened = OpenModel::open(&entry, &loaded.directory, &loaded.config, &TerminalNotices);
+        let opened = OpenModel::open(&entry, &loaded.directory, &loaded.config, notices);
         Ok(opened.with_context(|| format!("[[models]] {:?}", entry.name))?.served)
     };
-    served_beside(&loaded.config)?.into_iter().map(open).collect()
+    served_beside(&loaded.config)?.into_iter().map(open_one).collect()
 }
 
 /// Has the judges of a run judge what people have judged, if the config names such answers; tells how far they agree, and
@@ -36,7 +36,7 @@ pub fn served(loaded: &LoadedConfig) -> Result<Vec<ServedModel>> {
 ///
 /// # Errors
 /// If they cannot, or if the first judge agrees with people less often than it must.
-pub async fn hold_against_labels(
+pub(crate) async fn hold_against_labels(
     loaded: &LoadedConfig,
     server: &str,
     admin_key: Option<&AdminKey>,

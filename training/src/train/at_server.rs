@@ -14,29 +14,30 @@ use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::failure::{self, Interrupted};
 use fulgurite_lab::records::run_directory::{run_id_of, run_instance};
-use fulgurite_lab::records::weights_in_place::WeightsInPlace;
 use fulgurite_lab::trackers::tracked;
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
 };
-use serde_json::json;
 
-use super::begin_run::go_on_with_run;
-use super::sft;
-use super::start::at_server::{ModelStart, StartAtServer};
-use super::start::commands::{Commands, start_flag};
-use super::start::held_run::{HeldRun, RunLoss};
-use super::start::new_run::{BegunRun, NewRunIn};
-use super::start::owner::StoreAccess;
-use super::start::rules::StartFlag;
-use super::uploaded_runs::{open_run_directory, run_archive};
-use super::{AgentsServer, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, decode, rollout_config, rollout_plan};
-use crate::terminal::output;
-use crate::train::pairwise_judge::OpenJudge;
-use crate::train::reference::ReferenceModel;
-use crate::train::teachers::OpenTeachers;
-use fulgurite_training::models::open::ServersModel;
+use super::last_word::LastWord;
+use super::prepared::Prepared;
+use super::rollouts::{decode, rollout_plan};
+use super::{PUBLISHED_WEIGHTS, sft};
+use crate::auxiliary::pairwise_judge::OpenJudge;
+use crate::auxiliary::reference::ReferenceModel;
+use crate::auxiliary::teachers::OpenTeachers;
+use crate::models::open::ServersModel;
+use crate::notices::{Notices, warn};
+use crate::runners::{AgentsServer, Runner, rollout_config};
+use crate::start::at_server::{ModelStart, StartAtServer};
+use crate::start::command_lines::CommandLines;
+use crate::start::held_run::{HeldRun, RunLoss};
+use crate::start::new_run::{BegunRun, NewRunIn};
+use crate::start::owner::StoreAccess;
+use crate::start::rules::StartFlag;
+use crate::start::run_directory::go_on_with_run;
+use crate::start::uploaded_runs::{open_run_directory, run_archive};
 
 /// How long a server may be out of reach at the start: one that never answers is a wrong URL, most likely.
 const PATIENCE_AT_FIRST: Duration = Duration::from_secs(10);
@@ -49,19 +50,6 @@ const FAILURES_IN_A_ROW: u32 = 3;
 
 /// Trains what the server at `url` samples.
 pub(super) async fn train(prepared: Prepared, url: String) -> Result<()> {
-    let is_json = prepared.arguments.json;
-    let trained = train_at(prepared, url).await;
-    if let Err(error) = &trained
-        && let Some(in_place) = error.downcast_ref::<WeightsInPlace>().filter(|_| is_json)
-    {
-        let mut event = json!(in_place);
-        event["event"] = "weights_in_place".into();
-        output::line(event);
-    }
-    trained
-}
-
-async fn train_at(prepared: Prepared, url: String) -> Result<()> {
     if prepared.loaded.config.store.url.is_some() {
         bail!("with --server the record is the server's: leave out [store] url");
     }
@@ -74,20 +62,20 @@ async fn train_at(prepared: Prepared, url: String) -> Result<()> {
         .with_context(|| format!("cannot train model `{model}` with the server at --server {url}"))?;
     let server = Server::new(options(&url, admin.as_ref(), PATIENCE))?;
     let mut interruptions = Interruptions::listen()?;
-    let commands = Commands::of(&prepared.arguments, &url);
+    let command_lines = CommandLines::of(&prepared.options, &url);
     let record = RemoteRecord::new(server.clone());
-    if prepared.arguments.resume {
-        let directory = open_run_directory(&prepared.loaded, &prepared.arguments);
+    if prepared.options.resumes() {
+        let directory = open_run_directory(&prepared.loaded, &prepared.options);
         let directory = unless_interrupted(&mut interruptions, directory).await?.path;
         let _lock = ExclusiveLock::of_run(&directory)?;
-        let opened = OpenedRun { prepared, server, record, admin, commands, directory };
+        let opened = OpenedRun { prepared, server, record, admin, command_lines, directory };
         return opened.resume(interruptions).await;
     }
     // Whoever is refused has begun nothing.
-    let looking = start_at(&prepared, &server, &record, &commands);
-    let start = looking.begin(start_flag(&prepared.arguments));
+    let looking = start_at(&prepared, &server, &record, &command_lines);
+    let start = looking.begin(prepared.options.start);
     let start = unless_interrupted(&mut interruptions, start).await?;
-    let directory = open_run_directory(&prepared.loaded, &prepared.arguments);
+    let directory = open_run_directory(&prepared.loaded, &prepared.options);
     let directory = unless_interrupted(&mut interruptions, directory).await?;
     let path = directory.path.clone();
     let lock = match ExclusiveLock::of_run(&path) {
@@ -97,7 +85,7 @@ async fn train_at(prepared: Prepared, url: String) -> Result<()> {
             return Err(error);
         }
     };
-    let opened = OpenedRun { prepared, server, record, admin, commands, directory: path.clone() };
+    let opened = OpenedRun { prepared, server, record, admin, command_lines, directory: path.clone() };
     match unless_interrupted(&mut interruptions, opened.begin()).await {
         Ok(BegunRun { run_id, held }) => {
             let loss = held.loss();
@@ -128,7 +116,7 @@ struct OpenedRun {
     server: Server,
     record: RemoteRecord,
     admin: Option<AdminKey>,
-    commands: Commands,
+    command_lines: CommandLines,
     directory: PathBuf,
 }
 
@@ -144,6 +132,7 @@ impl OpenedRun {
             directory: &self.directory,
             servers_store: Some(&servers_store),
             access: StoreAccess::Shared,
+            notices: self.prepared.notices.as_ref(),
         };
         new.begin().await
     }
@@ -152,14 +141,14 @@ impl OpenedRun {
     /// trainer to be ended. What is behind the model is looked at once the run is this process's.
     async fn resume(self, mut interruptions: Interruptions) -> Result<()> {
         let directory = self.directory.clone();
-        let looking = start_at(&self.prepared, &self.server, &self.record, &self.commands);
+        let looking = start_at(&self.prepared, &self.server, &self.record, &self.command_lines);
         unless_interrupted(&mut interruptions, looking.check_recorded(&directory)).await?;
         let run_id = run_id_of(&directory);
         let held = unless_interrupted(&mut interruptions, self.hold(&run_id)).await?;
         let loss = held.loss();
         held.during(async move {
-            let flag = start_flag(&self.prepared.arguments);
-            let looking = start_at(&self.prepared, &self.server, &self.record, &self.commands);
+            let flag = self.prepared.options.start;
+            let looking = start_at(&self.prepared, &self.server, &self.record, &self.command_lines);
             let start = unless_interrupted(&mut interruptions, looking.resume(flag, &directory)).await?;
             let training = async move {
                 let run_id = unless_interrupted(&mut interruptions, self.recorded()).await?;
@@ -206,10 +195,10 @@ fn start_at<'s>(
     prepared: &'s Prepared,
     server: &'s Server,
     record: &'s dyn Record,
-    commands: &'s Commands,
+    command_lines: &'s CommandLines,
 ) -> StartAtServer<'s> {
     let Prepared { loaded, model, model_directory, .. } = prepared;
-    StartAtServer { server, record, loaded, model, model_directory, commands }
+    StartAtServer { server, record, loaded, model, model_directory, command_lines }
 }
 
 fn options(url: &str, admin_key: Option<&AdminKey>, patience: Duration) -> ServerOptions {
@@ -230,17 +219,19 @@ struct Daemon {
     endpoint: PolicyEndpoint,
     runner: Runner,
     last_word: LastWord,
+    notices: Arc<dyn Notices>,
     start: ModelStart,
-    commands: Commands,
+    command_lines: CommandLines,
 }
 
 impl Daemon {
     async fn start(run: OpenedRun, run_id: String, start: ModelStart) -> Result<Self> {
-        let OpenedRun { prepared, server, record: remote, admin, commands, directory } = run;
-        let Prepared { loaded, arguments, orders, reporter, model, model_directory, tasks, started } = prepared;
+        let OpenedRun { prepared, server, record: remote, admin, command_lines, directory } = run;
+        let Prepared { loaded, options, commands, reporter, notices, model, model_directory, tasks, started } =
+            prepared;
         let record: Arc<dyn Record> = Arc::new(remote.clone());
-        orders.follow(&record, &run_id).await?;
-        let mut reporter = tracked(reporter, &loaded, &directory, |warning| output::note(warning));
+        commands.follow(&record, &run_id).await?;
+        let mut reporter = tracked(reporter, &loaded, &directory, warn(&notices));
         let archive = run_archive(&loaded, &directory, &run_id).await?;
         let api_key = match admin {
             Some(_) => Some(remote.model_calls_key().await?),
@@ -257,7 +248,7 @@ impl Daemon {
         )
         .await?;
         Ok(Self {
-            resume: arguments.resume,
+            resume: options.resumes(),
             identity: RunIdentity {
                 run_id,
                 instance: run_instance(&directory)?,
@@ -266,7 +257,8 @@ impl Daemon {
                 archive,
             },
             endpoint: PolicyEndpoint { url: format!("{}/v1", server.url()), model: model.name.clone(), api_key },
-            last_word: LastWord { reporter, started, summary: None },
+            last_word: LastWord::new(reporter, started),
+            notices,
             loaded,
             model,
             model_directory,
@@ -275,7 +267,7 @@ impl Daemon {
             record,
             runner,
             start,
-            commands,
+            command_lines,
         })
     }
 
@@ -289,12 +281,13 @@ impl Daemon {
             let ModelStart { start, replaces, .. } = self.start;
             let served = RemotelyServedModel::new(server, &self.model.name, run_id, start, replaces);
             let opened = ServersModel::open(&self.model, &self.model_directory, published, &self.loaded, served)?;
-            let reference = ReferenceModel::open(&self.loaded, &opened.renderer)?;
-            let teachers = OpenTeachers::open(&self.loaded, &self.model.name, &opened.renderer, None)?;
-            let judge = OpenJudge::open(&self.loaded)?;
+            let reference = ReferenceModel::open(&self.loaded, &opened.renderer, self.notices.as_ref())?;
+            let teachers =
+                OpenTeachers::open(&self.loaded, &self.model.name, &opened.renderer, None, self.notices.as_ref())?;
+            let judge = OpenJudge::open(&self.loaded, self.notices.as_ref())?;
             let grpo = Grpo {
                 record: self.record.clone(),
-                conversations: sft::beside(
+                conversations: sft::auxiliary_conversations(
                     &self.loaded,
                     &self.identity.directory,
                     &self.model_directory,
@@ -347,7 +340,7 @@ impl Daemon {
             loaded: &self.loaded,
             model: &self.model,
             model_directory: &self.model_directory,
-            commands: &self.commands,
+            command_lines: &self.command_lines,
         }
     }
 }

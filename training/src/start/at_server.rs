@@ -15,30 +15,30 @@ use fulgurite_trainer::{
 };
 use fulgurite_types::{Publication, PublicationCause, Replaces, Step, WeightsId, WeightsVersion};
 
-use super::commands::{Commands, Found, NamedDirectory, ResumableRun, RunProgress, RunState};
+use super::command_lines::{CommandLines, Found, NamedDirectory, ResumableRun, RunProgress, RunState};
 use super::held_run::is_trained_elsewhere;
 use super::identity::{RecordedRun, recorded_run};
 use super::rules::{Behind, Callers, Learns, Leeway, ServedBase, ServedFiles, StartDecision, StartFlag, decide};
-use crate::train::begin_run::{holds_run, resumable_directory};
-use crate::train::uploaded_runs::{run_archive, unclaimed_archive};
-use fulgurite_training::models::start_weights::start_weights;
+use super::run_directory::{holds_run, resumable_directory};
+use super::uploaded_runs::{run_archive, unclaimed_archive};
+use crate::models::start_weights::start_weights;
 
 /// For how long after its last call a model counts as called.
 const RECENTLY: Duration = Duration::from_secs(3600);
 
 /// A run that is to be begun or gone on with beside a server.
-pub struct StartAtServer<'s> {
+pub(crate) struct StartAtServer<'s> {
     pub server: &'s Server,
     pub record: &'s dyn Record,
     pub loaded: &'s LoadedConfig,
     pub model: &'s ModelEntry,
     pub model_directory: &'s Path,
-    pub commands: &'s Commands,
+    pub command_lines: &'s CommandLines,
 }
 
 /// How the run's weights come behind the model.
 #[derive(Clone, Copy, Debug)]
-pub struct ModelStart {
+pub(crate) struct ModelStart {
     /// The weights that the run starts from.
     pub start: WeightsId,
     /// What the start does with those that are there.
@@ -49,12 +49,12 @@ pub struct ModelStart {
 
 impl StartAtServer<'_> {
     /// What a new run does.
-    pub async fn begin(&self, flag: StartFlag) -> Result<ModelStart> {
+    pub(crate) async fn begin(&self, flag: StartFlag) -> Result<ModelStart> {
         self.look(flag, None).await
     }
 
     /// What the run in a directory does that goes on from its last checkpoint.
-    pub async fn resume(&self, flag: StartFlag, directory: &Path) -> Result<ModelStart> {
+    pub(crate) async fn resume(&self, flag: StartFlag, directory: &Path) -> Result<ModelStart> {
         self.look(flag, Some(directory)).await
     }
 
@@ -91,7 +91,7 @@ impl StartAtServer<'_> {
                     None => self.resumable_here(&there).await?,
                 };
                 let found = Found { resumable: resumable.as_ref(), directory: self.directory(), ..there.found() };
-                return Err(self.commands.refusal(model, why, found).into());
+                return Err(self.command_lines.refusal(model, why, found).into());
             }
         };
         let replaces = match (at_start, published, there.served) {
@@ -119,7 +119,7 @@ impl StartAtServer<'_> {
 
     /// Whether a new run may have the directory that the command names.
     fn directory(&self) -> NamedDirectory {
-        match self.commands.run_directory() {
+        match self.command_lines.run_directory() {
             Some(directory) if holds_run(directory) => NamedDirectory::HoldsRun,
             _ => NamedDirectory::Free,
         }
@@ -204,7 +204,7 @@ impl StartAtServer<'_> {
 
     /// The run that `--resume` would go on with.
     async fn resumable_here(&self, there: &ModelThere) -> Result<Option<ResumableRun>> {
-        let named = self.commands.run_directory();
+        let named = self.command_lines.run_directory();
         let Some(directory) = resumable_directory(self.loaded, named) else { return Ok(None) };
         let run_id = run_id_of(&directory);
         let is_running = is_run_held(&directory) || is_trained_elsewhere(self.record, &run_id, &directory).await?;
@@ -265,13 +265,13 @@ impl StartAtServer<'_> {
 
     /// Refuses to go on with the run in a directory where the server has another of that name, or where the run's steps are in
     /// another store. It only looks.
-    pub async fn check_recorded(&self, directory: &Path) -> Result<()> {
+    pub(crate) async fn check_recorded(&self, directory: &Path) -> Result<()> {
         let what = match recorded_run(self.record, self.loaded, directory).await? {
             RecordedRun::Same | RecordedRun::Missing => return Ok(()),
             RecordedRun::Another { begun_in } => format!(
                 "{} holds a run that the server at {} does not have: its run {} is another, which was begun{begun_in}",
                 directory.display(),
-                self.commands.url(),
+                self.command_lines.url(),
                 run_id_of(directory),
             ),
             RecordedRun::InAnotherStore { error } => error,
@@ -279,18 +279,18 @@ impl StartAtServer<'_> {
         let there = self.there().await?;
         // Whoever resumes without naming a directory has one in the default place, and a new run gets the next.
         let found = Found { directory: self.directory(), ..there.found() };
-        Err(self.commands.with_ways(&what, found).into())
+        Err(self.command_lines.with_ways(&what, found).into())
     }
 
     /// The error of a run whose publication was refused, for the person who started it.
-    pub async fn overtaken(&self, directory: &Path, error: &TrainError) -> anyhow::Error {
+    pub(crate) async fn overtaken(&self, directory: &Path, error: &TrainError) -> anyhow::Error {
         let model = &self.model.name;
         let found = async {
             let there = self.there().await?;
             let resumable = self.resumable(directory, None, &there, RunState::Stopped).await?;
             let directory = self.directory();
             let found = Found { resumable: resumable.as_ref(), directory, ..there.found() };
-            anyhow::Ok(self.commands.overtaken(model, found))
+            anyhow::Ok(self.command_lines.overtaken(model, found))
         };
         let found: Result<WeightsInPlace> = found.await;
         found.map_or_else(|_| anyhow!("{error}"), anyhow::Error::new)

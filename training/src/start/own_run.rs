@@ -14,10 +14,11 @@ use fulgurite_trainer::Record;
 use super::held_run::{HeldRun, RunLoss};
 use super::new_run::{BegunRun, NewRunIn};
 use super::owner::StoreAccess;
-use crate::train::begin_run::go_on_with_run;
+use super::run_directory::go_on_with_run;
+use crate::notices::Notices;
 
 /// A run that this process has, and its open store.
-pub struct OwnRun {
+pub(crate) struct OwnRun {
     store: Store,
     run_id: String,
     held: HeldRun,
@@ -29,7 +30,12 @@ impl OwnRun {
     ///
     /// # Errors
     /// If another process has the store or the run, or there is no run to resume.
-    pub async fn open(directory: &Path, loaded: &LoadedConfig, resume: bool) -> Result<Self> {
+    pub(crate) async fn open(
+        directory: &Path,
+        loaded: &LoadedConfig,
+        resume: bool,
+        notices: &dyn Notices,
+    ) -> Result<Self> {
         let store_url = run_store_url(loaded, directory);
         let store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
         let store = open_store(&store_url, &loaded.config.store).await?;
@@ -40,7 +46,8 @@ impl OwnRun {
             let held = HeldRun::claim(&record, &run_id, directory, access).await?;
             (run_id, held)
         } else {
-            let new = NewRunIn { record: &record, model: None, loaded, directory, servers_store: None, access };
+            let new =
+                NewRunIn { record: &record, model: None, loaded, directory, servers_store: None, access, notices };
             let BegunRun { run_id, held } = new.begin().await?;
             (run_id, held)
         };
@@ -48,7 +55,7 @@ impl OwnRun {
     }
 
     /// Trains the run, gives it back and closes its store.
-    pub async fn during<T, W>(self, train: impl FnOnce(Store, String, RunLoss) -> W) -> Result<T>
+    pub(crate) async fn during<T, W>(self, train: impl FnOnce(Store, String, RunLoss) -> W) -> Result<T>
     where
         W: Future<Output = Result<T>>,
     {

@@ -11,12 +11,12 @@ use fulgurite_trainer::Record;
 use super::held_run::HeldRun;
 use super::identity::begun_in;
 use super::owner::StoreAccess;
-use crate::terminal::output;
-use crate::train::begin_run::{id_of_directory, new_run, new_run_file, write_run_file};
-use crate::train::uploaded_runs::run_archive;
+use super::run_directory::{id_of_directory, new_run, new_run_file, write_run_file};
+use super::uploaded_runs::run_archive;
+use crate::notices::Notices;
 
 /// A new run that is to begin in a directory which this process has locked.
-pub struct NewRunIn<'r> {
+pub(crate) struct NewRunIn<'r> {
     pub record: &'r Arc<dyn Record>,
     /// The model that is trained, where other runs may have named weights of it.
     pub model: Option<&'r str>,
@@ -25,10 +25,11 @@ pub struct NewRunIn<'r> {
     /// That of the server beside which it trains.
     pub servers_store: Option<&'r str>,
     pub access: StoreAccess,
+    pub notices: &'r dyn Notices,
 }
 
 /// A new run that is this process's, and recorded.
-pub struct BegunRun {
+pub(crate) struct BegunRun {
     pub run_id: String,
     pub held: HeldRun,
 }
@@ -39,19 +40,19 @@ impl NewRunIn<'_> {
     ///
     /// # Errors
     /// If the record cannot be written. Nothing is left of the run then.
-    pub async fn begin(self) -> Result<BegunRun> {
+    pub(crate) async fn begin(self) -> Result<BegunRun> {
         let wanted = id_of_directory(self.directory);
-        let mut taken_by = None;
+        let mut begun_before = None;
         for number in 1_u64.. {
             let run_id = if number == 1 { wanted.clone() } else { format!("{wanted}-{number}") };
-            if let Some(by) = self.taken(&run_id).await? {
+            if let Some(by) = self.begun_under(&run_id).await? {
                 if self.loaded.config.trainer.common.checkpoint_url.is_some() {
                     bail!(
                         "run {run_id} is there already (begun{by}), and what is uploaded to [trainer] checkpoint_url is found \
                          again by the name of the run's directory: begin this one with --run-directory and another name"
                     );
                 }
-                taken_by.get_or_insert(by);
+                begun_before.get_or_insert(by);
                 continue;
             }
             // The id is this process's from here on: another one that begins at the same moment gets the next.
@@ -60,14 +61,15 @@ impl NewRunIn<'_> {
             let recorded = self.recorded(&run_id).await;
             let Err(error) = recorded else {
                 if run_id != wanted {
-                    let begun = taken_by.unwrap_or_default();
-                    output::note(format_args!("run {wanted} is there already (begun{begun}): this one is {run_id}"));
+                    let begun = begun_before.unwrap_or_default();
+                    self.notices
+                        .note(format_args!("run {wanted} is there already (begun{begun}): this one is {run_id}"));
                 }
                 return Ok(BegunRun { run_id, held });
             };
             held.give_back().await;
             self.forget_file();
-            if self.taken(&run_id).await?.is_none() {
+            if self.begun_under(&run_id).await?.is_none() {
                 return Err(error.context(format!("cannot begin run {run_id}")));
             }
         }
@@ -75,7 +77,7 @@ impl NewRunIn<'_> {
     }
 
     /// Who has an id, in words that follow "begun"; `None` if nobody has.
-    async fn taken(&self, run_id: &str) -> Result<Option<String>> {
+    async fn begun_under(&self, run_id: &str) -> Result<Option<String>> {
         if let Some(run) = self.record.run(run_id).await? {
             return Ok(Some(begun_in(&run)));
         }

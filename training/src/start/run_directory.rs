@@ -13,11 +13,11 @@ use fulgurite_types::NewRun;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::train::arguments::TrainArguments;
+use super::options::TrainOptions;
 
 /// The directory of a run, and what was made for it.
 #[derive(Debug)]
-pub struct RunDirectory {
+pub(crate) struct RunDirectory {
     pub path: PathBuf,
     /// Directories that were missing, each before the one that it is in.
     made: Vec<PathBuf>,
@@ -30,7 +30,7 @@ impl RunDirectory {
     }
 
     /// Takes back what was made for a run that does not begin, as far as nobody has put anything there.
-    pub fn unmake(self) {
+    pub(crate) fn unmake(self) {
         for made in self.made {
             if std::fs::remove_dir(&made).is_err() {
                 return;
@@ -48,9 +48,9 @@ fn make(directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// A new directory for a new run; the one with the greatest number for `--resume`.
-pub fn run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Result<RunDirectory> {
-    if let Some(directory) = &arguments.run_directory {
-        match (holds_run(directory), arguments.resume) {
+pub(crate) fn run_directory(loaded: &LoadedConfig, options: &TrainOptions) -> Result<RunDirectory> {
+    if let Some(directory) = &options.run_directory {
+        match (holds_run(directory), options.resumes()) {
             (true, false) => bail!("{} holds a run already; --resume goes on with it", directory.display()),
             (false, true) => bail!("{} holds no run to resume", directory.display()),
             _ => {}
@@ -62,7 +62,7 @@ pub fn run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Resul
     let parent = loaded.resolve(&loaded.config.run.directory);
     let mut made = make(&parent)?;
     let prefix = run_prefix(loaded);
-    if arguments.resume {
+    if options.resumes() {
         let latest = latest_run(&parent, &prefix)?;
         return match latest {
             Some(latest) => Ok(RunDirectory::found(parent.join(format!("{prefix}{latest}")))),
@@ -88,12 +88,12 @@ pub fn run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Resul
 }
 
 /// Whether a new run cannot have a directory, since one is there.
-pub fn holds_run(directory: &Path) -> bool {
+pub(crate) fn holds_run(directory: &Path) -> bool {
     [STORE_FILE, CONFIG_FILE].iter().any(|file| directory.join(file).exists())
 }
 
 /// The directory of the run that `--resume` goes on with, if that is here.
-pub fn resumable_directory(loaded: &LoadedConfig, run_directory: Option<&Path>) -> Option<PathBuf> {
+pub(crate) fn resumable_directory(loaded: &LoadedConfig, run_directory: Option<&Path>) -> Option<PathBuf> {
     let directory = match run_directory {
         Some(directory) => std::path::absolute(directory).ok()?,
         None => {
@@ -106,7 +106,7 @@ pub fn resumable_directory(loaded: &LoadedConfig, run_directory: Option<&Path>) 
 }
 
 /// What the names of the runs of a config and seed begin with; a number follows.
-pub fn run_prefix(loaded: &LoadedConfig) -> String {
+pub(crate) fn run_prefix(loaded: &LoadedConfig) -> String {
     format!("{}-seed-{}-", loaded.config.run.name, loaded.config.run.seed)
 }
 
@@ -116,7 +116,7 @@ fn latest_of(parent: &Path, prefix: &str) -> Result<Option<u64>> {
 }
 
 /// The greatest number of those that hold a run. A process that was killed as it began may have left an empty directory.
-pub fn latest_run(parent: &Path, prefix: &str) -> Result<Option<u64>> {
+pub(crate) fn latest_run(parent: &Path, prefix: &str) -> Result<Option<u64>> {
     let numbers = numbers_of(parent, prefix)?;
     Ok(numbers.into_iter().filter(|number| holds_run(&parent.join(format!("{prefix}{number}")))).max())
 }
@@ -132,12 +132,17 @@ fn numbers_of(parent: &Path, prefix: &str) -> Result<Vec<u64>> {
 }
 
 /// The id that a run gets from its directory, unless it is taken.
-pub fn id_of_directory(directory: &Path) -> String {
+pub(crate) fn id_of_directory(directory: &Path) -> String {
     directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// What the file of a new run's directory says. `servers_store` is that of the server beside which it trains.
-pub fn new_run_file(loaded: &LoadedConfig, directory: &Path, run_id: &str, servers_store: Option<&str>) -> Value {
+pub(crate) fn new_run_file(
+    loaded: &LoadedConfig,
+    directory: &Path,
+    run_id: &str,
+    servers_store: Option<&str>,
+) -> Value {
     let mut file = json!({
         "run_id": run_id,
         "instance": Uuid::now_v7().to_string(),
@@ -152,12 +157,12 @@ pub fn new_run_file(loaded: &LoadedConfig, directory: &Path, run_id: &str, serve
 }
 
 /// Writes the file that says which run a directory holds.
-pub fn write_run_file(directory: &Path, file: &Value) -> Result<()> {
+pub(crate) fn write_run_file(directory: &Path, file: &Value) -> Result<()> {
     write_whole(&directory.join(CONFIG_FILE), &format!("{file:#}\n"))
 }
 
 /// The record of a run, as its directory's file has it.
-pub fn new_run(loaded: &LoadedConfig, run_id: &str, file: Value) -> NewRun {
+pub(crate) fn new_run(loaded: &LoadedConfig, run_id: &str, file: Value) -> NewRun {
     NewRun {
         run_id: run_id.to_owned(),
         name: loaded.config.run.name.clone(),
@@ -168,7 +173,7 @@ pub fn new_run(loaded: &LoadedConfig, run_id: &str, file: Value) -> NewRun {
 
 /// The id of a run that goes on, and its record if that is missing. A run is known by what its directory says, wherever that
 /// is.
-pub async fn go_on_with_run(
+pub(crate) async fn go_on_with_run(
     record: &dyn Record,
     servers_store: Option<&str>,
     loaded: &LoadedConfig,

@@ -8,17 +8,25 @@ use fulgurite_config::checks::check_config;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_trainer::{ObjectiveName, SoftTargetFile, TrainingPlan};
 
-use super::teachers::OpenTeachers;
-use super::{model_or_base, sft, the_model};
-use fulgurite_training::SilentReporter;
-use fulgurite_training::models::open::context_length;
+use super::prepared::trained_model;
+use super::sft;
+use crate::auxiliary::teachers::OpenTeachers;
+use crate::models::model_or_base::model_or_base;
+use crate::models::open::context_length;
+use crate::notices::Notices;
+use crate::silent_reporter::SilentReporter;
 
 /// Writes a line for each conversation of the config's source, and says how many there are.
 ///
 /// # Errors
 /// If the config is of no run that has a teacher say what it would in conversations of a file; if one of them cannot be trained;
 /// if the teacher cannot be asked.
-pub async fn write_soft_targets(loaded: &LoadedConfig, to: &Path, progress: impl FnMut(u64, u64)) -> Result<u64> {
+pub async fn write_soft_targets(
+    loaded: &LoadedConfig,
+    to: &Path,
+    notices: &dyn Notices,
+    progress: impl FnMut(u64, u64),
+) -> Result<u64> {
     let file = || loaded.file.as_ref().map_or(String::new(), |file| file.display().to_string());
     check_config(loaded).with_context(file)?;
     let trainer = &loaded.config.trainer;
@@ -30,12 +38,12 @@ pub async fn write_soft_targets(loaded: &LoadedConfig, to: &Path, progress: impl
             file()
         )
     };
-    let model = the_model(loaded).with_context(file)?;
+    let model = trained_model(loaded).with_context(file)?;
     sft::check(loaded).with_context(file)?;
-    let model_directory = model_or_base(loaded, &model, &mut SilentReporter).await?;
+    let model_directory = model_or_base(loaded, &model, &mut SilentReporter, notices).await?;
     let renderer = fulgurite_renderers::open_renderer(&model_directory, model.renderer())
         .with_context(|| format!("model `{}`", model.name))?;
-    let opened = OpenTeachers::open(loaded, &model.name, &renderer, None).with_context(file)?;
+    let opened = OpenTeachers::open(loaded, &model.name, &renderer, None, notices).with_context(file)?;
     let teachers = opened.teachers().with_context(|| {
         format!("{}: [trainer] source.form is \"soft_targets\": these targets are written already", file())
     })?;

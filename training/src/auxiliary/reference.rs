@@ -14,24 +14,24 @@ use fulgurite_lab::records::run_files::model_path;
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::Reference;
 
-use crate::terminal::notices::TerminalNotices;
-use fulgurite_training::models::loaded_model::LoadedModel;
-use fulgurite_training::models::model_directory::model_directory;
+use crate::models::loaded_model::LoadedModel;
+use crate::models::model_directory::model_directory;
+use crate::notices::Notices;
 
 /// A reference, for as long as it is asked.
-pub struct ReferenceModel(Option<Engine>);
+pub(crate) struct ReferenceModel(Option<Engine>);
 
 impl ReferenceModel {
     /// Opens the model that the config names.
     ///
     /// # Errors
     /// As [`model_roles::reference`], and if its tokenizer is not that of what is trained.
-    pub fn open(loaded: &LoadedConfig, trained: &Arc<dyn Renderer>) -> Result<Self> {
+    pub(crate) fn open(loaded: &LoadedConfig, trained: &Arc<dyn Renderer>, notices: &dyn Notices) -> Result<Self> {
         let config = &loaded.config;
         let Some(entry) = model_roles::reference(config)? else { return Ok(Self(None)) };
         let place = reference_name(config).map_or("", |(_, place)| place);
         let (name, key) = (entry.name.as_str(), || reference_key(place, &entry.name));
-        let path = model_directory(&model_path(loaded, entry), &TerminalNotices).with_context(key)?;
+        let path = model_directory(&model_path(loaded, entry), notices).with_context(key)?;
         let model = LoadedModel::open(name, &path, entry.renderer(), config.engine.options()).with_context(key)?;
         if model.served.renderer.tokenizer().fingerprint() != trained.tokenizer().fingerprint() {
             bail!("{}: its tokenizer is not that of the model that is trained, so that their tokens differ", key());
@@ -40,7 +40,7 @@ impl ReferenceModel {
     }
 
     /// What a run is given.
-    pub fn reference(&self) -> Reference {
+    pub(crate) fn reference(&self) -> Reference {
         match &self.0 {
             Some(engine) => Reference::Model(engine.learner()),
             None => Reference::Start,
@@ -51,9 +51,15 @@ impl ReferenceModel {
     ///
     /// # Errors
     /// If the weights cannot be read.
-    pub fn name(&self, loaded: &LoadedConfig, trained: &ModelEntry, trained_directory: &Path) -> Result<String> {
+    pub(crate) fn name(
+        &self,
+        loaded: &LoadedConfig,
+        trained: &ModelEntry,
+        trained_directory: &Path,
+        notices: &dyn Notices,
+    ) -> Result<String> {
         let (entry, directory) = match model_roles::reference(&loaded.config)? {
-            Some(entry) => (entry, model_directory(&model_path(loaded, entry), &TerminalNotices)?),
+            Some(entry) => (entry, model_directory(&model_path(loaded, entry), notices)?),
             None => (trained, trained_directory.to_owned()),
         };
         if entry.backend == Backend::Tinker {

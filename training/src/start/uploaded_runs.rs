@@ -10,23 +10,21 @@ use fulgurite_lab::records::run_files::{CONFIG_FILE, STORE_FILE};
 use fulgurite_trainer::{CheckpointArchive, RunArchive};
 use serde_json::{Value, json};
 
-use super::begin_run::{RunDirectory, latest_run, run_directory, run_prefix};
-use crate::train::arguments::TrainArguments;
-
-const UPLOAD_KEYS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+use super::options::TrainOptions;
+use super::run_directory::{RunDirectory, latest_run, run_directory, run_prefix};
 
 /// The directory of a new run, or of the one to be resumed; one that is gone is made anew from what was uploaded.
-pub async fn open_run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Result<RunDirectory> {
-    if let Some(archive) = archive(loaded)?.filter(|_| arguments.resume)
-        && let Some(directory) = missing(loaded, arguments, &archive).await?
+pub(crate) async fn open_run_directory(loaded: &LoadedConfig, options: &TrainOptions) -> Result<RunDirectory> {
+    if let Some(archive) = archive(loaded)?.filter(|_| options.resumes())
+        && let Some(directory) = missing(loaded, options, &archive).await?
     {
         bring_back(loaded, &directory, &archive).await?;
     }
-    run_directory(loaded, arguments)
+    run_directory(loaded, options)
 }
 
 /// Where a run's checkpoints are uploaded to, if anywhere. Shows that the place can be written, and is of no other run.
-pub async fn run_archive(loaded: &LoadedConfig, directory: &Path, run_id: &str) -> Result<Option<RunArchive>> {
+pub(crate) async fn run_archive(loaded: &LoadedConfig, directory: &Path, run_id: &str) -> Result<Option<RunArchive>> {
     let Some(archive) = archive(loaded)? else { return Ok(None) };
     admin_key::keep_to_this_process();
     let path = directory.join(CONFIG_FILE);
@@ -37,19 +35,12 @@ pub async fn run_archive(loaded: &LoadedConfig, directory: &Path, run_id: &str) 
 }
 
 /// The same, to look only: nothing shows that the place is this run's.
-pub fn unclaimed_archive(loaded: &LoadedConfig, run_id: &str) -> Result<Option<RunArchive>> {
+pub(crate) fn unclaimed_archive(loaded: &LoadedConfig, run_id: &str) -> Result<Option<RunArchive>> {
     let archive = archive(loaded)?;
     if archive.is_some() {
         admin_key::keep_to_this_process();
     }
     Ok(archive.map(|archive| archive.of_run(run_id)))
-}
-
-/// Variables with the keys to what is uploaded, which no program may see that a run starts: whoever has them can replace
-/// the run's weights.
-pub fn upload_keys(loaded: &LoadedConfig) -> Vec<String> {
-    let keys: &[&str] = if loaded.config.trainer.common.checkpoint_url.is_some() { &UPLOAD_KEYS } else { &[] };
-    keys.iter().map(|key| (*key).to_owned()).collect()
 }
 
 fn archive(loaded: &LoadedConfig) -> Result<Option<CheckpointArchive>> {
@@ -60,10 +51,10 @@ fn archive(loaded: &LoadedConfig) -> Result<Option<CheckpointArchive>> {
 /// The directory that is to be resumed and is not there.
 async fn missing(
     loaded: &LoadedConfig,
-    arguments: &TrainArguments,
+    options: &TrainOptions,
     archive: &CheckpointArchive,
 ) -> Result<Option<PathBuf>> {
-    if let Some(directory) = &arguments.run_directory {
+    if let Some(directory) = &options.run_directory {
         let is_there = [STORE_FILE, CONFIG_FILE].iter().any(|file| directory.join(file).exists());
         let directory = std::path::absolute(directory).context("the working directory is gone")?;
         return Ok((!is_there).then_some(directory));

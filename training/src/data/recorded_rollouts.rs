@@ -15,7 +15,11 @@ const CHOSEN: &str = "rollouts.txt";
 
 /// The rollouts that the expression means, in the order in which they were made. A run that goes on has those that it began
 /// with, whatever was recorded since.
-pub async fn selected(store: &Store, expression: &RolloutExpression, run_directory: &Path) -> Result<Vec<String>> {
+pub(crate) async fn selected(
+    store: &Store,
+    expression: &RolloutExpression,
+    run_directory: &Path,
+) -> Result<Vec<String>> {
     let path = run_directory.join(CHOSEN);
     if let Ok(chosen) = std::fs::read_to_string(&path) {
         return Ok(chosen.lines().map(str::to_owned).collect());

@@ -9,11 +9,11 @@ use fulgurite_lab::records::run_files::model_path;
 use fulgurite_renderers::Tokenizer;
 use fulgurite_trainer::{GroupJudge, PairwiseJudge};
 
-use crate::terminal::notices::TerminalNotices;
-use fulgurite_training::models::open::ScoringModel;
+use crate::models::open::ScoringModel;
+use crate::notices::Notices;
 
 /// A judge, for as long as it is asked.
-pub struct OpenJudge {
+pub(crate) struct OpenJudge {
     model: Option<ScoringModel>,
     is_wanted: bool,
 }
@@ -23,14 +23,14 @@ impl OpenJudge {
     ///
     /// # Errors
     /// As [`model_roles::pairwise_judge`], and if it cannot be opened.
-    pub fn open(loaded: &LoadedConfig) -> Result<Self> {
+    pub(crate) fn open(loaded: &LoadedConfig, notices: &dyn Notices) -> Result<Self> {
         let config = &loaded.config;
         let model = match model_roles::pairwise_judge(config)? {
             None => None,
             Some(entry) => {
                 let path = model_path(loaded, entry);
                 Some(
-                    ScoringModel::open(entry, &path, config, &TerminalNotices)
+                    ScoringModel::open(entry, &path, config, notices)
                         .with_context(|| pairwise_judge_key(&entry.name))?,
                 )
             }
@@ -39,7 +39,7 @@ impl OpenJudge {
     }
 
     /// What a run is given, whose policy's tokens that tokenizer reads.
-    pub fn judge(&self, policy_tokenizer: &Arc<Tokenizer>) -> Option<GroupJudge> {
+    pub(crate) fn judge(&self, policy_tokenizer: &Arc<Tokenizer>) -> Option<GroupJudge> {
         let judge = match &self.model {
             Some(ScoringModel { sampler, renderer, .. }) => {
                 PairwiseJudge::Model { sampler: sampler.clone(), renderer: renderer.clone() }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 /// Whether a process has the store of its run to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StoreAccess {
+pub(crate) enum StoreAccess {
     /// It holds the lock on the store's file.
     Exclusive,
     /// Other processes may write to it.
@@ -22,7 +22,7 @@ pub enum StoreAccess {
 
 impl StoreAccess {
     /// That of a process which holds this lock on its store, if there is one.
-    pub fn of_lock(lock: Option<&ExclusiveLock>) -> Self {
+    pub(crate) fn of_lock(lock: Option<&ExclusiveLock>) -> Self {
         if lock.is_some() { Self::Exclusive } else { Self::Shared }
     }
 }
@@ -42,7 +42,7 @@ struct OwnerTraces {
 }
 
 /// This process, which has locked a run's directory.
-pub fn this_process(directory: &Path, store: StoreAccess) -> RunOwner {
+pub(crate) fn this_process(directory: &Path, store: StoreAccess) -> RunOwner {
     let pid = std::process::id();
     let traces = OwnerTraces::of_this_process(directory, store);
     RunOwner {
@@ -55,7 +55,7 @@ pub fn this_process(directory: &Path, store: StoreAccess) -> RunOwner {
 }
 
 /// Whether another process is known to have ended, as far as this one can see. Where it cannot, the other may be alive.
-pub fn has_ended(other: &RunOwner, this: &RunOwner) -> bool {
+pub(crate) fn has_ended(other: &RunOwner, this: &RunOwner) -> bool {
     let read = |owner: &RunOwner| OwnerTraces::deserialize(&owner.traces).ok();
     let Some((there, here)) = read(other).zip(read(this)) else { return false };
     if there.store == StoreAccess::Exclusive && here.store == StoreAccess::Exclusive {

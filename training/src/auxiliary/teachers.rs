@@ -13,14 +13,14 @@ use fulgurite_lab::records::run_files::model_path;
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::{DistillationOptions, FollowingTeacher, Teachers};
 
-use crate::terminal::notices::TerminalNotices;
-use fulgurite_training::models::open::ScoringModel;
+use crate::models::open::ScoringModel;
+use crate::notices::Notices;
 
 /// Where in a run's directory the weights of a teacher are kept that follows the policy at a distance.
 const FOLLOWING: &str = "teacher";
 
 /// Teachers, for as long as they are asked.
-pub struct OpenTeachers {
+pub(crate) struct OpenTeachers {
     models: BTreeMap<String, ScoringModel>,
     /// The model that is trained, where it is a teacher too.
     own: Option<(String, Arc<dyn Sampler>)>,
@@ -38,11 +38,12 @@ impl OpenTeachers {
     /// # Errors
     /// As [`model_roles::teachers`]; if the tokenizer of one is not that of what is trained; if one is what is trained, and it is not sampled in
     /// this process, or is to be refreshed and is not trained here; if none is, and is to be refreshed.
-    pub fn open(
+    pub(crate) fn open(
         loaded: &LoadedConfig,
         trained: &str,
         renderer: &Arc<dyn Renderer>,
         own: Option<(&Arc<dyn Sampler>, &Path)>,
+        notices: &dyn Notices,
     ) -> Result<Self> {
         let config = &loaded.config;
         let (mut models, mut followed, mut following) = (BTreeMap::new(), None, None);
@@ -61,7 +62,7 @@ impl OpenTeachers {
                     followed = Some((entry.name.clone(), own.clone()));
                     continue;
                 }
-                let model = beside_policy(loaded, entry).with_context(key)?;
+                let model = second_copy(loaded, entry, notices).with_context(key)?;
                 following = Some(FollowingTeacher {
                     sampler: model.sampler.clone(),
                     directory: run_directory.join(FOLLOWING),
@@ -72,7 +73,7 @@ impl OpenTeachers {
                 continue;
             }
             let path = model_path(loaded, entry);
-            let model = ScoringModel::open(entry, &path, config, &TerminalNotices).with_context(key)?;
+            let model = ScoringModel::open(entry, &path, config, notices).with_context(key)?;
             if model.renderer.tokenizer().fingerprint() != renderer.tokenizer().fingerprint() {
                 bail!("{}: its tokenizer is not that of the model that is trained, so that their tokens differ", key());
             }
@@ -94,7 +95,7 @@ impl OpenTeachers {
     }
 
     /// What a run is given.
-    pub fn teachers(&self) -> Option<Teachers> {
+    pub(crate) fn teachers(&self) -> Option<Teachers> {
         // Without a name the targets were written before, and nobody is asked.
         let options = self.options.clone().filter(|options| !options.teacher_names().is_empty())?;
         let sampler = |(name, model): (&String, &ScoringModel)| (name.clone(), model.sampler.clone());
@@ -104,7 +105,7 @@ impl OpenTeachers {
 }
 
 /// The model of what is trained in this process once more, whose weights are its own.
-fn beside_policy(loaded: &LoadedConfig, entry: &ModelEntry) -> Result<ScoringModel> {
+fn second_copy(loaded: &LoadedConfig, entry: &ModelEntry, notices: &dyn Notices) -> Result<ScoringModel> {
     if entry.backend == Backend::Tinker {
         bail!(
             "it is trained at a service, whose weights are not here: [trainer] distillation.refresh_every is of a model that this \
@@ -112,7 +113,7 @@ fn beside_policy(loaded: &LoadedConfig, entry: &ModelEntry) -> Result<ScoringMod
         );
     }
     let embedded = ModelEntry { backend: Backend::Embedded, ..entry.clone() };
-    ScoringModel::open(&embedded, &model_path(loaded, entry), &loaded.config, &TerminalNotices)
+    ScoringModel::open(&embedded, &model_path(loaded, entry), &loaded.config, notices)
 }
 
 /// What a directory of the policy's weights is.

@@ -1,0 +1,154 @@
+//! Training in one process with the server that agents talk to.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use fulgurite_config::admin_key;
+use fulgurite_lab::interruptions::Interruptions;
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
+use fulgurite_lab::records::failure::{self, Interrupted};
+use fulgurite_lab::records::run_directory::run_instance;
+use fulgurite_lab::run_routes;
+use fulgurite_lab::trackers::tracked;
+use fulgurite_proxy::ServedModel;
+use fulgurite_server::{Listening, MetricsPage, RunningServer, write_ready_file};
+use fulgurite_store::{AdminKey, Store};
+use fulgurite_trainer::{Grpo, PolicyEndpoint, Record, RunIdentity, TrainEvent, WeightsAtStart};
+
+use super::last_word::LastWord;
+use super::prepared::Prepared;
+use super::rollouts::{decode, rollout_plan};
+use super::{PUBLISHED_WEIGHTS, close, sft};
+use crate::auxiliary::pairwise_judge::OpenJudge;
+use crate::auxiliary::reference::ReferenceModel;
+use crate::auxiliary::served_models;
+use crate::auxiliary::teachers::OpenTeachers;
+use crate::models::open::TrainedModel;
+use crate::models::start_weights::start_weights;
+use crate::notices::warn;
+use crate::runners::{AgentsServer, Runner, rollout_config};
+use crate::start::held_run::RunLoss;
+use crate::start::own_run::OwnRun;
+use crate::start::uploaded_runs::{open_run_directory, run_archive};
+
+/// For how long runners that were started elsewhere may call the model of a run: longer than a run lasts.
+const RUNNERS_KEY_SECONDS: u64 = 90 * 24 * 3600;
+
+/// Trains in one process with the server that agents talk to.
+pub(super) async fn train(prepared: Prepared, metrics: &MetricsPage) -> Result<()> {
+    let admin = admin_key::of_server(&prepared.loaded)?;
+    let run_directory = open_run_directory(&prepared.loaded, &prepared.options).await?.path;
+    let _run_lock = ExclusiveLock::of_run(&run_directory)?;
+    failure::kept(&run_directory, train_in(run_directory.clone(), prepared, admin, metrics)).await
+}
+
+/// The same, in a directory whose lock is held.
+async fn train_in(
+    run_directory: PathBuf,
+    prepared: Prepared,
+    admin: Option<AdminKey>,
+    metrics: &MetricsPage,
+) -> Result<()> {
+    let run =
+        OwnRun::open(&run_directory, &prepared.loaded, prepared.options.resumes(), prepared.notices.as_ref()).await?;
+    let train = |store, run_id, loss| train_held(run_directory, prepared, admin, metrics, (store, run_id, loss));
+    run.during(train).await?.speak();
+    Ok(())
+}
+
+/// The same, of a run that is this process's.
+async fn train_held(
+    run_directory: PathBuf,
+    prepared: Prepared,
+    admin: Option<AdminKey>,
+    metrics: &MetricsPage,
+    (store, run_id, mut loss): (Store, String, RunLoss),
+) -> Result<LastWord> {
+    let Prepared { loaded, options, commands, reporter, notices, model, model_directory, tasks, started } = prepared;
+    let mut reporter = tracked(reporter, &loaded, &run_directory, warn(&notices));
+    let archive = run_archive(&loaded, &run_directory, &run_id).await?;
+    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded)?;
+    let gpu = opened.gpu.clone();
+    if let Some(gpu) = &gpu {
+        gpu.prepare().await?;
+    }
+    let reference = ReferenceModel::open(&loaded, &opened.served.renderer, notices.as_ref())?;
+    let own = Some((&opened.served.sampler, run_directory.as_path()));
+    let teachers = OpenTeachers::open(&loaded, &model.name, &opened.served.renderer, own, notices.as_ref())?;
+    let judge = OpenJudge::open(&loaded, notices.as_ref())?;
+
+    let mut server_config = loaded.config.clone();
+    if loaded.config.runner.runs_agents() {
+        // A free port: such a run is no service that others must find, and several may run at once.
+        server_config.server.listen = "127.0.0.1:0".to_owned();
+    }
+    let listening = Listening::begin(&server_config.server, admin.clone()).await?.with(run_routes);
+    let policy = ServedModel::Sampled(opened.served.clone());
+    let served = [policy].into_iter().chain(served_models::open(&loaded, notices.as_ref())?).collect();
+    let mut server = RunningServer::start_private(&server_config, listening, store.clone(), served, metrics).await?;
+    // Whoever reads the ready file may send a signal at once.
+    let mut interruptions = Interruptions::listen()?;
+    if let Some(path) = &options.ready_file {
+        write_ready_file(path, &server.url)?;
+    }
+    reporter.report(TrainEvent::PageServed { url: format!("{}/#/runs/{run_id}", server.url) });
+    let record: Arc<dyn Record> = Arc::new(store.clone());
+    commands.follow(&record, &run_id).await?;
+    let runner = tokio::select! {
+        runner = Runner::start(&loaded, AgentsServer::own(&server), admin.clone(), &run_id, &run_directory, &record, reporter.as_mut()) => runner?,
+        () = interruptions.next() => bail!(Interrupted),
+    };
+    let api_key = match admin {
+        // Stored with the resources: it opens model calls, and nothing else.
+        Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
+        None => None,
+    };
+    let grpo = Grpo {
+        record,
+        conversations: sft::auxiliary_conversations(
+            &loaded,
+            &run_directory,
+            &model_directory,
+            &opened.served.renderer,
+        )?,
+        validation: sft::harvest_validation(&loaded, &run_directory, &model_directory, &opened.served.renderer)?,
+        learner: opened.learner,
+        plan: rollout_plan(&loaded.config)?,
+        reference: reference.reference(),
+        teachers: teachers.teachers(),
+        judge: judge.judge(opened.served.renderer.tokenizer()),
+        tasks,
+        identity: RunIdentity {
+            run_id,
+            instance: run_instance(&run_directory)?,
+            seed: loaded.config.run.seed,
+            directory: run_directory,
+            archive,
+        },
+        rollout_config: rollout_config(&loaded),
+        tokenizer: opened.served.renderer.tokenizer().fingerprint().to_owned(),
+        decode: decode(opened.served.renderer.clone()),
+        endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: model.name.clone(), api_key },
+        start: start_weights(&model, &model_directory)?,
+        at_start: WeightsAtStart::Publish,
+        runner: runner.given_up.clone(),
+    };
+    let mut last_word = LastWord::new(reporter, started);
+    let outcome = tokio::select! {
+        outcome = grpo.run(options.resumes(), &mut last_word) => outcome.map_err(anyhow::Error::from),
+        error = server.failed() => {
+            let _ = close(gpu.as_deref()).await;
+            return Err(error);
+        }
+        error = loss.happens() => Err(error),
+        () = interruptions.next() => Err(Interrupted.into()),
+    };
+    // Calls that it holds go on, or end with the server.
+    let woken = close(gpu.as_deref()).await;
+    runner.stop().await;
+    server.stop(interruptions.next()).await?;
+    outcome?;
+    woken?;
+    Ok(last_word)
+}

@@ -1,0 +1,104 @@
+//! What a run needs before it begins, wherever its record is: its config, its model and its tasks, checked.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use fulgurite_config::checks::{check_commands, check_config};
+use fulgurite_config::declarations::{Config, LoadedConfig};
+use fulgurite_config::model_roles::trainable_models;
+use fulgurite_config::models::ModelEntry;
+use fulgurite_trainer::{Reporter, StopRule, Tasks};
+
+use super::commands::Commands;
+use super::sft;
+use crate::models::model_or_base::model_or_base;
+use crate::notices::Notices;
+use crate::start::options::TrainOptions;
+
+/// What a run needs, wherever its record is.
+pub(super) struct Prepared {
+    pub(super) loaded: LoadedConfig,
+    pub(super) options: TrainOptions,
+    pub(super) commands: Commands,
+    pub(super) reporter: Box<dyn Reporter>,
+    pub(super) notices: Arc<dyn Notices>,
+    pub(super) model: ModelEntry,
+    /// Where the model is.
+    pub(super) model_directory: PathBuf,
+    pub(super) tasks: Tasks,
+    pub(super) started: Instant,
+}
+
+impl Prepared {
+    /// Reads and checks the config, and makes the model's base if it is missing.
+    pub(super) async fn new(
+        options: TrainOptions,
+        mut reporter: Box<dyn Reporter>,
+        notices: Arc<dyn Notices>,
+    ) -> Result<Self> {
+        let started = Instant::now();
+        let commands = Commands::of(&options);
+        let mut loaded = LoadedConfig::read_with(Some(&options.config), &options.overrides)?;
+        options.override_config(&mut loaded.config);
+        let file = || options.config.display().to_string();
+        check_config(&loaded).with_context(file)?;
+        let model = trained_model(&loaded).with_context(file)?;
+        if loaded.config.trainer.objective.name().learns_from_data() {
+            sft::check_model(&loaded, &model).and_then(|()| sft::check(&loaded)).with_context(file)?;
+        }
+        sft::check_auxiliary_files(&loaded).with_context(file)?;
+        let tasks = load_tasks(&loaded).with_context(file)?;
+        check_commands(&loaded, &options.agent, &[&tasks.train, &tasks.held_out, &tasks.last]).with_context(file)?;
+        let model_directory = model_or_base(&loaded, &model, reporter.as_mut(), notices.as_ref()).await?;
+        Ok(Self { loaded, options, commands, reporter, notices, model, model_directory, tasks, started })
+    }
+}
+
+/// The model that is trained: the only one beside the reference and the teachers, if there are any; or the only teacher, which
+/// is then what the model has become.
+pub(super) fn trained_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
+    match trainable_models(&loaded.config)?.as_slice() {
+        [model] if model.backend.upstream_dialect().is_some() => {
+            bail!(
+                "the calls of `{}` are passed on, so that it cannot be trained: its backend is {}",
+                model.name,
+                model.backend.name()
+            )
+        }
+        [model] => Ok((*model).clone()),
+        [] => bail!("training needs exactly one [[models]], and there are 0"),
+        models => bail!(
+            "training needs exactly one [[models]], and there are {}; those with trained = false are served beside it",
+            models.len()
+        ),
+    }
+}
+
+fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
+    let Config { tasks, trainer, runner, .. } = &loaded.config;
+    if trainer.objective.name().learns_from_data() {
+        return Ok(Tasks { train: Vec::new(), held_out: Vec::new(), last: Vec::new() });
+    }
+    if trainer.harvest().is_some() {
+        let stops = trainer.rollouts().is_some_and(|rollouts| rollouts.stop != StopRule::default());
+        if tasks.is_some() || runner.runs_agents() || stops {
+            bail!(
+                "[trainer] harvest takes rollouts as they come, and scores none: leave out [tasks], [runner] command and \
+                 [trainer] stop"
+            );
+        }
+        return Ok(Tasks { train: Vec::new(), held_out: Vec::new(), last: Vec::new() });
+    }
+    let tasks = tasks.as_ref().context("training needs [tasks], or [trainer] harvest")?;
+    let directory = &loaded.directory;
+    Ok(Tasks {
+        train: tasks.train.load("train", directory)?,
+        held_out: tasks.held_out.load("held_out", directory)?,
+        last: match &tasks.last {
+            Some(source) => source.load("final", directory)?,
+            None => Vec::new(),
+        },
+    })
+}

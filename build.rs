@@ -13,8 +13,8 @@ fn main() {
     // What cargo watches without this is every file.
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed={COMMIT}");
-    let said = env::var(COMMIT).ok().filter(|commit| is_commit(commit));
-    println!("cargo::rustc-env={COMMIT}={}", said.or_else(checked_out).unwrap_or_else(|| "unknown".to_owned()));
+    let stated = env::var(COMMIT).ok().filter(|commit| is_commit(commit));
+    println!("cargo::rustc-env={COMMIT}={}", stated.or_else(checked_out).unwrap_or_else(|| "unknown".to_owned()));
     println!("cargo::rustc-env=FULGURITE_TARGET={}", env::var("TARGET").unwrap_or_default());
 }
 

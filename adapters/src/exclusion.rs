@@ -5,8 +5,8 @@ use fulgurite_types::{Defect, Generation, StopReason, UntrainedCause};
 pub fn exclusion(generation: &Generation) -> Option<UntrainedCause> {
     if generation.defect == Some(Defect::Upstream) {
         Some(UntrainedCause::Upstream)
-    } else if generation.client_gone {
-        Some(UntrainedCause::ClientGone)
+    } else if generation.client_disconnected {
+        Some(UntrainedCause::ClientDisconnected)
     } else if generation.stop_reason == StopReason::Error {
         Some(UntrainedCause::BrokenOff)
     } else if generation.sampled_tokens.is_empty() {
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn every_cause_has_its_name() {
         assert_eq!(cause(|g| g.defect = Some("upstream".into())), Some("upstream"));
-        assert_eq!(cause(|g| g.client_gone = true), Some("client_gone"));
+        assert_eq!(cause(|g| g.client_disconnected = true), Some("client_gone"));
         assert_eq!(cause(|g| g.stop_reason = "error".into()), Some("broken_off"));
         assert_eq!(cause(|g| g.sampled_tokens.clear()), Some("no_sampled_tokens"));
         assert_eq!(cause(|g| g.prompt_tokens.clear()), Some("empty_prompt"));
@@ -75,7 +75,7 @@ mod tests {
     fn a_call_that_was_passed_on_is_counted_as_that_whatever_else_is_missing() {
         let passed_on = |g: &mut Generation| {
             g.defect = Some("upstream".into());
-            g.client_gone = true;
+            g.client_disconnected = true;
             g.sampled_tokens.clear();
         };
         assert_eq!(cause(passed_on), Some("upstream"));

@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn what_is_excluded_cannot_slip_in() {
         let mut generation = generation("a", &[1], &[2]);
-        generation.client_gone = true;
+        generation.client_disconnected = true;
         assert_eq!(
             merge_generations(&[&generation], &[]),
-            Err(AdapterError::Untrainable { generation_id: "a".into(), cause: UntrainedCause::ClientGone })
+            Err(AdapterError::Untrainable { generation_id: "a".into(), cause: UntrainedCause::ClientDisconnected })
         );
     }
 

@@ -28,7 +28,7 @@ pub(crate) fn generation(generation_id: &str, prompt_tokens: &[u32], sampled_tok
         renderer: "template".into(),
         tokenizer: "fingerprint".into(),
         request_digest: String::new(),
-        client_gone: false,
+        client_disconnected: false,
         defect: None,
     }
 }

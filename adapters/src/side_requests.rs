@@ -11,15 +11,15 @@ use fulgurite_types::{BranchReason, DepartureReason, Generation};
 pub fn side_requests(generations: &[Generation]) -> HashSet<&str> {
     let continued: HashSet<&str> =
         generations.iter().filter_map(|generation| generation.parent_id.as_deref()).collect();
-    let stands_beside = |generation: &&Generation| {
-        let begins = generation.branch_reason == Some(BranchReason::Departure(DepartureReason::BesideTools));
+    let stands_apart = |generation: &&Generation| {
+        let begins = generation.branch_reason == Some(BranchReason::Departure(DepartureReason::NextToTools));
         begins && generation.parent_id.is_none() && !continued.contains(generation.generation_id.as_str())
     };
     let of_a_task: HashSet<(&str, &str)> =
-        generations.iter().filter(|generation| !stands_beside(generation)).map(model_in_attempt).collect();
-    let beside = generations.iter().filter(stands_beside);
-    let beside = beside.filter(|generation| of_a_task.contains(&model_in_attempt(generation)));
-    beside.map(|generation| generation.generation_id.as_str()).collect()
+        generations.iter().filter(|generation| !stands_apart(generation)).map(model_in_attempt).collect();
+    let apart = generations.iter().filter(stands_apart);
+    let apart = apart.filter(|generation| of_a_task.contains(&model_in_attempt(generation)));
+    apart.map(|generation| generation.generation_id.as_str()).collect()
 }
 
 fn model_in_attempt(generation: &Generation) -> (&str, &str) {

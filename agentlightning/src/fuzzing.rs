@@ -93,8 +93,8 @@ async fn answer(store: &Store, request: Request<Body>) {
     let reply = axum::body::to_bytes(response.into_body(), LONGEST_REPLY).await.expect("a reply has an end");
     if is_json {
         let reply: Value = serde_json::from_slice(&reply).expect("a reply in JSON");
-        let says_why = reply.get("detail").or(reply.get("message")).is_some();
-        assert!(says_why || !status.is_client_error(), "{status} without a word: {reply}");
+        let has_reason = reply.get("detail").or(reply.get("message")).is_some();
+        assert!(has_reason || !status.is_client_error(), "{status} without a word: {reply}");
     }
     if status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT {
         let after = store.statistics().await.expect("statistics");

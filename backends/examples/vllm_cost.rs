@@ -16,8 +16,8 @@ const ROUNDS: usize = 5;
 
 /// Nanoseconds that this thread has run.
 fn thread_time() -> u64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    told.split(' ').next().unwrap().parse().unwrap()
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    schedstat.split(' ').next().unwrap().parse().unwrap()
 }
 
 /// Answers of one connection, whose requests have a length and no chunks.
@@ -35,8 +35,8 @@ fn serve(socket: TcpStream) {
             }
             if number == 0 {
                 path = line.split(' ').nth(1).unwrap().to_owned();
-            } else if let Some(told) = line.to_lowercase().strip_prefix("content-length:") {
-                length = told.trim().parse().unwrap();
+            } else if let Some(length_text) = line.to_lowercase().strip_prefix("content-length:") {
+                length = length_text.trim().parse().unwrap();
             } else if line == "\r\n" {
                 break;
             }

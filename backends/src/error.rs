@@ -164,13 +164,13 @@ pub enum AnswerFault {
     },
     /// Tokens that the host sampled and keeps to itself.
     #[error(
-        "{sampled} tokens were sampled and {told} came: the host keeps those of a character to itself while it is incomplete"
+        "{sampled} tokens were sampled and {reported} came: the host keeps those of a character to itself while it is incomplete"
     )]
-    TokensUntold {
+    TokensUnreported {
         /// Tokens sampled.
         sampled: usize,
         /// Tokens that came.
-        told: usize,
+        reported: usize,
     },
     /// Two places tell the same token differently.
     #[error("token {position} of the answer is told as {one} and as {other}")]

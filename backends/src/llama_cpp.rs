@@ -43,8 +43,8 @@ impl Wire for LlamaCpp {
     async fn look(remote: &Remote) -> Result<LlamaCppServer, BackendError> {
         let properties = remote.host.get("props").await?;
         let context_length = properties["default_generation_settings"]["n_ctx"].as_u64();
-        let untold = || remote.unusable("GET /props does not tell default_generation_settings.n_ctx");
-        Ok(LlamaCppServer { context_length: context_length.ok_or_else(untold)? as usize })
+        let unknown = || remote.unusable("GET /props does not tell default_generation_settings.n_ctx");
+        Ok(LlamaCppServer { context_length: context_length.ok_or_else(unknown)? as usize })
     }
 
     fn info(remote: &Remote, server: &LlamaCppServer) -> SamplerInfo {
@@ -164,7 +164,7 @@ struct Probability {
 }
 
 impl ReadEvent for LlamaCppReader {
-    fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
+    fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
         let event: Event =
             serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })?;
         if let Some(error) = event.error {
@@ -175,31 +175,31 @@ impl ReadEvent for LlamaCppReader {
             return Err(AnswerFault::PromptDiffers);
         }
         if event.stop {
-            check_token_count(&event, taken)?;
+            check_token_count(&event, tokens_so_far)?;
             // Once the context is full it either ends there, or drops the oldest tokens to make room, and what follows is
             // sampled after another prompt.
-            if event.truncated && prompt_tokens + taken > context_length {
+            if event.truncated && prompt_tokens + tokens_so_far > context_length {
                 return Err(AnswerFault::PromptDiffers);
             }
             let cached = event.timings.as_ref().and_then(|timings| timings.cache_n);
             return Ok(Some(Piece { end: Some(end(&event)?), cached, ..Piece::default() }));
         }
         let ids = event.tokens.as_ref().ok_or(AnswerFault::NoTokenIds)?;
-        check_token_count(&event, taken + ids.len())?;
+        check_token_count(&event, tokens_so_far + ids.len())?;
         let probabilities = event.completion_probabilities;
         if ids.len() != probabilities.len() {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: probabilities.len() });
         }
         let mut tokens = Elements::with_capacity(ids.len());
-        for (&id, told) in ids.iter().zip(probabilities) {
-            if told.id != id {
-                let (one, other) = (id.to_string(), told.id.to_string());
-                return Err(AnswerFault::TokensDiffer { position: taken + tokens.len(), one, other });
+        for (&id, chosen) in ids.iter().zip(probabilities) {
+            if chosen.id != id {
+                let (one, other) = (id.to_string(), chosen.id.to_string());
+                return Err(AnswerFault::TokensDiffer { position: tokens_so_far + tokens.len(), one, other });
             }
             tokens.push(PieceToken {
                 id,
-                logprob: Some(told.prob.ln()),
-                alternatives: told.top_probs.iter().map(|top| (top.id, top.prob.ln())).collect(),
+                logprob: Some(chosen.prob.ln()),
+                alternatives: chosen.top_probs.iter().map(|top| (top.id, top.prob.ln())).collect(),
                 weights_version: None,
             });
         }
@@ -208,9 +208,9 @@ impl ReadEvent for LlamaCppReader {
 }
 
 /// Fails where more tokens were sampled than this event and those before it have reported.
-fn check_token_count(event: &Event, told: usize) -> Result<(), AnswerFault> {
+fn check_token_count(event: &Event, reported: usize) -> Result<(), AnswerFault> {
     match event.tokens_predicted {
-        Some(sampled) if sampled != told => Err(AnswerFault::TokensUntold { sampled, told }),
+        Some(sampled) if sampled != reported => Err(AnswerFault::TokensUnreported { sampled, reported }),
         _ => Ok(()),
     }
 }
@@ -232,8 +232,8 @@ mod tests {
 
     fn token(id: i64, probability: f64) -> Value {
         let tops = json!([{ "id": 3, "token": "x", "prob": 0.5 }]);
-        let told = json!({ "id": id, "token": "?", "prob": probability, "top_probs": tops });
-        json!({ "content": "?", "tokens": [id], "stop": false, "completion_probabilities": [told] })
+        let chosen = json!({ "id": id, "token": "?", "prob": probability, "top_probs": tops });
+        json!({ "content": "?", "tokens": [id], "stop": false, "completion_probabilities": [chosen] })
     }
 
     fn last(stop_type: &str, tokens: usize) -> Value {
@@ -241,9 +241,9 @@ mod tests {
                 "tokens_evaluated": 2, "truncated": false })
     }
 
-    fn read(event: &Value, taken: usize) -> Result<Piece, AnswerFault> {
+    fn read(event: &Value, tokens_so_far: usize) -> Result<Piece, AnswerFault> {
         let mut reader = LlamaCppReader { prompt_tokens: 2, context_length: 5 };
-        Ok(reader.read(&event.to_string(), taken)?.unwrap())
+        Ok(reader.read(&event.to_string(), tokens_so_far)?.unwrap())
     }
 
     #[test]
@@ -283,8 +283,8 @@ mod tests {
         let mut behind = token(4, 0.25);
         behind["tokens_predicted"] = json!(2);
         assert_eq!(read(&behind, 1).unwrap().tokens.len(), 1);
-        assert_eq!(read(&behind, 0).unwrap_err(), AnswerFault::TokensUntold { sampled: 2, told: 1 });
-        assert_eq!(read(&last("limit", 3), 1).unwrap_err(), AnswerFault::TokensUntold { sampled: 3, told: 1 });
+        assert_eq!(read(&behind, 0).unwrap_err(), AnswerFault::TokensUnreported { sampled: 2, reported: 1 });
+        assert_eq!(read(&last("limit", 3), 1).unwrap_err(), AnswerFault::TokensUnreported { sampled: 3, reported: 1 });
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub fn plain_words(message: &str, place: &str, notation: Notation) -> String {
     let place = if place == "." { "" } else { place };
     let subject = if place.is_empty() { "it" } else { place };
     let wrong = ["invalid type: ", "invalid value: "].iter().find_map(|kind| between(message, kind, ", expected "));
-    let said = if let Some((found, expected)) = wrong {
+    let plain = if let Some((found, expected)) = wrong {
         invalid_value(subject, found, expected, notation)
     } else if let Some((length, expected)) = between(message, "invalid length ", ", expected ") {
         match expected_words(expected, notation) {
@@ -50,13 +50,13 @@ pub fn plain_words(message: &str, place: &str, notation: Notation) -> String {
     } else {
         format!("{place}: {message}")
     };
-    said + position
+    plain + position
 }
 
 /// Cuts off ` at line 1 column 5`; a column 0 is before the text, and no place in it.
 fn split_position(message: &str) -> (&str, &str) {
-    let (said, position) = message.rfind(" at line ").map_or((message, ""), |start| message.split_at(start));
-    (said, if position.ends_with(" column 0") { "" } else { position })
+    let (text, position) = message.rfind(" at line ").map_or((message, ""), |start| message.split_at(start));
+    (text, if position.ends_with(" column 0") { "" } else { position })
 }
 
 fn between<'m>(message: &'m str, before: &str, middle: &str) -> Option<(&'m str, &'m str)> {
@@ -87,15 +87,15 @@ fn names_words(kind: Name, names: &[&str], place: &str) -> String {
     let (unknown, known) = (names.first().copied().unwrap_or_default(), names.get(1..).unwrap_or_default());
     // The place of an unknown key may end with the key itself.
     let table = place.strip_suffix(unknown).map_or(place, |table| table.trim_end_matches('.'));
-    let said = match kind {
+    let plain = match kind {
         Name::Key if table.is_empty() => format!("there is no key `{unknown}`"),
         Name::Key => format!("{table} has no key `{unknown}`"),
         Name::Value => format!("{} cannot be `{unknown}`", if place.is_empty() { "it" } else { place }),
     };
     match nearest_name(unknown, known) {
-        Some(nearest) => format!("{said}; did you mean `{nearest}`?"),
-        None if known.is_empty() => said,
-        None => format!("{said}; there is `{}`", known.join("`, `")),
+        Some(nearest) => format!("{plain}; did you mean `{nearest}`?"),
+        None if known.is_empty() => plain,
+        None => format!("{plain}; there is `{}`", known.join("`, `")),
     }
 }
 
@@ -223,35 +223,35 @@ mod tests {
         kind: Kind,
     }
 
-    fn said<T: DeserializeOwned + std::fmt::Debug>(json: &str, place: &str) -> String {
+    fn described<T: DeserializeOwned + std::fmt::Debug>(json: &str, place: &str) -> String {
         let error = serde_json::from_str::<T>(json).unwrap_err().to_string();
         split_position(&plain_words(&error, place, Notation::Json)).0.to_owned()
     }
 
     #[test]
     fn mistakes_are_told_of_the_text() {
-        assert_eq!(said::<usize>("-1", "a.b"), "a.b is -1, but must be a whole number, 0 or more");
-        assert_eq!(said::<u8>("300", "a.b"), "a.b is 300, which is too large");
-        assert_eq!(said::<usize>("1.5", "n"), "n is 1.5, but must be a whole number, 0 or more");
-        assert_eq!(said::<f64>("\"often\"", "n"), "n is \"often\", but must be a number");
-        assert_eq!(said::<bool>("{}", ""), "it is an object, but must be true or false");
-        assert_eq!(said::<Vec<u32>>("true", "."), "it is true, but must be a list");
-        assert_eq!(said::<BTreeMap<String, u32>>("[]", "m"), "m is a list, but must be an object");
-        assert_eq!(said::<[i64; 2]>("[1]", "m"), "m has 1 elements, but must be a list of 2");
-        assert_eq!(said::<PathBuf>("null", "m"), "m is null, but must be a string");
-        assert_eq!(said::<Either>("1", "stop"), "stop has none of the forms that it may have");
-        assert_eq!(said::<Kind>("\"god\"", "kind"), "kind cannot be `god`; did you mean `good`?");
-        assert_eq!(said::<Kind>("\"xyz\"", "kind"), "kind cannot be `xyz`; there is `good`, `bad`");
-        assert!(!said::<Kind>("3", "kind").contains("enum"));
-        assert_eq!(said::<Mine>("3", ""), "it is 3, but must be an object");
-        assert_eq!(said::<Mine>("{\"cuont\": 1}", "a.cuont"), "a has no key `cuont`; did you mean `count`?");
-        assert_eq!(said::<Mine>("{\"cuont\": 1}", ""), "there is no key `cuont`; did you mean `count`?");
-        assert_eq!(said::<Mine>("{}", "models[0]"), "models[0] needs `count`, which is missing");
-        assert_eq!(said::<Mine>("{\"count\": 1, \"count\": 2}", ""), "`count` is there twice");
-        assert_eq!(said::<Mine>("[]", "m"), "m is a list, but must be an object");
-        assert_eq!(said::<Flattened>("{\"version\": 1}", ""), "it has none of the forms that it may have");
-        assert_eq!(said::<Mine>("{\"count\": ", "it"), "it ends too early");
-        assert_eq!(said::<Mine>("", ""), "it ends too early");
+        assert_eq!(described::<usize>("-1", "a.b"), "a.b is -1, but must be a whole number, 0 or more");
+        assert_eq!(described::<u8>("300", "a.b"), "a.b is 300, which is too large");
+        assert_eq!(described::<usize>("1.5", "n"), "n is 1.5, but must be a whole number, 0 or more");
+        assert_eq!(described::<f64>("\"often\"", "n"), "n is \"often\", but must be a number");
+        assert_eq!(described::<bool>("{}", ""), "it is an object, but must be true or false");
+        assert_eq!(described::<Vec<u32>>("true", "."), "it is true, but must be a list");
+        assert_eq!(described::<BTreeMap<String, u32>>("[]", "m"), "m is a list, but must be an object");
+        assert_eq!(described::<[i64; 2]>("[1]", "m"), "m has 1 elements, but must be a list of 2");
+        assert_eq!(described::<PathBuf>("null", "m"), "m is null, but must be a string");
+        assert_eq!(described::<Either>("1", "stop"), "stop has none of the forms that it may have");
+        assert_eq!(described::<Kind>("\"god\"", "kind"), "kind cannot be `god`; did you mean `good`?");
+        assert_eq!(described::<Kind>("\"xyz\"", "kind"), "kind cannot be `xyz`; there is `good`, `bad`");
+        assert!(!described::<Kind>("3", "kind").contains("enum"));
+        assert_eq!(described::<Mine>("3", ""), "it is 3, but must be an object");
+        assert_eq!(described::<Mine>("{\"cuont\": 1}", "a.cuont"), "a has no key `cuont`; did you mean `count`?");
+        assert_eq!(described::<Mine>("{\"cuont\": 1}", ""), "there is no key `cuont`; did you mean `count`?");
+        assert_eq!(described::<Mine>("{}", "models[0]"), "models[0] needs `count`, which is missing");
+        assert_eq!(described::<Mine>("{\"count\": 1, \"count\": 2}", ""), "`count` is there twice");
+        assert_eq!(described::<Mine>("[]", "m"), "m is a list, but must be an object");
+        assert_eq!(described::<Flattened>("{\"version\": 1}", ""), "it has none of the forms that it may have");
+        assert_eq!(described::<Mine>("{\"count\": ", "it"), "it ends too early");
+        assert_eq!(described::<Mine>("", ""), "it ends too early");
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
     fn other_words_stay_and_so_does_the_position() {
         assert_eq!(plain_words("unclosed table, expected `]`", "", Notation::Toml), "unclosed table, expected `]`");
         assert_eq!(plain_words("\"gpu\" is no device", "a.b", Notation::Toml), "a.b: \"gpu\" is no device");
-        let told = plain_words("invalid type: map, expected a string at line 1 column 2", "x", Notation::Json);
-        assert_eq!(told, "x is an object, but must be a string at line 1 column 2");
+        let plain = plain_words("invalid type: map, expected a string at line 1 column 2", "x", Notation::Json);
+        assert_eq!(plain, "x is an object, but must be a string at line 1 column 2");
     }
 }

@@ -115,9 +115,9 @@ mod tests {
         write("config.json", b"{}");
         write("model.safetensors", b"abc");
         let first = id();
-        for beside in ["tokenizer.json", "README.md", ".hidden.safetensors", "optimizer.state"] {
-            write(beside, b"x");
-            assert_eq!(id(), first, "{beside}");
+        for other in ["tokenizer.json", "README.md", ".hidden.safetensors", "optimizer.state"] {
+            write(other, b"x");
+            assert_eq!(id(), first, "{other}");
         }
         std::fs::create_dir(home.path().join("more.bin")).unwrap();
         assert_eq!(id(), first);

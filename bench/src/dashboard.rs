@@ -145,7 +145,7 @@ async fn play(store: &Store, number: usize, calls: usize, tokens: usize) -> Resu
             tokenizer: "none".to_owned(),
             request_digest: String::new(),
             branch_reason: None,
-            client_gone: false,
+            client_disconnected: false,
             defect: None,
         };
         store.record_generation(generation).await?;
@@ -189,7 +189,7 @@ struct Followed {
     without: f64,
     with: f64,
     /// Pages that were told of every step.
-    told: usize,
+    reached: usize,
 }
 
 /// Has steps recorded, without a page and with many that follow.
@@ -211,11 +211,11 @@ async fn followed(client: &Client, (server, _): &(Server, Rollouts), pages: usiz
         });
     }
     let with = steps(client, server, &mut next).await?;
-    let mut told = 0;
+    let mut reached = 0;
     while let Some(heard) = readers.join_next().await {
-        told += usize::from(heard?);
+        reached += usize::from(heard?);
     }
-    Ok(Followed { without, with, told })
+    Ok(Followed { without, with, reached })
 }
 
 async fn steps(client: &Client, server: &Server, next: &mut u64) -> Result<f64> {
@@ -252,7 +252,7 @@ impl Row {
 }
 
 fn report(rows: &[Row], bytes: f64, followed: &Followed, arguments: &DashboardArguments) {
-    let Followed { without, with, told } = followed;
+    let Followed { without, with, reached } = followed;
     if arguments.json {
         for row in rows {
             output::line(
@@ -261,7 +261,7 @@ fn report(rows: &[Row], bytes: f64, followed: &Followed, arguments: &DashboardAr
         }
         output::line(json!({ "event": "tokens", "bytes_a_token": bytes }));
         output::line(json!({
-            "event": "pages", "pages": arguments.pages, "told": told, "cpu_ms_a_step_without": without, "cpu_ms_a_step": with,
+            "event": "pages", "pages": arguments.pages, "told": reached, "cpu_ms_a_step_without": without, "cpu_ms_a_step": with,
         }));
         return;
     }
@@ -280,7 +280,7 @@ fn report(rows: &[Row], bytes: f64, followed: &Followed, arguments: &DashboardAr
     table.print();
     output::line(format!("{bytes:.1} bytes a token"));
     output::line(format!(
-        "{} open pages, {told} of them told of all {STEPS} steps: {with:.1} ms of processor time a step, {without:.1} without them",
+        "{} open pages, {reached} of them told of all {STEPS} steps: {with:.1} ms of processor time a step, {without:.1} without them",
         arguments.pages
     ));
 }

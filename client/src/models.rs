@@ -80,15 +80,15 @@ impl Server {
                 _ => None,
             };
             let Some(unknown) = unknown else { break posted? };
-            static SAID: Once = Once::new();
-            SAID.call_once(|| {
+            static WARNED: Once = Once::new();
+            WARNED.call_once(|| {
                 tracing::warn!(%url, field = unknown, "the server is of an earlier release, which this is not sent to");
             });
             body.remove(unknown);
         };
         match state.weights_version {
-            Some(told) if told != version => {
-                Err(self.wrong(&url, format!("its weights are of version {}, not {}", told.0, version.0)))
+            Some(known) if known != version => {
+                Err(self.wrong(&url, format!("its weights are of version {}, not {}", known.0, version.0)))
             }
             _ => Ok(()),
         }

@@ -23,7 +23,7 @@ impl Reply {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(ServerError::Key { url, status, message: self.message() })
             }
-            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED if !self.says_not_found() => {
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED if !self.is_not_found() => {
                 Err(ServerError::NoRoute { url, status })
             }
             _ => Err(ServerError::Refused { url, status, message: self.message() }),
@@ -46,17 +46,17 @@ impl Reply {
     pub(crate) fn message(&self) -> String {
         const GREATEST: usize = 500;
         let json = self.json_or_null();
-        let said = match (&json["detail"], &json["error"]["message"]) {
-            (Value::String(said), _) | (_, Value::String(said)) => said.clone(),
+        let message = match (&json["detail"], &json["error"]["message"]) {
+            (Value::String(message), _) | (_, Value::String(message)) => message.clone(),
             (Value::Null, _) => String::from_utf8_lossy(&self.body).into_owned(),
             (mistakes, _) => mistakes.to_string(),
         };
-        said.chars().take(GREATEST).collect()
+        message.chars().take(GREATEST).collect()
     }
 
     /// Whether the server cannot read posted weights at `path`. Servers of earlier releases say so by naming the file in an
     /// internal error.
-    pub(crate) fn says_unread_weights(&self, path: &str) -> bool {
+    pub(crate) fn has_unread_weights(&self, path: &str) -> bool {
         let json = self.json_or_null();
         let (code, message) = (&json["error"]["code"], json["error"]["message"].as_str());
         let names_file = message.is_some_and(|message| message.contains(path));
@@ -64,7 +64,7 @@ impl Reply {
     }
 
     /// Whether a thing is not there, rather than the route to it: the store says which in words, the proxy in a code.
-    pub(crate) fn says_not_found(&self) -> bool {
+    pub(crate) fn is_not_found(&self) -> bool {
         let json = self.json_or_null();
         let code = json["error"]["code"].as_str();
         code.is_some_and(|code| code.ends_with("_not_found"))

@@ -39,8 +39,8 @@ impl Server {
         }
         let url = self.route(&["v1", "agl", "queues", "rollouts", "enqueue"]);
         let enqueued: Vec<Rollout> = self.post(&url, &json!({ "rollouts": rollouts })).await?;
-        let asked = rollouts.iter().map(|rollout| rollout.rollout_id.as_ref());
-        match enqueued.iter().map(|rollout| Some(&rollout.rollout_id)).eq(asked) {
+        let requested = rollouts.iter().map(|rollout| rollout.rollout_id.as_ref());
+        match enqueued.iter().map(|rollout| Some(&rollout.rollout_id)).eq(requested) {
             true => Ok(enqueued),
             false => Err(self.wrong(&url, "its rollouts are not those that were enqueued")),
         }
@@ -55,8 +55,8 @@ impl Server {
         let url = self.route(&["v1", "agl", "waits", "rollouts"]);
         let timeout = timeout.min(LONGEST_WAIT).as_secs_f64();
         let ended: Vec<Rollout> = self.post(&url, &json!({ "rollout_ids": rollout_ids, "timeout": timeout })).await?;
-        let asked: HashSet<&String> = rollout_ids.iter().collect();
-        match ended.iter().find(|rollout| !asked.contains(&rollout.rollout_id) || !rollout.status.is_finished()) {
+        let requested: HashSet<&String> = rollout_ids.iter().collect();
+        match ended.iter().find(|rollout| !requested.contains(&rollout.rollout_id) || !rollout.status.is_finished()) {
             None => Ok(ended),
             Some(other) => {
                 let Rollout { rollout_id, status, .. } = other;

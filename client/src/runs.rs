@@ -90,10 +90,10 @@ impl Server {
         let mut body = json!(record);
         // The path says it.
         body.as_object_mut().and_then(|body| body.remove("run_id"));
-        let told: Step = self.post(&url, &body).await?;
-        match (told.run_id == record.run_id, told.step == record.step) {
+        let recorded: Step = self.post(&url, &body).await?;
+        match (recorded.run_id == record.run_id, recorded.step == record.step) {
             (true, true) => Ok(()),
-            _ => Err(self.wrong(&url, format!("it is of step {} of run {}", told.step, told.run_id))),
+            _ => Err(self.wrong(&url, format!("it is of step {} of run {}", recorded.step, recorded.run_id))),
         }
     }
 

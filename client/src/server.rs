@@ -112,7 +112,7 @@ impl Server {
     pub(crate) async fn find<T: DeserializeOwned>(&self, url: &Url) -> Result<Option<T>, ServerError> {
         let reply = self.send(url, self.request(Method::GET, url)).await?;
         match reply.status {
-            StatusCode::NOT_FOUND if reply.says_not_found() => Ok(None),
+            StatusCode::NOT_FOUND if reply.is_not_found() => Ok(None),
             _ => reply.read(url),
         }
     }
@@ -132,9 +132,9 @@ impl Server {
     ) -> Result<T, ServerError> {
         let mut unread_since = None;
         loop {
-            let unread = |reply: &Reply| path.is_some_and(|path| reply.says_unread_weights(path));
+            let unread = |reply: &Reply| path.is_some_and(|path| reply.has_unread_weights(path));
             let reply = self.send_until(url, self.weights_request(url, body), unread).await?;
-            let Some(path) = path.filter(|path| reply.says_unread_weights(path)) else { return reply.read(url) };
+            let Some(path) = path.filter(|path| reply.has_unread_weights(path)) else { return reply.read(url) };
             let since = *unread_since.get_or_insert_with(Instant::now);
             if since.elapsed() + LONGEST_PAUSE > UNREAD_PATIENCE.min(self.options.patience) {
                 let (url, path, message) = (self.url().to_owned(), path.to_owned(), reply.message());
@@ -300,7 +300,7 @@ mod tests {
         for url in ["", "localhost:4747", "mailto:someone", "/v1"] {
             assert!(matches!(server(url), Err(ServerError::Url { .. })), "{url}");
         }
-        let said = server("http://any:opens-all@host:4747").err().unwrap().to_string();
-        assert!(said.contains("FULGURITE_ADMIN_KEY") && !said.contains("opens-all"), "{said}");
+        let message = server("http://any:opens-all@host:4747").err().unwrap().to_string();
+        assert!(message.contains("FULGURITE_ADMIN_KEY") && !message.contains("opens-all"), "{message}");
     }
 }

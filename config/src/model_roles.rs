@@ -13,12 +13,12 @@ use crate::models::{Backend, ModelEntry};
 pub fn trainable_models(config: &Config) -> Result<Vec<&ModelEntry>> {
     let held_against = reference(config)?;
     let judge = pairwise_judge(config)?;
-    let beside: Vec<&ModelEntry> = held_against.into_iter().chain(judge).chain(served_beside(config)?).collect();
-    let is_beside = |model: &&ModelEntry| beside.iter().any(|it| it.name == model.name);
+    let auxiliary: Vec<&ModelEntry> = held_against.into_iter().chain(judge).chain(served_alongside(config)?).collect();
+    let is_auxiliary = |model: &&ModelEntry| auxiliary.iter().any(|it| it.name == model.name);
     let (teachers, taught): (Vec<&ModelEntry>, Vec<&ModelEntry>) = {
         let teachers = teachers(config)?;
         let is_teacher = |model: &&ModelEntry| teachers.iter().any(|teacher| teacher.name == model.name);
-        config.models.iter().filter(|model| !is_beside(model)).partition(is_teacher)
+        config.models.iter().filter(|model| !is_auxiliary(model)).partition(is_teacher)
     };
     Ok(if taught.is_empty() { teachers } else { taught })
 }
@@ -113,19 +113,19 @@ pub fn teachers(config: &Config) -> Result<Vec<&ModelEntry>> {
 ///
 /// # Errors
 /// If a judge is none of them, or if no model is left to be trained, whose tokens would then be its own judge's.
-pub fn served_beside(config: &Config) -> Result<Vec<&ModelEntry>> {
+pub fn served_alongside(config: &Config) -> Result<Vec<&ModelEntry>> {
     let judges: Vec<(&str, &str)> = config.runner.rubric.iter().flat_map(RubricOptions::judges).collect();
     if let Some((key, name)) = judges.iter().find(|(_, name)| config.models.iter().all(|model| model.name != *name)) {
         bail!("{key} = {name:?}: there is no such [[models]]");
     }
     let is_judge = |model: &ModelEntry| judges.iter().any(|(_, name)| model.name == *name);
-    let beside: Vec<&ModelEntry> = config.models.iter().filter(|model| !model.trained || is_judge(model)).collect();
-    if !beside.is_empty() && beside.len() == config.models.len() {
-        let names: Vec<&str> = beside.iter().map(|model| model.name.as_str()).collect();
+    let auxiliary: Vec<&ModelEntry> = config.models.iter().filter(|model| !model.trained || is_judge(model)).collect();
+    if !auxiliary.is_empty() && auxiliary.len() == config.models.len() {
+        let names: Vec<&str> = auxiliary.iter().map(|model| model.name.as_str()).collect();
         bail!(
             "[[models]] {}: judges, and models with trained = false, are served beside the one that is trained, and there is none",
             names.join(", ")
         );
     }
-    Ok(beside)
+    Ok(auxiliary)
 }

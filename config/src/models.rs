@@ -384,10 +384,10 @@ mod tests {
         assert_eq!(plain.lora(3), Some(LoraOptions::new(8, 3)));
         let text = "name = 'm'\nbackend = 'vllm'\npath = 'p'\nurls = ['http://h']\nlora_rank = 4\nlora_alpha = 8\n\
                     lora_modules = ['q_proj', 'lm_head']";
-        let told: ModelEntry = toml::from_str(text).unwrap();
-        told.check().unwrap();
+        let entry: ModelEntry = toml::from_str(text).unwrap();
+        entry.check().unwrap();
         let modules = [LoraModule::Query, LoraModule::Head].into();
-        assert_eq!(told.lora(3), Some(LoraOptions { rank: 4, alpha: 8.0, modules, seed: 3 }));
+        assert_eq!(entry.lora(3), Some(LoraOptions { rank: 4, alpha: 8.0, modules, seed: 3 }));
     }
 
     #[test]

@@ -159,12 +159,12 @@ mod tests {
 
     #[test]
     fn a_mistake_names_the_override_that_made_it() {
-        let said =
+        let mistake =
             |sets: &[&str]| changed("[[models]]\nname = 'm'\nbackend = 'embedded'\n", sets).unwrap_err().to_string();
-        insta::assert_snapshot!(said(&["run.seed=1", "trainer.lerning_rate=1"]), @"--set trainer.lerning_rate=1: trainer has no key `lerning_rate`; did you mean `learning_rate`?");
-        insta::assert_snapshot!(said(&["trainer.learning_rate=fast"]), @r#"--set trainer.learning_rate="fast": trainer.learning_rate is "fast", but must be a number"#);
-        insta::assert_snapshot!(said(&["models.1.name=x"]), @"models.1.name: the list has 1 items, counted from 0");
-        insta::assert_snapshot!(said(&["models.0.name.x=y"]), @r#"models.0.name.x: what stands before .x is "m", which has no keys"#);
+        insta::assert_snapshot!(mistake(&["run.seed=1", "trainer.lerning_rate=1"]), @"--set trainer.lerning_rate=1: trainer has no key `lerning_rate`; did you mean `learning_rate`?");
+        insta::assert_snapshot!(mistake(&["trainer.learning_rate=fast"]), @r#"--set trainer.learning_rate="fast": trainer.learning_rate is "fast", but must be a number"#);
+        insta::assert_snapshot!(mistake(&["models.1.name=x"]), @"models.1.name: the list has 1 items, counted from 0");
+        insta::assert_snapshot!(mistake(&["models.0.name.x=y"]), @r#"models.0.name.x: what stands before .x is "m", which has no keys"#);
         assert!("trainer.loss".parse::<Override>().is_err() && "=3".parse::<Override>().is_err());
     }
 

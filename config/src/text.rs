@@ -11,14 +11,14 @@ const LONGEST_LINE: usize = 160;
 
 /// Reads TOML; the error says on which line, shows it with a caret, and names the nearest known key or value.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
-    let deserializer = toml::Deserializer::parse(text).map_err(|error| told(text, &error, ""))?;
+    let deserializer = toml::Deserializer::parse(text).map_err(|error| with_source_line(text, &error, ""))?;
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let place = error.path().to_string();
-        told(text, error.inner(), &place)
+        with_source_line(text, error.inner(), &place)
     })
 }
 
-fn told(text: &str, error: &toml::de::Error, place: &str) -> anyhow::Error {
+fn with_source_line(text: &str, error: &toml::de::Error, place: &str) -> anyhow::Error {
     let words = plain_words(error.message(), place, Notation::Toml);
     match error.span() {
         Some(span) => {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_line_that_may_hold_a_password_is_not_shown() {
-        let said = fail("[store]\nuurl = \"postgres://me:secret@host/db\"\n");
-        assert!(said.contains("`uurl`") && !said.contains("secret"), "{said}");
+        let message = fail("[store]\nuurl = \"postgres://me:secret@host/db\"\n");
+        assert!(message.contains("`uurl`") && !message.contains("secret"), "{message}");
     }
 }

@@ -73,8 +73,8 @@ fn check(device: &Device, rows: usize, depth: usize, columns: usize) {
     ];
     for add in [false, true] {
         let before = numbers(3, rows * columns);
-        let begun = if add { before.clone() } else { vec![0.0; rows * columns] };
-        let expected = bits(&chains(&left, &right, depth, columns, begun));
+        let start = if add { before.clone() } else { vec![0.0; rows * columns] };
+        let expected = bits(&chains(&left, &right, depth, columns, start));
         for (l, left) in lefts.into_iter().enumerate() {
             for (r, right) in rights.into_iter().enumerate() {
                 let mut product = before.clone();

@@ -101,20 +101,20 @@ pub(super) async fn rollouts(State(store): State<Store>, query: Query<RolloutQue
     let limit = limit.unwrap_or(ROWS).min(MOST_ROWS);
     let part = match (after, &expression) {
         (Some(position), _) => Part::After { cursor: Cursor { position, ..Cursor::default() }, limit: Some(limit) },
-        (None, Some(expression)) => return meant(&store, filter, expression, limit).await,
+        (None, Some(expression)) => return matching_rollouts(&store, filter, expression, limit).await,
         (None, None) => Part::Newest { limit: Some(limit), sort_by: None },
     };
     let Listed { items, cursor } = store.list_rollouts(&filter, &part).await.map_err(RestError::Store)?;
     let looked_at = items.len() as u64;
     let mut known = Known::of(&store, &items).await.map_err(RestError::Store)?;
     let oldest = items.first().map(|rollout| rollout.rollout_id.clone());
-    let items = items.into_iter().filter(|rollout| expression.as_ref().is_none_or(|it| known.is_meant(rollout, it)));
+    let items = items.into_iter().filter(|rollout| expression.as_ref().is_none_or(|it| known.matches(rollout, it)));
     let items = items.collect::<Vec<_>>().into_iter().map(|rollout| known.row(rollout)).collect();
     Ok(Json(RolloutRows { items, next: cursor.position, looked_at, oldest }))
 }
 
 /// The newest ones that an expression means, found by looking at those before until there are enough.
-async fn meant(
+async fn matching_rollouts(
     store: &Store,
     mut filter: ListFilter,
     expression: &RolloutExpression,
@@ -131,7 +131,7 @@ async fn meant(
         let mut known = Known::of(store, &items).await.map_err(RestError::Store)?;
         // Newest first, as long as they are looked for.
         for rollout in items.into_iter().rev() {
-            if (found.len() as u64) < limit && known.is_meant(&rollout, expression) {
+            if (found.len() as u64) < limit && known.matches(&rollout, expression) {
                 found.push(known.row(rollout));
             }
         }
@@ -198,7 +198,7 @@ impl Known {
         (rollout.rollout_id.clone(), attempt.map_or_else(String::new, |attempt| attempt.attempt_id.clone()))
     }
 
-    fn is_meant(&self, rollout: &Rollout, expression: &RolloutExpression) -> bool {
+    fn matches(&self, rollout: &Rollout, expression: &RolloutExpression) -> bool {
         let latest = self.latest(rollout);
         let models: Vec<&str> =
             self.models.get(&latest).into_iter().flatten().map(|called| called.model.as_str()).collect();

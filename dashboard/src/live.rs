@@ -161,17 +161,17 @@ impl Seen {
             }
             let Some(run) = store.run(&now.run_id).await? else { continue };
             let steps = store.steps(&now.run_id).await?;
-            let told = before.map_or(0, |before| before.last_step);
-            if now.last_step < told {
+            let announced = before.map_or(0, |before| before.last_step);
+            if now.last_step < announced {
                 self.tell(Kind::Rewound, &json!({ "run_id": now.run_id }));
             }
-            for step in steps.iter().filter(|step| step.step > told) {
+            for step in steps.iter().filter(|step| step.step > announced) {
                 self.tell(Kind::Step, &json!({ "run_id": now.run_id, "step": step }));
             }
             self.tell(Kind::Run, &json!(row(run, &steps)));
         }
-        for gone in known.into_keys() {
-            self.tell(Kind::Rewound, &json!({ "run_id": gone }));
+        for run_id in known.into_keys() {
+            self.tell(Kind::Rewound, &json!({ "run_id": run_id }));
         }
         Ok(())
     }
@@ -229,8 +229,8 @@ mod tests {
         for _ in 0..=2 * LOOKS {
             seen.look(&store).await.unwrap();
         }
-        let told: Vec<Kind> = seen.news.iter().map(|news| news.kind).collect();
-        assert_eq!(told, [Kind::Changed, Kind::Changed]);
+        let kinds: Vec<Kind> = seen.news.iter().map(|news| news.kind).collect();
+        assert_eq!(kinds, [Kind::Changed, Kind::Changed]);
     }
 
     #[tokio::test]
@@ -249,13 +249,13 @@ mod tests {
         store.start_rollout(NewRollout::default(), None).await.unwrap();
         seen.look(&store).await.unwrap();
         seen.look(&store).await.unwrap();
-        let told: Vec<Kind> = seen.news.iter().map(|news| news.kind).collect();
-        assert_eq!(told, [Kind::Step, Kind::Step, Kind::Run, Kind::Rollouts, Kind::Changed]);
+        let kinds: Vec<Kind> = seen.news.iter().map(|news| news.kind).collect();
+        assert_eq!(kinds, [Kind::Step, Kind::Step, Kind::Run, Kind::Rollouts, Kind::Changed]);
         assert!(seen.news[1].data.contains("\"step\":3") && seen.news[2].data.contains("\"run_id\":\"r\""));
         store.rewind_run("r", 1).await.unwrap();
         seen.look(&store).await.unwrap();
-        let told: Vec<Kind> = seen.news.iter().skip(5).map(|news| news.kind).collect();
-        assert_eq!(told, [Kind::Rewound, Kind::Run, Kind::Changed]);
+        let kinds: Vec<Kind> = seen.news.iter().skip(5).map(|news| news.kind).collect();
+        assert_eq!(kinds, [Kind::Rewound, Kind::Run, Kind::Changed]);
         // A page that was too slow is told to ask for everything.
         let watched = Watched { store, seen: Mutex::new(Seen { dropped: 10, ..seen }) };
         let (news, place) = watched.since(3).await;

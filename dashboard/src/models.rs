@@ -68,11 +68,11 @@ pub(super) async fn list(Extension(models): Extension<Arc<Models>>) -> Reply<Vec
 }
 
 async fn row(model: &PageModel) -> ModelRow {
-    let asked = tokio::time::timeout(PATIENCE, async {
+    let asking = tokio::time::timeout(PATIENCE, async {
         model.sampler.check_health().await?;
         model.sampler.info().await
     });
-    let (info, failure) = match asked.await {
+    let (info, failure) = match asking.await {
         Ok(Ok(info)) => (Some(info), None),
         Ok(Err(error)) => (None, Some(error.to_string())),
         Err(_) => (None, Some(format!("no answer within {} s", PATIENCE.as_secs()))),
@@ -193,7 +193,7 @@ mod tests {
     /// Says that a token's logprob is less than nothing by as much as its place.
     #[derive(Default)]
     struct ByPlace {
-        asked: Mutex<Vec<Vec<u32>>>,
+        prompts: Mutex<Vec<Vec<u32>>>,
     }
 
     #[async_trait]
@@ -211,7 +211,7 @@ mod tests {
         }
 
         async fn score_prompt(&self, prompt: &[u32], _: usize) -> Result<PromptScores, BackendError> {
-            self.asked.lock().unwrap().push(prompt.to_vec());
+            self.prompts.lock().unwrap().push(prompt.to_vec());
             let logprobs = (1..prompt.len()).map(|place| -(place as f32)).collect();
             let likeliest = prompt.iter().skip(1).map(|token| vec![(token + 100, -0.5)]).collect();
             Ok(PromptScores { logprobs, likeliest, ..PromptScores::default() })
@@ -228,8 +228,8 @@ mod tests {
         ];
         let sampler = ByPlace::default();
         let bytes = scored(&calls, &sampler).await.unwrap();
-        let asked = sampler.asked.lock().unwrap().clone();
-        assert_eq!(asked, [vec![1, 2, 3, 4, 5, 9], vec![9, 8], vec![1, 2, 3, 4, 5, 6, 7]]);
+        let prompts = sampler.prompts.lock().unwrap().clone();
+        assert_eq!(prompts, [vec![1, 2, 3, 4, 5, 9], vec![9, 8], vec![1, 2, 3, 4, 5, 6, 7]]);
         let words: Vec<[u8; 4]> = bytes.chunks_exact(4).map(|word| word.try_into().unwrap()).collect();
         let logprobs: Vec<f32> = words[..10].iter().map(|word| f32::from_le_bytes(*word)).collect();
         assert!(logprobs[0].is_nan() && logprobs[7].is_nan());

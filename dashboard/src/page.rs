@@ -38,9 +38,9 @@ pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Respon
 }
 
 /// A file, unless the browser has it.
-fn answer(file: &File, asked: &HeaderMap) -> Response {
+fn answer(file: &File, request_headers: &HeaderMap) -> Response {
     let tag = tag(file.bytes);
-    let told = [
+    let fixed = [
         (header::CONTENT_TYPE, file.kind),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -48,13 +48,13 @@ fn answer(file: &File, asked: &HeaderMap) -> Response {
         // It is asked each time whether it is still the same: the program may be another by then.
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    let is_known = asked.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let is_known = request_headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
     let mut response = match is_known {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => file.bytes.into_response(),
     };
     let headers = response.headers_mut();
-    for (name, value) in told {
+    for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));
     }
     if let Ok(tag) = HeaderValue::from_str(&tag) {

@@ -137,7 +137,7 @@ pub(super) async fn read(
     }
     let answer = renderings.in_turn(|| match rendered(&tokenizer, &query.renderer, &called, generation.start_time) {
         Ok(tokens) => Ok(of_prompt(generation, tokens, &tokenizer)),
-        Err(error) => Err(RestError::BadRequest(said(&error, || renderings.names(&tokenizer)))),
+        Err(error) => Err(RestError::BadRequest(explained(&error, || renderings.names(&tokenizer)))),
     });
     let bytes = answer.await??;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
@@ -176,7 +176,7 @@ fn rendered(tokenizer: &Arc<Tokenizer>, name: &str, called: &CallMessages, time:
 }
 
 /// An error with what can be chosen instead.
-fn said(error: &RenderError, names: impl FnOnce() -> Vec<&'static str>) -> String {
+fn explained(error: &RenderError, names: impl FnOnce() -> Vec<&'static str>) -> String {
     match error {
         RenderError::MissingToken { .. } | RenderError::NoTemplate { .. } => {
             format!("{error}; it has the tokens of {}", names().join(", "))
@@ -207,7 +207,7 @@ mod tests {
         let called = CallMessages { messages: vec![Message::text("user", "Hi")], ..CallMessages::default() };
         let tokens = |name: &str| rendered(&tokenizer, name, &called, 0.0).map(|tokens| tokenizer.decode(&tokens));
         assert_eq!(tokens("chatml").unwrap(), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
-        let refused = |name: &str| said(&tokens(name).unwrap_err(), || names.clone());
+        let refused = |name: &str| explained(&tokens(name).unwrap_err(), || names.clone());
         let lacking = refused("llama3");
         assert!(lacking.starts_with("the llama3 format needs the token `<|eot_id|>`"), "{lacking}");
         assert!(lacking.contains("it has the tokens of auto, template, chatml"), "{lacking}");

@@ -319,7 +319,7 @@ pub(crate) mod tests {
     #[test]
     fn what_an_update_made_of_tokens_stands_beside_those_that_it_trained() {
         let calls = [generation("1", None, &[1, 2], &[4, 5]), generation("2", Some("1"), &[1, 2, 4, 5, 6], &[7])];
-        let told = |id: &str, fates: &[TokenFate]| TrainedTokens {
+        let update = |id: &str, fates: &[TokenFate]| TrainedTokens {
             generation_id: id.into(),
             advantages: vec![0.5; fates.len()],
             logprobs: vec![-2.0; fates.len()],
@@ -328,8 +328,8 @@ pub(crate) mod tests {
         };
         // The second has more tokens than its call sampled.
         let trained = [
-            told("1", &[TokenFate::Trained, TokenFate::Clipped]),
-            told("2", &[TokenFate::Trained, TokenFate::Trained]),
+            update("1", &[TokenFate::Trained, TokenFate::Clipped]),
+            update("2", &[TokenFate::Trained, TokenFate::Trained]),
         ];
         let trained = trained.map(|call| (call.generation_id.clone(), call)).into();
         let bytes = packed(&calls, &[], &trained, |_| None);
@@ -349,11 +349,11 @@ pub(crate) mod tests {
         assert_eq!(known(12..18).collect::<Vec<_>>(), [none, none, Some(0.25), none, none, none]);
         assert_eq!(columns[72..], [0, 0, 1, 1, 0, 1, 0, 0, 1, 3, 0, 0]);
         // A host that tells none: no column of them.
-        let untold = trained.into_values().map(|call| {
+        let without_fates = trained.into_values().map(|call| {
             let call = TrainedTokens { entropies: None, ..call };
             (call.generation_id.clone(), call)
         });
-        let bytes = packed(&calls, &[], &untold.collect(), |_| None);
+        let bytes = packed(&calls, &[], &without_fates.collect(), |_| None);
         let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
         let header: Value = serde_json::from_slice(&bytes[4..4 + length]).unwrap();
         assert_eq!((&header["trained"], &header["entropies"]), (&json!(true), &json!(false)));

@@ -32,9 +32,9 @@ pub(super) async fn of_rollout(
 
 /// Where a run's files may be: beside its store, wherever the two were moved, or where it was begun.
 fn directories(store: &str, run: &Run) -> Vec<PathBuf> {
-    let beside = store.strip_prefix(FILE_URL).and_then(|path| Path::new(path).parent()).map(Path::to_owned);
-    let begun = run.config["run_directory"].as_str().map(PathBuf::from);
-    beside.into_iter().chain(begun).collect()
+    let next_to_store = store.strip_prefix(FILE_URL).and_then(|path| Path::new(path).parent()).map(Path::to_owned);
+    let started_in = run.config["run_directory"].as_str().map(PathBuf::from);
+    next_to_store.into_iter().chain(started_in).collect()
 }
 
 /// The calls of a rollout in the file of an update, of the first directory that has one of this run.

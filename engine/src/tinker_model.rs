@@ -111,8 +111,8 @@ impl HostedWeights for SampledSnapshot {
         self.sampler.sample_from(&self.snapshot, request).await
     }
 
-    fn score_prompt(&self, prompt: &[u32], asked: PromptQuestions<'_>) -> Result<PromptScores, BackendError> {
-        self.snapshot.score_prompt(prompt, asked)
+    fn score_prompt(&self, prompt: &[u32], questions: PromptQuestions<'_>) -> Result<PromptScores, BackendError> {
+        self.snapshot.score_prompt(prompt, questions)
     }
 
     fn publish(&self, version: WeightsVersion) {
@@ -171,7 +171,7 @@ impl HostedLearner for TrainingRun {
 /// The end-of-text tokens of a model's directory.
 fn end_tokens(directory: &Path, config: &ModelConfig) -> Result<Vec<u32>, EngineError> {
     let path = directory.join(GENERATION_CONFIG);
-    let told = match path.exists() {
+    let stated = match path.exists() {
         true => {
             let text = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
             let malformed =
@@ -180,8 +180,8 @@ fn end_tokens(directory: &Path, config: &ModelConfig) -> Result<Vec<u32>, Engine
         }
         false => Value::Null,
     };
-    let told = if told.is_null() { config.other.get("eos_token_id").cloned().unwrap_or_default() } else { told };
-    let all = if let Value::Array(all) = told { all } else { Vec::from([told]) };
+    let stated = if stated.is_null() { config.other.get("eos_token_id").cloned().unwrap_or_default() } else { stated };
+    let all = if let Value::Array(all) = stated { all } else { Vec::from([stated]) };
     let token = |id: &Value| match id.as_u64().and_then(|id| u32::try_from(id).ok()) {
         Some(id) => Ok(id),
         None => Err(EngineError::Malformed {

@@ -245,7 +245,7 @@ fn side_requests(plain: &Evidence) -> Finding {
         plain.calls.iter().map(|call| call.generation.clone()).filter(|call| call.defect.is_none()).collect();
     let by_shape = fulgurite_adapters::side_requests(&without_mark).len();
     if by_shape > 0 {
-        marked.insert(DepartureReason::BesideTools.to_string(), by_shape);
+        marked.insert(DepartureReason::NextToTools.to_string(), by_shape);
     }
     let mut others: BTreeMap<&str, usize> = BTreeMap::new();
     for seen in plain.seen.iter().filter(|seen| seen.dialect.is_none()) {

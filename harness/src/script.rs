@@ -103,7 +103,7 @@ impl Prompt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A call beside the task.
-    Beside,
+    SideRequest,
     /// One command.
     First,
     /// Two at once.
@@ -118,7 +118,7 @@ impl Step {
     /// What comes next after a prompt.
     pub(crate) fn after(prompt: &Prompt, shell: Option<&Shell>) -> Self {
         match (prompt.trial, prompt.results) {
-            (None, _) => Self::Beside,
+            (None, _) => Self::SideRequest,
             _ if shell.is_none() => Self::Last,
             (Some(Trial::Budget), _) => Self::Onward,
             (_, 0) => Self::First,
@@ -130,7 +130,7 @@ impl Step {
     /// What is said then; `ended_by` ends an agent that an answer without a call does not.
     pub(crate) fn says(self, shell: Option<&Shell>, ended_by: Option<&str>) -> String {
         let said = match (self, shell, ended_by) {
-            (Self::Beside, ..) => return BESIDE_THE_TASK.to_owned(),
+            (Self::SideRequest, ..) => return BESIDE_THE_TASK.to_owned(),
             (Self::First, Some(shell), _) => format!("I write it.\n{}", shell.calls(&[FIRST_COMMAND])),
             (Self::Second, Some(shell), _) => shell.calls(&COMMANDS),
             (Self::Onward, Some(shell), _) => shell.calls(&["true"]),

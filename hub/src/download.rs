@@ -26,22 +26,22 @@ pub(crate) struct WantedFile {
     pub(crate) digest: Option<Digest>,
 }
 
-/// Fetches a file into `part`, going on where an earlier command stopped, and says at how many bytes it began. `told` is
+/// Fetches a file into `part`, going on where an earlier command stopped, and says at how many bytes it began. `report` is
 /// told how many are there.
 pub(crate) async fn download(
     hub: &Hub,
     commit: &str,
     wanted: &WantedFile,
     part: &Path,
-    mut told: impl FnMut(u64),
+    mut report: impl FnMut(u64),
 ) -> Result<u64> {
     let mut part = Part::open(part, wanted)?;
     let mut began_at = part.length;
-    told(began_at);
+    report(began_at);
     loop {
         let mut patience = Patience::default();
         let mut counted_from = part.length;
-        while let Err(trouble) = fetch_rest(hub, commit, wanted, &mut part, &mut told).await {
+        while let Err(trouble) = fetch_rest(hub, commit, wanted, &mut part, &mut report).await {
             if part.length >= counted_from + PROGRESS {
                 patience.renew();
             }
@@ -67,7 +67,7 @@ async fn fetch_rest(
     commit: &str,
     wanted: &WantedFile,
     part: &mut Part,
-    told: &mut impl FnMut(u64),
+    report: &mut impl FnMut(u64),
 ) -> Result<(), Trouble> {
     if part.length == wanted.size {
         return Ok(());
@@ -80,7 +80,7 @@ async fn fetch_rest(
             return Err(Trouble::Lasting(anyhow!("more arrived than the {} bytes that the hub lists", wanted.size)));
         }
         part.append(&chunk).map_err(Trouble::Lasting)?;
-        told(part.length);
+        report(part.length);
     }
     if part.length < wanted.size {
         let error = anyhow!("only {} of {} bytes arrived", part.length, wanted.size);

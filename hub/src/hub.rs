@@ -193,7 +193,7 @@ impl Hub {
             let response = request.send().await.map_err(Trouble::broken)?;
             if self.is_own(&url) {
                 size = size.or_else(|| number(response.headers(), "x-linked-size"));
-                digest = digest.or_else(|| told_digest(response.headers()));
+                digest = digest.or_else(|| stated_digest(response.headers()));
             }
             if response.status().is_redirection() {
                 url = next_url(&url, response.headers()).map_err(Trouble::Lasting)?;
@@ -227,7 +227,7 @@ impl Hub {
             let wait = number(headers, RETRY_AFTER.as_str()).map(Duration::from_secs);
             return Trouble::Passing { error: anyhow!("{} answers {status}", host(url)), wait };
         }
-        Trouble::Lasting(anyhow!("{}{}", self.meaning(url, status, headers), said(headers)))
+        Trouble::Lasting(anyhow!("{}{}", self.meaning(url, status, headers), hub_message(headers)))
     }
 
     fn meaning(&self, url: &Url, status: StatusCode, headers: &HeaderMap) -> String {
@@ -259,10 +259,10 @@ impl Hub {
     }
 }
 
-fn endpoint(said: &str) -> Result<Url> {
-    let url = Url::parse(said).with_context(|| format!("{ENDPOINT} is {said:?}, which is no address"))?;
+fn endpoint(address: &str) -> Result<Url> {
+    let url = Url::parse(address).with_context(|| format!("{ENDPOINT} is {address:?}, which is no address"))?;
     let is_http = matches!(url.scheme(), "http" | "https") && url.host().is_some();
-    ensure!(is_http && url.query().is_none(), "{ENDPOINT} is {said:?}, but must be like {DEFAULT_ENDPOINT}");
+    ensure!(is_http && url.query().is_none(), "{ENDPOINT} is {address:?}, but must be like {DEFAULT_ENDPOINT}");
     Ok(url)
 }
 
@@ -300,7 +300,7 @@ fn next_url(url: &Url, headers: &HeaderMap) -> Result<Url> {
 }
 
 /// The file's digest by the hub, in the header for large files or the one for others.
-fn told_digest(headers: &HeaderMap) -> Option<Digest> {
+fn stated_digest(headers: &HeaderMap) -> Option<Digest> {
     let linked = headers.get("x-linked-etag").or_else(|| headers.get(ETAG))?;
     Digest::from_etag(linked.to_str().ok()?)
 }
@@ -316,7 +316,7 @@ fn host(url: &Url) -> String {
 }
 
 /// What the hub itself says, as far as it can be shown on a terminal.
-fn said(headers: &HeaderMap) -> String {
+fn hub_message(headers: &HeaderMap) -> String {
     let Some(message) = headers.get("x-error-message") else { return String::new() };
     let text = String::from_utf8_lossy(message.as_bytes());
     let shown: String = text.chars().filter(|c| !c.is_control()).take(300).collect();

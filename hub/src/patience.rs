@@ -69,8 +69,8 @@ impl Patience {
         self.failed = 0;
     }
 
-    fn wait(&self, asked_for: Option<Duration>) -> Duration {
-        asked_for.unwrap_or_else(|| FIRST_WAIT * 2_u32.pow(self.failed.saturating_sub(1))).min(LONGEST_WAIT)
+    fn wait(&self, requested: Option<Duration>) -> Duration {
+        requested.unwrap_or_else(|| FIRST_WAIT * 2_u32.pow(self.failed.saturating_sub(1))).min(LONGEST_WAIT)
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn waits_double_and_are_never_longer_than_a_minute() {
-        let wait = |failed, asked_for| Patience { failed }.wait(asked_for);
+        let wait = |failed, requested| Patience { failed }.wait(requested);
         assert_eq!((wait(1, None), wait(7, None)), (FIRST_WAIT, Duration::from_secs(16)));
         assert_eq!(wait(1, Some(Duration::from_secs(1 << 40))), LONGEST_WAIT);
         assert_eq!(wait(1, Some(Duration::ZERO)), Duration::ZERO);

@@ -20,11 +20,11 @@ const DEFAULT_REVISION: &str = "main";
 impl FromStr for ModelSource {
     type Err = String;
 
-    fn from_str(said: &str) -> Result<Self, String> {
-        let form = || format!("a model is named hf:OWNER/NAME or hf:OWNER/NAME@REVISION{}", suggestion(said));
-        let (model, revision) = match said.strip_prefix("hf:").ok_or_else(form)?.split_once('@') {
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = || format!("a model is named hf:OWNER/NAME or hf:OWNER/NAME@REVISION{}", suggestion(text));
+        let (model, revision) = match text.strip_prefix("hf:").ok_or_else(form)?.split_once('@') {
             Some((model, revision)) => (model, revision),
-            None => (said.trim_start_matches("hf:"), DEFAULT_REVISION),
+            None => (text.trim_start_matches("hf:"), DEFAULT_REVISION),
         };
         let (owner, name) = model.split_once('/').ok_or_else(form)?;
         if !is_name(owner) || !is_name(name) {
@@ -38,9 +38,9 @@ impl FromStr for ModelSource {
 }
 
 /// What was probably meant by a name or an address without `hf:`.
-fn suggestion(said: &str) -> String {
-    let without_scheme = said.split_once("://").and_then(|(_, rest)| Some(rest.split_once('/')?.1));
-    let path = without_scheme.unwrap_or(said.trim_start_matches("hf:"));
+fn suggestion(text: &str) -> String {
+    let without_scheme = text.split_once("://").and_then(|(_, rest)| Some(rest.split_once('/')?.1));
+    let path = without_scheme.unwrap_or(text.trim_start_matches("hf:"));
     let mut parts = path.split('/');
     match (parts.next(), parts.next()) {
         (Some(owner), Some(name)) if is_name(owner) && is_name(name) => format!(", here probably hf:{owner}/{name}"),
@@ -48,14 +48,14 @@ fn suggestion(said: &str) -> String {
     }
 }
 
-fn is_name(said: &str) -> bool {
+fn is_name(text: &str) -> bool {
     let known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    (1..=96).contains(&said.len()) && said.chars().all(known) && !said.starts_with('.')
+    (1..=96).contains(&text.len()) && text.chars().all(known) && !text.starts_with('.')
 }
 
-fn is_revision(said: &str) -> bool {
-    let parts_are_names = said.split('/').all(|part| !matches!(part, "" | "." | ".."));
-    said.len() <= 200 && parts_are_names && said.chars().all(|c| c.is_ascii_graphic() && c != '\\')
+fn is_revision(text: &str) -> bool {
+    let parts_are_names = text.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    text.len() <= 200 && parts_are_names && text.chars().all(|c| c.is_ascii_graphic() && c != '\\')
 }
 
 impl fmt::Display for ModelSource {
@@ -81,14 +81,14 @@ mod tests {
 
     #[test]
     fn what_is_no_name_is_refused_with_what_was_probably_meant() {
-        let refused = |said: &str| said.parse::<ModelSource>().unwrap_err();
-        for said in ["HuggingFaceTB/SmolLM2", "https://hub.example/HuggingFaceTB/SmolLM2/tree/main"] {
-            assert!(refused(said).ends_with("here probably hf:HuggingFaceTB/SmolLM2"), "{}", refused(said));
+        let refused = |text: &str| text.parse::<ModelSource>().unwrap_err();
+        for text in ["HuggingFaceTB/SmolLM2", "https://hub.example/HuggingFaceTB/SmolLM2/tree/main"] {
+            assert!(refused(text).ends_with("here probably hf:HuggingFaceTB/SmolLM2"), "{}", refused(text));
         }
-        for said in
+        for text in
             ["", "hf:", "hf:gpt2", "hf:a/", "hf:../x", "hf:a/..", "hf:a/b/c", "hf:a/b c", "hf:a/b?x=1", "hf:a/b@"]
         {
-            refused(said);
+            refused(text);
         }
         for revision in ["../main", "a//b", "a b", "a\\b", "/main", "main/"] {
             assert!(refused(&format!("hf:a/b@{revision}")).contains("is no revision"), "{revision}");

@@ -88,12 +88,12 @@ pub enum ToolError {
         run: String,
     },
     /// One of the program's own commands failed.
-    #[error("`fulgurite {command}` failed: {said}")]
+    #[error("`fulgurite {command}` failed: {message}")]
     Command {
         /// Its first words.
         command: String,
         /// What it said last.
-        said: String,
+        message: String,
     },
     /// Weights are behind the model that a run's start would replace.
     #[error("{}", with_choices(.found, .tools))]

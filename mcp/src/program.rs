@@ -10,7 +10,7 @@ use tokio::process::Command;
 use crate::error::ToolError;
 
 /// Text of a failure that is handed on, in bytes.
-const SAID: usize = 2000;
+const LONGEST_MESSAGE: usize = 2000;
 
 /// The `fulgurite` program.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Program {
     /// What a command prints.
     pub(crate) async fn run(&self, words: &[OsString]) -> Result<String, ToolError> {
         let shown = words.iter().take(2).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        let failed = |said: String| ToolError::Command { command: shown.clone(), said };
+        let failed = |message: String| ToolError::Command { command: shown.clone(), message };
         let ended = self.command().args(words).output().await.map_err(|error| failed(error.to_string()))?;
         match ended.status.success() {
             true => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
@@ -73,6 +73,8 @@ impl<T: AsRef<OsStr>> AsWord for T {
 /// The end of a text, whole lines if it has several.
 pub(crate) fn last_part(text: &str) -> String {
     let text = text.trim();
-    let start = (text.len().saturating_sub(SAID)..text.len()).find(|place| text.is_char_boundary(*place)).unwrap_or(0);
+    let start = (text.len().saturating_sub(LONGEST_MESSAGE)..text.len())
+        .find(|place| text.is_char_boundary(*place))
+        .unwrap_or(0);
     text[start..].to_owned()
 }

@@ -16,8 +16,8 @@ impl Progress {
     /// So much of so much is done.
     pub(crate) async fn tell(&self, done: u64, total: u64, message: String) {
         let Some((peer, token)) = &self.to else { return };
-        let told = ProgressNotificationParam::new(token.clone(), done as f64);
+        let notification = ProgressNotificationParam::new(token.clone(), done as f64);
         // A host that has gone away is noticed by the call's own end.
-        let _ = peer.notify_progress(told.with_total(total as f64).with_message(message)).await;
+        let _ = peer.notify_progress(notification.with_total(total as f64).with_message(message)).await;
     }
 }

@@ -113,12 +113,12 @@ impl ServerHandler for TrainingTools {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let tool = |tool: &crate::tools::Tool| {
-            let mut told = Tool::new(tool.name, tool.about, tool.schema());
+            let mut described = Tool::new(tool.name, tool.about, tool.schema());
             let mut annotations = ToolAnnotations::new();
             annotations.read_only_hint = Some(tool.only_looks);
             annotations.destructive_hint = Some(false);
-            told.annotations = Some(annotations);
-            told
+            described.annotations = Some(annotations);
+            described
         };
         Ok(ListToolsResult::with_all_items(all(self.tools()).iter().map(tool).collect()))
     }

@@ -46,13 +46,13 @@ pub fn http_routes(tools: &TrainingTools) -> Router {
     let config = StreamableHttpServerConfig::default().disable_allowed_hosts().with_max_request_body_bytes(LINE);
     let sessions = Arc::new(LocalSessionManager::default());
     let service = StreamableHttpService::new(move || Ok(tools.clone()), sessions.clone(), config);
-    let door = Door { sessions, ..Door::default() };
-    Router::new().route_service("/mcp", service).layer(from_fn_with_state(door, bounded))
+    let limit = SessionLimit { sessions, ..SessionLimit::default() };
+    Router::new().route_service("/mcp", service).layer(from_fn_with_state(limit, bounded))
 }
 
 /// What lets in requests that are of no session yet.
 #[derive(Clone, Default)]
-struct Door {
+struct SessionLimit {
     sessions: Arc<LocalSessionManager>,
     /// Requests that may be about to begin a session.
     coming: Arc<AtomicUsize>,
@@ -67,7 +67,7 @@ impl Drop for Coming {
     }
 }
 
-impl Door {
+impl SessionLimit {
     /// # Errors
     /// If there may be no session more, with how many there are.
     async fn enter(&self) -> Result<Coming, usize> {
@@ -80,11 +80,11 @@ impl Door {
 
 /// Refuses a host that would begin one session more than there may be. Sessions end when their hosts say so, or after five
 /// silent minutes.
-async fn bounded(State(door): State<Door>, request: Request, next: Next) -> Response {
+async fn bounded(State(limit): State<SessionLimit>, request: Request, next: Next) -> Response {
     if request.headers().contains_key("mcp-session-id") {
         return next.run(request).await;
     }
-    match door.enter().await {
+    match limit.enter().await {
         Ok(_coming) => next.run(request).await,
         Err(open) => {
             let message = format!(

@@ -13,8 +13,8 @@ const ROUNDS: usize = 5;
 
 /// Nanoseconds that this thread has run.
 fn thread_time() -> u64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    told.split(' ').next().unwrap().parse().unwrap()
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    schedstat.split(' ').next().unwrap().parse().unwrap()
 }
 
 fn measure(what: &str, calls: usize, mut call: impl FnMut(usize)) {

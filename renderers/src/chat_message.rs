@@ -106,7 +106,7 @@ fn joined<'m>(texts: impl Iterator<Item = &'m str>) -> Cow<'m, str> {
 }
 
 fn content(message: &Message, message_index: usize) -> Result<ChatContent<'_>, RenderError> {
-    let beside = ["reasoning_content", "reasoning"]
+    let separate = ["reasoning_content", "reasoning"]
         .iter()
         .filter_map(|field| message.extra.get(*field)?.as_str())
         .find(|reasoning| !reasoning.is_empty());
@@ -129,7 +129,7 @@ fn content(message: &Message, message_index: usize) -> Result<ChatContent<'_>, R
                 .collect::<Result<_, _>>()?,
         ),
     };
-    Ok(match (beside, content) {
+    Ok(match (separate, content) {
         (None, content) => content,
         (Some(reasoning), ChatContent::Text("")) => ChatContent::Parts(vec![ChatPart::Thinking(reasoning)]),
         (Some(reasoning), ChatContent::Text(text)) => {

@@ -204,9 +204,9 @@ mod tests {
     #[test]
     fn reasoning_at_the_beginning_of_an_answer_has_its_marks() {
         let renderer = renderer();
-        let said = "<think>\na\n</think>\n\nb";
-        let messages = [Message::text("user", said), Message::text("assistant", said), Message::text("user", "c")];
-        let real = renderer.tokenizer().encode_with_specials(said).unwrap();
+        let text = "<think>\na\n</think>\n\nb";
+        let messages = [Message::text("user", text), Message::text("assistant", text), Message::text("user", "c")];
+        let real = renderer.tokenizer().encode_with_specials(text).unwrap();
         let weighted = supervised(&renderer, &messages, TrainOnWhat::LastAssistantMessage);
         let trained: Vec<u32> =
             weighted.runs().filter(|(weight, _)| *weight > 0.0).flat_map(|(_, run)| run.to_vec()).collect();

@@ -150,11 +150,11 @@ impl<'s> SchemaDocument<'s> {
         }
         walk.schemas_left -= 1;
         walk.open.push(std::ptr::from_ref(schema));
-        let says_itself = ["type", "enum", "const"].iter().any(|key| fields.contains_key(*key));
+        let restricts_itself = ["type", "enum", "const"].iter().any(|key| fields.contains_key(*key));
         let mut joined = (question.own)(fields, walk);
-        let (mut is_said, mut is_circular) = (says_itself, false);
+        let (mut is_restricted, mut is_circular) = (restricts_itself, false);
         let mut narrow = |answer: Option<T>| match answer {
-            Some(answer) => (joined, is_said) = (joined & answer, true),
+            Some(answer) => (joined, is_restricted) = (joined & answer, true),
             None => is_circular = true,
         };
         for target in self.targets(fields) {
@@ -187,7 +187,7 @@ impl<'s> SchemaDocument<'s> {
         if fields.get("nullable") == Some(&Value::Bool(true)) {
             return Some(joined | question.null);
         }
-        (is_said || !is_circular).then_some(joined)
+        (is_restricted || !is_circular).then_some(joined)
     }
 
     /// The answer of what a schema refuses: everything, where it may refuse more than is asked for.
@@ -200,8 +200,8 @@ impl<'s> SchemaDocument<'s> {
         match schema {
             Value::Bool(true) => Some(question.closed),
             Value::Object(fields) if fields.keys().all(is_exact) => {
-                let says_something = question.exact.iter().any(|key| fields.contains_key(*key));
-                if says_something { self.answer(schema, question, walk).map(T::not) } else { Some(question.open) }
+                let is_restricting = question.exact.iter().any(|key| fields.contains_key(*key));
+                if is_restricting { self.answer(schema, question, walk).map(T::not) } else { Some(question.open) }
             }
             // What refuses all that another refuses is that other.
             Value::Object(fields) if fields.keys().all(|key| key == "not" || ANNOTATIONS.contains(&key.as_str())) => {
@@ -232,14 +232,14 @@ impl<'s> SchemaDocument<'s> {
         let conditional = ["then", "else"].iter().filter_map(|name| fields.get(*name));
         let dependent = ["dependentSchemas", "dependencies"].iter().filter_map(|name| fields.get(*name)?.as_object());
         let conditional = conditional.chain(dependent.flat_map(Map::values));
-        let said: Vec<Value> = conditional.filter_map(|part| self.property_of(part, key, walk)).collect();
-        all.extend((!said.is_empty()).then(|| json!({ "anyOf": said })));
+        let schemas: Vec<Value> = conditional.filter_map(|part| self.property_of(part, key, walk)).collect();
+        all.extend((!schemas.is_empty()).then(|| json!({ "anyOf": schemas })));
         for name in ["anyOf", "oneOf"] {
             let alternatives = fields.get(name).and_then(Value::as_array).into_iter().flatten();
-            let said: Vec<Option<Value>> = alternatives.map(|schema| self.property_of(schema, key, walk)).collect();
+            let schemas: Vec<Option<Value>> = alternatives.map(|schema| self.property_of(schema, key, walk)).collect();
             // An alternative that says nothing of it allows any value.
-            let said: Option<Vec<Value>> = said.into_iter().collect();
-            all.extend(said.filter(|said| !said.is_empty()).map(|said| json!({ "anyOf": said })));
+            let schemas: Option<Vec<Value>> = schemas.into_iter().collect();
+            all.extend(schemas.filter(|schemas| !schemas.is_empty()).map(|schemas| json!({ "anyOf": schemas })));
         }
         walk.open.pop();
         match all.len() {
@@ -446,13 +446,14 @@ fn is_named(id: &str, name: &str) -> bool {
 
 /// What a schema's own keywords say of a property.
 fn own_property<'f>(fields: &'f Map<String, Value>, key: &str) -> Vec<&'f Value> {
-    let mut said: Vec<&Value> =
+    let mut schemas: Vec<&Value> =
         fields.get("properties").and_then(|properties| properties.get(key)).into_iter().collect();
     let patterns = fields.get("patternProperties").and_then(Value::as_object);
-    said.extend(patterns.into_iter().flatten().filter(|(pattern, _)| matches(pattern, key)).map(|(_, schema)| schema));
+    schemas
+        .extend(patterns.into_iter().flatten().filter(|(pattern, _)| matches(pattern, key)).map(|(_, schema)| schema));
     let others = ["additionalProperties", "unevaluatedProperties"].iter().filter_map(|name| fields.get(*name));
-    said.extend(others.filter(|schema| schema.is_object()).take(usize::from(said.is_empty())));
-    said
+    schemas.extend(others.filter(|schema| schema.is_object()).take(usize::from(schemas.is_empty())));
+    schemas
 }
 
 fn matches(pattern: &str, key: &str) -> bool {

@@ -96,13 +96,13 @@ pub fn renderer_of(
 /// the assistant's, tool results.
 fn renders_alike(left: &dyn Renderer, right: &dyn Renderer) -> bool {
     let (system, user) = (Message::text("system", " s "), Message::text("user", "a? "));
-    let (said, thought) = (Message::text("assistant", "b."), Message::text("assistant", "<think>\nc\n</think>\n\nd"));
+    let (spoken, thought) = (Message::text("assistant", "b."), Message::text("assistant", "<think>\nc\n</think>\n\nd"));
     let conversations: [&[Message]; 6] = [
         std::slice::from_ref(&user),
         &[system.clone(), user.clone()],
-        &[user.clone(), said.clone(), user.clone(), said.clone(), user.clone()],
+        &[user.clone(), spoken.clone(), user.clone(), spoken.clone(), user.clone()],
         &[user.clone(), thought.clone(), user.clone()],
-        &[user.clone(), system, said],
+        &[user.clone(), system, spoken],
         &[user.clone(), thought, Message::text("tool", "e"), user.clone()],
     ];
     let same_prompt = |conversation: &&[Message]| {

@@ -97,8 +97,8 @@ pub trait Renderer: Send + Sync + 'static {
     /// This renderer as a caller would like the model to answer, by variables that templates have for it
     /// (`reasoning_effort`, `enable_thinking`): with those of them that the format knows and that are not set already.
     /// `None` where it knows none.
-    fn with_wishes(&self, wishes: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
-        let _ = wishes;
+    fn with_preferences(&self, preferences: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
+        let _ = preferences;
         None
     }
 

@@ -61,8 +61,8 @@ impl Renderer for ToolPreambleRenderer {
         Ok(Arc::new(Self::new(self.format.with_template_arguments(arguments)?)))
     }
 
-    fn with_wishes(&self, wishes: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
-        Some(Arc::new(Self::new(self.format.with_wishes(wishes)?)))
+    fn with_preferences(&self, preferences: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
+        Some(Arc::new(Self::new(self.format.with_preferences(preferences)?)))
     }
 
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
@@ -157,12 +157,12 @@ fn end_of_results(results: &mut Vec<ContentPart>, written: &mut Vec<Message>) {
 
 /// The message with more text; `between` stands before it where the message has text.
 fn appended(message: &Message, between: &str, text: &str) -> Message {
-    let mut said = parts(message);
-    if said.iter().any(|part| part.text() != Some("")) {
-        said.push(ContentPart::from_text(between));
+    let mut content_parts = parts(message);
+    if content_parts.iter().any(|part| part.text() != Some("")) {
+        content_parts.push(ContentPart::from_text(between));
     }
-    said.push(ContentPart::from_text(text));
-    Message { content: Some(content(said)), ..message.clone() }
+    content_parts.push(ContentPart::from_text(text));
+    Message { content: Some(content(content_parts)), ..message.clone() }
 }
 
 fn parts(message: &Message) -> Vec<ContentPart> {
@@ -295,9 +295,9 @@ a<|im_end|>
     fn what_was_called_is_read_back_whatever_tokens_there_are() {
         for renderer in renderers() {
             let prompt = renderer.render_prompt(&[a_user()], &[declared("probe")]).unwrap().tokens;
-            let said = "I look.\n<tool_call>\n{\"name\": \"probe\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
+            let text = "I look.\n<tool_call>\n{\"name\": \"probe\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
             // Where a tokenizer has a token for the mark, a mark is that token: text that spells it stays text.
-            let sampled = renderer.tokenizer().encode_with_specials(said).unwrap();
+            let sampled = renderer.tokenizer().encode_with_specials(text).unwrap();
             let read = renderer.parse(&prompt, &sampled, &[declared("probe")]).message();
             assert_eq!(read.plain_text(0).unwrap().trim(), "I look.");
             let [call] = &read.tool_calls[..] else { panic!("{read:?}") };
@@ -319,8 +319,9 @@ a<|im_end|>
             ),
         ];
         for renderer in renderers() {
-            for ((past, new), tools) in
-                conversations.iter().flat_map(|said| [vec![], vec![declared("probe")]].map(|tools| (said, tools)))
+            for ((past, new), tools) in conversations
+                .iter()
+                .flat_map(|messages| [vec![], vec![declared("probe")]].map(|tools| (messages, tools)))
             {
                 let messages = [past.as_slice(), new].concat();
                 let whole = renderer.render_prompt(&messages, &tools).unwrap().tokens;

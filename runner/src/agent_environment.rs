@@ -6,10 +6,10 @@ use serde_json::Value;
 /// Variables of a program's environment: a value, or the name's removal.
 pub(crate) type Variables = Vec<(String, Option<String>)>;
 
-/// The variables of the runner's environment that agents must not see: they open more than an attempt's own door.
+/// The variables of the runner's environment that agents must not see: they open more than an attempt's own endpoint.
 pub(crate) const KEPT_BACK: [&str; 3] = ["FULGURITE_ADMIN_KEY", "FULGURITE_STORE", "FULGURITE_WORKER_KEY"];
 
-/// The variables that belong to one attempt: a warm agent, which has many, finds none of them, lest it take another's door
+/// The variables that belong to one attempt: a warm agent, which has many, finds none of them, lest it take another's endpoint
 /// for its own.
 const OF_AN_ATTEMPT: [&str; 10] = [
     "OPENAI_BASE_URL",

@@ -209,8 +209,8 @@ mod tests {
     #[tokio::test]
     async fn a_grader_has_a_home_of_its_own_that_is_gone_afterwards() {
         let script = "echo $HOME; test -d $HOME && test -z \"$(ls -A $HOME)\" && touch $HOME/.cache >&2; exit 9";
-        let said = grade(&format!("( {script} ) >&2; exit 9"), Duration::from_secs(600)).await.unwrap_err();
-        let home = said.strip_prefix("grader exited with status 9: ").unwrap();
-        assert!(Path::new(home).starts_with(std::env::temp_dir()) && !Path::new(home).exists(), "{said}");
+        let reason = grade(&format!("( {script} ) >&2; exit 9"), Duration::from_secs(600)).await.unwrap_err();
+        let home = reason.strip_prefix("grader exited with status 9: ").unwrap();
+        assert!(Path::new(home).starts_with(std::env::temp_dir()) && !Path::new(home).exists(), "{reason}");
     }
 }

@@ -223,8 +223,8 @@ mod tests {
         for wrong in ["{tsak}", "{Task}", "{ task }", "--n={tasks.n}", "{TASK.n}"] {
             assert!(check(wrong).unwrap_err().contains("filled in nowhere"), "{wrong}");
         }
-        let said = check("{task.n}").unwrap_err();
-        assert_eq!(said, r#"the argument "{task.n}" asks for the field `n`, which the task {"m":2} has not"#);
+        let message = check("{task.n}").unwrap_err();
+        assert_eq!(message, r#"the argument "{task.n}" asks for the field `n`, which the task {"m":2} has not"#);
     }
 
     #[test]

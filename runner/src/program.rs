@@ -112,8 +112,8 @@ mod tests {
         let folders = [folder.path().to_path_buf()];
         assert!(matches!(look_up("./no/agent", None, &folders), Err(RunnerError::ProgramNotFound { .. })));
         assert_eq!(look_up("/bin/sh", Some(folder.path()), &folders).unwrap(), Path::new("/bin/sh"));
-        let beside = look_up("./agent", Some(folder.path()), &[]).unwrap();
-        assert_eq!(beside.canonicalize().unwrap(), agent.canonicalize().unwrap());
+        let relative = look_up("./agent", Some(folder.path()), &[]).unwrap();
+        assert_eq!(relative.canonicalize().unwrap(), agent.canonicalize().unwrap());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use fulgurite_types::AttemptStatus;
 
-use crate::attempt::{Ending, Workshop};
+use crate::attempt::{Ending, Workspace};
 use crate::{RunnerError, RunnerOptions};
 use fulgurite_client::{Dequeued, Server};
 use serde::Serialize;
@@ -49,59 +49,59 @@ pub async fn run(options: RunnerOptions, shutdown: impl Future<Output = ()>) -> 
         return Err(RunnerError::NoParallelism);
     }
     let server = Server::new(options.server_options())?;
-    let workshop = Arc::new(Workshop::new(&options, server.clone())?);
-    let mut crew =
-        Crew { workshop: Arc::clone(&workshop), attempts: JoinSet::new(), summary: RunnerSummary::default() };
+    let workspace = Arc::new(Workspace::new(&options, server.clone())?);
+    let mut workers =
+        Workers { workspace: Arc::clone(&workspace), attempts: JoinSet::new(), summary: RunnerSummary::default() };
 
     let worked = tokio::select! {
         biased;
         () = shutdown => Ok(()),
-        worked = work(&server, &options, &mut crew) => worked,
-        lost = workshop.keep_alive() => Err(lost),
-        given_up = workshop.agent_given_up() => Err(given_up),
+        worked = work(&server, &options, &mut workers) => worked,
+        lost = workspace.keep_alive() => Err(lost),
+        given_up = workspace.agent_given_up() => Err(given_up),
     };
-    crew.dismiss().await;
-    workshop.close().await;
+    workers.dismiss().await;
+    workspace.close().await;
     // One try only: whoever stops a runner does not wait for a server that may be gone as well.
     if let Err(error) = server.release_worker_once(&options.worker_id).await {
         tracing::warn!(%error, worker_id = options.worker_id, "could not give this runner's attempts back");
     }
-    worked.map(|()| crew.summary)
+    worked.map(|()| workers.summary)
 }
 
 /// Dequeues and runs until there is nothing more to do.
-async fn work(server: &Server, options: &RunnerOptions, crew: &mut Crew) -> Result<(), RunnerError> {
-    crew.workshop.reap().await?;
+async fn work(server: &Server, options: &RunnerOptions, workers: &mut Workers) -> Result<(), RunnerError> {
+    workers.workspace.reap().await?;
     // A predecessor of the same name may have died with attempts in hand.
     server.release_worker(&options.worker_id).await?;
-    let grader = crew.workshop.grader_name();
+    let grader = workers.workspace.grader_name();
     let mut reply_lost = false;
     loop {
-        crew.tally_ended()?;
-        if crew.size() == options.parallel {
-            crew.tally_next().await?;
+        workers.tally_ended()?;
+        if workers.size() == options.parallel {
+            workers.tally_next().await?;
             continue;
         }
-        if reply_lost && crew.size() == 0 {
+        if reply_lost && workers.size() == 0 {
             // What the server holds to be running here was in the reply that never came.
             server.release_worker(&options.worker_id).await?;
             reply_lost = false;
         }
         let wait = if options.until_idle { Duration::ZERO } else { QUEUE_WAIT };
         let dequeued: Dequeued =
-            server.dequeue(&options.worker_id, options.parallel - crew.size(), wait, grader.as_deref()).await?;
+            server.dequeue(&options.worker_id, options.parallel - workers.size(), wait, grader.as_deref()).await?;
         reply_lost |= dequeued.reply_lost;
         let idle = dequeued.assignments.is_empty();
         for assignment in dequeued.assignments {
-            let workshop = Arc::clone(&crew.workshop);
-            crew.attempts.spawn(async move { workshop.run(&assignment).await });
+            let workspace = Arc::clone(&workers.workspace);
+            workers.attempts.spawn(async move { workspace.run(&assignment).await });
         }
         if options.until_idle && idle {
-            if crew.size() == 0 && !reply_lost {
+            if workers.size() == 0 && !reply_lost {
                 return Ok(());
             }
             tokio::select! {
-                tallied = crew.tally_next() => tallied?,
+                tallied = workers.tally_next() => tallied?,
                 () = sleep(IDLE_POLL) => {}
             }
         }
@@ -109,13 +109,13 @@ async fn work(server: &Server, options: &RunnerOptions, crew: &mut Crew) -> Resu
 }
 
 /// The attempts that run now, and how the others ended.
-struct Crew {
-    workshop: Arc<Workshop>,
+struct Workers {
+    workspace: Arc<Workspace>,
     attempts: JoinSet<Result<Ending, RunnerError>>,
     summary: RunnerSummary,
 }
 
-impl Crew {
+impl Workers {
     fn size(&self) -> usize {
         self.attempts.len()
     }

@@ -14,14 +14,14 @@ use fulgurite_api::{Need, Refused, RouteNeeds};
 use fulgurite_store::{KeyHolder, KeyRefused, Keyring};
 use percent_encoding::percent_decode_str;
 
-use crate::http::door::Door;
+use crate::http::gate::Gate;
 use crate::login;
 use crate::web_origins::{Page, WebOrigins};
 
 /// What a request has to pass.
 pub(crate) struct Entrance {
     /// It is closed when the server ends.
-    pub(crate) door: Door,
+    pub(crate) gate: Gate,
     /// What keys open.
     pub(crate) keyring: Keyring,
     /// What routes need of them.
@@ -32,7 +32,7 @@ pub(crate) struct Entrance {
     pub(crate) origins: WebOrigins,
 }
 
-/// Lets a request in if it comes from where it may, the door is open and its key opens what it asks for. Without an admin
+/// Lets a request in if it comes from where it may, the gate is open and its key opens what it asks for. Without an admin
 /// key, everything is open whatever key is sent; a key that names an attempt says whose a call is all the same, and rewards
 /// no other rollout.
 pub(crate) async fn check(
@@ -60,10 +60,10 @@ pub(crate) async fn check(
 }
 
 async fn check_key(entrance: &Entrance, route: Option<&str>, request: Request, next: Next) -> Response {
-    let Entrance { door, keyring, needs, body_limit, .. } = entrance;
+    let Entrance { gate, keyring, needs, body_limit, .. } = entrance;
     let refusal = |parts: &Parts, refused: Refused| refusal(needs, route, parts, refused);
     let (mut parts, body) = request.into_parts();
-    if !door.is_open() {
+    if !gate.is_open() {
         return refusal(&parts, Refused::ShuttingDown);
     }
     if !is_text(parts.uri.path()) {
@@ -155,12 +155,12 @@ fn refusal(needs: &RouteNeeds, route: Option<&str>, request: &Parts, refused: Re
         (Need::ModelCalls, _) | (_, None) => fulgurite_proxy::refused(uri, headers, refused),
         (_, Some(_)) => fulgurite_api::refusal(request, refused),
     };
-    let told = match status {
+    let headers = match status {
         StatusCode::UNAUTHORIZED => &[(header::WWW_AUTHENTICATE, "Bearer")][..],
         StatusCode::SERVICE_UNAVAILABLE => &[(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")],
         _ => &[],
     };
-    for (name, value) in told {
+    for (name, value) in headers {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response

@@ -10,4 +10,6 @@ mod trace_export;
 mod web_origins;
 
 pub use self::metrics_page::MetricsPage;
-pub use self::running_server::{Beside, Listening, RunningServer, ServerWeights, StoreRoutes, write_ready_file};
+pub use self::running_server::{
+    AuxiliaryParts, Listening, RunningServer, ServerWeights, StoreRoutes, write_ready_file,
+};

@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
     use crate::access::{self, Entrance};
-    use crate::http::door::Door;
+    use crate::http::gate::Gate;
     use crate::web_origins::WebOrigins;
     use fulgurite_config::declarations::ServerConfig;
 
@@ -187,11 +187,11 @@ mod tests {
         let mut served = BTreeMap::new();
         for path in paths(&routes) {
             // What is not served at all is told so by any method, with whatever stands below it.
-            let is_told_so = path.ends_with("/{*rest}") || path.ends_with("/{*path}");
-            if is_told_so || paths(&routes).contains(&format!("{path}/{{*rest}}")) {
+            let is_catch_all = path.ends_with("/{*rest}") || path.ends_with("/{*path}");
+            if is_catch_all || paths(&routes).contains(&format!("{path}/{{*rest}}")) {
                 continue;
             }
-            let mut taken = BTreeSet::new();
+            let mut accepted = BTreeSet::new();
             for method in METHODS.into_iter().filter(|method| *method != Method::HEAD) {
                 // What is posted to a model is one of Google's methods.
                 let model = if method == Method::POST { "model:countTokens" } else { "model" };
@@ -201,10 +201,10 @@ mod tests {
                 let is_refused = response.status() == StatusCode::METHOD_NOT_ALLOWED
                     || path == "/" && response.status() == StatusCode::NOT_FOUND;
                 if !is_refused {
-                    taken.insert(method);
+                    accepted.insert(method);
                 }
             }
-            served.insert(path.replace("{*", "{"), taken);
+            served.insert(path.replace("{*", "{"), accepted);
         }
         let here: BTreeMap<_, _> =
             documented.into_iter().filter(|(path, _)| !ELSEWHERE.contains(&path.as_str())).collect();
@@ -230,7 +230,7 @@ mod tests {
         assert!(open.keys().all(|path| paths.contains(path)), "{paths:?}");
 
         let entrance = Entrance {
-            door: Door::new(),
+            gate: Gate::new(),
             keyring,
             needs,
             body_limit: 1000,

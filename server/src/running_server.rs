@@ -33,7 +33,7 @@ use tokio::time::timeout;
 
 use crate::access::{self, Entrance};
 use crate::http::connections;
-use crate::http::door::Door;
+use crate::http::gate::Gate;
 use crate::http::limited_stream::ConnectionLimits;
 use crate::metrics_page::MetricsPage;
 use crate::routes::all_routes;
@@ -80,14 +80,14 @@ impl Turns for BodyTurns {
 
 /// What a server has beside the proxy and the store.
 #[derive(Default)]
-pub struct Beside {
+pub struct AuxiliaryParts {
     /// Routes of their own.
     pub routes: Router,
     /// Weights that calls may name in the place of a model.
     pub kept_weights: Option<Arc<dyn KeptWeights>>,
 }
 
-impl From<Router> for Beside {
+impl From<Router> for AuxiliaryParts {
     fn from(routes: Router) -> Self {
         Self { routes, kept_weights: None }
     }
@@ -102,7 +102,7 @@ pub struct RunningServer {
     pub url: String,
     store: Store,
     proxy: Proxy,
-    door: Door,
+    gate: Gate,
     /// For what was begun, once the server ends.
     patience: Duration,
     task: JoinHandle<()>,
@@ -148,7 +148,7 @@ impl RunningServer {
         Self::start(config, listening, store, models, ServerWeights::Own, Router::new(), metrics).await
     }
 
-    /// Listens, and answers from now on, with what is `beside` the proxy and the store, too. With an admin key, only who has
+    /// Listens, and answers from now on, with what is `auxiliary` the proxy and the store, too. With an admin key, only who has
     /// a key is answered.
     pub async fn start(
         config: &Config,
@@ -156,7 +156,7 @@ impl RunningServer {
         store: Store,
         models: Vec<ServedModel>,
         weights: ServerWeights,
-        beside: impl Into<Beside>,
+        auxiliary: impl Into<AuxiliaryParts>,
         metrics: &MetricsPage,
     ) -> Result<Self> {
         let Listening {
@@ -196,7 +196,7 @@ impl RunningServer {
         let export =
             collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
         let (tokenizers, page_models) = (tokenizers(&models), page_models(&models));
-        let Beside { routes: more_routes, kept_weights: named } = beside.into();
+        let AuxiliaryParts { routes: more_routes, kept_weights: named } = auxiliary.into();
         // Whoever may sample from them over the API that keeps them.
         let need = admin.as_ref().map_or(Need::Nothing, |_| Need::Admin);
         let named = named.map(|weights| NamedWeights { weights, need });
@@ -210,13 +210,13 @@ impl RunningServer {
                 Some(proxy.follow_published_weights(server).await)
             }
         };
-        let door = Door::new();
+        let gate = Gate::new();
         let serving = Serving { body_limit, turns: Arc::new(BodyTurns::new(&config.proxy)) };
         let overdue = if watchdog_interval.is_some() { Overdue::ByTimer } else { Overdue::BeforeCalls };
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
         let (routes, needs) =
             all_routes(proxy.clone(), store.clone(), &keyring, tokenizers, page_models, &serving, overdue);
-        let entrance = Arc::new(Entrance { door: door.clone(), keyring, needs, body_limit, origins });
+        let entrance = Arc::new(Entrance { gate: gate.clone(), keyring, needs, body_limit, origins });
         let routes = store_routes.iter().fold(routes, |routes, more| routes.merge(more(&store)));
         let router = routes
             .merge(metrics.routes())
@@ -234,9 +234,9 @@ impl RunningServer {
             None => router,
         };
         #[expect(clippy::disallowed_methods, reason = "the server holds it")]
-        let task = tokio::spawn(connections::serve(listener, router, connection_limits, door.clone()));
+        let task = tokio::spawn(connections::serve(listener, router, connection_limits, gate.clone()));
         let (url, upkeep) = (format!("http://{address}"), metrics.spawn_upkeep());
-        Ok(Self { url, store, proxy, door, patience, task, watchdog, upkeep, export, follower })
+        Ok(Self { url, store, proxy, gate, patience, task, watchdog, upkeep, export, follower })
     }
 
     /// Keeps the judges whose calls `[runner.rubric]` limits to graders from now on: an agent's own calls would be beyond the
@@ -268,9 +268,9 @@ impl RunningServer {
 
     /// Lets nothing in, and waits for what is inside and for its record.
     async fn end(&mut self) -> Result<()> {
-        if timeout(self.patience, self.door.drain()).await.is_err() {
+        if timeout(self.patience, self.gate.drain()).await.is_err() {
             self.proxy.cut_short();
-            if timeout(LAST_WORDS, self.door.drain()).await.is_err() {
+            if timeout(LAST_WORDS, self.gate.drain()).await.is_err() {
                 tracing::warn!("some requests would not end, and are given up");
             }
         }
@@ -281,7 +281,7 @@ impl RunningServer {
         if let Some(export) = self.export.take() {
             export.stop().await;
         }
-        self.door.close();
+        self.gate.close();
         match timeout(LAST_WORDS, &mut self.task).await {
             Ok(ended) => ended.context("the server broke"),
             // Clients that take nothing in.
@@ -368,7 +368,7 @@ impl Listening {
                 }
             }
         });
-        connections::serve(listener, routes.layer(only_reads), connection_limits, Door::new()).await;
+        connections::serve(listener, routes.layer(only_reads), connection_limits, Gate::new()).await;
     }
 
     /// Answers these routes too, over the store of the server that is started here.

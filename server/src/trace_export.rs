@@ -411,9 +411,9 @@ mod tests {
         let [got, may_answer] = [0, 0].map(|permits| Arc::new(Semaphore::new(permits)));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let (taken, answer) = (got.clone(), may_answer.clone());
+        let (permits, answer) = (got.clone(), may_answer.clone());
         let take = async move || {
-            taken.add_permits(1);
+            permits.add_permits(1);
             answer.acquire().await.unwrap().forget();
         };
         #[expect(clippy::disallowed_methods, reason = "it ends with the test")]

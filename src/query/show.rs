@@ -93,7 +93,7 @@ async fn teachers(
     let ids: Vec<&str> = calls.map(|call| call.generation_id.as_str()).collect();
     let mut by_generation: HashMap<String, Vec<RecordedTeacherLogprobs>> = HashMap::new();
     for recorded in store.teacher_logprobs(&ids).await? {
-        by_generation.entry(recorded.told.generation_id.clone()).or_default().push(recorded);
+        by_generation.entry(recorded.values.generation_id.clone()).or_default().push(recorded);
     }
     Ok(by_generation)
 }

@@ -143,7 +143,7 @@ fn call_json(call: &Call) -> Value {
         value["tool_calls"] = call.answer.calls.iter().map(tool_call).collect();
     }
     if !call.teachers.is_empty() {
-        let of_teacher = |RecordedTeacherLogprobs { run_id, told }: &RecordedTeacherLogprobs| json!({ "run_id": run_id, "teacher": told.teacher, "logprobs": told.logprobs });
+        let of_teacher = |RecordedTeacherLogprobs { run_id, values }: &RecordedTeacherLogprobs| json!({ "run_id": run_id, "teacher": values.teacher, "logprobs": values.logprobs });
         value["teacher_logprobs"] = call.teachers.iter().map(of_teacher).collect();
     }
     value
@@ -258,7 +258,7 @@ fn numbers(generation: &Generation) -> String {
         logprob(generation.logprobs.as_deref()),
         generation.stop_reason
     );
-    if generation.client_gone {
+    if generation.client_disconnected {
         text.push_str(", the client hung up");
     }
     if let Some(defect) = &generation.defect {
@@ -288,12 +288,12 @@ fn token_lines(call: &Call, style: &Style) -> Vec<String> {
         let logprob = logprob.map_or("none".to_owned(), |logprob| format!("{logprob:.4}"));
         let text = tokenizer.map_or(String::new(), |tokenizer| format!("  {}", json!(tokenizer.decode(&[*token]))));
         let of_teacher = |teacher: &RecordedTeacherLogprobs| {
-            teacher.told.logprobs.get(index).map_or(String::new(), |logprob| format!(" {logprob:>10.4}"))
+            teacher.values.logprobs.get(index).map_or(String::new(), |logprob| format!(" {logprob:>10.4}"))
         };
         let of_teachers: String = teachers.iter().map(of_teacher).collect();
         format!("    {token:>8} {logprob:>10}{of_teachers}{text}")
     };
-    let names: String = teachers.iter().map(|teacher| format!(" {:>10}", teacher.told.teacher)).collect();
+    let names: String = teachers.iter().map(|teacher| format!(" {:>10}", teacher.values.teacher)).collect();
     let header = (!teachers.is_empty()).then(|| format!("    {:>8} {:>10}{names}", "token", "sampler"));
     header.into_iter().chain(generation.sampled_tokens.iter().enumerate().map(line)).collect()
 }

@@ -12,7 +12,7 @@ use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::open_store::{open_store, store_url};
 use fulgurite_lab::run_routes;
 use fulgurite_proxy::{ServedModel, unseen_tools};
-use fulgurite_server::{Beside, Listening, MetricsPage, RunningServer, ServerWeights, write_ready_file};
+use fulgurite_server::{AuxiliaryParts, Listening, MetricsPage, RunningServer, ServerWeights, write_ready_file};
 use fulgurite_store::redact_url;
 use fulgurite_tinker::server::{
     self as tinker_server, NamedCheckpoints, SavedWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
@@ -95,10 +95,10 @@ fn use_small_pages() {
 
 /// The Tinker API over the models in this process, if there are any. What it has saved can be put behind these by name, and
 /// calls may name it in the place of a model.
-fn tinker_api(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Beside> {
+fn tinker_api(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<AuxiliaryParts> {
     let bases: Vec<TinkerBase> = models.iter_mut().filter_map(|model| model.tinker.take()).collect();
     if bases.is_empty() {
-        return Ok(Beside::default());
+        return Ok(AuxiliaryParts::default());
     }
     let config = &loaded.config.tinker_server;
     let directory = loaded.resolve(&config.directory);
@@ -121,7 +121,7 @@ fn tinker_api(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Beside>
         }
     }
     let kept_weights = Arc::new(NamedCheckpoints::new(server.clone()));
-    Ok(Beside { routes: tinker_server::routes(server), kept_weights: Some(kept_weights) })
+    Ok(AuxiliaryParts { routes: tinker_server::routes(server), kept_weights: Some(kept_weights) })
 }
 
 fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {

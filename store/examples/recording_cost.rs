@@ -209,7 +209,7 @@ fn generation((rollout_id, attempt_id): &Ids, turn: usize) -> NewGeneration {
         tokenizer: format!("sha256:{}", "0".repeat(64)),
         request_digest: "0".repeat(64),
         branch_reason: None,
-        client_gone: false,
+        client_disconnected: false,
         defect: None,
     }
 }

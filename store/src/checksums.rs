@@ -53,7 +53,7 @@ pub(crate) struct GenerationColumns<'c> {
     pub messages_length: Option<i64>,
     pub messages_hash: Option<&'c [u8]>,
     pub seed: i64,
-    pub client_gone: bool,
+    pub client_disconnected: bool,
 }
 
 impl<'c> GenerationColumns<'c> {
@@ -82,11 +82,11 @@ impl<'c> GenerationColumns<'c> {
             messages_length: column(row, "messages_length")?,
             messages_hash: column(row, "messages_hash")?,
             seed: column(row, "seed")?,
-            client_gone: column::<i64>(row, "client_gone")? != 0,
+            client_disconnected: column::<i64>(row, "client_gone")? != 0,
         })
     }
 
-    /// Its last bit is `client_gone`, which may change later.
+    /// Its last bit is `client_disconnected`, which may change later.
     pub(crate) fn checksum(&self) -> i64 {
         let mut fields = Fields::new();
         self.texts.iter().for_each(|text| _ = fields.push(Some(text.as_bytes())));
@@ -96,7 +96,7 @@ impl<'c> GenerationColumns<'c> {
         let messages_length = self.messages_length.map(i64::to_le_bytes);
         fields.push(messages_length.as_ref().map(|bytes| &bytes[..])).push(self.messages_hash);
         fields.push(Some(&self.seed.to_le_bytes()));
-        2 * fields.digest() + i64::from(self.client_gone)
+        2 * fields.digest() + i64::from(self.client_disconnected)
     }
 }
 

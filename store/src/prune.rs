@@ -134,12 +134,12 @@ pub(crate) async fn delete_rollouts(write: &mut Write, rollout_ids: &[&str]) -> 
     );
     uses.list(ids()).push(")");
     pruned.generation_uses = uses.execute(connection).await?;
-    let mut told = Sql::new(
+    let mut deletion = Sql::new(
         "DELETE FROM teacher_logprobs WHERE generation_id IN
              (SELECT generation_id FROM generations WHERE rollout_id IN ",
     );
-    told.list(ids()).push(")");
-    told.execute(connection).await?;
+    deletion.list(ids()).push(")");
+    deletion.execute(connection).await?;
     // Readers of the list of finished rollouts continue after a place, so that places must not change.
     let mut completions = Sql::new("UPDATE completions SET rollout_id = NULL WHERE rollout_id IN ");
     completions.list(ids());
@@ -194,7 +194,7 @@ mod tests {
     /// What a teacher made of every generation.
     async fn taught(store: &TestStore) {
         let generations = store.generations(&GenerationFilter::default()).await.unwrap();
-        let told = |generation: Generation| TeacherLogprobs {
+        let of_teacher = |generation: Generation| TeacherLogprobs {
             generation_id: generation.generation_id,
             teacher: "large".into(),
             logprobs: vec![-0.5; generation.sampled_tokens.len()],
@@ -205,7 +205,7 @@ mod tests {
             metrics: serde_json::Value::Null,
             weights_version: 1,
             uses: vec![],
-            teacher_logprobs: generations.into_iter().map(told).collect(),
+            teacher_logprobs: generations.into_iter().map(of_teacher).collect(),
             checkpoint: None,
         };
         store.record_step(step).await.unwrap();

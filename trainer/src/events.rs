@@ -145,7 +145,7 @@ pub enum TrainEvent {
         /// Comparisons that it was asked for.
         comparisons: u64,
         /// What it said in place of a letter.
-        said: String,
+        answer: String,
     },
     /// Several updates in a row had nothing to learn from.
     WithoutGradient {

@@ -11,18 +11,20 @@ use tokio::sync::watch;
 use crate::conversations::{ConversationFile, Rendering, Sequences, Split};
 use crate::evaluation::{ConversationScores, DataEvaluator, Evaluator, TaskEvaluator};
 use crate::objectives::{
-    BesideConversations, ConversationLoss, Credit, Kl, KlPenalty, Minibatches, Objective, Origins, PolicyGradient,
+    AuxiliaryConversations, ConversationLoss, Credit, Kl, KlPenalty, Minibatches, Objective, Origins, PolicyGradient,
     Reference, Teachers,
 };
 use crate::options::{
-    ConversationForm, ConversationsBeside, LossReduction, MAX_STEPS, PolicyLoss, PublishRule, RolloutOptions,
+    AuxiliaryConversationOptions, ConversationForm, LossReduction, MAX_STEPS, PolicyLoss, PublishRule, RolloutOptions,
     RolloutPlan, SamplingSchedule, TrainOn, UnusableRows,
 };
 use crate::publishing::{PolicyEndpoint, PolicyResource, Publisher, WeightsAtStart};
 use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy};
 use crate::run::{Course, GateRule, PublishGate, Publishing, RunBuilder, TrainingRun};
 use crate::sft::{ConversationsFile, sequence_limit};
-use crate::sources::{BesideSource, ConversationSource, DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks};
+use crate::sources::{
+    AuxiliarySource, ConversationSource, DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks,
+};
 use crate::weights::{DigestingLearner, RunWeights, VersionDistances};
 use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError, TrainEvent};
 
@@ -51,9 +53,9 @@ pub struct Grpo {
     /// Who compares the answers of a group, if the options say so.
     pub judge: Option<GroupJudge>,
     /// The conversations that it learns from beside, if the options say so.
-    pub conversations: Option<BesideFile>,
+    pub conversations: Option<AuxiliaryFile>,
     /// The conversations that a harvest is scored on, if the options say so.
-    pub validation: Option<BesideFile>,
+    pub validation: Option<AuxiliaryFile>,
     /// On what.
     pub tasks: Tasks,
     /// Which run.
@@ -76,7 +78,7 @@ pub struct Grpo {
 
 /// Conversations that a run learns from beside its rollouts.
 #[derive(Clone)]
-pub struct BesideFile {
+pub struct AuxiliaryFile {
     /// Where they are.
     pub file: ConversationsFile,
     /// Renders them.
@@ -85,8 +87,8 @@ pub struct BesideFile {
     pub context_length: Option<usize>,
 }
 
-impl BesideFile {
-    async fn open(&self, options: &ConversationsBeside) -> Result<ConversationFile, TrainError> {
+impl AuxiliaryFile {
+    async fn open(&self, options: &AuxiliaryConversationOptions) -> Result<ConversationFile, TrainError> {
         let max_tokens = sequence_limit("[trainer] conversations.max_tokens", options.max_tokens, self.context_length)?;
         self.render(options.form, options.train_on, max_tokens).await
     }
@@ -146,12 +148,12 @@ impl Grpo {
         };
         let conversations: Arc<dyn Sequences> = Arc::new(file.open(options).await?);
         let split = Arc::new(Split::new(self.identity.seed, conversations.count(), 0));
-        let source = BesideSource {
+        let source = AuxiliarySource {
             main,
             conversations: ConversationSource { conversations, split, batch_size: options.batch_size },
         };
         let tokenizer = file.renderer.tokenizer().clone();
-        let objective = BesideConversations {
+        let objective = AuxiliaryConversations {
             main: objective,
             conversations: ConversationLoss { reduction: options.reduction, pack_into: None, tokenizer },
             weight: options.weight,

@@ -46,20 +46,20 @@ pub use archive::{ArchiveError, CheckpointArchive, RunArchive};
 pub use conversations::{COMPARISON_KEYS, RowUnit, row_shape};
 pub use error::{Failures, KeptBackReason, PolicyDataError, TrainError};
 pub use events::{Reporter, TrainEvent};
-pub use grpo::{BesideFile, Grpo};
+pub use grpo::{AuxiliaryFile, Grpo};
 pub use objectives::{
     FollowingTeacher, KlPenalty, PolicyMetrics, Reference, Teachers, batch_advantages, distill, penalize_kl,
     policy_metrics, rollout_metrics, split_into_substeps,
 };
 pub use options::{
-    AdvantageOptions, Baseline, CommonOptions, ComparedAnswers, ComparedCalls, ComparisonPlan, ConversationForm,
-    ConversationPlan, ConversationsBeside, DataOptions, DataSource, DistillationLoss, DistillationOptions, DpoOptions,
-    DynamicSampling, EvaluationOptions, FailureOptions, GrpoOptions, HarvestOptions, IpoOptions, KlOptions, KlPlace,
-    KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction, ObjectiveName, ObjectiveOptions,
-    OffPolicyDistillationOptions, OnPolicyDistillationOptions, OnlyTeacher, OrpoOptions, PairwiseOptions, PerCall,
-    PolicyLoss, PreferenceOptions, PublishRule, RewardModelOptions, RewardRules, RolloutOptions, RolloutPlan, RowKind,
-    STANDARD_DEVIATION_FLOOR, SamplingSchedule, SftOptions, Spread, StopRule, SupervisedOptions, TrainOn,
-    TrainedMessages, TrainerOptions, TrainingPlan, Untaught, UnusableRows, Validation,
+    AdvantageOptions, AuxiliaryConversationOptions, Baseline, CommonOptions, ComparedAnswers, ComparedCalls,
+    ComparisonPlan, ConversationForm, ConversationPlan, DataOptions, DataSource, DistillationLoss, DistillationOptions,
+    DpoOptions, DynamicSampling, EvaluationOptions, FailureOptions, GrpoOptions, HarvestOptions, IpoOptions, KlOptions,
+    KlPlace, KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction, ObjectiveName,
+    ObjectiveOptions, OffPolicyDistillationOptions, OnPolicyDistillationOptions, OnlyTeacher, OrpoOptions,
+    PairwiseOptions, PerCall, PolicyLoss, PreferenceOptions, PublishRule, RewardModelOptions, RewardRules,
+    RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR, SamplingSchedule, SftOptions, Spread, StopRule,
+    SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, TrainingPlan, Untaught, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::{HeldWeights, PolicyEndpoint, WeightsAtStart};

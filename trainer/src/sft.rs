@@ -196,14 +196,14 @@ pub(crate) async fn open_conversations(
 /// Tokens that a sequence may have: as the option `key` says, or else the model's context.
 pub(crate) fn sequence_limit(
     key: &str,
-    told: Option<usize>,
+    configured: Option<usize>,
     context_length: Option<usize>,
 ) -> Result<Option<usize>, TrainError> {
-    match (told, context_length) {
-        (Some(told), Some(context)) if told > context => Err(TrainError::Option {
+    match (configured, context_length) {
+        (Some(configured), Some(context)) if configured > context => Err(TrainError::Option {
             key: key.to_owned(),
-            message: format!("is {told}, but the model's context is {context}"),
+            message: format!("is {configured}, but the model's context is {context}"),
         }),
-        (told, context) => Ok(told.or(context)),
+        (configured, context) => Ok(configured.or(context)),
     }
 }

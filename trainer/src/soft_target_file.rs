@@ -46,8 +46,8 @@ impl SoftTargetFile {
         let count = rows.count();
         for first in (0..count).step_by(PART as usize) {
             let numbers: Vec<u64> = (first..count.min(first + PART)).collect();
-            let asked = rows.read(&numbers).await?.into_iter().map(|example| self.row(example)).collect::<Vec<_>>();
-            let taught: Vec<SoftTargetRow> = stream::iter(asked).buffered(CONCURRENCY).try_collect().await?;
+            let written = rows.read(&numbers).await?.into_iter().map(|example| self.row(example)).collect::<Vec<_>>();
+            let taught: Vec<SoftTargetRow> = stream::iter(written).buffered(CONCURRENCY).try_collect().await?;
             for row in taught {
                 let line = serde_json::to_string(&row).map_err(|error| failed(error.to_string()))?;
                 writeln!(file, "{line}").map_err(|error| failed(error.to_string()))?;
@@ -78,9 +78,9 @@ impl SoftTargetFile {
         }
         let vocabulary = self.renderer.tokenizer().vocabulary_size();
         let can_be_learnt = |(token, logprob): &(u32, f32)| (*token as usize) < vocabulary && logprob.is_finite();
-        let told = self.teachers.score(name, &tokens, top_k).await?.likeliest;
-        let mut targets: Vec<Likeliest> = Vec::with_capacity(told.len());
-        for (likeliest, weight) in told.into_iter().zip(weights.iter().skip(1)) {
+        let scored = self.teachers.score(name, &tokens, top_k).await?.likeliest;
+        let mut targets: Vec<Likeliest> = Vec::with_capacity(scored.len());
+        for (likeliest, weight) in scored.into_iter().zip(weights.iter().skip(1)) {
             let known = likeliest.into_iter().filter(can_be_learnt).take(if *weight > 0.0 { top_k } else { 0 });
             let known: Likeliest = known.collect();
             if *weight > 0.0 && known.is_empty() {

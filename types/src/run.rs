@@ -108,7 +108,7 @@ pub struct RecordedTeacherLogprobs {
     pub run_id: String,
     /// What it was told.
     #[serde(flatten)]
-    pub told: TeacherLogprobs,
+    pub values: TeacherLogprobs,
 }
 
 /// A checkpoint to be recorded with its step.

@@ -229,11 +229,11 @@ async fn list_terminal(State(store): State<Store>, pairs: Pairs) -> Reply {
 }
 
 fn terminal_item(rollout: &Rollout) -> Value {
-    let said = |key: &str| rollout.input.get(key).filter(|value| !value.is_null() && *value != "");
+    let stated = |key: &str| rollout.input.get(key).filter(|value| !value.is_null() && *value != "");
     json!({
         "rollout_id": rollout.rollout_id,
         "state": GatewayState::of(rollout.status),
-        "data_id": said("data_id").or_else(|| said("instance_id")).unwrap_or(&json!("")),
+        "data_id": stated("data_id").or_else(|| stated("instance_id")).unwrap_or(&json!("")),
         "is_train": is_train(rollout.mode),
     })
 }

@@ -61,7 +61,7 @@ fn logprobs(logprobs: &Value) -> Value {
 }
 
 fn reward(data: &Value) -> Value {
-    let said = |key: &str| Some((key.to_owned(), data.get(key).filter(|value| !value.is_null())?.clone()));
+    let stated = |key: &str| Some((key.to_owned(), data.get(key).filter(|value| !value.is_null())?.clone()));
     let value = Some(("value".to_owned(), data["value"].clone()));
-    [value, said("source"), said("reason")].into_iter().flatten().collect::<Map<_, _>>().into()
+    [value, stated("source"), stated("reason")].into_iter().flatten().collect::<Map<_, _>>().into()
 }

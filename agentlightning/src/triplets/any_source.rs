@@ -36,7 +36,7 @@ pub fn any_triplets(spans: &[Span], options: &TripletOptions) -> TripletReport {
     let tree = SpanTree::of(spans, options.repair_hierarchy);
     let mut reasons = Reasons::unreached(spans);
     let mut found: Vec<(Call, Vec<Account<'_>>)> = Vec::new();
-    for (response_id, accounts) in told_calls(&tree, options, &mut reasons) {
+    for (response_id, accounts) in accounts_of_calls(&tree, options, &mut reasons) {
         let nodes: Vec<usize> = accounts.iter().map(|account| account.node).collect();
         match why_not(&accounts, options) {
             Some((reason, detail)) => nodes.iter().for_each(|node| reasons.set(*node, reason, detail.clone())),
@@ -44,11 +44,11 @@ pub fn any_triplets(spans: &[Span], options: &TripletOptions) -> TripletReport {
         }
     }
     found.sort_by_key(|(_, accounts)| accounts.iter().map(|account| account.span.sequence_id).min());
-    let (mut calls, told): (Vec<Call>, Vec<_>) = found.into_iter().unzip();
+    let (mut calls, accounts): (Vec<Call>, Vec<_>) = found.into_iter().unzip();
     let outcomes = give_rewards(&tree, &mut calls, options);
     let triplets = calls
         .into_iter()
-        .zip(told)
+        .zip(accounts)
         .map(|(call, accounts)| {
             let agent = agent(&accounts);
             let (best, others) = best_of(accounts);
@@ -65,7 +65,7 @@ pub fn any_triplets(spans: &[Span], options: &TripletOptions) -> TripletReport {
 }
 
 /// The accounts of every call, with the response id that they share.
-fn told_calls<'s>(
+fn accounts_of_calls<'s>(
     tree: &SpanTree<'s>,
     options: &TripletOptions,
     reasons: &mut Reasons<'_>,

@@ -84,8 +84,8 @@ fn conversation(attributes: &Object, executed: &[Value]) -> Result<Option<Conver
     }
     let completions = list("gen_ai.completion", completion.as_ref())?;
     for answer in completions.iter().filter(|answer| answer.get("role").is_some_and(|role| role == "assistant")) {
-        let asked = || answer.get("tool_calls").and_then(Value::as_array).map(|calls| asked_tool_calls(calls));
-        let tool_calls = if executed.is_empty() { asked().unwrap_or_default() } else { executed.to_vec() };
+        let requested = || answer.get("tool_calls").and_then(Value::as_array).map(|calls| requested_tool_calls(calls));
+        let tool_calls = if executed.is_empty() { requested().unwrap_or_default() } else { executed.to_vec() };
         let mut message = json!({"role": "assistant", "content": content(answer)});
         add_reasoning(&mut message, answer);
         if !tool_calls.is_empty() {
@@ -115,7 +115,8 @@ fn prompt_message(message: &Value) -> Result<Value, String> {
     if role == "assistant"
         && let Some(tool_calls) = message.get("tool_calls").and_then(Value::as_array)
     {
-        let mut read = json!({"role": role, "content": content(message), "tool_calls": asked_tool_calls(tool_calls)});
+        let mut read =
+            json!({"role": role, "content": content(message), "tool_calls": requested_tool_calls(tool_calls)});
         add_reasoning(&mut read, message);
         return Ok(read);
     }
@@ -149,7 +150,7 @@ fn add_reasoning(read: &mut Value, message: &Value) {
 }
 
 /// Tool calls that a tracer wrote flat, in OpenAI's form.
-fn asked_tool_calls(calls: &[Value]) -> Vec<Value> {
+fn requested_tool_calls(calls: &[Value]) -> Vec<Value> {
     let call = |call: &Value| tool_call(call.get("id"), call.get("type"), call.get("name"), call.get("arguments"));
     calls.iter().map(call).collect()
 }

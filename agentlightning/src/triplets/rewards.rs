@@ -83,7 +83,7 @@ pub(super) fn give_rewards(
         RewardMatch::FirstSibling => order.iter().map(|node| tree.children(*node).to_vec()).collect(),
     };
     let call_of: HashMap<usize, usize> =
-        (0..).zip(calls.iter()).flat_map(|(call, told)| told.nodes.iter().map(move |node| (*node, call))).collect();
+        (0..).zip(calls.iter()).flat_map(|(call, found)| found.nodes.iter().map(move |node| (*node, call))).collect();
     for group in groups {
         let mut earlier: Vec<usize> = Vec::new();
         for node in group {

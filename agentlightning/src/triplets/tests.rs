@@ -31,7 +31,7 @@ fn generation(generation_id: &str, prompt_tokens: &[u32], sampled_tokens: &[u32]
         renderer: "template".into(),
         tokenizer: "fingerprint".into(),
         request_digest: String::new(),
-        client_gone: false,
+        client_disconnected: false,
         defect: None,
     }
 }
@@ -148,16 +148,16 @@ fn litellms() -> [Span; 2] {
         "llm.hosted_vllm.id": "r-a", "llm.hosted_vllm.prompt_token_ids": "[1, 6]",
         "llm.hosted_vllm.choices": "[{'token_ids': [8, 9], 'logprobs': {'content': [{'logprob': -0.25}, {'logprob': -1}]}}]",
     });
-    let asked = json!({"gen_ai.response.id": "r-a", "gen_ai.request.model": "m"});
-    [span("asked", None, "litellm_request", asked), span("raw", Some("asked"), "raw_gen_ai_request", raw)]
+    let request = json!({"gen_ai.response.id": "r-a", "gen_ai.request.model": "m"});
+    [span("asked", None, "litellm_request", request), span("raw", Some("asked"), "raw_gen_ai_request", raw)]
 }
 
 #[test]
 fn one_call_is_counted_once_whoever_tells_it_first() {
     let tracers = Span { parent_id: Some("agent".into()), ..call("a", 1.0) };
     let agent = timed(span("agent", None, "agent", json!({"agent.name": "coder"})), 1, 0.5, 9.0);
-    let [asked, raw] = litellms();
-    let mut spans = vec![agent, tracers, ours(), asked, raw, reward("x", 5.0, 1.0, json!({}))];
+    let [request, raw] = litellms();
+    let mut spans = vec![agent, tracers, ours(), request, raw, reward("x", 5.0, 1.0, json!({}))];
     for _ in 0..spans.len() {
         spans.rotate_left(1);
         let report = any_triplets(&spans, &TripletOptions::default());
@@ -187,8 +187,8 @@ fn one_call_is_counted_once_whoever_tells_it_first() {
 
 #[test]
 fn without_our_proxy_the_source_that_knows_the_logprobs_tells_the_tokens() {
-    let [asked, raw] = litellms();
-    let report = any_triplets(&[call("a", 1.0), asked, raw], &TripletOptions::default());
+    let [request, raw] = litellms();
+    let report = any_triplets(&[call("a", 1.0), request, raw], &TripletOptions::default());
     let [triplet] = &report.triplets[..] else { panic!("{report:?}") };
     assert_eq!(triplet.metadata.span_id, "raw");
     assert_eq!(triplet.response.token_ids, [8, 9]);

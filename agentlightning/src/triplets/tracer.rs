@@ -42,12 +42,12 @@ pub fn tracer_triplets(spans: &[Span], options: &TripletOptions) -> TripletRepor
             content.has_tokens()
         });
     }
-    let (mut calls, told): (Vec<Call>, Vec<_>) =
+    let (mut calls, accounts): (Vec<Call>, Vec<_>) =
         found.into_iter().map(|(call, agent, content)| (call, (agent, content))).unzip();
     reasons.of_rewards(&give_rewards(&tree, &mut calls, options));
     let triplets = calls
         .into_iter()
-        .zip(told)
+        .zip(accounts)
         .map(|(call, (agent, content))| {
             content.into_triplet(&spans[call.nodes[0]], call.response_id, agent, call.reward)
         })

@@ -42,9 +42,9 @@ impl Place {
     fn inside(&self, span: &Span, is_call: bool, options: &TripletOptions) -> Self {
         let mut inside = self.clone();
         if let Some(name) = agent_name(span) {
-            let asked_for = options.agent_match.as_ref().is_none_or(|pattern| pattern.is_match(name));
+            let is_wanted = options.agent_match.as_ref().is_none_or(|pattern| pattern.is_match(name));
             inside.named_agent = Some(name.into());
-            inside.agent = inside.named_agent.clone().filter(|_| asked_for);
+            inside.agent = inside.named_agent.clone().filter(|_| is_wanted);
         }
         inside.within_reward |= is_reward(span);
         inside.within_call |= is_call;

@@ -78,12 +78,12 @@ fn same(one: &Value, other: &Value) -> bool {
 
 /// Every span is a triplet or has a reason, and no span is or has both.
 fn assert_every_span_is_accounted_for(spans: &[Span], report: &TripletReport) {
-    let mut told: Vec<&str> = report.triplets.iter().map(|triplet| triplet.metadata.span_id.as_str()).collect();
-    told.extend(report.passed_over.iter().map(|passed| passed.span_id.as_str()));
-    told.sort_unstable();
+    let mut accounted: Vec<&str> = report.triplets.iter().map(|triplet| triplet.metadata.span_id.as_str()).collect();
+    accounted.extend(report.passed_over.iter().map(|passed| passed.span_id.as_str()));
+    accounted.sort_unstable();
     let mut all: Vec<&str> = spans.iter().map(|span| span.span_id.as_str()).collect();
     all.sort_unstable();
-    assert_eq!(told, all);
+    assert_eq!(accounted, all);
 }
 
 fn assert_equal_to_agent_lightnings(file: &str, least: usize) {

@@ -24,11 +24,11 @@ async fn what_one_dialect_enqueues_the_other_runs() {
     let api = Api::new().await;
     // Made here, run there.
     api.done("/api/rollouts", json!([{"rollout_id": "r", "input": 1, "is_train": false}])).await;
-    let taken = api.done("/v1/agl/queues/rollouts/dequeue", json!({"worker_id": "w"})).await;
-    assert_eq!((&taken[0]["rollout_id"], &taken[0]["mode"]), (&json!("r"), &json!("val")));
-    assert_eq!(taken[0]["config"]["timeout_seconds"], 3600.0);
+    let claimed = api.done("/v1/agl/queues/rollouts/dequeue", json!({"worker_id": "w"})).await;
+    assert_eq!((&claimed[0]["rollout_id"], &claimed[0]["mode"]), (&json!("r"), &json!("val")));
+    assert_eq!(claimed[0]["config"]["timeout_seconds"], 3600.0);
     let running = get(&api, "/api/rollouts?state_in=running").await;
-    assert_eq!(running[0]["status"]["last_attempt_id"], taken[0]["attempt"]["attempt_id"]);
+    assert_eq!(running[0]["status"]["last_attempt_id"], claimed[0]["attempt"]["attempt_id"]);
     assert_eq!(running[0]["is_train"], false);
     api.done("/v1/agl/rollouts/r/attempts/latest", json!({"status": "succeeded"})).await;
     assert_eq!(state(&api, "r").await, "succeeded");

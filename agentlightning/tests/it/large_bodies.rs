@@ -20,14 +20,14 @@ use crate::test_store::TestStore;
 
 /// Says whose turn is asked for, and hands out places when it is let.
 struct Scripted {
-    asked: mpsc::UnboundedSender<String>,
+    entered: mpsc::UnboundedSender<String>,
     lets: Semaphore,
 }
 
 impl Turns for Scripted {
     fn enter(&self, owner: String) -> BoxFuture<'_, Result<Box<dyn Send>, TurnsFull>> {
         Box::pin(async move {
-            self.asked.send(owner).unwrap();
+            self.entered.send(owner).unwrap();
             self.lets.acquire().await.unwrap().forget();
             Ok(Box::new(()) as Box<dyn Send>)
         })
@@ -90,8 +90,8 @@ async fn a_large_body_waits_for_its_turn_and_others_are_answered_meanwhile() {
     let store = TestStore::new().await;
     let started = store.start().await;
     let (rollout_id, attempt_id) = (&started.rollout.rollout_id, &started.attempt.attempt_id);
-    let (asked, mut owners) = mpsc::unbounded_channel();
-    let turns = Arc::new(Scripted { asked, lets: Semaphore::new(0) });
+    let (entered, mut owners) = mpsc::unbounded_channel();
+    let turns = Arc::new(Scripted { entered, lets: Semaphore::new(0) });
     let api = api(store, turns.clone());
     for (path, encoding, body) in large_bodies(rollout_id, attempt_id) {
         let mut sent = tokio::spawn(api.router.clone().oneshot(post(path, encoding, body)));
@@ -125,8 +125,8 @@ async fn a_large_body_for_which_there_is_no_room_is_refused_in_its_dialect() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_large_body_is_read_aside_from_the_only_thread() {
-    let (asked, _owners) = mpsc::unbounded_channel();
-    let turns: Arc<dyn Turns> = Arc::new(Scripted { asked, lets: Semaphore::new(1) });
+    let (entered, _owners) = mpsc::unbounded_channel();
+    let turns: Arc<dyn Turns> = Arc::new(Scripted { entered, lets: Semaphore::new(1) });
     let mut extensions = axum::http::Extensions::new();
     extensions.insert(turns);
     let (sender, receiver) = std::sync::mpsc::channel();

@@ -45,17 +45,17 @@ async fn a_rollout_goes_through_the_queue() {
     );
     assert_eq!((&reply[1]["metadata"], &reply[1]["mode"]), (&json!({}), &Value::Null));
 
-    let taken = api.done("/v1/agl/queues/rollouts/dequeue", json!({"limit": 1, "worker_id": "Worker-0"})).await;
+    let claimed = api.done("/v1/agl/queues/rollouts/dequeue", json!({"limit": 1, "worker_id": "Worker-0"})).await;
     assert_eq!(
-        keys(&taken[0]),
+        keys(&claimed[0]),
         "rollout_id input start_time end_time mode resources_id status config metadata attempt"
     );
     assert_eq!(
-        keys(&taken[0]["attempt"]),
+        keys(&claimed[0]["attempt"]),
         "rollout_id attempt_id sequence_id start_time end_time status worker_id last_heartbeat_time metadata"
     );
-    let rollout_id = taken[0]["rollout_id"].as_str().unwrap();
-    assert_eq!(taken[0]["rollout_id"], reply[0]["rollout_id"]);
+    let rollout_id = claimed[0]["rollout_id"].as_str().unwrap();
+    assert_eq!(claimed[0]["rollout_id"], reply[0]["rollout_id"]);
     assert_eq!(api.done("/v1/agl/queues/rollouts/dequeue", json!({"limit": 0})).await, json!([]));
     assert_eq!(api.send("POST", "/v1/agl/queues/rollouts/dequeue", "").await.1.as_array().unwrap().len(), 1);
 
@@ -236,18 +236,18 @@ async fn resources_and_workers_answer_as_clients_expect() {
 async fn our_own_runner_reports_and_leaves() {
     let api = Api::new().await;
     api.done("/v1/agl/queues/rollouts/enqueue", json!({"rollouts": [{"input": 1}, {"input": 2}]})).await;
-    let taken = api.done("/v1/agl/queues/rollouts/dequeue", json!({"limit": 2, "worker_id": "w"})).await;
-    let path = |taken: &Value| {
+    let claimed = api.done("/v1/agl/queues/rollouts/dequeue", json!({"limit": 2, "worker_id": "w"})).await;
+    let path = |claimed: &Value| {
         let [rollout_id, attempt_id] =
-            [&taken["rollout_id"], &taken["attempt"]["attempt_id"]].map(|id| id.as_str().unwrap());
+            [&claimed["rollout_id"], &claimed["attempt"]["attempt_id"]].map(|id| id.as_str().unwrap());
         format!("/v1/fulgurite/rollouts/{rollout_id}/attempts/{attempt_id}/report")
     };
-    let names = json!({"attempts": [taken[0]["attempt"], {"rollout_id": "no", "attempt_id": "no"}]});
+    let names = json!({"attempts": [claimed[0]["attempt"], {"rollout_id": "no", "attempt_id": "no"}]});
     let alive = api.done("/v1/fulgurite/attempts/heartbeat", names).await;
     assert_eq!(alive.as_array().unwrap().len(), 1);
     assert!(alive[0]["last_heartbeat_time"].is_f64());
-    assert_eq!(api.done(&path(&taken[0]), json!({"status": "succeeded"})).await["status"], "succeeded");
-    assert_eq!(api.done(&path(&taken[0]), json!({"status": "failed"})).await["status"], "succeeded");
+    assert_eq!(api.done(&path(&claimed[0]), json!({"status": "succeeded"})).await["status"], "succeeded");
+    assert_eq!(api.done(&path(&claimed[0]), json!({"status": "failed"})).await["status"], "succeeded");
     let released = api.send("POST", "/v1/fulgurite/workers/w/release", "").await.1;
     assert_eq!((released.as_array().unwrap().len(), &released[0]["status"]), (1, &json!("unresponsive")));
 }

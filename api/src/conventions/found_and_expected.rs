@@ -9,8 +9,8 @@ pub(crate) fn found_and_expected(message: &str) -> String {
     if message == "invalid digit found in string" {
         return "a text where a whole number should be".to_owned();
     }
-    let said = ["invalid type: ", "invalid value: "].iter().find_map(|kind| message.strip_prefix(kind));
-    let Some((found, expected)) = said.and_then(|said| said.split_once(", expected ")) else {
+    let values = ["invalid type: ", "invalid value: "].iter().find_map(|kind| message.strip_prefix(kind));
+    let Some((found, expected)) = values.and_then(|values| values.split_once(", expected ")) else {
         return message.to_owned();
     };
     let (kind, number) = found.split_once(' ').unwrap_or_default();
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn serdes_words_are_told_without_the_names_of_types() {
-        for (said, told) in [
+        for (message, expected) in [
             ("invalid value: integer `8589934592`, expected u32", "8589934592 is too large"),
             ("invalid type: floating point `1e+30`, expected u64", "1e+30 is too large"),
             ("invalid value: integer `-1`, expected u64", "integer `-1` where a whole number should be"),
@@ -53,7 +53,7 @@ mod tests {
             ("invalid digit found in string", "a text where a whole number should be"),
             ("it is no colour", "it is no colour"),
         ] {
-            assert_eq!(found_and_expected(said), told);
+            assert_eq!(found_and_expected(message), expected);
         }
     }
 }

@@ -340,7 +340,7 @@ mod tests {
         struct Outer {
             inner: Vec<Inner>,
         }
-        let told = |body: Value| match value::<Outer>(body).unwrap_err() {
+        let refused = |body: Value| match value::<Outer>(body).unwrap_err() {
             RestError::Schema { mistakes, .. } => {
                 let [mistake] = &mistakes[..] else { panic!("{mistakes:?}") };
                 (json!(mistake.location), mistake.message.clone())
@@ -348,11 +348,11 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let place = json!(["inner", 0, "tries"]);
-        let of = |tries: Value| told(json!({ "inner": [{ "tries": tries }] }));
+        let of = |tries: Value| refused(json!({ "inner": [{ "tries": tries }] }));
         assert_eq!(of(json!(8589934592_u64)), (place.clone(), "8589934592 is too large".to_owned()));
         assert_eq!(of(json!(1e30)), (place, "1e+30 is too large".to_owned()));
-        assert_eq!(told(json!({ "inner": 5 })), (json!(["inner"]), "integer `5` where a list should be".to_owned()));
+        assert_eq!(refused(json!({ "inner": 5 })), (json!(["inner"]), "integer `5` where a list should be".to_owned()));
         let object = "integer `5` where an object should be".to_owned();
-        assert_eq!(told(json!({ "inner": [5] })), (json!(["inner", 0]), object));
+        assert_eq!(refused(json!({ "inner": [5] })), (json!(["inner", 0]), object));
     }
 }

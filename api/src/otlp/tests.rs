@@ -110,12 +110,12 @@ fn a_span_says_whose_it_is_before_its_resource_does() {
     let mut resource = ids();
     resource.push(pair("agentlightning.span_sequence_id", AnyValue::IntValue(9)));
     let export = exported(&request(resource, vec![span(own), span(Vec::new())]));
-    let whose: Vec<_> = export
+    let owners: Vec<_> = export
         .spans
         .iter()
         .map(|found| (found.span.rollout_id.as_str(), found.span.attempt_id.as_str(), found.sequence_id))
         .collect();
-    assert_eq!(whose, [("ro-2", "at-1", Some(41)), ("ro-1", "at-1", Some(9))]);
+    assert_eq!(owners, [("ro-2", "at-1", Some(41)), ("ro-1", "at-1", Some(9))]);
 }
 
 #[test]
@@ -268,8 +268,8 @@ fn a_resource_or_a_scope_that_cannot_be_read_does_not_take_its_batch_with_it() {
         let body = json!({"resourceSpans": [bad.clone(), good]});
         let export = from_json(Signal::Traces, body.to_string().as_bytes()).unwrap();
         assert_eq!((export.spans.len(), export.rejected.count), (1, 1), "{bad}");
-        let said = export.rejected.first_reason.unwrap();
-        assert!(said.starts_with(reason), "{bad}: {said}");
+        let reason_given = export.rejected.first_reason.unwrap();
+        assert!(reason_given.starts_with(reason), "{bad}: {reason_given}");
     }
     // A resource's attribute and a scope's name that are not UTF-8.
     for (place, found) in [("resource", 2), ("scope", 2)] {

@@ -189,11 +189,11 @@ mod tests {
             proptest::option::of(".+"),
         );
         let identity = ("[a-z-]{1,9}", "[a-z-]{1,9}", 0..u64::from(u32::MAX), any_context());
-        let said = ("[^\0]*", any_attributes(), vec(any_event(), 0..3), vec(any_link(), 0..3));
+        let content = ("[^\0]*", any_attributes(), vec(any_event(), 0..3), vec(any_link(), 0..3));
         let rest = (proptest::option::of("[0-9a-f]{15}1"), any_time(), any_time(), any_attributes(), "[a-z:/]*");
-        (identity, said, status, rest).prop_map(|(identity, said, (status_code, description), rest)| {
+        (identity, content, status, rest).prop_map(|(identity, content, (status_code, description), rest)| {
             let (rollout_id, attempt_id, sequence_id, context) = identity;
-            let (name, attributes, events, links) = said;
+            let (name, attributes, events, links) = content;
             let (parent_id, start_time, end_time, of_resource, schema_url) = rest;
             Span {
                 rollout_id,

@@ -79,7 +79,7 @@ pub(super) fn refusal(refused: &Refused) -> Response {
 }
 
 /// OpenTelemetry's other signals.
-pub(super) async fn not_taken(request: Request) -> Response {
+pub(super) async fn unsupported(request: Request) -> Response {
     let message =
         "only spans and log records are taken here; OTEL_METRICS_EXPORTER=none keeps an SDK from sending metrics";
     let refused = Failure { status: StatusCode::NOT_IMPLEMENTED, message: message.to_owned() };
@@ -143,22 +143,22 @@ async fn stored(signal: Signal, store: &Store, request: Request, body_limit: usi
 async fn message(body: Body, limit: usize) -> Result<(bool, Bytes), Failure> {
     let mut parts = body.into_data_stream();
     let mut bytes = Vec::new();
-    let mut begun = None;
+    let mut head = None;
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| match BodyTooSlow::cause_of(&error) {
             Some(slow) => Failure::too_slow(slow),
             None => Failure::bad_request(format!("the message broke off: {error}")),
         })?;
         bytes.extend_from_slice(&part);
-        if begun.is_none() {
-            begun = prefix(&bytes, limit)?;
+        if head.is_none() {
+            head = prefix(&bytes, limit)?;
         }
-        if begun.is_some_and(|(_, length)| bytes.len() > PREFIX + length) {
+        if head.is_some_and(|(_, length)| bytes.len() > PREFIX + length) {
             return Err(Failure::bad_request("more bytes follow the message; a call sends one message alone"));
         }
     }
     let came = bytes.len().saturating_sub(PREFIX);
-    match begun {
+    match head {
         Some((is_compressed, length)) if came == length => Ok((is_compressed, Bytes::from(bytes).slice(PREFIX..))),
         Some((_, length)) => Err(Failure::bad_request(format!("the message ends after {came} of its {length} bytes"))),
         None => {

@@ -48,7 +48,7 @@ pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router
         .nest("/runs", run_routes());
     let other_signals = grpc::OTHER_SIGNALS.into_iter();
     let routes = other_signals
-        .fold(Router::new(), |router, path| router.route(path, post(grpc::not_taken)))
+        .fold(Router::new(), |router, path| router.route(path, post(grpc::unsupported)))
         .nest("/v1/fulgurite", own)
         .route(
             grpc::TRACES,
@@ -60,8 +60,8 @@ pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router
             post(move |State(store), request| traces::export(Signal::Traces, store, request, body_limit)),
         )
         .route("/v1/logs", post(move |State(store), request| traces::export(Signal::Logs, store, request, body_limit)))
-        .route("/v1/metrics", post(not_taken))
-        .route("/v1/development/profiles", post(not_taken))
+        .route("/v1/metrics", post(unsupported))
+        .route("/v1/development/profiles", post(unsupported))
         .route("/rollout/{rollout_id}/drift", get(attempts::drift))
         .route(needs.note("/rollout/{rollout_id}/reward", Need::Rollout), post(rewards::add))
         .route(
@@ -107,7 +107,7 @@ fn run_routes() -> Router<Store> {
 }
 
 /// OpenTelemetry's other signals.
-async fn not_taken() -> StatusCode {
+async fn unsupported() -> StatusCode {
     StatusCode::NOT_IMPLEMENTED
 }
 

@@ -94,7 +94,7 @@ impl Shaped for StepRequest {
 /// `POST /v1/fulgurite/runs/{run_id}/steps`
 pub(super) async fn record_step(State(store): State<Store>, Path(run_id): Path<String>, body: Body) -> Created<Step> {
     let StepRequest { step, weights_version, metrics, uses, teacher_logprobs, checkpoint } = body.parse()?;
-    let told = checkpoint.clone();
+    let given = checkpoint.clone();
     let record = StepRecord {
         run_id: run_id.clone(),
         step,
@@ -115,7 +115,7 @@ pub(super) async fn record_step(State(store): State<Store>, Path(run_id): Path<S
         let checkpoints = store.checkpoints(&run_id).await?;
         let kept = checkpoints.into_iter().find(|checkpoint| checkpoint.step == step);
         let kept = kept.map(|Checkpoint { directory, state, .. }| CheckpointRecord { directory, state });
-        if (&found.metrics, found.weights_version, kept) != (&metrics, weights_version, told) {
+        if (&found.metrics, found.weights_version, kept) != (&metrics, weights_version, given) {
             return Err(conflict.into());
         }
     }

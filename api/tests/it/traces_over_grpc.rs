@@ -155,9 +155,9 @@ async fn what_cannot_be_read_is_refused_with_a_code_and_a_reason() {
 #[tokio::test]
 async fn a_request_that_is_no_call_of_grpc_is_told_how_to_make_one() {
     let api = Api::new().await;
-    let said = |answer: &Answer| {
-        let said: Value = serde_json::from_slice(&answer.body).unwrap();
-        (answer.status.as_u16(), said)
+    let status_and_body = |answer: &Answer| {
+        let status_and_body: Value = serde_json::from_slice(&answer.body).unwrap();
+        (answer.status.as_u16(), status_and_body)
     };
     let message = |wrong: &str| {
         json!({ "message": format!(
@@ -168,10 +168,10 @@ async fn a_request_that_is_no_call_of_grpc_is_told_how_to_make_one() {
     let metrics = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
     for path in [EXPORT, metrics] {
         let answer = call(&api, Version::HTTP_11, path, &[GRPC], framed(0, &[])).await;
-        assert_eq!(said(&answer), (400, message("the request came by HTTP/1.1")));
+        assert_eq!(status_and_body(&answer), (400, message("the request came by HTTP/1.1")));
         for kind in ["application/x-protobuf", "application/grpc-web"] {
             let answer = call(&api, Version::HTTP_2, path, &[("content-type", kind)], framed(0, &[])).await;
-            assert_eq!(said(&answer), (415, message(&format!("the Content-Type is '{kind}'"))));
+            assert_eq!(status_and_body(&answer), (415, message(&format!("the Content-Type is '{kind}'"))));
         }
     }
     assert_eq!(api.store.statistics().await.unwrap().spans, 0);

@@ -89,9 +89,9 @@ async fn a_run_is_recorded_and_what_is_told_twice_counts_once() {
     assert_eq!(api.get("/v1/fulgurite/runs/run").await.1, run);
     assert_eq!(api.get("/v1/fulgurite/runs/none").await.0, StatusCode::NOT_FOUND);
 
-    let told = api.done("/v1/fulgurite/runs/run/steps", step(7)).await;
-    assert_eq!(api.done("/v1/fulgurite/runs/run/steps", step(7)).await, told);
-    assert_eq!(api.get("/v1/fulgurite/runs/run/steps").await.1, json!([told]));
+    let recorded = api.done("/v1/fulgurite/runs/run/steps", step(7)).await;
+    assert_eq!(api.done("/v1/fulgurite/runs/run/steps", step(7)).await, recorded);
+    assert_eq!(api.get("/v1/fulgurite/runs/run/steps").await.1, json!([recorded]));
     let (status, detail) = api.post("/v1/fulgurite/runs/run/steps", step(8)).await;
     assert_eq!((status, &detail["detail"]), (StatusCode::CONFLICT, &json!("step already exists: 2 of run run")));
     let (_, checkpoints) = api.get("/v1/fulgurite/runs/run/checkpoints").await;
@@ -152,8 +152,8 @@ async fn rewards_of_an_attempt_are_listed_in_their_order() {
     let path = format!("/v1/fulgurite/rollouts/{rollout_id}/attempts/latest/rewards");
     let (_, rewards) = api.get(&path).await;
     let rewards: Vec<fulgurite_types::RecordedReward> = serde_json::from_value(rewards).unwrap();
-    let told: Vec<_> = rewards.iter().map(|it| (it.generation_id.as_deref(), it.reward.value)).collect();
-    assert_eq!(told, [(Some("a"), 0.25), (None, 0.1)]);
+    let values: Vec<_> = rewards.iter().map(|it| (it.generation_id.as_deref(), it.reward.value)).collect();
+    assert_eq!(values, [(Some("a"), 0.25), (None, 0.1)]);
     assert_eq!(rewards, api.store.rewards(&rollout_id, "latest").await.unwrap());
     let (_, rewarded) = api.get("/v1/fulgurite/rewarded-attempts?after=0&limit=5").await;
     assert_eq!(

@@ -66,7 +66,7 @@ pub struct Answer {
     ends_at: EndsAt,
     /// The weights behind every token, where that is certain, whatever the host reports.
     certain_weights: Option<WeightsVersion>,
-    taken: usize,
+    tokens_so_far: usize,
 }
 
 impl Answer {
@@ -81,7 +81,7 @@ impl Answer {
             vocabulary_size,
             ends_at,
             certain_weights: None,
-            taken: 0,
+            tokens_so_far: 0,
         }
     }
 
@@ -91,8 +91,8 @@ impl Answer {
     }
 
     /// How many tokens have come.
-    pub(crate) fn taken(&self) -> usize {
-        self.taken
+    pub(crate) fn tokens_so_far(&self) -> usize {
+        self.tokens_so_far
     }
 
     /// What a piece says, in order. `Finished` is the last of it if it ends the answer; a stop token does, whether or
@@ -123,7 +123,7 @@ impl Answer {
             if self.certain_weights.is_none()
                 && let Some(spans) = &piece.weights
             {
-                events.push(SampleEvent::WeightsVersions(versions_of_tokens(spans, self.taken)?));
+                events.push(SampleEvent::WeightsVersions(versions_of_tokens(spans, self.tokens_so_far)?));
             }
             events.push(SampleEvent::Finished(reason));
         }
@@ -131,7 +131,7 @@ impl Answer {
     }
 
     fn check(&mut self, token: PieceToken) -> Result<SampledToken, AnswerFault> {
-        if self.taken == self.max_tokens {
+        if self.tokens_so_far == self.max_tokens {
             return Err(AnswerFault::TooManyTokens { limit: self.max_tokens });
         }
         let id = self.known(token.id)?;
@@ -154,7 +154,7 @@ impl Answer {
         }
         top_logprobs.sort_by(|a, b| b.1.total_cmp(&a.1));
         top_logprobs.truncate(self.top_logprobs);
-        self.taken += 1;
+        self.tokens_so_far += 1;
         let weights_version = self.certain_weights.or(token.weights_version);
         Ok(SampledToken { id, logprob: logprob as f32, weights_version, top_logprobs })
     }

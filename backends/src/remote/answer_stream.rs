@@ -22,7 +22,7 @@ pub(crate) trait ReadEvent: Send + 'static {
     const SENDS_AFTER_END: bool = false;
 
     /// What an event's data says, given how many tokens have come before; `None` for nothing.
-    fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault>;
+    fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault>;
 }
 
 /// The version of the weights that was last reported.
@@ -80,7 +80,7 @@ impl<R: ReadEvent> AnswerStream<R> {
                     if self.take(&bytes, events)?
                         && let Some(body) = self.body.take()
                     {
-                        body.leave(context);
+                        body.abandon(context);
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
@@ -107,7 +107,7 @@ impl<R: ReadEvent> AnswerStream<R> {
             if has_ended {
                 return Ok(());
             }
-            let read = reader.read(data, answer.taken());
+            let read = reader.read(data, answer.tokens_so_far());
             if end.is_some() {
                 match read {
                     Ok(None) => {}

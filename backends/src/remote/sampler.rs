@@ -133,10 +133,10 @@ impl Remote {
     }
 
     /// Takes a server's word for the weights that it has now: only these will do.
-    pub(crate) fn confirm_weights(&self, told: &Value, label: &str) -> Result<(), BackendError> {
-        match told["weight_version"].as_str() {
+    pub(crate) fn confirm_weights(&self, reported: &Value, label: &str) -> Result<(), BackendError> {
+        match reported["weight_version"].as_str() {
             Some(version) if version == label => Ok(()),
-            told => Err(self.unusable(&format!("after an update to `{label}` it says that it has {told:?}"))),
+            reported => Err(self.unusable(&format!("after an update to `{label}` it says that it has {reported:?}"))),
         }
     }
 
@@ -329,11 +329,11 @@ impl<W: Wire> Sampler for RemoteSampler<W> {
 
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         let server = self.server().await?;
-        let asked = self.start_sampling(&server, &request).await;
-        if asked.as_ref().is_err_and(BackendError::is_hosts_fault) {
+        let started = self.start_sampling(&server, &request).await;
+        if started.as_ref().is_err_and(BackendError::is_hosts_fault) {
             *self.server.lock().await = None;
         }
-        asked
+        started
     }
 
     async fn score_prompt(&self, prompt: &[u32], alternatives: usize) -> Result<PromptScores, BackendError> {

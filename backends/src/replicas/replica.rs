@@ -150,12 +150,12 @@ impl Turn<Arc<dyn Sampler>> {
     /// Starts sampling, and waits for the first event: until then another host could do it as well. The stream keeps its
     /// place there until it ends or its receiver is dropped.
     pub(super) async fn begin(mut self, request: SampleRequest) -> Result<SampleStream, BackendError> {
-        let begun = async {
+        let starting = async {
             let mut stream = self.replica.host.sample(request).await?;
             stream.begin().await?;
             Ok::<_, BackendError>(stream)
         };
-        match begun.await {
+        match starting.await {
             Ok(stream) => Ok(SampleStream::new(TurnStream { turn: Some(self), stream })),
             Err(error) => {
                 self.decide(!error.is_hosts_fault());

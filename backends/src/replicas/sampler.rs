@@ -130,7 +130,7 @@ impl Sampler for Replicas {
         let lacked: Vec<bool> = self.replicas.iter().map(|replica| replica.lacks_weights()).collect();
         let weights = Arc::new(weights.clone());
         let mut failure = self.no_host();
-        let mut taken = 0;
+        let mut accepted = 0;
         #[expect(clippy::disallowed_methods, reason = "each is waited for below")]
         let loading: Vec<_> = (self.replicas.iter().cloned())
             .map(|replica| {
@@ -140,14 +140,14 @@ impl Sampler for Replicas {
             .collect();
         for host in loading {
             match host.await.map_err(|error| BackendError::Internal { message: error.to_string() })? {
-                (Ok(()), _) => taken += 1,
+                (Ok(()), _) => accepted += 1,
                 (Err(error), replica) => {
                     tracing::warn!(host = %replica.name, %error, "a model host does not take new weights");
                     failure = error;
                 }
             }
         }
-        if taken == 0 {
+        if accepted == 0 {
             // A host that does not take an adapter, or what it keeps, has what it had.
             if wanted.is_none() || !matches!(weights.source, WeightsSource::Model(_)) {
                 self.replicas.iter().zip(lacked).for_each(|(replica, lacked)| replica.set_lacks_weights(lacked));

@@ -43,7 +43,7 @@ pub struct Capabilities {
 impl Capabilities {
     /// The first thing that is requested and missing, by the field that asks for it.
     pub fn missing(&self, sampling: &SamplingParameters, top_logprobs: usize) -> Option<&'static str> {
-        let asked = [
+        let requirements = [
             ("presence_penalty", sampling.presence_penalty == 0.0 || self.penalties),
             ("frequency_penalty", sampling.frequency_penalty == 0.0 || self.penalties),
             ("logit_bias", sampling.logit_bias.is_empty() || self.logit_bias),
@@ -57,7 +57,7 @@ impl Capabilities {
             ),
             ("top_logprobs", top_logprobs <= self.top_logprobs),
         ];
-        asked.into_iter().find_map(|(field, is_met)| (!is_met).then_some(field))
+        requirements.into_iter().find_map(|(field, is_met)| (!is_met).then_some(field))
     }
 }
 

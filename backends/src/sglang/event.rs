@@ -60,14 +60,14 @@ enum AmongWhatWasLeft {
 struct Logprob(Option<f64>, i64, #[allow(dead_code)] Option<String>);
 
 impl ReadEvent for SglangReader {
-    fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
+    fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
         if data == "[DONE]" {
             return Err(AnswerFault::BrokenOff { message: ": it is said to be done before it has ended".into() });
         }
         let event: Event =
             serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })?;
         if let Some(error) = event.error {
-            let is_first = taken == 0 && event.meta_info.is_none();
+            let is_first = tokens_so_far == 0 && event.meta_info.is_none();
             return Err(match fault_of_error(&error) {
                 AnswerFault::HostError { message } if is_first && is_of_request(&error, &message) => {
                     AnswerFault::Refused { message }
@@ -84,7 +84,7 @@ impl ReadEvent for SglangReader {
         if meta.prompt_tokens.is_some_and(|tokens| tokens != self.prompt_tokens) {
             return Err(AnswerFault::PromptDiffers);
         }
-        let before = self.repeated_tokens(&ids, meta.completion_tokens, taken)?;
+        let before = self.repeated_tokens(&ids, meta.completion_tokens, tokens_so_far)?;
         let (masks, among) = (meta.output_token_sampling_mask, meta.output_token_sampling_logprobs);
         if self.is_truncated && (masks.len() != ids.len() || among.len() != ids.len()) {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: masks.len().min(among.len()) });
@@ -93,10 +93,10 @@ impl ReadEvent for SglangReader {
         let mut left = masks.into_iter().zip(among).skip(before);
         let mut top_logprobs = meta.output_top_logprobs.into_iter().skip(before);
         let mut tokens = Elements::with_capacity(ids.len() - before);
-        for (id, Logprob(logprob, told, _)) in ids.into_iter().zip(meta.output_token_logprobs).skip(before) {
-            if told != id {
-                let (one, other) = (id.to_string(), told.to_string());
-                return Err(AnswerFault::TokensDiffer { position: taken + tokens.len(), one, other });
+        for (id, Logprob(logprob, reported_id, _)) in ids.into_iter().zip(meta.output_token_logprobs).skip(before) {
+            if reported_id != id {
+                let (one, other) = (id.to_string(), reported_id.to_string());
+                return Err(AnswerFault::TokensDiffer { position: tokens_so_far + tokens.len(), one, other });
             }
             let (logprob, alternatives) = match left.next() {
                 Some((mask, among)) => among.of(id, mask),
@@ -135,26 +135,26 @@ impl SglangReader {
 
     /// The weights behind an event's tokens by the label that it came with. When that changes in the middle of an answer,
     /// it is not known which of the tokens were sampled before.
-    fn version_of_event(&mut self, told: Option<WeightsVersion>) -> Option<WeightsVersion> {
-        let before = std::mem::replace(&mut self.version, told);
-        told.filter(|told| before.is_none_or(|before| before == *told))
+    fn version_of_event(&mut self, reported: Option<WeightsVersion>) -> Option<WeightsVersion> {
+        let before = std::mem::replace(&mut self.version, reported);
+        reported.filter(|reported| before.is_none_or(|before| before == *reported))
     }
 
     /// How many of an event's tokens earlier events told.
-    fn repeated_tokens(&self, ids: &[i64], tokens_so_far: usize, taken: usize) -> Result<usize, AnswerFault> {
-        if ids.len() == tokens_so_far && ids.len() >= taken {
+    fn repeated_tokens(&self, ids: &[i64], tokens_so_far: usize, known_tokens: usize) -> Result<usize, AnswerFault> {
+        if ids.len() == tokens_so_far && ids.len() >= known_tokens {
             // All of them again, so that the last one that was taken is in its place.
-            return match (taken.checked_sub(1).map(|last| ids[last]), self.last) {
-                (Some(told), Some(last)) if told != last => {
-                    let (one, other) = (last.to_string(), told.to_string());
-                    Err(AnswerFault::TokensDiffer { position: taken - 1, one, other })
+            return match (known_tokens.checked_sub(1).map(|last| ids[last]), self.last) {
+                (Some(repeated), Some(last)) if repeated != last => {
+                    let (one, other) = (last.to_string(), repeated.to_string());
+                    Err(AnswerFault::TokensDiffer { position: known_tokens - 1, one, other })
                 }
-                _ => Ok(taken),
+                _ => Ok(known_tokens),
             };
         }
-        match ids.len() + taken == tokens_so_far {
+        match ids.len() + known_tokens == tokens_so_far {
             true => Ok(0),
-            false => Err(AnswerFault::CountsDiffer { tokens: tokens_so_far, logprobs: taken + ids.len() }),
+            false => Err(AnswerFault::CountsDiffer { tokens: tokens_so_far, logprobs: known_tokens + ids.len() }),
         }
     }
 }
@@ -215,11 +215,11 @@ mod tests {
 
     fn read_all(events: &[Value]) -> Result<Vec<Piece>, AnswerFault> {
         let mut reader = SglangReader::new(&request());
-        let mut taken = 0;
+        let mut tokens_so_far = 0;
         let mut pieces = Vec::new();
         for event in events {
-            let piece = reader.read(&event.to_string(), taken)?.unwrap();
-            taken += piece.tokens.len();
+            let piece = reader.read(&event.to_string(), tokens_so_far)?.unwrap();
+            tokens_so_far += piece.tokens.len();
             pieces.push(piece);
         }
         Ok(pieces)
@@ -276,8 +276,8 @@ mod tests {
         assert_eq!(each.tokens[1].alternatives[..], [(3, -0.6), (6, -0.8)]);
         let unknown = read(json!([null, [-0.6, -0.8]]), &json!([[4], [3, 5]])).unwrap();
         assert_eq!((unknown.tokens[0].logprob, unknown.tokens[1].logprob), (None, None));
-        let untold = read(json!([0.0]), &masks).unwrap_err();
-        assert_eq!(untold, AnswerFault::CountsDiffer { tokens: 2, logprobs: 1 });
+        let incomplete = read(json!([0.0]), &masks).unwrap_err();
+        assert_eq!(incomplete, AnswerFault::CountsDiffer { tokens: 2, logprobs: 1 });
         let older =
             SglangReader::new(&truncated()).read(&event(&[(4, -1.0)], 1, Value::Null).to_string(), 0).unwrap_err();
         assert_eq!(older, AnswerFault::CountsDiffer { tokens: 1, logprobs: 0 });
@@ -339,8 +339,8 @@ mod tests {
             "repetition_penalty must be in (0, 2], got 3.0.",
         ] {
             assert_eq!(fault(&[error(message)]), AnswerFault::Refused { message: message.into() });
-            let begun = event(&[(4, -1.0)], 1, Value::Null);
-            assert_eq!(fault(&[begun, error(message)]), AnswerFault::HostError { message: message.into() });
+            let started = event(&[(4, -1.0)], 1, Value::Null);
+            assert_eq!(fault(&[started, error(message)]), AnswerFault::HostError { message: message.into() });
             let coded = json!({ "error": { "message": message, "code": 500 } });
             assert_eq!(fault(&[coded]), AnswerFault::HostError { message: message.into() });
         }

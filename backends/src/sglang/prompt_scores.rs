@@ -26,11 +26,11 @@ pub(super) async fn score_prompt(
         body["lora_path"] = json!(adapter);
     }
     let reply = remote.host.post_for_json("generate", &body).await?;
-    let told = &reply["meta_info"];
-    let Some(own) = told["input_token_logprobs"].as_array() else {
+    let meta = &reply["meta_info"];
+    let Some(own) = meta["input_token_logprobs"].as_array() else {
         return Err(remote.unusable("it does not tell the logprobs of a prompt (input_token_logprobs of /generate)"));
     };
-    let likeliest = told["input_top_logprobs"].as_array();
+    let likeliest = meta["input_top_logprobs"].as_array();
     let row = |place: usize| {
         let mut tokens = match likeliest.and_then(|rows| rows.get(place)).and_then(Value::as_array) {
             Some(row) => row.iter().map(scored).collect::<Result<Vec<_>, _>>()?,
@@ -47,7 +47,7 @@ pub(super) async fn score_prompt(
 }
 
 /// A token as `[logprob, id, text]`.
-fn scored(told: &Value) -> Result<ScoredToken, AnswerFault> {
-    let read = || Some(ScoredToken { id: told[1].as_u64()?.try_into().ok()?, logprob: told[0].as_f64()? as f32 });
+fn scored(row: &Value) -> Result<ScoredToken, AnswerFault> {
+    let read = || Some(ScoredToken { id: row[1].as_u64()?.try_into().ok()?, logprob: row[0].as_f64()? as f32 });
     read().ok_or_else(|| AnswerFault::Unreadable { message: "a prompt's logprobs are no [logprob, id]".to_owned() })
 }

@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn the_whole_room_is_not_asked_for_by_its_number() {
-        let asked = |longest| body(&request(), &silent(longest))["sampling_params"]["max_new_tokens"].clone();
-        assert_eq!((asked(6), asked(5), asked(4)), (json!(3), Value::Null, Value::Null));
+        let sampling_fields = |longest| body(&request(), &silent(longest))["sampling_params"]["max_new_tokens"].clone();
+        assert_eq!((sampling_fields(6), sampling_fields(5), sampling_fields(4)), (json!(3), Value::Null, Value::Null));
     }
 
     #[test]
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn what_top_k_and_top_p_left_is_asked_for_with_the_logprobs_that_somebody_wants() {
-        let asked = |top_logprobs, temperature| {
+        let sampling_fields = |top_logprobs, temperature| {
             let sampling = fulgurite_types::SamplingParameters { top_k: Some(5), temperature, ..Default::default() };
             let body = body(&SampleRequest { sampling, top_logprobs, ..request() }, &silent(64));
             ["return_sampling_mask", "sampling_logprobs_mode", "top_logprobs_num"].map(|field| body[field].clone())
         };
-        assert_eq!(asked(2, 0.5), [json!(true), json!("support"), Value::Null]);
-        assert_eq!(asked(0, 0.5), [json!(true), json!("selected"), Value::Null]);
-        assert_eq!(asked(2, 0.0), [Value::Null, Value::Null, json!(2)]);
+        assert_eq!(sampling_fields(2, 0.5), [json!(true), json!("support"), Value::Null]);
+        assert_eq!(sampling_fields(0, 0.5), [json!(true), json!("selected"), Value::Null]);
+        assert_eq!(sampling_fields(2, 0.0), [Value::Null, Value::Null, json!(2)]);
     }
 
     #[test]
@@ -141,11 +141,11 @@ mod tests {
         let request = SampleRequest { sampling, stream_interval: 16, ..request() };
         let newer = server(json!({ "incremental_streaming_output": false, "grammar_backend": "llguidance" }));
         assert!(newer.takes_lark && !server(json!({ "grammar_backend": "xgrammar" })).takes_lark);
-        let asked = |server| {
+        let sampling_fields = |server| {
             let fields = &body(&request, server)["sampling_params"];
             (fields["ebnf"].clone(), fields["stream_interval"].clone())
         };
-        assert_eq!(asked(&newer), (json!("start: /a/"), json!(16)));
-        assert_eq!(asked(&silent(64)).1, Value::Null);
+        assert_eq!(sampling_fields(&newer), (json!("start: /a/"), json!(16)));
+        assert_eq!(sampling_fields(&silent(64)).1, Value::Null);
     }
 }

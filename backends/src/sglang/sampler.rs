@@ -62,10 +62,10 @@ impl Wire for Sglang {
             // With these it reports the logprobs after the temperature too.
             return Ok(server.truncation_unreported(request));
         }
-        let is_told = request.sampling.temperature == 1.0 || server.reports_temperature(remote).await?;
+        let is_faithful = request.sampling.temperature == 1.0 || server.reports_temperature(remote).await?;
         let why = "this SGLang takes them before the temperature: SGLANG_RETURN_ORIGINAL_LOGPROB is set where it runs; \
                    start it without that, or leave temperature at 1";
-        Ok((!is_told).then(|| why.to_owned()))
+        Ok((!is_faithful).then(|| why.to_owned()))
     }
 
     async fn start_sampling(
@@ -133,6 +133,6 @@ fn succeeded(remote: &Remote, reply: Value) -> Result<(), BackendError> {
     if reply["success"] == json!(true) {
         return Ok(());
     }
-    let told = [&reply["message"], &reply["error_message"]].into_iter().find_map(Value::as_str);
-    Err(remote.unusable(told.unwrap_or("it does not say that it has done what it was asked")))
+    let reason = [&reply["message"], &reply["error_message"]].into_iter().find_map(Value::as_str);
+    Err(remote.unusable(reason.unwrap_or("it does not say that it has done what it was asked")))
 }

@@ -44,7 +44,7 @@ pub(super) async fn look(remote: &Remote) -> Result<SglangServer, BackendError> 
 async fn settings(remote: &Remote) -> Result<Value, BackendError> {
     match get_either(remote, "server_info").await {
         Err(BackendError::Configuration { .. }) => Ok(Value::Null),
-        told => told,
+        known => known,
     }
 }
 
@@ -52,7 +52,7 @@ async fn settings(remote: &Remote) -> Result<Value, BackendError> {
 pub(super) async fn get_either(remote: &Remote, route: &str) -> Result<Value, BackendError> {
     match remote.host.get(route).await {
         Err(BackendError::Configuration { .. }) => remote.host.get(&format!("get_{route}")).await,
-        told => told,
+        known => known,
     }
 }
 
@@ -79,8 +79,8 @@ impl SglangServer {
         let Some(greatest) = self.greatest_reported_top_k else {
             return Some("this SGLang takes them before top_k and top_p; leave these out".to_owned());
         };
-        let is_told = request.sampling.top_k.is_some_and(|top_k| top_k <= greatest);
-        (!is_told).then(|| {
+        let is_reported = request.sampling.top_k.is_some_and(|top_k| top_k <= greatest);
+        (!is_reported).then(|| {
             format!(
                 "SGLang tells what top_p left only beside a top_k of at most {greatest} (--sampling-mask-max-tokens); \
                  ask for one too, or leave top_p and top_k out"

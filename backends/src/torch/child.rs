@@ -112,11 +112,11 @@ impl LearnerChild {
     /// Waits for the end, and brings it about where it does not come.
     fn end(&mut self) -> String {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
-        let begun = Instant::now();
+        let started = Instant::now();
         let status = loop {
             match self.process.try_wait() {
                 Ok(Some(status)) => break Some(status),
-                Ok(None) if begun.elapsed() < LONGEST_END => std::thread::sleep(Duration::from_millis(10)),
+                Ok(None) if started.elapsed() < LONGEST_END => std::thread::sleep(Duration::from_millis(10)),
                 _ => {
                     let _ = self.process.kill();
                     break self.process.wait().ok();

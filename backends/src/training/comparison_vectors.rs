@@ -38,9 +38,9 @@ fn rows(pairs: &[&Value]) -> (Vec<Datum>, Vec<Vec<f32>>, Vec<Comparison>) {
     let (mut data, mut logprobs, mut list) = (Vec::new(), Vec::new(), Vec::new());
     for pair in pairs {
         let mut answer = |side: &str| {
-            let told = pair.get(side)?;
+            let compared = pair.get(side)?;
             let begin = data.len();
-            for row in told["sequences"].as_array().unwrap() {
+            for row in compared["sequences"].as_array().unwrap() {
                 let weights = floats(&row["weights"]);
                 let targets = vec![1; weights.len()];
                 let loss_inputs = LossInputs::Supervised { weights };
@@ -51,7 +51,7 @@ fn rows(pairs: &[&Value]) -> (Vec<Datum>, Vec<Vec<f32>>, Vec<Comparison>) {
                 });
                 logprobs.push(floats(&row["logprobs"]));
             }
-            Some(ComparedAnswer { data: begin..data.len(), reference: told["reference"].as_f64().unwrap() })
+            Some(ComparedAnswer { data: begin..data.len(), reference: compared["reference"].as_f64().unwrap() })
         };
         let chosen = answer("chosen");
         list.push(Comparison { chosen, rejected: answer("rejected") });

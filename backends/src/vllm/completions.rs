@@ -102,17 +102,17 @@ fn alternatives(reader: &mut JsonReader<'_>) -> Read<Alternatives> {
 impl ReadEvent for CompletionReader {
     const SENDS_AFTER_END: bool = true;
 
-    fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
+    fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
         let event = Event::read(data, Choice::read)?;
         let cached = event.cached;
         let Some(choice) = event.choice else { return Ok(Piece::of_usage(cached)) };
         let ids = choice.token_ids.ok_or(AnswerFault::NoTokenIds)?;
-        let tokens = tokens(&ids, choice.logprobs, taken)?;
+        let tokens = tokens(&ids, choice.logprobs, tokens_so_far)?;
         Ok(Some(Piece { prompt: choice.prompt_token_ids, tokens, weights: None, cached, end: choice.end }))
     }
 }
 
-fn tokens(ids: &[i64], logprobs: Option<Logprobs>, taken: usize) -> Result<Elements<PieceToken>, AnswerFault> {
+fn tokens(ids: &[i64], logprobs: Option<Logprobs>, tokens_so_far: usize) -> Result<Elements<PieceToken>, AnswerFault> {
     let Some(Logprobs { tokens: names, token_logprobs, top_logprobs }) = logprobs else {
         return match ids.first() {
             Some(&token) => Err(AnswerFault::NoLogprob { token }),
@@ -131,7 +131,7 @@ fn tokens(ids: &[i64], logprobs: Option<Logprobs>, taken: usize) -> Result<Eleme
     {
         if !matches!(names[index], TokenName::Id(named) if named == id) {
             let (one, other) = (id.to_string(), names[index].to_string());
-            return Err(AnswerFault::TokensDiffer { position: taken + index, one, other });
+            return Err(AnswerFault::TokensDiffer { position: tokens_so_far + index, one, other });
         }
         let alternatives = alternatives.unwrap_or_default();
         tokens.push(PieceToken { id, logprob, alternatives, weights_version: None });
@@ -204,8 +204,8 @@ mod tests {
             with("/choices/0/logprobs/top_logprobs/0", json!({ " is": -2.0 })),
             AnswerFault::Unreadable { .. }
         ));
-        let said = AnswerFault::HostError { message: "CUDA is gone".into() };
-        assert_eq!(read(&json!({ "error": { "message": "CUDA is gone", "code": 500 } })).unwrap_err(), said);
+        let expected = AnswerFault::HostError { message: "CUDA is gone".into() };
+        assert_eq!(read(&json!({ "error": { "message": "CUDA is gone", "code": 500 } })).unwrap_err(), expected);
         assert!(matches!(CompletionReader.read("<html>", 0), Err(AnswerFault::Unreadable { .. })));
         assert!(matches!(CompletionReader.read("[DONE]", 0), Err(AnswerFault::BrokenOff { .. })));
     }

@@ -78,7 +78,7 @@ fn entry(reader: &mut JsonReader<'_>) -> Read<Entry> {
 impl ReadEvent for GenerateReader {
     const SENDS_AFTER_END: bool = true;
 
-    fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
+    fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
         let event = Event::read(data, Choice::read)?;
         let cached = event.cached;
         let Some(choice) = event.choice else { return Ok(Piece::of_usage(cached)) };
@@ -88,10 +88,10 @@ impl ReadEvent for GenerateReader {
         }
         let mut tokens = Elements::with_capacity(ids.len());
         for (index, (id, entry)) in ids.into_iter().zip(choice.logprobs).enumerate() {
-            let (told, logprob) = entry.token;
-            if told != id {
-                let (one, other) = (id.to_string(), told.to_string());
-                return Err(AnswerFault::TokensDiffer { position: taken + index, one, other });
+            let (reported_id, logprob) = entry.token;
+            if reported_id != id {
+                let (one, other) = (id.to_string(), reported_id.to_string());
+                return Err(AnswerFault::TokensDiffer { position: tokens_so_far + index, one, other });
             }
             let alternatives = entry.top_logprobs;
             tokens.push(PieceToken { id, logprob: Some(logprob), alternatives, weights_version: None });

@@ -33,9 +33,9 @@ pub(super) async fn score_prompt(
 /// The tokens of a place by their ids: the likeliest, and the prompt's own.
 fn row(place: &Value) -> Result<Vec<ScoredToken>, AnswerFault> {
     let unreadable = || AnswerFault::Unreadable { message: "prompt_logprobs is no list of tokens by id".to_owned() };
-    let scored = |(id, told): (&String, &Value)| {
-        Some(ScoredToken { id: id.parse().ok()?, logprob: told["logprob"].as_f64()? as f32 })
+    let scored = |(id, entry): (&String, &Value)| {
+        Some(ScoredToken { id: id.parse().ok()?, logprob: entry["logprob"].as_f64()? as f32 })
     };
     let tokens = place.as_object().ok_or_else(unreadable)?;
-    tokens.iter().map(|told| scored(told).ok_or_else(unreadable)).collect()
+    tokens.iter().map(|entry| scored(entry).ok_or_else(unreadable)).collect()
 }

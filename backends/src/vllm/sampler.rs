@@ -56,8 +56,8 @@ impl Wire for Vllm {
 
     async fn look(remote: &Remote) -> Result<VllmServer, BackendError> {
         let listed = served_model(&remote.host, &remote.model).await?;
-        let untold = || remote.unusable("it does not tell the model's max_model_len");
-        let context_length = listed.max_model_len.ok_or_else(untold)?;
+        let unknown = || remote.unusable("it does not tell the model's max_model_len");
+        let context_length = listed.max_model_len.ok_or_else(unknown)?;
         let generates = match remote.host.status_of_empty_post(GENERATE).await? {
             StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => true,
             StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => false,
@@ -93,8 +93,8 @@ impl Wire for Vllm {
         let why = "this vLLM reports those of the model's own distribution, which is not what is sampled from when \
                    temperature is not 1 or top_p, top_k, penalties, logit_bias or a response format are asked for; start \
                    it with --logprobs-mode processed_logprobs, or leave these out";
-        let is_told = server.logprobs_are_processed || request.sampling.is_unmodified();
-        Ok((!is_told).then(|| why.to_owned()))
+        let is_faithful = server.logprobs_are_processed || request.sampling.is_unmodified();
+        Ok((!is_faithful).then(|| why.to_owned()))
     }
 
     async fn start_sampling(

@@ -31,10 +31,10 @@ pub(super) async fn sleep(remote: &Remote) -> Result<(), BackendError> {
 pub(super) async fn wake(remote: &Remote) -> Result<(), BackendError> {
     let woken = remote.host.post("wake_up", &[], &json!({})).await;
     let name = remote.host.name();
-    let told = |message: String| format!("{message}; {name} may be asleep (help: curl -X POST {name}/wake_up)");
+    let with_help = |message: String| format!("{message}; {name} may be asleep (help: curl -X POST {name}/wake_up)");
     woken.map(drop).map_err(|error| match error {
-        BackendError::Unavailable { message } => BackendError::Unavailable { message: told(message) },
-        BackendError::Internal { message } => BackendError::Internal { message: told(message) },
+        BackendError::Unavailable { message } => BackendError::Unavailable { message: with_help(message) },
+        BackendError::Internal { message } => BackendError::Internal { message: with_help(message) },
         other => other,
     })
 }

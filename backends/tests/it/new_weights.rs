@@ -43,8 +43,8 @@ async fn versions(mut stream: SampleStream) -> Vec<Option<u64>> {
     loop {
         match stream.next().await.unwrap() {
             SampleEvent::Token(token) => versions.push(token.weights_version.map(|version| version.0)),
-            SampleEvent::WeightsVersions(told) => {
-                versions = told.into_iter().map(|version| version.map(|it| it.0)).collect()
+            SampleEvent::WeightsVersions(reported) => {
+                versions = reported.into_iter().map(|version| version.map(|it| it.0)).collect()
             }
             SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(_) => return versions,
@@ -63,9 +63,9 @@ struct Host {
     held: Mutex<Option<Arc<Notify>>>,
     /// A new model waits for it.
     stalled: Mutex<Option<Arc<Notify>>>,
-    told: Mutex<Vec<String>>,
+    requests: Mutex<Vec<String>>,
     /// How often it was asked how it is.
-    health_asked: AtomicUsize,
+    health_checks: AtomicUsize,
 }
 
 impl Host {
@@ -79,8 +79,8 @@ impl Host {
     }
 
     /// What changes of weights were asked of it, in order.
-    fn told(&self) -> Vec<String> {
-        std::mem::take(&mut *self.told.lock().unwrap())
+    fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 
     fn fail(&self, routes: &[&'static str]) {
@@ -94,7 +94,7 @@ impl Host {
     fn answer(&self, request: &Request) -> Reply {
         let path = request.path.trim_start_matches('/');
         if path == "health" {
-            self.health_asked.fetch_add(1, Ordering::Relaxed);
+            self.health_checks.fetch_add(1, Ordering::Relaxed);
         }
         if self.failing.lock().unwrap().iter().any(|route| path.starts_with(route)) {
             return Reply::Json(500, json!({ "error": "out of memory" }));
@@ -117,7 +117,7 @@ impl Host {
             "weight_info" | "model_info" => Reply::Json(200, json!({ "weight_version": *self.label.lock().unwrap() })),
             _ if request.method != "POST" => Reply::Json(404, json!({ "detail": "Not Found" })),
             _ => {
-                self.told.lock().unwrap().push(format!("{path} {}", request.body));
+                self.requests.lock().unwrap().push(format!("{path} {}", request.body));
                 self.change(path, &request.body);
                 match self.stalled.lock().unwrap().take_if(|_| path == "collective_rpc") {
                     Some(stalled) => Reply::Raw(vec![
@@ -143,9 +143,9 @@ impl Host {
 
     /// Lets the host be asked how it is so many times more, unless nobody asks.
     async fn look(&self, times: usize) {
-        let enough = self.health_asked.load(Ordering::Relaxed) + times;
+        let enough = self.health_checks.load(Ordering::Relaxed) + times;
         for _ in 0..200 {
-            if self.health_asked.load(Ordering::Relaxed) >= enough {
+            if self.health_checks.load(Ordering::Relaxed) >= enough {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -173,7 +173,7 @@ impl Host {
     }
 
     fn sample(&self, adapter: &Value, event: Value) -> Reply {
-        self.told.lock().unwrap().push(format!("sample {adapter}"));
+        self.requests.lock().unwrap().push(format!("sample {adapter}"));
         let mut steps = events(vec![event]);
         if let Some(held) = self.held.lock().unwrap().take() {
             steps.insert(0, Step::Wait(held));
@@ -211,7 +211,7 @@ async fn a_model_is_replaced_between_answers_and_their_version_is_certain() {
     assert_eq!(one_answer(&*sampler).await, [None]);
     let held = host.hold();
     let under_way = sampler.sample(sample_request()).await.unwrap();
-    host.told();
+    host.take_requests();
 
     let new = model(4);
     let mut loading = std::pin::pin!(sampler.load_weights(&new));
@@ -225,14 +225,14 @@ async fn a_model_is_replaced_between_answers_and_their_version_is_certain() {
         let sampler = sampler.clone();
         async move { one_answer(&*sampler).await }
     });
-    assert_eq!(host.told(), [] as [String; 0], "nothing is changed under an answer");
+    assert_eq!(host.take_requests(), [] as [String; 0], "nothing is changed under an answer");
     held.notify_one();
     assert_eq!(versions(under_way).await, [None]);
     loading.await.unwrap();
     assert_eq!(later.await.unwrap(), [Some(4)]);
     assert_eq!(sampler.weights_version(), Some(WeightsVersion(4)));
     assert_eq!(
-        host.told(),
+        host.take_requests(),
         [
             "pause?mode=wait {}",
             "update_weight_version {\"new_version\":\"being-replaced\"}",
@@ -255,9 +255,9 @@ async fn in_flight_answers_go_on_from_the_new_weights_and_only_the_host_can_tell
     held.notify_one();
     assert_eq!(versions(under_way).await, [None], "this route does not tell");
     assert_eq!(one_answer(&*sampler).await, [None]);
-    let told = host.told();
-    assert!(told.contains(&"pause?mode=keep {}".to_owned()), "{told:?}");
-    assert!(told.contains(&"reset_prefix_cache?reset_running_requests=true {}".to_owned()), "{told:?}");
+    let requests = host.take_requests();
+    assert!(requests.contains(&"pause?mode=keep {}".to_owned()), "{requests:?}");
+    assert!(requests.contains(&"reset_prefix_cache?reset_running_requests=true {}".to_owned()), "{requests:?}");
 }
 
 #[tokio::test]
@@ -265,11 +265,11 @@ async fn a_model_that_cannot_be_read_leaves_no_version_behind_and_no_server_paus
     let host = Host::new();
     let (_server, sampler) = vllm(&host, Changeover::Drain).await;
     sampler.load_weights(&model(4)).await.unwrap();
-    host.told();
+    host.take_requests();
     host.fail(&["collective_rpc"]);
     let error = sampler.load_weights(&model(5)).await.unwrap_err();
     assert!(error.to_string().contains("out of memory"), "{error}");
-    assert_eq!(host.told().last().unwrap(), "resume {}");
+    assert_eq!(host.take_requests().last().unwrap(), "resume {}");
     assert_eq!(*host.label.lock().unwrap(), "being-replaced");
     assert_eq!(one_answer(&*sampler).await, [None]);
     host.fail(&[]);
@@ -310,8 +310,8 @@ async fn an_answer_keeps_its_adapter_to_the_end_and_an_unused_one_is_removed() {
         assert_eq!(versions(under_way).await, [Some(1)]);
         sampler.load_weights(&adapter(3)).await.unwrap();
         assert_eq!(host.adapters().0, [3]);
-        let told = host.told();
-        assert!(told.iter().any(|told| told.starts_with("sample \"tiny-weights-1-")), "{told:?}");
+        let requests = host.take_requests();
+        assert!(requests.iter().any(|request| request.starts_with("sample \"tiny-weights-1-")), "{requests:?}");
         // A server that is looked at anew is not confused by the adapters that it lists.
         assert_eq!(sampler.info().await.unwrap().context_length, 64);
     }
@@ -331,14 +331,14 @@ async fn adapter_after_whole_model(sglang: bool, base: Option<&str>, label: &str
     if replaced {
         sampler.load_weights(&model(4)).await.unwrap();
     }
-    host.told();
+    host.take_requests();
     let loaded = sampler.load_weights(&adapter(5)).await.map_err(|error| error.to_string());
-    let told = host.told();
-    let reload = told.iter().position(|told| told.contains("/weights/base"));
-    let adapter = told.iter().position(|told| told.contains("load_lora_adapter"));
+    let requests = host.take_requests();
+    let reload = requests.iter().position(|request| request.contains("/weights/base"));
+    let adapter = requests.iter().position(|request| request.contains("load_lora_adapter"));
     let version = one_answer(&*sampler).await[0];
     let again = sampler.load_weights(&self::adapter(6)).await.is_ok();
-    let reloads_again = host.told().iter().any(|told| told.contains("/weights/base"));
+    let reloads_again = host.take_requests().iter().any(|request| request.contains("/weights/base"));
     AfterWholeModel { loaded, reload, adapter, version, again: again.then_some(reloads_again) }
 }
 
@@ -381,16 +381,16 @@ async fn sglang_confirms_the_version_and_freezes_answers_if_it_is_to() {
     let sampler = SglangSampler::new(&options(&server.url, Changeover::InFlight)).unwrap();
     sampler.load_weights(&model(4)).await.unwrap();
     let update = "{\"model_path\":\"/weights/4\",\"weight_version\":\"v4\",\"flush_cache\":true}";
-    let told = [
+    let requests = [
         "pause_generation {\"mode\":\"retract\"}".to_owned(),
         format!("update_weights_from_disk {update}"),
         "continue_generation {}".to_owned(),
     ];
-    assert_eq!(host.told(), told);
+    assert_eq!(host.take_requests(), requests);
     assert_eq!(one_answer(&sampler).await, [Some(4)]);
     host.fail(&["update_weights_from_disk"]);
     sampler.load_weights(&model(5)).await.unwrap_err();
-    assert_eq!(host.told().last().unwrap(), "continue_generation {}");
+    assert_eq!(host.take_requests().last().unwrap(), "continue_generation {}");
 }
 
 #[tokio::test]
@@ -410,15 +410,15 @@ async fn a_host_that_lacks_the_newest_weights_is_asked_for_nothing_until_it_has_
 
     hosts[1].fail(&["collective_rpc"]);
     replicas.load_weights(&model(2)).await.unwrap();
-    hosts.iter().for_each(|host| drop(host.told()));
+    hosts.iter().for_each(|host| drop(host.take_requests()));
     for affinity in 0..20 {
         let request = SampleRequest { affinity: Some(affinity.to_string()), ..sample_request() };
         assert_eq!(versions(replicas.sample(request).await.unwrap()).await, [Some(2)]);
     }
-    assert!(!hosts[1].told().iter().any(|told| told.starts_with("sample")));
+    assert!(!hosts[1].take_requests().iter().any(|request| request.starts_with("sample")));
 
     hosts[1].fail(&[]);
-    while *hosts[1].label.lock().unwrap() != "v2" || hosts[1].told().is_empty() {
+    while *hosts[1].label.lock().unwrap() != "v2" || hosts[1].take_requests().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     // It is there again once the confirmation has been read, which comes after the label.
@@ -428,7 +428,9 @@ async fn a_host_that_lacks_the_newest_weights_is_asked_for_nothing_until_it_has_
             let request = SampleRequest { affinity: Some(affinity.to_string()), ..sample_request() };
             assert_eq!(versions(replicas.sample(request).await.unwrap()).await, [Some(2)]);
         }
-        answered = (0..2).filter(|&it| hosts[it].told().iter().any(|told| told.starts_with("sample"))).collect();
+        answered = (0..2)
+            .filter(|&it| hosts[it].take_requests().iter().any(|request| request.starts_with("sample")))
+            .collect();
     }
 
     hosts.iter().for_each(|host| host.fail(&["collective_rpc"]));
@@ -528,12 +530,12 @@ async fn what_is_being_replaced_is_not_put_back_behind_a_host_that_was_away() {
     let replicas = Arc::new(Replicas::new(samplers, &options));
     replicas.load_weights(&model(1)).await.unwrap();
     let stalled = hosts[0].stalled.lock().unwrap().insert(Arc::new(Notify::new())).clone();
-    hosts[0].told();
+    hosts[0].take_requests();
     let loading = tokio::spawn({
         let replicas = replicas.clone();
         async move { replicas.load_weights(&model(2)).await }
     });
-    while !hosts[0].told().iter().any(|told| told.contains("/weights/2")) {
+    while !hosts[0].take_requests().iter().any(|request| request.contains("/weights/2")) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     hosts[0].fail(&["health"]);
@@ -543,7 +545,7 @@ async fn what_is_being_replaced_is_not_put_back_behind_a_host_that_was_away() {
     stalled.notify_one();
     loading.await.unwrap().unwrap();
     hosts[0].look(2).await;
-    let told = hosts[0].told();
-    assert!(!told.iter().any(|told| told.contains("/weights/1")), "{told:?}");
+    let requests = hosts[0].take_requests();
+    assert!(!requests.iter().any(|request| request.contains("/weights/1")), "{requests:?}");
     assert_eq!(*hosts[0].label.lock().unwrap(), "v2");
 }

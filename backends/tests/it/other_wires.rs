@@ -31,7 +31,7 @@ async fn server(path: &'static str, steps: Vec<Step>) -> ScriptedServer {
         "/v1/models" => Reply::Json(200, json!({ "data": [{ "id": "served", "max_model_len": 64 }] })),
         "/props" => Reply::Json(200, json!({ "default_generation_settings": { "n_ctx": 64 } })),
         "/health" => Reply::Json(200, json!({ "status": "ok" })),
-        asked if asked == path => Reply::Stream(steps.lock().unwrap().take().unwrap()),
+        requested if requested == path => Reply::Stream(steps.lock().unwrap().take().unwrap()),
         _ => Reply::Json(404, json!({ "detail": "Not Found" })),
     })
     .await
@@ -56,11 +56,11 @@ async fn sampled(sampler: &dyn Sampler) -> (Vec<SampleEvent>, Option<BackendErro
 
 /// Ids with the versions of their weights.
 fn tokens(events: &[SampleEvent]) -> Vec<(u32, Option<u64>)> {
-    let told = |event: &SampleEvent| match event {
+    let token = |event: &SampleEvent| match event {
         SampleEvent::Token(token) => Some((token.id, token.weights_version.map(|version| version.0))),
         _ => None,
     };
-    events.iter().filter_map(told).collect()
+    events.iter().filter_map(token).collect()
 }
 
 /// An event of SGLang, which tells all tokens so far.
@@ -75,27 +75,27 @@ fn sglang(tokens: &[u32], version: &str, finish_reason: Value) -> Step {
 #[tokio::test]
 async fn sglang_tells_the_weights_with_each_event_and_spans_at_the_end_count_more() {
     let stop = json!({ "type": "stop", "matched": 9 });
-    let events = || {
+    let steps = || {
         vec![sglang(&[3], "1", Value::Null), sglang(&[3, 4], "2", Value::Null), sglang(&[3, 4, 9], "2", stop.clone())]
     };
-    let server_of_events = server("/generate", events()).await;
+    let server_of_events = server("/generate", steps()).await;
     let sampler = SglangSampler::new(&options(&server_of_events.url)).unwrap();
-    let (told, error) = sampled(&sampler).await;
+    let (events, error) = sampled(&sampler).await;
     assert!(error.is_none(), "{error:?}");
     // Whether the second was sampled before the change or after it is not known.
-    assert_eq!(tokens(&told), [(3, Some(1)), (4, None), (9, Some(2))]);
-    assert_eq!(told.last(), Some(&SampleEvent::Finished(SamplingEnd::StopToken)));
+    assert_eq!(tokens(&events), [(3, Some(1)), (4, None), (9, Some(2))]);
+    assert_eq!(events.last(), Some(&SampleEvent::Finished(SamplingEnd::StopToken)));
     assert_eq!(sampler.weights_version(), Some(WeightsVersion(2)));
     assert_eq!(server_of_events.posts("/generate")[0]["input_ids"], json!([5, 6]));
 
-    let mut spanned = events();
+    let mut spanned = steps();
     let Some(Step::Event(last)) = spanned.last_mut() else { panic!("no event") };
     last["meta_info"]["weight_versions"] =
         json!([{ "version": "1", "start": 0, "end": 2 }, { "version": "2", "start": 2, "end": 3 }]);
     let server_of_spans = server("/generate", spanned).await;
-    let (told, _) = sampled(&SglangSampler::new(&options(&server_of_spans.url)).unwrap()).await;
+    let (events, _) = sampled(&SglangSampler::new(&options(&server_of_spans.url)).unwrap()).await;
     let versions = [1, 1, 2].map(|version| Some(WeightsVersion(version))).to_vec();
-    assert_eq!(told[3..5], [SampleEvent::CachedPrompt(1), SampleEvent::WeightsVersions(versions)]);
+    assert_eq!(events[3..5], [SampleEvent::CachedPrompt(1), SampleEvent::WeightsVersions(versions)]);
 }
 
 #[tokio::test]
@@ -125,15 +125,15 @@ async fn sglang_that_tells(temperature: bool) -> ScriptedServer {
         ),
         "/generate" => {
             let is_low = request.body["sampling_params"]["temperature"].as_f64().unwrap() < 0.01;
-            let mut told = json!({ "output_ids": [9], "meta_info": {
+            let mut event = json!({ "output_ids": [9], "meta_info": {
                 "finish_reason": stop.clone(), "completion_tokens": 1, "weight_version": "v1",
                 "output_token_logprobs": [[if is_low && temperature { 0.0 } else { -0.5 }, 9, null]],
             } });
             if request.body["return_sampling_mask"] == true {
-                told["meta_info"]["output_token_sampling_mask"] = json!([[9, 4]]);
-                told["meta_info"]["output_token_sampling_logprobs"] = json!([-0.25]);
+                event["meta_info"]["output_token_sampling_mask"] = json!([[9, 4]]);
+                event["meta_info"]["output_token_sampling_logprobs"] = json!([-0.25]);
             }
-            Reply::Stream(vec![Step::Event(told)])
+            Reply::Stream(vec![Step::Event(event)])
         }
         _ => Reply::Json(404, json!({ "detail": "Not Found" })),
     })
@@ -178,8 +178,8 @@ async fn whether_sglangs_logprobs_tell_of_the_temperature_is_tried_out_once() {
 async fn sglangs_abort_breaks_the_answer() {
     let abort = json!({ "type": "abort", "message": "flushed for new weights", "status_code": 503 });
     let server = server("/generate", vec![sglang(&[3], "1", Value::Null), sglang(&[3], "1", abort)]).await;
-    let (told, error) = sampled(&SglangSampler::new(&options(&server.url)).unwrap()).await;
-    assert_eq!(tokens(&told), [(3, Some(1))]);
+    let (events, error) = sampled(&SglangSampler::new(&options(&server.url)).unwrap()).await;
+    assert_eq!(tokens(&events), [(3, Some(1))]);
     let Some(BackendError::BrokenAnswer { fault: AnswerFault::HostError { message }, .. }) = error else {
         panic!("{error:?}")
     };
@@ -188,8 +188,8 @@ async fn sglangs_abort_breaks_the_answer() {
 
 /// An event of llama.cpp's server.
 fn llama_cpp(token: u32) -> Step {
-    let told = json!({ "id": token, "token": "?", "bytes": [63], "prob": 0.5, "top_probs": [] });
-    Step::Event(json!({ "content": "?", "tokens": [token], "stop": false, "completion_probabilities": [told] }))
+    let probability = json!({ "id": token, "token": "?", "bytes": [63], "prob": 0.5, "top_probs": [] });
+    Step::Event(json!({ "content": "?", "tokens": [token], "stop": false, "completion_probabilities": [probability] }))
 }
 
 fn llama_cpp_end(stop_type: &str, tokens: usize) -> Step {
@@ -201,24 +201,24 @@ fn llama_cpp_end(stop_type: &str, tokens: usize) -> Step {
 async fn llama_cpps_tokens_come_one_by_one_with_the_logarithms_of_their_probabilities() {
     let server = server("/completion", vec![llama_cpp(3), llama_cpp(4), llama_cpp_end("limit", 2), Step::End]).await;
     let sampler = LlamaCppSampler::new(&options(&server.url)).unwrap();
-    let (told, error) = sampled(&sampler).await;
+    let (events, error) = sampled(&sampler).await;
     assert!(error.is_none(), "{error:?}");
-    assert_eq!(tokens(&told), [(3, None), (4, None)]);
-    let SampleEvent::Token(token) = &told[0] else { panic!("{told:?}") };
+    assert_eq!(tokens(&events), [(3, None), (4, None)]);
+    let SampleEvent::Token(token) = &events[0] else { panic!("{events:?}") };
     assert_eq!(token.logprob, 0.5f32.ln());
-    assert_eq!(told.last(), Some(&SampleEvent::Finished(SamplingEnd::Length)));
+    assert_eq!(events.last(), Some(&SampleEvent::Finished(SamplingEnd::Length)));
     assert_eq!(sampler.info().await.unwrap().context_length, 64);
 }
 
 #[tokio::test]
 async fn a_stop_token_ends_an_answer_that_llama_cpp_would_go_on_with() {
-    let (gone, is_gone) = oneshot::channel();
-    let server = server("/completion", vec![llama_cpp(3), llama_cpp(9), Step::Hang(gone)]).await;
-    let (told, error) = sampled(&LlamaCppSampler::new(&options(&server.url)).unwrap()).await;
+    let (on_disconnect, disconnected) = oneshot::channel();
+    let server = server("/completion", vec![llama_cpp(3), llama_cpp(9), Step::Hang(on_disconnect)]).await;
+    let (events, error) = sampled(&LlamaCppSampler::new(&options(&server.url)).unwrap()).await;
     assert!(error.is_none(), "{error:?}");
-    assert_eq!(tokens(&told), [(3, None), (9, None)]);
-    assert_eq!(told.last(), Some(&SampleEvent::Finished(SamplingEnd::StopToken)));
-    is_gone.await.unwrap();
+    assert_eq!(tokens(&events), [(3, None), (9, None)]);
+    assert_eq!(events.last(), Some(&SampleEvent::Finished(SamplingEnd::StopToken)));
+    disconnected.await.unwrap();
 }
 
 #[tokio::test]
@@ -227,10 +227,10 @@ async fn tokens_that_llama_cpp_keeps_to_itself_break_the_answer() {
     behind["tokens_predicted"] = json!(3);
     let steps = vec![llama_cpp(3), Step::Event(behind), llama_cpp_end("limit", 3), Step::End];
     let server = server("/completion", steps).await;
-    let (told, error) = sampled(&LlamaCppSampler::new(&options(&server.url)).unwrap()).await;
-    assert_eq!(tokens(&told), [(3, None)], "what follows is not known to follow");
+    let (events, error) = sampled(&LlamaCppSampler::new(&options(&server.url)).unwrap()).await;
+    assert_eq!(tokens(&events), [(3, None)], "what follows is not known to follow");
     let Some(BackendError::BrokenAnswer { fault, .. }) = error else { panic!("{error:?}") };
-    assert_eq!(fault, AnswerFault::TokensUntold { sampled: 3, told: 2 });
+    assert_eq!(fault, AnswerFault::TokensUnreported { sampled: 3, reported: 2 });
 }
 
 #[tokio::test]
@@ -251,9 +251,9 @@ async fn sglang_scores_a_prompt_and_llama_cpp_says_that_it_does_not() {
     let scores = sampler.score_prompt(&[5, 6, 7], 2).await.unwrap();
     assert_eq!(scores.logprobs, [-2.5, -0.25]);
     assert_eq!(scores.likeliest, [vec![(3, -0.5), (4, -1.0)], vec![(7, -0.25), (1, -3.0)]]);
-    let asked = server.posts("/generate").pop().unwrap();
-    assert_eq!((&asked["input_ids"], &asked["logprob_start_len"]), (&json!([5, 6, 7]), &json!(0)));
-    assert_eq!(asked["sampling_params"]["max_new_tokens"], json!(0));
+    let sent = server.posts("/generate").pop().unwrap();
+    assert_eq!((&sent["input_ids"], &sent["logprob_start_len"]), (&json!([5, 6, 7]), &json!(0)));
+    assert_eq!(sent["sampling_params"]["max_new_tokens"], json!(0));
 
     let other = LlamaCppSampler::new(&options("http://127.0.0.1:9")).unwrap();
     let error = other.score_prompt(&[5, 6], 0).await.unwrap_err();

@@ -34,8 +34,8 @@ struct Host {
     script: Mutex<VecDeque<Does>>,
     held: mpsc::UnboundedSender<Sender>,
     is_well: Mutex<bool>,
-    asked: Mutex<usize>,
-    health_asked: Notify,
+    requests: Mutex<usize>,
+    health_checks: Notify,
 }
 
 fn token(id: u32) -> SampleEvent {
@@ -61,7 +61,7 @@ impl Sampler for Host {
     }
 
     async fn sample(&self, _: SampleRequest) -> Result<SampleStream, BackendError> {
-        *self.asked.lock().unwrap() += 1;
+        *self.requests.lock().unwrap() += 1;
         let does = self.script.lock().unwrap().pop_front().unwrap_or(Does::Answer);
         let (sender, stream) = SampleStream::channel();
         match does {
@@ -82,7 +82,7 @@ impl Sampler for Host {
     }
 
     async fn check_health(&self) -> Result<(), BackendError> {
-        self.health_asked.notify_one();
+        self.health_checks.notify_one();
         match *self.is_well.lock().unwrap() {
             true => Ok(()),
             false => Err(down()),
@@ -108,8 +108,8 @@ fn setup(count: u32, options: &ReplicaOptions) -> Setup {
             script: Mutex::default(),
             held: sender.clone(),
             is_well: Mutex::new(true),
-            asked: Mutex::new(0),
-            health_asked: Notify::new(),
+            requests: Mutex::new(0),
+            health_checks: Notify::new(),
         })
     };
     let hosts: Vec<Arc<Host>> = (0..count).map(host).collect();
@@ -144,8 +144,8 @@ impl Setup {
         }
     }
 
-    fn asked(&self) -> Vec<usize> {
-        self.hosts.iter().map(|host| *host.asked.lock().unwrap()).collect()
+    fn requests(&self) -> Vec<usize> {
+        self.hosts.iter().map(|host| *host.requests.lock().unwrap()).collect()
     }
 }
 
@@ -182,13 +182,13 @@ async fn an_affinity_keeps_its_host_and_losing_a_host_moves_only_its_own() {
         setup.play(0, Does::Fail);
         assert_ne!(setup.answering(Some(name)).await, 0);
     }
-    let asked = setup.asked()[0];
+    let requests = setup.requests()[0];
     for name in &names {
         let host = setup.answering(Some(name)).await;
         assert!(host == home[name] || home[name] == 0, "{name} moved from {} to {host}", home[name]);
         assert_ne!(host, 0);
     }
-    assert_eq!(setup.asked()[0], asked, "a host that was given up is left alone");
+    assert_eq!(setup.requests()[0], requests, "a host that was given up is left alone");
 }
 
 /// An affinity whose host is this one.
@@ -211,10 +211,10 @@ async fn a_host_that_was_given_up_is_left_alone_for_its_time_and_gets_its_own_ba
             setup.play(0, Does::Fail);
             assert_eq!(setup.answering(Some(&name)).await, 1);
         }
-        let asked = setup.asked()[0];
+        let requests = setup.requests()[0];
         setup.play(0, Does::Fail);
         assert_eq!(setup.answering(Some(&name)).await, 1);
-        assert_eq!(setup.asked()[0], asked + usize::from(is_probed));
+        assert_eq!(setup.requests()[0], requests + usize::from(is_probed));
         assert_eq!(setup.answering(Some(&name)).await, usize::from(!is_probed));
     }
 }
@@ -225,10 +225,10 @@ async fn nothing_is_tried_again_after_the_first_token_nor_for_a_bad_request() {
     setup.play(0, Does::Break);
     let broken = setup.sample(None).await;
     assert!(matches!(broken, Err(BackendError::BrokenAnswer { .. })), "{broken:?}");
-    assert_eq!(setup.asked(), [1, 0]);
+    assert_eq!(setup.requests(), [1, 0]);
     setup.play(0, Does::Refuse);
     assert!(matches!(setup.sample(None).await, Err(BackendError::InvalidRequest { .. })));
-    assert_eq!(setup.asked(), [2, 0]);
+    assert_eq!(setup.requests(), [2, 0]);
 }
 
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn with_every_host_given_up_they_are_asked_all_the_same() {
         setup.play(1, Does::Fail);
         assert!(matches!(setup.sample(None).await, Err(BackendError::Unavailable { .. })));
     }
-    assert_eq!(setup.asked(), [4, 4]);
+    assert_eq!(setup.requests(), [4, 4]);
     assert_eq!(setup.sample(None).await.unwrap().len(), 2);
 }
 
@@ -260,11 +260,11 @@ async fn requests_beyond_the_limit_wait_and_the_least_loaded_host_is_taken() {
     for _ in 0..2 {
         held.push(setup.held.recv().await.unwrap());
     }
-    assert_eq!(setup.asked(), [1, 1], "one at each host, and two wait");
+    assert_eq!(setup.requests(), [1, 1], "one at each host, and two wait");
     assert!(setup.held.try_recv().is_err());
     held.remove(0).send(Ok(SampleEvent::Finished(SamplingEnd::Length))).unwrap();
     let third = setup.held.recv().await.unwrap();
-    assert_eq!(setup.asked(), [2, 1]);
+    assert_eq!(setup.requests(), [2, 1]);
     for sender in held.into_iter().chain([third]) {
         sender.send(Ok(SampleEvent::Finished(SamplingEnd::Length))).unwrap();
     }
@@ -300,16 +300,16 @@ async fn health_gives_a_host_up_before_a_request_does() {
     let interval = Duration::from_millis(5);
     let setup = setup(2, &ReplicaOptions { health_interval: Some(interval), ..options() });
     *setup.hosts[0].is_well.lock().unwrap() = false;
-    setup.hosts[0].health_asked.notified().await;
+    setup.hosts[0].health_checks.notified().await;
     tokio::task::yield_now().await;
     for _ in 0..5 {
         assert_eq!(setup.answering(None).await, 1);
     }
-    assert_eq!(setup.asked()[0], 0);
+    assert_eq!(setup.requests()[0], 0);
     assert_eq!(setup.replicas.info().await.unwrap().context_length, 10, "the other one tells it");
     *setup.hosts[0].is_well.lock().unwrap() = true;
-    setup.hosts[0].health_asked.notified().await;
-    setup.hosts[0].health_asked.notified().await;
+    setup.hosts[0].health_checks.notified().await;
+    setup.hosts[0].health_checks.notified().await;
     tokio::task::yield_now().await;
     assert_eq!(setup.answering(None).await, 0);
 }

@@ -83,8 +83,8 @@ async fn a_completion_is_streamed_token_by_token_and_its_weights_stay_unknown() 
     let SampleEvent::Token(token) = &events[1] else { panic!("{events:?}") };
     assert_eq!((token.logprob, token.weights_version), (-1.5, None));
     assert_eq!(sampler.weights_version(), None);
-    let asked = server.posts("/v1/completions").pop().unwrap();
-    assert_eq!((&asked["model"], &asked["prompt"]), (&json!("served"), &json!([5, 6, 7])));
+    let sent = server.posts("/v1/completions").pop().unwrap();
+    assert_eq!((&sent["model"], &sent["prompt"]), (&json!("served"), &json!([5, 6, 7])));
     assert!(server.heads().iter().all(|head| head.contains("authorization: Bearer a-secret")));
     assert_eq!(sampler.info().await.unwrap().context_length, 64);
 }
@@ -131,8 +131,8 @@ async fn how_much_of_a_prompt_was_cached_is_said_behind_the_answers_end() {
             let (events, error) = sampled(&sampler).await;
             assert!(error.is_none(), "{error:?}");
             assert_eq!(ids(&events), [9]);
-            let told = expected.map(SampleEvent::CachedPrompt);
-            let end = told.into_iter().chain([SampleEvent::Finished(SamplingEnd::StopToken)]);
+            let cached = expected.map(SampleEvent::CachedPrompt);
+            let end = cached.into_iter().chain([SampleEvent::Finished(SamplingEnd::StopToken)]);
             assert_eq!(events[1..], end.collect::<Vec<_>>());
         }
         assert_eq!(server.posts(path).pop().unwrap()["stream_options"], json!({ "include_usage": true }));
@@ -302,12 +302,12 @@ async fn a_server_that_is_down_is_looked_for_again() {
 async fn whoever_stops_listening_ends_the_hosts_work() {
     let vllm = Vllm::new(false, true);
     let (_server, sampler) = sampler(&vllm).await;
-    let (gone, is_gone) = oneshot::channel();
-    vllm.play(Reply::Stream(vec![Step::Event(completed(&[(3, -0.5)], None)), Step::Hang(gone)]));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    vllm.play(Reply::Stream(vec![Step::Event(completed(&[(3, -0.5)], None)), Step::Hang(on_disconnect)]));
     let mut stream = sampler.sample(request()).await.unwrap();
     assert!(matches!(stream.next().await, Ok(SampleEvent::Token(_))));
     drop(stream);
-    is_gone.await.unwrap();
+    disconnected.await.unwrap();
 }
 
 #[tokio::test]
@@ -317,12 +317,12 @@ async fn a_silent_host_is_given_up() {
     let impatient = RemoteOptions { silence_limit: Duration::from_secs(2), ..options(&server.url) };
     let sampler = VllmSampler::new(&impatient).unwrap();
     sampler.info().await.unwrap();
-    let (gone, is_gone) = oneshot::channel();
-    vllm.play(Reply::Stream(vec![Step::Event(completed(&[(3, -0.5)], None)), Step::Hang(gone)]));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    vllm.play(Reply::Stream(vec![Step::Event(completed(&[(3, -0.5)], None)), Step::Hang(on_disconnect)]));
     let (events, error) = sampled(&sampler).await;
     assert_eq!(ids(&events), [3]);
     assert!(matches!(error, Some(BackendError::BrokenAnswer { fault: AnswerFault::Silent { .. }, .. })), "{error:?}");
-    is_gone.await.unwrap();
+    disconnected.await.unwrap();
 }
 
 #[tokio::test]
@@ -341,20 +341,20 @@ async fn an_answer_that_ended_leaves_its_connection_to_the_next() {
 async fn a_prompt_is_scored_by_its_own_tokens_whatever_else_is_told() {
     let vllm = Vllm::new(false, false);
     let (server, sampler) = sampler(&vllm).await;
-    let told = |tokens: &[(u32, f64)]| -> Value {
-        let told = |(id, logprob): &(u32, f64)| (id.to_string(), json!({ "logprob": logprob, "rank": 1 }));
-        tokens.iter().map(told).collect()
+    let row = |tokens: &[(u32, f64)]| -> Value {
+        let row = |(id, logprob): &(u32, f64)| (id.to_string(), json!({ "logprob": logprob, "rank": 1 }));
+        tokens.iter().map(row).collect()
     };
     let reply = |places: Value| Reply::Json(200, json!({ "choices": [{ "text": "", "prompt_logprobs": places }] }));
-    vllm.play(reply(json!([null, told(&[(6, -2.5), (3, -0.5), (4, -1.0)]), told(&[(7, -0.25), (1, -3.0)])])));
+    vllm.play(reply(json!([null, row(&[(6, -2.5), (3, -0.5), (4, -1.0)]), row(&[(7, -0.25), (1, -3.0)])])));
     let scores = sampler.score_prompt(&[5, 6, 7], 2).await.unwrap();
     assert_eq!(scores.logprobs, [-2.5, -0.25]);
     assert_eq!(scores.likeliest, [vec![(3, -0.5), (4, -1.0)], vec![(7, -0.25), (1, -3.0)]]);
-    let asked = server.posts("/v1/completions").pop().unwrap();
-    assert_eq!((&asked["prompt"], &asked["prompt_logprobs"]), (&json!([5, 6, 7]), &json!(2)));
-    assert_eq!((&asked["model"], &asked["max_tokens"]), (&json!("served"), &json!(1)));
+    let sent = server.posts("/v1/completions").pop().unwrap();
+    assert_eq!((&sent["prompt"], &sent["prompt_logprobs"]), (&json!([5, 6, 7]), &json!(2)));
+    assert_eq!((&sent["model"], &sent["max_tokens"]), (&json!("served"), &json!(1)));
 
-    vllm.play(reply(json!([null, told(&[(6, -2.5)])])));
+    vllm.play(reply(json!([null, row(&[(6, -2.5)])])));
     let error = sampler.score_prompt(&[5, 6, 7], 0).await.unwrap_err();
     assert!(matches!(error, BackendError::BrokenAnswer { fault: AnswerFault::CountsDiffer { .. }, .. }), "{error}");
     vllm.play(reply(Value::Null));

@@ -175,9 +175,9 @@ async fn write_reply(socket: &mut TcpStream, reply: Reply) -> bool {
                 notify.notified().await;
                 continue;
             }
-            Step::Hang(gone) => {
+            Step::Hang(on_disconnect) => {
                 while socket.read_buf(&mut Vec::new()).await.unwrap_or(0) > 0 {}
-                let _ = gone.send(());
+                let _ = on_disconnect.send(());
                 return false;
             }
             Step::End => {

@@ -19,8 +19,8 @@ pub async fn register(client: &Client, url: &str, host: &str) -> Result<()> {
 
 /// Makes a rollout there.
 pub async fn start(client: Client, url: String) -> Result<Attempt> {
-    let asked = client.post(format!("{url}/api/rollouts")).json(&json!([{ "input": { "question": "1 + 1" } }]));
-    let rollouts: Value = asked.send().await?.error_for_status()?.json().await?;
+    let request = client.post(format!("{url}/api/rollouts")).json(&json!([{ "input": { "question": "1 + 1" } }]));
+    let rollouts: Value = request.send().await?.error_for_status()?.json().await?;
     let rollout_id = rollouts[0]["rollout_id"].as_str().context("a rollout of the gateway has no id")?.to_owned();
     let path = format!("/proxy/rollout/{rollout_id}/attempt/{ATTEMPT}/mode/train/openai");
     Ok(Attempt { rollout_id, attempt_id: ATTEMPT.to_owned(), path })
@@ -28,8 +28,8 @@ pub async fn start(client: Client, url: String) -> Result<Attempt> {
 
 /// Fails unless the gateway has recorded the tokens of the one call of an attempt.
 pub async fn check_recorded(client: &Client, url: &str, attempt: &Attempt) -> Result<()> {
-    let asked = client.get(format!("{url}/api/rollouts/{}/events?format=triplet", attempt.rollout_id));
-    let events: Value = asked.send().await?.error_for_status()?.json().await?;
+    let request = client.get(format!("{url}/api/rollouts/{}/events?format=triplet", attempt.rollout_id));
+    let events: Value = request.send().await?.error_for_status()?.json().await?;
     let count = |name: &str| events[0]["data"][name].as_array().map_or(0, Vec::len);
     let counted = (count("prompt_token_ids"), count("response_token_ids"));
     ensure!(counted == (PROMPT_TOKENS, SAMPLED_TOKENS), "the gateway has not recorded a call's tokens: {events}");

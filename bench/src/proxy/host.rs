@@ -64,7 +64,7 @@ struct Script {
 
 /// The fields of a request that the answer depends on.
 #[derive(Deserialize)]
-struct Asked {
+struct HostRequest {
     #[serde(default)]
     prompt: Vec<u32>,
     max_tokens: Option<usize>,
@@ -117,11 +117,11 @@ impl Script {
     /// The events of a stream: one for the first token, and one for as many of the others as are asked for together. Made
     /// beforehand where they can be: a host's own work would be counted as the proxy's, of which it asks more than of who
     /// calls it directly.
-    fn events(&self, asked: &Asked) -> Vec<Bytes> {
-        let (count, end) = self.end(asked);
-        let interval = asked.stream_interval.unwrap_or(1).max(1);
+    fn events(&self, request: &HostRequest) -> Vec<Bytes> {
+        let (count, end) = self.end(request);
+        let interval = request.stream_interval.unwrap_or(1).max(1);
         let first = 0..count.min(1);
-        let mut events = vec![self.event(first, &asked.prompt, count, end)];
+        let mut events = vec![self.event(first, &request.prompt, count, end)];
         let later = || {
             let from = (1..count).step_by(interval);
             from.map(|from| self.event(from..(from + interval).min(count), &[], count, end)).collect()
@@ -143,8 +143,8 @@ impl Script {
     }
 
     /// How many tokens are answered, and why no more.
-    fn end(&self, asked: &Asked) -> (usize, &'static str) {
-        match asked.max_tokens {
+    fn end(&self, request: &HostRequest) -> (usize, &'static str) {
+        match request.max_tokens {
             Some(limit) if limit < self.tokens.len() => (limit, "length"),
             _ => (self.tokens.len(), "stop"),
         }
@@ -182,19 +182,19 @@ async fn models() -> Json<Value> {
     Json(json!({ "object": "list", "data": [{ "id": MODEL, "object": "model", "max_model_len": CONTEXT_LENGTH }] }))
 }
 
-async fn completions(State(script): State<Arc<Script>>, Json(asked): Json<Asked>) -> Response {
-    if asked.stream {
-        return stream(script.events(&asked));
+async fn completions(State(script): State<Arc<Script>>, Json(request): Json<HostRequest>) -> Response {
+    if request.stream {
+        return stream(script.events(&request));
     }
-    let (count, end) = script.end(&asked);
-    Json(completion(&script.choice(0..count, &asked.prompt, Some(end)))).into_response()
+    let (count, end) = script.end(&request);
+    Json(completion(&script.choice(0..count, &request.prompt, Some(end)))).into_response()
 }
 
-async fn chat_completions(State(script): State<Arc<Script>>, Json(asked): Json<Asked>) -> Response {
-    match asked.stream {
+async fn chat_completions(State(script): State<Arc<Script>>, Json(request): Json<HostRequest>) -> Response {
+    match request.stream {
         true => stream(script.chat_events.clone()),
         false => {
-            let chat = if asked.return_token_ids { &script.chat_with_tokens } else { &script.chat };
+            let chat = if request.return_token_ids { &script.chat_with_tokens } else { &script.chat };
             ([(CONTENT_TYPE, "application/json")], chat.clone()).into_response()
         }
     }

@@ -112,11 +112,11 @@ async fn ask(client: Client, call: Call, intended: Instant) -> Result<Timing> {
     let request = client.post(&call.url).header(CONTENT_TYPE, "application/json").bearer_auth("bench").body(call.body);
     let mut response = request.send().await.with_context(|| call.url.clone())?;
     let status = response.status();
-    let (mut begun, mut last, mut first) = (Vec::new(), Bytes::new(), None);
+    let (mut received, mut last, mut first) = (Vec::new(), Bytes::new(), None);
     while let Some(bytes) = response.chunk().await? {
         if first.is_none() {
-            begun.extend_from_slice(&bytes);
-            first = (!call.is_streamed || holds_text(&begun)).then(|| intended.elapsed());
+            received.extend_from_slice(&bytes);
+            first = (!call.is_streamed || holds_text(&received)).then(|| intended.elapsed());
         }
         last = bytes;
     }
@@ -127,9 +127,9 @@ async fn ask(client: Client, call: Call, intended: Instant) -> Result<Timing> {
 }
 
 /// Whether the beginning of a chat's stream holds text of the answer.
-fn holds_text(begun: &[u8]) -> bool {
+fn holds_text(received: &[u8]) -> bool {
     const TEXT: &[u8] = b"\"content\":\"";
-    begun.windows(TEXT.len() + 1).any(|window| window.starts_with(TEXT) && !window.ends_with(b"\""))
+    received.windows(TEXT.len() + 1).any(|window| window.starts_with(TEXT) && !window.ends_with(b"\""))
 }
 
 #[cfg(test)]

@@ -256,8 +256,8 @@ impl Bench {
     /// Fails unless each proxy has recorded every call.
     async fn check_recorded(&self) -> Result<()> {
         for proxy in self.targets[1..].iter().filter(|proxy| proxy.name != GATEWAY) {
-            let asked = self.client.get(format!("{}/v1/agl/statistics", proxy.url));
-            let statistics: Value = asked.send().await?.error_for_status()?.json().await?;
+            let request = self.client.get(format!("{}/v1/agl/statistics", proxy.url));
+            let statistics: Value = request.send().await?.error_for_status()?.json().await?;
             let (spans, made) = (&statistics["total_spans"], self.made);
             ensure!(*spans == json!(made), "{} has recorded {spans} calls of {made}", proxy.name);
         }
@@ -269,8 +269,8 @@ impl Bench {
 async fn first_answer(client: &Client, tasks: &mut Tasks, url: &str) -> Result<Message> {
     let agents = tasks.agents(Traffic::Sessions, 1, &Message::default())?;
     let call = agents.calls_to(url, &[]).pop().context("there is no call")?;
-    let asked = client.post(call.url).header("content-type", "application/json").body(call.body);
-    let reply: Value = asked.send().await?.json().await?;
+    let request = client.post(call.url).header("content-type", "application/json").body(call.body);
+    let reply: Value = request.send().await?.json().await?;
     let counted = (&reply["usage"]["prompt_tokens"], &reply["usage"]["completion_tokens"]);
     ensure!(counted == (&json!(PROMPT_TOKENS), &json!(SAMPLED_TOKENS)), "the first answer is not as scripted: {reply}");
     Ok(serde_json::from_value(reply["choices"][0]["message"].clone())?)

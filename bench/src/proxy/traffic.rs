@@ -176,8 +176,8 @@ fn body(messages: &[Message], traffic: Traffic) -> Bytes {
 
 impl Attempt {
     async fn start(client: Client, url: String) -> Result<Self> {
-        let asked = client.post(url).json(&json!({ "input": { "question": "1 + 1" } }));
-        let started: Value = asked.send().await?.error_for_status()?.json().await?;
+        let request = client.post(url).json(&json!({ "input": { "question": "1 + 1" } }));
+        let started: Value = request.send().await?.error_for_status()?.json().await?;
         let id = |value: &Value| value.as_str().map(str::to_owned).context("a started rollout has no id");
         let (rollout_id, attempt_id) = (id(&started["rollout_id"])?, id(&started["attempt"]["attempt_id"])?);
         let path = format!("/rollout/{rollout_id}/attempt/{attempt_id}");

@@ -126,8 +126,8 @@ impl Case {
         let mut continued = messages.clone();
         add_turn(&mut continued, &mut writer);
         let stop = renderer.tokenizer().decode(renderer.stop_tokens());
-        let said = continued[messages.len()].plain_text(0)?;
-        let sampled = renderer.tokenizer().encode_with_specials(&format!("{said}{stop}"))?;
+        let spoken = continued[messages.len()].plain_text(0)?;
+        let sampled = renderer.tokenizer().encode_with_specials(&format!("{spoken}{stop}"))?;
         let long = format!("<think>\n{}\n</think>\n\n{}{stop}", writer.text(size / 40), writer.text(size / 40));
         let reply = renderer.tokenizer().encode_with_specials(&long)?;
         let repeat = (400_000 / tokens.max(1)).clamp(5, 200);

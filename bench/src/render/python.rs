@@ -47,8 +47,8 @@ impl Python {
 
     /// Renders a conversation some times over.
     pub fn render(&mut self, messages: &[Message], tools: &[Value], tokenize: bool, repeat: usize) -> Result<Rendered> {
-        let asked = json!({"messages": messages, "tools": tools, "tokenize": tokenize, "repeat": repeat});
-        writeln!(self.input, "{asked}")?;
+        let request = json!({"messages": messages, "tools": tools, "tokenize": tokenize, "repeat": repeat});
+        writeln!(self.input, "{request}")?;
         self.read()
     }
 

@@ -31,9 +31,9 @@ impl Ran {
 
     /// What a command that must have failed says, `directory` left out of it.
     pub fn failure(&self, directory: &Path) -> String {
-        let said = String::from_utf8_lossy(&self.0.stderr);
-        assert_eq!((self.0.status.code(), self.0.stdout.len()), (Some(1), 0), "{said}");
-        said.replace(directory.to_str().unwrap(), "[directory]")
+        let printed = String::from_utf8_lossy(&self.0.stderr);
+        assert_eq!((self.0.status.code(), self.0.stdout.len()), (Some(1), 0), "{printed}");
+        printed.replace(directory.to_str().unwrap(), "[directory]")
     }
 }
 
@@ -55,15 +55,15 @@ impl Gateway {
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--store"]).arg(directory.join("store.db"));
         let mut process = command.arg("--ready-file").arg(&ready).stdout(Stdio::null()).spawn().unwrap();
-        let said = loop {
+        let printed = loop {
             match std::fs::read(&ready) {
-                Ok(said) => break said,
+                Ok(printed) => break printed,
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
             }
             assert!(process.try_wait().unwrap().is_none(), "the server did not start");
         };
-        let said: Value = serde_json::from_slice(&said).unwrap();
-        Self { url: said["url"].as_str().unwrap().to_owned(), process }
+        let printed: Value = serde_json::from_slice(&printed).unwrap();
+        Self { url: printed["url"].as_str().unwrap().to_owned(), process }
     }
 }
 

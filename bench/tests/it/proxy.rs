@@ -59,8 +59,8 @@ fn a_gateway_of_agent_lightnings_wire_is_measured_beside_it_on_whole_calls() {
     let gateway = Gateway::start(directory.path());
     let (url, pid) = (gateway.url.as_str(), gateway.process.id().to_string());
     let command = ["proxy", "--calls", "20", "--kinds", "whole,streamed", "--json"];
-    let beside = ["--gateway", url, "--gateway-pid", &pid];
-    let lines = run([&command[..], &beside].concat()).json_lines();
+    let with_gateway = ["--gateway", url, "--gateway-pid", &pid];
+    let lines = run([&command[..], &with_gateway].concat()).json_lines();
     let rows: Vec<&serde_json::Value> = lines.iter().filter(|line| line["server"] == "gateway").collect();
     let [row] = rows[..] else { panic!("{rows:?}") };
     let made = (&row["traffic"], &row["pace"], &row["calls"]);

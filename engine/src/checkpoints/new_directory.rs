@@ -49,9 +49,9 @@ impl<'a> NewDirectory<'a> {
 
 /// An empty directory beside the one to be written.
 fn begin(directory: &Path) -> Result<PathBuf, EngineError> {
-    let taken = || std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+    let exists = || std::io::Error::from(std::io::ErrorKind::AlreadyExists);
     if directory.exists() {
-        return Err(EngineError::io("create", directory)(taken()));
+        return Err(EngineError::io("create", directory)(exists()));
     }
     let unnamed = || std::io::Error::from(std::io::ErrorKind::InvalidInput);
     let name = directory.file_name().ok_or_else(|| EngineError::io("create", directory)(unnamed()))?;

@@ -88,10 +88,10 @@ impl<'a> TensorSearch<'a> {
     }
 
     /// Takes the tensors with these names, all of which must be looked for.
-    pub(crate) fn look_into(&mut self, path: &Path, is_meant: impl Fn(&str) -> bool) -> Result<(), EngineError> {
+    pub(crate) fn look_into(&mut self, path: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<(), EngineError> {
         let file = TensorFile::open(path)?;
         let mut names = file.names();
-        names.retain(|name| is_meant(name));
+        names.retain(|name| is_wanted(name));
         for name in names {
             let refuse = |message| Err(EngineError::Tensor { path: path.to_path_buf(), name: name.clone(), message });
             let (Some(tensor), Some(info)) = (self.missing.remove(&name), file.metadata.info(&name)) else {

@@ -121,13 +121,13 @@ impl Facts<'_> {
     /// The width of a head, which keys, values and rotary embedding must agree on.
     fn head(&self, usual: usize) -> Result<usize, EngineError> {
         let names = ["attention.key_length", "attention.value_length", "rope.dimension_count"];
-        let told: Vec<_> = names.iter().filter_map(|name| Some((*name, self.known_count(name)?))).collect();
-        let head = told.first().map_or(usual, |(_, width)| *width);
+        let stated: Vec<_> = names.iter().filter_map(|name| Some((*name, self.known_count(name)?))).collect();
+        let head = stated.first().map_or(usual, |(_, width)| *width);
         let widest = head.checked_mul(self.count("attention.head_count")?).filter(|width| *width <= GREATEST_WIDTH);
         if widest.is_none() {
             return Err(malformed(self.path, format!("heads {head} wide are more than any model has")));
         }
-        match told.iter().find(|(_, width)| *width != head) {
+        match stated.iter().find(|(_, width)| *width != head) {
             None => Ok(head),
             Some((name, width)) => {
                 let key = self.key(name);

@@ -179,8 +179,8 @@ mod tests {
         if result.is_err() {
             assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1, "nothing is left of a refused file");
         }
-        let said = |error: String| error.replace(home.path().to_str().unwrap(), "[home]");
-        let result = result.map(|()| target).map_err(said);
+        let without_home = |error: String| error.replace(home.path().to_str().unwrap(), "[home]");
+        let result = result.map(|()| target).map_err(without_home);
         (home, result)
     }
 

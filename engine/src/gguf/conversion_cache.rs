@@ -82,13 +82,13 @@ fn make(source: &Path, name: &str, cache: &Path, watch: &dyn Fn(GgufProgress<'_>
     remove(&directory)?;
     let started = Cell::new(false);
     // Only of a file that is not refused is there anything to wait for.
-    let told = |numbers, of| {
+    let report = |numbers, of| {
         if !started.replace(true) {
             watch(GgufProgress::Started(&directory));
         }
         watch(GgufProgress::Written { numbers, of });
     };
-    let written = convert_gguf(source, &unfinished, None, &told);
+    let written = convert_gguf(source, &unfinished, None, &report);
     if let Err(error) = written {
         // As much as was written may be why the disk is full.
         remove(&cache.join(format!("{name}.unfinished.partial")))?;

@@ -254,9 +254,9 @@ impl<R: Read> Header<'_, R> {
         if !metadata.values.contains_key(ALIGNMENT_KEY) {
             return Ok(ALIGNMENT);
         }
-        let told = metadata.count(ALIGNMENT_KEY).map(|count| count as u64);
+        let stated = metadata.count(ALIGNMENT_KEY).map(|count| count as u64);
         let fits = |count: &u64| count.is_power_of_two() && *count <= 1 << 20;
-        told.filter(fits).ok_or_else(|| self.malformed(format!("{ALIGNMENT_KEY} is no alignment")))
+        stated.filter(fits).ok_or_else(|| self.malformed(format!("{ALIGNMENT_KEY} is no alignment")))
     }
 
     fn text(&mut self, what: &str) -> Result<String, EngineError> {

@@ -392,10 +392,10 @@ mod tests {
         let before = numbers(9, rows * columns);
         let mut product = before.clone();
         multiply_add(&left, rows, &packed, &mut product);
-        for (at, (number, begun)) in product.iter().zip(before).enumerate() {
+        for (at, (number, start)) in product.iter().zip(before).enumerate() {
             let (row, column) = (at / columns, at % columns);
             let chain = |sum, step| f32::mul_add(left[row * depth + step], right[step * columns + column], sum);
-            assert_eq!(number.to_bits(), (0..depth).fold(begun, chain).to_bits());
+            assert_eq!(number.to_bits(), (0..depth).fold(start, chain).to_bits());
         }
     }
 
@@ -444,9 +444,9 @@ mod tests {
                 let (mut product, mut transposed) = (vec![0.0; rows * columns], vec![0.0; rows * depth]);
                 multiply(&numbers(8, rows * depth), rows, matrix, &mut product);
                 multiply_transposed(&numbers(9, rows * columns), rows, matrix, &mut transposed);
-                let mut told = vec![0.0; depth * columns];
-                matrix.columns_from(0, &mut told);
-                (product, transposed, told)
+                let mut read_back = vec![0.0; depth * columns];
+                matrix.columns_from(0, &mut read_back);
+                (product, transposed, read_back)
             };
             let expected = products(&wide);
             prop_assert_eq!(&expected.2, &halves);

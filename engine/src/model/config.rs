@@ -248,15 +248,15 @@ fn refuse_unsupported(fields: &Map<String, Value>, path: &Path) -> Result<(), En
 }
 
 fn architecture(fields: &Map<String, Value>, path: &Path) -> Result<Architecture, EngineError> {
-    let told = |field: &str| fields.get(field).unwrap_or(&Value::Null);
-    let is_told = |it: &Architecture| *told("architectures") == json!([it.name()]);
+    let stated = |field: &str| fields.get(field).unwrap_or(&Value::Null);
+    let is_named = |it: &Architecture| *stated("architectures") == json!([it.name()]);
     let unsupported = |field: &'static str| EngineError::Unsupported {
         path: path.to_path_buf(),
         field,
-        value: told(field).to_string(),
+        value: stated(field).to_string(),
     };
-    let architecture = Architecture::ALL.into_iter().find(is_told).ok_or_else(|| unsupported("architectures"))?;
-    match *told("model_type") == json!(architecture.model_type()) {
+    let architecture = Architecture::ALL.into_iter().find(is_named).ok_or_else(|| unsupported("architectures"))?;
+    match *stated("model_type") == json!(architecture.model_type()) {
         true => Ok(architecture),
         false => Err(unsupported("model_type")),
     }

@@ -106,8 +106,8 @@ mod tests {
             logit_bias: [(0, -2.0)].into(),
             ..SamplingParameters::default()
         });
-        let mut apply = |said: Option<u32>| {
-            said.iter().for_each(|token| adjusted.note(*token).unwrap());
+        let mut apply = |sampled: Option<u32>| {
+            sampled.iter().for_each(|token| adjusted.note(*token).unwrap());
             adjusted.apply(&logits, &mut Vec::new()).unwrap().to_vec()
         };
         assert_eq!(apply(None), [-1.5, 1.0, 2.0]);

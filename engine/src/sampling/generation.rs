@@ -131,9 +131,9 @@ impl Generation {
             && let Some(block) = self.cache.full_blocks().get(self.shared_blocks)
             && let Some(tokens) = self.tokens[self.shared_blocks * BLOCK..].first_chunk::<BLOCK>()
         {
-            let taken = prefixes.insert(&self.published, place, tokens, block);
-            self.place = taken.as_ref().map(|(place, _)| *place);
-            if let Some((_, block)) = taken {
+            let inserted = prefixes.insert(&self.published, place, tokens, block);
+            self.place = inserted.as_ref().map(|(place, _)| *place);
+            if let Some((_, block)) = inserted {
                 self.cache.replace(self.shared_blocks, block);
                 self.shared_blocks += 1;
             }

@@ -238,10 +238,10 @@ mod tests {
     /// Inserts a sequence of blocks, each named by one number; how many were taken.
     fn insert(cache: &mut PrefixCache, weights: &Arc<Published>, sequence: &[u32]) -> usize {
         let mut place = ROOT;
-        for (taken, &name) in sequence.iter().enumerate() {
+        for (inserted, &name) in sequence.iter().enumerate() {
             match cache.insert(weights, place, &[name; BLOCK], &block(weights)) {
                 Some((next, _)) => place = next,
-                None => return taken,
+                None => return inserted,
             }
         }
         sequence.len()
@@ -315,10 +315,10 @@ mod tests {
     fn nothing_follows_a_place_that_is_gone() {
         let weights = published();
         let mut cache = cache(1, &weights);
-        let (gone, _) = cache.insert(&weights, ROOT, &[1; BLOCK], &block(&weights)).unwrap();
+        let (removed, _) = cache.insert(&weights, ROOT, &[1; BLOCK], &block(&weights)).unwrap();
         insert(&mut cache, &weights, &[2]);
-        assert!(cache.insert(&weights, gone, &[3; BLOCK], &block(&weights)).is_none());
-        assert!(cache.find(&weights, gone, &[3; BLOCK]).is_none());
+        assert!(cache.insert(&weights, removed, &[3; BLOCK], &block(&weights)).is_none());
+        assert!(cache.find(&weights, removed, &[3; BLOCK]).is_none());
     }
 
     #[test]
@@ -349,9 +349,9 @@ mod tests {
                 let found = find(&mut cache, weights, sequence);
                 let was_inserted = |before: &(Vec<u32>, bool)| before.1 == *second && before.0.starts_with(&sequence[..found]);
                 prop_assert!(found == 0 || sequences[..at].iter().any(was_inserted));
-                let taken = insert(&mut cache, weights, sequence);
-                prop_assert_eq!(taken, sequence.len().min(blocks));
-                prop_assert_eq!(find(&mut cache, weights, sequence), taken);
+                let inserted = insert(&mut cache, weights, sequence);
+                prop_assert_eq!(inserted, sequence.len().min(blocks));
+                prop_assert_eq!(find(&mut cache, weights, sequence), inserted);
                 prop_assert!(cache.bytes() <= cache.budget);
                 let leaves: usize = cache.trees.iter().map(|tree| tree.leaves.len()).sum();
                 let without_followers = cache.trees.iter().flat_map(|tree| tree.nodes.values()).filter(|node| node.followers == 0);

@@ -18,9 +18,9 @@ impl WeightsSnapshot {
     pub(crate) fn score_prompt(
         &self,
         prompt: &[u32],
-        asked: PromptQuestions<'_>,
+        questions: PromptQuestions<'_>,
     ) -> Result<PromptScores, BackendError> {
-        let PromptQuestions { alternatives, named, draws, temperature, seed } = asked;
+        let PromptQuestions { alternatives, named, draws, temperature, seed } = questions;
         let sampling = SamplingParameters { temperature, ..SamplingParameters::default() };
         let (mut generator, mut scratch) = (ChaCha8Rng::seed_from_u64(seed), Vec::new());
         let policy = &self.0.policy;
@@ -87,12 +87,12 @@ mod tests {
             loss_inputs: LossInputs::Supervised { weights: vec![0.0, 0.0, 1.0, 0.0] },
         };
         let data: Arc<[Datum]> = [datum].into();
-        let told = learner.forward_backward_with_all_logprobs(data, LossFunction::CrossEntropy).await.unwrap();
+        let trained = learner.forward_backward_with_all_logprobs(data, LossFunction::CrossEntropy).await.unwrap();
         let named = [vec![1, 9], vec![4, 9], vec![1, 9], vec![5, 9]];
         let snapshot = learner.snapshot(WeightsVersion(0)).await.unwrap();
-        let asked = PromptQuestions { alternatives: 2, named: &named, draws: 300, temperature: 1.0, seed: 5 };
-        let scores = snapshot.score_prompt(&prompt, asked).unwrap();
-        assert_eq!(scores.logprobs, told.logprobs[0]);
+        let questions = PromptQuestions { alternatives: 2, named: &named, draws: 300, temperature: 1.0, seed: 5 };
+        let scores = snapshot.score_prompt(&prompt, questions).unwrap();
+        assert_eq!(scores.logprobs, trained.logprobs[0]);
         assert_eq!(scores.named.iter().map(|row| row[0]).collect::<Vec<_>>(), scores.logprobs);
         for (row, logprob) in scores.likeliest.iter().zip(&scores.logprobs) {
             assert!(row.len() == 2 && row[0].1 >= row[1].1 && row[0].1 >= *logprob);
@@ -103,9 +103,9 @@ mod tests {
             let drawn: Vec<_> = row.iter().filter(|(drawn, _)| *drawn == token).collect();
             let (expected, spread) = (f64::from(logprob).exp() * 300.0, 300f64.sqrt());
             assert!((drawn.len() as f64 - expected).abs() < 3.0 * spread, "{} of {expected}", drawn.len());
-            assert!(drawn.iter().all(|(_, told)| *told == logprob));
+            assert!(drawn.iter().all(|(_, trained)| *trained == logprob));
         }
-        assert_eq!(snapshot.score_prompt(&prompt, asked).unwrap(), scores);
+        assert_eq!(snapshot.score_prompt(&prompt, questions).unwrap(), scores);
         let greedy = PromptQuestions { draws: 2, alternatives: 1, ..PromptQuestions::default() };
         let greedy = snapshot.score_prompt(&prompt, greedy).unwrap();
         for (row, likeliest) in greedy.drawn.iter().zip(&greedy.likeliest) {

@@ -120,7 +120,7 @@ impl Sampler for EmbeddedSampler {
         let read = move || -> Result<(), EngineError> {
             let base = match &source {
                 // Whole weights that were put there since are no adapter's base.
-                WeightsSource::Adapter(_) => opened.upgrade().ok_or_else(opened_is_gone)?,
+                WeightsSource::Adapter(_) => opened.upgrade().ok_or_else(opened_was_removed)?,
                 WeightsSource::Model(_) | WeightsSource::Kept(_) => published.current().policy.weights.clone(),
             };
             let policy = read_policy(&source, &base)?;
@@ -211,7 +211,7 @@ impl Drop for EmbeddedSampler {
     }
 }
 
-fn opened_is_gone() -> EngineError {
+fn opened_was_removed() -> EngineError {
     let message = "the weights that the model was opened with are trained and no longer in memory, and adapters are over \
                    those";
     EngineError::Request { message: message.to_owned() }

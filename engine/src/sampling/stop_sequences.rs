@@ -12,7 +12,7 @@ pub(crate) struct StopSequences {
     /// There where texts are looked for.
     vocabulary: Option<Arc<Vocabulary>>,
     /// What the sampled tokens spell together, as long as texts are looked for.
-    said: Vec<u8>,
+    written: Vec<u8>,
 }
 
 impl StopSequences {
@@ -39,8 +39,8 @@ impl StopSequences {
         let completes_text = match (&self.vocabulary, answer.last()) {
             (Some(vocabulary), Some(&last)) => {
                 let bytes = vocabulary.bytes(last);
-                self.said.extend_from_slice(bytes);
-                self.texts.iter().any(|text| is_in_end(text, &self.said, bytes.len()))
+                self.written.extend_from_slice(bytes);
+                self.texts.iter().any(|text| is_in_end(text, &self.written, bytes.len()))
             }
             _ => false,
         };
@@ -49,9 +49,9 @@ impl StopSequences {
 }
 
 /// Whether `text` ends in the last `new` bytes of the answer.
-fn is_in_end(text: &[u8], said: &[u8], new: usize) -> bool {
-    let begin = said.len().saturating_sub(new + text.len() - 1);
-    said[begin..].windows(text.len()).any(|window| window == text)
+fn is_in_end(text: &[u8], written: &[u8], new: usize) -> bool {
+    let begin = written.len().saturating_sub(new + text.len() - 1);
+    written[begin..].windows(text.len()).any(|window| window == text)
 }
 
 #[cfg(test)]

@@ -163,8 +163,8 @@ impl Shard {
         let of_batch = scored.len() - batch.len();
         for ((example, own), other) in batch.iter().zip(&mut scored[of_batch..]).zip(others) {
             let targets = example.losses.iter().zip(&mut own.logprobs).zip(other.logprobs);
-            for ((_, logprob), told) in targets.filter(|((loss, _), _)| **loss == TokenLoss::Nothing) {
-                *logprob = told;
+            for ((_, logprob), other) in targets.filter(|((loss, _), _)| **loss == TokenLoss::Nothing) {
+                *logprob = other;
             }
         }
     }

@@ -159,21 +159,21 @@ async fn an_adapter_after_whole_weights_is_over_the_model_that_was_opened() {
     train(&learner, 0..3, quick()).await;
     let saved = home.path().join("saved");
     learner.save_weights(&saved).await.unwrap();
-    let asked = request(sequence(3, 6, 41), 9, 5);
+    let prompted = request(sequence(3, 6, 41), 9, 5);
     let late = open(&directory, 1);
     late.sampler().load_weights(&adapter(&saved, 7)).await.unwrap();
-    let (expected, _) = answer(&late.sampler(), asked.clone()).await;
+    let (expected, _) = answer(&late.sampler(), prompted.clone()).await;
 
     let sampler = engine.sampler();
     let whole = NewWeights { version: WeightsVersion(5), source: WeightsSource::Model(whole) };
     sampler.load_weights(&whole).await.unwrap();
-    let (before, _) = answer(&sampler, asked.clone()).await;
+    let (before, _) = answer(&sampler, prompted.clone()).await;
     assert_ne!(bits(&before), bits(&expected));
     sampler.load_weights(&adapter(&saved, 7)).await.unwrap();
-    let (sampled, _) = answer(&sampler, asked.clone()).await;
+    let (sampled, _) = answer(&sampler, prompted.clone()).await;
     assert_eq!(bits(&sampled), bits(&expected), "as at a server that was started later");
     sampler.load_weights(&whole).await.unwrap();
-    assert_eq!(bits(&answer(&sampler, asked).await.0), bits(&before));
+    assert_eq!(bits(&answer(&sampler, prompted).await.0), bits(&before));
 }
 
 #[tokio::test]
@@ -199,8 +199,8 @@ async fn an_adapter_is_put_behind_the_sampler_and_a_wrong_one_changes_nothing() 
     let saved = home.path().join("saved");
     learner.save_weights(&saved).await.unwrap();
     learner.publish_weights(WeightsVersion(3)).await.unwrap();
-    let asked = request(sequence(3, 6, 41), 9, 5);
-    let (expected, _) = answer(&engine.sampler(), asked.clone()).await;
+    let prompted = request(sequence(3, 6, 41), 9, 5);
+    let (expected, _) = answer(&engine.sampler(), prompted.clone()).await;
     assert!(expected.iter().all(|token| token.weights_version == Some(WeightsVersion(3))));
     let data: Arc<[_]> = [policy(&sequence(3, 6, 41), &expected, 1.0)].into();
     let scored = learner.forward(data).await.unwrap();
@@ -208,7 +208,7 @@ async fn an_adapter_is_put_behind_the_sampler_and_a_wrong_one_changes_nothing() 
 
     let other = open(&directory, 1);
     other.sampler().load_weights(&adapter(&saved, 7)).await.unwrap();
-    let (sampled, _) = answer(&other.sampler(), asked).await;
+    let (sampled, _) = answer(&other.sampler(), prompted).await;
     assert_eq!(bits(&sampled), bits(&expected));
     for wrong in [directory.as_path(), Path::new("/nowhere")] {
         other.sampler().load_weights(&adapter(wrong, 8)).await.unwrap_err();

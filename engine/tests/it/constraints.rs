@@ -67,14 +67,14 @@ async fn a_model_that_knows_nothing_answers_by_the_schema_and_repeats_itself() {
     let mut answers = Vec::new();
     for seed in 0..12 {
         let request = kept_to(Constraint::JsonSchema(schema.clone()), seed);
-        let said = sampled(&sampler, request.clone()).await;
-        let value: Value = serde_json::from_str(&said).unwrap();
+        let answer_text = sampled(&sampler, request.clone()).await;
+        let value: Value = serde_json::from_str(&answer_text).unwrap();
         assert!(value["name"].as_str().unwrap().chars().count() <= 9, "{value}");
         assert!(value["count"].as_u64().unwrap() <= 99, "{value}");
         assert!([json!("c"), json!("f"), Value::Null].contains(&value["unit"]), "{value}");
         assert!(value["done"].is_boolean() && value.as_object().unwrap().len() == 4, "{value}");
-        assert_eq!(sampled(&sampler, request).await, said);
-        answers.push(said);
+        assert_eq!(sampled(&sampler, request).await, answer_text);
+        answers.push(answer_text);
     }
     answers.dedup();
     assert_eq!(answers.len(), 12, "the seed still counts");
@@ -88,8 +88,8 @@ async fn a_control_token_is_only_what_the_grammar_says_it_is() {
         let (tokens, _) = answer(&engine.sampler(), kept_to(Constraint::Lark(grammar.clone()), seed)).await;
         assert_eq!(tokens.iter().filter(|token| token.id == CONTROL).count(), 1);
         assert_eq!(tokens[0].id, CONTROL);
-        let said = text(&tokens);
-        assert!(said.ends_with("</call><end>") || said.ends_with("<call><end>"), "{said}");
+        let answer_text = text(&tokens);
+        assert!(answer_text.ends_with("</call><end>") || answer_text.ends_with("<call><end>"), "{answer_text}");
     }
 }
 
@@ -128,13 +128,13 @@ async fn logprobs_are_those_after_penalties_and_biases() {
     };
     let changed = SampleRequest { sampling: sampling.clone(), ..request(vec![1, 2, 7], 24, 5) };
     let (tokens, _) = answer(&sampler, changed).await;
-    let said: Vec<u32> = tokens.iter().map(|token| token.id).collect();
-    assert!(said.iter().filter(|id| [7, 8].contains(*id)).count() > 2, "{said:?}");
+    let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
+    assert!(ids.iter().filter(|id| [7, 8].contains(*id)).count() > 2, "{ids:?}");
     for (position, token) in tokens.iter().enumerate() {
-        let prompt = [&[1, 2, 7], &said[..position]].concat();
+        let prompt = [&[1, 2, 7], &ids[..position]].concat();
         let mut adjusted = distribution(&sampler, request(prompt, 1, 0)).await;
         for (id, logprob) in &mut adjusted {
-            let count = said[..position].iter().filter(|other| *other == id).count() as f32;
+            let count = ids[..position].iter().filter(|other| *other == id).count() as f32;
             let presence = if count > 0.0 { sampling.presence_penalty } else { 0.0 };
             *logprob += sampling.logit_bias.get(id).unwrap_or(&0.0) - presence - sampling.frequency_penalty * count;
         }

@@ -146,14 +146,14 @@ async fn an_answer_does_not_depend_on_what_runs_beside_it() {
     let engine = open(&directory, 2);
     let sampler = engine.sampler();
     let alone = answer(&sampler, request(sequence(5, 9, 41), 30, 11)).await;
-    let beside: Vec<_> = (0..12)
+    let others: Vec<_> = (0..12)
         .map(|at| {
             let sampler = sampler.clone();
             tokio::spawn(async move { answer(&sampler, request(sequence(at, 3 + at as usize, 41), 25, at)).await })
         })
         .collect();
     let again = answer(&sampler, request(sequence(5, 9, 41), 30, 11)).await;
-    for other in beside {
+    for other in others {
         other.await.unwrap();
     }
     assert_eq!(alone, again);

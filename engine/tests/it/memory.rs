@@ -72,8 +72,8 @@ fn measure(model: &Path, trained: &str) -> u64 {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    let told = text.lines().find_map(|line| line.split_once("peak=")).expect(&text).1;
-    told.trim().parse().unwrap()
+    let peak = text.lines().find_map(|line| line.split_once("peak=")).expect(&text).1;
+    peak.trim().parse().unwrap()
 }
 
 /// A tenth is left to what the sum does not name, and 16 MiB to the process.

@@ -88,22 +88,22 @@ async fn llama_cpp_and_the_engine_agree_on_every_sampled_token() {
     let learner = open(&real.model, 2).learner();
     let (mut greatest, mut compared, mut broken) = (0.0f32, 0, 0);
     for seed in 0..60 {
-        let asked = SampleRequest { top_logprobs: 3, ..request(vec![5, 6, 7, 8], 40, seed) };
-        let answered = answer(&real.sampler, asked.clone()).await;
-        let again = answer(&real.sampler, asked.clone()).await;
+        let sent = SampleRequest { top_logprobs: 3, ..request(vec![5, 6, 7, 8], 40, seed) };
+        let answered = answer(&real.sampler, sent.clone()).await;
+        let again = answer(&real.sampler, sent.clone()).await;
         assert_eq!(ids(&again.tokens), ids(&answered.tokens), "the same seed gives the same tokens");
         match answered.end {
             Ok(SamplingEnd::Length) => assert_eq!(answered.tokens.len(), 40),
             Ok(SamplingEnd::StopToken) => {}
-            Err(BackendError::BrokenAnswer { fault: AnswerFault::TokensUntold { sampled, told }, .. }) => {
-                assert!(sampled > told);
+            Err(BackendError::BrokenAnswer { fault: AnswerFault::TokensUnreported { sampled, reported }, .. }) => {
+                assert!(sampled > reported);
                 broken += 1;
             }
             Err(error) => panic!("{error}"),
         }
-        let sequence = [&asked.prompt[..], &ids(&answered.tokens)].concat();
+        let sequence = [&sent.prompt[..], &ids(&answered.tokens)].concat();
         let logprobs = learner.forward(Arc::new([supervised(&sequence, 1.0)])).await.unwrap();
-        for (token, ours) in answered.tokens.iter().zip(&logprobs[0][asked.prompt.len() - 1..]) {
+        for (token, ours) in answered.tokens.iter().zip(&logprobs[0][sent.prompt.len() - 1..]) {
             assert_eq!(token.top_logprobs.len(), 3);
             greatest = greatest.max((token.logprob - ours).abs());
             compared += 1;
@@ -122,8 +122,8 @@ async fn logprobs_are_those_of_the_distribution_that_was_sampled_from() {
     let Some(real) = real() else { return };
     let with = async |change: SamplingParameters| {
         let sampling = SamplingParameters { logit_bias: ascii().logit_bias, ..change };
-        let asked = SampleRequest { sampling, top_logprobs: 20, ..request(vec![5, 6], 1, 3) };
-        answer(&real.sampler, asked).await.tokens.remove(0)
+        let sent = SampleRequest { sampling, top_logprobs: 20, ..request(vec![5, 6], 1, 3) };
+        answer(&real.sampler, sent).await.tokens.remove(0)
     };
     let plain = with(SamplingParameters::default()).await.top_logprobs;
     let cold = with(SamplingParameters { temperature: 0.5, ..SamplingParameters::default() }).await.top_logprobs;
@@ -157,8 +157,8 @@ async fn an_answer_that_fills_the_context_is_whole() {
     let Some(real) = real() else { return };
     let prompt: Vec<u32> = (5..17).collect();
     let room = CONTEXT - prompt.len();
-    let asked = SampleRequest { sampling: ascii(), ..request(prompt, room, 1) };
-    let answered = answer(&real.sampler, asked).await;
+    let sent = SampleRequest { sampling: ascii(), ..request(prompt, room, 1) };
+    let answered = answer(&real.sampler, sent).await;
     assert_eq!(answered.tokens.len(), room);
     assert!(matches!(answered.end, Ok(SamplingEnd::Length)), "{:?}", answered.end);
 }
@@ -166,11 +166,11 @@ async fn an_answer_that_fills_the_context_is_whole() {
 #[tokio::test]
 async fn a_sampled_stop_token_is_the_last_token() {
     let Some(real) = real() else { return };
-    let asked = SampleRequest { sampling: ascii(), ..request(vec![5, 6], 20, 1) };
-    let tokens = answer(&real.sampler, asked.clone()).await.tokens;
+    let sent = SampleRequest { sampling: ascii(), ..request(vec![5, 6], 20, 1) };
+    let tokens = answer(&real.sampler, sent.clone()).await.tokens;
     let stop = tokens[7].id;
     let first = tokens.iter().position(|token| token.id == stop).unwrap();
-    let stopped = answer(&real.sampler, SampleRequest { stop_tokens: vec![stop], ..asked }).await;
+    let stopped = answer(&real.sampler, SampleRequest { stop_tokens: vec![stop], ..sent }).await;
     assert!(matches!(stopped.end, Ok(SamplingEnd::StopToken)));
     assert_eq!(ids(&stopped.tokens), ids(&tokens[..=first]));
 }
@@ -179,9 +179,9 @@ async fn a_sampled_stop_token_is_the_last_token() {
 async fn it_tells_how_much_of_a_prompt_it_had_in_its_cache() {
     let Some(real) = real() else { return };
     let prompt: Vec<u32> = (30..70).collect();
-    let asked = SampleRequest { sampling: ascii(), ..request(prompt.clone(), 4, 1) };
-    let first = answer(&real.sampler, asked.clone()).await;
-    let longer = SampleRequest { prompt: [&prompt[..], &ids(&first.tokens), &[7, 8]].concat(), ..asked };
+    let sent = SampleRequest { sampling: ascii(), ..request(prompt.clone(), 4, 1) };
+    let first = answer(&real.sampler, sent.clone()).await;
+    let longer = SampleRequest { prompt: [&prompt[..], &ids(&first.tokens), &[7, 8]].concat(), ..sent };
     let cached = answer(&real.sampler, longer).await.cached.unwrap();
     assert!(cached >= 40, "{cached}");
 }
@@ -190,13 +190,13 @@ async fn it_tells_how_much_of_a_prompt_it_had_in_its_cache() {
 async fn a_schema_is_refused_unless_the_likeliest_tokens_are_asked_for() {
     let Some(real) = real() else { return };
     let constraint = Some(Constraint::JsonSchema(json!({ "type": "boolean" })));
-    let asked = |temperature| SampleRequest {
+    let request_of = |temperature| SampleRequest {
         sampling: SamplingParameters { temperature, constraint: constraint.clone(), ..SamplingParameters::default() },
         ..request(vec![5, 6], 40, 3)
     };
-    let refused = real.sampler.sample(asked(1.0)).await;
+    let refused = real.sampler.sample(request_of(1.0)).await;
     assert!(matches!(refused, Err(BackendError::InvalidRequest { .. })), "{refused:?}");
-    let answered = answer(&real.sampler, asked(0.0)).await;
+    let answered = answer(&real.sampler, request_of(0.0)).await;
     assert!(matches!(answered.end, Ok(SamplingEnd::StopToken)), "{answered:?}");
 }
 

@@ -71,8 +71,8 @@ async fn sglang_and_the_engine_agree_on_every_sampled_token() {
     for seed in 0..8 {
         // One by one, or some together.
         let stream_interval = if seed % 2 == 0 { 1 } else { 16 };
-        let asked = SampleRequest { top_logprobs: 3, stream_interval, ..request(vec![5, 6, 7, 8], 60, seed) };
-        let (tokens, reason) = answer(&real.sampler, asked.clone()).await;
+        let sent = SampleRequest { top_logprobs: 3, stream_interval, ..request(vec![5, 6, 7, 8], 60, seed) };
+        let (tokens, reason) = answer(&real.sampler, sent.clone()).await;
         match reason {
             SamplingEnd::Length => assert_eq!(tokens.len(), 60),
             _ => assert_eq!(tokens.last().unwrap().id, END),
@@ -81,7 +81,7 @@ async fn sglang_and_the_engine_agree_on_every_sampled_token() {
             assert_eq!(token.top_logprobs.len(), 3);
             assert!(token.top_logprobs.is_sorted_by(|a, b| a.1 >= b.1), "{token:?}");
         }
-        greatest = greatest.max(greatest_difference(&real.model, &asked.prompt, &tokens, 0).await);
+        greatest = greatest.max(greatest_difference(&real.model, &sent.prompt, &tokens, 0).await);
         compared += tokens.len();
     }
     eprintln!("greatest difference of a logprob between SGLang and the engine: {greatest:e} of {compared} tokens");
@@ -94,9 +94,8 @@ async fn a_sampled_stop_token_is_the_last_token() {
     // Every third token or so is one of these.
     let stop_tokens: Vec<u32> = (0..VOCABULARY).step_by(3).collect();
     for seed in 0..8 {
-        let asked = SampleRequest { sampling: endless(), ..request(vec![5, 6], 400, seed) };
-        let (stopped, reason) =
-            answer(&real.sampler, SampleRequest { stop_tokens: stop_tokens.clone(), ..asked }).await;
+        let sent = SampleRequest { sampling: endless(), ..request(vec![5, 6], 400, seed) };
+        let (stopped, reason) = answer(&real.sampler, SampleRequest { stop_tokens: stop_tokens.clone(), ..sent }).await;
         assert_eq!(reason, SamplingEnd::StopToken);
         let (last, before) = stopped.split_last().unwrap();
         assert!(stop_tokens.contains(&last.id) && before.iter().all(|token| !stop_tokens.contains(&token.id)));
@@ -109,8 +108,8 @@ async fn an_answer_that_fills_the_context_is_whole() {
     let prompt: Vec<u32> = (5..17).collect();
     for short_of_it in [0, 1, 2] {
         let room = CONTEXT - prompt.len() - short_of_it;
-        let asked = SampleRequest { sampling: endless(), ..request(prompt.clone(), room, 1) };
-        let (tokens, reason) = answer(&real.sampler, asked).await;
+        let sent = SampleRequest { sampling: endless(), ..request(prompt.clone(), room, 1) };
+        let (tokens, reason) = answer(&real.sampler, sent).await;
         assert_eq!((tokens.len(), reason), (room, SamplingEnd::Length));
     }
 }
@@ -136,8 +135,8 @@ async fn it_tells_how_much_of_a_prompt_it_had_in_its_cache() {
 async fn logprobs_are_those_of_the_distribution_that_was_sampled_from() {
     let Some(real) = real() else { return };
     let with = async |sampling: SamplingParameters| {
-        let asked = SampleRequest { sampling, top_logprobs: 20, ..request(vec![5, 6], 1, 3) };
-        answer(&real.sampler, asked).await.0.remove(0)
+        let sent = SampleRequest { sampling, top_logprobs: 20, ..request(vec![5, 6], 1, 3) };
+        answer(&real.sampler, sent).await.0.remove(0)
     };
     let plain = with(SamplingParameters::default()).await.top_logprobs;
     let cold = with(SamplingParameters { temperature: 0.5, ..SamplingParameters::default() }).await.top_logprobs;
@@ -162,8 +161,8 @@ async fn logprobs_are_those_of_the_distribution_that_was_sampled_from() {
 async fn what_top_k_and_top_p_left_shares_all_of_the_probability() {
     let Some(real) = real() else { return };
     let with = async |sampling: SamplingParameters, top_logprobs| {
-        let asked = SampleRequest { sampling, top_logprobs, ..request(vec![5, 6], 1, 3) };
-        answer(&real.sampler, asked).await.0.remove(0)
+        let sent = SampleRequest { sampling, top_logprobs, ..request(vec![5, 6], 1, 3) };
+        answer(&real.sampler, sent).await.0.remove(0)
     };
     let temperature = 1.2;
     let plain = SamplingParameters { temperature, ..SamplingParameters::default() };
@@ -183,8 +182,8 @@ async fn what_top_k_and_top_p_left_shares_all_of_the_probability() {
         }
         assert!(chosen.top_logprobs.iter().any(|(id, logprob)| (*id, *logprob) == (chosen.id, chosen.logprob)));
         let unwatched = with(sampling, 0).await;
-        let told = chosen.top_logprobs.iter().find(|(id, _)| *id == unwatched.id).unwrap();
-        assert!((told.1 - unwatched.logprob).abs() < TOLERANCE);
+        let reported = chosen.top_logprobs.iter().find(|(id, _)| *id == unwatched.id).unwrap();
+        assert!((reported.1 - unwatched.logprob).abs() < TOLERANCE);
     }
     let only = SamplingParameters { top_k: Some(1), ..SamplingParameters::default() };
     let only = with(only, 0).await;
@@ -199,8 +198,8 @@ async fn tokens_of_a_long_answer_keep_their_logprobs_where_top_k_is_asked_for() 
     let Some(real) = real() else { return };
     for (stream_interval, top_logprobs) in [(1, 0), (16, 0), (16, 4)] {
         let sampling = SamplingParameters { top_k: Some(4), ..endless() };
-        let asked = SampleRequest { sampling, stream_interval, top_logprobs, ..request(vec![5, 6, 7, 8], 100, 3) };
-        let (tokens, _) = answer(&real.sampler, asked).await;
+        let sent = SampleRequest { sampling, stream_interval, top_logprobs, ..request(vec![5, 6, 7, 8], 100, 3) };
+        let (tokens, _) = answer(&real.sampler, sent).await;
         assert_eq!(tokens.len(), 100);
         // One of four has on average more than it had among all.
         let among_all = greatest_difference_without(END, &real.model, &[5, 6, 7, 8], &tokens, 0).await;
@@ -224,23 +223,23 @@ async fn a_penalty_counts_what_was_sampled_but_for_the_last_token() {
             frequency_penalty,
             ..SamplingParameters::default()
         };
-        let asked = SampleRequest { sampling, top_logprobs: 2, ..request(vec![5, 6], 12, 3) };
-        let (penalized, _) = answer(&real.sampler, asked).await;
+        let sent = SampleRequest { sampling, top_logprobs: 2, ..request(vec![5, 6], 12, 3) };
+        let (penalized, _) = answer(&real.sampler, sent).await;
         let mut counts = std::collections::BTreeMap::<u32, f32>::new();
         let mut prompt = vec![5, 6];
         for token in penalized {
             // The same distribution without the penalty.
             let plain = SamplingParameters { logit_bias: logit_bias.clone(), ..SamplingParameters::default() };
-            let asked = SampleRequest { sampling: plain, top_logprobs: 2, ..request(prompt.clone(), 1, 3) };
-            let (plain, _) = answer(&real.sampler, asked).await;
+            let sent = SampleRequest { sampling: plain, top_logprobs: 2, ..request(prompt.clone(), 1, 3) };
+            let (plain, _) = answer(&real.sampler, sent).await;
             let of = |token: &SampledToken, id| token.top_logprobs.iter().find(|top| top.0 == id).unwrap().1;
             let penalty = |id| {
                 let count = counts.get(&id).copied().unwrap_or_default();
                 presence_penalty * f32::from(count > 0.0) + frequency_penalty * count
             };
-            let told = of(&token, 70) - of(&token, 71);
+            let reported = of(&token, 70) - of(&token, 71);
             let expected = of(&plain[0], 70) - penalty(70) - of(&plain[0], 71) + penalty(71);
-            assert!((told - expected).abs() < TOLERANCE, "{told} {expected} {counts:?}");
+            assert!((reported - expected).abs() < TOLERANCE, "{reported} {expected} {counts:?}");
             // While a token is sampled the server does not know the one before it: it goes on without waiting for it.
             if let Some(known) = prompt.get(2..).and_then(<[u32]>::last) {
                 *counts.entry(*known).or_default() += 1.0;
@@ -294,13 +293,13 @@ async fn weights_that_are_swapped_in_mid_generation_are_told_token_by_token() {
         post("update_weight_version", json!({ "new_version": version, "abort_all_requests": false })).await;
     };
     label("v7").await;
-    let asked = SampleRequest { sampling: endless(), ..request(vec![5, 6], 400, 1) };
+    let sent = SampleRequest { sampling: endless(), ..request(vec![5, 6], 400, 1) };
     let swap = async || {
         post("pause_generation", json!({ "mode": "in_place" })).await;
         label("v8").await;
         post("continue_generation", json!({})).await;
     };
-    let (tokens, _) = answer_across(&real.sampler, asked, swap).await;
+    let (tokens, _) = answer_across(&real.sampler, sent, swap).await;
     assert_eq!(tokens.len(), 400);
     eprintln!("the weights were swapped after {} of 400 tokens", place_of_the_swap(&tokens, 7, 8));
     label("default").await;
@@ -312,10 +311,10 @@ async fn a_model_that_is_replaced_samples_from_the_new_weights_and_frozen_answer
     let home = tempfile::tempdir().unwrap();
     let (first, second) = (trained(&real.model, home.path(), 2).await, trained(&real.model, home.path(), 4).await);
     let prompt = vec![5, 6, 7, 8];
-    let asked = |max_tokens| SampleRequest { sampling: endless(), ..request(prompt.clone(), max_tokens, 1) };
+    let request_of = |max_tokens| SampleRequest { sampling: endless(), ..request(prompt.clone(), max_tokens, 1) };
     let drained = sampler(&real.url, Some(&real.key), Changeover::Drain);
     drained.load_weights(&replaced_by(&first, 5)).await.unwrap();
-    let (tokens, _) = answer(&drained, asked(60)).await;
+    let (tokens, _) = answer(&drained, request_of(60)).await;
     assert!(tokens.iter().all(|token| token.weights_version == Some(WeightsVersion(5))));
     let (new, old) = (
         greatest_difference_without(END, &first, &prompt, &tokens, 0).await,
@@ -326,7 +325,7 @@ async fn a_model_that_is_replaced_samples_from_the_new_weights_and_frozen_answer
 
     let in_flight = sampler(&real.url, Some(&real.key), Changeover::InFlight);
     let swap = async || in_flight.load_weights(&replaced_by(&second, 6)).await.unwrap();
-    let (tokens, _) = answer_across(&in_flight, asked(400), swap).await;
+    let (tokens, _) = answer_across(&in_flight, request_of(400), swap).await;
     assert_eq!(tokens.len(), 400);
     let swapped = place_of_the_swap(&tokens, 5, 6);
     let before = greatest_difference_without(END, &first, &prompt, &tokens[..swapped], 0).await;
@@ -349,8 +348,8 @@ async fn an_adapter_samples_as_the_model_that_it_is_merged_into() {
         let source = WeightsSource::Adapter(adapter.clone());
         sampler.load_weights(&NewWeights { version: WeightsVersion(version), source }).await.unwrap();
         let prompt = vec![5, 6, 7, 8];
-        let asked = SampleRequest { sampling: endless(), ..request(prompt.clone(), 60, 1) };
-        let (tokens, _) = answer(&sampler, asked).await;
+        let sent = SampleRequest { sampling: endless(), ..request(prompt.clone(), 60, 1) };
+        let (tokens, _) = answer(&sampler, sent).await;
         assert!(tokens.iter().all(|token| token.weights_version == Some(WeightsVersion(version))));
         let (new, old) = (
             greatest_difference_without(END, &merged, &prompt, &tokens, 0).await,
@@ -372,9 +371,9 @@ async fn an_odd_server_is_asked_for_what_it_can_tell() {
     assert!(!sampler.info().await.unwrap().capabilities.lark);
     let mut compared = 0;
     for seed in 0..8 {
-        let asked = request(vec![5, 6, 7, 8], 60, seed);
-        let (tokens, _) = answer(&sampler, asked.clone()).await;
-        let greatest = greatest_difference(&model, &asked.prompt, &tokens, 0).await;
+        let sent = request(vec![5, 6, 7, 8], 60, seed);
+        let (tokens, _) = answer(&sampler, sent.clone()).await;
+        let greatest = greatest_difference(&model, &sent.prompt, &tokens, 0).await;
         assert!(greatest < TOLERANCE, "its preferences are taken back: {greatest}");
         compared += tokens.len();
     }
@@ -384,8 +383,8 @@ async fn an_odd_server_is_asked_for_what_it_can_tell() {
     assert!(refused.unwrap_err().to_string().contains("SGLANG_RETURN_ORIGINAL_LOGPROB"));
     // What top-k left is told after the temperature all the same.
     let sampling = SamplingParameters { top_k: Some(2), ..cold };
-    let asked = SampleRequest { sampling, top_logprobs: 2, ..request(vec![5, 6], 1, 3) };
-    let cold = answer(&sampler, asked).await.0.remove(0);
+    let sent = SampleRequest { sampling, top_logprobs: 2, ..request(vec![5, 6], 1, 3) };
+    let cold = answer(&sampler, sent).await.0.remove(0);
     let plain = SampleRequest { top_logprobs: 2, ..request(vec![5, 6], 1, 3) };
     let plain = answer(&sampler, plain).await.0.remove(0);
     let gap = |token: &SampledToken| token.top_logprobs[0].1 - token.top_logprobs[1].1;

@@ -53,10 +53,10 @@ async fn skyrl_and_the_engine_agree_on_every_sampled_token() {
     let prompt = vec![5, 6, 7, 8];
     let mut greatest = 0.0f32;
     for seed in 0..4 {
-        let asked = request(prompt.clone(), 60, seed);
-        let (tokens, reason) = answer(&*real.sampler, asked.clone()).await;
+        let sent = request(prompt.clone(), 60, seed);
+        let (tokens, reason) = answer(&*real.sampler, sent.clone()).await;
         assert_eq!((tokens.len(), reason), (60, SamplingEnd::Length));
-        assert_eq!(answer(&*real.sampler, asked).await.0, tokens, "the same seed gives the same tokens");
+        assert_eq!(answer(&*real.sampler, sent).await.0, tokens, "the same seed gives the same tokens");
         greatest = greatest.max(greatest_difference(&real.model, &prompt, &tokens, 0).await);
     }
     eprintln!("greatest difference of a logprob between SkyRL and the engine: {greatest:e}");
@@ -69,8 +69,8 @@ async fn a_sampled_stop_token_is_the_last_token() {
     let (tokens, _) = answer(&*real.sampler, request(vec![5, 6], 20, 1)).await;
     let stop = tokens[7].id;
     let first = tokens.iter().position(|token| token.id == stop).unwrap();
-    let asked = SampleRequest { stop_tokens: vec![stop], ..request(vec![5, 6], 20, 1) };
-    let (stopped, reason) = answer(&*real.sampler, asked).await;
+    let sent = SampleRequest { stop_tokens: vec![stop], ..request(vec![5, 6], 20, 1) };
+    let (stopped, reason) = answer(&*real.sampler, sent).await;
     assert_eq!((stopped.len(), reason), (first + 1, SamplingEnd::StopToken));
     assert_eq!(stopped.last().unwrap().id, stop);
 }

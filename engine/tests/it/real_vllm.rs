@@ -41,14 +41,14 @@ async fn vllm_and_the_engine_agree_on_every_sampled_token() {
     assert_eq!(real.sampler.info().await.unwrap().context_length, 512);
     let mut greatest = 0.0f32;
     for seed in 0..4 {
-        let asked = SampleRequest { top_logprobs: 3, ..request(vec![5, 6, 7, 8], 60, seed) };
-        let (tokens, reason) = answer(&real.sampler, asked.clone()).await;
+        let sent = SampleRequest { top_logprobs: 3, ..request(vec![5, 6, 7, 8], 60, seed) };
+        let (tokens, reason) = answer(&real.sampler, sent.clone()).await;
         assert_eq!((tokens.len(), reason), (60, SamplingEnd::Length));
         assert!(tokens.iter().all(|token| token.top_logprobs.len() == 3));
         // Whether they are told one by one or some together.
-        let together = SampleRequest { stream_interval: 16, ..asked.clone() };
+        let together = SampleRequest { stream_interval: 16, ..sent.clone() };
         assert_eq!(answer(&real.sampler, together).await.0, tokens, "the same seed gives the same tokens");
-        greatest = greatest.max(greatest_difference(&real.model, &asked.prompt, &tokens, 0).await);
+        greatest = greatest.max(greatest_difference(&real.model, &sent.prompt, &tokens, 0).await);
     }
     eprintln!("greatest difference of a logprob between vLLM and the engine: {greatest:e}");
     assert!(greatest < TOLERANCE, "{greatest}");
@@ -60,8 +60,8 @@ async fn a_sampled_stop_token_is_the_last_token() {
     let (tokens, _) = answer(&real.sampler, request(vec![5, 6], 20, 1)).await;
     let stop = tokens[7].id;
     let first = tokens.iter().position(|token| token.id == stop).unwrap();
-    let asked = SampleRequest { stop_tokens: vec![stop], ..request(vec![5, 6], 20, 1) };
-    let (stopped, reason) = answer(&real.sampler, asked).await;
+    let sent = SampleRequest { stop_tokens: vec![stop], ..request(vec![5, 6], 20, 1) };
+    let (stopped, reason) = answer(&real.sampler, sent).await;
     assert_eq!((stopped.len(), reason), (first + 1, SamplingEnd::StopToken));
     assert_eq!(stopped.last().unwrap().id, stop);
 }

@@ -24,7 +24,7 @@ struct Grade {
 
 fn main() -> Result<()> {
     let task = env::var("FULGURITE_TASK").context("FULGURITE_TASK is not set")?;
-    let number = asked(&task)?;
+    let number = number_in(&task)?;
     let mut output = String::new();
     stdin().lock().read_to_string(&mut output).context("the agent's output is not text")?;
     let Grade { reward, exact } = grade(&output, number);
@@ -33,7 +33,7 @@ fn main() -> Result<()> {
 }
 
 /// The number that the task asks for.
-fn asked(task: &str) -> Result<u64> {
+fn number_in(task: &str) -> Result<u64> {
     serde_json::from_str(task).with_context(|| format!("FULGURITE_TASK is not a whole number: {task}"))
 }
 
@@ -46,7 +46,7 @@ fn grade(output: &str, number: u64) -> Grade {
         return Grade { reward: -1.0, exact: 0.0 };
     }
     let named = numbers(&reply);
-    let complies = ended && says_it_is(&reply, &number) && named.iter().all(|other| *other == number);
+    let complies = ended && states_number(&reply, &number) && named.iter().all(|other| *other == number);
     Grade { reward: f64::from(complies), exact: f64::from(complies && named.len() == 1) }
 }
 
@@ -58,7 +58,7 @@ fn split_off_finish_reason(output: &str) -> (&str, bool) {
 }
 
 /// Whether the lower-case `reply` says `i am NUMBER` or `i'm NUMBER` and the number ends there.
-fn says_it_is(reply: &str, number: &str) -> bool {
+fn states_number(reply: &str, number: &str) -> bool {
     [format!("i am {number}"), format!("i'm {number}")].iter().any(|phrase| {
         reply
             .match_indices(phrase)
@@ -124,9 +124,9 @@ mod tests {
 
     #[test]
     fn reads_the_number_from_the_task() {
-        assert_eq!(asked("17").unwrap(), 17);
-        assert!(asked(r#"{"n": 17}"#).unwrap_err().to_string().contains("not a whole number"));
-        assert!(asked("-1").is_err());
-        assert!(asked("seventeen").is_err());
+        assert_eq!(number_in("17").unwrap(), 17);
+        assert!(number_in(r#"{"n": 17}"#).unwrap_err().to_string().contains("not a whole number"));
+        assert!(number_in("-1").is_err());
+        assert!(number_in("seventeen").is_err());
     }
 }

@@ -128,8 +128,8 @@ pub(super) async fn loaded(
     settings.push(format!("models.0.path={}", toml::Value::String(model.display().to_string())));
     let (checkpoints, best_reward) = (BTreeMap::new(), None);
     let new_record = RunRecord { name: new_run.clone(), settings, checkpoints, best_reward, finished: false, ..record };
-    let begun = begin(session, trainings, &new_home, &new_record, *at_start, Wait::of(None), progress).await;
-    begun.map_err(|error| error.of_start("load_checkpoint"))?;
+    let started = begin(session, trainings, &new_home, &new_record, *at_start, Wait::of(None), progress).await;
+    started.map_err(|error| error.of_start("load_checkpoint"))?;
     Ok(format!(
         "Run {new_run:?} has begun from run {run:?} after {step} updates; its model is {:?} in list_models.\nNext: \
          train_steps(run = {new_run:?}, steps = 5).",
@@ -158,7 +158,7 @@ pub(super) async fn export(session: &Session, arguments: ExportWeights, _: &Prog
         return Err(ToolError::Exists { kind: "export", name });
     }
     let from = home.checkpoint(step);
-    let said =
+    let output =
         session.program.run(&words([&"model", &"export", &"--format", &format_name, &from, &"--output", &to])).await?;
-    Ok(format!("Run {run:?} after {step} updates is in {}.\n{}", session.workspace.shown(&to), said.trim()))
+    Ok(format!("Run {run:?} after {step} updates is in {}.\n{}", session.workspace.shown(&to), output.trim()))
 }

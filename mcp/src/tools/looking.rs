@@ -65,7 +65,7 @@ pub(super) struct ShowRollouts {
     /// Which: latest (the default), best or worst.
     order: Option<Order>,
     /// Whose: train (the default) or held_out.
-    of: Option<Whose>,
+    of: Option<RolloutSplit>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -78,7 +78,7 @@ pub(super) enum Order {
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Whose {
+enum RolloutSplit {
     Train,
     HeldOut,
 }
@@ -195,7 +195,7 @@ pub(super) async fn transcript(session: &Session, home: &RunHome, rollout: &Valu
     let shown = session.program.run(&words([&"show", &id, &"--run", &home.path(), &"--json"])).await?;
     let shown: Value = serde_json::from_str(&shown).map_err(|error| ToolError::Command {
         command: "show".to_owned(),
-        said: format!("it printed no JSON: {error}"),
+        message: format!("it printed no JSON: {error}"),
     })?;
     let events = shown["attempts"].as_array().and_then(|attempts| attempts.last()?["events"].as_array().cloned());
     let events = events.unwrap_or_default();
@@ -215,10 +215,10 @@ pub(super) async fn show_rollouts(
 ) -> Result<String, ToolError> {
     let ShowRollouts { run, number, order, of } = arguments;
     let home = session.workspace.run(&run)?;
-    if !home.is_begun() {
+    if !home.has_started() {
         return Ok(format!("Run {run:?} is beginning: it has no rollouts yet."));
     }
-    let filter = if of == Some(Whose::HeldOut) { "mode = val" } else { "mode = train and status = succeeded" };
+    let filter = if of == Some(RolloutSplit::HeldOut) { "mode = val" } else { "mode = train and status = succeeded" };
     let found =
         rollouts(session, &home, filter, order.unwrap_or(Order::Latest), number.unwrap_or(5).clamp(1, 20)).await?;
     if found.is_empty() {

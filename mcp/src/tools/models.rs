@@ -176,11 +176,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data.jsonl");
         fs::write(&path, "{\"a\":1}\n{\"a\":2,\"b\":3}\n{oops\n7\n").unwrap();
-        let said = look(&path, 2, &AtomicBool::new(true)).unwrap();
+        let summary = look(&path, 2, &AtomicBool::new(true)).unwrap();
         assert!(
-            said.starts_with("4 rows; fields: (no object) (1), a (2), b (1); 6 characters a row, 13 at most\n"),
-            "{said}"
+            summary.starts_with("4 rows; fields: (no object) (1), a (2), b (1); 6 characters a row, 13 at most\n"),
+            "{summary}"
         );
-        assert!(said.contains("line 3 is no JSON") && said.ends_with("{\"a\":1}\n{\"a\":2,\"b\":3}"), "{said}");
+        assert!(
+            summary.contains("line 3 is no JSON") && summary.ends_with("{\"a\":1}\n{\"a\":2,\"b\":3}"),
+            "{summary}"
+        );
     }
 }

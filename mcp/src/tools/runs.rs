@@ -122,7 +122,7 @@ async fn answers(session: &Session, home: &RunHome) -> Result<String, ToolError>
 pub(super) async fn status(session: &Session, arguments: RunName, _: &Progress) -> Result<String, ToolError> {
     let home = session.workspace.run(&arguments.run)?;
     let record = home.record()?;
-    if !home.is_begun() {
+    if !home.has_started() {
         return Ok(format!("Run {:?} is beginning.", arguments.run));
     }
     let metrics = home.metrics();

@@ -42,9 +42,9 @@ pub(super) async fn evaluate(session: &Session, arguments: Evaluate, _: &Progres
         command.extend(words([&"--checkpoint", &home.checkpoint(home.chosen(&record, checkpoint.as_deref())?)]));
     }
     command.extend(samples.iter().flat_map(|samples| words([&"--samples", &samples.to_string()])));
-    let said = session.program.run(&command).await?;
+    let output = session.program.run(&command).await?;
     record.guarded.check(&run)?;
-    Ok(said.trim_end().to_owned())
+    Ok(output.trim_end().to_owned())
 }
 
 pub(super) async fn regrade(session: &Session, arguments: Regrade, _: &Progress) -> Result<String, ToolError> {
@@ -64,9 +64,9 @@ pub(super) async fn regrade(session: &Session, arguments: Regrade, _: &Progress)
     if !session.options.unsafe_grader {
         command.extend(words([&"--in-sandbox", &copy]));
     }
-    let said = session.program.run(&command).await?;
+    let output = session.program.run(&command).await?;
     Ok(format!(
         "{}\nNothing is changed: a run keeps its grader. Next: start_run(grader = {grader:?}, ...).",
-        said.trim_end()
+        output.trim_end()
     ))
 }

@@ -82,8 +82,8 @@ mod tests {
         }
         let of = |tokens, seconds, money| spent.within(Limits { tokens, seconds, money });
         assert!(of(None, None, None).is_ok() && of(Some(101), Some(3.1), Some(0.51)).is_ok());
-        let said = of(Some(100), None, None).unwrap_err().to_string();
-        assert!(said.starts_with("the user's limit is reached: 100 sampled tokens of 100"), "{said}");
+        let message = of(Some(100), None, None).unwrap_err().to_string();
+        assert!(message.starts_with("the user's limit is reached: 100 sampled tokens of 100"), "{message}");
         assert!(of(None, Some(3.0), None).is_err() && of(None, None, Some(0.5)).is_err());
     }
 }

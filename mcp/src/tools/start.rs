@@ -117,13 +117,13 @@ pub(super) async fn begin(
     wait: Wait,
     progress: &Progress,
 ) -> Result<Option<Ended>, ToolError> {
-    let begun = async {
+    let started = async {
         home.write(record)?;
         let server = session.server_of(record);
         let training = trainings.begin(&session.program, server, home, record, Beginning::Allowed(0), at_start).await?;
         wait_for(session, training, home, 0, wait, progress).await
     };
-    match begun.await {
+    match started.await {
         Ok(ended) => Ok(ended),
         Err(error) => {
             trainings.end().await;
@@ -177,8 +177,8 @@ fn of_config(
     arguments: &StartRun,
 ) -> Result<(PathBuf, Vec<PathBuf>, String), ToolError> {
     let StartRun { model, objective, tasks, held_out, final_tasks, grader, system, max_tokens, data, .. } = arguments;
-    let said = [model.is_some(), objective.is_some(), tasks.is_some(), held_out.is_some(), final_tasks.is_some()];
-    if said.contains(&true) || grader.is_some() || system.is_some() || max_tokens.is_some() || data.is_some() {
+    let given = [model.is_some(), objective.is_some(), tasks.is_some(), held_out.is_some(), final_tasks.is_some()];
+    if given.contains(&true) || grader.is_some() || system.is_some() || max_tokens.is_some() || data.is_some() {
         return Err(wrong("with `config` there are `name` and `settings` alone: the config says all else"));
     }
     let path = session.workspace.file(named)?;
@@ -358,7 +358,7 @@ mod tests {
         write("held_out.jsonl", "{\"prompt\":\"2+2\"}\n");
         assert!(check_apart(directory.path()).is_ok());
         write("final.jsonl", "{\"prompt\":\"1+2\"}\n");
-        let said = check_apart(directory.path()).unwrap_err().to_string();
-        assert!(said.contains("1 of the rows of final.jsonl are among the tasks"), "{said}");
+        let message = check_apart(directory.path()).unwrap_err().to_string();
+        assert!(message.contains("1 of the rows of final.jsonl are among the tasks"), "{message}");
     }
 }

@@ -167,8 +167,8 @@ pub(super) async fn init_sft(session: &Session, arguments: InitSft, progress: &P
         at_start,
         ..StartRun::default()
     };
-    let begun = start::start(session, run, progress).await;
-    begun.map_err(|error| error.with_tools(tools(session, "init_sft")))
+    let started = start::start(session, run, progress).await;
+    started.map_err(|error| error.with_tools(tools(session, "init_sft")))
 }
 
 pub(super) async fn init_grpo(
@@ -197,9 +197,9 @@ pub(super) async fn init_grpo(
         at_start: arguments.at_start,
         ..StartRun::default()
     };
-    let begun = start::start(session, run, progress).await;
-    let begun = begun.map_err(|error| error.with_tools(tools(session, "init_grpo")))?;
-    Ok(format!("{checked}\n{begun}"))
+    let started = start::start(session, run, progress).await;
+    let started = started.map_err(|error| error.with_tools(tools(session, "init_grpo")))?;
+    Ok(format!("{checked}\n{started}"))
 }
 
 pub(super) async fn train(session: &Session, arguments: TrainStep, progress: &Progress) -> Result<String, ToolError> {
@@ -219,8 +219,8 @@ pub(super) async fn sample(
     let SampleSession { prompts, system_prompt, temperature, max_tokens } = arguments;
     let run = current(session)?;
     // Until something is learnt, the model is what it was.
-    let begun = session.workspace.run(&run)?.checkpoints().is_empty();
-    let checkpoint = begun.then(|| "before".to_owned());
+    let untrained = session.workspace.run(&run)?.checkpoints().is_empty();
+    let checkpoint = untrained.then(|| "before".to_owned());
     let (run, system) = (Some(run), system_prompt);
     let sample = Sample { run, checkpoint, model: None, prompts, system, temperature, max_tokens };
     looking::sample(session, sample, progress).await

@@ -49,9 +49,9 @@ pub(super) async fn wait_for(
             Some(Err(ended)) => return Ok(Some(ended)),
             Some(Ok(event)) if event["event"] == "step" => {
                 let done = event["step"].as_u64().map_or(0, |step| step + 1);
-                let said = said(&event);
-                note(home, &format!("{done} of {target} updates are made; {said}"))?;
-                progress.tell(done, target, said).await;
+                let summary = summary(&event);
+                note(home, &format!("{done} of {target} updates are made; {summary}"))?;
+                progress.tell(done, target, summary).await;
                 if let Err(limit) = spending::check(session).await {
                     training.allow(done).await?;
                     return Err(limit);
@@ -68,10 +68,10 @@ pub(super) async fn wait_for(
 }
 
 /// A step in a few words.
-fn said(metrics: &Value) -> String {
+fn summary(metrics: &Value) -> String {
     let number = |name: &str, key: &str| metrics[key].as_f64().map(|value| format!("{name} {value:.3}"));
-    let said = [number("reward", REWARD), number("held-out", HELD_OUT_REWARD), number("nll", "train_mean_nll")];
-    said.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let numbers = [number("reward", REWARD), number("held-out", HELD_OUT_REWARD), number("nll", "train_mean_nll")];
+    numbers.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Writes how a run stands, for whoever looks.

@@ -43,7 +43,7 @@ pub(crate) enum Beginning {
 pub(crate) struct Training {
     home: RunHome,
     child: Child,
-    orders: Option<ChildStdin>,
+    commands: Option<ChildStdin>,
     events: Events,
     /// Events that nobody has taken yet.
     untaken: VecDeque<Value>,
@@ -128,7 +128,7 @@ impl Training {
         words.extend(["--run-directory".into(), home.path().into(), "--until-stdin-closes".into()]);
         words.extend(record.settings.iter().flat_map(|setting| ["--set".into(), setting.into()]));
         words.extend(server.iter().flat_map(|url| ["--server".into(), url.into()]));
-        if home.is_begun() {
+        if home.has_started() {
             words.push("--resume".into());
         }
         words.extend(at_start.flag().map(OsString::from));
@@ -142,13 +142,13 @@ impl Training {
         command.args(words).stdin(Stdio::piped()).kill_on_drop(false);
         command.stdout(appended(&home.events())?).stderr(appended(&home.log())?);
         let failed =
-            |error: std::io::Error| ToolError::Command { command: "train".to_owned(), said: error.to_string() };
+            |error: std::io::Error| ToolError::Command { command: "train".to_owned(), message: error.to_string() };
         let mut child = command.spawn().map_err(failed)?;
-        let orders = child.stdin.take();
+        let commands = child.stdin.take();
         let untaken = VecDeque::new();
         let (home, allowed) = (home.clone(), steps);
         let (waits_after, in_place, ended) = (None, None, None);
-        Ok(Self { home, child, orders, events, untaken, allowed, waits_after, in_place, ended })
+        Ok(Self { home, child, commands, events, untaken, allowed, waits_after, in_place, ended })
     }
 
     /// Whether it waits for leave to go on.
@@ -164,13 +164,13 @@ impl Training {
 
     /// Has it go on to so many updates, or wait at the end of the step that it is at.
     pub(crate) async fn allow(&mut self, steps: u64) -> Result<(), ToolError> {
-        let Some(orders) = &mut self.orders else { return Ok(()) };
+        let Some(commands) = &mut self.commands else { return Ok(()) };
         let order = format!("{}\n", json!({ "allowed_steps": steps }));
-        let told = async {
-            orders.write_all(order.as_bytes()).await?;
-            orders.flush().await
+        let sent = async {
+            commands.write_all(order.as_bytes()).await?;
+            commands.flush().await
         };
-        told.await.map_err(|error| ToolError::Command { command: "train".to_owned(), said: error.to_string() })?;
+        sent.await.map_err(|error| ToolError::Command { command: "train".to_owned(), message: error.to_string() })?;
         self.allowed = steps;
         if self.waits_after.is_some_and(|waits| waits < steps) {
             self.waits_after = None;
@@ -180,12 +180,12 @@ impl Training {
 
     /// Has it wait at the end of the step that it is at, if that can be told at once.
     pub(crate) fn hold(&mut self) {
-        let Some(orders) = &mut self.orders else { return };
+        let Some(commands) = &mut self.commands else { return };
         let order = format!("{}\n", json!({ "allowed_steps": 0 }));
-        let mut told = std::pin::pin!(orders.write_all(order.as_bytes()));
+        let mut sent = std::pin::pin!(commands.write_all(order.as_bytes()));
         // A pipe takes so little without waiting; a trainer that takes nothing in has ended.
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        if told.as_mut().poll(&mut context).is_ready() {
+        if sent.as_mut().poll(&mut context).is_ready() {
             self.allowed = 0;
         }
     }
@@ -232,21 +232,21 @@ impl Training {
     fn failed(&self, status: ExitStatus) -> ToolError {
         // Without its log there is still how it ended.
         let log = read_text(&self.home.log()).unwrap_or_default();
-        let said = match last_part(&log) {
-            said if said.is_empty() => status.to_string(),
-            said => said,
+        let message = match last_part(&log) {
+            message if message.is_empty() => status.to_string(),
+            message => message,
         };
         match &self.in_place {
             Some(found) if !found.choices(OWN_TOOLS).is_empty() => {
                 ToolError::WeightsInPlace { found: found.clone(), tools: OWN_TOOLS }
             }
-            _ => ToolError::Command { command: "train".to_owned(), said },
+            _ => ToolError::Command { command: "train".to_owned(), message },
         }
     }
 
     /// Closing its input tells it to end.
     async fn end(mut self) {
-        drop(self.orders.take());
+        drop(self.commands.take());
         if timeout(LAST_WORDS, self.child.wait()).await.is_err() {
             tracing::warn!(run = self.home.name(), "the trainer does not end and is killed");
             // It goes on from its last checkpoint.
@@ -262,10 +262,10 @@ fn check_at_start(server: Option<&str>, home: &RunHome, at_start: AtStart) -> Re
         (_, None) => {
             "at_start says what becomes of the weights at a server, and this run has none: leave it out".to_owned()
         }
-        (AtStart::StartOver, _) if home.is_begun() => {
+        (AtStart::StartOver, _) if home.has_started() => {
             format!("run {run:?} has begun, and starting over is a new run: start_run with another name")
         }
-        (AtStart::ReplaceWeights, _) if !home.is_begun() => {
+        (AtStart::ReplaceWeights, _) if !home.has_started() => {
             format!(
                 "run {run:?} has no checkpoint yet to replace weights by: \"start_over\" puts its model's files there"
             )

@@ -107,7 +107,7 @@ impl RunHome {
     }
 
     /// Whether its trainer has ever begun, if only to make its store.
-    pub(crate) fn is_begun(&self) -> bool {
+    pub(crate) fn has_started(&self) -> bool {
         ["config.json", "fulgurite.db"].iter().any(|file| self.path.join(file).is_file())
     }
 
@@ -202,8 +202,8 @@ mod tests {
         };
         one.write(&record).unwrap();
         assert_eq!(one.sealed_record().unwrap().best_reward, record.best_reward);
-        let said = home("one", 2).sealed_record().unwrap_err().to_string();
-        assert!(said.contains("tools.json was not written by these tools"), "{said}");
+        let message = home("one", 2).sealed_record().unwrap_err().to_string();
+        assert!(message.contains("tools.json was not written by these tools"), "{message}");
         let text = read_text(&one.record_file()).unwrap();
         let other = home("two", 1);
         fs::write(other.record_file(), &text).unwrap();

@@ -89,7 +89,12 @@ async fn restore_call(models: &ServedModels, memory: &AttemptMemory, call: &Reco
         };
         let created = generation.start_time as u64;
         if !has_failed {
-            memory.requests.restore(identity, generation.generation_id.clone(), created, generation.client_gone);
+            memory.requests.restore(
+                identity,
+                generation.generation_id.clone(),
+                created,
+                generation.client_disconnected,
+            );
         }
     }
     restore_answer(models, memory, call).await

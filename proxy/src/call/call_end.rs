@@ -6,7 +6,7 @@ use crate::reply::finish_reason::FinishReason;
 /// How sampling ended.
 pub(crate) enum End {
     Finished(FinishReason),
-    ClientGone,
+    ClientDisconnected,
     /// The server ends before it does.
     ShutDown,
     Broken(ProxyError),
@@ -17,7 +17,7 @@ impl End {
     pub(crate) fn reason(&self) -> FinishReason {
         match self {
             End::Finished(reason) => *reason,
-            End::ClientGone | End::ShutDown | End::Broken(_) => FinishReason::Stop,
+            End::ClientDisconnected | End::ShutDown | End::Broken(_) => FinishReason::Stop,
         }
     }
 
@@ -41,7 +41,7 @@ impl End {
     pub(crate) fn finish_reason(&self, message: &Message) -> &'static str {
         match self {
             End::Finished(reason) => reason.of_message(message).as_str(),
-            End::ClientGone | End::ShutDown => StopReason::CLIENT_GONE,
+            End::ClientDisconnected | End::ShutDown => StopReason::CLIENT_DISCONNECTED,
             End::Broken(_) => StopReason::ERROR,
         }
     }
@@ -51,7 +51,7 @@ impl End {
         match self {
             End::Finished(FinishReason::Length) => StopReason::Length,
             End::Finished(FinishReason::Stop | FinishReason::ToolCalls) => StopReason::Stop,
-            End::ClientGone | End::ShutDown => StopReason::ClientGone,
+            End::ClientDisconnected | End::ShutDown => StopReason::ClientDisconnected,
             End::Broken(_) => StopReason::Error,
         }
     }

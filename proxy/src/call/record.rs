@@ -36,7 +36,7 @@ pub(crate) async fn record(
     if answer.tokens.len() == answer.earlier_tokens && !has_ended {
         return Ok(false);
     }
-    let end = if start.before.is_some() && !has_ended { &End::ClientGone } else { end };
+    let end = if start.before.is_some() && !has_ended { &End::ClientDisconnected } else { end };
     let sampled_tokens: Vec<u32> = answer.tokens.iter().map(|token| token.id).collect();
     let is_session = start.before.is_none() && call.owner.is_one_call();
     let (rollout_id, attempt_id) = if is_session { call.owner.names() } else { call.owner.ids(store).await? };
@@ -80,7 +80,7 @@ pub(crate) async fn record(
         tokenizer: call.model.renderer.tokenizer().fingerprint().to_owned(),
         request_digest: call.request_digest,
         branch_reason: call.branch_reason,
-        client_gone: matches!(end, End::ClientGone | End::ShutDown),
+        client_disconnected: matches!(end, End::ClientDisconnected | End::ShutDown),
         defect: call.defect,
     };
     if let Some(memory) = call.memory.as_ref().filter(|_| store.others_write()) {

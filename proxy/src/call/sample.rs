@@ -59,13 +59,13 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
     let generation_id = call.generation_id.clone();
     let finished = finished(&call, &mut answer, &end);
     let owner = Arc::clone(&call.owner);
-    let (is_recorded, client_gone) = match whole {
+    let (is_recorded, client_disconnected) = match whole {
         None => {
             let before = earlier.as_ref().map(|earlier| earlier.sampled_tokens.len());
-            let client_gone = matches!(end, End::ClientGone | End::ShutDown);
-            (record(services, call, answer, &end, CallStart { start_time, before }).await, client_gone)
+            let client_disconnected = matches!(end, End::ClientDisconnected | End::ShutDown);
+            (record(services, call, answer, &end, CallStart { start_time, before }).await, client_disconnected)
         }
-        Some(_) => (Ok(true), earlier.is_some_and(|earlier| earlier.client_gone)),
+        Some(_) => (Ok(true), earlier.is_some_and(|earlier| earlier.client_disconnected)),
     };
     if let End::Broken(error) = &end {
         let attempt = owner.attribution().map(|_| owner.names());
@@ -74,7 +74,7 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
     if let Err(error) = owner.end_call(&services.store).await {
         tracing::error!(%generation_id, %error, "could not end a session");
     }
-    let (event, recorded) = outcome(is_recorded, end, finished, Recorded { generation_id, client_gone });
+    let (event, recorded) = outcome(is_recorded, end, finished, Recorded { generation_id, client_disconnected });
     if let Some(event) = event {
         flight.publish_event(choice, event);
     }
@@ -135,12 +135,12 @@ fn outcome(
 ) -> (Option<CallEvent>, Option<Recorded>) {
     match (is_recorded, end) {
         // There are no listeners left; log it.
-        (Err(error), End::ClientGone) => {
+        (Err(error), End::ClientDisconnected) => {
             let generation_id = recorded.generation_id;
             tracing::error!(%generation_id, %error, "an answer that its client left could not be recorded");
             (None, None)
         }
-        (Ok(is_recorded), End::ClientGone) => (None, is_recorded.then_some(recorded)),
+        (Ok(is_recorded), End::ClientDisconnected) => (None, is_recorded.then_some(recorded)),
         (Ok(_), End::Finished(_)) => (Some(CallEvent::Finished(Arc::new(finished))), Some(recorded)),
         (Ok(is_recorded), End::ShutDown) => {
             let shutting_down = CallEvent::Failed(Arc::new(Refused::ShuttingDown.into()));

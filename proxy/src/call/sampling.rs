@@ -199,7 +199,7 @@ impl<'s> Sampling<'s> {
 
     fn end_of(&self, why: Interruption) -> End {
         let deadline = match why {
-            Interruption::Abandoned => return End::ClientGone,
+            Interruption::Abandoned => return End::ClientDisconnected,
             Interruption::ShutDown => return End::ShutDown,
             Interruption::OutOfTime(deadline) => deadline,
         };

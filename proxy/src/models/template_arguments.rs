@@ -93,7 +93,7 @@ fn told_renderer(
     };
     let mut ignored = Vec::new();
     for Wish { field, variables } in wishes {
-        match renderer.with_wishes(variables) {
+        match renderer.with_preferences(variables) {
             Some(told) => renderer = told,
             None => ignored.push(*field),
         }

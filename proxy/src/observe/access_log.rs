@@ -158,7 +158,7 @@ impl Drop for Entry {
             status = status.map(|status| status.as_u16()),
             milliseconds = (facts.arrived.elapsed().as_micros() as f64) / 1e3,
             bytes = end.bytes,
-            client_gone = (!end.is_whole).then_some(true),
+            "client_gone" = (!end.is_whole).then_some(true),
             rollout = known.map(|(rollout, _)| rollout).or(rollout.as_ref()),
             attempt = known.map(|(_, attempt)| attempt).or(attempt.as_ref()),
             model = facts.model().map(|model| model.name.as_str()),

@@ -18,7 +18,7 @@ pub(crate) async fn meter(State(telemetry): State<Arc<Telemetry>>, mut request: 
         return next.run(request).await;
     };
     let facts = Arc::clone(request.extensions_mut().get_or_insert_default::<Arc<CallFacts>>());
-    let call = MeteredCall { telemetry, api, facts: Arc::clone(&facts), outcome: Outcome::ClientGone };
+    let call = MeteredCall { telemetry, api, facts: Arc::clone(&facts), outcome: Outcome::ClientDisconnected };
     let mut response = next.run(request).await;
     facts.describe(&mut response);
     if !matches!(api, Api::Messages | Api::GenerateContent) {
@@ -52,7 +52,7 @@ impl MeteredCall {
             () if status.is_client_error() => Outcome::Refused,
             () if status.is_server_error() || self.facts.has_failed() => Outcome::Failed,
             () if end.is_whole => Outcome::Answered,
-            () => Outcome::ClientGone,
+            () => Outcome::ClientDisconnected,
         };
     }
 }

@@ -123,18 +123,18 @@ pub(crate) enum Outcome {
     /// It is not.
     Failed,
     /// The client hung up.
-    ClientGone,
+    ClientDisconnected,
 }
 
 impl Outcome {
-    const ALL: [Self; 4] = [Self::Answered, Self::Refused, Self::Failed, Self::ClientGone];
+    const ALL: [Self; 4] = [Self::Answered, Self::Refused, Self::Failed, Self::ClientDisconnected];
 
     fn name(self) -> &'static str {
         match self {
             Self::Answered => "answered",
             Self::Refused => "refused",
             Self::Failed => "failed",
-            Self::ClientGone => "client_gone",
+            Self::ClientDisconnected => "client_gone",
         }
     }
 }

@@ -4,17 +4,17 @@ use fulgurite_store::Store;
 pub(crate) struct Recorded {
     pub(crate) generation_id: String,
     /// As the store has it.
-    pub(crate) client_gone: bool,
+    pub(crate) client_disconnected: bool,
 }
 
 /// Records whether the answers were delivered; returns whether that succeeded.
 pub(crate) async fn mark(store: &Store, recorded: &[Recorded], was_delivered: bool) -> bool {
     let mut could = true;
-    for Recorded { generation_id, client_gone } in recorded {
-        if *client_gone != was_delivered {
+    for Recorded { generation_id, client_disconnected } in recorded {
+        if *client_disconnected != was_delivered {
             continue;
         }
-        if let Err(error) = store.set_client_gone(generation_id, !was_delivered).await {
+        if let Err(error) = store.set_client_disconnected(generation_id, !was_delivered).await {
             tracing::error!(%generation_id, %error, "could not note whether a client took its answer");
             could = false;
         }

@@ -35,7 +35,7 @@ impl FinishReason {
         match stop_reason {
             StopReason::Stop => Some(FinishReason::Stop),
             StopReason::Length => Some(FinishReason::Length),
-            StopReason::ClientGone | StopReason::Error | StopReason::Other(_) => None,
+            StopReason::ClientDisconnected | StopReason::Error | StopReason::Other(_) => None,
         }
     }
 

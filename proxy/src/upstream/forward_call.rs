@@ -238,7 +238,7 @@ async fn replay(
         kept.parts.iter().for_each(|part| open.flight.publish(part.clone()));
         let was_delivered = open.flight.settled().await;
         if let (Some(generation_id), true) = (&kept.generation_id, was_delivered)
-            && let Err(error) = services.store.set_client_gone(generation_id, false).await
+            && let Err(error) = services.store.set_client_disconnected(generation_id, false).await
         {
             tracing::error!(%generation_id, %error, "could not note that a client took its answer");
         }

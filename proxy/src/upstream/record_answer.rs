@@ -24,7 +24,7 @@ const MESSAGE_LIMIT: usize = 500;
 pub(super) enum End {
     Whole,
     /// The client hung up; what had come by then is recorded.
-    ClientGone,
+    ClientDisconnected,
     /// The upstream broke off.
     Broken,
 }
@@ -81,10 +81,10 @@ pub(super) async fn record_answer(
         tokenizer: String::new(),
         request_digest: call.digest.clone(),
         branch_reason: Some(BranchReason::Upstream),
-        client_gone: end == End::ClientGone,
+        client_disconnected: end == End::ClientDisconnected,
         defect: Some(Defect::Upstream),
     };
-    let client_gone = generation.client_gone;
+    let client_disconnected = generation.client_disconnected;
     let is_whole = end == End::Whole && generation.stop_reason.is_whole();
     let ended = call.unnamed.clone().zip(answer.choices.first()).filter(|_| is_whole);
     let conversation_digest = ended.map(|(unnamed, choice)| unnamed.with_answer(&choice.message));
@@ -105,7 +105,7 @@ pub(super) async fn record_answer(
     if let Some(admission) = &call.admission {
         admission.is_recorded(tokens);
     }
-    Ok(Some(Recorded { generation_id, client_gone }))
+    Ok(Some(Recorded { generation_id, client_disconnected }))
 }
 
 /// Records that a call of an attempt failed: `kind` is for programs, `message` for people. A call without an attempt opens
@@ -250,7 +250,7 @@ fn add_answer(attributes: &mut Map<String, Value>, answer: &Answer, first_elsewh
 fn stop_reason(answer: &Answer, end: End) -> StopReason {
     let reason = answer.choices.first().and_then(|choice| choice.finish_reason.as_deref());
     match (end, reason) {
-        (End::ClientGone, _) => StopReason::ClientGone,
+        (End::ClientDisconnected, _) => StopReason::ClientDisconnected,
         (End::Broken, _) => StopReason::Error,
         (End::Whole, Some("tool_calls") | None) => StopReason::Stop,
         (End::Whole, Some(reason)) => reason.into(),

@@ -214,7 +214,7 @@ impl<'r> Relay<'r> {
     }
 
     async fn client_left(mut self, reply: &UpstreamReply, assembly: Assembly) -> Option<Answered> {
-        if let Err(error) = self.record_partly(reply, assembly, End::ClientGone).await {
+        if let Err(error) = self.record_partly(reply, assembly, End::ClientDisconnected).await {
             // There are no listeners left; log it.
             tracing::error!(%error, "an answer that its client left could not be recorded");
         }
@@ -238,7 +238,7 @@ impl<'r> Relay<'r> {
         let error = assembly.error().map(str::to_owned);
         let recorded = match (Answer::read(call.route, &assembly.into_reply()), end) {
             (Some(answer), end) => record_answer(store, call, &reply.url, answer, end).await?,
-            (None, End::ClientGone) => {
+            (None, End::ClientDisconnected) => {
                 record_failure(store, call, "client_gone", CLIENT_LEFT).await?;
                 None
             }

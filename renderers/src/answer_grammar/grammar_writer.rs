@@ -25,7 +25,7 @@ pub(super) enum Reasoning {
     /// Nothing: the model may reason, if the format has marks for it.
     Possible,
     /// Its beginning.
-    Begun,
+    Started,
     /// All of it.
     Over,
 }
@@ -98,7 +98,7 @@ impl CalledTool<'_> {
 pub(super) fn reasoning(opened: &[Lexeme]) -> Reasoning {
     let of_reasoning = |lexeme: &&Lexeme| matches!(lexeme, Lexeme::Mark(Mark::ThinkOpen | Mark::ThinkClose, _));
     match opened.iter().rfind(of_reasoning) {
-        Some(Lexeme::Mark(Mark::ThinkOpen, _)) => Reasoning::Begun,
+        Some(Lexeme::Mark(Mark::ThinkOpen, _)) => Reasoning::Started,
         Some(_) => Reasoning::Over,
         None => Reasoning::Possible,
     }

@@ -22,11 +22,11 @@ impl GrammarWriter<'_> {
         let mut rules = Rules::default();
         let (open, close) = (self.optional_mark(THINK_OPEN), self.optional_mark(THINK_CLOSE));
         match (reasoning(&self.opened(prompt)), open, close) {
-            (Reasoning::Begun, _, Some(close)) => {
+            (Reasoning::Started, _, Some(close)) => {
                 let start = format!("{} {close} {space}", rules.thought());
                 self.lark(&start, rules, shape, None)
             }
-            (Reasoning::Begun, _, None) => {
+            (Reasoning::Started, _, None) => {
                 let start = format!("{} {space}", rules.terminal(lark::up_to("*", "", THINK_CLOSE, "")));
                 self.lark(&start, rules, shape, None)
             }

@@ -116,8 +116,8 @@ fn a_call_of_llamas_is_json_that_no_answer_may_look_like() {
         other => panic!("{other:?}"),
     }
     let json = |schema: &Value| grammar_of(&llama, &AnswerShape::Json { schema, tools: &[] });
-    let told = json!({ "type": "object", "required": ["name", "answer"] });
-    assert_eq!(json(&told).unwrap(), AnswerGrammar::JsonSchema(told));
+    let parameters = json!({ "type": "object", "required": ["name", "answer"] });
+    assert_eq!(json(&parameters).unwrap(), AnswerGrammar::JsonSchema(parameters));
     for ambiguous in [json!({ "type": "object" }), json!({ "type": "object", "required": ["name"] }), json!(true)] {
         let error = json(&ambiguous).unwrap_err().to_string();
         assert!(error.contains("requires a property of another name"), "{error}");

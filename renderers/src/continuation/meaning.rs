@@ -76,17 +76,17 @@ pub(super) fn reasoning_text(message: &Message) -> String {
             _ => None,
         })
         .collect();
-    beside(message).map_or(in_parts, str::to_owned).trim().to_owned()
+    separate_reasoning(message).map_or(in_parts, str::to_owned).trim().to_owned()
 }
 
 fn reasoning_of(message: &Message, in_parts: String) -> Option<Digest> {
-    let text = beside(message).filter(|_| message.is_assistant()).map_or(in_parts, str::to_owned);
+    let text = separate_reasoning(message).filter(|_| message.is_assistant()).map_or(in_parts, str::to_owned);
     let mut hasher = Hasher::default();
     hasher.text(text.trim());
     (!text.trim().is_empty()).then(|| hasher.finish())
 }
 
-fn beside(message: &Message) -> Option<&str> {
+fn separate_reasoning(message: &Message) -> Option<&str> {
     let fields = ["reasoning_content", "reasoning"];
     fields.iter().filter_map(|field| message.extra.get(*field)?.as_str()).find(|text| !text.is_empty())
 }

@@ -78,11 +78,11 @@ impl Glm {
     /// Reasoning may stand in a text. The cookbook looks for it in strings alone, and takes as text what follows the
     /// last `</think>`; ours loses nothing of what follows the first.
     fn reasoning_and_text<'m>(&self, message: &ChatMessage<'m>) -> (Cow<'m, str>, Cow<'m, str>) {
-        let said = match &message.content {
+        let text = match &message.content {
             ChatContent::Parts(_) if self.cookbook_exact => None,
             content => single_text(content),
         };
-        match said.and_then(split_reasoning) {
+        match text.and_then(split_reasoning) {
             Some((reasoning, rest)) if self.cookbook_exact => {
                 let rest = rest.rsplit_once(THINK_CLOSE).map_or(rest, |(_, last)| last);
                 (reasoning.into(), rest.into())
@@ -122,17 +122,18 @@ impl Format for Glm {
 
     fn message<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Result<RenderedMessage<'m>, RenderError> {
         let message = conversation.at(index);
-        let is_begun = self.shared_turn_end(conversation, index).is_some();
+        let turn_is_open = self.shared_turn_end(conversation, index).is_some();
         let (header, output) = match message.role {
             "assistant" => return self.assistant(conversation, index),
             // What `declare_tools` puts first.
             "system" if index == 0 && !conversation.tools().is_empty() => (SYSTEM, tools(conversation.tools())),
             "system" => (SYSTEM, self.text(message, index)?),
-            "user" => (if is_begun { "" } else { USER }, self.text(message, index)?),
+            "user" => (if turn_is_open { "" } else { USER }, self.text(message, index)?),
             "tool" => {
-                let is_begun = is_begun || conversation.before(index).is_some_and(|before| before.role == "tool");
+                let turn_is_open =
+                    turn_is_open || conversation.before(index).is_some_and(|before| before.role == "tool");
                 let result = Chunk::of_format("<tool_response>").join(self.text(message, index)?);
-                (if is_begun { "" } else { OBSERVATION }, result.format("</tool_response>"))
+                (if turn_is_open { "" } else { OBSERVATION }, result.format("</tool_response>"))
             }
             role => {
                 let message = format!("the {NAME} format has no role `{role}`");

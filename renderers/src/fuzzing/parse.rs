@@ -228,51 +228,51 @@ fn check_cover(setting: &Setting, message: &ParsedMessage) {
 
 /// The events give the message's parts, and its content.
 fn check_events(events: &[ParseEvent], message: &ParsedMessage) {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut content = String::new();
     for event in events {
         match event {
-            ParseEvent::Reasoning(text) => tell(&mut told, "reasoning", text),
+            ParseEvent::Reasoning(text) => tell(&mut reported, "reasoning", text),
             ParseEvent::Text(text) => {
-                tell(&mut told, "text", text);
+                tell(&mut reported, "text", text);
                 content += text;
             }
             // Calls are compared when they end; the events of a broken one are void.
             ParseEvent::ToolCall { .. } | ParseEvent::Arguments { .. } => {}
-            ParseEvent::ToolCallEnd { index } => tell(&mut told, "call", &told_call(events, *index)),
+            ParseEvent::ToolCallEnd { index } => tell(&mut reported, "call", &call_text(events, *index)),
             ParseEvent::BrokenToolCall { text, error, .. } => {
-                tell(&mut told, "broken", &format!("{text:?} {error}"));
+                tell(&mut reported, "broken", &format!("{text:?} {error}"));
                 content += text;
             }
         }
     }
-    let mut said = Vec::new();
+    let mut expected = Vec::new();
     for part in &message.parts {
         let (kind, text) = described(part, message);
-        tell(&mut said, kind, &text);
+        tell(&mut expected, kind, &text);
     }
-    assert_eq!(told, said);
+    assert_eq!(reported, expected);
     assert_eq!(message.message().plain_text(0).ok(), Some(content));
 }
 
 /// Adds an event; prose goes on where it stopped.
-fn tell(told: &mut Vec<(&'static str, String)>, kind: &'static str, text: &str) {
-    match told.last_mut() {
-        Some((last, said)) if *last == kind && matches!(kind, "reasoning" | "text") => said.push_str(text),
-        _ => told.push((kind, text.to_owned())),
+fn tell(pieces: &mut Vec<(&'static str, String)>, kind: &'static str, text: &str) {
+    match pieces.last_mut() {
+        Some((last, last_text)) if *last == kind && matches!(kind, "reasoning" | "text") => last_text.push_str(text),
+        _ => pieces.push((kind, text.to_owned())),
     }
 }
 
-fn told_call(events: &[ParseEvent], call: usize) -> String {
-    let mut told = String::new();
+fn call_text(events: &[ParseEvent], call: usize) -> String {
+    let mut text = String::new();
     for event in events {
         match event {
-            ParseEvent::ToolCall { index, id, name } if *index == call => told += &format!("{id:?} {name:?} "),
-            ParseEvent::Arguments { index, delta } if *index == call => told += delta,
+            ParseEvent::ToolCall { index, id, name } if *index == call => text += &format!("{id:?} {name:?} "),
+            ParseEvent::Arguments { index, delta } if *index == call => text += delta,
             _ => {}
         }
     }
-    told
+    text
 }
 
 fn described(part: &ParsedPart, message: &ParsedMessage) -> (&'static str, String) {
@@ -314,8 +314,8 @@ fn check_prompt(setting: &Setting, prompt: &[u32], sampled: &[u32], message: &Pa
     }
     // What is blank behind the prompt's end may be no part.
     let text = tokenizer.decode(sampled);
-    let says_something = |part: &&ParsedPart| !text[part.range.clone()].trim().is_empty();
-    let expected: Vec<&ParsedPart> = whole.parts.iter().filter(says_something).collect();
-    let sampled: Vec<&ParsedPart> = message.parts.iter().filter(says_something).collect();
+    let is_not_blank = |part: &&ParsedPart| !text[part.range.clone()].trim().is_empty();
+    let expected: Vec<&ParsedPart> = whole.parts.iter().filter(is_not_blank).collect();
+    let sampled: Vec<&ParsedPart> = message.parts.iter().filter(is_not_blank).collect();
     assert_eq!(sampled, expected, "after the prompt {prompt_text:?}");
 }

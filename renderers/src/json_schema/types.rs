@@ -104,11 +104,11 @@ pub(super) fn guessed(fields: &Map<String, Value>) -> Types {
     if is_format_of_text || OF_TEXT.iter().any(has) {
         return Types::STRING;
     }
-    let says_more = ["$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if"];
+    let other_keys = ["$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if"];
     let listed = fields.get("examples").and_then(Value::as_array).into_iter().flatten();
     let mut examples = fields.get("default").into_iter().chain(listed).peekable();
     let is_text = format.is_none() && examples.peek().is_some() && examples.all(Value::is_string);
-    if is_text && !says_more.iter().any(has) { Types::STRING } else { Types::ANY }
+    if is_text && !other_keys.iter().any(has) { Types::STRING } else { Types::ANY }
 }
 
 /// Writes the names of types as JSON Schema does, in a schema and in all within it.

@@ -129,18 +129,18 @@ fn first_answer(conversation: &Conversation<'_>, train_on: &TrainOnWhat) -> Opti
     messages.get(answer)?.is_assistant().then_some(answer)
 }
 
-/// Trains nothing of the prompt that `asked` makes.
+/// Trains nothing of the prompt that `prompt_messages` makes.
 fn withhold_prompt(
     writer: &PromptWriter,
-    asked: &[Message],
+    prompt_messages: &[Message],
     tools: &[Value],
     example: &mut WeightedTokens,
 ) -> Result<(), RenderError> {
-    let prompt = writer.prompt_tokens(asked, tools)?;
+    let prompt = writer.prompt_tokens(prompt_messages, tools)?;
     if example.tokens.starts_with(&prompt) {
         example.weights[..prompt.len()].fill(0.0);
     } else if writer.format.disables_thinking() {
-        let message_index = asked.len();
+        let message_index = prompt_messages.len();
         return Err(RenderError::ReasoningDisabled { renderer: writer.name().to_owned(), message_index });
     }
     Ok(())

@@ -87,14 +87,14 @@ impl PromptWriter {
                 Ok(tokens)
             }
             Some((_, "")) => {
-                let begun = stop.strip_prefix(&*end_of_turn).unwrap_or_default();
+                let opened = stop.strip_prefix(&*end_of_turn).unwrap_or_default();
                 if new_from == conversation.messages().len() {
-                    return refused(format!("the turn before it ends with `{begun}`, but no message follows"));
+                    return refused(format!("the turn before it ends with `{opened}`, but no message follows"));
                 }
                 let next = self.format.message(conversation, new_from)?;
-                if next.header.text() != begun {
+                if next.header.text() != opened {
                     return refused(format!(
-                        "the turn before it ends with `{begun}`, so that this message cannot follow"
+                        "the turn before it ends with `{opened}`, so that this message cannot follow"
                     ));
                 }
                 let mut tokens = Vec::new();

@@ -58,8 +58,8 @@ impl Renderer for NamedRenderer {
         self.writer.format.response_format()
     }
 
-    fn with_wishes(&self, wishes: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
-        let variant = variant_of(self.name(), wishes)?;
+    fn with_preferences(&self, preferences: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
+        let variant = variant_of(self.name(), preferences)?;
         let renderer = Self::open(&variant, self.tokenizer().clone(), self.writer.options.clone()).ok()?;
         Some(Arc::new(renderer))
     }
@@ -89,10 +89,10 @@ impl Renderer for NamedRenderer {
 
 /// The variant of a format that reasons as is wished, if it has one: `qwen3_disable_thinking` of `qwen3`, or
 /// `gpt_oss_low_reasoning` of `gpt_oss_high_reasoning`. A name that chose a variant itself keeps it, but for its effort.
-fn variant_of(name: &str, wishes: &Map<String, Value>) -> Option<String> {
-    let effort = wishes.get("reasoning_effort").and_then(Value::as_str);
+fn variant_of(name: &str, preferences: &Map<String, Value>) -> Option<String> {
+    let effort = preferences.get("reasoning_effort").and_then(Value::as_str);
     let family = name.strip_suffix("_reasoning").and_then(|name| name.rsplit_once('_')).map_or(name, |(name, _)| name);
-    let is_off = wishes.get("enable_thinking").is_some_and(|enabled| *enabled == Value::Bool(false));
+    let is_off = preferences.get("enable_thinking").is_some_and(|enabled| *enabled == Value::Bool(false));
     let of_effort = effort.map(|effort| format!("{family}_{effort}_reasoning"));
     let wished = match is_off {
         true => Some(format!("{family}_disable_thinking"))
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn a_format_reasons_as_is_wished_where_it_has_a_variant_for_it() {
-        let variant = |name: &str, wishes: Value| variant_of(name, wishes.as_object().unwrap());
+        let variant = |name: &str, preferences: Value| variant_of(name, preferences.as_object().unwrap());
         let off = json!({ "enable_thinking": false });
         let low = json!({ "reasoning_effort": "low", "enable_thinking": true });
-        for (name, wishes, wished) in [
+        for (name, preferences, wished) in [
             ("qwen3", &off, Some("qwen3_disable_thinking")),
             ("qwen3", &low, None),
             ("qwen3_8_medium_reasoning", &off, Some("qwen3_8_disable_thinking")),
@@ -128,7 +128,7 @@ mod tests {
             ("glm5_3_max_reasoning", &low, Some("glm5_3_low_reasoning")),
             ("glm5_3_max_reasoning", &off, None),
         ] {
-            assert_eq!(variant(name, wishes.clone()).as_deref(), wished, "{name} {wishes}");
+            assert_eq!(variant(name, preferences.clone()).as_deref(), wished, "{name} {preferences}");
         }
     }
 }

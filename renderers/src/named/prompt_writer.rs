@@ -37,8 +37,8 @@ impl PromptWriter {
             let missing = || RenderError::MissingToken { renderer: name.to_owned(), token: (*text).to_owned() };
             tokenizer.token_to_id(text).ok_or_else(missing)
         };
-        let told = options.fingerprint();
-        let fingerprint = hex_sha256(&[name.as_bytes(), told.as_bytes(), tokenizer.fingerprint().as_bytes()]);
+        let settings = options.fingerprint();
+        let fingerprint = hex_sha256(&[name.as_bytes(), settings.as_bytes(), tokenizer.fingerprint().as_bytes()]);
         Ok(Self {
             stop_tokens: format.stop_tokens().iter().map(stop_token).collect::<Result<_, _>>()?,
             identity: RendererIdentity { name: name.to_owned(), fingerprint, tokenizer },

@@ -82,7 +82,7 @@ struct OpenProse {
     /// Up to here it goes.
     end: usize,
     /// Whether it is more than white space that may be the format's.
-    has_said: bool,
+    has_text: bool,
 }
 
 /// A call that may go on.
@@ -137,12 +137,12 @@ impl Draft {
             if start == range.end {
                 return;
             }
-            self.prose = Some(OpenProse { kind, start, given: start, end: start, has_said: false });
+            self.prose = Some(OpenProse { kind, start, given: start, end: start, has_text: false });
         }
         let certain = text.trim_end_matches(|character| held.has(character)).len();
         if let Some(prose) = &mut self.prose {
             prose.end = range.end;
-            prose.has_said |= certain > 0;
+            prose.has_text |= certain > 0;
         }
         if certain > 0 {
             self.give_prose(range.start + certain);
@@ -169,7 +169,7 @@ impl Draft {
         let held = &self.text[prose.given..prose.end];
         let kept = match ending {
             Ending::Kept => held.len(),
-            _ if !prose.has_said => 0,
+            _ if !prose.has_text => 0,
             Ending::KeptUnlessBlank => held.len(),
             Ending::Without(suffix) => held.strip_suffix(suffix).unwrap_or(held).len(),
             Ending::Stripped => 0,

@@ -314,23 +314,23 @@ fn deepseek_before_3_1() {
     ] {
         assert_eq!(parts(&broken), [format!("B {broken} ({error})")]);
     }
-    let told = events(
+    let parsed = events(
         DEEPSEEK,
         "<｜Assistant｜></think>",
         &format!("<｜tool▁calls▁begin｜>{}<｜tool▁calls▁end｜>", call("f", "{\"x\": [1, 2]}")),
     );
-    assert_eq!(told[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
-    assert_eq!(arguments_of(&told), "{\"x\": [1, 2]}");
-    assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
+    assert_eq!(parsed[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
+    assert_eq!(arguments_of(&parsed), "{\"x\": [1, 2]}");
+    assert_eq!(parsed.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
 }
 
 /// The text of the arguments that leaves in pieces, of which there must be several.
-fn arguments_of(told: &[ParseEvent]) -> String {
-    let pieces = told.iter().filter_map(|event| match event {
+fn arguments_of(parsed: &[ParseEvent]) -> String {
+    let pieces = parsed.iter().filter_map(|event| match event {
         ParseEvent::Arguments { delta, .. } => Some(delta.as_str()),
         _ => None,
     });
-    assert!(pieces.clone().count() > 1, "{told:?}");
+    assert!(pieces.clone().count() > 1, "{parsed:?}");
     pieces.collect()
 }
 
@@ -373,10 +373,10 @@ fn mistral() {
     for sampled in
         ["[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"x\": [1, 2]}}]", "[TOOL_CALLS]f[ARGS]{\"x\": [1, 2]}"]
     {
-        let told = events(MISTRAL, "", sampled);
-        assert_eq!(told[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
-        assert_eq!(arguments_of(&told), "{\"x\": [1, 2]}");
-        assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
+        let parsed = events(MISTRAL, "", sampled);
+        assert_eq!(parsed[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
+        assert_eq!(arguments_of(&parsed), "{\"x\": [1, 2]}");
+        assert_eq!(parsed.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
     }
 }
 
@@ -398,9 +398,9 @@ fn phi() {
     ] {
         assert_eq!(parts(broken), [format!("B {broken} ({error})")]);
     }
-    let told = events(PHI, "", "functools[{\"name\": \"f\", \"arguments\": {\"x\": [1, 2]}}]");
-    assert_eq!(arguments_of(&told), "{\"x\": [1, 2]}");
-    assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
+    let parsed = events(PHI, "", "functools[{\"name\": \"f\", \"arguments\": {\"x\": [1, 2]}}]");
+    assert_eq!(arguments_of(&parsed), "{\"x\": [1, 2]}");
+    assert_eq!(parsed.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
 }
 
 #[test]
@@ -437,10 +437,10 @@ fn gemma() {
     for cut in ["<start_function_call>call:f{x:1}", "<start_function_call>"] {
         assert_eq!(parts(cut), [format!("B {cut} (nothing ends the call)")]);
     }
-    let told = events(GEMMA, "", &call("call:f{x:1}"));
+    let parsed = events(GEMMA, "", &call("call:f{x:1}"));
     let named = ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() };
     let arguments = ParseEvent::Arguments { index: 0, delta: "{\"x\": 1}".to_owned() };
-    assert_eq!(told, [named, arguments, ParseEvent::ToolCallEnd { index: 0 }]);
+    assert_eq!(parsed, [named, arguments, ParseEvent::ToolCallEnd { index: 0 }]);
 }
 
 #[test]
@@ -500,31 +500,31 @@ fn what_is_certain_leaves_at_once() {
     let prompt = "<|im_start|>assistant\n";
     let text = |text: &str| ParseEvent::Text(text.to_owned());
     let arguments = |delta: &str| ParseEvent::Arguments { index: 0, delta: delta.to_owned() };
-    let told = events(QWEN_JSON, prompt, "é </think\n");
+    let parsed = events(QWEN_JSON, prompt, "é </think\n");
     assert_eq!(
-        told.iter().map(|event| matches!(event, ParseEvent::Text(_))).collect::<Vec<_>>(),
-        vec![true; told.len()]
+        parsed.iter().map(|event| matches!(event, ParseEvent::Text(_))).collect::<Vec<_>>(),
+        vec![true; parsed.len()]
     );
     // White space waits for what follows it.
-    assert_eq!(&told[..2], [text("é"), text(" </")]);
-    assert_eq!(told.last(), Some(&text("\n")));
-    let told =
+    assert_eq!(&parsed[..2], [text("é"), text(" </")]);
+    assert_eq!(parsed.last(), Some(&text("\n")));
+    let parsed =
         events(QWEN_JSON, prompt, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, 2]}}\n</tool_call>");
-    assert_eq!(told[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
-    assert!(told[1..].iter().filter(|event| matches!(event, ParseEvent::Arguments { .. })).count() > 5);
-    assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
-    let told = events(
+    assert_eq!(parsed[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
+    assert!(parsed[1..].iter().filter(|event| matches!(event, ParseEvent::Arguments { .. })).count() > 5);
+    assert_eq!(parsed.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
+    let parsed = events(
         QWEN_XML,
         prompt,
         "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\nx\n</parameter>\n</function>\n</tool_call>",
     );
     // What ends a value is known by what follows it.
-    assert_eq!(told[1..3], [arguments("{\"a\": 1"), arguments(", \"b\": \"x\"}")]);
+    assert_eq!(parsed[1..3], [arguments("{\"a\": 1"), arguments(", \"b\": \"x\"}")]);
     // A call that the prompt has begun has its events.
-    let told =
+    let parsed =
         events(QWEN_JSON, "<|im_start|>assistant\n<tool_call>\n{\"name\": \"f\", \"arguments\": ", "{}}\n</tool_call>");
-    assert_eq!(told[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
-    assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
+    assert_eq!(parsed[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
+    assert_eq!(parsed.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
 }
 
 #[test]

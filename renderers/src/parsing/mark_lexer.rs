@@ -267,7 +267,7 @@ impl MarkLexer {
             _ => true,
         };
         // Up to where it has been emitted, and up to where it is certain.
-        let (mut told, mut certain) = (0, 0);
+        let (mut emitted, mut certain) = (0, 0);
         if spelled.is_empty() {
             certain = held.len();
         }
@@ -275,17 +275,17 @@ impl MarkLexer {
             let rest = &held[certain..];
             let is_mark = |(_, text): &&(Mark, String)| rest.starts_with(text) && is_sampled(text, certain);
             if let Some((mark, text)) = spelled.iter().find(is_mark) {
-                emit_text(&held[told..certain], emit);
+                emit_text(&held[emitted..certain], emit);
                 emit(Lexeme::Mark(*mark, text));
                 certain += text.len();
-                told = certain;
+                emitted = certain;
             } else if spelled.iter().any(|(_, text)| text.len() > rest.len() && text.starts_with(rest)) {
                 break;
             } else {
                 certain += rest.chars().next().map_or(1, char::len_utf8);
             }
         }
-        emit_text(&held[told..certain], emit);
+        emit_text(&held[emitted..certain], emit);
         held.drain(..certain);
         inner_at.retain_mut(|at| match at.checked_sub(certain) {
             Some(rest) => {

@@ -164,9 +164,9 @@ mod tests {
             let template =
                 ChatTemplate::compile(&read(&format!("templates/{}.jinja", text("template"))), CLOCK).unwrap();
             let mut context = json!({"tools": null, "bos_token": "<s>", "eos_token": "</s>"});
-            let told = context.as_object_mut().unwrap();
-            told.extend(file["contexts"][text("context")].as_object().unwrap().clone());
-            told.insert("messages".to_owned(), file["conversations"][text("conversation")].clone());
+            let fields = context.as_object_mut().unwrap();
+            fields.extend(file["contexts"][text("context")].as_object().unwrap().clone());
+            fields.insert("messages".to_owned(), file["conversations"][text("conversation")].clone());
             let rendered = template.render(from_json(&context));
             if rendered.as_ref().ok().map(String::as_str) != case["output"].as_str() {
                 failures.push(format!("{case}\n  ours {rendered:?}"));

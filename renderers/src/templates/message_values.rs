@@ -150,8 +150,8 @@ impl<'t> MessageValues<'t> {
     /// An assistant's reasoning, wherever it stands in the message, and the field from which the template reads it.
     fn reasoning(self, message: &Message) -> Option<(&'static str, Cow<'_, str>)> {
         let field = self.dialect?.reasoning_field.filter(|_| message.is_assistant())?;
-        let mut beside = REASONING_FIELDS.iter().filter_map(|field| message.extra.get(*field)?.as_str());
-        if let Some(reasoning) = beside.find(|reasoning| !reasoning.is_empty()) {
+        let mut separate = REASONING_FIELDS.iter().filter_map(|field| message.extra.get(*field)?.as_str());
+        if let Some(reasoning) = separate.find(|reasoning| !reasoning.is_empty()) {
             return Some((field, reasoning.into()));
         }
         let Some(Content::Parts(parts)) = &message.content else { return None };

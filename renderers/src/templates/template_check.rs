@@ -222,14 +222,14 @@ impl Check<'_> {
         let prompt = renderer.pieces(history, &tools, true)?;
         let whole = renderer.pieces(&with_turn, &tools, false)?;
         let next = renderer.pieces(&[with_turn.as_slice(), new].concat(), &tools, true)?;
-        let Some(said) = without_prefix(&whole, &prompt) else { return Ok(TurnInHistory::WithoutPrompt) };
+        let Some(answered) = without_prefix(&whole, &prompt) else { return Ok(TurnInHistory::WithoutPrompt) };
         let ends_turn = |piece: &Piece| matches!(piece, Piece::Control(id) if renderer.ends_turn(*id));
         let reasons = |piece: &Piece| matches!(piece, Piece::Text(text) if text.contains(REASONING));
-        if !turn.extra.is_empty() && !said.iter().any(reasons) {
+        if !turn.extra.is_empty() && !answered.iter().any(reasons) {
             return Ok(TurnInHistory::WithoutReasoning);
         }
-        let end = said.iter().rposition(ends_turn).ok_or(RenderError::NoTurnEnd)?;
-        let sampled = [prompt.as_slice(), &said[..=end]].concat();
+        let end = answered.iter().rposition(ends_turn).ok_or(RenderError::NoTurnEnd)?;
+        let sampled = [prompt.as_slice(), &answered[..=end]].concat();
         Ok(if without_prefix(&next, &sampled).is_some() { TurnInHistory::Whole } else { TurnInHistory::Rewritten })
     }
 

@@ -83,10 +83,10 @@ impl TemplateRenderer {
         let written = self.roles_for(tools).in_place().written(before.iter().chain([&turn]).chain(new));
         let messages: Vec<Message> = written.into_iter().map(Cow::into_owned).collect();
         let mut pieces = self.pieces(&messages, tools, true)?;
-        let said = last_mention(&pieces, &stand_in).ok_or(RenderError::NoTurnEnd)?;
+        let mention = last_mention(&pieces, &stand_in).ok_or(RenderError::NoTurnEnd)?;
         let ends_turn = |piece: &Piece| matches!(piece, Piece::Control(id) if self.ends_turn(*id));
-        let end = pieces[said..].iter().position(ends_turn).ok_or(RenderError::NoTurnEnd)?;
-        Ok(pieces.split_off(said + end))
+        let end = pieces[mention..].iter().position(ends_turn).ok_or(RenderError::NoTurnEnd)?;
+        Ok(pieces.split_off(mention + end))
     }
 }
 

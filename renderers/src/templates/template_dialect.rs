@@ -64,11 +64,11 @@ impl TemplateDialect {
         let writes_null =
             render(with_call(calling(Value::Null, arguments.clone()))).is_ok_and(|rendered| !rendered.contains("None"));
         let reads = |field: &&str| {
-            let mut said = json!({"role": "assistant", "content": text("b")});
+            let mut plain = json!({"role": "assistant", "content": text("b")});
             let mut called = calling(text(""), arguments.clone());
-            said[*field] = MARK.into();
+            plain[*field] = MARK.into();
             called[*field] = MARK.into();
-            shows(json!([user(text("a")), said]), MARK) || shows(with_call(called), MARK)
+            shows(json!([user(text("a")), plain]), MARK) || shows(with_call(called), MARK)
         };
         Self {
             content_in_parts,

@@ -99,7 +99,7 @@ impl TemplateRenderer {
 
     fn found_out(tokenizer: Arc<Tokenizer>, templates: Arc<Templates>, options: TemplateOptions) -> Self {
         let config = tokenizer.config();
-        let told = json!([
+        let settings = json!([
             NAME,
             tokenizer.fingerprint(),
             config.special_tokens,
@@ -119,7 +119,7 @@ impl TemplateRenderer {
             false => TemplateRoles::detect(|messages| render(template, values.messages(messages))),
         };
         let (roles, tool_use_roles) = (roles(&templates.default), templates.tool_use.as_ref().map(roles));
-        let fingerprint = hex_sha256(&[told.to_string().as_bytes()]);
+        let fingerprint = hex_sha256(&[settings.to_string().as_bytes()]);
         let mut renderer = Self {
             identity: RendererIdentity { name: NAME.to_owned(), fingerprint, tokenizer },
             dialect,
@@ -271,14 +271,14 @@ impl Renderer for TemplateRenderer {
         Ok(Arc::new(Self::with_templates(self.tokenizer().clone(), self.templates.clone(), options)?))
     }
 
-    fn with_wishes(&self, wishes: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
+    fn with_preferences(&self, preferences: &Map<String, Value>) -> Option<Arc<dyn Renderer>> {
         let is_open = |name: &str| {
             let is_known = std::iter::once(&self.templates.default)
                 .chain(&self.templates.tool_use)
                 .any(|template| template.reads_variable(name));
             is_known && !self.options.arguments.contains_key(name)
         };
-        let known: Map<String, Value> = wishes
+        let known: Map<String, Value> = preferences
             .iter()
             .filter(|(name, _)| is_open(name))
             .map(|(name, value)| (name.clone(), value.clone()))
@@ -383,17 +383,17 @@ mod tests {
     #[test]
     fn a_message_of_all_stand_ins_makes_no_control_token() {
         let renderer = renderer(CHATML_TEMPLATE);
-        let said: String = crate::python::python_repr::STAND_INS.chain("<|im_end|>".chars()).collect();
-        let refused = renderer.render_prompt(&[Message::text("user", said)], &[]);
+        let text: String = crate::python::python_repr::STAND_INS.chain("<|im_end|>".chars()).collect();
+        let refused = renderer.render_prompt(&[Message::text("user", text)], &[]);
         assert!(matches!(refused, Err(RenderError::ContentNotSeparable)));
     }
 
     #[test]
     fn private_use_characters_are_text_like_any_other() {
         let renderer = renderer(CHATML_TEMPLATE);
-        let said = "\u{10f800}<|im_end|>\u{10f801}";
-        let tokens = prompt(&renderer, &[Message::text("user", said)]);
-        let expected = format!("<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n");
+        let text = "\u{10f800}<|im_end|>\u{10f801}";
+        let tokens = prompt(&renderer, &[Message::text("user", text)]);
+        let expected = format!("<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n");
         assert_eq!(renderer.tokenizer().decode(&tokens), expected);
         assert_eq!(tokens.iter().filter(|token| renderer.stop_tokens().contains(token)).count(), 1);
     }
@@ -415,8 +415,8 @@ mod tests {
     fn a_template_may_read_reasoning_but_no_special_token_comes_through() {
         let renderer = renderer(THINKING_TEMPLATE);
         let id = |text| renderer.tokenizer().token_to_id(text).unwrap();
-        let said = Message::text("assistant", "<think>\nhm<|im_end|>\n</think>\n\nyes<|im_end|><think>");
-        let history = [Message::text("user", "a?</think>"), said.clone(), Message::text("user", "b?")];
+        let answer = Message::text("assistant", "<think>\nhm<|im_end|>\n</think>\n\nyes<|im_end|><think>");
+        let history = [Message::text("user", "a?</think>"), answer.clone(), Message::text("user", "b?")];
         let tokens = prompt(&renderer, &history);
         assert_eq!(
             renderer.tokenizer().decode(&tokens),
@@ -490,11 +490,13 @@ mod tests {
             renderer.tokenizer().decode(&renderer.render_prompt(&[Message::text("user", "a")], &[]).unwrap().tokens)
         };
         let renderer = opened(dir.path(), TemplateOptions::default());
-        let wished = renderer.with_wishes(&fields(json!({"reasoning_effort": "low", "verbosity": "low"}))).unwrap();
+        let wished =
+            renderer.with_preferences(&fields(json!({"reasoning_effort": "low", "verbosity": "low"}))).unwrap();
         assert_eq!((text(&renderer).as_str(), text(&*wished).as_str()), ("medium", "low"));
-        let off = wished.with_wishes(&fields(json!({"reasoning_effort": "high", "enable_thinking": false}))).unwrap();
+        let off =
+            wished.with_preferences(&fields(json!({"reasoning_effort": "high", "enable_thinking": false}))).unwrap();
         assert_eq!(text(&*off), "low off");
-        assert!(renderer.with_wishes(&fields(json!({"verbosity": "low"}))).is_none());
+        assert!(renderer.with_preferences(&fields(json!({"verbosity": "low"}))).is_none());
     }
 
     proptest! {

@@ -66,10 +66,10 @@ impl TemplateRenderer {
     /// out, with reasoning that is closed first. The first way's error is the answer where all fail.
     fn written(&self, turn: &Message) -> Result<WrittenTurn, RenderError> {
         let short = with_short_ids(turn);
-        let as_told = self.written_as_told(turn);
-        as_told.or_else(|error| {
+        let as_given = self.written_as_given(turn);
+        as_given.or_else(|error| {
             let others = || {
-                let alone = self.written_as_told(&short);
+                let alone = self.written_as_given(&short);
                 alone
                     .or_else(|_| self.written_behind_reasoning(turn))
                     .or_else(|_| self.written_behind_reasoning(&short))
@@ -78,7 +78,7 @@ impl TemplateRenderer {
         })
     }
 
-    fn written_as_told(&self, turn: &Message) -> Result<WrittenTurn, RenderError> {
+    fn written_as_given(&self, turn: &Message) -> Result<WrittenTurn, RenderError> {
         let tools = [declared("probe")];
         let prompt = self.pieces(&[a_user()], &tools, true)?;
         let written = self.sampled_turn(&prompt, &[a_user(), turn.clone()], &tools)?;

@@ -71,11 +71,11 @@ impl TemplateRoles {
             let rendered = render(messages).ok()?;
             Some((rendered.find(OTHER_MARK)?, rendered.find(MARK)?))
         };
-        let (asked, marked) = (|| Message::text("user", OTHER_MARK), |role: &str| Message::text(role, MARK));
-        if shows(&[asked(), an_answer(), marked("user")]).is_none() {
+        let (question, marked) = (|| Message::text("user", OTHER_MARK), |role: &str| Message::text(role, MARK));
+        if shows(&[question(), an_answer(), marked("user")]).is_none() {
             return Self::ALL;
         }
-        let first = |role: &str| shows(&[marked(role), asked()]).is_some();
+        let first = |role: &str| shows(&[marked(role), question()]).is_some();
         let takes_system = first("system");
         // What is taken alone may be refused behind a system message; it counts as taken only where it is both ways.
         let everywhere = |messages: &[Message]| {
@@ -86,17 +86,17 @@ impl TemplateRoles {
             }
         };
         let late = |role: &str| {
-            let in_turn = everywhere(&[Message::text("user", "a"), marked(role), an_answer(), asked()]);
-            in_turn.and(everywhere(&[asked(), an_answer(), marked(role), Message::text("user", "a")]))
+            let in_turn = everywhere(&[Message::text("user", "a"), marked(role), an_answer(), question()]);
+            in_turn.and(everywhere(&[question(), an_answer(), marked(role), Message::text("user", "a")]))
         };
         // Several system messages before all others.
         let behind_first =
-            |role: &str| !takes_system || shows(&[Message::text("system", "s"), marked(role), asked()]).is_some();
-        let asked_with_result = |text: &str| {
+            |role: &str| !takes_system || shows(&[Message::text("system", "s"), marked(role), question()]).is_some();
+        let question_with_result = |text: &str| {
             let result = Message { content: Some(Content::Text(text.to_owned())), ..result_of(CALL_ID) };
-            vec![asked(), calling(&[CALL_ID]), result]
+            vec![question(), calling(&[CALL_ID]), result]
         };
-        let takes_results = shows(&asked_with_result(MARK)).is_some();
+        let takes_results = shows(&question_with_result(MARK)).is_some();
         Self {
             late_system: match late("system").filter(|_| behind_first("system")) {
                 Some((before, at)) if before < at => LateSystem::InPlace,
@@ -107,9 +107,9 @@ impl TemplateRoles {
                 first_system: takes_system,
                 first_developer: first("developer"),
                 late_developer: late("developer").is_some() && behind_first("developer"),
-                users_in_a_row: everywhere(&[asked(), marked("user")]).is_some(),
+                users_in_a_row: everywhere(&[question(), marked("user")]).is_some(),
                 user_after_result: !takes_results
-                    || everywhere(&[asked_with_result("a"), vec![marked("user")]].concat()).is_some(),
+                    || everywhere(&[question_with_result("a"), vec![marked("user")]].concat()).is_some(),
             },
         }
     }
@@ -236,14 +236,14 @@ mod tests {
     }
 
     /// A conversation as a template with these ways takes it; a pair is the role and the text of a message.
-    fn written(roles: TemplateRoles, said: &[(&str, &str)]) -> Vec<(String, String)> {
-        let said: Vec<Message> = said.iter().map(|(role, text)| Message::text(*role, *text)).collect();
+    fn written(roles: TemplateRoles, messages: &[(&str, &str)]) -> Vec<(String, String)> {
+        let messages: Vec<Message> = messages.iter().map(|(role, text)| Message::text(*role, *text)).collect();
         let plain = |message: &Cow<'_, Message>| (message.role.clone(), message.plain_text(0).unwrap());
-        roles.written(&said).iter().map(plain).collect()
+        roles.written(&messages).iter().map(plain).collect()
     }
 
-    fn pairs(said: &[(&str, &str)]) -> Vec<(String, String)> {
-        said.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
+    fn pairs(texts: &[(&str, &str)]) -> Vec<(String, String)> {
+        texts.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
     }
 
     /// Takes a system message only first, and knows no developer.
@@ -304,23 +304,23 @@ mod tests {
             json!(["assistant", "user", "assistant", "system", "user"]),
         ];
         for roles in conversations {
-            let said = |role: &Value| Message::text(role.as_str().unwrap(), role.as_str().unwrap().to_uppercase());
-            let said: Vec<Message> = roles.as_array().unwrap().iter().map(said).collect();
-            let turn = said.iter().rposition(Message::is_assistant).unwrap();
-            let first = renderer.render_prompt(&said[..turn], &[]).unwrap().tokens;
+            let message = |role: &Value| Message::text(role.as_str().unwrap(), role.as_str().unwrap().to_uppercase());
+            let messages: Vec<Message> = roles.as_array().unwrap().iter().map(message).collect();
+            let turn = messages.iter().rposition(Message::is_assistant).unwrap();
+            let first = renderer.render_prompt(&messages[..turn], &[]).unwrap().tokens;
             let sampled = renderer.tokenizer().encode_with_specials("ASSISTANT<|im_end|>").unwrap();
             let continuation =
-                crate::Continuation { messages: &said, new_from: turn + 1, sampled: &sampled, tools: &[] };
+                crate::Continuation { messages: &messages, new_from: turn + 1, sampled: &sampled, tools: &[] };
             let appended = renderer.render_continuation(&continuation).unwrap();
             let warm = renderer.tokenizer().decode(&[first, sampled, appended].concat());
-            let cold = renderer.render_prompt(&said, &[]).unwrap().tokens;
+            let cold = renderer.render_prompt(&messages, &[]).unwrap().tokens;
             assert_eq!(renderer.tokenizer().decode(&cold), warm, "{roles}");
         }
     }
 
     #[test]
     fn what_a_template_takes_it_is_given_as_it_came() {
-        let said = messages(json!([
+        let given = messages(json!([
             {"role": "developer", "content": [{"type": "text", "text": "a"}], "name": "n"},
             {"role": "user", "content": "b"},
             {"role": "user", "content": null},
@@ -328,9 +328,9 @@ mod tests {
             {"role": "tool", "content": "d", "tool_call_id": "e"},
             {"role": "user", "content": "f"},
         ]));
-        let written = TemplateRoles::ALL.written(&said);
+        let written = TemplateRoles::ALL.written(&given);
         assert!(written.iter().all(|message| matches!(message, Cow::Borrowed(_))));
-        assert_eq!(written.into_iter().map(Cow::into_owned).collect::<Vec<_>>(), said);
+        assert_eq!(written.into_iter().map(Cow::into_owned).collect::<Vec<_>>(), given);
         // Nor is anything changed where it cannot be found out what the template does with messages.
         let counts = |messages: &[Message]| Ok(messages.len().to_string());
         assert_eq!(TemplateRoles::detect(counts), TemplateRoles::ALL);
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_late_system_message_stays_in_the_users_turn_in_which_it_stands() {
         let (now, late) = (reminding("now"), reminding("late"));
-        for (said, expected) in [
+        for (texts, expected) in [
             (
                 vec![("system", "s"), ("user", "a"), ("system", "now")],
                 vec![("system", "s"), ("user", &*format!("a\n\n{now}"))],
@@ -359,25 +359,25 @@ mod tests {
             // A system message before all others stays one.
             (vec![("system", "s"), ("developer", "d"), ("user", "a")], vec![("system", "s\n\nd"), ("user", "a")]),
         ] {
-            assert_eq!(written(SYSTEM_FIRST, &said), pairs(&expected));
+            assert_eq!(written(SYSTEM_FIRST, &texts), pairs(&expected));
         }
         let no_system = TemplateRoles { takes: Takes { first_system: false, ..SYSTEM_FIRST.takes }, ..SYSTEM_FIRST };
-        let told = format!("{now}\n\na");
-        assert_eq!(written(no_system, &[("system", "now"), ("user", "a")]), pairs(&[("user", &told)]));
+        let joined = format!("{now}\n\na");
+        assert_eq!(written(no_system, &[("system", "now"), ("user", "a")]), pairs(&[("user", &joined)]));
     }
 
     #[test]
     fn turns_alternate_where_the_template_wants_it() {
         let now = reminding("now");
-        let said = [("user", "a"), ("user", "b"), ("assistant", "c"), ("tool", "r"), ("system", "now"), ("user", "d")];
+        let texts = [("user", "a"), ("user", "b"), ("assistant", "c"), ("tool", "r"), ("system", "now"), ("user", "d")];
         let result = format!("r\n\n{now}\n\nd");
         let expected = [("user", "a\n\nb"), ("assistant", "c"), ("tool", &*result)];
-        assert_eq!(written(ALTERNATING, &said), pairs(&expected));
+        assert_eq!(written(ALTERNATING, &texts), pairs(&expected));
     }
 
     #[test]
     fn later_messages_change_nothing_of_how_earlier_ones_are_written() {
-        let said = [
+        let texts = [
             ("developer", "s"),
             ("system", "t"),
             ("user", "a"),
@@ -394,12 +394,12 @@ mod tests {
             ("user", "l"),
         ];
         for roles in [SYSTEM_FIRST, ALTERNATING, TemplateRoles::ALL] {
-            let whole = written(roles, &said);
-            for (index, _) in said.iter().enumerate().filter(|(_, (role, _))| *role == "assistant") {
-                let begun = written(roles, &said[..index]);
-                assert_eq!(whole[..begun.len()], begun);
+            let whole = written(roles, &texts);
+            for (index, _) in texts.iter().enumerate().filter(|(_, (role, _))| *role == "assistant") {
+                let prefix = written(roles, &texts[..index]);
+                assert_eq!(whole[..prefix.len()], prefix);
                 // What follows a turn is written alike without what stands before it.
-                let short = [&[("user", "a")], &said[index..]].concat();
+                let short = [&[("user", "a")], &texts[index..]].concat();
                 assert!(whole.ends_with(&written(roles, &short)[1..]));
             }
         }
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn what_a_message_holds_beside_its_text_stays() {
-        let said = messages(json!([
+        let given = messages(json!([
             {"role": "system", "content": "s"},
             {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "a"}], "name": "n"},
             {"role": "user", "content": ""},
@@ -420,13 +420,13 @@ mod tests {
                 {"type": "text", "text": reminding("b")},
             ]},
         ]);
-        assert_eq!(serde_json::to_value(ALTERNATING.written(&said)).unwrap(), expected);
-        let said = messages(json!([
+        assert_eq!(serde_json::to_value(ALTERNATING.written(&given)).unwrap(), expected);
+        let given = messages(json!([
             {"role": "assistant", "content": "a"},
             {"role": "system", "content": "b"},
             {"role": "user", "content": null, "name": "n"},
         ]));
-        let told = json!({"role": "user", "content": reminding("b"), "name": "n"});
-        assert_eq!(serde_json::to_value(&SYSTEM_FIRST.written(&said)[1]).unwrap(), told);
+        let expected_message = json!({"role": "user", "content": reminding("b"), "name": "n"});
+        assert_eq!(serde_json::to_value(&SYSTEM_FIRST.written(&given)[1]).unwrap(), expected_message);
     }
 }

@@ -34,7 +34,7 @@ fn renderers() -> Vec<NamedRenderer> {
 }
 
 /// What a message says, whichever way it says it.
-fn said(message: &Message) -> Value {
+fn comparable(message: &Message) -> Value {
     let parsed: Value = serde_json::to_value(message).unwrap();
     let (mut text, mut reasoning) = (String::new(), String::new());
     reasoning += parsed["reasoning_content"].as_str().unwrap_or_default();
@@ -84,7 +84,7 @@ fn a_turn_is_read_as_what_it_was_written_of() {
             let start = example.weights.iter().rposition(|weight| *weight == 0.0).map_or(0, |last| last + 1);
             let (prompt, sampled) = example.tokens.split_at(start);
             let parsed = renderer.parse(prompt, sampled, &[typed_tool()]);
-            let (ours, mut theirs) = (said(&parsed.message()), said(&messages[last]));
+            let (ours, mut theirs) = (comparable(&parsed.message()), comparable(&messages[last]));
             if ["deepseekv3", "deepseekv3_disable_thinking"].contains(&renderer.name()) {
                 // Without thinking, reasoning is not written.
                 theirs["reasoning"] = "".into();

@@ -34,7 +34,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// What every attempt of a runner has in common.
 #[derive(Debug)]
-pub(crate) struct Workshop {
+pub(crate) struct Workspace {
     server: Server,
     agent: Agent,
     grader: Option<Grader>,
@@ -76,7 +76,7 @@ struct Played {
     facts: Facts,
 }
 
-impl Workshop {
+impl Workspace {
     /// Finds the programs and looks at the folder before any attempt needs them.
     pub(crate) fn new(options: &RunnerOptions, server: Server) -> Result<Self, RunnerError> {
         if let Some(path) = options.working_directory.as_ref().filter(|path| !path.is_dir()) {
@@ -324,8 +324,8 @@ impl Workshop {
     ) -> Result<Reward, GradeFault> {
         let (answer, changes) = (String::from_utf8_lossy(output), world.and_then(World::changes));
         let material = Material { task: &assignment.task, answer: &answer, changes };
-        let (reward, said) = rubric.judge(&self.server, assignment, material, deadline).await?;
-        facts.extend(said);
+        let (reward, judgements) = rubric.judge(&self.server, assignment, material, deadline).await?;
+        facts.extend(judgements);
         Ok(reward)
     }
 

@@ -1,4 +1,4 @@
-//! Has a model judge attempts, criterion by criterion, through the attempt's own door: its calls are recorded with the attempt,
+//! Has a model judge attempts, criterion by criterion, through the attempt's own endpoint: its calls are recorded with the attempt,
 //! by the judge's name, and never trained.
 
 use std::path::PathBuf;
@@ -40,11 +40,11 @@ pub(crate) struct Rubric {
 
 /// Where judges are asked.
 #[derive(Clone, Debug)]
-pub(super) struct JudgesDoor {
+pub(super) struct JudgeEndpoint {
     /// Of chat completions.
     pub(super) url: Url,
     /// The bearer token, if one is asked for: the grader's, whose calls take nothing from the agent's budget, or that of the
-    /// server's own door for what is of no attempt.
+    /// server's own endpoint for what is of no attempt.
     pub(super) key: Option<String>,
 }
 
@@ -92,19 +92,19 @@ impl Rubric {
         // With any other key its calls would take from the agent's budget.
         let key = assignment.grader_key.clone();
         let key = key.ok_or_else(|| GradeFault::Failed("the server gave no grader's key to judge with".to_owned()))?;
-        let door = JudgesDoor { url, key: Some(key) };
+        let endpoint = JudgeEndpoint { url, key: Some(key) };
         let criteria = self.options.criteria.iter();
-        let asked: Vec<_> = criteria.map(|criterion| self.judge_one(&door, criterion, material)).collect();
-        let all = stream::iter(asked).buffered(AT_ONCE).collect::<Vec<_>>();
+        let judgements: Vec<_> = criteria.map(|criterion| self.judge_one(&endpoint, criterion, material)).collect();
+        let all = stream::iter(judgements).buffered(AT_ONCE).collect::<Vec<_>>();
         let all = timeout_at(deadline, all).await.map_err(|_| GradeFault::TimedOut)?;
         let all = all.into_iter().collect::<Result<Vec<_>, _>>().map_err(GradeFault::Failed)?;
-        Ok((reward(&all)?, Map::from_iter([(JUDGEMENTS.to_owned(), said(&all))])))
+        Ok((reward(&all)?, Map::from_iter([(JUDGEMENTS.to_owned(), judgements_json(&all))])))
     }
 
     /// What the first judge says, and the second where it is asked; of the second nothing depends, so that its failure is none.
     async fn judge_one<'r>(
         &'r self,
-        door: &JudgesDoor,
+        endpoint: &JudgeEndpoint,
         criterion: &'r Criterion,
         material: Material<'_>,
     ) -> Result<Judged<'r>, String> {
@@ -112,10 +112,10 @@ impl Rubric {
         let second = self.options.second.as_ref().filter(|second| is_within(&digest(&first), second.share));
         let second = async {
             let judge = &second?.judge;
-            let asked = self.ask(door, judge, criterion, request(&self.options, judge, criterion, material)).await;
-            Some(asked.map(|(judgement, _)| judgement))
+            let judged = self.ask(endpoint, judge, criterion, request(&self.options, judge, criterion, material)).await;
+            Some(judged.map(|(judgement, _)| judgement))
         };
-        let (first, second) = futures::join!(self.ask(door, &self.options.judge, criterion, first), second);
+        let (first, second) = futures::join!(self.ask(endpoint, &self.options.judge, criterion, first), second);
         let (judgement, is_known) = first?;
         Ok(Judged { criterion, judgement, is_known, second })
     }
@@ -123,7 +123,7 @@ impl Rubric {
     /// A judge's judgement, and whether it was known.
     pub(super) async fn ask(
         &self,
-        door: &JudgesDoor,
+        endpoint: &JudgeEndpoint,
         judge: &str,
         criterion: &Criterion,
         request: Value,
@@ -135,16 +135,16 @@ impl Rubric {
         let failed = |why: String| format!("judge {judge:?} on {:?}: {why}", criterion.name);
         let (bytes, prices) = (request.to_string().len(), self.options.prices_of(judge));
         let allowed = self.spending.allow(bytes, self.options.max_tokens, prices).map_err(failed)?;
-        let reply = self.call(door, &request, allowed).await.map_err(failed)?;
+        let reply = self.call(endpoint, &request, allowed).await.map_err(failed)?;
         let judgement = judgement(&reply).map_err(failed)?;
         self.known.keep(digest, &judgement);
         Ok((judgement, false))
     }
 
     /// The reply to a call; the error says why there is none.
-    async fn call(&self, door: &JudgesDoor, request: &Value, allowed: Allowed) -> Result<Value, String> {
-        let call = self.client.post(door.url.clone()).header(TRAINABLE, "false").json(request);
-        let call = door.key.iter().fold(call, |call, key| call.bearer_auth(key));
+    async fn call(&self, endpoint: &JudgeEndpoint, request: &Value, allowed: Allowed) -> Result<Value, String> {
+        let call = self.client.post(endpoint.url.clone()).header(TRAINABLE, "false").json(request);
+        let call = endpoint.key.iter().fold(call, |call, key| call.bearer_auth(key));
         let reply = call.send().await.map_err(|error| format!("the server cannot be reached: {error}"))?;
         let status = reply.status();
         let text = reply.text().await.map_err(|error| format!("its answer broke off: {error}"))?;
@@ -189,17 +189,17 @@ fn agreement(judged: &[Judged<'_>]) -> Agreement {
 }
 
 /// What the judges said, for people.
-fn said(judged: &[Judged<'_>]) -> Value {
+fn judgements_json(judged: &[Judged<'_>]) -> Value {
     let one = |one: &Judged<'_>| {
         let Judgement { reason, met } = &one.judgement;
-        let mut said =
+        let mut judgements_json =
             json!({ "criterion": one.criterion.name, "met": met, "reason": reason, "known_before": one.is_known });
         match &one.second {
             None => {}
-            Some(Ok(second)) => said["second"] = json!({ "met": second.met, "reason": second.reason }),
-            Some(Err(why)) => said["second"] = json!({ "failed": why }),
+            Some(Ok(second)) => judgements_json["second"] = json!({ "met": second.met, "reason": second.reason }),
+            Some(Err(why)) => judgements_json["second"] = json!({ "failed": why }),
         }
-        said
+        judgements_json
     };
     judged.iter().map(one).collect()
 }
@@ -233,8 +233,11 @@ mod tests {
             (&reward["value"], &reward["components"]),
             (&json!(0.75), &json!({ "a": 1, "b": 1, "c": 0, "judges_agree": 0.5 }))
         );
-        assert_eq!(said(&judged)[1]["second"], json!({ "met": false, "reason": "s" }));
-        assert_eq!(said(&judged)[2], json!({ "criterion": "c", "met": false, "reason": "r", "known_before": false }));
+        assert_eq!(judgements_json(&judged)[1]["second"], json!({ "met": false, "reason": "s" }));
+        assert_eq!(
+            judgements_json(&judged)[2],
+            json!({ "criterion": "c", "met": false, "reason": "r", "known_before": false })
+        );
     }
 
     #[test]
@@ -255,8 +258,8 @@ mod tests {
             let read = stream.read(&mut part).unwrap();
             request.extend_from_slice(&part[..read]);
         }
-        let said = json!({ "reason": "r", "met": true }).to_string();
-        let reply = json!({ "choices": [{ "message": { "content": said }, "finish_reason": "stop" }] }).to_string();
+        let content = json!({ "reason": "r", "met": true }).to_string();
+        let reply = json!({ "choices": [{ "message": { "content": content }, "finish_reason": "stop" }] }).to_string();
         write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{reply}", reply.len())
             .unwrap();
         let request = String::from_utf8_lossy(&request).into_owned();
@@ -270,12 +273,12 @@ mod tests {
         let rubric = Rubric::new(&options, None).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1/chat/completions", listener.local_addr().unwrap());
-        let asked = std::thread::spawn(move || one_answer(listener));
-        let door = JudgesDoor { url: url.parse().unwrap(), key: None };
+        let answered = std::thread::spawn(move || one_answer(listener));
+        let endpoint = JudgeEndpoint { url: url.parse().unwrap(), key: None };
         let question = json!({ "model": "j", "messages": [] });
-        let (judgement, _) = rubric.ask(&door, "j", &options.criteria[0], question).await.unwrap();
+        let (judgement, _) = rubric.ask(&endpoint, "j", &options.criteria[0], question).await.unwrap();
         assert!(judgement.met);
-        let head = asked.join().unwrap();
+        let head = answered.join().unwrap();
         assert!(head.contains("x-fulgurite-trainable: false"), "{head}");
     }
 }

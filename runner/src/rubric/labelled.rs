@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::agreement::Agreement;
-use super::judge::{JudgesDoor, Rubric};
+use super::judge::{JudgeEndpoint, Rubric};
 use super::options::{Criterion, RubricOptions};
 use super::question::{Material, request};
 use crate::RunnerError;
@@ -109,7 +109,7 @@ impl LabelledAnswer {
     }
 }
 
-/// Has every judge of the rubric judge what people have judged, at the server's own door for model calls: what each says of
+/// Has every judge of the rubric judge what people have judged, at the server's own endpoint for model calls: what each says of
 /// each criterion, beside what people say. Judgements, and what they cost, are kept in `directory`.
 ///
 /// # Errors
@@ -122,24 +122,25 @@ pub async fn judge_labelled(
     answers: &[(usize, LabelledAnswer)],
 ) -> Result<Vec<JudgeOnLabels>, LabelledError> {
     let rubric = Rubric::new(options, directory)?;
-    let door = JudgesDoor { url, key };
+    let endpoint = JudgeEndpoint { url, key };
     let mut all = Vec::new();
     for (_, judge) in options.judges() {
         for criterion in &options.criteria {
             let labelled =
                 answers.iter().filter_map(|(line, answer)| Some((*line, answer, *answer.met.get(&criterion.name)?)));
-            let asked: Vec<_> = labelled
+            let questions: Vec<_> = labelled
                 .map(|(line, LabelledAnswer { task, answer, changes, .. }, label)| {
                     let material = Material { task, answer, changes: changes.as_ref() };
-                    let asked = rubric.ask(&door, judge, criterion, request(options, judge, criterion, material));
+                    let questions =
+                        rubric.ask(&endpoint, judge, criterion, request(options, judge, criterion, material));
                     async move {
-                        let (judgement, _) = asked.await.map_err(|why| LabelledError::Judge { line, why })?;
+                        let (judgement, _) = questions.await.map_err(|why| LabelledError::Judge { line, why })?;
                         Ok::<_, LabelledError>(Agreement::of(judgement.met, label))
                     }
                 })
                 .collect();
             let mut agreement = Agreement::default();
-            let mut judged = stream::iter(asked).buffered(AT_ONCE);
+            let mut judged = stream::iter(questions).buffered(AT_ONCE);
             while let Some(one) = judged.next().await {
                 agreement += one?;
             }

@@ -99,10 +99,10 @@ mod tests {
         assert_eq!(messages.len(), 2);
         assert_eq!(messages[0]["content"], JUDGE);
         // It is a value of the object, and nothing beside it.
-        let told: Value = serde_json::from_str(messages[1]["content"].as_str().unwrap()).unwrap();
-        assert_eq!(told["answer"], sly);
-        assert_eq!(told["criterion"], "The total is named");
-        assert_eq!(told.as_object().unwrap().len(), 4);
+        let content: Value = serde_json::from_str(messages[1]["content"].as_str().unwrap()).unwrap();
+        assert_eq!(content["answer"], sly);
+        assert_eq!(content["criterion"], "The total is named");
+        assert_eq!(content.as_object().unwrap().len(), 4);
         assert_eq!(request["response_format"]["json_schema"]["schema"]["additionalProperties"], false);
     }
 

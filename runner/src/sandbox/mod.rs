@@ -5,16 +5,16 @@
 //! worked, and starts the agent or the grader.
 //!
 //! Inside, the agent finds the model at an address of its own loopback, where the forwarder listens. That hands all
-//! on to a socket in the file system, and the door outside lets those calls pass that are the attempt's.
+//! on to a socket in the file system, and the endpoint outside lets those calls pass that are the attempt's.
 
-mod door;
+mod endpoint;
 mod lending;
 mod listening;
 mod parts;
 mod terms;
 mod walls;
 
-pub(crate) use door::Door;
+pub(crate) use endpoint::Endpoint;
 pub(crate) use lending::{lend, take_back};
 pub use parts::{SandboxPartError, sandbox_part};
 pub use terms::{Bounds, SandboxKind, SandboxNetwork, SandboxOptions};

@@ -230,7 +230,7 @@ mod tests {
     }
 
     /// What a script prints that must succeed.
-    async fn said(launcher: &Launcher, script: &str) -> String {
+    async fn printed_by(launcher: &Launcher, script: &str) -> String {
         let finished = play(launcher, &shell(script)).await.unwrap();
         assert!(finished.status.success(), "{finished:?}");
         String::from_utf8(finished.output).unwrap()
@@ -240,21 +240,21 @@ mod tests {
     async fn what_an_agent_leaves_is_gone_before_the_same_supervisor_starts_the_next() {
         let folder = tempfile::tempdir().unwrap();
         let launcher = launcher();
-        let begun = folder.path().join("begun").display().to_string();
+        let marker = folder.path().join("begun").display().to_string();
         let leaves = format!(
-            "setsid sh -c 'echo >{begun}; exec sleep 600' >/dev/null 2>&1 & echo $PPID $!; until [ -e {begun} ]; do :; done"
+            "setsid sh -c 'echo >{marker}; exec sleep 600' >/dev/null 2>&1 & echo $PPID $!; until [ -e {marker} ]; do :; done"
         );
-        let first = said(&launcher, &leaves).await;
+        let first = printed_by(&launcher, &leaves).await;
         let (supervisor, left) = first.trim().split_once(' ').unwrap();
-        let second = said(&launcher, &format!("kill -0 {left} 2>/dev/null && echo alive; echo $PPID")).await;
+        let second = printed_by(&launcher, &format!("kill -0 {left} 2>/dev/null && echo alive; echo $PPID")).await;
         assert_eq!(second.trim(), supervisor);
     }
 
     #[tokio::test]
     async fn as_many_supervisors_are_kept_as_agents_ran_at_a_time() {
         let launcher = launcher();
-        let (first, second) = tokio::join!(said(&launcher, "echo $PPID"), said(&launcher, "echo $PPID"));
-        let third = said(&launcher, "echo $PPID").await;
+        let (first, second) = tokio::join!(printed_by(&launcher, "echo $PPID"), printed_by(&launcher, "echo $PPID"));
+        let third = printed_by(&launcher, "echo $PPID").await;
         assert!(first != second && (third == first || third == second), "{first} {second} {third}");
     }
 
@@ -263,7 +263,7 @@ mod tests {
         let launcher = launcher();
         let killed = play(&launcher, &shell("kill -KILL $PPID; sleep 600")).await.unwrap_err();
         assert_eq!(killed.to_string(), "was lost: the process that supervised it was killed by signal 9");
-        assert_eq!(said(&launcher, "echo next").await, "next\n");
+        assert_eq!(printed_by(&launcher, "echo next").await, "next\n");
     }
 
     #[tokio::test]
@@ -300,7 +300,7 @@ mod tests {
     #[tokio::test]
     async fn a_supervisor_that_died_while_idle_is_replaced() {
         let launcher = launcher();
-        let first = said(&launcher, "echo $PPID").await;
+        let first = printed_by(&launcher, "echo $PPID").await;
         let killed = std::process::Command::new("kill").args(["-KILL", first.trim()]).status().unwrap();
         assert!(killed.success());
         // Its leash is closed by the last of its threads, and not where the first has ended.
@@ -309,18 +309,18 @@ mod tests {
             stat.contains(") Z ") && fs::read_dir(format!("{process}/task")).is_ok_and(|threads| threads.count() == 1)
         };
         until(|| fs::read_to_string(format!("{process}/stat")).map_or(true, is_dead)).await;
-        assert_ne!(said(&launcher, "echo $PPID").await, first);
+        assert_ne!(printed_by(&launcher, "echo $PPID").await, first);
     }
 
     #[tokio::test]
     async fn no_agent_inherits_more_than_its_three_streams() {
         let list = "ls /proc/$$/fd";
         // What whoever runs the tests left open is every child's.
-        let others = said(&Launcher::Direct, list).await;
+        let others = printed_by(&Launcher::Direct, list).await;
         assert!(others.starts_with("0\n1\n") && others.lines().any(|descriptor| descriptor == "2"), "{others}");
         let launcher = launcher();
         for _ in 0..2 {
-            assert_eq!(said(&launcher, list).await, others);
+            assert_eq!(printed_by(&launcher, list).await, others);
         }
     }
 
@@ -355,7 +355,7 @@ mod tests {
             assert!(refused.starts_with("cannot be run as /"), "{refused}");
             assert_eq!(refused, play(&Launcher::Direct, &order).await.unwrap_err().to_string());
         }
-        assert_eq!(said(&supervised, "echo next").await, "next\n");
+        assert_eq!(printed_by(&supervised, "echo next").await, "next\n");
     }
 
     #[tokio::test]
@@ -364,16 +364,16 @@ mod tests {
         let finished = run(&launcher, &shell("setsid sleep 600 & sleep 600"), b"", Instant::now()).await.unwrap();
         assert_eq!(finished.ended_by, EndedBy::Deadline);
         assert_eq!(finished.status.code(), None);
-        assert_eq!(said(&launcher, "echo next").await, "next\n");
+        assert_eq!(printed_by(&launcher, "echo next").await, "next\n");
     }
 
     /// An agent that has stopped its supervisor, and holds its output open for as long as it lives.
     async fn stopping() -> Started {
         let script = "kill -STOP $PPID; echo stopped; sleep 600";
         let mut started = launcher().start(&shell(script), Stdin::Empty).await.unwrap();
-        let mut said = [0; 8];
-        started.stdout.read_exact(&mut said).await.unwrap();
-        assert_eq!(&said, b"stopped\n");
+        let mut output = [0; 8];
+        started.stdout.read_exact(&mut output).await.unwrap();
+        assert_eq!(&output, b"stopped\n");
         started
     }
 

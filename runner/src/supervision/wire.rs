@@ -182,9 +182,9 @@ mod tests {
         drop(first.ends);
         let [_, write, _] = second.ends;
         File::from(write).write_all(b"said").unwrap();
-        let mut said = String::new();
-        read.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "said");
+        let mut text = String::new();
+        read.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "said");
     }
 
     #[test]

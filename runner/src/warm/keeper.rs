@@ -148,7 +148,7 @@ impl Keeper {
         launcher: Launcher,
         order: Order,
         requests: mpsc::WeakUnboundedSender<Request>,
-        mut asked: mpsc::UnboundedReceiver<Request>,
+        mut received: mpsc::UnboundedReceiver<Request>,
         given_up: watch::Sender<Option<CrashLoop>>,
     ) {
         // Few, so that an agent that writes without end waits instead of filling the memory.
@@ -167,7 +167,7 @@ impl Keeper {
         };
         loop {
             tokio::select! {
-                request = asked.recv() => match request {
+                request = received.recv() => match request {
                     Some(Request::Close(closed)) => {
                         keeper.close(&mut heard).await;
                         // Whoever asked may have stopped waiting.
@@ -282,13 +282,13 @@ impl Keeper {
         match event {
             LifeEvent::Line(Line::Whole(line)) => match read_line(&line) {
                 AgentLine::Log => self.log(id, &line),
-                said => self.settle(id, said),
+                line => self.settle(id, line),
             },
             LifeEvent::Line(Line::TooLong { beginning, length }) => {
                 let reason = format!("is {length} bytes long: {LONGEST_LINE} are the most");
                 match read_beginning(&beginning, &reason) {
                     AgentLine::Log => self.complain(id, &format!("a line of {length} bytes")),
-                    said => self.settle(id, said),
+                    line => self.settle(id, line),
                 }
             }
             LifeEvent::Ended(status) => self.bury(id, status),
@@ -311,9 +311,9 @@ impl Keeper {
     }
 
     /// Takes an answer to the attempt that it is for, if this process was given that.
-    fn settle(&mut self, id: LifeId, said: AgentLine) {
+    fn settle(&mut self, id: LifeId, line: AgentLine) {
         let Some(life) = self.lives.get_mut(&id) else { return };
-        let answer = match said {
+        let answer = match line {
             AgentLine::Answer(answer) => answer,
             AgentLine::Unreadable { beginning, reason } => match named_in(&beginning, life) {
                 Some(rollout_id) => {
@@ -387,7 +387,7 @@ impl Keeper {
                 drop(kill);
             }
         }
-        let leave = async {
+        let all_end = async {
             while !self.lives.is_empty()
                 && let Some((id, event)) = heard.recv().await
             {
@@ -396,7 +396,7 @@ impl Keeper {
                 }
             }
         };
-        if timeout(CLOSE_GRACE, leave).await.is_err() {
+        if timeout(CLOSE_GRACE, all_end).await.is_err() {
             tracing::debug!("the warm agent did not leave when its standard input was closed; it is killed");
         }
         self.processes.shutdown().await;

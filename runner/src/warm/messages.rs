@@ -170,13 +170,13 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_an_answers_reward_is_told() {
-        for (line, told) in [
+        for (line, message) in [
             (r#"{"rollout_id": "a", "result": 1}"#, "it holds result"),
             (r#"{"rollout_id": "a", "reward": "1"}"#, "it holds reward"),
             (r#"{"rollout_id": "a"}"#, "it holds neither `reward` nor `output`"),
         ] {
             let Answer::Done { reward: Err(none), .. } = answer(line).answer else { panic!("{line}") };
-            assert!(none.to_string().contains(told), "{none}");
+            assert!(none.to_string().contains(message), "{none}");
         }
     }
 

@@ -31,10 +31,10 @@ pub(crate) struct WarmAgent {
 impl WarmAgent {
     /// An agent whose processes are started by `order`, the first with the first attempt.
     pub(crate) fn new(launcher: Launcher, order: Order) -> Self {
-        let (requests, asked) = mpsc::unbounded_channel();
+        let (requests, received) = mpsc::unbounded_channel();
         let (giving_up, given_up) = watch::channel(None);
         #[expect(clippy::disallowed_methods, reason = "who is returned holds it")]
-        let keeper = tokio::spawn(Keeper::keep(launcher, order, requests.downgrade(), asked, giving_up));
+        let keeper = tokio::spawn(Keeper::keep(launcher, order, requests.downgrade(), received, giving_up));
         Self { requests, given_up, keeper }
     }
 

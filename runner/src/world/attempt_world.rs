@@ -29,7 +29,7 @@ use crate::launch::run::{self, EndedBy};
 use crate::placeholders::Places;
 use crate::program::Program;
 use crate::reward::Reward;
-use crate::sandbox::{Door, Image, Inside, Mount, Sandboxed, Wrapper, lend, take_back};
+use crate::sandbox::{Endpoint, Image, Inside, Mount, Sandboxed, Wrapper, lend, take_back};
 
 /// Between two looks at how much a world holds, at least.
 const MEASURING: Duration = Duration::from_secs(2);
@@ -72,7 +72,7 @@ pub(super) struct Made {
     /// Harbor's task that it is of, if it is one's.
     pub harbor: Option<HarborTask>,
     /// Through which its agent reaches the server, if it reaches nothing else.
-    pub door: Option<Door>,
+    pub endpoint: Option<Endpoint>,
 }
 
 impl World {
@@ -117,9 +117,9 @@ impl World {
 
     /// Where its agent finds it.
     fn world_inside(&self) -> &Path {
-        let said = self.common.sandbox.as_ref().and_then(Wrapper::world);
-        match (said, &self.image, &self.made.harbor) {
-            (Some(said), ..) => said,
+        let stated = self.common.sandbox.as_ref().and_then(Wrapper::world);
+        match (stated, &self.image, &self.made.harbor) {
+            (Some(stated), ..) => stated,
             (None, Some(image), _) => &image.files,
             (None, None, Some(_)) => Path::new(harbor::WORLD),
             (None, None, None) => &self.files,
@@ -154,8 +154,8 @@ impl World {
         let place = |error: std::io::Error| failed(format!("have no place for what they say: {error}"));
         let logs = FreshHome::make(self.made.home.path()).map_err(place)?;
         let home = FreshHome::make(self.made.home.path()).map_err(place)?;
-        let said = logs.path().join("verifier");
-        std::fs::create_dir(&said).map_err(place)?;
+        let verdicts = logs.path().join("verifier");
+        std::fs::create_dir(&verdicts).map_err(place)?;
         let mounts = [
             Mount { outside: task.tests().map_err(failed)?, inside: harbor::TESTS, is_writable: false },
             Mount { outside: logs.path().to_owned(), inside: harbor::LOGS, is_writable: true },
@@ -180,9 +180,12 @@ impl World {
                 return Err(GradeFault::NoRewardOfTests(format!("Harbor's tests were stopped {why}")));
             }
         }
-        let file =
-            |name| RewardFile { world: &said, path: Path::new(name), key: self.common.options.reward_key.as_deref() };
-        let name = if said.join("reward.json").symlink_metadata().is_ok() { "reward.json" } else { "reward.txt" };
+        let file = |name| RewardFile {
+            world: &verdicts,
+            path: Path::new(name),
+            key: self.common.options.reward_key.as_deref(),
+        };
+        let name = if verdicts.join("reward.json").symlink_metadata().is_ok() { "reward.json" } else { "reward.txt" };
         file(name).read().map_err(|none| {
             let errors = String::from_utf8_lossy(&tested.errors);
             GradeFault::NoRewardOfTests(format!(
@@ -204,7 +207,7 @@ impl World {
             mounts,
             home: &self.agents_home,
             image: self.image.as_ref().map(|image| image.name.as_str()),
-            socket: self.made.door.as_ref().map(Door::path),
+            socket: self.made.endpoint.as_ref().map(Endpoint::path),
             project: &self.places.project,
         }
     }

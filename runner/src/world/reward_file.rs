@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 use rustix::fs::CWD;
 use serde_json::{Map, Number, Value};
 
-use super::disk::{ReadFault, is_gone, open_up, read_text, remove_in};
+use super::disk::{ReadFault, disconnected, open_up, read_text, remove_in};
 use crate::reward::{NoReward, Reward};
 
 /// Bytes that the file may have.
@@ -104,7 +104,7 @@ fn remove(world: &Path, path: &Path) -> io::Result<()> {
         if components.peek().is_none() {
             return Ok(remove_in(&directory, &name)?);
         }
-        if is_gone(&directory, &name)? {
+        if disconnected(&directory, &name)? {
             return Ok(());
         }
         let Some(next) = open_up(&directory, name.as_c_str())? else { return Err(ErrorKind::NotADirectory.into()) };

@@ -21,7 +21,7 @@ use crate::agent_environment::{Variables, of_attempt, of_past_attempt};
 use crate::placeholders::{Places, check_arguments};
 use crate::process::open_files::connections_for_each;
 use crate::program::Program;
-use crate::sandbox::{Door, Wrapper};
+use crate::sandbox::{Endpoint, Wrapper};
 
 /// Makes the worlds of a runner.
 #[derive(Debug)]
@@ -105,18 +105,19 @@ impl Worlds {
         let entry = Entry { container, teardown, timeout: self.common.options.hook_timeout };
         let (directory, name) = (self.directory.clone(), name(assignment));
         let harbor = HarborTask::of(&assignment.task);
-        let has_door = self.common.sandbox.as_ref().is_some_and(Wrapper::has_door);
+        let has_endpoint = self.common.sandbox.as_ref().is_some_and(Wrapper::has_endpoint);
         let owner = self.common.sandbox.as_ref().and_then(Wrapper::owner);
         let made = on_disk(path, move || {
             let home = Home::make(&directory, &name, &entry)?;
             Ok((home, name, entry))
         });
         let (home, name, entry) = made.await?;
-        let door = has_door.then(|| Door::open(home.path(), server, assignment, owner, self.connections)).transpose();
-        let door = door.map_err(WorldFault::disk(home.path()))?;
+        let endpoint =
+            has_endpoint.then(|| Endpoint::open(home.path(), server, assignment, owner, self.connections)).transpose();
+        let endpoint = endpoint.map_err(WorldFault::disk(home.path()))?;
         Ok(World::new(
             Arc::clone(&self.common),
-            Made { home, name, entry, harbor, door },
+            Made { home, name, entry, harbor, endpoint },
             places,
             own,
             [setup, snapshot],

@@ -164,7 +164,7 @@ async fn a_refused_reward_fails_the_attempt() {
 
 #[tokio::test]
 async fn agent_and_grader_share_one_timeout() {
-    for (agent, grade, told) in [
+    for (agent, grade, reason) in [
         (
             "echo half >&2; sleep 600",
             None,
@@ -182,7 +182,7 @@ async fn agent_and_grader_share_one_timeout() {
         assert_eq!(run_until_idle(options).await, RunnerSummary { timed_out: 1, ..RunnerSummary::default() });
         let (_, ending) = &server.record().endings[0];
         assert_eq!(ending["status"], "timeout");
-        assert_eq!(ending["metadata"]["reason"], told);
+        assert_eq!(ending["metadata"]["reason"], reason);
     }
 }
 

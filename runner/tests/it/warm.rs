@@ -80,12 +80,12 @@ for task in tasks():
     run(RunnerOptions { admin_key: Some("opens all".to_owned()), ..options(&server, agent) }, pending()).await.unwrap();
     let base = format!("{}/rollout/ro-1/attempt/at-1", server.url);
     let ended = ended(&server);
-    let said = ended["at-1"].strip_prefix("failed: agent failed: ").unwrap();
+    let message = ended["at-1"].strip_prefix("failed: agent failed: ").unwrap();
     let expected = json!([{
         "rollout_id": "ro-1", "attempt_id": "at-1", "task": {"n": 17}, "base_url": format!("{base}/v1"),
         "anthropic_base_url": base, "api_key": "key-one", "reward_url": format!("{base}/reward"), "timeout_seconds": 600.0,
     }, []]);
-    assert_eq!(serde_json::from_str::<Value>(said).unwrap(), expected);
+    assert_eq!(serde_json::from_str::<Value>(message).unwrap(), expected);
 }
 
 #[tokio::test]
@@ -206,9 +206,9 @@ async fn processes_that_keep_dying_end_the_runner_with_the_last_that_they_wrote(
 #[tokio::test]
 async fn a_client_made_without_a_base_url_when_a_warm_agent_starts_is_pointed_to_its_task() {
     let server = Scripted::start((0..100).map(Value::from)).await;
-    let said = "The api_key client option must be set either by passing api_key to the client or by setting the OPENAI_API_KEY";
+    let message = "The api_key client option must be set either by passing api_key to the client or by setting the OPENAI_API_KEY";
     let error =
-        run(options(&server, &format!("raise RuntimeError('{said}')")), pending()).await.unwrap_err().to_string();
+        run(options(&server, &format!("raise RuntimeError('{message}')")), pending()).await.unwrap_err().to_string();
     assert!(error.contains("(help: each task brings its own base URL and key"), "{error}");
 }
 
@@ -219,8 +219,8 @@ async fn an_attempt_out_of_time_is_a_timeout() {
     let options = RunnerOptions { timeout: Duration::from_secs(1), command, ..options(&server, "") };
     let summary = run(options, pending()).await.unwrap();
     assert_eq!(summary, RunnerSummary { timed_out: 1, ..RunnerSummary::default() });
-    let told = "timeout: agent still ran after 1s ([runner] timeout_seconds): the agent's standard error ends with \"importing\"";
-    assert_eq!(ended(&server)["at-1"], told);
+    let expected = "timeout: agent still ran after 1s ([runner] timeout_seconds): the agent's standard error ends with \"importing\"";
+    assert_eq!(ended(&server)["at-1"], expected);
 }
 
 #[tokio::test]

@@ -172,8 +172,8 @@ async fn a_reward_file_is_the_graders_and_what_the_agent_put_there_does_not_coun
     assert!(rewards.is_empty());
     assert_eq!(end["metadata"]["fault"], "grader");
     let reason = end["metadata"]["reason"].as_str().unwrap();
-    let told = "no reward of the grader: in out/reward.json of its world: there is no such file (help: a grader writes a number";
-    assert!(reason.starts_with(told), "{reason}");
+    let expected = "no reward of the grader: in out/reward.json of its world: there is no such file (help: a grader writes a number";
+    assert!(reason.starts_with(expected), "{reason}");
     let (rewards, _) = project.play(forge, Some("echo 0.25 > {world}/out/reward.json")).await;
     assert_eq!(rewards, [json!(0.25)]);
     let (rewards, end) = project.play("echo done", None).await;
@@ -202,13 +202,13 @@ async fn programs_after_the_agent_find_nothing_that_it_planted_in_their_environm
     assert_eq!(rewards, [json!(0.5)], "{end}");
     let own = std::env::var("HOME").unwrap_or_default();
     for name in ["snapshot", "grade", "teardown"] {
-        let said = project.text(name);
+        let printed = project.text(name);
         let world = project.options.directory.display().to_string();
-        let home = said.lines().find_map(|line| line.strip_prefix("HOME=")).unwrap();
+        let home = printed.lines().find_map(|line| line.strip_prefix("HOME=")).unwrap();
         assert!(home.starts_with(&world) && home != own && !Path::new(home).exists(), "{name}: {home}");
-        assert!(!said.lines().next().unwrap().contains(&world), "{name}: {said}");
-        assert!(!said.contains("PYTHONPATH=") && !said.contains("LD_PRELOAD="), "{name}: {said}");
-        assert!(said.contains("PORT=80\n") && said.contains("LANG=C.UTF-8\n"), "{name}: {said}");
+        assert!(!printed.lines().next().unwrap().contains(&world), "{name}: {printed}");
+        assert!(!printed.contains("PYTHONPATH=") && !printed.contains("LD_PRELOAD="), "{name}: {printed}");
+        assert!(printed.contains("PORT=80\n") && printed.contains("LANG=C.UTF-8\n"), "{name}: {printed}");
     }
 }
 

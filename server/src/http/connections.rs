@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::http::door::{Door, Phase};
+use crate::http::gate::{Gate, Phase};
 use crate::http::half_closed::{Presence, SharedStream};
 use crate::http::http2;
 use crate::http::limited_stream::{ConnectionLimits, LimitedStream, Requests};
@@ -28,14 +28,14 @@ use crate::http::preface::PrefaceStream;
 /// What is taken in of a client that was refused, in bytes.
 const LAST_BYTES: u64 = 1 << 20;
 
-/// Answers connections until the door is closed and the last of them has ended.
-pub(crate) async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimits, door: Door) {
+/// Answers connections until the gate is closed and the last of them has ended.
+pub(crate) async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimits, gate: Gate) {
     let mut connections = JoinSet::new();
-    let mut phase = door.phases();
+    let mut phase = gate.phases();
     loop {
         tokio::select! {
             stream = accept(&listener) => {
-                connections.spawn(connection(stream, router.clone(), limits, door.clone(), door.phases()));
+                connections.spawn(connection(stream, router.clone(), limits, gate.clone(), gate.phases()));
             }
             Some(ended) = connections.join_next() => report(ended),
             Ok(_) = phase.wait_for(|phase| *phase != Phase::Open) => break,
@@ -77,7 +77,7 @@ async fn connection(
     stream: TcpStream,
     router: Router,
     limits: ConnectionLimits,
-    door: Door,
+    gate: Gate,
     mut phase: watch::Receiver<Phase>,
 ) {
     // A token is sent when it is sampled, however few bytes it has.
@@ -90,9 +90,9 @@ async fn connection(
     let mut presence = Presence::new(stream.clone(), Arc::clone(&requests));
     let stream = LimitedStream::new(stream, Arc::clone(&requests), limits.head_bytes, limits.write_time);
     let service = {
-        let (router, door) = (router.clone(), door.clone());
+        let (router, gate) = (router.clone(), gate.clone());
         service_fn(move |request: http::Request<Incoming>| {
-            let visit = door.enter(&visited, request.version());
+            let visit = gate.enter(&visited, request.version());
             Box::pin(visit.answer(request, router.clone(), limits.body_time))
         })
     };
@@ -108,7 +108,7 @@ async fn connection(
         tokio::select! {
             ended = poll_fn(|context| match connection.poll_without_shutdown(context) {
                 Poll::Ready(ended) => Poll::Ready(Some(ended)),
-                Poll::Pending => presence.poll_gone(context).map(|()| None),
+                Poll::Pending => presence.poll_disconnected(context).map(|()| None),
             }) => break ended,
             Ok(()) = phase.changed() => {
                 let now = *phase.borrow_and_update();
@@ -121,24 +121,24 @@ async fn connection(
     };
     let http1::Parts { io, read_buf, .. } = connection.into_parts();
     let stream = io.into_inner();
-    let (is_http2, has_begun) = (stream.is_http2(), stream.holds_back() || !read_buf.is_empty());
+    let (is_http2, has_started) = (stream.is_http2(), stream.holds_back() || !read_buf.is_empty());
     let stream = stream.into_inner();
     let refusal = match ended {
         Some(Err(_)) if stream.head_is_too_large() => Some(too_large(limits.head_bytes)),
-        Some(Err(error)) if error.is_timeout() && has_begun => Some(too_late(limits.head_time)),
+        Some(Err(error)) if error.is_timeout() && has_started => Some(too_late(limits.head_time)),
         _ => None,
     };
     drop(presence);
     let Some(mut stream) = stream.into_inner().into_inner() else { return };
     if is_http2 {
-        return http2::answer(stream, router, limits, door, phase).await;
+        return http2::answer(stream, router, limits, gate, phase).await;
     }
-    let said = match &refusal {
+    let written = match &refusal {
         Some(refusal) => stream.write_all(refusal.as_bytes()).await,
         None => Ok(()),
     };
     // A client that has gone does not hear the end.
-    if let Err(error) = said.and(stream.shutdown().await) {
+    if let Err(error) = written.and(stream.shutdown().await) {
         tracing::trace!(%error, "a connection ended before it was closed");
     } else if refusal.is_some() {
         hear_out(stream, limits.head_time).await;

@@ -115,7 +115,7 @@ impl Presence {
 
     /// Is ready when the client of the request that is answered has gone. Nothing else may read from the connection
     /// meanwhile; before the request has arrived whole, and between requests, reading finds the end.
-    pub(crate) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if !self.requests.is_whole() {
             return Poll::Pending;
         }

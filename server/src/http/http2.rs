@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::http::door::{Door, Phase};
+use crate::http::gate::{Gate, Phase};
 use crate::http::limited_stream::{ConnectionLimits, LimitedStream, Requests};
 use crate::http::preface::PrefaceStream;
 
@@ -36,7 +36,7 @@ pub(crate) async fn answer(
     stream: TcpStream,
     router: Router,
     limits: ConnectionLimits,
-    door: Door,
+    gate: Gate,
     mut phase: watch::Receiver<Phase>,
 ) {
     // Heads are measured by the protocol; what is read here may be of any request.
@@ -49,7 +49,7 @@ pub(crate) async fn answer(
         service_fn(move |request: http::Request<Incoming>| {
             let exchange = traffic.begin();
             let answer =
-                door.enter(&Arc::default(), request.version()).answer(request, router.clone(), limits.body_time);
+                gate.enter(&Arc::default(), request.version()).answer(request, router.clone(), limits.body_time);
             Box::pin(async move {
                 let response = answer.await?;
                 Ok::<_, std::convert::Infallible>(response.map(|body| PacedBody::new(body, exchange)))
@@ -94,8 +94,8 @@ pub(crate) async fn answer(
                     return;
                 }
                 let Some(idle) = traffic.idle_time() else { continue };
-                let has_said_so = closed.is_some_and(|since| since.elapsed().min(idle) > LAST_FRAMES);
-                if has_said_so || idle > limits.head_time + LAST_FRAMES {
+                let is_silent = closed.is_some_and(|since| since.elapsed().min(idle) > LAST_FRAMES);
+                if is_silent || idle > limits.head_time + LAST_FRAMES {
                     return;
                 }
                 if idle > limits.head_time {

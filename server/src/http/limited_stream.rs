@@ -205,12 +205,12 @@ mod tests {
         let (mut client, server) = duplex(4);
         let mut limited = LimitedStream::new(server, Arc::default(), 10, NEVER);
         #[expect(clippy::disallowed_methods, reason = "the test waits for it")]
-        let taken = tokio::spawn(async move {
-            let mut taken = [0; 10];
-            client.read_exact(&mut taken).await.map(|_| client)
+        let reading = tokio::spawn(async move {
+            let mut reading = [0; 10];
+            client.read_exact(&mut reading).await.map(|_| client)
         });
         limited.write_all(&[1; 10]).await.unwrap();
-        let _client = taken.await.unwrap().unwrap();
+        let _client = reading.await.unwrap().unwrap();
         limited.write_limit = Duration::from_millis(1);
         let late = limited.write_all(&[1; 10]).await.unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);

@@ -156,11 +156,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_preface_is_read_as_it_was_said_however_it_begins() {
-        for said in
+        for text in
             ["", "P", "PR", "GET / HTTP/1.1\r\n\r\n", "PRI * HTTP/1.1\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r"]
         {
-            let (read, is_http2) = heard(&[said.as_bytes()]).await;
-            assert_eq!((read.unwrap().as_slice(), is_http2), (said.as_bytes(), false), "{said:?}");
+            let (read, is_http2) = heard(&[text.as_bytes()]).await;
+            assert_eq!((read.unwrap().as_slice(), is_http2), (text.as_bytes(), false), "{text:?}");
         }
         let long = "PROPFIND / HTTP/1.1\r\n".repeat(100);
         assert_eq!(heard(&[long.as_bytes()]).await.0.unwrap(), long.as_bytes());

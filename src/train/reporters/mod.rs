@@ -73,9 +73,9 @@ impl Reporter for JsonReporter {
             TrainEvent::MarksAsText { rows, marks } => {
                 output::line(json!({ "event": "marks_as_text", "rows": rows, "marks": marks }));
             }
-            TrainEvent::JudgeUndecided { step, undecided, comparisons, said } => output::line(json!({
+            TrainEvent::JudgeUndecided { step, undecided, comparisons, answer } => output::line(json!({
                 "event": "judge_undecided", "step": step, "undecided": undecided, "comparisons": comparisons,
-                "said": said,
+                "said": answer,
             })),
             TrainEvent::RolloutsFailed { phase, step, failures } => output::line(failures_json(phase, step, &failures)),
             TrainEvent::WithoutGradient { step, updates, untrained, answers } => output::line(json!({
@@ -315,8 +315,8 @@ impl Reporter for TableReporter {
                  `\"cispo\"`, or importance_mask, keeps steps near"
             )),
             TrainEvent::MarksAsText { rows, marks } => self.line(&marks_as_text(rows, marks)),
-            TrainEvent::JudgeUndecided { step: _, undecided, comparisons, said } => self.line(&format!(
-                "warning: the judge said neither letter of {undecided} of {comparisons} comparisons, which tie (it said {said:?})"
+            TrainEvent::JudgeUndecided { step: _, undecided, comparisons, answer } => self.line(&format!(
+                "warning: the judge said neither letter of {undecided} of {comparisons} comparisons, which tie (it said {answer:?})"
             )),
             TrainEvent::RolloutsFailed { phase, step, failures } => self.failures(phase, step, &failures),
             TrainEvent::WithoutGradient { step: _, updates, untrained, answers } => {

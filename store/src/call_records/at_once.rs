@@ -8,7 +8,7 @@ use sqlx::{AnyConnection, AssertSqlSafe};
 
 use crate::Result;
 use crate::call_records::call_record::CallRecord;
-use crate::call_records::columns::{AT_ONCE, Column, GENERATION, SPAN, WHOSE, Writing, bind, names, width};
+use crate::call_records::columns::{AT_ONCE, Column, GENERATION, OWNER, SPAN, Writing, bind, names, width};
 use crate::checksums::MASK;
 use crate::database::clock::now;
 use crate::error::is_constraint;
@@ -19,7 +19,7 @@ use crate::row_checksums::{attempt_state, difference, rollout_state};
 pub(crate) const CALLS_AT_ONCE: usize = 32;
 
 /// Columns of the view.
-const COLUMNS: &[&[Column]] = &[WHOSE, SPAN, GENERATION, AT_ONCE];
+const COLUMNS: &[&[Column]] = &[OWNER, SPAN, GENERATION, AT_ONCE];
 
 /// Makes view and triggers, of the one connection.
 ///
@@ -45,14 +45,14 @@ pub(crate) fn preparation() -> String {
     let rollout_runs = |from| difference(rollout_state(from, None), rollout_state(RolloutStatus::Running, None));
     let (prepared_runs, requeued_runs) = (rollout_runs(rollout_preparing), rollout_runs(RolloutStatus::Requeuing));
     let latest_resources = "FROM resources ORDER BY update_time DESC, position DESC LIMIT 1";
-    let client_gone = StopReason::CLIENT_GONE;
+    let client_disconnected = StopReason::CLIENT_DISCONNECTED;
     let place = "(SELECT value FROM sequence_counters WHERE rollout_id = NEW.rollout_id)";
     let of_attempt = "rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id";
     // A column of the latest call of the attempt that can be continued and meets a condition.
     let latest = |column: &str, condition: &str| {
         format!(
             "(SELECT {column} FROM generations WHERE position = (SELECT MAX(position) FROM generations
-                 WHERE {of_attempt} AND {condition} AND stop_reason <> '{client_gone}'))"
+                 WHERE {of_attempt} AND {condition} AND stop_reason <> '{client_disconnected}'))"
         )
     };
     let guessed_tokens = "context_length = NEW.parent_length AND context_hash = NEW.parent_hash";
@@ -60,8 +60,8 @@ pub(crate) fn preparation() -> String {
     let parent = latest("generation_id", guessed_tokens);
     let messages_parent = latest("generation_id", guessed_messages);
     let messages_answer = latest("answer", guessed_messages);
-    let (span, span_values) = (names("", &[WHOSE, SPAN]), names("NEW.", &[WHOSE, SPAN]));
-    let (generation, generation_values) = (names("", &[WHOSE, GENERATION]), names("NEW.", &[WHOSE, GENERATION]));
+    let (span, span_values) = (names("", &[OWNER, SPAN]), names("NEW.", &[OWNER, SPAN]));
+    let (generation, generation_values) = (names("", &[OWNER, GENERATION]), names("NEW.", &[OWNER, GENERATION]));
     format!(
         "
     CREATE TEMP VIEW call_records AS SELECT {view};
@@ -99,13 +99,13 @@ pub(crate) fn preparation() -> String {
             SELECT 1 FROM generations WHERE {of_attempt}
                 AND context_length > COALESCE(NEW.parent_length, 0)
                 AND context_length <= NEW.context_length - NEW.sampled_length
-                AND stop_reason <> '{client_gone}'
+                AND stop_reason <> '{client_disconnected}'
         ) OR EXISTS (
             SELECT 1 FROM generations WHERE {of_attempt}
                 AND messages_length > COALESCE(NEW.messages_parent_length, 0)
                 AND messages_length <= NEW.messages_length AND messages_hash = substr(NEW.messages_hashes,
                     32 * (messages_length - COALESCE(NEW.messages_parent_length, 0)) - 31, 32)
-                AND stop_reason <> '{client_gone}'
+                AND stop_reason <> '{client_disconnected}'
         );
         INSERT INTO generations ({generation}, parent_id, messages_parent_id, messages)
         VALUES ({generation_values}, {parent}, {messages_parent},

@@ -196,7 +196,7 @@ impl CallRecord {
             messages_length,
             messages_hash: messages.as_ref().map(|(_, hash)| &hash[..]),
             seed: generation.seed.cast_signed(),
-            client_gone: generation.client_gone,
+            client_disconnected: generation.client_disconnected,
         })
     }
 
@@ -222,7 +222,7 @@ impl CallRecord {
 
     /// What later calls are compared with, unless the call cannot be continued.
     pub(crate) fn continuable(&self) -> Option<KnownCall> {
-        (self.generation.stop_reason != StopReason::ClientGone).then_some(self.known)
+        (self.generation.stop_reason != StopReason::ClientDisconnected).then_some(self.known)
     }
 }
 

@@ -49,7 +49,7 @@ const fn column(name: &'static str, value: for<'c> fn(&'c CallRecord, Writing) -
 }
 
 /// Of both tables: whose the call is.
-pub(crate) const WHOSE: &[Column] = &[
+pub(crate) const OWNER: &[Column] = &[
     column("rollout_id", |call, _| Ok(Value::Text(&call.generation.rollout_id))),
     column("attempt_id", |call, _| Ok(Value::Text(&call.generation.attempt_id))),
     column("span_id", |call, _| Ok(Value::Text(&call.generation.span_id))),
@@ -85,7 +85,7 @@ pub(crate) const GENERATION: &[Column] = &[
     column("renderer", |call, _| Ok(Value::Text(&call.generation.renderer))),
     column("tokenizer", |call, _| Ok(Value::Text(&call.generation.tokenizer))),
     column("request_digest", |call, _| Ok(Value::Text(&call.generation.request_digest))),
-    column("client_gone", |call, _| Ok(Value::Integer(i64::from(call.generation.client_gone)))),
+    column("client_gone", |call, _| Ok(Value::Integer(i64::from(call.generation.client_disconnected)))),
     column("defect", |call, _| Ok(Value::OptionalText(call.generation.defect.as_ref().map(Defect::as_str)))),
     column("answer", |call, _| {
         Ok(Value::OptionalText(call.conversation.as_ref().map(|written| written.answer.as_str())))

@@ -240,7 +240,7 @@ async fn find_parent(
         let mut sql = Sql::new("SELECT generation_id, messages_length, answer FROM generations WHERE rollout_id = ");
         sql.text(rollout_id).push(" AND attempt_id = ").text(attempt_id);
         sql.push(" AND messages_length > 0 AND messages_hash IN ").hashes(hashes);
-        sql.push(" AND stop_reason <> ").text(StopReason::CLIENT_GONE);
+        sql.push(" AND stop_reason <> ").text(StopReason::CLIENT_DISCONNECTED);
         sql.push(" ORDER BY messages_length DESC, position DESC LIMIT 1");
         if let [row] = &sql.all(connection).await?[..] {
             let (generation_id, answer) = (column(row, "generation_id")?, column(row, "answer")?);

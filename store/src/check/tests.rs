@@ -29,14 +29,14 @@ async fn sound_store() -> TestStore {
         store.record_generation(new).await.unwrap();
     }
     let used = GenerationUse { generation_id: "one".into(), cause: "trained".into(), tokens: 1 };
-    let told = TeacherLogprobs { generation_id: "one".into(), teacher: "large".into(), logprobs: vec![-0.5] };
+    let of_teacher = TeacherLogprobs { generation_id: "one".into(), teacher: "large".into(), logprobs: vec![-0.5] };
     let step = StepRecord {
         run_id: "run".into(),
         step: 1,
         metrics: json!({}),
         weights_version: 1,
         uses: vec![used],
-        teacher_logprobs: vec![told],
+        teacher_logprobs: vec![of_teacher],
         checkpoint: None,
     };
     store.record_step(step).await.unwrap();
@@ -328,7 +328,7 @@ async fn rows_of_older_stores_have_no_checksum_and_are_counted() {
     let (rollout, attempt) = store.get_rollout("a").await.unwrap().unwrap();
     let attempted = fulgurite_types::AttemptedRollout { rollout, attempt: attempt.unwrap() };
     store.record_generation(generation("three", &attempted, &[1, 2, 3, 2, 5], &[2])).await.unwrap();
-    store.set_client_gone("one", true).await.unwrap();
+    store.set_client_disconnected("one", true).await.unwrap();
     let mut without = Vec::new();
     let mut report = |event| {
         if let CheckEvent::WithoutChecksum { table, rows } = event {
@@ -344,16 +344,16 @@ async fn checksums_follow_whatever_the_store_itself_changes() {
     let store = sound_store().await;
     let attempted = store.start().await;
     let partial = NewGeneration {
-        stop_reason: StopReason::ClientGone,
-        client_gone: true,
+        stop_reason: StopReason::ClientDisconnected,
+        client_disconnected: true,
         ..generation("begun", &attempted, &[1, 2], &[3])
     };
     store.record_generation(partial).await.unwrap();
     store.replace_generation(generation("begun", &attempted, &[1, 2], &[3, 4])).await.unwrap();
     store.record_generation(generation("next", &attempted, &[1, 2, 3, 4, 5], &[6])).await.unwrap();
-    store.set_client_gone("next", true).await.unwrap();
-    store.set_client_gone("begun", true).await.unwrap();
-    store.set_client_gone("begun", false).await.unwrap();
+    store.set_client_disconnected("next", true).await.unwrap();
+    store.set_client_disconnected("begun", true).await.unwrap();
+    store.set_client_disconnected("begun", false).await.unwrap();
     let session = NewGeneration {
         rollout_id: "ro-alone".into(),
         attempt_id: "at-alone".into(),

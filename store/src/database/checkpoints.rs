@@ -113,7 +113,7 @@ mod tests {
     async fn the_log_is_copied_less_often_while_somebody_waits() {
         let (requests, mut receiver) = mpsc::channel(1);
         let mut checkpoints = Checkpoints { commits: 0, requests, task: tokio::spawn(async {}) };
-        let mut commits_until_asked = |somebody_waits: &dyn Fn(u32) -> bool| {
+        let mut commits_until_due = |somebody_waits: &dyn Fn(u32) -> bool| {
             let mut commits = 0;
             while receiver.try_recv().is_err() {
                 commits += 1;
@@ -121,8 +121,8 @@ mod tests {
             }
             commits
         };
-        assert_eq!(commits_until_asked(&|_| false), COMMITS);
-        assert_eq!(commits_until_asked(&|_| true), COMMITS_UNDER_LOAD);
-        assert_eq!(commits_until_asked(&|commits| commits < 20), 20, "as soon as nobody waits");
+        assert_eq!(commits_until_due(&|_| false), COMMITS);
+        assert_eq!(commits_until_due(&|_| true), COMMITS_UNDER_LOAD);
+        assert_eq!(commits_until_due(&|commits| commits < 20), 20, "as soon as nobody waits");
     }
 }

@@ -63,8 +63,8 @@ impl WriterMetrics {
 }
 
 /// Measures how long rollouts waited in the queue before they were taken. Of a retry it is not known when it was queued.
-pub(crate) fn rollouts_were_taken(taken: &[AttemptedRollout]) {
-    for AttemptedRollout { rollout, attempt } in taken.iter().filter(|taken| taken.attempt.sequence_id == 1) {
+pub(crate) fn rollouts_were_claimed(claimed: &[AttemptedRollout]) {
+    for AttemptedRollout { rollout, attempt } in claimed.iter().filter(|claimed| claimed.attempt.sequence_id == 1) {
         // A clock that was set back counts as no time.
         let waited = Duration::try_from_secs_f64(attempt.start_time - rollout.start_time).unwrap_or_default();
         histogram!(ROLLOUT_QUEUE_SECONDS).record(waited);

@@ -143,7 +143,7 @@ mod tests {
         let by: Vec<bool> = answers(&store).await.into_iter().map(|(_, continued_by)| continued_by.is_some()).collect();
         assert_eq!(by, [false, true, true]);
         // An answer that its client did not get is none to go on with.
-        store.set_client_gone("c", true).await.unwrap();
+        store.set_client_disconnected("c", true).await.unwrap();
         assert_eq!(answers(&store).await.len(), 2);
         // Who is rewarded has ended.
         let SessionIds { rollout_id, attempt_id } = session(&store, &attempted, "d").await;

@@ -207,7 +207,7 @@ fn generation_from_row(row: &AnyRow) -> Result<Generation> {
         renderer: column(row, "renderer")?,
         tokenizer: column(row, "tokenizer")?,
         request_digest: column(row, "request_digest")?,
-        client_gone: column::<i64>(row, "client_gone")? != 0,
+        client_disconnected: column::<i64>(row, "client_gone")? != 0,
         defect: optional_word(row, "defect")?,
     })
 }

@@ -124,11 +124,11 @@ impl Model {
     }
 
     fn dequeue(&mut self, limit: usize, worker: Option<&'static str>) {
-        let taken: Vec<usize> = self.queue.iter().copied().take(limit).collect();
-        if let Some(worker) = worker.filter(|_| limit > 0 && taken.is_empty()) {
+        let waiting: Vec<usize> = self.queue.iter().copied().take(limit).collect();
+        if let Some(worker) = worker.filter(|_| limit > 0 && waiting.is_empty()) {
             self.workers.insert(worker, (WorkerStatus::Idle, None));
         }
-        taken.into_iter().for_each(|rollout| self.hand_out(rollout, worker));
+        waiting.into_iter().for_each(|rollout| self.hand_out(rollout, worker));
     }
 
     fn update_attempt(&mut self, place: Place, status: AttemptStatus) {

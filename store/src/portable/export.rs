@@ -188,8 +188,8 @@ async fn records_of(connection: &mut AnyConnection, stage: Stage, spans: &[Span]
     if stage == Stage::Calls && !ids.is_empty() {
         records.extend(read_uses(connection, &ids).await?);
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-        let told = teacher_logprobs::read(connection, &ids).await?;
-        records.extend(told.into_iter().map(ArchiveRecord::TeacherLogprobs));
+        let of_teachers = teacher_logprobs::read(connection, &ids).await?;
+        records.extend(of_teachers.into_iter().map(ArchiveRecord::TeacherLogprobs));
     }
     Ok(records)
 }

@@ -59,7 +59,7 @@ async fn import(write: &mut Write, record: ArchiveRecord) -> Result<bool> {
         ArchiveRecord::Span(span) => import_span(write, &span).await,
         ArchiveRecord::Generation(archived) => import_generation(write, *archived).await,
         ArchiveRecord::GenerationUse(used) => import_use(write.connection(), used).await,
-        ArchiveRecord::TeacherLogprobs(told) => teacher_logprobs::import(write.connection(), told).await,
+        ArchiveRecord::TeacherLogprobs(of_teacher) => teacher_logprobs::import(write.connection(), of_teacher).await,
     }
 }
 
@@ -342,7 +342,7 @@ fn as_recorded(generation: Generation, attributes: Object) -> NewGeneration {
         tokenizer: generation.tokenizer,
         request_digest: generation.request_digest,
         branch_reason: generation.branch_reason,
-        client_gone: generation.client_gone,
+        client_disconnected: generation.client_disconnected,
         defect: generation.defect,
     }
 }
@@ -451,9 +451,9 @@ mod tests {
             ..NewRollout::default()
         };
         store.enqueue_rollouts(vec![queued("z"), queued("y"), queued("x")]).await.unwrap();
-        let taken = store.dequeue_rollouts(2, Some("worker"), std::time::Duration::ZERO).await.unwrap();
+        let claimed = store.dequeue_rollouts(2, Some("worker"), std::time::Duration::ZERO).await.unwrap();
         for (index, prompt) in [&[1, 2][..], &[1, 2, 100, 9], &[1, 2, 100, 8], &[5]].iter().enumerate() {
-            let mut new = generation(&format!("g{index}"), &taken[index / 3], prompt, &[100, u32::MAX]);
+            let mut new = generation(&format!("g{index}"), &claimed[index / 3], prompt, &[100, u32::MAX]);
             for message in 0..=index {
                 new.attributes.insert(format!("gen_ai.prompt.{message}.role"), json!("user"));
                 new.attributes.insert(format!("gen_ai.prompt.{message}.content"), json!(format!("message {message}")));
@@ -465,11 +465,11 @@ mod tests {
             };
             store.record_generation(new).await.unwrap();
             store
-                .add_generation_reward(&taken[index / 3].rollout.rollout_id, &format!("g{index}"), Reward::new(0.1))
+                .add_generation_reward(&claimed[index / 3].rollout.rollout_id, &format!("g{index}"), Reward::new(0.1))
                 .await
                 .unwrap();
         }
-        store.set_client_gone("g2", true).await.unwrap();
+        store.set_client_disconnected("g2", true).await.unwrap();
         store.next_sequence_id("z").await.unwrap();
         store.update_attempt("z", "latest", AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
         let uses = vec![GenerationUse { generation_id: "g0".into(), cause: "trained".into(), tokens: 2 }];
@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(other.get_rollout("z").await.unwrap().unwrap().0.input, json!("mine"));
         // Its place in the queue was taken.
         let order = other.dequeue_rollouts(9, None, std::time::Duration::ZERO).await.unwrap();
-        assert!(order.iter().any(|taken| taken.rollout.rollout_id == "x"));
+        assert!(order.iter().any(|rollout| rollout.rollout.rollout_id == "x"));
     }
 
     #[tokio::test]

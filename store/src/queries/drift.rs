@@ -68,7 +68,7 @@ fn call_from_row(row: &AnyRow) -> Result<CallDrift> {
         token_index: number(&attributes, "fulgurite.departure.token_index"),
         detail: text(&attributes, "fulgurite.departure.detail"),
         stop_reason: word(row, "stop_reason")?,
-        client_gone: column::<i64>(row, "client_gone")? != 0,
+        client_disconnected: column::<i64>(row, "client_gone")? != 0,
         defect: optional_word(row, "defect")?,
     })
 }

@@ -113,10 +113,10 @@ mod tests {
             };
             store.record_step(step).await.unwrap();
         }
-        let told: Vec<(String, u64, u64)> = (store.run_progress().await.unwrap().into_iter())
+        let listed: Vec<(String, u64, u64)> = (store.run_progress().await.unwrap().into_iter())
             .map(|run| (run.run_id, run.steps, run.last_step))
             .collect();
-        assert_eq!(told, [("b".to_owned(), 0, 0), ("a".to_owned(), 3, 3)]);
+        assert_eq!(listed, [("b".to_owned(), 0, 0), ("a".to_owned(), 3, 3)]);
         let after: Vec<u64> = store.steps_after("a", 1).await.unwrap().iter().map(|step| step.step).collect();
         assert_eq!(after, [2, 3]);
         assert_eq!(store.last_rollout_position().await.unwrap(), 0);

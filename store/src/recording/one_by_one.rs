@@ -6,7 +6,7 @@ use fulgurite_types::{
 use sqlx::{AnyConnection, AssertSqlSafe};
 
 use crate::call_records::call_record::CallRecord;
-use crate::call_records::columns::{Column, GENERATION, SPAN, WHOSE, Writing, bind, names, width};
+use crate::call_records::columns::{Column, GENERATION, OWNER, SPAN, Writing, bind, names, width};
 use crate::call_records::conversations::{RecordedConversation, StoredConversation};
 use crate::call_records::tokens::{ContextHash, PrefixHasher};
 use crate::checksums::Recorded;
@@ -24,8 +24,8 @@ use crate::{Result, StoreError};
 /// The sequence id of a rollout's first span.
 const FIRST: u64 = 1;
 
-const SPAN_COLUMNS: &[&[Column]] = &[WHOSE, SPAN];
-const GENERATION_COLUMNS: &[&[Column]] = &[WHOSE, GENERATION];
+const SPAN_COLUMNS: &[&[Column]] = &[OWNER, SPAN];
+const GENERATION_COLUMNS: &[&[Column]] = &[OWNER, GENERATION];
 
 static INSERT_SPAN: LazyLock<Arc<str>> = LazyLock::new(|| {
     let conflict = "ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING";
@@ -76,7 +76,7 @@ pub(super) async fn replace(write: &mut Write, call: &CallRecord) -> Result<()> 
     .bind(generation_id.as_str())
     .bind(rollout_id.as_str())
     .bind(attempt_id.as_str())
-    .bind(StopReason::CLIENT_GONE)
+    .bind(StopReason::CLIENT_DISCONNECTED)
     .fetch_optional(write.connection())
     .await?
     .ok_or_else(|| StoreError::not_found("generation", generation_id))?;
@@ -218,7 +218,7 @@ async fn longest_with(
     let mut sql = Sql::new("SELECT generation_id, context_length FROM generations WHERE rollout_id = ");
     sql.text(&generation.rollout_id).push(" AND attempt_id = ").text(&generation.attempt_id);
     sql.push(" AND context_length > 0 AND context_hash IN ").hashes(hashes);
-    sql.push(" AND stop_reason <> ").text(StopReason::CLIENT_GONE);
+    sql.push(" AND stop_reason <> ").text(StopReason::CLIENT_DISCONNECTED);
     sql.push(" ORDER BY context_length DESC, position DESC");
     for row in sql.all(connection).await? {
         let candidate =

@@ -56,7 +56,7 @@ impl Store {
     }
 
     /// Notes whether the client of a generation hung up before it had the whole answer.
-    pub async fn set_client_gone(&self, generation_id: &str, client_gone: bool) -> Result<()> {
+    pub async fn set_client_disconnected(&self, generation_id: &str, client_disconnected: bool) -> Result<()> {
         let generation_id = generation_id.to_owned();
         self.write(move |write| {
             Box::pin(async move {
@@ -64,7 +64,7 @@ impl Store {
                     "UPDATE generations SET client_gone = $2, checksum = (checksum & -2) | $2 WHERE generation_id = $1",
                 )
                 .bind(generation_id.as_str())
-                .bind(i64::from(client_gone))
+                .bind(i64::from(client_disconnected))
                 .execute(write.connection())
                 .await?
                 .rows_affected();

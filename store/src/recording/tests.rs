@@ -79,7 +79,7 @@ async fn a_generation_is_stored_as_what_it_adds() {
             renderer: "template".into(),
             tokenizer: "sha256:0".into(),
             request_digest: "digest-b".into(),
-            client_gone: false,
+            client_disconnected: false,
             defect: None,
         }]
     );
@@ -90,8 +90,8 @@ async fn an_answer_that_was_broken_off_is_replaced_by_the_whole_one() {
     let store = TestStore::new().await;
     let attempted = store.start().await;
     let partial = NewGeneration {
-        stop_reason: StopReason::ClientGone,
-        client_gone: true,
+        stop_reason: StopReason::ClientDisconnected,
+        client_disconnected: true,
         ..generation("a", &attempted, &[1, 2], &[3])
     };
     store.record_generation(partial).await.unwrap();
@@ -103,7 +103,7 @@ async fn an_answer_that_was_broken_off_is_replaced_by_the_whole_one() {
     assert_eq!(place(&store, "a").await, (1, None));
     let filter = GenerationFilter { generation_id: Some("a".into()), ..GenerationFilter::default() };
     let found = store.generations(&filter).await.unwrap().pop().unwrap();
-    assert_eq!((found.sampled_tokens, found.client_gone), (vec![3, 9], false));
+    assert_eq!((found.sampled_tokens, found.client_disconnected), (vec![3, 9], false));
     store.record_generation(generation("c", &attempted, &[1, 2, 3, 9, 4], &[5])).await.unwrap();
     assert_eq!(place(&store, "c").await, (3, Some("a".to_owned())));
     assert_eq!(store.generations(&GenerationFilter::default()).await.unwrap().len(), 3);
@@ -144,11 +144,14 @@ async fn logprobs_that_are_not_finite_are_a_defect() {
     let bad =
         NewGeneration { logprobs: Some(vec![-1.0, f32::NEG_INFINITY]), ..generation("a", &attempted, &[1], &[2, 3]) };
     store.record_generation(bad).await.unwrap();
-    store.set_client_gone("a", true).await.unwrap();
+    store.set_client_disconnected("a", true).await.unwrap();
     let found = store.generations(&GenerationFilter::default()).await.unwrap().remove(0);
     assert_eq!((found.logprobs, found.defect), (None, Some(Defect::NonFiniteLogprobs)));
-    assert!(found.client_gone);
-    assert!(matches!(store.set_client_gone("b", true).await, Err(StoreError::NotFound { kind: "generation", .. })));
+    assert!(found.client_disconnected);
+    assert!(matches!(
+        store.set_client_disconnected("b", true).await,
+        Err(StoreError::NotFound { kind: "generation", .. })
+    ));
 }
 
 /// A turn continues an earlier generation (by its index) or starts afresh, adds tokens, and samples some.
@@ -263,7 +266,7 @@ fn generations(turns: &[Turn]) -> Vec<NewGeneration> {
             prompt_tokens: prompt.clone(),
             sampled_tokens: turn.sampled.clone(),
             logprobs: (number % 3 > 0).then(|| vec![-0.5; turn.sampled.len()]),
-            stop_reason: if turn.is_left { StopReason::ClientGone } else { "stop".into() },
+            stop_reason: if turn.is_left { StopReason::ClientDisconnected } else { "stop".into() },
             weights_versions: Vec::new(),
             sampling: RecordedSampling(json!({"temperature": 1.0})),
             seed: u64::MAX - number as u64,
@@ -271,7 +274,7 @@ fn generations(turns: &[Turn]) -> Vec<NewGeneration> {
             tokenizer: "sha256:0".into(),
             request_digest: "d".into(),
             branch_reason: None,
-            client_gone: turn.is_left,
+            client_disconnected: turn.is_left,
             defect: None,
         });
         prompt.extend(&turn.sampled);

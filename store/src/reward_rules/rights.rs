@@ -128,10 +128,10 @@ pub(crate) fn speaks_of_reward(span: &Span) -> bool {
 
 fn is_reward_key(span: &Span, key: &str) -> bool {
     let is_reward_event = || key == EVENT_TYPE && span.attributes.get(key).is_some_and(|kind| kind == "reward");
-    let says_reward = || span.attributes.get(key).is_some_and(|value| value.to_string().contains("reward"));
+    let mentions_reward = || span.attributes.get(key).is_some_and(|value| value.to_string().contains("reward"));
     key.starts_with(REWARD)
         || (span.name == ANNOTATION && key == "reward")
-        || (matches!(key, "agentops.task.output" | "agentops.entity.output") && says_reward())
+        || (matches!(key, "agentops.task.output" | "agentops.entity.output") && mentions_reward())
         || is_reward_event()
 }
 

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::database::clock::now;
 use crate::database::sql::to_integer;
-use crate::database::telemetry::rollouts_were_taken;
+use crate::database::telemetry::rollouts_were_claimed;
 use crate::database::writer::Write;
 use crate::rollouts::attempts::leases;
 use crate::rollouts::attempts::rows::{insert_attempt, latest_attempt};
@@ -125,20 +125,20 @@ impl Store {
             tokio::pin!(queued);
             queued.as_mut().enable();
             let (worker_id, grader) = (worker_id.map(str::to_owned), grader.map(str::to_owned));
-            let taken = self
+            let claimed = self
                 .writer()?
                 .write_if_awaited(move |write| {
                     Box::pin(async move { take(write, limit, worker_id.as_deref(), grader.as_deref(), lease).await })
                 })
                 .await?;
-            rollouts_were_taken(&taken);
-            if !taken.is_empty() {
-                return Ok(taken);
+            rollouts_were_claimed(&claimed);
+            if !claimed.is_empty() {
+                return Ok(claimed);
             }
             tokio::select! {
                 () = queued => {}
-                () = sleep_until(deadline) => return Ok(taken),
-                () = self.signals().closed() => return Ok(taken),
+                () = sleep_until(deadline) => return Ok(claimed),
+                () = self.signals().closed() => return Ok(claimed),
             }
         }
     }
@@ -176,13 +176,13 @@ async fn take(
             worker_found_nothing(write.connection(), worker_id).await?;
         }
     }
-    let mut taken = Vec::with_capacity(rows.len());
+    let mut claimed = Vec::with_capacity(rows.len());
     for row in &rows {
         let handed_out = hand_out(write, rollout_from_row(row)?, worker_id, grader).await?;
         if let Some(lease) = lease {
             leases::begin(write.connection(), &handed_out.attempt, now() + lease.as_secs_f64()).await?;
         }
-        taken.push(handed_out);
+        claimed.push(handed_out);
     }
-    Ok(taken)
+    Ok(claimed)
 }

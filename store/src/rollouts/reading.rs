@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::database::sql::{Sql, to_integer};
-use crate::rollouts::attempts::rows::{attempt_beside_rollout, latest_attempts, rollout_and_attempt};
+use crate::rollouts::attempts::rows::{attempt_next_to_rollout, latest_attempts, rollout_and_attempt};
 use crate::rollouts::changes::{set_rollout_status, store_fields, validate_config};
 use crate::rollouts::rows::{
     IDS_PER_QUERY, SORT_FIELDS, existing_rollout, find_rollout, push_conditions, rollout_from_row,
@@ -27,7 +27,7 @@ impl Store {
         .bind(rollout_id)
         .fetch_optional(&mut *self.reader().await?)
         .await?;
-        row.as_ref().map(|row| Ok((rollout_from_row(row)?, attempt_beside_rollout(row)?))).transpose()
+        row.as_ref().map(|row| Ok((rollout_from_row(row)?, attempt_next_to_rollout(row)?))).transpose()
     }
 
     /// Rollouts that meet a filter, each with its latest attempt.

@@ -41,8 +41,8 @@ async fn a_rollout_is_enqueued_once_however_often_it_is_sent() {
     assert_eq!(again[0], first.remove(1));
     let generated = store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap().remove(0);
     assert!(generated.rollout_id.starts_with("ro-") && generated.rollout_id.len() == 23);
-    let taken = store.dequeue_rollouts(9, None, NO_WAIT).await.unwrap();
-    let ids: Vec<_> = taken.iter().map(|taken| taken.rollout.rollout_id.as_str()).collect();
+    let claimed = store.dequeue_rollouts(9, None, NO_WAIT).await.unwrap();
+    let ids: Vec<_> = claimed.iter().map(|claimed| claimed.rollout.rollout_id.as_str()).collect();
     assert_eq!(ids, ["ro-1", "ro-2", "ro-3", generated.rollout_id.as_str()]);
     assert!(store.dequeue_rollouts(9, None, NO_WAIT).await.unwrap().is_empty());
 }
@@ -53,10 +53,10 @@ async fn each_rollout_is_handed_out_once() {
     store.enqueue_rollouts((0..100).map(task).collect()).await.unwrap();
     let workers: Vec<String> = (0..20).map(|number| format!("worker-{number}")).collect();
     let takes = join_all(workers.iter().map(|worker| store.dequeue_rollouts(7, Some(worker), NO_WAIT))).await;
-    let taken: Vec<_> = takes.into_iter().flat_map(Result::unwrap).collect();
-    let ids: HashSet<_> = taken.iter().map(|taken| taken.rollout.rollout_id.clone()).collect();
-    assert_eq!((taken.len(), ids.len()), (100, 100));
-    assert!(taken.iter().all(|taken| taken.attempt.sequence_id == 1 && taken.attempt.attempt_id.len() == 11));
+    let claimed: Vec<_> = takes.into_iter().flat_map(Result::unwrap).collect();
+    let ids: HashSet<_> = claimed.iter().map(|claimed| claimed.rollout.rollout_id.clone()).collect();
+    assert_eq!((claimed.len(), ids.len()), (100, 100));
+    assert!(claimed.iter().all(|claimed| claimed.attempt.sequence_id == 1 && claimed.attempt.attempt_id.len() == 11));
     let last = store.worker("worker-19").await.unwrap().unwrap();
     assert_eq!(last.status, WorkerStatus::Idle);
     let first = store.worker("worker-0").await.unwrap().unwrap();
@@ -74,7 +74,7 @@ async fn whoever_waits_for_work_is_woken_by_it() {
     };
     let (one, two, _) =
         tokio::join!(store.dequeue_rollouts(1, None, LONG), store.dequeue_rollouts(1, None, LONG), enqueue);
-    let mut ids = [one.unwrap(), two.unwrap()].map(|taken| taken[0].rollout.rollout_id.clone());
+    let mut ids = [one.unwrap(), two.unwrap()].map(|claimed| claimed[0].rollout.rollout_id.clone());
     ids.sort();
     assert_eq!(ids, ["ro-1", "ro-2"]);
 }
@@ -83,13 +83,13 @@ async fn whoever_waits_for_work_is_woken_by_it() {
 async fn whoever_waits_for_rollouts_is_woken_when_all_have_finished() {
     let store = TestStore::new().await;
     store.enqueue_rollouts(vec![task(1), task(2)]).await.unwrap();
-    let taken = store.dequeue_rollouts(2, None, NO_WAIT).await.unwrap();
+    let claimed = store.dequeue_rollouts(2, None, NO_WAIT).await.unwrap();
     let ids = ["ro-2", "ro-unknown", "ro-1"].map(str::to_owned);
     assert!(store.wait_for_rollouts(&ids, Some(NO_WAIT)).await.unwrap().is_empty());
     let finish = async {
-        for (taken, status) in taken.iter().zip([AttemptStatus::Succeeded, AttemptStatus::Failed]) {
+        for (claimed, status) in claimed.iter().zip([AttemptStatus::Succeeded, AttemptStatus::Failed]) {
             let update = AttemptUpdate::status(status);
-            store.update_attempt(&taken.rollout.rollout_id, &taken.attempt.attempt_id, update).await.unwrap();
+            store.update_attempt(&claimed.rollout.rollout_id, &claimed.attempt.attempt_id, update).await.unwrap();
         }
     };
     let (finished, ()) = tokio::join!(store.wait_for_rollouts(&ids, None), finish);
@@ -104,12 +104,12 @@ async fn a_failed_attempt_is_retried_until_the_limit() {
     let rollout = store.enqueue_rollouts(vec![rollout_with(retried())]).await.unwrap().remove(0);
     let id = rollout.rollout_id.as_str();
     for (sequence_id, expected) in [(1, RolloutStatus::Requeuing), (2, RolloutStatus::Failed)] {
-        let taken = store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap().remove(0);
-        assert_eq!(taken.attempt.sequence_id, sequence_id);
+        let claimed = store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap().remove(0);
+        assert_eq!(claimed.attempt.sequence_id, sequence_id);
         store.update_attempt(id, "latest", AttemptUpdate::status(AttemptStatus::Running)).await.unwrap();
         assert_eq!(status(&store, id).await, RolloutStatus::Running);
         let failed = AttemptUpdate::status(AttemptStatus::Failed);
-        let attempt = store.update_attempt(id, &taken.attempt.attempt_id, failed).await.unwrap();
+        let attempt = store.update_attempt(id, &claimed.attempt.attempt_id, failed).await.unwrap();
         assert!(attempt.end_time.is_some());
         assert_eq!(status(&store, id).await, expected);
         let worker = store.worker("w").await.unwrap().unwrap();
@@ -141,10 +141,10 @@ async fn a_released_worker_gives_its_work_back() {
 async fn a_word_from_an_unresponsive_attempt_takes_its_rollout_off_the_queue() {
     let store = TestStore::new().await;
     let rollout = store.enqueue_rollouts(vec![rollout_with(retried())]).await.unwrap().remove(0);
-    let taken = store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap().remove(0);
+    let claimed = store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap().remove(0);
     store.release_worker("w").await.unwrap();
     assert_eq!(status(&store, &rollout.rollout_id).await, RolloutStatus::Requeuing);
-    store.record_generation(generation("late", &taken, &[1], &[2])).await.unwrap();
+    store.record_generation(generation("late", &claimed, &[1], &[2])).await.unwrap();
     assert_eq!(status(&store, &rollout.rollout_id).await, RolloutStatus::Running);
     assert!(store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap().is_empty());
 }
@@ -178,14 +178,14 @@ async fn the_watchdog_ends_what_is_overdue() {
     let store = TestStore::new().await;
     let config = RolloutConfig { timeout_seconds: Some(100.0), unresponsive_seconds: Some(10.0), ..retried() };
     store.enqueue_rollouts(vec![rollout_with(config), task(2)]).await.unwrap();
-    let taken = store.dequeue_rollouts(2, None, NO_WAIT).await.unwrap().remove(0);
-    let start = taken.attempt.start_time;
+    let claimed = store.dequeue_rollouts(2, None, NO_WAIT).await.unwrap().remove(0);
+    let start = claimed.attempt.start_time;
     assert!(store.scan_watchdog_at(start + 9.0).await.unwrap().is_empty());
     let ended = store.scan_watchdog_at(start + 1e6).await.unwrap();
     assert_eq!(ended.len(), 1);
     assert_eq!((ended[0].status, ended[0].end_time.is_some()), (AttemptStatus::Timeout, true));
     // A timeout is not among what is retried.
-    assert_eq!(status(&store, &taken.rollout.rollout_id).await, RolloutStatus::Failed);
+    assert_eq!(status(&store, &claimed.rollout.rollout_id).await, RolloutStatus::Failed);
     assert!(store.scan_watchdog_at(start + 1e6).await.unwrap().is_empty());
 }
 
@@ -223,10 +223,10 @@ async fn a_list_is_filtered_sorted_and_cut() {
 #[tokio::test]
 async fn what_cannot_be_stored_as_text_is_refused() {
     let store = TestStore::new().await;
-    let taken = store.start().await;
+    let claimed = store.start().await;
     let named = |id: &str| NewRollout { rollout_id: Some(id.into()), ..NewRollout::default() };
     let of_run = NewRollout { metadata: json!({"run_id": "r\0"}).as_object().cloned(), ..NewRollout::default() };
-    let call = fulgurite_types::NewGeneration { model: "\0".into(), ..generation("g", &taken, &[1], &[2]) };
+    let call = fulgurite_types::NewGeneration { model: "\0".into(), ..generation("g", &claimed, &[1], &[2]) };
     let filter = RolloutFilter { rollout_id_contains: Some("\0".into()), ..RolloutFilter::default() };
     let errors = [
         ("rollout_id", store.enqueue_rollouts(vec![named("ro\0")]).await.unwrap_err()),
@@ -293,15 +293,15 @@ async fn histories(store: &Store, operations: Vec<Operation>) -> BTreeMap<String
             }
             Operation::Dequeue => attempts.extend(store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap()),
             Operation::Report(index, status) => {
-                if let Some(taken) = attempts.get(index) {
-                    let attempt = &taken.attempt;
+                if let Some(claimed) = attempts.get(index) {
+                    let attempt = &claimed.attempt;
                     let update = AttemptUpdate::status(status);
                     store.report_attempt(&attempt.rollout_id, &attempt.attempt_id, update).await.unwrap();
                 }
             }
             Operation::HearOf(index) => {
-                if let Some(taken) = attempts.get(index) {
-                    let call = generation(&format!("g{number}"), taken, &[1], &[2]);
+                if let Some(claimed) = attempts.get(index) {
+                    let call = generation(&format!("g{number}"), claimed, &[1], &[2]);
                     store.record_generation(call).await.unwrap();
                 }
             }

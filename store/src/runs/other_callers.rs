@@ -146,9 +146,9 @@ mod tests {
         store.enqueue_rollouts(of("beside").to_vec()).await.unwrap();
         assert_eq!(counted().await, (2, 0));
         let weights_id = WeightsId::of_digest([1; 32]);
-        let beside =
+        let of_other_model =
             NewNamedWeights { run_id: Some("beside".into()), ..NewNamedWeights::of_no_run("m", weights_id, 0) };
-        store.name_weights(beside).await.unwrap();
+        store.name_weights(of_other_model).await.unwrap();
         assert_eq!(counted().await, (0, 0));
         store.enqueue_rollouts(vec![rollout(None); 3]).await.unwrap();
         assert_eq!(counted().await, (3, 0));

@@ -15,8 +15,8 @@ impl Store {
 }
 
 /// Puts these in the place of whatever the run had recorded of the same generations and teachers.
-pub(crate) async fn replace(connection: &mut AnyConnection, run_id: &str, told: &[TeacherLogprobs]) -> Result<()> {
-    for TeacherLogprobs { generation_id, teacher, logprobs } in told {
+pub(crate) async fn replace(connection: &mut AnyConnection, run_id: &str, values: &[TeacherLogprobs]) -> Result<()> {
+    for TeacherLogprobs { generation_id, teacher, logprobs } in values {
         check_length(connection, generation_id, logprobs.len()).await?;
         sqlx::query(
             "INSERT INTO teacher_logprobs (generation_id, run_id, teacher, logprobs) VALUES ($1, $2, $3, $4)
@@ -34,7 +34,7 @@ pub(crate) async fn replace(connection: &mut AnyConnection, run_id: &str, told: 
 
 /// Stores what an archive holds; whether it was not there before.
 pub(crate) async fn import(connection: &mut AnyConnection, archived: RecordedTeacherLogprobs) -> Result<bool> {
-    let RecordedTeacherLogprobs { run_id, told: TeacherLogprobs { generation_id, teacher, logprobs } } = archived;
+    let RecordedTeacherLogprobs { run_id, values: TeacherLogprobs { generation_id, teacher, logprobs } } = archived;
     check_length(connection, &generation_id, logprobs.len()).await?;
     let inserted = sqlx::query(
         "INSERT INTO teacher_logprobs (generation_id, run_id, teacher, logprobs) VALUES ($1, $2, $3, $4)
@@ -63,9 +63,9 @@ fn from_row(row: &AnyRow) -> Result<RecordedTeacherLogprobs> {
         column: "logprobs".to_owned(),
         message: "its length is not a multiple of 4".to_owned(),
     })?;
-    let told =
+    let values =
         TeacherLogprobs { generation_id: column(row, "generation_id")?, teacher: column(row, "teacher")?, logprobs };
-    Ok(RecordedTeacherLogprobs { run_id: column(row, "run_id")?, told })
+    Ok(RecordedTeacherLogprobs { run_id: column(row, "run_id")?, values })
 }
 
 /// Refuses another number of logprobs than a generation has sampled tokens.
@@ -112,16 +112,16 @@ mod tests {
             teacher_logprobs,
             checkpoint: None,
         };
-        for (told, expected) in [
+        for (wrong, expected) in [
             (of("a", &[-0.5]), "teacher_logprobs: 1 logprobs of generation a, which has 2 sampled tokens"),
             (of("b", &[-0.5]), "generation not found: b"),
         ] {
-            assert_eq!(store.record_step(step(1, vec![told])).await.unwrap_err().to_string(), expected);
+            assert_eq!(store.record_step(step(1, vec![wrong])).await.unwrap_err().to_string(), expected);
         }
         assert_eq!(store.steps("run").await.unwrap(), [], "all of a step is recorded, or none");
         store.record_step(step(1, vec![of("a", &[-0.5, -1e-45])])).await.unwrap();
         store.record_step(step(2, vec![of("a", &[-0.5, -3.0])])).await.unwrap();
-        let recorded = RecordedTeacherLogprobs { run_id: "run".into(), told: of("a", &[-0.5, -3.0]) };
+        let recorded = RecordedTeacherLogprobs { run_id: "run".into(), values: of("a", &[-0.5, -3.0]) };
         assert_eq!(store.teacher_logprobs(&["a", "b"]).await.unwrap(), [recorded]);
         store.rewind_run("run", 0).await.unwrap();
         assert_eq!(store.teacher_logprobs(&["a"]).await.unwrap().len(), 1, "what was sampled is still there");

@@ -24,7 +24,7 @@ impl Store {
                     return Ok(named);
                 }
                 let preferred = to_integer("preferred_version", new.preferred_version)?;
-                let taken = sqlx::query(
+                let in_use = sqlx::query(
                     "SELECT MAX(version) AS greatest, COUNT(CASE WHEN version = $2 THEN 1 END) AS taken
                      FROM named_weights WHERE model = $1",
                 )
@@ -32,9 +32,9 @@ impl Store {
                 .bind(preferred)
                 .fetch_one(write.connection())
                 .await?;
-                let version = match count::<u64>(&taken, "taken")? {
+                let version = match count::<u64>(&in_use, "taken")? {
                     0 => preferred,
-                    _ => column::<i64>(&taken, "greatest")?.checked_add(1).ok_or_else(|| {
+                    _ => column::<i64>(&in_use, "greatest")?.checked_add(1).ok_or_else(|| {
                         StoreError::invalid("preferred_version", "there is no version after the greatest")
                     })?,
                 };

@@ -36,7 +36,7 @@ fn generation(number: usize, rollout_id: &str, attempt_id: &str) -> NewGeneratio
         tokenizer: "none".into(),
         request_digest: String::new(),
         branch_reason: None,
-        client_gone: false,
+        client_disconnected: false,
         defect: None,
     }
 }

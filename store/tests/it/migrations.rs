@@ -89,8 +89,8 @@ async fn every_earlier_version_opens_with_all_that_it_holds() {
         assert_eq!(gateway.local.is_some(), version >= GATEWAY);
 
         // And it goes on from there.
-        let taken = store.dequeue_rollouts(2, Some("w-1"), Duration::ZERO).await.unwrap();
-        assert_eq!(taken.iter().map(|taken| taken.rollout.rollout_id.as_str()).collect::<Vec<_>>(), ["ro-waits"]);
+        let claimed = store.dequeue_rollouts(2, Some("w-1"), Duration::ZERO).await.unwrap();
+        assert_eq!(claimed.iter().map(|claimed| claimed.rollout.rollout_id.as_str()).collect::<Vec<_>>(), ["ro-waits"]);
         assert_eq!(store.next_sequence_id("ro-done").await.unwrap(), 4);
         assert_eq!(store.next_sequence_id("ro-not-yet").await.unwrap(), 8);
         store.close().await;

@@ -55,8 +55,8 @@ async fn one_server_wakes_those_who_wait_at_another() {
         until_idle(&there, "w").await;
         there.enqueue_rollouts(vec![task("ro-1")]).await.unwrap();
     };
-    let (taken, ()) = tokio::join!(here.dequeue_rollouts(1, Some("w"), LONG), enqueue);
-    let attempt = taken.unwrap().remove(0).attempt;
+    let (claimed, ()) = tokio::join!(here.dequeue_rollouts(1, Some("w"), LONG), enqueue);
+    let attempt = claimed.unwrap().remove(0).attempt;
 
     let ids = ["ro-1".to_owned()];
     let finish = async {
@@ -73,11 +73,11 @@ async fn each_rollout_is_handed_out_once_by_all_servers_together() {
     let stores = [open(&database).await, open(&database).await, open(&database).await];
     stores[0].enqueue_rollouts((0..60).map(|number| task(&format!("ro-{number}"))).collect()).await.unwrap();
     let takes = (0..30).map(|number| stores[number % 3].dequeue_rollouts(2, None, Duration::ZERO));
-    let taken = try_join_all(takes).await.unwrap().concat();
-    let mut ids: Vec<_> = taken.iter().map(|taken| taken.rollout.rollout_id.as_str()).collect();
+    let claimed = try_join_all(takes).await.unwrap().concat();
+    let mut ids: Vec<_> = claimed.iter().map(|claimed| claimed.rollout.rollout_id.as_str()).collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!((taken.len(), ids.len()), (60, 60));
+    assert_eq!((claimed.len(), ids.len()), (60, 60));
     let numbers = try_join_all((0..30).map(|number| stores[number % 3].next_sequence_id("ro-0"))).await.unwrap();
     let mut sorted = numbers;
     sorted.sort_unstable();
@@ -90,8 +90,8 @@ async fn connections_that_break_are_made_again_and_lose_nothing() {
     let (here, there) = (open(&database).await, open(&database).await);
     here.enqueue_rollouts(vec![task("ro-0")]).await.unwrap();
     here.get_rollout("ro-0").await.unwrap();
-    let taken = there.dequeue_rollouts(1, None, Duration::ZERO).await.unwrap();
-    assert_eq!(taken.len(), 1);
+    let claimed = there.dequeue_rollouts(1, None, Duration::ZERO).await.unwrap();
+    assert_eq!(claimed.len(), 1);
 
     let mut other = AnyConnection::connect(&database.url).await.unwrap();
     let sql = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
@@ -101,8 +101,8 @@ async fn connections_that_break_are_made_again_and_lose_nothing() {
 
     here.enqueue_rollouts(vec![task("ro-1")]).await.unwrap();
     assert!(here.get_rollout("ro-1").await.unwrap().is_some());
-    let taken = here.dequeue_rollouts(1, None, Duration::ZERO).await.unwrap();
-    assert_eq!(taken[0].rollout.rollout_id, "ro-1");
+    let claimed = here.dequeue_rollouts(1, None, Duration::ZERO).await.unwrap();
+    assert_eq!(claimed[0].rollout.rollout_id, "ro-1");
     // The server there listens again, too.
     let enqueue = async {
         until_idle(&here, "w").await;
@@ -113,8 +113,8 @@ async fn connections_that_break_are_made_again_and_lose_nothing() {
         there.update_worker("w", None).await.unwrap();
         there.dequeue_rollouts(1, Some("w"), LONG).await.unwrap()
     };
-    let (taken, ()) = tokio::join!(wait, enqueue);
-    assert_eq!(taken[0].rollout.rollout_id, "ro-2");
+    let (claimed, ()) = tokio::join!(wait, enqueue);
+    assert_eq!(claimed[0].rollout.rollout_id, "ro-2");
     assert_eq!(here.check(&mut |_| {}).await.unwrap(), 0);
 }
 
@@ -130,12 +130,12 @@ async fn breaking(database: &TestDatabase, word: &'static str, breaks: Breaks) -
     let (_, address) = database.url.split_once('@').unwrap();
     let (host, rest) = address.split_once('/').unwrap();
     let socket = PathBuf::from(host.replace("%2F", "/").replace("%2f", "/")).join(".s.PGSQL.5432");
-    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("postgres://postgres@{}/{rest}", door.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://postgres@{}/{rest}", listener.local_addr().unwrap());
     let is_broken = Arc::new(AtomicBool::new(false));
     tokio::spawn(async move {
         loop {
-            let (mut client, _) = door.accept().await.unwrap();
+            let (mut client, _) = listener.accept().await.unwrap();
             let mut server = UnixStream::connect(&socket).await.unwrap();
             let is_broken = Arc::clone(&is_broken);
             tokio::spawn(async move {

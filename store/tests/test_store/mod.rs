@@ -78,7 +78,7 @@ pub fn generation(
         tokenizer: "sha256:0".into(),
         request_digest: format!("digest-{id}"),
         branch_reason: None,
-        client_gone: false,
+        client_disconnected: false,
         defect: None,
     }
 }

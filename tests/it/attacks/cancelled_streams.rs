@@ -80,13 +80,13 @@ fn streams_that_are_cancelled_at_any_byte_leave_nothing_behind() {
     assert_eq!(ids.len(), generations.len(), "each is recorded once");
     let mut gone = 0;
     for generation in &generations {
-        let (id, is_gone) = (text(&generation["generation_id"]), generation["client_gone"] == Value::Bool(true));
+        let (id, disconnected) = (text(&generation["generation_id"]), generation["client_gone"] == Value::Bool(true));
         let is_whole = ["stop", "length"].contains(&text(&generation["stop_reason"]).as_str());
-        gone += usize::from(is_gone);
+        gone += usize::from(disconnected);
         // What a client had not read is either marked, and never trained, or had been sent to its end.
-        assert!(is_gone || is_whole, "{generation}");
+        assert!(disconnected || is_whole, "{generation}");
         if seen.get(&id) == Some(&true) {
-            assert!(is_whole && !is_gone, "a client had it to its end: {generation}");
+            assert!(is_whole && !disconnected, "a client had it to its end: {generation}");
         }
     }
     assert!(gone > 0, "nobody left early");

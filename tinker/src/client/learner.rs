@@ -75,11 +75,11 @@ impl TinkerLearner {
     }
 
     /// A path that the service told, if it is one.
-    fn checkpoint_path(&self, told: &str, kind: CheckpointKind) -> Result<String, BackendError> {
-        match CheckpointPath::of_saved(told, kind) {
+    fn checkpoint_path(&self, path: &str, kind: CheckpointKind) -> Result<String, BackendError> {
+        match CheckpointPath::of_saved(path, kind) {
             Ok(path) if path.kind == kind => Ok(path.to_string()),
             _ => {
-                let message = format!("`{told}` came where the path of {} was to come", kind.segment());
+                let message = format!("`{path}` came where the path of {} was to come", kind.segment());
                 Err(self.service.broken_answer(AnswerFault::Unreadable { message }))
             }
         }

@@ -79,7 +79,7 @@ impl TrainedModel {
         let mut submitted = Vec::with_capacity(requests.len());
         for request in &requests {
             match self.service.submit(request).await {
-                Ok(taken) => submitted.push(taken),
+                Ok(accepted) => submitted.push(accepted),
                 Err(refusal) => {
                     let is_unchanged = submitted.is_empty() && refusal.status.is_some();
                     *state = match is_unchanged {

@@ -61,9 +61,9 @@ pub(super) fn prompt_scores(
     prompt: &[u32],
     alternatives: usize,
 ) -> Result<PromptScores, AnswerFault> {
-    let told = response.prompt_logprobs.as_deref();
-    let told = told.ok_or_else(|| unreadable("the logprobs of the prompt did not come".to_owned()))?;
-    let logprobs = unpack_logprobs(told).unwrap_or_default();
+    let packed = response.prompt_logprobs.as_deref();
+    let packed = packed.ok_or_else(|| unreadable("the logprobs of the prompt did not come".to_owned()))?;
+    let logprobs = unpack_logprobs(packed).unwrap_or_default();
     if logprobs.len() != prompt.len() {
         return Err(AnswerFault::CountsDiffer { tokens: prompt.len(), logprobs: logprobs.len() });
     }
@@ -124,9 +124,9 @@ pub(super) fn piece(response: &SampleResponse, request: &SampleRequest) -> Resul
 fn alternatives(
     sequence: &SampledSequence,
     tokens: usize,
-    asked: usize,
+    count: usize,
 ) -> Result<Vec<Elements<(i64, f64)>>, AnswerFault> {
-    if asked == 0 {
+    if count == 0 {
         return Ok(Vec::new());
     }
     let rows =
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn a_request_says_all_that_a_service_may_need() {
-        let mut asked = sample_request();
-        let body = serde_json::to_value(request("x", 3, &asked, i64::from(i32::MAX))).unwrap();
+        let mut sent = sample_request();
+        let body = serde_json::to_value(request("x", 3, &sent, i64::from(i32::MAX))).unwrap();
         assert_eq!(
             body,
             json!({
@@ -186,24 +186,24 @@ mod tests {
                 "topk_prompt_logprobs": 0, "topk_sample_logprobs": 0, "prompt_alt_tokens_k": 0,
             })
         );
-        asked.stop_tokens.clear();
-        let whole = json!(request("x", 3, &asked, i64::MAX));
+        sent.stop_tokens.clear();
+        let whole = json!(request("x", 3, &sent, i64::MAX));
         assert_eq!(whole["sampling_params"]["stop"], json!([]));
-        assert_eq!(whole["sampling_params"]["seed"], asked.seed);
+        assert_eq!(whole["sampling_params"]["seed"], sent.seed);
     }
 
     #[test]
     fn an_answer_is_one_piece() {
         let mut sequence = SampledSequence::new(StopReason::Stop, &[5, 9], &[-0.5, -0.25]);
         sequence.topk_sampled_logprobs = Some(TopkLogprobs::new(&[vec![(5, -0.5), (6, -1.0)], vec![(9, -0.25)]], 2));
-        let asked = SampleRequest { top_logprobs: 2, ..sample_request() };
+        let sent = SampleRequest { top_logprobs: 2, ..sample_request() };
         let cached = SampleResponse { prompt_cache_hit_tokens: 1, ..response(sequence.clone()) };
-        assert_eq!(piece(&cached, &asked).unwrap().cached, Some(1));
-        let read = piece(&response(sequence), &asked).unwrap();
+        assert_eq!(piece(&cached, &sent).unwrap().cached, Some(1));
+        let read = piece(&response(sequence), &sent).unwrap();
         assert_eq!(read.cached, None);
-        let told: Vec<_> =
+        let tokens: Vec<_> =
             read.tokens.iter().map(|token| (token.id, token.logprob, token.alternatives.len())).collect();
-        assert_eq!(told, [(5, Some(-0.5), 2), (9, Some(-0.25), 1)]);
+        assert_eq!(tokens, [(5, Some(-0.5), 2), (9, Some(-0.25), 1)]);
         assert_eq!(read.end, Some(SamplingEnd::StopToken));
     }
 
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(read(odd), Err(AnswerFault::UnknownEnd { reason: "7".into() }));
         let none = piece(&SampleResponse::default(), &sample_request());
         assert!(matches!(none, Err(AnswerFault::Unreadable { .. })));
-        let asked = SampleRequest { top_logprobs: 1, ..sample_request() };
-        assert!(matches!(piece(&response(whole()), &asked), Err(AnswerFault::Unreadable { .. })));
+        let sent = SampleRequest { top_logprobs: 1, ..sample_request() };
+        assert!(matches!(piece(&response(whole()), &sent), Err(AnswerFault::Unreadable { .. })));
     }
 }

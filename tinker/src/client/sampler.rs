@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use fulgurite_types::{SamplingParameters, WeightsVersion};
 use tokio::sync::OnceCell;
 
-use super::sampling::{Asked, Sampling, Weights};
+use super::sampling::{Sampling, SamplingQuestion, Weights};
 use super::service::TinkerService;
 use crate::wire::{CheckpointKind, CheckpointPath, SupportedModel};
 use fulgurite_backends::remote::{PROBED_TOKENS, probe, reports_certainty};
@@ -65,8 +65,9 @@ impl TinkerSampler {
             let base_model = &self.options.base_model;
             let capabilities = service.capabilities().await?.unwrap_or_default();
             let is_named = |model: &&SupportedModel| model.model_name.as_ref() == Some(base_model);
-            let told = capabilities.supported_models.iter().find(is_named).and_then(|model| model.max_context_length);
-            told.or(self.options.context_length).ok_or_else(|| BackendError::Configuration {
+            let reported =
+                capabilities.supported_models.iter().find(is_named).and_then(|model| model.max_context_length);
+            reported.or(self.options.context_length).ok_or_else(|| BackendError::Configuration {
                 message: format!(
                     "{} does not tell the context length of `{base_model}`, and config.json of the model's path has no \
                      max_position_embeddings",
@@ -112,10 +113,10 @@ impl TinkerSampler {
 
     /// Samples what has been found right.
     async fn start(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
-        let asked = self.sampling.submit(Asked::Tokens(&request)).await?;
+        let submitted = self.sampling.submit(SamplingQuestion::Tokens(&request)).await?;
         let (sender, stream) = SampleStream::channel();
         #[expect(clippy::disallowed_methods, reason = "it ends when nobody listens to the stream")]
-        tokio::spawn(self.sampling.clone().run(asked, request, sender));
+        tokio::spawn(self.sampling.clone().run(submitted, request, sender));
         Ok(stream)
     }
 }

@@ -37,7 +37,7 @@ struct SamplingSession {
 
 /// What is asked of a service.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Asked<'a> {
+pub(super) enum SamplingQuestion<'a> {
     /// An answer.
     Tokens(&'a SampleRequest),
     /// How likely a prompt is.
@@ -107,22 +107,22 @@ impl Sampling {
 
     /// Has the service take a request. One that was started again does not know the session any more, and is asked once
     /// more in a new one.
-    pub(super) async fn submit(&self, asked: Asked<'_>) -> Result<Submitted, BackendError> {
-        match self.submit_once(asked).await {
-            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => Ok(self.submit_once(asked).await?),
-            asked => Ok(asked?),
+    pub(super) async fn submit(&self, question: SamplingQuestion<'_>) -> Result<Submitted, BackendError> {
+        match self.submit_once(question).await {
+            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => Ok(self.submit_once(question).await?),
+            submitted => Ok(submitted?),
         }
     }
 
-    async fn submit_once(&self, asked: Asked<'_>) -> Result<Submitted, Refusal> {
+    async fn submit_once(&self, question: SamplingQuestion<'_>) -> Result<Submitted, Refusal> {
         let sampling_session = self.sampling_session().await?;
         let place = sampling_session.next.fetch_add(1, Ordering::Relaxed);
-        let body = match asked {
-            Asked::Tokens(request) => {
+        let body = match question {
+            SamplingQuestion::Tokens(request) => {
                 let greatest_seed = sampling_session.session.greatest_seed();
                 sampled::request(&sampling_session.id, place, request, greatest_seed)
             }
-            Asked::Scores { prompt, alternatives } => {
+            SamplingQuestion::Scores { prompt, alternatives } => {
                 sampled::scoring_request(&sampling_session.id, place, prompt, alternatives)
             }
         };
@@ -138,22 +138,22 @@ impl Sampling {
     /// Sees a request to its end, or until its receiver is dropped.
     pub(super) async fn run(
         self: Arc<Self>,
-        mut asked: Submitted,
+        mut submitted: Submitted,
         request: SampleRequest,
         sender: UnboundedSender<Result<SampleEvent, BackendError>>,
     ) {
         let response = tokio::select! {
             biased;
             () = sender.closed() => None,
-            response = self.response(&mut asked, Asked::Tokens(&request)) => Some(response),
+            response = self.response(&mut submitted, SamplingQuestion::Tokens(&request)) => Some(response),
         };
         let Some(response) = response else {
-            if asked.sampling_session.session.cancels() {
-                self.service.cancel(&asked.submitted).await;
+            if submitted.sampling_session.session.cancels() {
+                self.service.cancel(&submitted.submitted).await;
             }
             return;
         };
-        let version = asked.sampling_session.weights.version;
+        let version = submitted.sampling_session.weights.version;
         match response.and_then(|response| self.events(&response, &request, version)) {
             // The caller may leave at any time.
             Ok(events) => events.into_iter().for_each(|event| drop(sender.send(Ok(event)))),
@@ -162,7 +162,11 @@ impl Sampling {
     }
 
     /// Waits for the answer, asking again when the service has forgotten that it was asked.
-    async fn response(&self, submitted: &mut Submitted, asked: Asked<'_>) -> Result<SampleResponse, BackendError> {
+    async fn response(
+        &self,
+        submitted: &mut Submitted,
+        question: SamplingQuestion<'_>,
+    ) -> Result<SampleResponse, BackendError> {
         let mut tries = Tries::new(self.service.patience());
         loop {
             match self.service.result(&submitted.submitted, RequestKind::Sample, HttpAnswer::message_of).await {
@@ -171,7 +175,7 @@ impl Sampling {
                 Err(NoResult::Lost) => {
                     let error = self.service.lost("sample");
                     tries.failed(Failure { trouble: Trouble::Failing, retry_after: None, error }).await?;
-                    *submitted = self.submit(asked).await?;
+                    *submitted = self.submit(question).await?;
                 }
             }
         }
@@ -179,9 +183,9 @@ impl Sampling {
 
     /// How likely a prompt is, with that many alternatives to each of its tokens.
     pub(super) async fn score(&self, prompt: &[u32], alternatives: usize) -> Result<PromptScores, BackendError> {
-        let asked = Asked::Scores { prompt, alternatives };
-        let mut submitted = self.submit(asked).await?;
-        let response = self.response(&mut submitted, asked).await?;
+        let question = SamplingQuestion::Scores { prompt, alternatives };
+        let mut submitted = self.submit(question).await?;
+        let response = self.response(&mut submitted, question).await?;
         let scores = sampled::prompt_scores(&response, prompt, alternatives);
         scores.map_err(|fault| self.service.broken_answer(fault))
     }

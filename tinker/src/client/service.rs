@@ -193,7 +193,7 @@ impl TinkerService {
                 ("X-Tinker-Request-Type", kind.name().to_owned()),
             ];
             iteration += 1;
-            let begun = Instant::now();
+            let started = Instant::now();
             match self.poll(&request, &read).await {
                 Polled::Result(result) => return Ok(result),
                 Polled::None(no_result) => return Err(no_result),
@@ -201,7 +201,7 @@ impl TinkerService {
                 Polled::NotYet => {
                     tries.succeeded();
                     // The service does the waiting; one that does not must not be asked without end all the same.
-                    tokio::time::sleep_until(begun + self.patience.first_wait / 10).await;
+                    tokio::time::sleep_until(started + self.patience.first_wait / 10).await;
                 }
             }
         }

@@ -26,7 +26,7 @@ impl TinkerBase {
 
     /// Whether it is meant by a name that may be of a variant with a longer context. Fails where its context is shorter than
     /// that variant's.
-    pub(crate) fn is_meant(&self, name: &str) -> Result<bool, String> {
+    pub(crate) fn is_named(&self, name: &str) -> Result<bool, String> {
         let context_length = self.facts().context_length;
         match long_context(name) {
             _ if self.is_called(name) => Ok(true),

@@ -59,7 +59,7 @@ impl Fingerprint {
 #[derive(Debug)]
 struct Entry {
     acknowledgement: SubmittedRequest,
-    asked: Fingerprint,
+    fingerprint: Fingerprint,
     /// Whoever would send it is gone once it is there, and once it never will be.
     outcome: watch::Receiver<Option<Arc<Outcome>>>,
     /// What works at it, if that can be stopped.
@@ -94,7 +94,7 @@ impl Promise {
 
 /// What becomes of a request that comes in.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum Claim {
     /// It is new, and something is to be done.
     New(Promise),
     /// It has come before, and was answered so.
@@ -113,20 +113,22 @@ pub(crate) enum Polled {
 impl Futures {
     /// Takes a request, whose answer is `acknowledgement`, unless it was taken before. One that asks for something else
     /// than was taken under its id is refused.
-    pub(crate) fn take(&self, acknowledgement: SubmittedRequest, asked: Fingerprint) -> Result<Taken, Refusal> {
+    pub(crate) fn take(&self, acknowledgement: SubmittedRequest, fingerprint: Fingerprint) -> Result<Claim, Refusal> {
         let mut entries = self.entries();
         match entries.get(&acknowledgement.request_id) {
-            Some(known) if known.asked != asked => return Err(Refusal::is_taken(&acknowledgement.request_id)),
-            Some(known) => return Ok(Taken::Known(known.acknowledgement.clone())),
+            Some(known) if known.fingerprint != fingerprint => {
+                return Err(Refusal::is_in_use(&acknowledgement.request_id));
+            }
+            Some(known) => return Ok(Claim::Known(known.acknowledgement.clone())),
             None => {}
         }
         let (sender, outcome) = watch::channel(None);
         let request_id = acknowledgement.request_id.clone();
         entries.insert(
             request_id,
-            Entry { acknowledgement, asked, outcome, work: None, since: None, is_retrieved: false, done: None },
+            Entry { acknowledgement, fingerprint, outcome, work: None, since: None, is_retrieved: false, done: None },
         );
-        Ok(Taken::New(Promise(sender)))
+        Ok(Claim::New(Promise(sender)))
     }
 
     /// Whether a request was taken.
@@ -177,7 +179,7 @@ impl Futures {
     /// as `patience`. A cursor of an earlier process knows of nothing.
     pub(crate) async fn done_after(
         &self,
-        is_asked_for: impl Fn(&str) -> bool,
+        is_requested: impl Fn(&str) -> bool,
         cursor: i64,
         patience: Duration,
     ) -> FuturesRetrieveResponse {
@@ -185,7 +187,7 @@ impl Futures {
         let waited_for = async {
             loop {
                 let last = *done.borrow_and_update();
-                let completions = self.completions(&is_asked_for, if cursor > last { 0 } else { cursor });
+                let completions = self.completions(&is_requested, if cursor > last { 0 } else { cursor });
                 if !completions.is_empty() || done.changed().await.is_err() {
                     return FuturesRetrieveResponse { completions, cursor: last };
                 }
@@ -195,9 +197,9 @@ impl Futures {
         tokio::time::timeout(patience, waited_for).await.unwrap_or_else(|_| nothing_new())
     }
 
-    fn completions(&self, is_asked_for: impl Fn(&str) -> bool, cursor: i64) -> Vec<FutureCompletion> {
+    fn completions(&self, is_requested: impl Fn(&str) -> bool, cursor: i64) -> Vec<FutureCompletion> {
         let entries = self.entries();
-        let is_new = |(id, entry): &(&String, &Entry)| entry.done.is_some_and(|done| done > cursor) && is_asked_for(id);
+        let is_new = |(id, entry): &(&String, &Entry)| entry.done.is_some_and(|done| done > cursor) && is_requested(id);
         let completion = |(id, entry): (&String, &Entry)| {
             let size = match entry.outcome.borrow().as_deref() {
                 Some(Outcome::Sample(response)) => Some(response.encoded_len() as u64),
@@ -217,14 +219,14 @@ impl Futures {
         let Some(mut outcome) = self.entries().get(request_id).map(|entry| entry.outcome.clone()) else {
             return Polled::Unknown;
         };
-        let Ok(told) = tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await else {
+        let Ok(ended) = tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await else {
             return Polled::NotYet;
         };
-        let told = told.ok().and_then(|outcome| outcome.clone());
+        let ended = ended.ok().and_then(|outcome| outcome.clone());
         if let Some(entry) = self.entries().get_mut(request_id) {
             (entry.since, entry.is_retrieved) = (Some(Instant::now()), true);
         }
-        Polled::Outcome(told.unwrap_or_else(|| {
+        Polled::Outcome(ended.unwrap_or_else(|| {
             let why = "the request was given up: it was cancelled, or its model or session has ended";
             Arc::new(Outcome::Failed(servers_fault(why)))
         }))
@@ -248,18 +250,20 @@ mod tests {
         SubmittedRequest { request_id: id.to_owned(), ..SubmittedRequest::default() }
     }
 
-    const ASKED: Fingerprint = Fingerprint(1);
+    const FINGERPRINT: Fingerprint = Fingerprint(1);
 
-    fn new(taken: Result<Taken, Refusal>) -> Promise {
-        let Ok(Taken::New(promise)) = taken else { panic!("{taken:?}") };
+    fn new(claim: Result<Claim, Refusal>) -> Promise {
+        let Ok(Claim::New(promise)) = claim else { panic!("{claim:?}") };
         promise
     }
 
     #[tokio::test]
     async fn a_request_is_taken_once_and_its_result_is_told_as_often_as_it_is_asked_for() {
         let futures = Futures::default();
-        let promise = new(futures.take(request("a/1"), ASKED));
-        assert!(matches!(futures.take(request("a/1"), ASKED), Ok(Taken::Known(known)) if known.request_id == "a/1"));
+        let promise = new(futures.take(request("a/1"), FINGERPRINT));
+        assert!(
+            matches!(futures.take(request("a/1"), FINGERPRINT), Ok(Claim::Known(known)) if known.request_id == "a/1")
+        );
         let other = futures.take(request("a/1"), Fingerprint(2)).unwrap_err();
         assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY, "{other:?}");
         assert!(matches!(futures.poll("a/1", Duration::ZERO).await, Polled::NotYet));
@@ -276,15 +280,15 @@ mod tests {
     async fn a_result_is_kept_for_a_while_from_when_it_is_there_and_for_less_once_it_was_told() {
         let futures = Futures::default();
         let (begin, second) = (Instant::now(), Duration::from_secs(1));
-        let slow = new(futures.take(request("slow"), ASKED));
-        new(futures.take(request("told"), ASKED)).keep(Outcome::Json(json!(1)));
-        drop(new(futures.take(request("given up"), ASKED)));
+        let slow = new(futures.take(request("slow"), FINGERPRINT));
+        new(futures.take(request("told"), FINGERPRINT)).keep(Outcome::Json(json!(1)));
+        drop(new(futures.take(request("given up"), FINGERPRINT)));
         futures.poll("told", RESULT_LIFETIME).await;
-        let told = Instant::now();
+        let retrieved = Instant::now();
         futures.sweep(begin);
         futures.sweep(begin + RETRIEVED_RESULT_LIFETIME - second);
         assert!(futures.is_known("told"));
-        futures.sweep(told + RETRIEVED_RESULT_LIFETIME);
+        futures.sweep(retrieved + RETRIEVED_RESULT_LIFETIME);
         assert!(!futures.is_known("told") && futures.is_known("given up"));
         futures.sweep(begin + RESULT_LIFETIME);
         assert!(!futures.is_known("given up"));
@@ -301,21 +305,21 @@ mod tests {
     async fn those_who_ask_after_many_are_told_what_is_new_of_theirs() {
         let futures = Futures::default();
         for id in ["a/1", "a/2", "b/1"] {
-            new(futures.take(request(id), ASKED)).keep(Outcome::Sample(Box::default()));
+            new(futures.take(request(id), FINGERPRINT)).keep(Outcome::Sample(Box::default()));
         }
-        drop(new(futures.take(request("a/3"), ASKED)));
+        drop(new(futures.take(request("a/3"), FINGERPRINT)));
         let of_a = |id: &str| id.starts_with("a/");
         let nothing = futures.done_after(of_a, 0, Duration::ZERO).await;
         assert_eq!((nothing.completions, nothing.cursor), (vec![], 0));
         futures.note_done("b/1");
         let waiting = futures.done_after(of_a, 0, RESULT_LIFETIME);
-        let (told, ()) = tokio::join!(waiting, async { futures.note_done("a/2") });
-        let ids = |told: &FuturesRetrieveResponse| {
-            told.completions.iter().map(|done| (done.request_id.clone(), done.state)).collect::<Vec<_>>()
+        let (response, ()) = tokio::join!(waiting, async { futures.note_done("a/2") });
+        let ids = |response: &FuturesRetrieveResponse| {
+            response.completions.iter().map(|done| (done.request_id.clone(), done.state)).collect::<Vec<_>>()
         };
-        assert_eq!(ids(&told), [("a/2".to_owned(), FutureState::Finished)]);
+        assert_eq!(ids(&response), [("a/2".to_owned(), FutureState::Finished)]);
         futures.note_done("a/3");
-        let failed = futures.done_after(of_a, told.cursor, Duration::ZERO).await;
+        let failed = futures.done_after(of_a, response.cursor, Duration::ZERO).await;
         assert_eq!(ids(&failed), [("a/3".to_owned(), FutureState::Failed)]);
         assert_eq!(futures.done_after(of_a, failed.cursor, Duration::ZERO).await.completions, []);
         assert_eq!(futures.done_after(of_a, 1_000_000, Duration::ZERO).await.completions.len(), 2);
@@ -324,20 +328,20 @@ mod tests {
     #[tokio::test]
     async fn a_promise_that_nobody_keeps_fails_and_one_that_was_forgotten_is_new() {
         let futures = Futures::default();
-        drop(new(futures.take(request("a/1"), ASKED)));
+        drop(new(futures.take(request("a/1"), FINGERPRINT)));
         let polled = futures.poll("a/1", RESULT_LIFETIME).await;
         let Polled::Outcome(outcome) = polled else { panic!("{polled:?}") };
         assert!(matches!(&*outcome, Outcome::Failed(failed) if failed.error.contains("given up")));
         assert!(!futures.stop("a/1"), "nobody has said what works at it");
         futures.forget("a/1");
         assert!(matches!(futures.poll("a/1", Duration::ZERO).await, Polled::Unknown));
-        new(futures.take(request("a/1"), ASKED));
+        new(futures.take(request("a/1"), FINGERPRINT));
     }
 
     #[tokio::test]
     async fn a_request_that_is_stopped_fails_and_one_that_is_done_stays_so() {
         let futures = Futures::default();
-        let promise = new(futures.take(request("a/1"), ASKED));
+        let promise = new(futures.take(request("a/1"), FINGERPRINT));
         let endless = tokio::spawn(async move {
             std::future::pending::<()>().await;
             promise.keep(Outcome::Json(json!(7)));
@@ -346,7 +350,7 @@ mod tests {
         assert!(futures.stop("a/1"));
         let Polled::Outcome(outcome) = futures.poll("a/1", RESULT_LIFETIME).await else { panic!("it still goes on") };
         assert!(matches!(&*outcome, Outcome::Failed(failed) if failed.error.contains("cancelled")));
-        let promise = new(futures.take(request("a/2"), ASKED));
+        let promise = new(futures.take(request("a/2"), FINGERPRINT));
         let done = tokio::spawn(async move { promise.keep(Outcome::Json(json!(8))) });
         futures.work_of("a/2", done.abort_handle());
         done.await.unwrap();

@@ -78,7 +78,7 @@ pub trait HostedWeights: Debug + Send + Sync + 'static {
 
     /// How likely a prompt's tokens are under these. The prompt is no longer than the context. Blocks for as long as
     /// reading it takes.
-    fn score_prompt(&self, prompt: &[u32], asked: PromptQuestions<'_>) -> Result<PromptScores, BackendError>;
+    fn score_prompt(&self, prompt: &[u32], questions: PromptQuestions<'_>) -> Result<PromptScores, BackendError>;
 
     /// Puts these behind the model's [`HostedModel::sampler`], as `version`.
     fn publish(&self, version: WeightsVersion);

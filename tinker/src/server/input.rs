@@ -115,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_mistake_is_told_with_its_place_and_not_in_serdes_words() {
-        fn told<T: DeserializeOwned>(body: &Value) -> String {
+        fn described<T: DeserializeOwned>(body: &Value) -> String {
             read::<T>(&Bytes::from(body.to_string())).err().unwrap().detail
         }
         let model = |rank: Value| json!({ "session_id": "s", "model_seq_id": 0, "base_model": "m", "lora_config": { "rank": rank } });
@@ -124,21 +124,24 @@ mod tests {
             json!({ "model_id": "m", "forward_input": input })
         };
         let sample = |parameters: Value| json!({ "prompt": { "chunks": [] }, "sampling_params": parameters });
-        let said = [
-            told::<CreateModelRequest>(&model(json!("x"))),
-            told::<CreateModelRequest>(&model(json!(8589934592_u64))),
-            told::<CreateModelRequest>(&json!([])),
-            told::<CreateModelRequest>(&json!({ "session_id": 5 })),
-            told::<JsonForwardRequest>(&json!({ "model_id": "m", "forward_input": 5 })),
-            told::<JsonForwardRequest>(&pass(json!({ "type": "audio" }))),
-            told::<JsonForwardRequest>(&pass(json!({ "tokens": [1] }))),
-            told::<SampleRequest>(&sample(json!({ "temperature": "hot" }))),
-            told::<SampleRequest>(&sample(json!({ "stop": {} }))),
+        let messages = [
+            described::<CreateModelRequest>(&model(json!("x"))),
+            described::<CreateModelRequest>(&model(json!(8589934592_u64))),
+            described::<CreateModelRequest>(&json!([])),
+            described::<CreateModelRequest>(&json!({ "session_id": 5 })),
+            described::<JsonForwardRequest>(&json!({ "model_id": "m", "forward_input": 5 })),
+            described::<JsonForwardRequest>(&pass(json!({ "type": "audio" }))),
+            described::<JsonForwardRequest>(&pass(json!({ "tokens": [1] }))),
+            described::<SampleRequest>(&sample(json!({ "temperature": "hot" }))),
+            described::<SampleRequest>(&sample(json!({ "stop": {} }))),
         ];
-        let said = said.map(|said| said.strip_prefix("the request cannot be read: ").unwrap().to_owned());
-        let said = said.map(|said| said.rsplit_once(" at line ").map_or(said.clone(), |(said, _)| said.to_owned()));
+        let messages =
+            messages.map(|messages| messages.strip_prefix("the request cannot be read: ").unwrap().to_owned());
+        let messages = messages.map(|messages| {
+            messages.rsplit_once(" at line ").map_or(messages.clone(), |(messages, _)| messages.to_owned())
+        });
         assert_eq!(
-            said,
+            messages,
             [
                 "lora_config.rank is \"x\", but must be a whole number, 0 or more",
                 "lora_config.rank is 8589934592, which is too large",

@@ -30,7 +30,7 @@ impl Refusal {
     }
 
     /// A request whose place was used for another.
-    pub(crate) fn is_taken(request_id: &str) -> Self {
+    pub(crate) fn is_in_use(request_id: &str) -> Self {
         let detail = format!("`{request_id}` asked for something else before: every request needs a seq_id of its own");
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, detail }
     }

@@ -183,7 +183,7 @@ fn submit_pass(
     let session_id = server.model(model_id)?.session_id;
     let request = request.and_then(|request| request.standing_in(server.options.stable_reinforce, &session_id));
     // Before the age of its sequences is looked at: a request that comes again later is still the same.
-    let asked = Fingerprint::of(&(&request, forward_only));
+    let fingerprint = Fingerprint::of(&(&request, forward_only));
     let request = request.and_then(|request| {
         let renewed = server.sampled.renew(&request.sequence_ids(), Instant::now());
         let refused = |sequence_id: &str| {
@@ -194,7 +194,7 @@ fn submit_pass(
         };
         renewed.map_err(refused).map(|()| request)
     });
-    server.submit(model_id, place, asked, Work::Pass { request, forward_only }).map(Json)
+    server.submit(model_id, place, fingerprint, Work::Pass { request, forward_only }).map(Json)
 }
 
 async fn optim_step(State(server): Server, body: Bytes) -> Submitted {

@@ -48,7 +48,7 @@ impl TinkerServer {
             format!("there is no base model `{name}`; there is {}", names.join(", "))
         };
         for base in &self.bases {
-            if base.is_meant(name)? {
+            if base.is_named(name)? {
                 return Ok(base.clone());
             }
         }

@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn a_path_of_what_was_saved_for_sampling_need_not_say_what_for() {
         let whole = "tinker://model_1/sampler_weights/v4-10";
-        for told in [whole, "tinker://model_1/v4-10"] {
-            let path = CheckpointPath::of_saved(told, CheckpointKind::SamplerWeights).unwrap();
+        for stated in [whole, "tinker://model_1/v4-10"] {
+            let path = CheckpointPath::of_saved(stated, CheckpointKind::SamplerWeights).unwrap();
             assert_eq!(path.to_string(), whole);
         }
         for wrong in ["tinker://model_1", "tinker://model_1/", "tinker:///v4", "model_1/v4", "tinker://a/b/c"] {

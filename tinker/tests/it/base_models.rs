@@ -89,12 +89,12 @@ fn an_answer_says_what_its_first_sample_found_of_the_prompt_in_the_cache() {
         // No other test asks about it.
         let prompt: Vec<u32> = (0..40).map(|place| 30 + place % 7).collect();
         let cached = async |place: u64| {
-            let asked = json!({
+            let sent = json!({
                 "sampling_session_id": opened["sampling_session_id"], "seq_id": place, "num_samples": 2,
                 "prompt": { "chunks": [{ "type": "encoded_text", "tokens": prompt }] },
                 "sampling_params": { "max_tokens": 2, "seed": 1, "stop": [] },
             });
-            let submitted = post(routes, "asample", &asked).await;
+            let submitted = post(routes, "asample", &sent).await;
             let retrieve = json!({ "request_id": submitted["request_id"] });
             let (status, body) = answer(routes, "retrieve_future", &retrieve, "application/x-protobuf").await;
             assert_eq!(status, StatusCode::OK);

@@ -102,8 +102,8 @@ async fn tokens_come_with_logprobs_and_weights_up_to_the_stop_token() {
     let places: Vec<_> = setup.posts("asample").iter().map(|body| body["seq_id"].clone()).collect();
     assert_eq!(places, [json!(0), json!(1)]);
     let heads = setup.server.heads();
-    let asked = heads.iter().find(|head| head.contains("/asample")).unwrap();
-    assert!(asked.contains("x-tinker-sampling-backpressure: 1"), "{asked}");
+    let head = heads.iter().find(|head| head.contains("/asample")).unwrap();
+    assert!(head.contains("x-tinker-sampling-backpressure: 1"), "{head}");
     let polled = heads.iter().find(|head| head.contains("/retrieve_future")).unwrap();
     assert!(polled.contains("x-tinker-request-type: Sample") && polled.contains("accept: application/x-protobuf"));
     setup.sampler.check_health().await.unwrap();
@@ -247,8 +247,8 @@ async fn alternatives_come_where_the_service_has_them() {
     sequence.topk_sampled_logprobs = Some(TopkLogprobs::new(&rows, 2));
     setup.tinker.play(sequence);
     let (tokens, _) = sample(&setup.sampler, SampleRequest { top_logprobs: 2, ..request() }).await.unwrap();
-    let told: Vec<_> = tokens.iter().map(|token| token.top_logprobs.clone()).collect();
-    assert_eq!(told, rows);
+    let alternatives: Vec<_> = tokens.iter().map(|token| token.top_logprobs.clone()).collect();
+    assert_eq!(alternatives, rows);
     assert_eq!(setup.posts("asample")[0]["topk_sample_logprobs"], 2);
 
     let kind = TinkerKind { dynamic: None, ..TinkerKind::default() };
@@ -270,17 +270,17 @@ async fn a_distribution_other_than_the_models_own_is_sampled_from_where_its_logp
     for (reports_temperature, tells_truncation) in [(false, false), (true, false), (false, true), (true, true)] {
         let kind = TinkerKind { reports_temperature, tells_truncation, ..TinkerKind::default() };
         let setup = Setup::with(kind, PATIENCE).await;
-        for (request, is_told) in [(&warm, reports_temperature), (&narrow, tells_truncation)] {
+        for (request, is_reported) in [(&warm, reports_temperature), (&narrow, tells_truncation)] {
             for _ in 0..2 {
                 match sample(&setup.sampler, request.clone()).await {
-                    Ok((tokens, _)) => assert!(is_told && tokens.len() == 3),
-                    Err(BackendError::InvalidRequest { .. }) => assert!(!is_told),
+                    Ok((tokens, _)) => assert!(is_reported && tokens.len() == 3),
+                    Err(BackendError::InvalidRequest { .. }) => assert!(!is_reported),
                     Err(error) => panic!("{error}"),
                 }
             }
         }
-        let asked = 2 + 2 * usize::from(reports_temperature) + 2 * usize::from(tells_truncation);
-        assert_eq!(setup.posts("asample").len(), asked, "each is tried out once");
+        let posts = 2 + 2 * usize::from(reports_temperature) + 2 * usize::from(tells_truncation);
+        assert_eq!(setup.posts("asample").len(), posts, "each is tried out once");
     }
     let setup = Setup::new().await;
     let greedy = with(|sampling| sampling.temperature = 0.0);
@@ -309,11 +309,11 @@ async fn new_weights_are_sampled_from_once_the_service_has_them() {
     setup.tinker.keep("tinker://m/sampler_weights/a", 4);
     setup.sampler.load_weights(&weights("tinker://m/sampler_weights/a")).await.unwrap();
     let (tokens, _) = setup.sample().await.unwrap();
-    let told = |tokens: &[SampledToken]| (tokens[0].logprob, tokens[0].weights_version);
-    assert_eq!(told(&tokens), (-1.5, Some(WeightsVersion(3))));
+    let first_token = |tokens: &[SampledToken]| (tokens[0].logprob, tokens[0].weights_version);
+    assert_eq!(first_token(&tokens), (-1.5, Some(WeightsVersion(3))));
     setup.tinker.restart();
     let (tokens, _) = setup.sample().await.unwrap();
-    assert_eq!(told(&tokens), (-1.5, Some(WeightsVersion(3))));
+    assert_eq!(first_token(&tokens), (-1.5, Some(WeightsVersion(3))));
     let sessions = setup.posts("create_sampling_session");
     assert_eq!(sessions.last().unwrap()["model_path"], "tinker://m/sampler_weights/a");
     assert_eq!(sessions.last().unwrap()["session_id"], "s2");
@@ -323,13 +323,13 @@ async fn new_weights_are_sampled_from_once_the_service_has_them() {
 async fn whoever_leaves_has_the_sampling_cancelled_where_that_can_be() {
     let kind = TinkerKind { dynamic: Some(json!({ "sample_cancel_enabled": true })), ..TinkerKind::default() };
     let setup = Setup::with(kind, PATIENCE).await;
-    let (gone, is_gone) = oneshot::channel();
-    let hold = Reply::Raw(vec![Step::Hang(gone)]);
+    let (on_disconnect, disconnected) = oneshot::channel();
+    let hold = Reply::Raw(vec![Step::Hang(on_disconnect)]);
     setup.tinker.fail("retrieve_future", Fault { takes_effect: false, reply: hold });
     let stream = setup.sampler.sample(request()).await.unwrap();
     setup.until_posted("retrieve_future").await;
     drop(stream);
-    is_gone.await.unwrap();
+    disconnected.await.unwrap();
     setup.until_posted("cancel_future").await;
     assert_eq!(setup.posts("cancel_future"), [json!({ "request_id": "0" })]);
 }

@@ -129,12 +129,12 @@ fn expected() -> &'static [Value] {
 
 #[test]
 fn each_kind_of_request_comes_to_what_it_should() {
-    let told = |index: usize| {
+    let metric = |index: usize| {
         let metrics = &expected()[index]["metrics"];
         [&metrics["loss:sum"], &metrics["grad_norm"]].into_iter().find_map(Value::as_f64).unwrap()
     };
-    assert!(told(0) == told(1) && told(3) < told(0) && told(8) < told(4), "steps make the loss less");
-    assert!(told(2) > 0.0 && told(5) > 0.0);
+    assert!(metric(0) == metric(1) && metric(3) < metric(0) && metric(8) < metric(4), "steps make the loss less");
+    assert!(metric(2) > 0.0 && metric(5) > 0.0);
     for (index, words) in [(6, "the optimizer `sgd` is not available"), (7, "an image")] {
         assert!(expected()[index]["error"].as_str().unwrap().contains(words), "{}", expected()[index]);
     }

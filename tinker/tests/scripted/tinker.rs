@@ -301,13 +301,13 @@ impl Tinker {
                 let segment = if path.ends_with("sampler") { "sampler_weights" } else { "weights" };
                 let path = format!("tinker://{}/{segment}/{}", text("model_id"), text("path"));
                 // As SkyRL tells it.
-                let told = match (kind.dynamic.is_some(), segment) {
+                let saved_path = match (kind.dynamic.is_some(), segment) {
                     (false, "sampler_weights") => format!("tinker://{}/{}", text("model_id"), text("path")),
                     _ => path.clone(),
                 };
                 state.train(&text("model_id"), number("seq_id").unwrap(), request, |model, checkpoints| {
                     checkpoints.insert(path.clone(), model.weights.clone());
-                    ResultOf::Json(json!({ "path": told }))
+                    ResultOf::Json(json!({ "path": saved_path }))
                 })
             }
             "load_weights" => {

@@ -114,7 +114,7 @@ impl RunArchive {
         if let Some(there) = self.run_file().await?
             && instance(&there) != instance(file)
         {
-            return Err(ArchiveError::Taken { place: self.place() });
+            return Err(ArchiveError::InUse { place: self.place() });
         }
         self.put(RUN, Bytes::copy_from_slice(file.as_bytes())).await
     }

@@ -43,7 +43,7 @@ pub enum ArchiveError {
         "{place} holds the checkpoints of another run of that name: take another prefix ([trainer] checkpoint_url), or \
          another [run] name"
     )]
-    Taken {
+    InUse {
         /// Whose it would be.
         place: String,
     },
@@ -52,10 +52,10 @@ pub enum ArchiveError {
 impl ArchiveError {
     pub(super) fn store(action: &'static str, place: String) -> impl FnOnce(object_store::Error) -> Self {
         move |error| {
-            let said = describe(&error);
-            let message = match hint(&error, &said) {
-                Some(hint) => format!("{hint} ({said})"),
-                None => said,
+            let described = describe(&error);
+            let message = match hint(&error, &described) {
+                Some(hint) => format!("{hint} ({described})"),
+                None => described,
             };
             Self::Store { action, place, message }
         }
@@ -68,14 +68,14 @@ impl ArchiveError {
 }
 
 /// What to look at, where that is known.
-fn hint(error: &object_store::Error, said: &str) -> Option<&'static str> {
+fn hint(error: &object_store::Error, message: &str) -> Option<&'static str> {
     use object_store::Error::{NotFound, PermissionDenied, Unauthenticated};
     match error {
         PermissionDenied { .. } | Unauthenticated { .. } => Some(
             "the credentials are refused, or may not do that: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and \
              AWS_SESSION_TOKEN) hold them",
         ),
-        _ if said.contains("169.254.169.254") => {
+        _ if message.contains("169.254.169.254") => {
             Some("there are no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must hold them")
         }
         NotFound { .. } => Some("is there such a bucket? AWS_REGION and AWS_ENDPOINT_URL say where it is looked for"),
@@ -88,9 +88,9 @@ fn describe(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         cause = error.source();
     }

@@ -413,16 +413,16 @@ mod tests {
                 "has a `comparison`, and beside it",
             ),
         ] {
-            let said = read(row).unwrap_err();
-            assert!(said.contains(expected), "{row}: {said}");
+            let message = read(row).unwrap_err();
+            assert!(message.contains(expected), "{row}: {message}");
         }
         for (row, expected) in [
             (r#"{"prompt": "a", "completion": "g"}"#, "nor a `label`"),
             (r#"{"prompt": "a", "completion": "g", "label": 1}"#, "has the label 1, but it must be true or false"),
             (r#"{"prompt": "a", "label": true}"#, "no `prompt` with its `completion`"),
         ] {
-            let said = Comparison::read(row.as_bytes(), true).unwrap_err();
-            assert!(said.contains(expected), "{row}: {said}");
+            let message = Comparison::read(row.as_bytes(), true).unwrap_err();
+            assert!(message.contains(expected), "{row}: {message}");
         }
     }
 }

@@ -296,8 +296,8 @@ mod tests {
             (call("look", "\"{}\"").replace("\"type\": \"function\"", "\"type\": \"f\""), "declares a tool 0"),
             (call("look", "\"{}\"").replace(tools, "\"tools\": []"), "and the row declares no `tools`"),
         ] {
-            let said = refused(&row);
-            assert!(said.contains(expected), "{row}: {said}");
+            let refusal = refused(&row);
+            assert!(refusal.contains(expected), "{row}: {refusal}");
         }
         let of = |message: &str| refused(&format!("{{\"messages\": [{turns}, {message}]}}"));
         for (message, expected) in [
@@ -311,8 +311,8 @@ mod tests {
             (r#"{"role": "tool", "content": "a"}"#, "no message before it calls one"),
             (r#"{"role": "assistant", "content": "a", "function_call": {}}"#, "write it as `tool_calls`"),
         ] {
-            let said = of(message);
-            assert!(said.contains(expected), "{message}: {said}");
+            let refusal = of(message);
+            assert!(refusal.contains(expected), "{message}: {refusal}");
         }
         assert!(Conversation::read(b"{\"messages\": \xff}").unwrap_err().contains("is not UTF-8: byte 14"));
     }

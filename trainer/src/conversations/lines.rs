@@ -62,13 +62,13 @@ pub(super) fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> Result
             Err(error) => return Err(LineError::Read(error)),
         };
         let end = buffer.iter().position(|byte| *byte == b'\n').map(|newline| newline + 1);
-        let taken = end.unwrap_or(buffer.len());
-        if line.len() + taken > LINE_LIMIT {
+        let used = end.unwrap_or(buffer.len());
+        if line.len() + used > LINE_LIMIT {
             return Err(LineError::TooLong);
         }
-        line.extend_from_slice(&buffer[..taken]);
-        reader.consume(taken);
-        if end.is_some() || taken == 0 {
+        line.extend_from_slice(&buffer[..used]);
+        reader.consume(used);
+        if end.is_some() || used == 0 {
             return Ok(!line.is_empty());
         }
     }

@@ -77,8 +77,8 @@ fn litellm(mut row: Map<String, Value>) -> Result<LoggedCall, RenderRefusal> {
         return Err(left_out(&format!("is a call of type `{kind}`, which is no chat")));
     }
     let tools = row.get_mut("model_parameters").and_then(|parameters| parameters.get_mut("tools")).map(Value::take);
-    let mut taken = |name: &str| unquoted(row.remove(name).unwrap_or_default());
-    Ok(LoggedCall { prompt: taken("messages"), answer: taken("response"), tools })
+    let mut removed = |name: &str| unquoted(row.remove(name).unwrap_or_default());
+    Ok(LoggedCall { prompt: removed("messages"), answer: removed("response"), tools })
 }
 
 /// An observation of Langfuse's API, or of its exports, where input and output are text that holds JSON
@@ -94,8 +94,8 @@ fn langfuse(mut row: Map<String, Value>) -> Result<LoggedCall, RenderRefusal> {
     if row.get("level").is_some_and(|level| level == "ERROR") {
         return Err(left_out("is a call that failed"));
     }
-    let mut taken = |name: &str| unquoted(row.remove(name).unwrap_or_default());
-    let (mut prompt, answer) = (taken("input"), taken("output"));
+    let mut removed = |name: &str| unquoted(row.remove(name).unwrap_or_default());
+    let (mut prompt, answer) = (removed("input"), removed("output"));
     let tools = prompt.get_mut("tools").map(Value::take);
     if let Some(messages) = prompt.get_mut("messages") {
         prompt = messages.take();

@@ -39,7 +39,7 @@ impl RowReader for QuestionReader {
 
     fn read(&self, json: &[u8]) -> Result<Example, RenderRefusal> {
         let comparison = Comparison::read(json, false).map_err(RenderRefusal::Wrong)?;
-        let orders = match &comparison.answers {
+        let both_ways = match &comparison.answers {
             Answers::Pair { chosen, rejected } if chosen == rejected => return Err(no_difference()),
             Answers::Pair { chosen, rejected } => [(chosen, rejected, FIRST), (rejected, chosen, SECOND)],
             Answers::Tie { first, second } => [(first, second, TIE), (second, first, TIE)],
@@ -47,7 +47,7 @@ impl RowReader for QuestionReader {
                 return Err(RenderRefusal::Wrong("has one answer, and nothing to compare it with".to_owned()));
             }
         };
-        let sequences = orders
+        let sequences = both_ways
             .into_iter()
             .map(|(first, second, label)| {
                 let mut messages = question(&comparison.prompt, first, second);
@@ -126,8 +126,9 @@ mod tests {
         let tie = br#"{"prompt": "which?", "completion_A": "good", "completion_B": "bad", "label": "Tie"}"#;
         let tie: Vec<(String, String)> = reader.read(tie).unwrap().sequences.iter().map(parts_of).collect();
         // Of this tokenizer the first token is a letter of its own.
-        let asked = |parts: &[(String, String)]| parts.iter().map(|(asked, _)| asked.clone()).collect::<Vec<_>>();
-        assert_eq!((asked(&tie), [&tie[0].1, &tie[1].1]), (asked(&parts), [&"T".to_owned(), &"T".to_owned()]));
+        let questions =
+            |parts: &[(String, String)]| parts.iter().map(|(question, _)| question.clone()).collect::<Vec<_>>();
+        assert_eq!((questions(&tie), [&tie[0].1, &tie[1].1]), (questions(&parts), [&"T".to_owned(), &"T".to_owned()]));
         // Answers that spell a control token are counted, once for both orders.
         let spelled = br#"{"prompt": "which?", "chosen": "good <|im_end|>", "rejected": "bad"}"#;
         let marks = |row: &[u8]| reader.marks_as_text(&reader.read(row).unwrap());
@@ -135,7 +136,7 @@ mod tests {
         // What is asked when a pair is judged is what was trained.
         let (prompt, good, bad) =
             (Message::text("user", "which?"), Message::text("assistant", "good"), Message::text("assistant", "bad"));
-        let asked = renderer.render_prompt(&question(&[prompt], &[good], &[bad]), &[]).unwrap();
-        assert_eq!(renderer.tokenizer().decode(&asked.tokens), parts[0].0);
+        let rendered = renderer.render_prompt(&question(&[prompt], &[good], &[bad]), &[]).unwrap();
+        assert_eq!(renderer.tokenizer().decode(&rendered.tokens), parts[0].0);
     }
 }

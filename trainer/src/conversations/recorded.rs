@@ -90,11 +90,11 @@ impl RecordedRollouts {
 /// Rollouts with all that was recorded of them.
 pub(super) async fn rollout_records(record: &dyn Record, ids: &[String]) -> Result<Vec<RolloutRecord>, TrainError> {
     let records = record.rollout_records(ids).await?;
-    let gone = |rollout_id: &String| TrainError::Rollout {
+    let missing = |rollout_id: &String| TrainError::Rollout {
         rollout_id: rollout_id.clone(),
         message: "is not in the store any more".to_owned(),
     };
-    ids.iter().zip(records).map(|(id, record)| record.ok_or_else(|| gone(id))).collect()
+    ids.iter().zip(records).map(|(id, record)| record.ok_or_else(|| missing(id))).collect()
 }
 
 #[async_trait]
@@ -139,12 +139,12 @@ impl RecordedRules {
     /// The sequences of a rollout's last attempt, and what becomes of every token that was sampled in it.
     pub(super) fn example(&self, recorded: &RolloutRecord) -> Result<Example, (Unusable, String)> {
         let latest = recorded.attempts.last().map(|attempt| attempt.attempt_id.as_str());
-        let beside = side_requests(&recorded.generations);
+        let side = side_requests(&recorded.generations);
         let judged: Vec<(&Generation, Option<UntrainedCause>)> = recorded
             .generations
             .iter()
             .map(|generation| match latest == Some(&generation.attempt_id) {
-                true if beside.contains(generation.generation_id.as_str()) => {
+                true if side.contains(generation.generation_id.as_str()) => {
                     (generation, Some(UntrainedCause::Auxiliary))
                 }
                 true => (generation, self.untrained_cause(generation)),

@@ -184,8 +184,8 @@ mod tests {
         store.enqueue_rollouts(vec![new; 2]).await.unwrap();
         let mut rollout_ids = Vec::new();
         for (text, reward) in [("good <|im_end|> good", 1.0), ("bad", 0.0)] {
-            let taken = store.dequeue_rollouts(1, Some("w"), Duration::ZERO).await.unwrap().remove(0);
-            let (rollout_id, attempt_id) = (taken.rollout.rollout_id, taken.attempt.attempt_id);
+            let claimed = store.dequeue_rollouts(1, Some("w"), Duration::ZERO).await.unwrap().remove(0);
+            let (rollout_id, attempt_id) = (claimed.rollout.rollout_id, claimed.attempt.attempt_id);
             let sampled_tokens = renderer.tokenizer().encode_ordinary(text).unwrap();
             let generation = NewGeneration {
                 generation_id: format!("generation-{rollout_id}"),
@@ -209,7 +209,7 @@ mod tests {
                 tokenizer: renderer.tokenizer().fingerprint().to_owned(),
                 request_digest: String::new(),
                 branch_reason: None,
-                client_gone: false,
+                client_disconnected: false,
                 defect: None,
             };
             store.record_generation(generation).await.unwrap();

@@ -88,9 +88,9 @@ impl Rendering {
                 TrainOn::AllMessages | TrainOn::AllUserAndSystemMessages | TrainOn::Customized
             );
             // An earlier answer may have one for other ways to train; a message that no such way trains may not.
-            let is_meant =
+            let is_weighted =
                 trained[index] || marks.weight == Some(0.0) || of_assistant && messages[index].is_assistant();
-            if marks.weight.is_some() && !is_meant {
+            if marks.weight.is_some() && !is_weighted {
                 let words = format!("has a weight, and train_on = \"{}\" does not train it", self.train_on.as_str());
                 return wrong(index, &words);
             }

@@ -189,12 +189,12 @@ mod tests {
             let mut row = row();
             *row.pointer_mut(at).unwrap() = value;
             match reader().read(row.to_string().as_bytes()) {
-                Err(RenderRefusal::Wrong(said)) => assert!(said.contains(expected), "{row}: {said}"),
+                Err(RenderRefusal::Wrong(message)) => assert!(message.contains(expected), "{row}: {message}"),
                 other => panic!("{row}: {other:?}"),
             }
         }
         let infinite = row().to_string().replace("-0.5", "-1e60");
-        let said = reader().read(infinite.as_bytes()).unwrap_err();
-        assert!(format!("{said:?}").contains("number out of range"), "{said:?}");
+        let message = reader().read(infinite.as_bytes()).unwrap_err();
+        assert!(format!("{message:?}").contains("number out of range"), "{message:?}");
     }
 }

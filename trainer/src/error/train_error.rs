@@ -104,7 +104,7 @@ pub enum TrainError {
     /// A judge of comparisons says no letter.
     #[error(
         "the judge of [trainer] pairwise said neither letter of {undecided} of {comparisons} comparisons, so that nothing \
-         can be learnt of them (it said {said:?}): name a model that objective = \"reward_model\" has trained"
+         can be learnt of them (it said {answer:?}): name a model that objective = \"reward_model\" has trained"
     )]
     JudgeUndecided {
         /// Comparisons without a letter.
@@ -112,7 +112,7 @@ pub enum TrainError {
         /// All comparisons of the batch.
         comparisons: u64,
         /// What it said in place of one.
-        said: String,
+        answer: String,
     },
     /// Not one rollout of a batch called the model, so there is no token that could be trained or scored.
     #[error(
@@ -174,7 +174,7 @@ pub enum TrainError {
     },
     /// Whoever runs the agents is gone.
     #[error("the runner is gone: {message}")]
-    RunnerGone {
+    RunnerEnded {
         /// What was seen.
         message: String,
     },

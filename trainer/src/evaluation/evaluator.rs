@@ -47,7 +47,7 @@ pub(crate) trait DataScores: Clone + Send + Sync {
     async fn add(&mut self, rows: Vec<Self::Item>, learner: &dyn Learner) -> Result<(), TrainError>;
 
     /// What they say, and what each row costs, if that is told.
-    fn told(self) -> (Map<String, Value>, Vec<f64>);
+    fn into_metrics(self) -> (Map<String, Value>, Vec<f64>);
 }
 
 /// Scores a run on what is held out of its data, read in parts so that their number costs no memory.
@@ -79,7 +79,7 @@ impl<S: DataScores> Evaluator for DataEvaluator<S> {
         for numbers in self.numbers.chunks(self.batch_size) {
             scores.add(self.rows.read(numbers).await?, self.learner.as_ref()).await?;
         }
-        let (metrics, costs) = scores.told();
+        let (metrics, costs) = scores.into_metrics();
         Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64(), costs }))
     }
 }

@@ -39,7 +39,7 @@ impl DataScores for ComparisonScores {
         Ok(())
     }
 
-    fn told(self) -> (Map<String, Value>, Vec<f64>) {
+    fn into_metrics(self) -> (Map<String, Value>, Vec<f64>) {
         (self.sums.held_out().map(|(key, value)| (key.to_owned(), Value::from(value))).collect(), Vec::new())
     }
 }

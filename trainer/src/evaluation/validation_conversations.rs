@@ -53,7 +53,7 @@ impl DataScores for ConversationScores {
         Ok(())
     }
 
-    fn told(self) -> (Map<String, Value>, Vec<f64>) {
+    fn into_metrics(self) -> (Map<String, Value>, Vec<f64>) {
         let mut metrics = Map::new();
         metrics.insert(VALIDATION_NLL.to_owned(), (self.nats / self.weight).into());
         if let Some(bits) = self.tokens.bits_per_byte() {

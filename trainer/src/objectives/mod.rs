@@ -1,6 +1,6 @@
 //! What is learnt from a run's data.
 
-mod beside;
+mod auxiliary_conversations;
 mod conversation_loss;
 mod cross_entropy;
 mod objective;
@@ -12,7 +12,7 @@ mod soft_targets;
 mod target_distributions;
 mod trained_rows;
 
-pub(crate) use self::beside::BesideConversations;
+pub(crate) use self::auxiliary_conversations::AuxiliaryConversations;
 pub(crate) use self::conversation_loss::{ConversationLoss, TokenScores, data_of};
 pub(crate) use self::cross_entropy::CrossEntropy;
 pub(crate) use self::objective::{Lesson, Objective, learn, trained_tokens};

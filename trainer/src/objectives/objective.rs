@@ -56,7 +56,7 @@ pub(crate) struct Part {
     pub(crate) data: Arc<[Datum]>,
     pub(crate) loss: LossFunction,
     /// Whether it is of what is learnt beside the main objective.
-    pub(crate) is_beside: bool,
+    pub(crate) is_auxiliary: bool,
 }
 
 /// What the learner is given in a step.
@@ -91,7 +91,7 @@ impl Lesson {
 
     /// One part a substep, all under one loss.
     pub(crate) fn substeps_of(data: impl IntoIterator<Item = Arc<[Datum]>>, loss: LossFunction) -> Vec<Vec<Part>> {
-        data.into_iter().map(|data| vec![Part { data, loss, is_beside: false }]).collect()
+        data.into_iter().map(|data| vec![Part { data, loss, is_auxiliary: false }]).collect()
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Pass {
     /// Of which substep.
     pub(crate) substep: usize,
     /// Whether the part is of what is learnt beside the main objective.
-    pub(crate) is_beside: bool,
+    pub(crate) is_auxiliary: bool,
     pub(crate) data: Arc<[Datum]>,
     /// Of each datum, the logprob of each of its targets under the weights before the update.
     pub(crate) logprobs: Vec<Vec<f32>>,
@@ -130,7 +130,7 @@ pub(crate) struct Measurement {
 
 /// What the passes of a lesson made of the tokens that its rows train.
 pub(crate) fn trained_tokens<'p>(rows: &[TrainedRow], passes: &'p [Pass]) -> Vec<TrainedTokens> {
-    let of_policy = passes.iter().filter(|pass| !pass.is_beside);
+    let of_policy = passes.iter().filter(|pass| !pass.is_auxiliary);
     let of_pass = |pass: &'p Pass| {
         let entropies = move |row: usize| pass.entropies.as_ref().and_then(|rows| Some(rows.get(row)?.as_slice()));
         let rows = pass.data.iter().zip(&pass.logprobs).enumerate();
@@ -146,10 +146,10 @@ pub(crate) async fn learn<Data>(
     part: &Part,
     learner: &dyn Learner,
 ) -> Result<Pass, TrainError> {
-    let told = objective.forward_backward(part, learner).await?;
-    let ForwardBackward { loss_sum, logprobs, entropies } = told;
-    let (data, is_beside) = (Arc::clone(&part.data), part.is_beside);
-    let pass = Pass { substep, is_beside, data, logprobs, loss_sum, entropies };
+    let computed = objective.forward_backward(part, learner).await?;
+    let ForwardBackward { loss_sum, logprobs, entropies } = computed;
+    let (data, is_auxiliary) = (Arc::clone(&part.data), part.is_auxiliary);
+    let pass = Pass { substep, is_auxiliary, data, logprobs, loss_sum, entropies };
     if let Some(Part { data, loss, .. }) = objective.addition(&pass, learner).await? {
         learner.forward_backward(data, loss).await?;
     }

@@ -49,7 +49,7 @@ impl Objective<ConversationBatch> for SoftTargetLoss {
             let rows = part.data.iter().cloned();
             let data: Vec<Datum> = match &self.from {
                 TargetsFrom::Teacher(teachers) => {
-                    let rows = rows.map(|row| self.asked(teachers, row)).collect::<Vec<_>>();
+                    let rows = rows.map(|row| self.with_targets(teachers, row)).collect::<Vec<_>>();
                     stream::iter(rows).buffered(CONCURRENCY).try_collect().await?
                 }
                 TargetsFrom::File(name) => {
@@ -60,7 +60,7 @@ impl Objective<ConversationBatch> for SoftTargetLoss {
                     rows.zip(written.by_ref()).map(taught).collect::<Result<_, _>>()?
                 }
             };
-            *part = Part { data: data.into(), loss: LossFunction::CrossEntropy, is_beside: false };
+            *part = Part { data: data.into(), loss: LossFunction::CrossEntropy, is_auxiliary: false };
         }
         Ok(lesson)
     }
@@ -82,7 +82,7 @@ impl Objective<ConversationBatch> for SoftTargetLoss {
 
 impl SoftTargetLoss {
     /// A row with the teacher's likeliest tokens in the place of its targets.
-    async fn asked(&self, teachers: &Teachers, row: Datum) -> Result<Datum, TrainError> {
+    async fn with_targets(&self, teachers: &Teachers, row: Datum) -> Result<Datum, TrainError> {
         let name = teachers.only()?;
         let mut tokens = Vec::with_capacity(row.positions() + 1);
         for chunk in &row.model_input {

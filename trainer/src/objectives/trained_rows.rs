@@ -244,8 +244,8 @@ mod tests {
         assert_eq!((tokens.generation_id.as_str(), tokens.logprobs.as_slice()), ("a", logprobs));
         assert_eq!(tokens.advantages, vec![advantage; count]);
         assert_eq!(tokens.entropies, Some(entropies.clone()));
-        let [untold] = trained_tokens(&rows, &[LearntRow { entropies: None, ..learnt }]).try_into().unwrap();
-        assert_eq!(untold.entropies, None, "a host that tells none");
+        let [without_entropies] = trained_tokens(&rows, &[LearntRow { entropies: None, ..learnt }]).try_into().unwrap();
+        assert_eq!(without_entropies.entropies, None, "a host that tells none");
         tokens.fates
     }
 

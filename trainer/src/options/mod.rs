@@ -11,7 +11,7 @@ mod shared;
 mod tests;
 mod trainer;
 
-pub use self::keys::conversations_beside::ConversationsBeside;
+pub use self::keys::auxiliary_conversations::AuxiliaryConversationOptions;
 pub use self::keys::data_source::{ConversationForm, DataSource, LossReduction, TrainOn, UnusableRows, Validation};
 pub use self::keys::distillation::{DistillationLoss, DistillationOptions, Untaught};
 pub use self::keys::evaluation::{EvaluationOptions, StopRule};

@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn rollouts_that_fail_alike_are_counted_together_whatever_their_reasons_quote() {
-        let reasons = ["boom 1000", "boom 1001", "boom 7"].map(|said| format!("agent failed: {said}"));
+        let reasons = ["boom 1000", "boom 1001", "boom 7"].map(|quoted| format!("agent failed: {quoted}"));
         let members = reasons.map(|reason| member(&reason, json!({ "reason": reason, "fault": "agent" })));
         let failures = Failures::of(&members.iter().collect::<Vec<_>>()).unwrap().to_string();
-        let said = "agent failed (3 of the 3 that failed); for example: agent failed: boom 1000\nhelp: the model was not called";
-        assert!(failures.starts_with(said) && failures.contains("OPENAI_BASE_URL"), "{failures}");
+        let expected = "agent failed (3 of the 3 that failed); for example: agent failed: boom 1000\nhelp: the model was not called";
+        assert!(failures.starts_with(expected) && failures.contains("OPENAI_BASE_URL"), "{failures}");
         let broken = ["/w/1", "/w/2"].map(|path| format!("the attempt's world cannot be made or read at {path}: full"));
         let cause = "the attempt's world cannot be made or read";
         let members =

@@ -7,10 +7,10 @@ use super::member::{Member, Phase, Policy};
 
 /// Decides whether each of a member's generations is trained, as long as its group has something to teach.
 pub(crate) fn judge(member: &mut Member, phase: Phase, policy: &Policy) {
-    let beside = side_requests(&member.generations);
+    let side = side_requests(&member.generations);
     let causes = member.generations.iter().map(|generation| {
-        let stands_beside = || beside.contains(generation.generation_id.as_str()).then_some(UntrainedCause::Auxiliary);
-        untrained_cause(generation, member, phase, policy).or_else(stands_beside)
+        let stands_apart = || side.contains(generation.generation_id.as_str()).then_some(UntrainedCause::Auxiliary);
+        untrained_cause(generation, member, phase, policy).or_else(stands_apart)
     });
     let verdicts = causes.map(Verdict::of).collect();
     member.verdicts = verdicts;

@@ -63,16 +63,16 @@ pub(crate) struct Judged {
     /// Those of which it said neither letter.
     pub(crate) undecided: u64,
     /// What it said in place of the last one.
-    pub(crate) said: String,
+    pub(crate) answer: String,
 }
 
 impl Judged {
     /// Counts a comparison.
     fn count(&mut self, comparison: &Compared) {
-        self.comparisons += u64::from(comparison.is_asked);
-        if let Some(said) = &comparison.undecided {
+        self.comparisons += u64::from(comparison.is_judged);
+        if let Some(answer) = &comparison.undecided {
             self.undecided += 1;
-            self.said.clone_from(said);
+            self.answer.clone_from(answer);
         }
     }
 
@@ -83,7 +83,7 @@ impl Judged {
     pub(crate) fn check(&self) -> Result<(), TrainError> {
         let Self { comparisons, undecided, .. } = *self;
         match undecided * 2 > comparisons {
-            true => Err(TrainError::JudgeUndecided { undecided, comparisons, said: self.said.clone() }),
+            true => Err(TrainError::JudgeUndecided { undecided, comparisons, answer: self.answer.clone() }),
             false => Ok(()),
         }
     }
@@ -95,7 +95,7 @@ struct Compared {
     /// 1 if the first one wins, 0 if the second one does, a half for a tie.
     win: f64,
     /// Whether a model was asked.
-    is_asked: bool,
+    is_judged: bool,
     /// What it said where that was no letter.
     undecided: Option<String>,
 }
@@ -139,9 +139,9 @@ impl Pairwise {
         let tokens = member.trained().map(|generation| generation.sampled_tokens.len()).sum();
         let tokenizer = &self.judge.policy_tokenizer;
         let last = member.trained().max_by_key(|generation| generation.sequence_id)?;
-        let said: Vec<u32> =
+        let sampled: Vec<u32> =
             last.sampled_tokens.iter().copied().filter(|token| !tokenizer.is_control(*token)).collect();
-        Some(Contestant { place, tokens, text: tokenizer.decode(&said) })
+        Some(Contestant { place, tokens, text: tokenizer.decode(&sampled) })
     }
 
     /// Of each, how many of its comparisons it wins; a tie is half a win, and who is alone ties.
@@ -158,9 +158,9 @@ impl Pairwise {
         let pairs: Vec<(usize, usize)> = (0..count)
             .flat_map(|first| (0..count).filter(move |second| *second != first).map(move |second| (first, second)))
             .collect();
-        let asked =
+        let comparisons =
             pairs.iter().map(|(first, second)| self.compare(prompt, &contestants[*first], &contestants[*second]));
-        let wins = try_join_all(asked).await?;
+        let wins = try_join_all(comparisons).await?;
         let mut shares = vec![0.0; count];
         for ((first, second), compared) in pairs.into_iter().zip(wins) {
             judged.count(&compared);
@@ -189,32 +189,32 @@ impl Pairwise {
             PairwiseJudge::Model { sampler, renderer } => (sampler, renderer),
         };
         let answer = |contestant: &Contestant| [Message::text("assistant", contestant.text.clone())];
-        let asked = renderer.render_prompt(&question(prompt, &answer(first), &answer(second)), &[])?;
+        let rendered = renderer.render_prompt(&question(prompt, &answer(first), &answer(second)), &[])?;
         let context_length = sampler.info().await?.context_length;
-        if asked.tokens.len() >= context_length {
+        if rendered.tokens.len() >= context_length {
             tracing::warn!(
-                tokens = asked.tokens.len(),
+                tokens = rendered.tokens.len(),
                 context_length,
                 "two answers are too long for the judge, and tie"
             );
             return Ok(Compared { win: 0.5, ..Compared::default() });
         }
-        let said = letter(sampler.as_ref(), asked.tokens).await?;
-        let said = said.map(|token| renderer.tokenizer().decode(&[token])).unwrap_or_default();
-        Ok(compared(&said))
+        let answer = letter(sampler.as_ref(), rendered.tokens).await?;
+        let answer = answer.map(|token| renderer.tokenizer().decode(&[token])).unwrap_or_default();
+        Ok(compared(&answer))
     }
 }
 
 /// What a model's letter says.
-fn compared(said: &str) -> Compared {
-    let (win, undecided) = match said.trim() {
+fn compared(answer: &str) -> Compared {
+    let (win, undecided) = match answer.trim() {
         FIRST => (1.0, None),
         SECOND => (0.0, None),
         // One token of it.
         tie if !tie.is_empty() && TIE.starts_with(tie) => (0.5, None),
-        _ => (0.5, Some(said.to_owned())),
+        _ => (0.5, Some(answer.to_owned())),
     };
-    Compared { win, is_asked: true, undecided }
+    Compared { win, is_judged: true, undecided }
 }
 
 /// The likeliest next token.
@@ -290,14 +290,14 @@ mod tests {
 
     #[test]
     fn a_judge_that_says_no_letter_is_counted_and_ends_the_run_at_half_of_them() {
-        let judged = |said: &[&str]| {
+        let judged = |answer: &[&str]| {
             let mut judged = Judged::default();
-            said.iter().for_each(|said| judged.count(&compared(said)));
+            answer.iter().for_each(|answer| judged.count(&compared(answer)));
             judged
         };
-        assert_eq!([" A", "B\n", TIE, "The"].map(|said| compared(said).win), [1.0, 0.0, 0.5, 0.5]);
+        assert_eq!([" A", "B\n", TIE, "The"].map(|answer| compared(answer).win), [1.0, 0.0, 0.5, 0.5]);
         let half = judged(&["A", "The", TIE, "I"]);
-        assert_eq!((half.comparisons, half.undecided, half.said.as_str()), (4, 2, "I"));
+        assert_eq!((half.comparisons, half.undecided, half.answer.as_str()), (4, 2, "I"));
         half.check().unwrap();
         Judged::default().check().unwrap();
         let error = judged(&["A", "The", "I"]).check().unwrap_err().to_string();

@@ -64,11 +64,11 @@ fn penalty_of(attempt: &Attempt, penalty: f64) -> RecordedReward {
 /// The limit that refused the attempt a call; else whether the answer to the last call of the model was cut off. Calls
 /// beside the task say nothing of it.
 fn stop_of(attempt: Option<&Attempt>, generations: &[Generation], model: &str) -> EpisodeStop {
-    let beside = side_requests(generations);
+    let side = side_requests(generations);
     let counts = |generation: &&Generation| {
         let is_of = attempt.is_some_and(|attempt| attempt.attempt_id == generation.attempt_id);
-        let is_beside = beside.contains(generation.generation_id.as_str());
-        is_of && !is_beside && generation.model == model && exclusion(generation).is_none()
+        let is_side_request = side.contains(generation.generation_id.as_str());
+        is_of && !is_side_request && generation.model == model && exclusion(generation).is_none()
     };
     if let Some(limit) = attempt.and_then(Attempt::limit) {
         return limit;

@@ -212,13 +212,13 @@ mod tests {
 
     #[test]
     fn an_attempt_with_several_final_rewards_that_differ_is_named() {
-        let said = |values: &[f64]| -> Vec<String> {
+        let warnings = |values: &[f64]| -> Vec<String> {
             of_member(&member(values), &Typical::of(&[])).iter().map(RewardFinding::to_string).collect()
         };
-        assert_eq!(said(&[1.0, 1.0]), Vec::<String>::new());
-        assert_eq!(said(&[0.5, 1.0]), ["rollout r has several final rewards, [0.5, 1.0]: the last counts"]);
+        assert_eq!(warnings(&[1.0, 1.0]), Vec::<String>::new());
+        assert_eq!(warnings(&[0.5, 1.0]), ["rollout r has several final rewards, [0.5, 1.0]: the last counts"]);
         assert_eq!(
-            said(&[1.0, 3000.0]),
+            warnings(&[1.0, 3000.0]),
             [
                 "rollout r has several final rewards, [1.0, 3000.0]: the last counts",
                 "rollout r earned 3e3, outside [trainer] reward_bounds: it counts as failed",

@@ -10,7 +10,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 impl<Data> TrainingRun<Data> {
     /// Returns once the record says that a run of so many updates may make more.
-    pub(super) async fn wait_for_leave(&self, step: u64, reporter: &mut dyn Reporter) -> Result<(), TrainError> {
+    pub(super) async fn wait_for_permission(&self, step: u64, reporter: &mut dyn Reporter) -> Result<(), TrainError> {
         // What ends the run needs no leave.
         if self.schedule.is_over(step) || self.may_go_on(step).await? {
             return Ok(());

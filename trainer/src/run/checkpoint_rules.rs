@@ -128,8 +128,12 @@ mod tests {
         assert_eq!(removed(9, None), [0; 0]);
         let unscored = all.map(|checkpoint| KnownCheckpoint { score: None, ..checkpoint });
         assert_eq!(KeptCheckpoints { newest: 2, seconds: None }.removed(&unscored), [0, 1, 2]);
-        let mut gone = all;
-        gone[1].is_there = false;
-        assert_eq!(KeptCheckpoints { newest: 2, seconds: None }.removed(&gone), [0, 1], "what is gone is not the best");
+        let mut deleted = all;
+        deleted[1].is_there = false;
+        assert_eq!(
+            KeptCheckpoints { newest: 2, seconds: None }.removed(&deleted),
+            [0, 1],
+            "what is gone is not the best"
+        );
     }
 }

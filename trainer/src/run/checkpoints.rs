@@ -20,7 +20,7 @@ pub enum MissingFiles {
     /// They are downloaded.
     Download,
     /// They stay there, and count as whole.
-    LeaveThere,
+    Ignore,
 }
 
 /// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
@@ -124,8 +124,8 @@ impl Checkpoints<'_> {
     ) -> Result<Option<CheckpointState>, TrainError> {
         let mut checkpoints = self.record.checkpoints(self.run_id).await?;
         // Where there are directories, the record is not gone: it has only not come to its first checkpoint.
-        let is_gone = checkpoints.is_empty() && !self.directory.join(uploads::CHECKPOINTS).exists();
-        if let Some(archive) = self.archive.filter(|_| is_gone && self.learner.is_some()) {
+        let disconnected = checkpoints.is_empty() && !self.directory.join(uploads::CHECKPOINTS).exists();
+        if let Some(archive) = self.archive.filter(|_| disconnected && self.learner.is_some()) {
             uploads::bring_back(archive, self.record, self.run_id).await?;
             checkpoints = self.record.checkpoints(self.run_id).await?;
         }
@@ -161,7 +161,7 @@ impl Checkpoints<'_> {
                         return Ok(Some(error.to_string()));
                     }
                 }
-                MissingFiles::LeaveThere => match archive.manifest(name).await {
+                MissingFiles::Ignore => match archive.manifest(name).await {
                     Ok(Some(_)) => return Ok(None),
                     Ok(None) => {}
                     Err(error) => return Ok(Some(error.to_string())),
@@ -239,8 +239,8 @@ mod tests {
         std::fs::remove_file(path.join("inner/state")).unwrap();
         let message = damage(path, &files).await.unwrap().unwrap();
         assert!(message.starts_with("inner/state cannot be read: "), "{message}");
-        let gone = damage(&path.join("gone"), &files).await.unwrap();
-        assert_eq!(gone.as_deref(), Some("its directory is gone"));
+        let missing = damage(&path.join("gone"), &files).await.unwrap();
+        assert_eq!(missing.as_deref(), Some("its directory is gone"));
     }
 
     #[tokio::test]

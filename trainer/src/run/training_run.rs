@@ -118,10 +118,10 @@ impl<Data> TrainingRun<Data> {
         let (sampled_since_checkpoint, last_checkpoint) = (0, Instant::now());
         let mut progress =
             Progress { step, position, metrics_file, behind, held_out, sampled_since_checkpoint, last_checkpoint };
-        let mut has_leave = false;
+        let mut has_permission = false;
         let end = loop {
-            if !has_leave {
-                self.wait_for_leave(progress.step, reporter).await?;
+            if !has_permission {
+                self.wait_for_permission(progress.step, reporter).await?;
             }
             let mut evaluation = self.evaluate_if_due(progress.step, reporter).await?;
             let judges = self.publish_gate.is_some_and(|gate| gate.rule == GateRule::NotWorse);
@@ -144,7 +144,7 @@ impl<Data> TrainingRun<Data> {
             if let Some((gate, behind)) = self.publish_gate.zip(progress.behind.as_ref()) {
                 gate.check(progress.step, behind.step, self.version_after(behind.step))?;
             }
-            has_leave = self.step(&mut progress, evaluation, reporter).await?;
+            has_permission = self.step(&mut progress, evaluation, reporter).await?;
         };
         self.summarize(end, started, reporter).await
     }
@@ -227,7 +227,7 @@ impl<Data> TrainingRun<Data> {
         reporter: &mut dyn Reporter,
     ) -> Result<(MetricsFile, BTreeMap<u64, f64>), TrainError> {
         let path = self.identity.directory.join("metrics.jsonl");
-        let told = MetricsFile::steps(&path);
+        let written = MetricsFile::steps(&path);
         let steps = self.record.steps(&self.identity.run_id).await?;
         let mut recorded: Vec<Map<String, Value>> = Vec::with_capacity(steps.len());
         let mut held_out = BTreeMap::new();
@@ -236,7 +236,7 @@ impl<Data> TrainingRun<Data> {
             let step = metrics.get("step").and_then(Value::as_u64);
             held_out.extend(step.zip(held_out_score(&metrics)));
             match step {
-                Some(step) if !told.contains(&step) => {
+                Some(step) if !written.contains(&step) => {
                     reporter.report(TrainEvent::Step { step, metrics: metrics.clone() });
                 }
                 _ => reporter.report(TrainEvent::StepRecalled { time, metrics: metrics.clone() }),
@@ -310,8 +310,8 @@ impl<Data> TrainingRun<Data> {
         progress.sampled_since_checkpoint += uses.iter().map(|used| used.tokens).sum::<u64>();
         let seconds = progress.last_checkpoint.elapsed().as_secs_f64();
         let since = SinceCheckpoint { tokens: progress.sampled_since_checkpoint, seconds };
-        let has_leave = self.may_go_on(progress.step).await?;
-        let is_due = self.checkpointing.triggers.are_met(progress.step, since) || !has_leave;
+        let has_permission = self.may_go_on(progress.step).await?;
+        let is_due = self.checkpointing.triggers.are_met(progress.step, since) || !has_permission;
         set(&mut metrics, "time/total", total);
         let is_sound = bounds.is_ok() && !self.is_out_of_bounds(progress);
         let checkpoint = if is_due && is_sound { Some(self.save_checkpoint(progress).await?) } else { None };
@@ -330,7 +330,7 @@ impl<Data> TrainingRun<Data> {
                 .for_each(|warning| reporter.report(warning));
             without_gradient::check(&steps, self.stop_without_gradient)?;
         }
-        Ok(has_leave)
+        Ok(has_permission)
     }
 
     fn step_metrics(&self, step: u64, lesson: &mut Lesson) -> Map<String, Value> {

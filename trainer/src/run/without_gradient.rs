@@ -7,7 +7,7 @@ use fulgurite_types::{GenerationUse, Step, TokenUse};
 use crate::{SampleAnswer, TrainError, TrainEvent};
 
 /// So many updates in a row without a gradient are told of, and each further such number.
-const TOLD_AFTER: usize = 3;
+const WARNED_AFTER: usize = 3;
 
 /// The last steps one after another whose batches were empty.
 fn in_a_row(steps: &[Step]) -> usize {
@@ -24,7 +24,7 @@ pub(crate) fn check(steps: &[Step], limit: u64) -> Result<(), TrainError> {
 /// `answers` are those of the last one.
 pub(crate) fn warning(steps: &[Step], uses: &[GenerationUse], answers: Vec<SampleAnswer>) -> Option<TrainEvent> {
     let updates = in_a_row(steps);
-    if updates == 0 || !updates.is_multiple_of(TOLD_AFTER) {
+    if updates == 0 || !updates.is_multiple_of(WARNED_AFTER) {
         return None;
     }
     let mut untrained = BTreeMap::new();

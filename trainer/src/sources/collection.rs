@@ -226,7 +226,7 @@ async fn wait(
         if waiting.is_empty() {
             break;
         }
-        let gone = async {
+        let runner_end = async {
             let message = runner.wait_for(Option::is_some).await.map(|message| message.clone().unwrap_or_default());
             match message {
                 Ok(message) => message,
@@ -238,7 +238,7 @@ async fn wait(
             finished = record.wait_for_rollouts(&waiting, PROGRESS_INTERVAL) => {
                 ended.extend(finished?.into_iter().map(|rollout| rollout.rollout_id));
             }
-            message = gone => return Err(TrainError::RunnerGone { message }),
+            message = runner_end => return Err(TrainError::RunnerEnded { message }),
         }
     }
     Ok(())

@@ -90,9 +90,9 @@ impl RolloutGroups {
         if let (Some(pairwise), Phase::Train) = (&self.pairwise, purpose.phase) {
             let judged = pairwise.reward(&mut collected).await?;
             if judged.undecided > 0 {
-                let Judged { comparisons, undecided, said, .. } = &judged;
-                let (undecided, comparisons, said) = (*undecided, *comparisons, said.clone());
-                reporter.report(TrainEvent::JudgeUndecided { step: purpose.step, undecided, comparisons, said });
+                let Judged { comparisons, undecided, answer, .. } = &judged;
+                let (undecided, comparisons, answer) = (*undecided, *comparisons, answer.clone());
+                reporter.report(TrainEvent::JudgeUndecided { step: purpose.step, undecided, comparisons, answer });
             }
             judged.check()?;
             self.record.give_rewards(judged.given).await?;

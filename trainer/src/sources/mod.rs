@@ -1,6 +1,6 @@
 //! Where a run's data come from.
 
-mod beside;
+mod auxiliary_source;
 mod collection;
 mod conversations;
 mod corpus;
@@ -13,7 +13,7 @@ mod source;
 mod task_order;
 mod tasks;
 
-pub(crate) use self::beside::BesideSource;
+pub(crate) use self::auxiliary_source::AuxiliarySource;
 pub(crate) use self::collection::{GroupTasks, Plan, gather, new_rollouts};
 pub(crate) use self::conversations::{ConversationBatch, ConversationSource};
 pub(crate) use self::corpus::{Corpus, CorpusRows};

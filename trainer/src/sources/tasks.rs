@@ -152,11 +152,11 @@ fn read_lines(path: &Path) -> Result<Vec<Value>, TrainError> {
     lines
         .map(|(index, line)| {
             let not_json = |error: serde_json::Error| {
-                let said = plain_words(&error.to_string(), "", Notation::Json);
+                let message = plain_words(&error.to_string(), "", Notation::Json);
                 // The line is the file's, not the parser's.
-                let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(said, _)| said);
+                let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
                 let place = format!("line {}, column {}", index + 1, error.column());
-                wrong(format!("{place} is not JSON: {said} (a task that is text stands in quotes)"))
+                wrong(format!("{place} is not JSON: {message} (a task that is text stands in quotes)"))
             };
             let mended = MendedJson::of(line.as_bytes());
             if let Some(mended) = &mended {
@@ -200,8 +200,9 @@ mod tests {
         assert!(matches!(load(json!([])), Err(TrainError::NoTasks { .. })));
         std::fs::write(directory.path().join("t.jsonl"), "1\n{").unwrap();
         let error = load(json!({ "file": "t.jsonl" })).unwrap_err().to_string();
-        let said = "t.jsonl: line 2, column 1 is not JSON: it ends too early (a task that is text stands in quotes)";
-        assert!(error.ends_with(said), "{error}");
+        let expected =
+            "t.jsonl: line 2, column 1 is not JSON: it ends too early (a task that is text stands in quotes)";
+        assert!(error.ends_with(expected), "{error}");
         let error = load(json!({ "file": "other.jsonl" })).unwrap_err().to_string();
         assert!(error.ends_with("other.jsonl: there is no such file; an example's README says how its own is made"));
     }

@@ -115,7 +115,7 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
             generation.logprobs = Some(vec![-0.75, -0.5, -0.5]);
         }
         "broken_off" => generation.stop_reason = "error".into(),
-        "client_gone" => generation.client_gone = true,
+        "client_gone" => generation.client_disconnected = true,
         "empty_prompt" => generation.prompt_tokens.clear(),
         // As a server that tells token ids is recorded.
         "upstream" => generation.defect = Some("upstream".into()),
@@ -209,7 +209,7 @@ fn honest(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
         tokenizer: TOKENIZER.into(),
         request_digest: String::new(),
         branch_reason: None,
-        client_gone: false,
+        client_disconnected: false,
         defect: None,
     }
 }
@@ -277,7 +277,7 @@ async fn train_with(
         let expected = if records { summary.trained_tokens as usize } else { 0 };
         assert_eq!(fates, vec![TokenFate::Trained; expected], "{summary:?}");
     }
-    every_rollout_says_which_policy_it_is_for(&store).await;
+    every_rollout_names_its_policy(&store).await;
     summary
 }
 
@@ -297,11 +297,11 @@ pub async fn run_in(
     pupil: &Arc<Pupil>,
     options: TrainerOptions,
 ) -> (Store, Result<RunSummary, TrainError>) {
-    run_told_to(|_| Silent, directory, reached, tasks, pupil, options).await
+    run_with(|_| Silent, directory, reached, tasks, pupil, options).await
 }
 
 /// The same, told to what is made of the store.
-pub async fn run_told_to<R: Reporter>(
+pub async fn run_with<R: Reporter>(
     reporter: impl FnOnce(&Store) -> R,
     directory: &Path,
     reached: Reached,
@@ -503,7 +503,7 @@ async fn nothing_to_learn_means_no_step_of_the_optimizer() {
     assert_eq!((summary.trained_tokens, *pupil.optimizer_steps.lock().unwrap()), (0, 0));
 }
 
-async fn every_rollout_says_which_policy_it_is_for(store: &Store) {
+async fn every_rollout_names_its_policy(store: &Store) {
     let rollouts = store.query_rollouts(&RolloutFilter::default()).await.unwrap().items;
     assert!(!rollouts.is_empty());
     for (rollout, _) in rollouts {
@@ -528,6 +528,6 @@ async fn every_rollout_says_which_policy_it_is_for(store: &Store) {
 fn a_group_of_one_is_refused_by_the_name_of_the_option() {
     let options: TrainerOptions = serde_json::from_value(json!({ "group_size": 1 })).unwrap();
     let error = options.plan().unwrap_err();
-    let said = "[trainer] group_size is 1, but must be at least 2: its mean is what each is measured against";
-    assert_eq!(error.to_string(), said);
+    let expected = "[trainer] group_size is 1, but must be at least 2: its mean is what each is measured against";
+    assert_eq!(error.to_string(), expected);
 }

@@ -10,6 +10,6 @@
 
 mod accounting;
 mod drift;
-mod leave;
+mod permission;
 mod remote_record;
 mod served_model;

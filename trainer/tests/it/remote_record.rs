@@ -78,7 +78,7 @@ fn generation(rollout_id: &str, attempt_id: &str, place: usize, prompt_tokens: V
         tokenizer: "t".into(),
         request_digest: String::new(),
         branch_reason: None,
-        client_gone: false,
+        client_disconnected: false,
         defect: None,
     }
 }
@@ -108,8 +108,8 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
     let rollouts = vec![NewRollout { input: json!({ "q": 1 }), ..NewRollout::default() }; 2];
     let enqueued = remote.enqueue_rollouts(rollouts).await.unwrap();
     let ids: Vec<String> = enqueued.iter().map(|rollout| rollout.rollout_id.clone()).collect();
-    let taken = store.dequeue_rollouts(1, Some("w"), Duration::ZERO).await.unwrap().remove(0);
-    let (rollout_id, attempt_id) = (taken.rollout.rollout_id.as_str(), taken.attempt.attempt_id.as_str());
+    let claimed = store.dequeue_rollouts(1, Some("w"), Duration::ZERO).await.unwrap().remove(0);
+    let (rollout_id, attempt_id) = (claimed.rollout.rollout_id.as_str(), claimed.attempt.attempt_id.as_str());
     assert_eq!(rollout_id, ids[0]);
     assert!(remote.wait_for_rollouts(&ids, Duration::ZERO).await.unwrap().is_empty());
 
@@ -141,7 +141,7 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
         cause: "trained".into(),
         tokens: 2,
     };
-    let told =
+    let teacher_logprobs =
         TeacherLogprobs { generation_id: "generation-0".into(), teacher: "large".into(), logprobs: vec![-0.1, -1e-45] };
     let step = StepRecord {
         run_id: "run/1".into(),
@@ -149,7 +149,7 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
         metrics: json!({ "loss": 0.1 }),
         weights_version: 1,
         uses: vec![used(0)],
-        teacher_logprobs: vec![told.clone()],
+        teacher_logprobs: vec![teacher_logprobs.clone()],
         checkpoint: Some(CheckpointRecord { directory: "checkpoints/1".into(), state: json!({ "step": 1 }) }),
     };
     // As after a lost reply.
@@ -161,7 +161,7 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
     let expected = "/runs/run%2F1/steps refused (status 409): step already exists: 1 of run run/1";
     assert!(error.ends_with(expected), "{error}");
     let recorded = store.teacher_logprobs(&["generation-0"]).await.unwrap();
-    assert_eq!(recorded, [RecordedTeacherLogprobs { run_id: "run/1".into(), told }]);
+    assert_eq!(recorded, [RecordedTeacherLogprobs { run_id: "run/1".into(), values: teacher_logprobs }]);
     remote.record_uses("run/1", vec![used(1)]).await.unwrap();
     assert_eq!(remote.steps("run/1").await.unwrap(), local.steps("run/1").await.unwrap());
     assert_eq!(remote.latest_checkpoint("run/1").await.unwrap(), local.latest_checkpoint("run/1").await.unwrap());
@@ -183,8 +183,8 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
 async fn a_step_asks_a_handful_of_times_whatever_its_size() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(&directory).await;
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = asked.clone();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = requests.clone();
     let routes =
         all_routes(&store).layer(axum::middleware::from_fn(move |request: Request, next: axum::middleware::Next| {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -195,15 +195,15 @@ async fn a_step_asks_a_handful_of_times_whatever_its_size() {
     let rollouts = vec![NewRollout { input: json!(1), ..NewRollout::default() }; 128];
     let enqueued = remote.enqueue_rollouts(rollouts).await.unwrap();
     let ids: Vec<String> = enqueued.into_iter().map(|rollout| rollout.rollout_id).collect();
-    for (place, taken) in store.dequeue_rollouts(128, Some("w"), Duration::ZERO).await.unwrap().iter().enumerate() {
-        let (rollout_id, attempt_id) = (taken.rollout.rollout_id.as_str(), taken.attempt.attempt_id.as_str());
+    for (place, claimed) in store.dequeue_rollouts(128, Some("w"), Duration::ZERO).await.unwrap().iter().enumerate() {
+        let (rollout_id, attempt_id) = (claimed.rollout.rollout_id.as_str(), claimed.attempt.attempt_id.as_str());
         store.record_generation(generation(rollout_id, attempt_id, place, vec![1, 2])).await.unwrap();
         store.add_reward(rollout_id, attempt_id, None, Reward::new(1.0)).await.unwrap();
     }
     let records = remote.rollout_records(&ids).await.unwrap();
     assert!(records.iter().flatten().all(|record| record.generations.len() == 1 && record.rewards.len() == 1));
     assert_eq!(records.iter().flatten().count(), 128);
-    assert_eq!(asked.load(Ordering::SeqCst), 2, "one to enqueue, one to read");
+    assert_eq!(requests.load(Ordering::SeqCst), 2, "one to enqueue, one to read");
 
     // What takes more than an answer has room for comes in several.
     let (rollout_id, attempt_id) = (&ids[0], &records[0].as_ref().unwrap().attempts[0].attempt_id);
@@ -213,7 +213,7 @@ async fn a_step_asks_a_handful_of_times_whatever_its_size() {
     let large = record(ServerOptions { reply_limit: 1 << 30, ..options(&url) });
     let again = large.rollout_records(&ids).await.unwrap();
     assert_eq!(again, Record::rollout_records(&store, &ids).await.unwrap());
-    assert_eq!(asked.load(Ordering::SeqCst), 4, "the first rollout alone, then the others");
+    assert_eq!(requests.load(Ordering::SeqCst), 4, "the first rollout alone, then the others");
 }
 
 /// The record of rollout `r` with one generation, changed.
@@ -292,8 +292,8 @@ async fn a_refusal_says_url_key_and_fix() {
     let remote = answered(StatusCode::UNAUTHORIZED, "{\"detail\": \"No key\"}").await;
     let error = refused(remote.steps("run").await);
     assert!(matches!(error, ServerError::Key { status: 401, .. }));
-    let said = error.to_string();
-    assert!(said.contains("/v1/fulgurite/runs/run/steps") && said.contains("FULGURITE_ADMIN_KEY"), "{said}");
+    let message = error.to_string();
+    assert!(message.contains("/v1/fulgurite/runs/run/steps") && message.contains("FULGURITE_ADMIN_KEY"), "{message}");
     let error = refused(answered(StatusCode::NOT_FOUND, "").await.steps("run").await);
     assert!(error.to_string().contains("as new as this program"), "{error}");
     let error = refused(answered(StatusCode::FOUND, "").await.steps("run").await);
@@ -301,14 +301,14 @@ async fn a_refusal_says_url_key_and_fix() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let impatient = ServerOptions { patience: Duration::ZERO, ..options(&format!("http://{nobody}")) };
     let error = refused(record(impatient).steps("run").await);
-    let said = error.to_string();
-    assert!(matches!(error, ServerError::Unreachable { .. }) && said.contains("fulgurite serve"), "{said}");
+    let message = error.to_string();
+    assert!(matches!(error, ServerError::Unreachable { .. }) && message.contains("fulgurite serve"), "{message}");
 }
 
 #[tokio::test]
 async fn a_server_that_fails_is_asked_again() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = asked.clone();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = requests.clone();
     let answer = move |request: Request| async move {
         assert_eq!(request.headers()["authorization"], "Bearer the-key");
         match counted.fetch_add(1, Ordering::SeqCst) {
@@ -320,5 +320,5 @@ async fn a_server_that_fails_is_asked_again() {
     let url = serve(Router::new().fallback(answer)).await;
     let remote = record(ServerOptions { admin_key: Some("the-key".into()), ..options(&url) });
     assert!(remote.steps("run").await.unwrap().is_empty());
-    assert_eq!(asked.load(Ordering::SeqCst), 3);
+    assert_eq!(requests.load(Ordering::SeqCst), 3);
 }

@@ -169,7 +169,7 @@ impl StartAtServer<'_> {
         let run_id = run_id_of(directory);
         let archive = match missing {
             MissingFiles::Download => run_archive(self.loaded, directory, &run_id).await?,
-            MissingFiles::LeaveThere => unclaimed_archive(self.loaded, &run_id)?,
+            MissingFiles::Ignore => unclaimed_archive(self.loaded, &run_id)?,
         };
         let identity = RunIdentity {
             run_id,
@@ -224,7 +224,7 @@ impl StartAtServer<'_> {
         let RecordedRun::Same = recorded_run(self.record, self.loaded, directory).await? else { return Ok(None) };
         let found = match place {
             Some(place) => Ok(place),
-            None => self.resume_place(directory, MissingFiles::LeaveThere).await,
+            None => self.resume_place(directory, MissingFiles::Ignore).await,
         };
         let place = match found {
             Ok(place) => place,

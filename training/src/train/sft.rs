@@ -15,7 +15,7 @@ use fulgurite_lab::trackers::tracked;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
 use fulgurite_trainer::{
-    BesideFile, ConversationsFile, DataSource, ObjectiveName, Preferences, Record, RowUnit, RunIdentity, RunSummary,
+    AuxiliaryFile, ConversationsFile, DataSource, ObjectiveName, Preferences, Record, RowUnit, RunIdentity, RunSummary,
     Sft, SftData, TrainingPlan, Validation,
 };
 
@@ -203,10 +203,10 @@ pub(super) fn auxiliary_conversations(
     run_directory: &Path,
     model_directory: &Path,
     renderer: &Arc<dyn Renderer>,
-) -> Result<Option<BesideFile>> {
+) -> Result<Option<AuxiliaryFile>> {
     let rollouts = loaded.config.trainer.rollouts();
     let Some(conversations) = rollouts.and_then(|rollouts| rollouts.conversations.as_ref()) else { return Ok(None) };
-    Ok(Some(BesideFile {
+    Ok(Some(AuxiliaryFile {
         file: file(loaded, &conversations.file, run_directory, "conversations.jsonl")?,
         renderer: renderer.clone(),
         context_length: context_length(model_directory)?,
@@ -219,10 +219,10 @@ pub(super) fn harvest_validation(
     run_directory: &Path,
     model_directory: &Path,
     renderer: &Arc<dyn Renderer>,
-) -> Result<Option<BesideFile>> {
+) -> Result<Option<AuxiliaryFile>> {
     let validation = loaded.config.trainer.harvest().and_then(|harvest| harvest.validation.as_deref());
     let Some(validation) = validation else { return Ok(None) };
-    Ok(Some(BesideFile {
+    Ok(Some(AuxiliaryFile {
         file: file(loaded, validation, run_directory, "validation.jsonl")?,
         renderer: renderer.clone(),
         context_length: context_length(model_directory)?,

@@ -331,8 +331,8 @@ mod tests {
             ("tag = 'x", "the text that begins with ' does not end"),
             ("and reward = 1", "`and` is no field"),
         ] {
-            let said = refused(text);
-            assert!(said.contains(expected), "{text}: {said}");
+            let message = refused(text);
+            assert!(message.contains(expected), "{text}: {message}");
         }
         assert!(refused(&"(".repeat(100_000)).contains("nested deeper than 64 times"));
     }

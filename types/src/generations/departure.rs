@@ -7,7 +7,7 @@ words! {
         FirstTurn = "first_turn",
         /// A conversation begins in which the model is shown no tools, in an attempt in which it was shown some: if nothing
         /// goes on from it, it is a request beside the task.
-        BesideTools = "beside_tools",
+        NextToTools = "beside_tools",
         /// The same request again, of a turn that is recorded.
         RequestRepeated = "request_repeated",
         /// It continues an earlier turn: conversations take turns, or the client went back.
@@ -50,7 +50,7 @@ pub enum BranchReason {
 impl BranchReason {
     /// Whether a conversation begins with it.
     pub fn begins_conversation(&self) -> bool {
-        matches!(self, Self::Departure(DepartureReason::FirstTurn | DepartureReason::BesideTools))
+        matches!(self, Self::Departure(DepartureReason::FirstTurn | DepartureReason::NextToTools))
     }
 
     /// The word, in JSON and in SQL.

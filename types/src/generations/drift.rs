@@ -40,7 +40,8 @@ pub struct CallDrift {
     /// Why sampling ended.
     pub stop_reason: StopReason,
     /// Whether the client hung up before it had the whole answer.
-    pub client_gone: bool,
+    #[serde(rename = "client_gone")]
+    pub client_disconnected: bool,
     /// Why it must not be trained, by name, if it must not.
     pub defect: Option<Defect>,
 }

@@ -59,7 +59,7 @@ pub struct NewGeneration {
     /// Why the prompt does not continue the conversation's previous generation, if it does not.
     pub branch_reason: Option<BranchReason>,
     /// Whether the client hung up before it had the whole answer.
-    pub client_gone: bool,
+    pub client_disconnected: bool,
     /// Why it must not be trained, if whoever records it knows of a reason.
     pub defect: Option<Defect>,
 }
@@ -112,7 +112,8 @@ pub struct Generation {
     /// Digest of the client's request.
     pub request_digest: String,
     /// Whether the client hung up before it had the whole answer.
-    pub client_gone: bool,
+    #[serde(rename = "client_gone")]
+    pub client_disconnected: bool,
     /// Why it must not be trained, if it must not.
     pub defect: Option<Defect>,
 }

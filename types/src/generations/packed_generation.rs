@@ -116,7 +116,7 @@ mod tests {
             renderer: "chatml".into(),
             tokenizer: "sha256:0".into(),
             request_digest: String::new(),
-            client_gone: true,
+            client_disconnected: true,
             defect: None,
         }
     }

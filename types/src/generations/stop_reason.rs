@@ -8,7 +8,7 @@ pub enum StopReason {
     /// No more tokens were allowed, or the context had no room for more.
     Length,
     /// The client hung up, or the server was shut down; a retry goes on behind what was sampled.
-    ClientGone,
+    ClientDisconnected,
     /// The sampler failed in the middle of the answer: the client got an error instead of these tokens.
     Error,
     /// A word of an upstream's, or of whoever made the record that was imported.
@@ -21,7 +21,7 @@ impl StopReason {
         match self {
             Self::Stop => "stop",
             Self::Length => "length",
-            Self::ClientGone => Self::CLIENT_GONE,
+            Self::ClientDisconnected => Self::CLIENT_DISCONNECTED,
             Self::Error => Self::ERROR,
             Self::Other(word) => word,
         }
@@ -30,8 +30,8 @@ impl StopReason {
     /// The word of [`Error`](Self::Error).
     pub const ERROR: &'static str = "error";
 
-    /// The word of [`ClientGone`](Self::ClientGone), for SQL.
-    pub const CLIENT_GONE: &'static str = "client_gone";
+    /// The word of [`ClientDisconnected`](Self::ClientGone), for SQL.
+    pub const CLIENT_DISCONNECTED: &'static str = "client_gone";
 
     /// Whether the answer came to its own end, so that a conversation can go on behind it.
     pub fn is_whole(&self) -> bool {
@@ -41,7 +41,7 @@ impl StopReason {
 
 impl From<String> for StopReason {
     fn from(word: String) -> Self {
-        [Self::Stop, Self::Length, Self::ClientGone, Self::Error]
+        [Self::Stop, Self::Length, Self::ClientDisconnected, Self::Error]
             .into_iter()
             .find(|known| known.as_str() == word)
             .unwrap_or(Self::Other(word))

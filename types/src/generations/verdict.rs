@@ -7,7 +7,7 @@ words! {
         /// The call was passed on to an upstream: whose weights and which tokens they were is not known here.
         Upstream = "upstream",
         /// The client hung up before it had the whole answer: what it acted on is not known.
-        ClientGone = "client_gone",
+        ClientDisconnected = "client_gone",
         /// The sampler failed in the middle of the answer: the agent got an error instead.
         BrokenOff = "broken_off",
         /// No token was sampled.

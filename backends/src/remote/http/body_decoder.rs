@@ -132,28 +132,28 @@ mod tests {
     /// All that is said, how many bytes were taken, and whether the body is over.
     fn decoded(framing: Framing, pieces: &[&[u8]]) -> Result<(Vec<u8>, usize, bool), String> {
         let mut decoder = BodyDecoder::new(framing);
-        let (mut data, mut taken) = (Vec::new(), 0);
+        let (mut data, mut used) = (Vec::new(), 0);
         for piece in pieces {
-            taken += decoder.decode(piece, &mut data)?;
+            used += decoder.decode(piece, &mut data)?;
         }
-        Ok((data, taken, decoder.is_over()))
+        Ok((data, used, decoder.is_over()))
     }
 
     #[test]
     fn a_body_ends_where_its_framing_says() {
-        let said = |data: &str, taken, is_over| Ok((data.as_bytes().to_vec(), taken, is_over));
+        let decoded_as = |data: &str, used, is_over| Ok((data.as_bytes().to_vec(), used, is_over));
         for (framing, bytes, expected) in [
-            (Framing::Length(3), "abcd", said("abc", 3, true)),
-            (Framing::Length(3), "ab", said("ab", 2, false)),
-            (Framing::Length(0), "a", said("", 0, true)),
-            (Framing::UntilClose, "0\r\n\r\n", said("0\r\n\r\n", 5, false)),
-            (Framing::Chunked, "3\r\nabc\r\n0\r\n\r\nx", said("abc", 13, true)),
+            (Framing::Length(3), "abcd", decoded_as("abc", 3, true)),
+            (Framing::Length(3), "ab", decoded_as("ab", 2, false)),
+            (Framing::Length(0), "a", decoded_as("", 0, true)),
+            (Framing::UntilClose, "0\r\n\r\n", decoded_as("0\r\n\r\n", 5, false)),
+            (Framing::Chunked, "3\r\nabc\r\n0\r\n\r\nx", decoded_as("abc", 13, true)),
             (
                 Framing::Chunked,
                 "3;a=\"b\"\r\nabc\r\nA \r\n0123456789\r\n00\r\nx: y\r\n\r\n",
-                said("abc0123456789", 42, true),
+                decoded_as("abc0123456789", 42, true),
             ),
-            (Framing::Chunked, "3\r\nabc\r\n0\r\n", said("abc", 11, false)),
+            (Framing::Chunked, "3\r\nabc\r\n0\r\n", decoded_as("abc", 11, false)),
         ] {
             assert_eq!(decoded(framing, &[bytes.as_bytes()]), expected, "{bytes:?}");
         }

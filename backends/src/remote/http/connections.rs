@@ -238,7 +238,7 @@ impl ReplyBody {
 
     /// Reads what follows an answer's end, which most often has come with it: without that the connection would be
     /// closed, and the next request would open another. What is wrong there is none of the answer's faults.
-    pub(crate) fn leave(mut self, context: &mut Context<'_>) {
+    pub(crate) fn abandon(mut self, context: &mut Context<'_>) {
         loop {
             match self.poll_data(context) {
                 Poll::Ready(Some(Ok(_))) => {}
@@ -289,12 +289,12 @@ mod tests {
 
     /// What is answered to a request when the server says this and closes the connection, and whether it would have been
     /// used again.
-    async fn answered(said: &[u8]) -> (Result<Vec<u8>, String>, bool) {
+    async fn answered(response: &[u8]) -> (Result<Vec<u8>, String>, bool) {
         let (listener, connections) = connections().await;
         let server = async {
             let (mut socket, _) = listener.accept().await.unwrap();
             socket.read_exact(&mut [0; 7]).await.unwrap();
-            socket.write_all(said).await.unwrap();
+            socket.write_all(response).await.unwrap();
         };
         let client = async {
             let (_, body) = connections.send(b"request").await.map_err(|error| error.to_string())?;
@@ -306,12 +306,12 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_is_whole_where_its_head_says_so() {
-        let said = |body: &str| Ok(body.as_bytes().to_vec());
+        let body_of = |body: &str| Ok(body.as_bytes().to_vec());
         let continued = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-        assert_eq!(answered(continued).await, (said("ok"), true));
-        assert_eq!(answered(b"HTTP/1.1 200 OK\r\n\r\nuntil here").await, (said("until here"), false));
+        assert_eq!(answered(continued).await, (body_of("ok"), true));
+        assert_eq!(answered(b"HTTP/1.1 200 OK\r\n\r\nuntil here").await, (body_of("until here"), false));
         let closing = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
-        assert_eq!(answered(closing).await, (said("ok"), false));
+        assert_eq!(answered(closing).await, (body_of("ok"), false));
         let cut = Err("the connection was closed in its middle".to_owned());
         assert_eq!(answered(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n").await, (cut, false));
         let none = Err("it closed the connection instead of answering".to_owned());

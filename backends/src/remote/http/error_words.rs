@@ -41,18 +41,18 @@ pub(crate) fn fault_of_error(error: &Value) -> AnswerFault {
 
 /// What a status other than success means for the caller.
 pub fn refusal(host: &str, status: StatusCode, message: &str) -> BackendError {
-    let told = format!("{host} answers {}: {message}", status.as_u16());
+    let explained = format!("{host} answers {}: {message}", status.as_u16());
     match status {
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
             BackendError::InvalidRequest { message: AnswerFault::Refused { message: message.to_owned() }.to_string() }
         }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BackendError::Configuration {
-            message: format!("{told} (is the variable that api_key_env names set to a key of this host?)"),
+            message: format!("{explained} (is the variable that api_key_env names set to a key of this host?)"),
         },
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
-            BackendError::Configuration { message: format!("{told} (is the right kind of server behind this URL?)") }
-        }
-        _ => BackendError::Unavailable { message: told },
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => BackendError::Configuration {
+            message: format!("{explained} (is the right kind of server behind this URL?)"),
+        },
+        _ => BackendError::Unavailable { message: explained },
     }
 }
 

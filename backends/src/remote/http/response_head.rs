@@ -43,8 +43,8 @@ impl ResponseHead {
             named.map(|field| String::from_utf8_lossy(field.value))
         };
         let framing = framing(status, values("transfer-encoding").next_back().as_deref(), values("content-length"))?;
-        let says_close = values("connection").any(|value| lists(&value, "close"));
-        let keeps_open = response.version == Some(1) && !says_close && framing != Framing::UntilClose;
+        let closes = values("connection").any(|value| lists(&value, "close"));
+        let keeps_open = response.version == Some(1) && !closes && framing != Framing::UntilClose;
         let content_type = values("content-type").next().map(|value| value.into_owned());
         Ok(Some((Self { status, content_type, framing, keeps_open }, length)))
     }
@@ -65,10 +65,10 @@ fn framing<T: AsRef<str>>(
         return Ok(if is_chunked { Framing::Chunked } else { Framing::UntilClose });
     }
     let mut framing = Framing::UntilClose;
-    for told in lengths {
-        let told = told.as_ref().trim();
-        let length = told.bytes().all(|byte| byte.is_ascii_digit()).then(|| told.parse().ok()).flatten();
-        let length = length.ok_or_else(|| format!("its answer has the content-length `{told}`"))?;
+    for stated in lengths {
+        let stated = stated.as_ref().trim();
+        let length = stated.bytes().all(|byte| byte.is_ascii_digit()).then(|| stated.parse().ok()).flatten();
+        let length = length.ok_or_else(|| format!("its answer has the content-length `{stated}`"))?;
         if matches!(framing, Framing::Length(other) if other != length) {
             return Err("its answer has two lengths".to_owned());
         }

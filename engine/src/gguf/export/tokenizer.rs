@@ -150,8 +150,9 @@ impl Exported<'_> {
         let generation = json_file(&self.directory.join(GENERATION_CONFIG))?.unwrap_or_default();
         let model = json_file(&self.directory.join(CONFIG))?.unwrap_or_default();
         let mut ends: Vec<i64> = self.named("eos_token", tokens)?.into_iter().collect();
-        let told = [&generation, &model].map(|file| ids(&file["eos_token_id"])).into_iter().find(|ids| !ids.is_empty());
-        for id in told.unwrap_or_default() {
+        let stated =
+            [&generation, &model].map(|file| ids(&file["eos_token_id"])).into_iter().find(|ids| !ids.is_empty());
+        for id in stated.unwrap_or_default() {
             if !ends.contains(&id) && usize::try_from(id).is_ok_and(|id| id < tokens.len()) {
                 ends.push(id);
             }

@@ -10,8 +10,8 @@ fn grammars(limits: GrammarLimits) -> Arc<Grammars> {
 
 /// Why a schema is refused, or that it is not.
 async fn compiled(schema: Value) -> Result<(), String> {
-    let begun = grammars(GrammarLimits::default()).begin(Constraint::JsonSchema(schema), None).await;
-    begun.map(drop).map_err(|error| error.to_string())
+    let started = grammars(GrammarLimits::default()).begin(Constraint::JsonSchema(schema), None).await;
+    started.map(drop).map_err(|error| error.to_string())
 }
 
 fn object(properties: usize) -> Value {
@@ -31,10 +31,12 @@ fn chain(links: usize) -> Value {
 
 #[tokio::test]
 async fn schemas_as_deep_as_the_limits_allow_do_not_overflow_the_stack() {
-    for (schema, is_taken) in [(object(2000), true), (object(8000), false), (chain(2000), true), (chain(8000), false)] {
+    for (schema, is_accepted) in
+        [(object(2000), true), (object(8000), false), (chain(2000), true), (chain(8000), false)]
+    {
         match compiled(schema).await {
-            Ok(()) => assert!(is_taken),
-            Err(words) => assert!(!is_taken && words.contains("(engine.grammar_"), "{words}"),
+            Ok(()) => assert!(is_accepted),
+            Err(words) => assert!(!is_accepted && words.contains("(engine.grammar_"), "{words}"),
         }
     }
 }
@@ -58,8 +60,8 @@ async fn what_costs_much_and_is_small_is_refused_by_name() {
 #[tokio::test]
 async fn a_grammar_is_bounded_by_the_schemas_in_it() {
     let grammar = format!("start: %json {}", object(8000));
-    let begun = grammars(GrammarLimits::default()).begin(Constraint::Lark(grammar), None).await;
-    let words = begun.map(drop).unwrap_err().to_string();
+    let started = grammars(GrammarLimits::default()).begin(Constraint::Lark(grammar), None).await;
+    let words = started.map(drop).unwrap_err().to_string();
     assert!(words.contains("(engine.grammar_values)"), "{words}");
 }
 

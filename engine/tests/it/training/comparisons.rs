@@ -52,7 +52,7 @@ async fn one_pass_is_what_a_forward_pass_and_a_cross_entropy_are() {
         let (data, comparisons) = comparisons(loss);
         let engine = open(&directory, 2);
         let one = engine.learner();
-        let told = one.forward_backward_comparisons(data.clone(), Arc::new(comparisons.clone())).await.unwrap();
+        let update = one.forward_backward_comparisons(data.clone(), Arc::new(comparisons.clone())).await.unwrap();
         let stepped = one.optimizer_step(AdamParameters::default()).await.unwrap();
 
         let other = open(&directory, 1);
@@ -61,12 +61,12 @@ async fn one_pass_is_what_a_forward_pass_and_a_cross_entropy_are() {
         let (sum, linear) = comparisons.as_cross_entropy(&data, &logprobs);
         two.forward_backward(linear.into(), LossFunction::CrossEntropy).await.unwrap();
         let expected = two.optimizer_step(AdamParameters::default()).await.unwrap();
-        assert!((told.loss_sum - sum).abs() < 1e-6 * sum.abs(), "{loss:?}: {} {sum}", told.loss_sum);
+        assert!((update.loss_sum - sum).abs() < 1e-6 * sum.abs(), "{loss:?}: {} {sum}", update.loss_sum);
         let (norm, same) = (stepped.gradient_norm, expected.gradient_norm);
         assert!(norm > 0.0 && (norm - same).abs() < 1e-4 * same, "{loss:?}: {norm} {same}");
         for (index, datum) in data.iter().enumerate() {
             let trained = datum.positions() / 2 + 1;
-            assert_eq!(told.logprobs[index][trained..], logprobs[index][trained..], "{loss:?}");
+            assert_eq!(update.logprobs[index][trained..], logprobs[index][trained..], "{loss:?}");
         }
     }
 }
@@ -104,8 +104,8 @@ async fn the_chosen_answer_becomes_likelier_beside_the_rejected_one() {
     let comparisons = Arc::new(Comparisons { loss, scale: 1.0, list });
     let mut costs = Vec::new();
     for _ in 0..20 {
-        let told = learner.forward_backward_comparisons(data.clone(), comparisons.clone()).await.unwrap();
-        costs.push(told.loss_sum);
+        let update = learner.forward_backward_comparisons(data.clone(), comparisons.clone()).await.unwrap();
+        costs.push(update.loss_sum);
         learner.optimizer_step(AdamParameters { learning_rate: 3e-3, ..AdamParameters::default() }).await.unwrap();
     }
     assert!((costs[0] - std::f64::consts::LN_2).abs() < 1e-6, "at the reference nothing is preferred: {}", costs[0]);

@@ -77,8 +77,8 @@ async fn entropies_are_those_of_the_whole_distributions_that_the_sampler_tells()
         datum
     };
     let data: Arc<[_]> = sequences.iter().map(datum).collect();
-    let told = learner.forward_backward(data, LossFunction::CrossEntropy).await.unwrap();
-    let of_data = told.entropies.unwrap();
+    let update = learner.forward_backward(data, LossFunction::CrossEntropy).await.unwrap();
+    let of_data = update.entropies.unwrap();
     assert_eq!(of_data.len(), 2);
     let (mut least, mut most) = (f64::INFINITY, 0.0f64);
     for (sequence, entropies) in sequences.iter().zip(&of_data) {
@@ -110,8 +110,8 @@ async fn the_gradient_of_two_losses_is_the_sum_of_theirs() {
             learner.forward_backward(rewarded.clone(), LossFunction::ImportanceSampling).await.unwrap();
         }
         if weight != 0.0 {
-            let told: Arc<[_]> = [supervised(&sequence(20, 12, 41), weight)].into();
-            learner.forward_backward(told, LossFunction::CrossEntropy).await.unwrap();
+            let shorter: Arc<[_]> = [supervised(&sequence(20, 12, 41), weight)].into();
+            learner.forward_backward(shorter, LossFunction::CrossEntropy).await.unwrap();
         }
         learner.optimizer_step(still).await.unwrap().gradient_norm
     };
@@ -318,9 +318,9 @@ async fn weights_of_another_learner_are_put_behind_the_sampler_from_their_direct
 
     let source = |path: &Path| NewWeights { version: WeightsVersion(7), source: WeightsSource::Model(path.to_owned()) };
     pupil.sampler().load_weights(&source(&trained)).await.unwrap();
-    let asked = request(sequence(3, 6, 41), 9, 5);
-    let (expected, _) = answer(&teacher.sampler(), asked.clone()).await;
-    let (sampled, _) = answer(&pupil.sampler(), asked).await;
+    let sent = request(sequence(3, 6, 41), 9, 5);
+    let (expected, _) = answer(&teacher.sampler(), sent.clone()).await;
+    let (sampled, _) = answer(&pupil.sampler(), sent).await;
     let bits = |tokens: &[SampledToken]| tokens.iter().map(|it| (it.id, it.logprob.to_bits())).collect::<Vec<_>>();
     assert_eq!(bits(&sampled), bits(&expected));
     assert!(sampled.iter().all(|token| token.weights_version == Some(WeightsVersion(7))));

@@ -60,7 +60,7 @@ async fn run(mut agent: Command, way: &str) {
     assert_eq!((broken.stop_reason.as_str(), generations.len()), ("error", samples().len()));
     let mut replies = seen();
     for (reply, generation) in replies.as_array_mut().unwrap().iter_mut().zip(&generations) {
-        assert_eq!((&generation.rollout_id, generation.client_gone), (&rollout, false));
+        assert_eq!((&generation.rollout_id, generation.client_disconnected), (&rollout, false));
         reply.as_array_mut().unwrap().insert(2, json!(generation.sampled_tokens.len()));
     }
     assert_eq!(told["replies"], replies, "{way}");

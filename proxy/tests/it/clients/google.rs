@@ -54,7 +54,7 @@ async fn googles_python_client_goes_through_tools_thoughts_and_errors() {
         let broken = generations.pop().unwrap();
         assert_eq!((broken.stop_reason.as_str(), generations.len()), ("error", samples().len()));
         let replies = samples().into_iter().zip(&generations).map(|((_, _, mut seen), generation)| {
-            assert_eq!((&generation.rollout_id, generation.client_gone), (&rollout, false));
+            assert_eq!((&generation.rollout_id, generation.client_disconnected), (&rollout, false));
             seen.as_array_mut().unwrap().insert(1, json!(generation.sampled_tokens.len()));
             seen
         });

@@ -44,7 +44,7 @@ pub async fn conversations(mut client: Command, number: usize, after: &[&str]) -
 pub async fn generations(setup: &Setup, rollout: &str) -> Vec<Generation> {
     let filter = GenerationFilter { rollout_id: Some(rollout.to_owned()), ..GenerationFilter::default() };
     let generations = setup.store.generations(&filter).await.unwrap();
-    assert!(generations.iter().all(|generation| !generation.client_gone));
+    assert!(generations.iter().all(|generation| !generation.client_disconnected));
     generations
 }
 

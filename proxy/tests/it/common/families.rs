@@ -134,7 +134,7 @@ pub async fn recorded(setup: &Setup, rollout: &str) -> Value {
         generation.seed,
         generation.request_digest,
         generation.sampling,
-        generation.client_gone,
+        generation.client_disconnected,
         generation.defect,
     ])
 }

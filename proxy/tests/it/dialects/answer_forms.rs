@@ -176,7 +176,7 @@ async fn an_answer_that_was_kept_to_a_schema_begins_anew_when_it_is_asked_for_ag
     left.chunk().await.unwrap().unwrap();
     drop(left);
     was_gone.await.unwrap();
-    let partial = setup.generation_when(|generation| generation.client_gone).await;
+    let partial = setup.generation_when(|generation| generation.client_disconnected).await;
     assert!(!partial.sampled_tokens.is_empty());
 
     let whole = [setup.tokens("{\"days\": 2}"), vec![setup.stop()]].concat();
@@ -185,7 +185,7 @@ async fn an_answer_that_was_kept_to_a_schema_begins_anew_when_it_is_asked_for_ag
     let request = setup.client.post(format!("{base}/chat/completions")).header("x-stainless-retry-count", 1);
     let reply: Value = request.json(&body).send().await.unwrap().json().await.unwrap();
     assert_eq!(reply["choices"][0]["message"]["content"], "{\"days\": 2}");
-    let generation = setup.generation_when(|generation| !generation.client_gone).await;
+    let generation = setup.generation_when(|generation| !generation.client_disconnected).await;
     assert_eq!(generation.sampled_tokens, whole);
     let requests = setup.sampler.requests.lock().unwrap();
     assert_eq!(requests[0].prompt, requests[1].prompt);

@@ -114,7 +114,7 @@ async fn a_client_that_hangs_up_in_mid_stream_stops_its_sampling_and_what_was_sa
             sending.abort();
         }
         was_gone.await.unwrap();
-        let generation = setup.generation_when(|generation| generation.client_gone).await;
+        let generation = setup.generation_when(|generation| generation.client_disconnected).await;
         assert_eq!(generation.stop_reason.as_str(), "client_gone");
         assert_eq!(generation.sampled_tokens, tokens);
     }

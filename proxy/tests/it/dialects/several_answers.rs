@@ -46,7 +46,7 @@ async fn each_answer_is_a_choice_and_a_generation() {
     ids.sort();
     assert_eq!(ids, [id, &format!("{id}-1")]);
     for generation in &generations {
-        assert_eq!((&generation.rollout_id, generation.client_gone), (&rollout, false));
+        assert_eq!((&generation.rollout_id, generation.client_disconnected), (&rollout, false));
         let choice = usize::from(generation.generation_id != id);
         assert_eq!(choices[choice]["token_ids"], json!(generation.sampled_tokens));
     }
@@ -83,7 +83,7 @@ async fn if_one_breaks_all_are_an_error_and_none_is_trained() {
     let (_, base) = setup.attempt().await;
     let response = setup.post(&base, &request).await;
     assert_eq!(response.status(), 500);
-    setup.generation_when(|generation| generation.client_gone).await;
+    setup.generation_when(|generation| generation.client_disconnected).await;
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn if_one_broke_all_are_asked_anew_also_after_a_restart() {
     assert_eq!(setup.post(&base, &request).await.status(), 500);
     let before = loop {
         let generations = setup.generations().await;
-        if generations.iter().any(|generation| generation.client_gone) {
+        if generations.iter().any(|generation| generation.client_disconnected) {
             break generations;
         }
         tokio::task::yield_now().await;

@@ -259,7 +259,7 @@ async fn a_stream_tells_all_that_is_certain_before_the_turn_ends() {
             arguments.as_str().is_some_and(|arguments| !arguments.is_empty())
         };
         assert!(told.iter().filter(arguments).count() > 1, "{}: {text}", family.format);
-        let generation = setup.generation_when(|generation| generation.client_gone).await;
+        let generation = setup.generation_when(|generation| generation.client_disconnected).await;
         assert_eq!((generation.rollout_id, generation.sampled_tokens), (rollout.clone(), sampled));
         let content = setup.attributes(&rollout).await["gen_ai.completion.0.content"].clone();
         assert!(content.as_str().unwrap().starts_with("Looking."), "{content}");

@@ -434,7 +434,7 @@ fn lies(honest: &[(u32, f64)]) -> Vec<(&'static str, Reply)> {
 /// Whether training may take a generation, as far as its own record says.
 fn can_be_trained(generation: &Generation) -> bool {
     generation.stop_reason.as_str() != "error"
-        && !generation.client_gone
+        && !generation.client_disconnected
         && generation.defect.is_none()
         && !generation.sampled_tokens.is_empty()
         && generation.logprobs.is_some()
@@ -513,14 +513,14 @@ async fn an_agent_that_leaves_a_stalled_host_ends_its_work_and_is_recorded_so() 
     let host = vllm.serve().await;
     let setup = Setup::new(&[&host]).await;
     let tokens = setup.tokens("I am");
-    let (gone, is_gone) = oneshot::channel();
+    let (gone, disconnected) = oneshot::channel();
     vllm.play(Reply::Stream(vec![Step::Event(generated(&tokens, None)), Step::Hang(gone)]));
     let mut response = setup.ask(true).await;
     assert!(response.chunk().await.unwrap().is_some());
     drop(response);
-    is_gone.await.unwrap();
+    disconnected.await.unwrap();
     let recorded = setup.generation().await;
-    assert_eq!((recorded.sampled_tokens, recorded.client_gone), (ids(&tokens), true));
+    assert_eq!((recorded.sampled_tokens, recorded.client_disconnected), (ids(&tokens), true));
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ async fn a_retry_of_an_answered_request_is_the_same_answer() {
             chunks(&text).iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
         assert_eq!(said, "I am 17");
         assert_eq!(setup.generations().await.len(), 1);
-        assert!(!setup.generation_of(&rollout).await.client_gone);
+        assert!(!setup.generation_of(&rollout).await.client_disconnected);
     }
 }
 
@@ -104,7 +104,7 @@ async fn a_stream_that_broke_goes_on_where_it_was_when_it_is_asked_for_again() {
         let mut setup = Setup::new(vec![]).await;
         let (rollout, mut base) = setup.attempt().await;
         let id = broken(&setup, &base, "I am").await;
-        let partial = setup.generation_when(|generation| generation.client_gone).await;
+        let partial = setup.generation_when(|generation| generation.client_disconnected).await;
         assert_eq!((partial.stop_reason.as_str(), &partial.generation_id), ("client_gone", &id));
         if restarted {
             let old = setup.url.clone();
@@ -124,7 +124,7 @@ async fn a_stream_that_broke_goes_on_where_it_was_when_it_is_asked_for_again() {
         assert_eq!(setup.attributes(&rollout).await["fulgurite.departure.reason"], "first_turn");
         assert_eq!(setup.generations().await.len(), 1);
         assert_eq!(
-            (whole.stop_reason.as_str(), whole.client_gone, whole.sequence_id),
+            (whole.stop_reason.as_str(), whole.client_disconnected, whole.sequence_id),
             ("stop", false, partial.sequence_id)
         );
         assert_eq!(whole.sampled_tokens, [setup.tokens("I am"), setup.tokens(" 17"), vec![setup.stop()]].concat());
@@ -141,7 +141,7 @@ async fn a_resume_that_fails_can_be_asked_for_again() {
     let setup = Setup::new(vec![]).await;
     let (rollout, base) = setup.attempt().await;
     let id = broken(&setup, &base, "I am").await;
-    setup.generation_when(|generation| generation.client_gone).await;
+    setup.generation_when(|generation| generation.client_disconnected).await;
     let mut parts = vec![setup.tokens("I am")];
     // The host takes nothing at first, and then it breaks.
     for (part, status) in [(vec![], 503), (setup.tokens(" 1"), 500)] {
@@ -151,14 +151,14 @@ async fn a_resume_that_fails_can_be_asked_for_again() {
         assert_eq!(send(&setup, &base, &body(), 0, None).await.status(), status);
         parts.push(part);
         let left = setup.generation_of(&rollout).await;
-        assert_eq!((left.stop_reason.as_str(), left.client_gone), ("client_gone", true));
+        assert_eq!((left.stop_reason.as_str(), left.client_disconnected), ("client_gone", true));
         assert_eq!((left.generation_id, left.sampled_tokens), (id.clone(), parts.concat()));
     }
     setup.play(answer(&setup, "7"));
     let again = reply(&setup, &base, 0, None).await;
     assert_eq!((&again["id"], &again["choices"][0]["message"]["content"]), (&json!(id), &json!("I am 17")));
     parts.push([setup.tokens("7"), vec![setup.stop()]].concat());
-    let whole = setup.generation_when(|generation| !generation.client_gone).await;
+    let whole = setup.generation_when(|generation| !generation.client_disconnected).await;
     assert_eq!((whole.stop_reason.as_str(), &whole.sampled_tokens), ("stop", &parts.concat()));
     let logprobs = parts.iter().flat_map(|part| (1..=part.len()).map(|index| -0.25 * index as f32)).collect();
     assert_eq!(whole.logprobs, Some(logprobs));
@@ -171,10 +171,10 @@ async fn the_weights_of_what_follows_a_break_are_not_those_of_what_came_before()
     let setup = Setup::new(vec![]).await;
     let (_, base) = setup.attempt().await;
     broken(&setup, &base, "I am").await;
-    setup.generation_when(|generation| generation.client_gone).await;
+    setup.generation_when(|generation| generation.client_disconnected).await;
     setup.play(Script::Told([setup.tokens(" 17"), vec![setup.stop()]].concat(), WeightsVersion(4)));
     assert_eq!(reply(&setup, &base, 0, None).await["choices"][0]["message"]["content"], "I am 17");
-    let whole = setup.generation_when(|generation| !generation.client_gone).await;
+    let whole = setup.generation_when(|generation| !generation.client_disconnected).await;
     let changed = [(3, 0), (4, setup.tokens("I am").len())];
     assert_eq!(whole.weights_versions, changed.map(|(version, first_token)| WeightsFrom { version, first_token }));
 }
@@ -195,7 +195,7 @@ async fn whoever_sends_a_request_again_while_it_is_answered_listens_to_the_same_
     assert_eq!(setup.sampler.requests.lock().unwrap().len(), 1);
     drop(second);
     was_gone.await.unwrap();
-    setup.generation_when(|generation| generation.client_gone).await;
+    setup.generation_when(|generation| generation.client_disconnected).await;
 }
 
 #[tokio::test]
@@ -242,8 +242,8 @@ async fn a_session_that_broke_goes_on_as_the_same_session() {
     let setup = Setup::new(vec![]).await;
     let base = format!("{}/v1", setup.url);
     let id = broken(&setup, &base, "I am").await;
-    setup.generation_when(|generation| generation.client_gone).await;
+    setup.generation_when(|generation| generation.client_disconnected).await;
     setup.play(answer(&setup, " 17"));
     assert_eq!(reply(&setup, &base, 0, None).await["id"], json!(id));
-    setup.generation_when(|generation| !generation.client_gone).await;
+    setup.generation_when(|generation| !generation.client_disconnected).await;
 }

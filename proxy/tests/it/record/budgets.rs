@@ -157,7 +157,7 @@ async fn an_answer_ends_where_the_attempts_time_does() {
     assert_eq!(answer["choices"][0]["message"]["content"], "I am");
     let generation = setup.generation_when(|_| true).await;
     assert_eq!((generation.stop_reason.as_str(), generation.sampled_tokens), ("length", said));
-    assert!(!generation.client_gone);
+    assert!(!generation.client_disconnected);
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn an_answer_that_was_broken_off_goes_on_as_far_as_the_tokens_do() {
         response.chunk().await.unwrap().unwrap();
         drop(response);
         was_told.await.unwrap();
-        let begun = setup.generation_when(|generation| generation.client_gone).await;
+        let begun = setup.generation_when(|generation| generation.client_disconnected).await;
 
         let left = 64 - 2 * begun.prompt_tokens.len() - said.len();
         let taken = if is_spent { left } else { 3 };
@@ -250,7 +250,7 @@ async fn a_tool_call_of_an_answer_that_was_broken_off_and_went_on_counts_once() 
         response.chunk().await.unwrap().unwrap();
         drop(response);
         was_told.await.unwrap();
-        setup.generation_when(|generation| generation.client_gone).await;
+        setup.generation_when(|generation| generation.client_disconnected).await;
         if restarted {
             setup.restart().await;
         }

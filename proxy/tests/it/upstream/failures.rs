@@ -106,7 +106,7 @@ async fn a_stream_that_breaks_ends_with_an_error_in_its_dialect_and_is_recorded_
             assert!(error.ends_with("\n\n") && error.matches("\n\n").count() == 1, "{path}: {text}");
             if text.starts_with(&came) {
                 let generation = setup.generation_when(|_| true).await;
-                assert_eq!((generation.stop_reason.as_str(), generation.client_gone), ("error", false));
+                assert_eq!((generation.stop_reason.as_str(), generation.client_disconnected), ("error", false));
                 assert_eq!(setup.attributes(&rollout).await["gen_ai.completion.0.content"], "I am");
             }
         }
@@ -220,7 +220,7 @@ async fn an_answer_that_the_servers_end_cuts_short_says_so_and_is_recorded() {
     was_gone.await.unwrap();
     proxy.settled().await;
     let generation = setup.generation_when(|_| true).await;
-    assert_eq!((generation.stop_reason.as_str(), generation.client_gone), ("client_gone", true));
+    assert_eq!((generation.stop_reason.as_str(), generation.client_disconnected), ("client_gone", true));
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn a_client_that_hangs_up_ends_the_request_at_the_upstream() {
     response.chunk().await.unwrap().unwrap();
     drop(response);
     was_gone.await.unwrap();
-    let generation = setup.generation_when(|generation| generation.client_gone).await;
+    let generation = setup.generation_when(|generation| generation.client_disconnected).await;
     assert_eq!(
         (generation.stop_reason.as_str(), generation.defect.as_ref().map(ToString::to_string).as_deref()),
         ("client_gone", Some("upstream"))
@@ -314,7 +314,7 @@ async fn an_answer_that_was_taken_stays_so_when_one_who_asks_for_it_again_leaves
         assert!(response.bytes().await.unwrap().len() < 1 << 16);
         assert_eq!(setup.server.requests.lock().unwrap().len(), asked);
     }
-    assert!(setup.generations().await.iter().all(|generation| !generation.client_gone));
+    assert!(setup.generations().await.iter().all(|generation| !generation.client_disconnected));
 }
 
 #[tokio::test]

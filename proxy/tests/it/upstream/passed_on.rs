@@ -147,7 +147,7 @@ async fn a_stream_leaves_as_it_comes_and_its_end_once_it_is_recorded() {
         assert_eq!(attributes[key], value, "{key}: {attributes}");
     }
     let generation = setup.generation_when(|_| true).await;
-    assert!(!generation.client_gone);
+    assert!(!generation.client_disconnected);
     assert_eq!(generation.generation_id, "chatcmpl-1");
 }
 

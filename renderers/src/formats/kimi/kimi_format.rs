@@ -72,8 +72,8 @@ impl Kimi {
         let parts = if self.cookbook_exact { message.parts() } else { parts_with_reasoning(message) };
         let thinking = parts.iter().filter_map(ChatPart::thinking).filter(|_| shows_thinking);
         let block = thinking.fold(Chunk::of_format("<think>"), Chunk::content).format("</think>");
-        let said = parts.iter().filter_map(ChatPart::text).fold(block, Chunk::content);
-        said.join(calls(message.tool_calls)).format(END)
+        let spoken = parts.iter().filter_map(ChatPart::text).fold(block, Chunk::content);
+        spoken.join(calls(message.tool_calls)).format(END)
     }
 
     /// The content of a message that is not the assistant's; each part is encoded apart.

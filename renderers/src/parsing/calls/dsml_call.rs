@@ -8,7 +8,7 @@ use crate::parsing::calls::written_arguments::{Ended, WrittenArguments};
 use crate::parsing::draft::Draft;
 use crate::parsing::mark_lexer::Mark;
 
-const TEXT_BESIDE: &str = "text stands beside the arguments";
+const TEXT_NEXT_TO: &str = "text stands beside the arguments";
 const NOT_WHOLE: &str = "the last argument is not whole";
 const NO_HEAD: &str = "an argument has no name, or does not say whether it is text";
 
@@ -52,18 +52,18 @@ impl DsmlCall {
     /// Takes a mark that does not end the call.
     pub(crate) fn mark(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
         let Range { start: mark_start, end: mark_end } = range;
-        let begun = State::Argument { start: mark_end, closing: None };
+        let started = State::Argument { start: mark_end, closing: None };
         self.state = match (std::mem::replace(&mut self.state, State::Wrong(String::new())), mark) {
             (State::Head { start }, Mark::KeyOpen) => match take_name(start..mark_start, draft) {
-                Ok(()) => begun,
+                Ok(()) => started,
                 Err(error) => State::Wrong(error),
             },
-            (State::Head { .. }, _) => State::Wrong(TEXT_BESIDE.to_owned()),
+            (State::Head { .. }, _) => State::Wrong(TEXT_NEXT_TO.to_owned()),
             (State::Argument { start, closing: Some(closing) }, Mark::KeyOpen)
                 if is_blank(closing.end..mark_start, draft) =>
             {
                 match read(&draft.text()[start..closing.start]) {
-                    Ok(Some((key, json))) => self.arguments.push(key, &json).map_or_else(State::Wrong, |()| begun),
+                    Ok(Some((key, json))) => self.arguments.push(key, &json).map_or_else(State::Wrong, |()| started),
                     Ok(None) => State::Argument { start, closing: None },
                     Err(error) => State::Wrong(error),
                 }
@@ -79,8 +79,8 @@ impl DsmlCall {
                 Ok(None) => State::Argument { start, closing: None },
                 Err(error) => State::Wrong(error),
             },
-            (State::Between { start }, Mark::KeyOpen) if is_blank(start..mark_start, draft) => begun,
-            (State::Between { .. }, _) => State::Wrong(TEXT_BESIDE.to_owned()),
+            (State::Between { start }, Mark::KeyOpen) if is_blank(start..mark_start, draft) => started,
+            (State::Between { .. }, _) => State::Wrong(TEXT_NEXT_TO.to_owned()),
             // Other marks are part of the value that they stand in.
             (State::Argument { start, .. }, _) => State::Argument { start, closing: None },
             (state, _) => state,
@@ -118,8 +118,8 @@ impl DsmlCall {
             }
             State::Argument { .. } if !self.is_in_text(draft) => Ended::Broken(NOT_WHOLE.to_owned()),
             State::Between { start } if is_blank(*start..end, draft) => self.arguments.clone().end(),
-            State::Between { .. } => Ended::Broken(TEXT_BESIDE.to_owned()),
-            State::Argument { closing: Some(_), .. } => Ended::InText(TEXT_BESIDE.to_owned()),
+            State::Between { .. } => Ended::Broken(TEXT_NEXT_TO.to_owned()),
+            State::Argument { closing: Some(_), .. } => Ended::InText(TEXT_NEXT_TO.to_owned()),
             State::Argument { .. } => Ended::InText(NOT_WHOLE.to_owned()),
             State::Wrong(error) => Ended::Broken(error.clone()),
         }
@@ -134,7 +134,7 @@ fn take_name(range: Range<usize>, draft: &mut Draft) -> Result<(), String> {
         return Err("nothing is called".to_owned());
     }
     if !rest.trim().is_empty() {
-        return Err(TEXT_BESIDE.to_owned());
+        return Err(TEXT_NEXT_TO.to_owned());
     }
     let name = name.to_owned();
     draft.name_call(None, name);

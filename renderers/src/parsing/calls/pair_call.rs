@@ -8,7 +8,7 @@ use crate::parsing::mark_lexer::Mark;
 
 const NO_NAME: &str = "nothing is called";
 const NO_KEY: &str = "an argument has no name";
-const TEXT_BESIDE: &str = "text stands beside the arguments";
+const TEXT_NEXT_TO: &str = "text stands beside the arguments";
 const NOT_WHOLE: &str = "the last argument is not whole";
 
 /// Reads a call as `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>` while it is sampled. Every argument is a piece
@@ -69,7 +69,7 @@ impl PairCall {
             (State::BeforeValue { key, start }, Mark::ValueOpen) if is_blank(start..mark_start, draft) => {
                 State::Value { key, start: mark_end, closing: None, value_end: ValueEnd::new(mark_end) }
             }
-            (State::BeforeValue { .. }, _) => wrong(TEXT_BESIDE),
+            (State::BeforeValue { .. }, _) => wrong(TEXT_NEXT_TO),
             (State::Value { key, start, closing: Some(closing), .. }, Mark::KeyOpen)
                 if is_blank(closing.end..mark_start, draft) =>
             {
@@ -91,7 +91,7 @@ impl PairCall {
             (State::Between { start }, Mark::KeyOpen) if is_blank(start..mark_start, draft) => {
                 State::Key { start: mark_end }
             }
-            (State::Between { .. }, _) => wrong(TEXT_BESIDE),
+            (State::Between { .. }, _) => wrong(TEXT_NEXT_TO),
             // Other marks are part of what they stand in.
             (state, _) => state,
         };
@@ -134,12 +134,12 @@ impl PairCall {
         }
         match &self.state {
             State::Between { start } if is_blank(*start..end, draft) => self.arguments.clone().end(),
-            State::Between { .. } => Ended::Broken(TEXT_BESIDE.to_owned()),
+            State::Between { .. } => Ended::Broken(TEXT_NEXT_TO.to_owned()),
             State::Value { key, start, closing: Some(closing), .. } if is_blank(closing.end..end, draft) => {
                 let json = types.json_text(&self.name, key, &draft.text()[*start..closing.start]);
                 self.arguments.clone().end_with(key, &json)
             }
-            State::Value { closing: Some(_), .. } => Ended::InText(TEXT_BESIDE.to_owned()),
+            State::Value { closing: Some(_), .. } => Ended::InText(TEXT_NEXT_TO.to_owned()),
             State::Value { .. } => Ended::InText(NOT_WHOLE.to_owned()),
             State::Wrong(error) => Ended::Broken(error.clone()),
             _ => Ended::Broken(NOT_WHOLE.to_owned()),

@@ -18,14 +18,14 @@ pub(crate) struct ValueEnd {
     scan: ValueScan,
     /// Up to here the value has been followed.
     at: usize,
-    has_begun: bool,
+    has_started: bool,
     has_been_outside: bool,
 }
 
 impl ValueEnd {
     /// Of a value that begins at `start` of a text, or behind white space there.
     pub(crate) fn new(start: usize) -> Self {
-        Self { scan: ValueScan::default(), at: start, has_begun: false, has_been_outside: false }
+        Self { scan: ValueScan::default(), at: start, has_started: false, has_been_outside: false }
     }
 
     /// Whether a mark at `end` of the text is the first that stands in no string of the value. If that does not end the
@@ -35,8 +35,8 @@ impl ValueEnd {
             return false;
         }
         for byte in &text.as_bytes()[self.at..end] {
-            self.has_begun |= !byte.is_ascii_whitespace();
-            if self.has_begun {
+            self.has_started |= !byte.is_ascii_whitespace();
+            if self.has_started {
                 self.scan.step(*byte);
             }
         }

@@ -34,8 +34,8 @@ pub(super) fn parse(text: &str) -> Draft {
 
 /// The calls of a section, none where anything else stands in it.
 fn parse_section(raw_text: &str, inner: &str, draft: &mut Draft) {
-    let (calls, beside) = elements(inner, CALL, |head| head.find(NAME_END).map(|at| (at, NAME_END.len(), ())));
-    if calls.is_empty() || !strip(&beside).is_empty() {
+    let (calls, outside) = elements(inner, CALL, |head| head.find(NAME_END).map(|at| (at, NAME_END.len(), ())));
+    if calls.is_empty() || !strip(&outside).is_empty() {
         return draft.unparsed(raw_text, "Invalid DSML: malformed invoke");
     }
     for call in calls {
@@ -51,8 +51,8 @@ fn arguments(call: &Element<'_, ()>) -> Result<PythonJson, String> {
         return Err("empty function name".to_owned());
     }
     let kind = |head: &str| KINDS.iter().filter_map(|(kind, text)| Some((head.find(kind)?, kind.len(), *text))).min();
-    let (elements, beside) = elements(call.body, ARGUMENT, kind);
-    if !strip(&beside).is_empty() {
+    let (elements, outside) = elements(call.body, ARGUMENT, kind);
+    if !strip(&outside).is_empty() {
         return Err("text outside parameters".to_owned());
     }
     let mut arguments: Vec<(Vec<u16>, PythonJson)> = Vec::new();
@@ -89,16 +89,16 @@ fn elements<'t, K>(
     head_end: impl Fn(&'t str) -> Option<(usize, usize, K)>,
 ) -> (Vec<Element<'t, K>>, String) {
     let mut elements = Vec::new();
-    let mut beside = String::new();
+    let mut outside = String::new();
     let mut rest = text;
     while let Some((before, head)) = rest.split_once(open) {
         // No later element has an end either.
         let Some((name_end, length, kind)) = head_end(head) else { break };
         let Some((body, after)) = head[name_end + length..].split_once(close) else { break };
         let raw_text = &rest[before.len()..rest.len() - after.len()];
-        beside += before;
+        outside += before;
         elements.push(Element { raw_text, name: &head[..name_end], kind, body });
         rest = after;
     }
-    (elements, beside + rest)
+    (elements, outside + rest)
 }

@@ -92,14 +92,14 @@ impl Dialect for Llama {
     fn text(&mut self, range: Range<usize>, draft: &mut Draft) {
         match self.state {
             State::Start { start } => {
-                let said = draft.text()[start..range.end].trim_start();
-                if said.is_empty() {
+                let trimmed = draft.text()[start..range.end].trim_start();
+                if trimmed.is_empty() {
                     return;
                 }
-                let said_start = range.end - said.len();
-                if said.starts_with('{') {
-                    draft.open_call(said_start);
-                    let call = Box::new(JsonCall::new(said_start, &KEYS));
+                let trimmed_start = range.end - trimmed.len();
+                if trimmed.starts_with('{') {
+                    draft.open_call(trimmed_start);
+                    let call = Box::new(JsonCall::new(trimmed_start, &KEYS));
                     self.state = State::Call { call, tagged: false, behind: None };
                     self.read_call(range.end, draft);
                 } else {

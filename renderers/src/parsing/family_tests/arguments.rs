@@ -158,8 +158,8 @@ fn an_argument_that_stands_there_twice_breaks_the_call() {
     ] {
         let read = parts(family, &broken);
         assert!(read.len() == 1 && read[0].starts_with("B ") && read[0].contains("twice"), "{read:?}");
-        let told = events(family, "", &broken);
-        assert!(!told.iter().any(|event| matches!(event, ParseEvent::ToolCallEnd { .. })), "{told:?}");
+        let parsed = events(family, "", &broken);
+        assert!(!parsed.iter().any(|event| matches!(event, ParseEvent::ToolCallEnd { .. })), "{parsed:?}");
     }
 }
 
@@ -259,8 +259,8 @@ fn a_value_that_is_never_text_is_certain_at_its_mark() {
         let known = |sampled: &str| known_by(family, sampled).0;
         assert_eq!(known(&format!("{head}2{close}")), "{\"n\": 2", "{family:?}");
         // Within a string the mark is text.
-        let begun = format!("{head}2{close}{next}{{\"a\": \"{close}");
-        assert_eq!(known(&begun), "{\"n\": 2", "{family:?}");
+        let started = format!("{head}2{close}{next}{{\"a\": \"{close}");
+        assert_eq!(known(&started), "{\"n\": 2", "{family:?}");
         let object = json!({ "a": close });
         let whole = format!("{head}2{close}{next}{object}{close}");
         let arguments = format!("{{\"n\": 2, \"o\": {object}");

@@ -68,7 +68,7 @@ pub(crate) fn passes(name: &str, arguments: &CallArguments, budget: &Budget<'_>)
         let [value, other] = arguments.bind(name, ["value", "other"], 2)?;
         Ok::<_, PythonError>((value.unwrap_or(&Value::UNDEFINED), other.unwrap_or(&Value::UNDEFINED)))
     };
-    let orders = |fits: fn(Ordering) -> bool| {
+    let orderings = |fits: fn(Ordering) -> bool| {
         let (value, other) = of_two()?;
         Ok(compare(value, other, budget)?.is_some_and(fits))
     };
@@ -90,10 +90,10 @@ pub(crate) fn passes(name: &str, arguments: &CallArguments, budget: &Budget<'_>)
             let (value, other) = of_two()?;
             Ok(!equal(value, other, budget)?)
         }
-        ">" | "gt" | "greaterthan" => orders(Ordering::is_gt),
-        ">=" | "ge" => orders(Ordering::is_ge),
-        "<" | "lt" | "lessthan" => orders(Ordering::is_lt),
-        "<=" | "le" => orders(Ordering::is_le),
+        ">" | "gt" | "greaterthan" => orderings(Ordering::is_gt),
+        ">=" | "ge" => orderings(Ordering::is_ge),
+        "<" | "lt" | "lessthan" => orderings(Ordering::is_lt),
+        "<=" | "le" => orderings(Ordering::is_le),
         _ => {
             let [value] = arguments.bind(name, ["value"], 1)?;
             passes_alone(name, value.unwrap_or(&Value::UNDEFINED), budget)

@@ -56,8 +56,9 @@ impl TemplateRenderer {
     /// conversation without messages; what they write before the turn is the same.
     fn prompt_of_nothing(&self, first: &[Message], tools: &[Value]) -> Result<Vec<Piece>, RenderError> {
         self.pieces(&[], tools, true).or_else(|error| {
-            let (asked, prompt) = (self.pieces(&[a_user()], tools, false)?, self.pieces(&[a_user()], tools, true)?);
-            let Some(generation) = without_prefix(&prompt, &asked) else { return Err(error) };
+            let (without_generation, prompt) =
+                (self.pieces(&[a_user()], tools, false)?, self.pieces(&[a_user()], tools, true)?);
+            let Some(generation) = without_prefix(&prompt, &without_generation) else { return Err(error) };
             let whole = self.pieces(first, tools, false)?;
             let begins = |from: &usize| without_prefix(&whole[*from..], &generation).is_some();
             let from = (0..whole.len()).find(begins).ok_or(error)?;

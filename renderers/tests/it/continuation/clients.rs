@@ -4,7 +4,7 @@ use fulgurite_renderers::NextPrompt;
 use fulgurite_types::{DepartureReason, Message};
 use serde_json::{Value, json};
 
-use super::setup::{Rollout, calling, message, plain, result, said, user, weather_tool};
+use super::setup::{Rollout, answer_of, calling, message, plain, result, user, weather_tool};
 
 /// The rollout after one turn that `reply` was the answer of; the same request with the reply as the client sends it.
 fn continues(reply: Message, sent_back: Value, next: Message) {
@@ -51,8 +51,8 @@ fn crewai_names_the_tool_in_the_result() {
     let mut rollout = Rollout::new(plain());
     let (question, answer) = (user("Weather?"), result("c1", "sun"));
     rollout.call(std::slice::from_ref(&question), &[1, 2], &called());
-    rollout.call(&[question.clone(), called(), Message { name: None, ..answer.clone() }], &[3, 4], &said("Sun."));
-    let continued = rollout.continued(&[question, called(), answer, said("Sun."), user("Thanks")]);
+    rollout.call(&[question.clone(), called(), Message { name: None, ..answer.clone() }], &[3, 4], &answer_of("Sun."));
+    let continued = rollout.continued(&[question, called(), answer, answer_of("Sun."), user("Thanks")]);
     assert_eq!((continued.turn, continued.new_from), (1, 4));
 }
 
@@ -64,21 +64,21 @@ fn crewai_drops_what_was_said_beside_calls() {
     }
     // It goes on so for as long as it likes, beside clients that drop nothing, and words that differ are no such thing.
     let mut rollout = Rollout::new(plain());
-    let asked =
+    let prompt =
         |history: &[&Message]| [&[&user("Weather?")], history].concat().into_iter().cloned().collect::<Vec<_>>();
     let (silent, sun) = (called(), result("c1", "sun"));
-    rollout.call(&asked(&[]), &[1, 2], &spoke);
-    rollout.call(&asked(&[&silent, &sun]), &[3, 4], &said("Sun."));
+    rollout.call(&prompt(&[]), &[1, 2], &spoke);
+    rollout.call(&prompt(&[&silent, &sun]), &[3, 4], &answer_of("Sun."));
     for before in [&silent, &spoke] {
-        let continued = rollout.continued(&asked(&[before, &sun, &said("Sun."), &user("Thanks")]));
+        let continued = rollout.continued(&prompt(&[before, &sun, &answer_of("Sun."), &user("Thanks")]));
         assert_eq!((continued.turn, continued.new_from, continued.departure), (1, 4, None));
     }
     let other = calling(json!("Waiting."), &[("c1", "{\"city\": \"P\", \"days\": 1.0}")]);
-    assert_eq!(rollout.fresh(&asked(&[&other, &sun])).departure.reason, DepartureReason::HistoryRewritten);
+    assert_eq!(rollout.fresh(&prompt(&[&other, &sun])).departure.reason, DepartureReason::HistoryRewritten);
     // Who said nothing beside the same calls is somebody else.
-    let turn = rollout.call(&asked(&[]), &[5, 6], &silent);
-    assert_eq!(rollout.continued(&asked(&[&silent, &result("c1", "rain")])).turn, turn);
-    assert_eq!(rollout.continued(&asked(&[&spoke, &result("c1", "rain")])).turn, 0);
+    let turn = rollout.call(&prompt(&[]), &[5, 6], &silent);
+    assert_eq!(rollout.continued(&prompt(&[&silent, &result("c1", "rain")])).turn, turn);
+    assert_eq!(rollout.continued(&prompt(&[&spoke, &result("c1", "rain")])).turn, 0);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn arguments_may_come_as_an_object() {
 fn text_comes_back_as_parts_with_marks_for_caching() {
     let sent = json!({"role": "assistant", "content":
         [{"type": "text", "text": "It is ", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "sunny."}]});
-    continues(said("It is sunny."), sent, user("Thanks"));
+    continues(answer_of("It is sunny."), sent, user("Thanks"));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn claude_code_moves_the_mark_for_caching_to_the_newest_block() {
     };
     let mut rollout = Rollout::new(plain());
     rollout.say(&[text("Hi", true)], "Hello.");
-    assert_eq!(rollout.continued(&[text("Hi", false), said("Hello."), text("Bye", true)]).new_from, 2);
+    assert_eq!(rollout.continued(&[text("Hi", false), answer_of("Hello."), text("Bye", true)]).new_from, 2);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn claude_codes_billing_header_changes_and_its_first_value_is_rendered() {
     };
     let mut rollout = Rollout::new(plain());
     rollout.say(&[system("a1f"), user("Hi")], "Hello.");
-    let continued = rollout.continued(&[system("b2e"), user("Hi"), said("Hello."), user("Bye")]);
+    let continued = rollout.continued(&[system("b2e"), user("Hi"), answer_of("Hello."), user("Bye")]);
     assert_eq!((continued.turn, continued.departure), (0, None));
     // Another conversation of the same agent has the same first tokens.
     let fresh = rollout.fresh(&[system("c3d"), user("Other")]);
@@ -137,20 +137,20 @@ fn reasoning_is_left_out_or_comes_back_under_another_name() {
 
 #[test]
 fn white_space_around_a_reply_is_trimmed() {
-    continues(said("\n\nYes. \n"), json!({"role": "assistant", "content": "Yes."}), user("Sure?"));
+    continues(answer_of("\n\nYes. \n"), json!({"role": "assistant", "content": "Yes."}), user("Sure?"));
 }
 
 #[test]
 fn tools_come_wrapped_or_bare() {
     let mut rollout = Rollout::new(plain());
     rollout.say(&[user("Hi")], "Hello.");
-    let messages = [user("Hi"), said("Hello."), user("Bye")];
+    let messages = [user("Hi"), answer_of("Hello."), user("Bye")];
     let mut tool = weather_tool();
     rollout.tools = vec![tool.clone()];
     assert!(matches!(rollout.next(&messages), NextPrompt::Fresh(_)));
     rollout.say(&messages, "Bye.");
     rollout.tools = vec![tool["function"].take()];
-    assert_eq!(rollout.continued(&[&messages[..], &[said("Bye."), user("?")]].concat()).turn, 1);
+    assert_eq!(rollout.continued(&[&messages[..], &[answer_of("Bye."), user("?")]].concat()).turn, 1);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use fulgurite_types::{DepartureReason, Message};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::setup::{Rollout, message, named, plain, said, system, template, template_of, user, weather_tool};
+use super::setup::{Rollout, answer_of, message, named, plain, system, template, template_of, user, weather_tool};
 
 /// A conversation of three turns, each of a question and its answer, behind a system message.
 fn three_turns() -> (Rollout, Vec<Message>) {
@@ -14,7 +14,7 @@ fn three_turns() -> (Rollout, Vec<Message>) {
     for turn in 0..3 {
         messages.push(user(&format!("question {turn}")));
         rollout.say(&messages, &format!("answer {turn}"));
-        messages.push(said(&format!("answer {turn}")));
+        messages.push(answer_of(&format!("answer {turn}")));
     }
     messages.push(user("question 3"));
     (rollout, messages)
@@ -50,8 +50,8 @@ fn the_latest_turn_is_continued_without_a_departure() {
 #[test]
 fn a_turn_that_was_cut_off_is_closed_first() {
     let mut rollout = Rollout::new(plain());
-    rollout.call(&[user("a")], &[100, 101], &said("b"));
-    let appended = rollout.continued(&[user("a"), said("b"), user("c")]).appended;
+    rollout.call(&[user("a")], &[100, 101], &answer_of("b"));
+    let appended = rollout.continued(&[user("a"), answer_of("b"), user("c")]).appended;
     assert_eq!(rollout.text(&appended), "<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n");
 }
 
@@ -59,8 +59,8 @@ fn a_turn_that_was_cut_off_is_closed_first() {
 fn a_template_that_shows_no_end_of_a_turn_cannot_continue_it() {
     let counting = template_of("{{ messages | length }}", "qwen3", "<|im_end|>");
     let mut rollout = Rollout::new(counting);
-    rollout.call(&[user("a")], &[100, 101], &said("b"));
-    let fresh = rollout.fresh(&[user("a"), said("b"), user("c")]);
+    rollout.call(&[user("a")], &[100, 101], &answer_of("b"));
+    let fresh = rollout.fresh(&[user("a"), answer_of("b"), user("c")]);
     assert_eq!(fresh.departure.reason, DepartureReason::RendererCannotContinue);
     assert_eq!((fresh.departure.turn, fresh.departure.message_index), (Some(0), Some(1)));
     assert!(fresh.departure.detail.is_some_and(|detail| !detail.is_empty()));
@@ -76,7 +76,7 @@ fn an_earlier_turn_is_continued_by_another_branch() {
     assert_eq!(reason(&rollout.next(&branch)), Some((DepartureReason::OtherBranch, Some(5))));
     // Both branches go on from there.
     let turn = rollout.say(&branch, "other answer");
-    assert_eq!(rollout.continued(&[&branch[..], &[said("other answer"), user("?")]].concat()).turn, turn);
+    assert_eq!(rollout.continued(&[&branch[..], &[answer_of("other answer"), user("?")]].concat()).turn, turn);
     assert_eq!(rollout.continued(&messages).turn, 2);
 }
 
@@ -103,12 +103,12 @@ fn each_change_of_the_history_is_named() {
     assert_eq!(changed(&|messages| messages[0] = system("Be long.")), Some((DepartureReason::SystemChanged, Some(0))));
     assert_eq!(changed(&|messages| drop(messages.remove(0))), Some((DepartureReason::SystemChanged, Some(0))));
     assert_eq!(changed(&|messages| messages[1] = user("another")), Some((rewritten, Some(1))));
-    assert_eq!(changed(&|messages| messages[2] = said("edited")), Some((rewritten, Some(2))));
+    assert_eq!(changed(&|messages| messages[2] = answer_of("edited")), Some((rewritten, Some(2))));
     // The turns before the change are continued.
-    assert_eq!(changed(&|messages| messages[4] = said("edited")), Some((rewritten, Some(4))));
+    assert_eq!(changed(&|messages| messages[4] = answer_of("edited")), Some((rewritten, Some(4))));
     assert_eq!(changed(&|messages| drop(messages.drain(1..3))), Some((DepartureReason::Truncated, Some(1))));
     assert_eq!(
-        changed(&|messages| drop(messages.splice(1..6, [user("what was said before, in short"), said("I see.")]))),
+        changed(&|messages| drop(messages.splice(1..6, [user("what was said before, in short"), answer_of("I see.")]))),
         Some((DepartureReason::Truncated, Some(1)))
     );
     // A conversation in which nobody has answered yet begins, whatever it shares with another.
@@ -154,7 +154,7 @@ fn of_two_samples_of_one_request_the_one_with_its_reasoning_or_else_the_latest_i
     let second = rollout.call(&[user("a")], &[101], &thought("two"));
     assert_eq!(rollout.continued(&[user("a"), thought("one"), user("c")]).turn, first);
     assert_eq!(rollout.continued(&[user("a"), thought("two"), user("c")]).turn, second);
-    assert_eq!(rollout.continued(&[user("a"), said("b"), user("c")]).turn, second);
+    assert_eq!(rollout.continued(&[user("a"), answer_of("b"), user("c")]).turn, second);
 }
 
 #[test]
@@ -173,9 +173,9 @@ fn a_faithful_rendering_continues_where_it_can_and_says_why_not() {
         (rollout.turns.prompt_tokens(&next), reason(&next), rollout)
     };
     let qwen3 = || template("qwen3", "qwen3", "<|im_end|>");
-    let (tokens, reason, rollout) = faithful(qwen3(), "b", said("b"));
+    let (tokens, reason, rollout) = faithful(qwen3(), "b", answer_of("b"));
     assert_eq!(reason, None);
-    assert_eq!(tokens, rollout.renderer.render_prompt(&[user("a"), said("b"), user("c")], &[]).unwrap().tokens);
+    assert_eq!(tokens, rollout.renderer.render_prompt(&[user("a"), answer_of("b"), user("c")], &[]).unwrap().tokens);
 
     let thought = message(json!({"role": "assistant", "content": "b", "reasoning_content": "hm"}));
     let (_, reason, _) = faithful(qwen3(), "<think>\nhm\n</think>\n\nb", thought);
@@ -186,7 +186,7 @@ fn a_faithful_rendering_continues_where_it_can_and_says_why_not() {
     let (_, reason, _) = faithful(qwen3(), compact, call);
     assert_eq!(reason, Some((DepartureReason::CallsRespelled, Some(1))));
 
-    let (_, reason, _) = faithful(named("llama3", "llama3"), "b", said("B"));
+    let (_, reason, _) = faithful(named("llama3", "llama3"), "b", answer_of("B"));
     assert_eq!(reason, Some((DepartureReason::RenderedOtherwise, Some(1))));
 }
 
@@ -201,8 +201,8 @@ fn text_that_was_cut_into_other_tokens_is_named() {
         .chain(whole.last().copied())
         .collect();
     assert_ne!(whole, spelled);
-    rollout.call(&[user("a")], &spelled, &said("the answer"));
-    let next = rollout.next(&[user("a"), said("the answer"), user("c")]);
+    rollout.call(&[user("a")], &spelled, &answer_of("the answer"));
+    let next = rollout.next(&[user("a"), answer_of("the answer"), user("c")]);
     assert_eq!(reason(&next), Some((DepartureReason::Retokenised, Some(1))));
 }
 
@@ -233,7 +233,7 @@ proptest! {
             if let Some(turn) = turn {
                 prop_assert!(prompt.starts_with(&recorded[turn]));
             }
-            let reply = said(&format!("answer {number}"));
+            let reply = answer_of(&format!("answer {number}"));
             let turn = rollout.call(&messages, &sampled, &reply);
             recorded.push([prompt, sampled].concat());
             messages.push(reply);

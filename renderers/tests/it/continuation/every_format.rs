@@ -7,7 +7,7 @@ use fulgurite_types::Message;
 use serde_json::{Value, json};
 
 use super::setup::{
-    Rollout, calling, message, named, result, said, system, template, template_with_control, user, vectors,
+    Rollout, answer_of, calling, message, named, result, system, template, template_with_control, user, vectors,
     weather_tool,
 };
 
@@ -51,11 +51,11 @@ fn turns() -> Vec<(&'static str, Message)> {
     };
     let thought = message(json!({"role": "assistant", "content": "Hello.", "reasoning_content": "reason"}));
     vec![
-        ("Hello.", said("Hello.")),
-        (" \nHello.\n\n", said("Hello.")),
+        ("Hello.", answer_of("Hello.")),
+        (" \nHello.\n\n", answer_of("Hello.")),
         ("<think>\nreason\n</think>\n\nHello.", thought.clone()),
         ("reason\n</think>\n\nHello.", thought),
-        ("", said("")),
+        ("", answer_of("")),
         ("<tool_call>\n{\"name\":\"get_weather\",\"arguments\":{\"city\":\"Paris\"}}\n</tool_call>", one()),
         (
             "Both.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>\n<tool_call>",
@@ -63,10 +63,10 @@ fn turns() -> Vec<(&'static str, Message)> {
         ),
         (
             "<tool_call>\n{\"name\": \"a\", bad}\n</tool_call>",
-            said("<tool_call>\n{\"name\": \"a\", bad}\n</tool_call>"),
+            answer_of("<tool_call>\n{\"name\": \"a\", bad}\n</tool_call>"),
         ),
-        ("<|channel|>analysis<|message|>hm", said("")),
-        ("e\u{301} \u{fffd}", said("e\u{301} \u{fffd}")),
+        ("<|channel|>analysis<|message|>hm", answer_of("")),
+        ("e\u{301} \u{fffd}", answer_of("e\u{301} \u{fffd}")),
     ]
 }
 
@@ -178,7 +178,7 @@ fn what_breaks_when_turns_are_rendered_again_continues_here() {
 /// system says first, after a turn, after a tool's result, and after the user. Gemma's writes no results.
 #[test]
 fn conversations_in_which_the_system_speaks_late_continue_token_by_token() {
-    let [brief, kind, celsius, gone] = ["Be brief.", "Be kind.", "Use Celsius.", "Be gone."]
+    let [brief, kind, celsius, leaving] = ["Be brief.", "Be kind.", "Use Celsius.", "Be gone."]
         .map(|text| (text, format!("<system-reminder>\n{text}\n</system-reminder>")));
     let user_of = |texts: &[&str]| -> String {
         texts.iter().map(|text| format!("<|im_start|>user\n{text}<|im_end|>\n")).collect()
@@ -198,7 +198,7 @@ fn conversations_in_which_the_system_speaks_late_continue_token_by_token() {
                 format!("{}{}{asks}", system_of(brief.0), user_of(&["Hi"])),
                 format!("\n{}{}{asks}", system_of(kind.0), user_of(&["Rain?"])),
                 format!("\n{}{}{asks}", user_of(&[called]), system_of(celsius.0)),
-                format!("\n{}{}{asks}", user_of(&["Thanks."]), system_of(gone.0)),
+                format!("\n{}{}{asks}", user_of(&["Thanks."]), system_of(leaving.0)),
             ],
         ),
         (
@@ -207,7 +207,7 @@ fn conversations_in_which_the_system_speaks_late_continue_token_by_token() {
                 format!("{}{}{thinks}", system_of(brief.0), user_of(&["Hi"])),
                 format!("\n{}{thinks}", user_of(&[&format!("{}\n\nRain?", kind.1)])),
                 format!("\n{}{thinks}", user_of(&[called, &celsius.1])),
-                format!("\n{}{thinks}", user_of(&[&format!("Thanks.\n\n{}", gone.1)])),
+                format!("\n{}{thinks}", user_of(&[&format!("Thanks.\n\n{}", leaving.1)])),
             ],
         ),
         // It writes what the system says first before whatever the user says last.
@@ -217,7 +217,7 @@ fn conversations_in_which_the_system_speaks_late_continue_token_by_token() {
                 inst(&[brief.0, "Hi"]),
                 inst(&[brief.0, &kind.1, "Rain?"]),
                 result_of_mistral,
-                inst(&[brief.0, "Thanks.", &gone.1]),
+                inst(&[brief.0, "Thanks.", &leaving.1]),
             ],
         ),
         (
@@ -226,7 +226,7 @@ fn conversations_in_which_the_system_speaks_late_continue_token_by_token() {
                 gemma(&[brief.0, "Hi"]),
                 format!("\n{}", gemma(&[&kind.1, "Rain?"])),
                 String::new(),
-                format!("\n{}", gemma(&["Thanks.", &gone.1])),
+                format!("\n{}", gemma(&["Thanks.", &leaving.1])),
             ],
         ),
     ] {
@@ -237,9 +237,9 @@ fn conversations_in_which_the_system_speaks_late_continue_token_by_token() {
         assert_eq!(rollout.text(&fresh.tokens), expected[0]);
         let call = calling(json!(null), &[("fulgurit1", "{\"city\":\"Paris\"}")]);
         let turns = [
-            ("Hello.", said("Hello."), vec![system(kind.0), user("Rain?")]),
+            ("Hello.", answer_of("Hello."), vec![system(kind.0), user("Rain?")]),
             ("a call", call, vec![result("fulgurit1", "sun"), developer(celsius.0)]),
-            ("Sun.", said("Sun."), vec![user("Thanks."), system(gone.0)]),
+            ("Sun.", answer_of("Sun."), vec![user("Thanks."), system(leaving.0)]),
         ];
         for ((text, reply, new), expected) in turns.into_iter().zip(&expected[1..]) {
             if expected.is_empty() {
@@ -264,7 +264,7 @@ fn conversations_in_which_the_system_speaks_late_continue_token_by_token() {
 fn what_the_system_says_late_is_not_lost_where_the_template_writes_it_before_the_conversation() {
     let mut rollout = Rollout::new(template("deepseek_v3", "deepseek", "<｜end▁of▁sentence｜>"));
     rollout.say(&[system("Be brief."), user("Hi")], "Hello.");
-    let messages = [system("Be brief."), user("Hi"), said("Hello."), system("Be kind."), user("Bye")];
+    let messages = [system("Be brief."), user("Hi"), answer_of("Hello."), system("Be kind."), user("Bye")];
     let appended = rollout.continued(&messages).appended;
     let reminder = "<system-reminder>\nBe kind.\n</system-reminder>";
     assert_eq!(rollout.text(&appended), format!("<｜User｜>{reminder}\n\nBye<｜Assistant｜><think>\n"));

@@ -74,7 +74,7 @@ pub fn system(text: &str) -> Message {
     Message::text("system", text)
 }
 
-pub fn said(text: &str) -> Message {
+pub fn answer_of(text: &str) -> Message {
     Message::text("assistant", text)
 }
 
@@ -142,7 +142,7 @@ impl Rollout {
     /// A model call whose reply is plain text, ended by the stop token.
     pub fn say(&mut self, messages: &[Message], text: &str) -> usize {
         let sampled = self.sampled(text);
-        self.call(messages, &sampled, &said(text))
+        self.call(messages, &sampled, &answer_of(text))
     }
 
     /// Text as tokens that a model might sample, and the stop token.

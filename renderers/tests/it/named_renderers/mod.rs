@@ -85,8 +85,8 @@ proptest! {
 fn continued(name: &str, sampled: &str, new: Value) -> String {
     let renderer = open(name);
     let call = json!({"id": "c1", "type": "function", "function": {"name": "ping", "arguments": "{}"}});
-    let said = json!({"role": "assistant", "content": null, "tool_calls": [call]});
-    let mut messages = vec![json!({"role": "user", "content": "a"}), said];
+    let call_message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let mut messages = vec![json!({"role": "user", "content": "a"}), call_message];
     messages.extend(new.as_array().unwrap().iter().cloned());
     let messages: Vec<Message> = serde_json::from_value(messages.into()).unwrap();
     let sampled = renderer.tokenizer().encode_with_specials(sampled).unwrap();

@@ -126,10 +126,10 @@ fn reasoning_is_found_in_the_text_of_a_turn() {
         json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>\nr\n</think>\n\nt"}]);
     let part = json!([{"role": "user", "content": "a"},
                       {"role": "assistant", "content": [{"type": "text", "text": "r\n</think>\n\nt"}]}]);
-    let beside = json!([{"role": "user", "content": "a"},
+    let separate = json!([{"role": "user", "content": "a"},
                         {"role": "assistant", "content": "t", "reasoning_content": "r"}]);
     for name in ["qwen3", "qwen3_5", "qwen3_8_low_reasoning"] {
-        let expected = from_assistant(name, beside.clone());
+        let expected = from_assistant(name, separate.clone());
         assert!(expected.starts_with("<|im_start|>assistant\n<think>\nr\n</think>\n\nt<|im_end|>"), "{expected}");
         assert_eq!(from_assistant(name, inline.clone()), expected, "{name}");
         assert_eq!(from_assistant(name, part.clone()), expected, "{name}");

@@ -47,7 +47,7 @@ pub(super) fn forward_from(
     })?;
     // What still runs inside ends with this process.
     runtime.shutdown_background();
-    Ok(as_a_shell_says(status))
+    Ok(shell_code(status))
 }
 
 /// Hands connections on, for as long as it is waited for.
@@ -74,7 +74,7 @@ async fn join(inside: impl AsyncRead + AsyncWrite, outside: impl AsyncRead + Asy
     let asking = async {
         // What cannot be sent any more is no reason not to hear the answer.
         let _sent = copy(&mut from_inside, &mut to_outside).await;
-        let _told = to_outside.shutdown().await;
+        let _closed = to_outside.shutdown().await;
     };
     let answering = async {
         let heard = copy(&mut from_outside, &mut to_inside).await;
@@ -86,7 +86,7 @@ async fn join(inside: impl AsyncRead + AsyncWrite, outside: impl AsyncRead + Asy
 }
 
 /// The exit status, or 128 and the signal.
-fn as_a_shell_says(status: ExitStatus) -> u8 {
+fn shell_code(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
 }

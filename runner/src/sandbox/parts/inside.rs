@@ -36,12 +36,12 @@ pub(crate) struct Restrictions {
     /// Processes of its user.
     pub processes: Option<u64>,
     /// What it reaches the server through.
-    pub door: Option<DoorInside>,
+    pub endpoint: Option<EndpointInside>,
 }
 
-/// The door of a sandbox, as it is inside.
+/// The endpoint of a sandbox, as it is inside.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct DoorInside {
+pub(crate) struct EndpointInside {
     /// The socket.
     pub socket: PathBuf,
     /// The port of the loopback that stands for the server.
@@ -83,7 +83,7 @@ impl Restrictions {
             (Resource::Core, Some(0)),
             (Resource::Fsize, self.file_bytes),
             // This program's own allocator takes more for itself than some agents may.
-            (Resource::Data, self.data_bytes.filter(|_| self.door.is_none())),
+            (Resource::Data, self.data_bytes.filter(|_| self.endpoint.is_none())),
             (Resource::Nproc, self.processes),
         ];
         for (resource, bound) in bounds {
@@ -125,15 +125,15 @@ pub(super) fn start(words: &[OsString]) -> Result<u8, SandboxPartError> {
         std::env::set_current_dir(directory)
             .map_err(|error| SandboxPartError::Directory { path: directory.clone(), error })?;
     }
-    match restrictions.door.clone() {
+    match restrictions.endpoint.clone() {
         // What is bounded is the program, by this one once more, and not what forwards for it.
-        Some(DoorInside { socket, port }) if restrictions.data_bytes.is_some() => {
-            let bounded = Restrictions { user: None, door: None, directory: None, ..restrictions };
+        Some(EndpointInside { socket, port }) if restrictions.data_bytes.is_some() => {
+            let bounded = Restrictions { user: None, endpoint: None, directory: None, ..restrictions };
             let words = [START.into(), bounded.to_word()].into_iter().chain(words.iter().cloned());
             let own = Path::new(INSIDE).join("fulgurite");
             Ok(forward_from(&socket, port, own.as_os_str(), &words.collect::<Vec<_>>())?)
         }
-        Some(DoorInside { socket, port }) => Ok(forward_from(&socket, port, program, arguments)?),
+        Some(EndpointInside { socket, port }) => Ok(forward_from(&socket, port, program, arguments)?),
         None => {
             let error = Command::new(program).args(arguments).exec();
             Err(SandboxPartError::Start { program: program.into(), error })

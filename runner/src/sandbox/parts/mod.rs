@@ -8,7 +8,7 @@ mod words;
 
 use std::ffi::OsString;
 
-pub(super) use inside::{DoorInside, Restrictions};
+pub(super) use inside::{EndpointInside, Restrictions};
 pub(super) use outside::Surroundings;
 pub(super) use seccomp::filter;
 pub use words::SandboxPartError;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::options::SandboxOptions;
 
-/// Where a sandbox has the runner's program, and the socket of the door.
+/// Where a sandbox has the runner's program, and the socket of the endpoint.
 pub(crate) const INSIDE: &str = "/run/fulgurite";
 
 /// What programs of this machine need, as far as it is there: they, their libraries, and what tells them of certificates, names
@@ -50,7 +50,7 @@ pub(crate) struct Inside<'i> {
     pub home: &'i Path,
     /// The image that it is made of, in place of the options'.
     pub image: Option<&'i str>,
-    /// The door's socket, if there is a door.
+    /// The endpoint's socket, if there is an endpoint.
     pub socket: Option<&'i Path>,
     /// What `{project}` stands for.
     pub project: &'i str,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::isolation::Isolation;
 use super::shown::Shown;
-use crate::sandbox::parts::DoorInside;
+use crate::sandbox::parts::EndpointInside;
 use crate::sandbox::terms::{INSIDE, Invocation, Mount, PORT, SYSTEM, SandboxNetwork};
 
 /// The arguments of `bwrap` around `program`, which is shown if nothing that is shown holds it.
@@ -43,15 +43,15 @@ pub(super) fn arguments(
     }
     arguments.extend(show.into_words());
     arguments.extend(isolation.show_own());
-    let door = inside.socket.map(|socket| {
+    let endpoint = inside.socket.map(|socket| {
         let shown = Path::new(INSIDE).join("proxy.sock");
         arguments.extend(["--ro-bind".into(), socket.into(), shown.clone().into()]);
-        DoorInside { socket: shown, port: PORT }
+        EndpointInside { socket: shown, port: PORT }
     });
     arguments.extend(options.arguments.iter().map(OsString::from));
     arguments.extend(Isolation::closing());
     arguments.push("--".into());
-    arguments.extend(isolation.threshold(Some(inside.world_inside), door));
+    arguments.extend(isolation.threshold(Some(inside.world_inside), endpoint));
     arguments.extend(words.iter().cloned());
     Ok(arguments)
 }

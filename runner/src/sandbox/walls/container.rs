@@ -23,13 +23,13 @@ impl Container {
     /// Ends and removes it, if it is still there.
     pub(crate) async fn remove(&self) {
         let removed = Command::new(&self.program).args(["rm", "--force", &self.name]).output().await;
-        let said = match removed {
+        let reason = match removed {
             Ok(Output { status, stderr, .. }) if !status.success() => String::from_utf8_lossy(&stderr).into_owned(),
             Ok(_) => return,
             Err(error) => error.to_string(),
         };
         // Mostly that there is none, since it ended by itself.
-        tracing::debug!(container = self.name, said, "a container is not removed");
+        tracing::debug!(container = self.name, reason, "a container is not removed");
     }
 }
 
@@ -68,9 +68,9 @@ pub(super) fn arguments(invocation: &Invocation<'_>, identity: Identity) -> Resu
     for Mount { outside, inside, is_writable } in inside.mounts {
         mount(outside, Path::new(inside), if *is_writable { "rw" } else { "ro" });
     }
-    if let Some(door) = inside.socket {
+    if let Some(endpoint) = inside.socket {
         mount(own_program, &Path::new(INSIDE).join("fulgurite"), "ro");
-        mount(door, &Path::new(INSIDE).join("proxy.sock"), "rw");
+        mount(endpoint, &Path::new(INSIDE).join("proxy.sock"), "rw");
     }
     arguments.extend(["--workdir".into(), inside.world_inside.into()]);
     for variable in variables {

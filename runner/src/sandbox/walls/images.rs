@@ -61,15 +61,15 @@ async fn build(program: &Path, dockerfile: &Path) -> Result<String, String> {
 async fn working_directory(program: &Path, image: &str) -> Result<PathBuf, String> {
     let words = |verb: &[&str]| verb.iter().map(OsString::from).chain([image.into()]).collect::<Vec<_>>();
     let inspect = words(&["image", "inspect", "--format", "{{.Config.WorkingDir}}"]);
-    let said = match say(program, inspect.clone()).await {
-        Ok(said) => said,
+    let output = match say(program, inspect.clone()).await {
+        Ok(output) => output,
         // It is not on this machine yet.
         Err(_) => {
             say(program, words(&["pull"])).await?;
             say(program, inspect).await?
         }
     };
-    Ok(match said.trim() {
+    Ok(match output.trim() {
         "" | "/" => PathBuf::from(FILES),
         directory => PathBuf::from(directory),
     })
@@ -89,11 +89,11 @@ pub(super) async fn copy_files(program: &Path, image: &Image, name: &str, to: &P
 
 /// What the program prints.
 async fn say(program: &Path, words: impl IntoIterator<Item = OsString>) -> Result<String, String> {
-    let said =
+    let output =
         Command::new(program).args(words).kill_on_drop(true).output().await.map_err(|error| error.to_string())?;
-    let errors = String::from_utf8_lossy(&said.stderr);
-    match said.status.success() {
-        true => Ok(String::from_utf8_lossy(&said.stdout).into_owned()),
+    let errors = String::from_utf8_lossy(&output.stderr);
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => {
             let count = errors.trim().chars().count();
             Err(errors.trim().chars().skip(count.saturating_sub(SHOWN)).collect())

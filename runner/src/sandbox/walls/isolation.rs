@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use crate::RunnerError;
 use crate::order::Order;
-use crate::sandbox::parts::{DoorInside, ENTER, Restrictions, START, Surroundings, filter};
+use crate::sandbox::parts::{ENTER, EndpointInside, Restrictions, START, Surroundings, filter};
 use crate::sandbox::terms::{Bounds, INSIDE, Identity, NOBODY, SYSTEM, SandboxNetwork};
 use crate::sandbox::walls::cgroup::{Cgroup, Cgroups};
 
@@ -118,7 +118,7 @@ impl Isolation {
     }
 
     /// The words in front of a program inside. They bound it and take its rights away before it begins.
-    pub(super) fn threshold(&self, directory: Option<&Path>, door: Option<DoorInside>) -> Vec<OsString> {
+    pub(super) fn threshold(&self, directory: Option<&Path>, endpoint: Option<EndpointInside>) -> Vec<OsString> {
         let Bounds { processes, memory_bytes, disk_bytes } = self.bounds;
         let known = |bound: u64| (bound > 0).then_some(bound);
         let is_counted = |of: fn(&Cgroups) -> bool| self.cgroups.as_ref().is_some_and(of);
@@ -129,7 +129,7 @@ impl Isolation {
             file_bytes: known(disk_bytes),
             data_bytes: known(memory_bytes).filter(|_| !is_counted(Cgroups::count_memory)),
             processes: known(processes.into()).filter(|_| !is_counted(Cgroups::count_processes)),
-            door,
+            endpoint,
         };
         vec![self.inside().into(), START.into(), restrictions.to_word()]
     }
@@ -189,13 +189,13 @@ impl Isolation {
     }
 
     fn say_what_is_unbounded(&self) {
-        static SAID: Mutex<bool> = Mutex::new(false);
+        static WARNED: Mutex<bool> = Mutex::new(false);
         let is_counted = |of: fn(&Cgroups) -> bool| self.cgroups.as_ref().is_some_and(of);
         if is_counted(Cgroups::count_memory) && is_counted(Cgroups::count_processes) {
             return;
         }
-        let Ok(mut said) = SAID.lock() else { return };
-        if !std::mem::replace(&mut said, true) {
+        let Ok(mut warned) = WARNED.lock() else { return };
+        if !std::mem::replace(&mut warned, true) {
             tracing::info!(
                 "no control group counts what sandboxes use: memory is bounded for each process, and processes for each user"
             );

@@ -74,8 +74,8 @@ impl Wrapper {
         self.identity.owner()
     }
 
-    /// Whether calls go through the door.
-    pub(crate) fn has_door(&self) -> bool {
+    /// Whether calls go through the endpoint.
+    pub(crate) fn has_endpoint(&self) -> bool {
         self.options.network == SandboxNetwork::Proxy
     }
 
@@ -86,7 +86,7 @@ impl Wrapper {
 
     /// Where a program inside finds the server, if that is another place than outside.
     pub(crate) fn origin_inside(&self) -> Option<String> {
-        self.has_door().then(|| format!("http://127.0.0.1:{PORT}"))
+        self.has_endpoint().then(|| format!("http://127.0.0.1:{PORT}"))
     }
 
     /// What starts `program` in a sandbox. Of the runner's variables it keeps what the options say.
@@ -101,7 +101,7 @@ impl Wrapper {
         inside: Inside<'_>,
     ) -> Result<Sandboxed, String> {
         let mut words: Vec<OsString> = Vec::new();
-        if self.has_door() && self.isolation.is_none() {
+        if self.has_endpoint() && self.isolation.is_none() {
             let own = Path::new(INSIDE).join("fulgurite");
             words.push(own.into());
             words.push(FORWARD.into());

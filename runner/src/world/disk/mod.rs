@@ -9,4 +9,4 @@ mod removal;
 pub(super) use measuring::{Measured, measure};
 pub(super) use opening::open_world;
 pub(super) use regular_file::{ReadFault, open, open_directory, open_in, read_text};
-pub(super) use removal::{is_gone, open_up, remove_all, remove_below, remove_in};
+pub(super) use removal::{disconnected, open_up, remove_all, remove_below, remove_in};

@@ -47,7 +47,7 @@ pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
 /// # Errors
 /// If something stays.
 pub(crate) fn remove_in(parent: impl AsFd, name: &CStr) -> rustix::io::Result<()> {
-    if is_gone(&parent, name)? {
+    if disconnected(&parent, name)? {
         return Ok(());
     }
     let Some(uppermost) = open_up(&parent, name)? else { return unlink(&parent, name, AtFlags::empty()) };
@@ -85,7 +85,7 @@ fn empty(directory: impl AsFd, mut take: impl FnMut(&CStr) -> rustix::io::Result
     for entry in Dir::read_from(&directory)? {
         let entry = entry?;
         let name = entry.file_name();
-        if ![c".", c".."].contains(&name) && !is_gone(&directory, name)? {
+        if ![c".", c".."].contains(&name) && !disconnected(&directory, name)? {
             take(name)?;
         }
     }
@@ -93,7 +93,7 @@ fn empty(directory: impl AsFd, mut take: impl FnMut(&CStr) -> rustix::io::Result
 }
 
 /// Removes what has that name, unless it is a directory; whether nothing has the name now.
-pub(crate) fn is_gone(parent: impl AsFd, name: &CStr) -> rustix::io::Result<bool> {
+pub(crate) fn disconnected(parent: impl AsFd, name: &CStr) -> rustix::io::Result<bool> {
     match unlink(parent, name, AtFlags::empty()) {
         Err(Errno::ISDIR) => Ok(false),
         removed => removed.map(|()| true),

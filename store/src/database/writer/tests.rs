@@ -53,8 +53,8 @@ async fn a_failing_write_undoes_its_own_work_only() {
             let (rollout_id, fails) = (rollout_id(place), fails(place));
             store.write(move |write| {
                 Box::pin(async move {
-                    let taken = allocate_sequence_id(write, &rollout_id).await?;
-                    if fails { Err(StoreError::not_found("rollout", &rollout_id)) } else { Ok(taken) }
+                    let sequence_id = allocate_sequence_id(write, &rollout_id).await?;
+                    if fails { Err(StoreError::not_found("rollout", &rollout_id)) } else { Ok(sequence_id) }
                 })
             })
         };
@@ -73,11 +73,11 @@ async fn a_failing_write_undoes_its_own_work_only() {
 async fn work_is_not_handed_to_someone_who_has_gone() {
     let store = TestStore::new().await;
     store.enqueue_rollouts(vec![task(1)]).await.unwrap();
-    let gone = store.dequeue_rollouts(1, Some("gone"), std::time::Duration::ZERO);
+    let cancelled = store.dequeue_rollouts(1, Some("gone"), std::time::Duration::ZERO);
     // Polled once, so that its job is sent, and then dropped.
-    assert!(futures::FutureExt::now_or_never(gone).is_none());
-    let taken = store.dequeue_rollouts(1, Some("here"), std::time::Duration::ZERO).await.unwrap();
-    assert_eq!(taken[0].attempt.worker_id.as_deref(), Some("here"));
+    assert!(futures::FutureExt::now_or_never(cancelled).is_none());
+    let claimed = store.dequeue_rollouts(1, Some("here"), std::time::Duration::ZERO).await.unwrap();
+    assert_eq!(claimed[0].attempt.worker_id.as_deref(), Some("here"));
 }
 
 #[tokio::test]
@@ -88,9 +88,9 @@ async fn what_was_acknowledged_is_there_after_reopening() {
     drop(store);
     let store = Store::open(&url, StoreOptions::default()).await.unwrap();
     assert_eq!(store.get_rollout("ro-1").await.unwrap().unwrap().0, stored[0]);
-    let beside = Store::open_read_only(&url).await.unwrap();
+    let second = Store::open_read_only(&url).await.unwrap();
     store.enqueue_rollouts(vec![task(3)]).await.unwrap();
-    assert!(beside.get_rollout("ro-3").await.unwrap().is_some());
+    assert!(second.get_rollout("ro-3").await.unwrap().is_some());
     store.close().await;
     assert!(matches!(store.enqueue_rollouts(vec![task(2)]).await, Err(StoreError::Closed)));
     assert!(matches!(store.get_rollout("ro-1").await, Err(StoreError::Closed)));

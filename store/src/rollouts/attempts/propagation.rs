@@ -8,7 +8,7 @@ use crate::database::clock::now;
 use crate::database::sql::{OptionalReal, column, count, optional_id, to_json};
 use crate::database::writer::Write;
 use crate::lifecycle::propagate;
-use crate::rollouts::attempts::rows::{attempt_beside_rollout, no_such_attempt, rollout_and_attempt};
+use crate::rollouts::attempts::rows::{attempt_next_to_rollout, no_such_attempt, rollout_and_attempt};
 use crate::rollouts::changes::set_rollout_status;
 use crate::rollouts::rows::rollout_from_row;
 use crate::rollouts::workers::rows::worker_follows_attempt;
@@ -54,7 +54,7 @@ pub(crate) async fn find_attempt_with_rollout(
         .bind(rollout_id),
     };
     let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
-    let Some(attempt) = attempt_beside_rollout(&row)? else { return Ok(None) };
+    let Some(attempt) = attempt_next_to_rollout(&row)? else { return Ok(None) };
     let is_latest = attempt.sequence_id == count::<u32>(&row, "latest")?;
     let leads = if is_latest { Some(rollout_from_row(&row)?) } else { None };
     Ok(Some(AttemptWithRollout { attempt, leads }))

@@ -43,7 +43,7 @@ pub(crate) fn attempt_from_row(row: &AnyRow) -> Result<Attempt> {
     })
 }
 
-/// Columns of a rollout `r` and beside them those of an attempt `a`, for [`attempt_beside_rollout`].
+/// Columns of a rollout `r` and beside them those of an attempt `a`, for [`attempt_next_to_rollout`].
 macro_rules! rollout_and_attempt {
     () => {
         "r.*, a.attempt_id, a.sequence_id, a.start_time AS attempt_start_time, a.end_time AS attempt_end_time,
@@ -56,7 +56,7 @@ pub(crate) use rollout_and_attempt;
 
 /// The attempt in a row of a rollout that has the columns of one attempt as well, those that both have as `attempt_..`;
 /// they are null where there is none.
-pub(crate) fn attempt_beside_rollout(row: &AnyRow) -> Result<Option<Attempt>> {
+pub(crate) fn attempt_next_to_rollout(row: &AnyRow) -> Result<Option<Attempt>> {
     let Some(attempt_id) = column(row, "attempt_id")? else { return Ok(None) };
     Ok(Some(Attempt {
         rollout_id: column(row, "rollout_id")?,

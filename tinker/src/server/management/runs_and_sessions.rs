@@ -64,8 +64,8 @@ async fn training_runs(
     Parameters(OfProject { project_id }): Parameters<OfProject>,
 ) -> Json<Value> {
     let registry = server.registry();
-    let is_asked_for = |run: &&RunRecord| project_id.is_none() || registry.project_of(run) == project_id.as_deref();
-    let mut runs: Vec<&RunRecord> = registry.runs.values().filter(is_asked_for).collect();
+    let is_requested = |run: &&RunRecord| project_id.is_none() || registry.project_of(run) == project_id.as_deref();
+    let mut runs: Vec<&RunRecord> = registry.runs.values().filter(is_requested).collect();
     runs.sort_by(|left, right| right.last_request.total_cmp(&left.last_request));
     part.of("training_runs", runs.into_iter().map(|run| shown_run(&registry, run)).collect())
 }

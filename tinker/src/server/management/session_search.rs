@@ -29,9 +29,9 @@ pub(crate) fn search(registry: &Registry, request: &SessionSearchRequest) -> Res
 }
 
 fn matches(session: &SessionRecord, request: &SessionSearchRequest) -> bool {
-    let is_called = |asked: &String| {
+    let is_called = |searched: &String| {
         let name = session.display_name.as_deref().unwrap_or_default().to_lowercase();
-        asked.to_lowercase().split_whitespace().all(|word| name.contains(word))
+        searched.to_lowercase().split_whitespace().all(|word| name.contains(word))
     };
     let is_one = match (&request.session_id, &request.display_name) {
         (None, None) => true,
@@ -41,14 +41,14 @@ fn matches(session: &SessionRecord, request: &SessionSearchRequest) -> bool {
         SessionOwner::Own | SessionOwner::Accessible => true,
         SessionOwner::User { owner_urns } => owner_urns.iter().any(|owner| owner == OWNER),
     };
-    let says = |(name, value): (&String, &Value)| {
+    let has_value = |(name, value): (&String, &Value)| {
         session.user_metadata.as_ref().is_some_and(|notes| notes.get(name) == Some(value))
     };
     let is_of = |projects: &Vec<String>| projects.iter().any(|project| *project == project_of(session));
     let is_so = |statuses: &Vec<SessionStatusQuery>| statuses.iter().any(|status| has_status(session, status));
     is_one
         && is_of_owner
-        && request.user_metadata.iter().all(says)
+        && request.user_metadata.iter().all(has_value)
         && request.project_ids.as_ref().is_none_or(is_of)
         && request.statuses.as_ref().is_none_or(is_so)
 }
@@ -120,15 +120,15 @@ mod tests {
         registry
     }
 
-    fn found(asked: Value) -> (Vec<String>, Value) {
-        let page = search(&registry(), &serde_json::from_value(asked).unwrap()).unwrap();
+    fn found(query: Value) -> (Vec<String>, Value) {
+        let page = search(&registry(), &serde_json::from_value(query).unwrap()).unwrap();
         let ids = page["sessions"].as_array().unwrap().iter().map(|session| session["session_id"].as_str().unwrap());
         (ids.map(str::to_owned).collect(), page["next_cursor"].clone())
     }
 
     #[test]
     fn sessions_are_found_by_what_is_said_of_them_newest_first() {
-        for (asked, expected) in [
+        for (query, expected) in [
             (json!({}), vec!["3", "2", "1"]),
             (json!({ "display_name": "run NIGHTLY" }), vec!["2", "1"]),
             (json!({ "display_name": "b", "session_id": "1" }), vec!["3", "2", "1"]),
@@ -143,9 +143,9 @@ mod tests {
             (json!({ "statuses": [{ "type": "client_finished", "reasons": ["errored"] }] }), vec![]),
         ] {
             assert_eq!(
-                found(asked.clone()),
+                found(query.clone()),
                 (expected.into_iter().map(str::to_owned).collect(), Value::Null),
-                "{asked}"
+                "{query}"
             );
         }
     }

@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn parts_fill_blocks_and_the_end_is_two_empty_ones() {
         let file = |path: &str, from, size| Part::File { path: path.into(), from, size };
-        let begun_otherwise = vec![Part::Bytes(vec![1; 24]), file("x/b", 40, 1000)];
-        let parts = parts(vec![("a".into(), vec![file("x/a", 0, 513)]), ("b".into(), begun_otherwise)]);
+        let bytes_first = vec![Part::Bytes(vec![1; 24]), file("x/b", 40, 1000)];
+        let parts = parts(vec![("a".into(), vec![file("x/a", 0, 513)]), ("b".into(), bytes_first)]);
         let expected = [
             Part::Bytes(header("a", 513)),
             file("x/a", 0, 513),

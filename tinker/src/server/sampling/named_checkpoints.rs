@@ -70,7 +70,7 @@ impl KeptWeights for NamedCheckpoints {
         })?;
         let base = self.0.base(&base_model).map_err(|message| invalid(format!("`{path}`: {message}")))?;
         if let Some(named) = named_base
-            && !base.is_meant(named).map_err(invalid)?
+            && !base.is_named(named).map_err(invalid)?
         {
             return Err(invalid(format!("`{path}` is of base model `{base_model}`, not `{named}`")));
         }

@@ -32,14 +32,14 @@ impl PromptReportOptions {
     ) -> Result<(), BackendError> {
         let prompt = request.prompt.as_slice();
         let rows = self.named.as_ref().map(NamedTokens::tokens).unwrap_or_default();
-        let asked = PromptQuestions {
+        let questions = PromptQuestions {
             alternatives: self.alternatives,
             named: &rows,
             draws: self.draws,
             temperature: request.sampling.temperature,
             seed: derive_seed(request.seed, &["prompt_alt_tokens"]),
         };
-        let PromptScores { logprobs, likeliest, named, drawn } = weights.score_prompt(prompt, asked)?;
+        let PromptScores { logprobs, likeliest, named, drawn } = weights.score_prompt(prompt, questions)?;
         let first_reported = prompt.len() - self.last.unwrap_or(prompt.len()).min(prompt.len());
         if self.logprobs {
             let reported = |place: usize| match place {
@@ -59,8 +59,8 @@ impl PromptReportOptions {
             let rows: Vec<_> = (0..prompt.len()).map(reported).collect();
             response.topk_prompt_logprobs = Some(TopkLogprobs::new(&rows, self.alternatives));
         }
-        if let Some(asked) = &self.named {
-            response.target_prompt_logprobs = Some(asked.tensor(&named));
+        if let Some(tokens) = &self.named {
+            response.target_prompt_logprobs = Some(tokens.tensor(&named));
         }
         if self.draws > 0 {
             response.prompt_alt_tokens = Some(self.alternative_tokens(&drawn));

@@ -26,7 +26,7 @@ const REMEMBERED: usize = 1 << 18;
 #[derive(Debug, Default)]
 pub(crate) struct SeedCounts {
     counts: Mutex<HashMap<u64, u64>>,
-    was_said: AtomicBool,
+    was_warned: AtomicBool,
 }
 
 /// The seed of a call, and how many there were before with the same seed and prompt.
@@ -38,8 +38,8 @@ pub(crate) struct CountedSeed {
 
 impl SeedCounts {
     /// Whether it was said before that seeds repeat; from now on it was.
-    pub(crate) fn was_said(&self) -> bool {
-        self.was_said.swap(true, Ordering::Relaxed)
+    pub(crate) fn was_warned(&self) -> bool {
+        self.was_warned.swap(true, Ordering::Relaxed)
     }
 
     /// Counts a call with a client's own seed. What other weights say is no repetition: evaluations of each are paired.

@@ -62,10 +62,10 @@ mod tests {
     #[tokio::test]
     async fn a_stream_is_collected_with_what_of_its_prompt_was_cached() {
         let token = SampledToken { id: 7, logprob: -0.5, weights_version: None, top_logprobs: Vec::new() };
-        for (told, expected) in [(Some(SampleEvent::CachedPrompt(48)), 48), (None, 0)] {
+        for (cached, expected) in [(Some(SampleEvent::CachedPrompt(48)), 48), (None, 0)] {
             let (sender, stream) = SampleStream::channel();
             let events =
-                [Some(SampleEvent::Token(token.clone())), told, Some(SampleEvent::Finished(SamplingEnd::Length))];
+                [Some(SampleEvent::Token(token.clone())), cached, Some(SampleEvent::Finished(SamplingEnd::Length))];
             events.into_iter().flatten().for_each(|event| sender.send(Ok(event)).unwrap());
             let sequence = SampledSequence::new(StopReason::Length, &[7], &[-0.5]);
             let collected = collect(stream, 0).await.unwrap();

@@ -6,25 +6,25 @@ use crate::server::base::TinkerBase;
 use crate::server::refusals::Refusal;
 use crate::server::state::names::new_seed;
 use crate::server::training::training_request::text_tokens;
-use crate::wire::{SampleRequest as WireRequest, StopSequences as AskedStops};
+use crate::wire::{SampleRequest as WireRequest, StopSequences as RequestedStops};
 
 /// The greatest number of alternatives reported for a place.
 const GREATEST_ALTERNATIVES: usize = 1000;
 
 /// What ends an answer before its limit: `ends` are the tokens that the model ends texts with. A request's stops add to
 /// them; only an empty list turns them off.
-fn stops(asked: Option<AskedStops>, ends: &[u32]) -> (Vec<u32>, Vec<StopSequence>) {
+fn stops(requested: Option<RequestedStops>, ends: &[u32]) -> (Vec<u32>, Vec<StopSequence>) {
     let mut tokens = ends.to_vec();
-    let texts = match asked {
+    let texts = match requested {
         None => Vec::new(),
-        Some(AskedStops::Tokens(asked)) if asked.is_empty() => return (Vec::new(), Vec::new()),
-        Some(AskedStops::Texts(asked)) if asked.is_empty() => return (Vec::new(), Vec::new()),
-        Some(AskedStops::Tokens(asked)) => {
-            tokens.extend(asked.into_iter().filter(|token| !ends.contains(token)));
+        Some(RequestedStops::Tokens(requested)) if requested.is_empty() => return (Vec::new(), Vec::new()),
+        Some(RequestedStops::Texts(requested)) if requested.is_empty() => return (Vec::new(), Vec::new()),
+        Some(RequestedStops::Tokens(requested)) => {
+            tokens.extend(requested.into_iter().filter(|token| !ends.contains(token)));
             Vec::new()
         }
-        Some(AskedStops::Text(text)) => vec![text],
-        Some(AskedStops::Texts(texts)) => texts,
+        Some(RequestedStops::Text(text)) => vec![text],
+        Some(RequestedStops::Texts(texts)) => texts,
     };
     (tokens, texts.into_iter().filter(|text| !text.is_empty()).map(StopSequence::Text).collect())
 }
@@ -35,12 +35,12 @@ const GREATEST_STOPS: (usize, usize) = (64, 1024);
 const GREATEST_STOP_TOKENS: usize = 1024;
 
 /// Refuses more and longer stops than a request may have.
-fn check_stops(asked: Option<&AskedStops>) -> Result<(), String> {
-    let (count, limit, longest) = match asked {
+fn check_stops(requested: Option<&RequestedStops>) -> Result<(), String> {
+    let (count, limit, longest) = match requested {
         None => return Ok(()),
-        Some(AskedStops::Tokens(tokens)) => (tokens.len(), GREATEST_STOP_TOKENS, 0),
-        Some(AskedStops::Text(text)) => (1, GREATEST_STOPS.0, text.len()),
-        Some(AskedStops::Texts(texts)) => {
+        Some(RequestedStops::Tokens(tokens)) => (tokens.len(), GREATEST_STOP_TOKENS, 0),
+        Some(RequestedStops::Text(text)) => (1, GREATEST_STOPS.0, text.len()),
+        Some(RequestedStops::Texts(texts)) => {
             (texts.len(), GREATEST_STOPS.0, texts.iter().map(String::len).max().unwrap_or(0))
         }
     };
@@ -63,14 +63,14 @@ pub(crate) fn read_request(
         let message = format!("num_samples is {}, but must be from 1 to {limit}", request.num_samples);
         return Err(Refusal::bad_request(message));
     }
-    for (name, asked) in [
+    for (name, value) in [
         ("topk_prompt_logprobs", request.topk_prompt_logprobs),
         ("topk_sample_logprobs", request.topk_sample_logprobs),
         ("prompt_alt_tokens_k", request.prompt_alt_tokens_k),
     ] {
-        if asked > GREATEST_ALTERNATIVES {
+        if value > GREATEST_ALTERNATIVES {
             return Err(Refusal::bad_request(format!(
-                "{name} is {asked}, but must be at most {GREATEST_ALTERNATIVES}"
+                "{name} is {value}, but must be at most {GREATEST_ALTERNATIVES}"
             )));
         }
     }
@@ -85,7 +85,7 @@ pub(crate) fn read_request(
     check_stops(parameters.stop.as_ref()).map_err(Refusal::bad_request)?;
     let (stop_tokens, stop_sequences) = stops(parameters.stop.clone(), &base.facts().end_tokens);
     let room = context_length.saturating_sub(prompt.len()).max(1);
-    let asked = SampleRequest {
+    let sampling = SampleRequest {
         max_tokens: parameters.max_tokens.unwrap_or(room),
         sampling: SamplingParameters {
             temperature: parameters.temperature as f32,
@@ -107,11 +107,11 @@ pub(crate) fn read_request(
         alternatives: request.topk_prompt_logprobs,
         draws: request.prompt_alt_tokens_k,
         named: (request.target_prompt_logprobs.as_ref())
-            .map(|named| NamedTokens::read(named, asked.prompt.len(), base.facts().vocabulary_size))
+            .map(|named| NamedTokens::read(named, sampling.prompt.len(), base.facts().vocabulary_size))
             .transpose()
             .map_err(|error| Refusal::bad_request(format!("target_prompt_logprobs: {error}")))?,
     };
-    Ok((asked, prompt_report))
+    Ok((sampling, prompt_report))
 }
 
 #[cfg(test)]
@@ -122,12 +122,12 @@ mod tests {
     fn a_stop_text_does_not_take_the_models_own_end_away() {
         let text = |text: &str| StopSequence::Text(text.to_owned());
         assert_eq!(stops(None, &[3]), (vec![3], vec![]));
-        assert_eq!(stops(Some(AskedStops::Tokens(vec![])), &[3]), (vec![], vec![]));
-        assert_eq!(stops(Some(AskedStops::Texts(vec![])), &[3]), (vec![], vec![]));
-        assert_eq!(stops(Some(AskedStops::Tokens(vec![5, 3])), &[3]), (vec![3, 5], vec![]));
-        assert_eq!(stops(Some(AskedStops::Text(String::new())), &[3]), (vec![3], vec![]));
-        assert_eq!(stops(Some(AskedStops::Text("x".into())), &[3]), (vec![3], vec![text("x")]));
-        let two = AskedStops::Texts(vec![String::new(), "y".into()]);
+        assert_eq!(stops(Some(RequestedStops::Tokens(vec![])), &[3]), (vec![], vec![]));
+        assert_eq!(stops(Some(RequestedStops::Texts(vec![])), &[3]), (vec![], vec![]));
+        assert_eq!(stops(Some(RequestedStops::Tokens(vec![5, 3])), &[3]), (vec![3, 5], vec![]));
+        assert_eq!(stops(Some(RequestedStops::Text(String::new())), &[3]), (vec![3], vec![]));
+        assert_eq!(stops(Some(RequestedStops::Text("x".into())), &[3]), (vec![3], vec![text("x")]));
+        let two = RequestedStops::Texts(vec![String::new(), "y".into()]);
         assert_eq!(stops(Some(two), &[3]), (vec![3], vec![text("y")]));
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use fulgurite_backends::{SampleRequest, SampleStream, derive_seed};
 
 use crate::server::base::TinkerBase;
-use crate::server::futures::{Fingerprint, Outcome, Taken};
+use crate::server::futures::{Claim, Fingerprint, Outcome};
 use crate::server::host::HostedWeights;
 use crate::server::refusals::{Refusal, failure, servers_fault};
 use crate::server::sampling::prompt_report::PromptReportOptions;
@@ -65,14 +65,14 @@ impl TinkerServer {
     /// What of a copy's requests is done.
     pub(crate) async fn done_samples(&self, request: FuturesRetrieveRequest) -> FuturesRetrieveResponse {
         let FuturesRetrieveRequest { target, prev_cursor, timeout, .. } = request;
-        let is_asked_for = |request_id: &str| {
+        let is_requested = |request_id: &str| {
             let place = request_id.strip_prefix(&target.sampling_session_id).and_then(|rest| rest.strip_prefix('/'));
             let place: Option<i64> = place.and_then(|place| place.parse().ok());
             place.is_some_and(|place| place / PLACES_OF_A_COPY == target.cloned_sampler_id)
         };
-        let asked = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let patience = asked.unwrap_or(self.options.patience).min(self.options.patience);
-        self.futures.done_after(is_asked_for, prev_cursor, patience).await
+        let given = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let patience = given.unwrap_or(self.options.patience).min(self.options.patience);
+        self.futures.done_after(is_requested, prev_cursor, patience).await
     }
 
     fn sampled_weights(
@@ -157,7 +157,7 @@ impl TinkerServer {
         let sampler = self.sampler_of(&request)?;
         let base = self.base(&sampler.base_model).map_err(Refusal::bad_request)?;
         // Before anything is made of its counts.
-        let (asked, prompt_report) = read_request(&request, &base)?;
+        let (sampling, prompt_report) = read_request(&request, &base)?;
         let place = request.seq_id.map_or_else(new_id, |place| place.to_string());
         let request_id = format!("{}/{place}", sampler.sampler_id);
         let sequence_ids = (0..request.num_samples).map(|index| format!("{request_id}/{index}")).collect();
@@ -167,16 +167,16 @@ impl TinkerServer {
             ..SubmittedRequest::default()
         };
         let promise = match self.futures.take(acknowledgement.clone(), Fingerprint::of(&request))? {
-            Taken::New(promise) => promise,
-            Taken::Known(known) => return Ok(known),
+            Claim::New(promise) => promise,
+            Claim::Known(known) => return Ok(known),
         };
-        let asked = match (request.sampling_params.seed, repeated) {
+        let sampling = match (request.sampling_params.seed, repeated) {
             (Some(_), RepeatedSeeds::Derive) => {
-                SampleRequest { seed: self.seed_of(&sampler, asked.seed, &asked.prompt), ..asked }
+                SampleRequest { seed: self.seed_of(&sampler, sampling.seed, &sampling.prompt), ..sampling }
             }
-            _ => asked,
+            _ => sampling,
         };
-        match self.start_samples(&base, &sampler.weights, asked, request.num_samples).await {
+        match self.start_samples(&base, &sampler.weights, sampling, request.num_samples).await {
             Ok(started) => {
                 self.sampled.note(&request_id, Instant::now());
                 let answer = started.answer(prompt_report);
@@ -201,7 +201,7 @@ impl TinkerServer {
     fn seed_of(&self, sampler: &SamplerRecord, given: u64, prompt: &[u32]) -> u64 {
         let CountedSeed { seed, repetition } =
             self.seed_counts.count(&format!("{} {:?}", sampler.base_model, sampler.weights), given, prompt);
-        if repetition == 1 && !self.seed_counts.was_said() {
+        if repetition == 1 && !self.seed_counts.was_warned() {
             tracing::info!(
                 "a client gives the same seed again with the same prompt: such calls get seeds of their own \
                  (tinker_server.repeated_seeds = \"literal\" gives the same tokens again)"
@@ -214,20 +214,19 @@ impl TinkerServer {
         &self,
         base: &TinkerBase,
         weights: &SampledWeights,
-        asked: SampleRequest,
+        request: SampleRequest,
         num_samples: usize,
     ) -> Result<Started, Refusal> {
         let weights = self.snapshot(base, weights).await?;
         let mut streams = Vec::with_capacity(num_samples);
         for index in 0..num_samples {
             let seed = match index {
-                0 => asked.seed,
-                _ => derive_seed(asked.seed, &[&index.to_string()]),
+                0 => request.seed,
+                _ => derive_seed(request.seed, &[&index.to_string()]),
             };
-            let request = SampleRequest { seed, ..asked.clone() };
-            streams.push(weights.sample(request).await?);
+            streams.push(weights.sample(SampleRequest { seed, ..request.clone() }).await?);
         }
-        Ok(Started { asked, weights, streams })
+        Ok(Started { request, weights, streams })
     }
 }
 
@@ -238,17 +237,17 @@ pub(crate) fn sampler_id(session_id: &str, place: u64) -> String {
 
 /// Samples on their way.
 struct Started {
-    asked: SampleRequest,
+    request: SampleRequest,
     weights: Arc<dyn HostedWeights>,
     streams: Vec<SampleStream>,
 }
 
 impl Started {
     async fn answer(self, of_prompt: PromptReportOptions) -> Result<SampleResponse, RequestFailed> {
-        let Self { asked, weights, streams } = self;
+        let Self { request, weights, streams } = self;
         let mut response = SampleResponse::default();
         for (index, stream) in streams.into_iter().enumerate() {
-            let Collected { sequence, cached_tokens } = collect(stream, asked.top_logprobs).await.map_err(failure)?;
+            let Collected { sequence, cached_tokens } = collect(stream, request.top_logprobs).await.map_err(failure)?;
             // What the prompt found before this call: the other samples find what the first has just read.
             if index == 0 {
                 response.prompt_cache_hit_tokens = i32::try_from(cached_tokens).unwrap_or(i32::MAX);
@@ -256,7 +255,6 @@ impl Started {
             response.sequences.push(sequence);
         }
         if of_prompt != PromptReportOptions::default() {
-            let request = asked;
             let reported = tokio::task::spawn_blocking(move || {
                 of_prompt.write(&*weights, &request, &mut response).map(|()| response)
             });

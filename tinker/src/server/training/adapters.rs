@@ -7,9 +7,12 @@ const SMALL_RANK: usize = 512;
 
 /// What is trained beside a base of this width, as a client asks for it; nothing where it asks for all weights, which is
 /// rank 0.
-pub(crate) fn requested_adapter(asked: Option<LoraConfig>, hidden_size: usize) -> Result<Option<LoraConfig>, String> {
+pub(crate) fn requested_adapter(
+    requested: Option<LoraConfig>,
+    hidden_size: usize,
+) -> Result<Option<LoraConfig>, String> {
     let greatest = hidden_size.max(SMALL_RANK);
-    match asked.filter(|config| config.rank > 0) {
+    match requested.filter(|config| config.rank > 0) {
         Some(config) if config.rank as usize > greatest => Err(format!(
             "lora_config.rank is {}, but must be at most {greatest} beside a model of hidden size {hidden_size}; rank 0 \
              trains all weights",
@@ -18,7 +21,7 @@ pub(crate) fn requested_adapter(asked: Option<LoraConfig>, hidden_size: usize) -
         Some(config) if !(config.train_attn || config.train_mlp || config.train_unembed) => {
             Err("train_attn, train_mlp and train_unembed are all false, which leaves nothing to train".into())
         }
-        asked => Ok(asked
+        requested => Ok(requested
             .inspect(|config| warn_of_rank(config.rank as usize, hidden_size))
             .map(|config| LoraConfig { seed: config.seed.or_else(|| Some(new_seed())), ..config })),
     }
@@ -49,7 +52,7 @@ mod tests {
 
     #[test]
     fn rank_0_is_all_weights_and_an_adapter_of_nothing_is_refused() {
-        let requested_adapter = |asked| requested_adapter(asked, 64);
+        let requested_adapter = |requested| requested_adapter(requested, 64);
         assert_eq!(requested_adapter(None), Ok(None));
         assert_eq!(requested_adapter(Some(LoraConfig { rank: 0, ..CONFIG })), Ok(None));
         assert_eq!(requested_adapter(Some(CONFIG)), Ok(Some(CONFIG)));
@@ -65,11 +68,11 @@ mod tests {
         for (rank, hidden_size, greatest) in
             [(64, 64, None), (128, 64, None), (512, 16, None), (513, 16, Some(512)), (1025, 1024, Some(1024))]
         {
-            let asked = requested_adapter(Some(LoraConfig { rank, ..CONFIG }), hidden_size);
+            let adapter = requested_adapter(Some(LoraConfig { rank, ..CONFIG }), hidden_size);
             match greatest {
-                None => assert_eq!(asked.unwrap().unwrap().rank, rank),
+                None => assert_eq!(adapter.unwrap().unwrap().rank, rank),
                 Some(greatest) => {
-                    let error = asked.unwrap_err();
+                    let error = adapter.unwrap_err();
                     assert!(error.contains(&format!("rank is {rank}, but must be at most {greatest} ")), "{error}");
                 }
             }

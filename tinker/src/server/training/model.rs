@@ -19,14 +19,14 @@ pub(crate) struct Model {
     pub(crate) adapter: Option<LoraConfig>,
     pub(crate) session_id: String,
     /// What is to be done. The worker ends when all of these are gone.
-    pub(crate) orders: UnboundedSender<Order>,
+    pub(crate) commands: UnboundedSender<Command>,
     /// The place of the request that is carried out, or waited for.
     pub(crate) next: Arc<AtomicU64>,
 }
 
 /// A request that was taken.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct Command {
     /// Its place among the model's, where making it is 0; without one it is carried out when it comes.
     pub(crate) place: Option<u64>,
     pub(crate) work: Work,

@@ -371,8 +371,8 @@ mod tests {
         let computed =
             ForwardBackward { loss_sum: 1.5, logprobs: vec![vec![-1.0, -3.0], vec![-2.0, -4.0]], entropies: None };
         let output = computation.output(&computed);
-        let told = output.field(LOGPROBS).unwrap().unwrap();
-        assert_eq!(told, [Numbers::Floats(vec![-1.0, -2.0, -3.0, -4.0])]);
+        let reported = output.field(LOGPROBS).unwrap().unwrap();
+        assert_eq!(reported, [Numbers::Floats(vec![-1.0, -2.0, -3.0, -4.0])]);
         assert_eq!(json_output(&output).unwrap().loss_fn_outputs[0][LOGPROBS].shape, Some(vec![2, 2]));
     }
 

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 
 use crate::server::base::TinkerBase;
-use crate::server::futures::{Fingerprint, Outcome, Taken};
+use crate::server::futures::{Claim, Fingerprint, Outcome};
 use crate::server::refusals::{Refusal, users_fault};
 use crate::server::sampling::sampling_sessions::sampler_id;
 use crate::server::state::clock::now;
@@ -13,7 +13,7 @@ use crate::server::state::records::{RunRecord, SampledWeights, SamplerRecord, Us
 use crate::server::tinker_server::TinkerServer;
 use crate::server::training::adapters::{is_same_form, requested_adapter};
 use crate::server::training::encrypted_export::Recipients;
-use crate::server::training::model::{Model, Order, Save, Source, Work};
+use crate::server::training::model::{Command, Model, Save, Source, Work};
 use crate::server::training::worker::start_model;
 use crate::wire::{
     CheckpointKind, CheckpointPath, CreateModelRequest, GetInfoResponse, LoadWeightsRequest, LoraConfig, ModelData,
@@ -43,7 +43,7 @@ impl TinkerServer {
         self: &Arc<Self>,
         request: CreateModelRequest,
     ) -> Result<SubmittedRequest, Refusal> {
-        let asked = Fingerprint::of(&request);
+        let fingerprint = Fingerprint::of(&request);
         let CreateModelRequest { session_id, model_seq_id, base_model, lora_config, optimizer_config, user_metadata } =
             request;
         let beginning = || {
@@ -52,7 +52,7 @@ impl TinkerServer {
             let adapter = requested_adapter(lora_config, base.facts().hidden_size)?;
             Ok(Beginning { base, adapter, source: None })
         };
-        self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning: beginning() }, asked).await
+        self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning: beginning() }, fingerprint).await
     }
 
     /// Makes a model from a checkpoint, or loads one into a model, which SDKs of before 0.26 do.
@@ -60,7 +60,7 @@ impl TinkerServer {
         self: &Arc<Self>,
         request: LoadWeightsRequest,
     ) -> Result<SubmittedRequest, Refusal> {
-        let (source, asked) = (self.source(&request), Fingerprint::of(&request));
+        let (source, fingerprint) = (self.source(&request), Fingerprint::of(&request));
         let LoadWeightsRequest { model_id, seq_id, session_id, model_seq_id, optimizer_config, user_metadata, .. } =
             request;
         match (model_id, session_id, model_seq_id) {
@@ -77,14 +77,14 @@ impl TinkerServer {
                     Ok((_, source)) => Work::Load(source),
                     Err(because) => Work::Nothing { because },
                 };
-                self.submit(&model_id, seq_id, asked, work)
+                self.submit(&model_id, seq_id, fingerprint, work)
             }
             (None, Some(session_id), Some(model_seq_id)) => {
                 let beginning = optimizer_config.as_ref().map_or(Ok(()), check_optimizer);
                 let begin =
                     |(base, source): (_, Source)| Beginning { base, adapter: source.adapter, source: Some(source) };
                 let beginning = beginning.and(source.map(begin));
-                self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning }, asked).await
+                self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning }, fingerprint).await
             }
             _ => Err(Refusal::bad_request("neither model_id nor session_id and model_seq_id say what loads")),
         }
@@ -100,8 +100,8 @@ impl TinkerServer {
         let found = self.registry().checkpoints.get(&path.to_string()).cloned();
         let found = found.ok_or_else(|| format!("there is no checkpoint `{path}`"))?;
         let base = self.base(&found.base_model)?;
-        if let Some(asked) = &request.base_model
-            && !Arc::ptr_eq(&self.base(asked)?, &base)
+        if let Some(base_name) = &request.base_model
+            && !Arc::ptr_eq(&self.base(base_name)?, &base)
         {
             return Err(format!("`{path}` is of the base model `{}`", base.name));
         }
@@ -113,14 +113,14 @@ impl TinkerServer {
     }
 
     /// Takes a new run; one that cannot begin has an error for a result.
-    async fn begin(self: &Arc<Self>, run: NewRun, asked: Fingerprint) -> Result<SubmittedRequest, Refusal> {
+    async fn begin(self: &Arc<Self>, run: NewRun, fingerprint: Fingerprint) -> Result<SubmittedRequest, Refusal> {
         self.in_session(&run.session_id)?;
         let id = format!("{}:train:{}", run.session_id, run.model_seq_id);
         let submitted =
             SubmittedRequest { request_id: format!("{id}/0"), model_id: Some(id.clone()), sample_sequence_ids: None };
-        let promise = match self.futures.take(submitted.clone(), asked)? {
-            Taken::New(promise) => promise,
-            Taken::Known(known) => return Ok(known),
+        let promise = match self.futures.take(submitted.clone(), fingerprint)? {
+            Claim::New(promise) => promise,
+            Claim::Known(known) => return Ok(known),
         };
         let Beginning { base, adapter, source } = match run.beginning {
             Ok(beginning) => beginning,
@@ -145,7 +145,7 @@ impl TinkerServer {
         }
         let model = start_model(self, base, adapter, run.session_id, id.clone());
         // Its worker has just begun to wait.
-        drop(model.orders.send(Order { place: Some(0), work: Work::Begin(source), promise }));
+        drop(model.commands.send(Command { place: Some(0), work: Work::Begin(source), promise }));
         let mut registry = self.registry();
         registry.runs.insert(id.clone(), record);
         registry.models.insert(id, model);
@@ -175,8 +175,8 @@ impl TinkerServer {
         let request_id = format!("{id}/unload");
         let submitted = SubmittedRequest { request_id, model_id: Some(id.to_owned()), sample_sequence_ids: None };
         match self.futures.take(submitted.clone(), Fingerprint::of(&id))? {
-            Taken::Known(known) => Ok(known),
-            Taken::New(promise) => {
+            Claim::Known(known) => Ok(known),
+            Claim::New(promise) => {
                 if self.registry().models.remove(id).is_none() {
                     self.futures.forget(&submitted.request_id);
                     return Err(Refusal::not_found("model", id));
@@ -189,7 +189,7 @@ impl TinkerServer {
 
     /// Takes a step of the optimizer.
     pub(crate) fn step(&self, request: OptimStepRequest) -> Result<SubmittedRequest, Refusal> {
-        let asked = Fingerprint::of(&request);
+        let fingerprint = Fingerprint::of(&request);
         let OptimStepRequest { model_id, seq_id, adam_params, optimizer_params } = request;
         let work = match (adam_params, optimizer_params) {
             (Some(parameters), None) => Work::Step(parameters),
@@ -199,15 +199,15 @@ impl TinkerServer {
             }
             (None, None) => Work::Nothing { because: "adam_params is missing".to_owned() },
         };
-        self.submit(&model_id, seq_id, asked, work)
+        self.submit(&model_id, seq_id, fingerprint, work)
     }
 
     /// Takes a checkpoint to train on from.
     pub(crate) fn save_weights(&self, request: SaveWeightsRequest) -> Result<SubmittedRequest, Refusal> {
-        let asked = Fingerprint::of(&request);
+        let fingerprint = Fingerprint::of(&request);
         let SaveWeightsRequest { model_id, path, seq_id, ttl_seconds, overwrite, user_metadata } = request;
         let save = |name| Work::SaveCheckpoint(Save { name, overwrite, ttl_seconds, user_metadata, recipients: None });
-        self.submit(&model_id, seq_id, asked, named(path, save))
+        self.submit(&model_id, seq_id, fingerprint, named(path, save))
     }
 
     /// Takes weights to be taken away.
@@ -215,19 +215,19 @@ impl TinkerServer {
         &self,
         request: SaveWeightsExternalRequest,
     ) -> Result<SubmittedRequest, Refusal> {
-        let asked = Fingerprint::of(&request);
+        let fingerprint = Fingerprint::of(&request);
         let SaveWeightsExternalRequest { model_id, path, seq_id, ttl_seconds, age_encryption_recipients } = request;
         let recipients = match Recipients::read(&age_encryption_recipients.unwrap_or_default()) {
             Ok(recipients) => recipients,
             Err(detail) => {
                 // It has its place all the same, and those after it do not wait for it.
-                self.submit(&model_id, seq_id, asked, Work::Nothing { because: detail.clone() })?;
+                self.submit(&model_id, seq_id, fingerprint, Work::Nothing { because: detail.clone() })?;
                 return Err(Refusal { status: StatusCode::UNPROCESSABLE_ENTITY, detail });
             }
         };
         let save =
             |name| Work::SaveExternally(Save { name, overwrite: false, ttl_seconds, user_metadata: None, recipients });
-        self.submit(&model_id, seq_id, asked, named(Some(path), save))
+        self.submit(&model_id, seq_id, fingerprint, named(Some(path), save))
     }
 
     /// Takes weights to sample from: under a name, or for a sampling session of their own.
@@ -235,7 +235,7 @@ impl TinkerServer {
         &self,
         request: SaveWeightsForSamplerRequest,
     ) -> Result<SubmittedRequest, Refusal> {
-        let asked = Fingerprint::of(&request);
+        let fingerprint = Fingerprint::of(&request);
         let SaveWeightsForSamplerRequest {
             model_id,
             path,
@@ -274,7 +274,7 @@ impl TinkerServer {
                 named(path, save)
             }
         };
-        self.submit(&model_id, seq_id, asked, work)
+        self.submit(&model_id, seq_id, fingerprint, work)
     }
 
     /// Takes a model's request for its place, unless it was taken before. Clients never use a place twice: what cannot be
@@ -283,7 +283,7 @@ impl TinkerServer {
         &self,
         model_id: &str,
         place: Option<u64>,
-        asked: Fingerprint,
+        fingerprint: Fingerprint,
         work: Work,
     ) -> Result<SubmittedRequest, Refusal> {
         let model = self.model(model_id)?;
@@ -298,14 +298,14 @@ impl TinkerServer {
             let detail = format!("{model_id} is busy with requests that came before: send this one later");
             return Err(Refusal { status: StatusCode::TOO_MANY_REQUESTS, detail });
         }
-        let promise = match self.futures.take(submitted.clone(), asked)? {
-            Taken::New(promise) => promise,
-            Taken::Known(known) => return Ok(known),
+        let promise = match self.futures.take(submitted.clone(), fingerprint)? {
+            Claim::New(promise) => promise,
+            Claim::Known(known) => return Ok(known),
         };
         if let Some(run) = self.registry().runs.get_mut(model_id) {
             run.last_request = now();
         }
-        match model.orders.send(Order { place, work, promise }) {
+        match model.commands.send(Command { place, work, promise }) {
             Ok(()) => Ok(submitted),
             Err(_) => Err(Refusal::not_found("model", model_id)),
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::encrypted_export::export_encrypted;
-use super::model::{Model, Order, Save, Source, Work};
+use super::model::{Command, Model, Save, Source, Work};
 use super::training_request::TrainingRequest;
 use crate::server::base::TinkerBase;
 use crate::server::error::run_blocking;
@@ -25,7 +25,7 @@ use crate::wire::{
     RequestFailed, SaveWeightsExternalResponse, SaveWeightsForSamplerResponse, SaveWeightsResponse,
 };
 
-/// Starts a model's worker, which waits for its first order.
+/// Starts a model's worker, which waits for its first command.
 pub(crate) fn start_model(
     server: &Arc<TinkerServer>,
     base: Arc<TinkerBase>,
@@ -33,7 +33,7 @@ pub(crate) fn start_model(
     session_id: String,
     id: String,
 ) -> Model {
-    let (orders, received) = unbounded_channel();
+    let (commands, received) = unbounded_channel();
     let next = Arc::new(AtomicU64::new(0));
     let worker = Worker {
         server: Arc::downgrade(server),
@@ -44,12 +44,12 @@ pub(crate) fn start_model(
         learner: None,
         spoilt: None,
     };
-    #[expect(clippy::disallowed_methods, reason = "it ends when nobody gives it orders any more")]
+    #[expect(clippy::disallowed_methods, reason = "it ends when nobody gives it commands any more")]
     tokio::spawn(worker.run(received));
-    Model { base, adapter, session_id, orders, next }
+    Model { base, adapter, session_id, commands, next }
 }
 
-/// Carries a model's orders out, one after another.
+/// Carries a model's commands out, one after another.
 struct Worker {
     server: Weak<TinkerServer>,
     base: Arc<TinkerBase>,
@@ -63,28 +63,28 @@ struct Worker {
 }
 
 impl Worker {
-    /// Orders come in any order; each waits for those before it.
-    async fn run(mut self, mut received: UnboundedReceiver<Order>) {
+    /// Commands come in any order; each waits for those before it.
+    async fn run(mut self, mut received: UnboundedReceiver<Command>) {
         let (mut waiting, mut next) = (BTreeMap::new(), 0);
-        while let Some(order) = received.recv().await {
-            match order.place {
-                None => self.carry_out(order).await,
+        while let Some(command) = received.recv().await {
+            match command.place {
+                None => self.carry_out(command).await,
                 Some(place) if place < next => {
                     let failed = users_fault(format!("request {place} of {} was carried out long ago", self.id));
-                    order.promise.keep(Outcome::Failed(failed));
+                    command.promise.keep(Outcome::Failed(failed));
                 }
-                Some(place) => drop(waiting.insert(place, order)),
+                Some(place) => drop(waiting.insert(place, command)),
             }
-            while let Some(order) = waiting.remove(&next) {
-                self.carry_out(order).await;
+            while let Some(command) = waiting.remove(&next) {
+                self.carry_out(command).await;
                 next += 1;
                 self.next.store(next, Ordering::Release);
             }
         }
     }
 
-    async fn carry_out(&mut self, order: Order) {
-        let Order { work, promise, .. } = order;
+    async fn carry_out(&mut self, command: Command) {
+        let Command { work, promise, .. } = command;
         let outcome = match work {
             Work::Begin(source) => self.begin(source).await,
             Work::Pass { request, forward_only } => self.pass(request, forward_only).await,

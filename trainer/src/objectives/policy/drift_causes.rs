@@ -153,7 +153,7 @@ mod tests {
             },
         };
         let (data, logprobs) = (vec![row].into(), vec![logprobs.to_vec()]);
-        Pass { substep, is_beside: false, data, logprobs, loss_sum: 0.0, entropies: None }
+        Pass { substep, is_auxiliary: false, data, logprobs, loss_sum: 0.0, entropies: None }
     }
 
     fn call(first: usize, count: usize, versions: &[(u64, usize)]) -> CallPlace {

@@ -81,8 +81,8 @@ impl Objective<Collected> for PolicyGradient {
             teachers.follow(step, learner).await?;
         }
         let harvest = self.baseline_decay.map(|_| &position.harvest);
-        let beside_teacher = |task: &Value| self.teachers.as_ref()?.options.beside_teacher(task);
-        let mut batch = assemble(&mut collected, self.credit, harvest, beside_teacher)?;
+        let reward_scale = |task: &Value| self.teachers.as_ref()?.options.reward_scale(task);
+        let mut batch = assemble(&mut collected, self.credit, harvest, reward_scale)?;
         let mut metrics = self.describe(step, &collected, &batch, reporter);
         if let Some(decay) = self.baseline_decay {
             position.harvest.learn(&batch.alone, decay);
@@ -135,7 +135,7 @@ impl Objective<Collected> for PolicyGradient {
         let made = kl_loss(&pass.data, &pass.logprobs, &reference, kl.penalty.coefficient, divisors)?;
         let (loss, distance, targets) = self.kl_loss.unwrap_or_default();
         self.kl_loss = Some((loss + made.loss, distance + made.distance, targets + made.targets));
-        Ok(Some(Part { data: made.rows.into(), loss: LossFunction::CrossEntropy, is_beside: false }))
+        Ok(Some(Part { data: made.rows.into(), loss: LossFunction::CrossEntropy, is_auxiliary: false }))
     }
 
     async fn save(&self, step: u64, checkpoint: &Path) -> Result<(), TrainError> {
@@ -199,9 +199,9 @@ impl PolicyGradient {
     ) -> Result<Vec<TeacherLogprobs>, TrainError> {
         let mut rollouts: Vec<Vec<Datum>> = groups.iter_mut().flatten().map(std::mem::take).collect();
         let places: Vec<MemberPlace> = places.iter().flatten().copied().collect();
-        let told = teachers.teach(&mut rollouts, &places, collected, metrics).await?;
+        let teacher_logprobs = teachers.teach(&mut rollouts, &places, collected, metrics).await?;
         groups.iter_mut().flatten().zip(rollouts).for_each(|(place, rollout)| *place = rollout);
-        Ok(told)
+        Ok(teacher_logprobs)
     }
 
     /// Forgets the update before.
@@ -254,7 +254,7 @@ impl PolicyGradient {
     pub(super) fn part(&mut self, groups: Vec<Vec<Vec<Datum>>>) -> Part {
         let mut rollouts: Vec<Vec<Datum>> = groups.into_iter().flatten().collect();
         self.divisors.push(self.aggregation.scale(&mut rollouts));
-        Part { data: rollouts.into_iter().flatten().collect(), loss: self.loss, is_beside: false }
+        Part { data: rollouts.into_iter().flatten().collect(), loss: self.loss, is_auxiliary: false }
     }
 
     /// The rows with what leaving the reference costs taken into their advantages, and without what has moved too far, of which

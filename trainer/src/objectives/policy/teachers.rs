@@ -108,7 +108,7 @@ impl Teachers {
     /// Refuses a teacher whose host does not tell so many likely tokens of a prompt.
     pub(crate) async fn check_likeliest(&self, name: &str, top_k: usize) -> Result<(), TrainError> {
         self.probe(name, top_k.min(1)).await?;
-        let most = if top_k > 0 { self.likeliest_told(name).await? } else { 0 };
+        let most = if top_k > 0 { self.likeliest_limit(name).await? } else { 0 };
         if top_k > most {
             let message = format!("is {top_k}, but the teacher `{name}` tells {most} of the likeliest tokens at most");
             return Err(TrainError::Option { key: "[trainer] distillation.top_k".to_owned(), message });
@@ -131,7 +131,7 @@ impl Teachers {
     }
 
     /// How many of the likeliest tokens a teacher's host tells at most.
-    async fn likeliest_told(&self, name: &str) -> Result<usize, TrainError> {
+    async fn likeliest_limit(&self, name: &str) -> Result<usize, TrainError> {
         match self.sampler(name)?.info().await {
             Ok(info) => Ok(info.capabilities.top_logprobs),
             Err(source) => Err(TrainError::Teacher { name: name.to_owned(), source: Box::new(source) }),
@@ -201,11 +201,11 @@ impl Teachers {
             }
             taught.push(rows);
         }
-        let asked = scored.iter().map(|row| (row.teacher.to_owned(), row.sequence.tokens.clone()));
-        let asked =
-            asked.map(|(teacher, tokens)| async move { self.score(&teacher, &tokens, self.alternatives()).await });
+        let scoring = scored.iter().map(|row| (row.teacher.to_owned(), row.sequence.tokens.clone()));
+        let scoring =
+            scoring.map(|(teacher, tokens)| async move { self.score(&teacher, &tokens, self.alternatives()).await });
         let made: Vec<PromptScores> =
-            stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await?;
+            stream::iter(scoring.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await?;
         let (mut logprobs, mut likeliest) = (Vec::with_capacity(made.len()), Vec::with_capacity(made.len()));
         for (row, made) in scored.iter().zip(made) {
             logprobs.push(row.sequence.in_places_of_policy(made.logprobs));
@@ -281,7 +281,7 @@ fn tokens(teacher: &str, row: &Datum) -> Result<Vec<u32>, TrainError> {
 
 /// What was made of each generation that some row holds.
 fn of_generations(scored: &[Scored<'_>], logprobs: &[Vec<f32>], collected: &Collected) -> Vec<TeacherLogprobs> {
-    let mut told = Vec::new();
+    let mut teacher_logprobs = Vec::new();
     let rows: Vec<(&Scored<'_>, &Vec<f32>)> = scored.iter().zip(logprobs).collect();
     for of_rollout in rows.chunk_by(|(one, _), (other, _)| one.place == other.place) {
         let Some((Scored { place, teacher, .. }, _)) = of_rollout.first() else { continue };
@@ -295,9 +295,9 @@ fn of_generations(scored: &[Scored<'_>], logprobs: &[Vec<f32>], collected: &Coll
             };
             if let Some(logprobs) = of_rollout.iter().find_map(of_row) {
                 let (generation_id, teacher) = (generation.generation_id.clone(), (*teacher).to_owned());
-                told.push(TeacherLogprobs { generation_id, teacher, logprobs });
+                teacher_logprobs.push(TeacherLogprobs { generation_id, teacher, logprobs });
             }
         }
     }
-    told
+    teacher_logprobs
 }

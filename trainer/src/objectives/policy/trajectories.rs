@@ -55,14 +55,14 @@ impl Batch {
 /// Makes datums of the rollouts that succeeded. Each counts once in its baseline, however many datums its calls become, and
 /// one of which no token can be trained does not: what it earned was not earned by what is trained, and nothing of it
 /// would pay for the baseline that it moves. A group that its baseline leaves without an advantage gives none. Of what was harvested, a rollout that is alone in
-/// its group is measured against the running baseline. Where a teacher adds to the advantages of a task, `beside_teacher` is what
+/// its group is measured against the running baseline. Where a teacher adds to the advantages of a task, `reward_scale` is what
 /// those of rewards are scaled with, and its group has something to teach. Notes of groups without a signal that they are not
 /// trained.
 pub(crate) fn assemble(
     collected: &mut Collected,
     credit: Credit,
     harvest: Option<&HarvestState>,
-    beside_teacher: impl Fn(&Value) -> Option<f32>,
+    reward_scale: impl Fn(&Value) -> Option<f32>,
 ) -> Result<Batch, TrainError> {
     let groups: Vec<TrajectoryGroup> =
         collected.groups.iter().map(|members| trajectories(members, credit)).collect::<Result<_, _>>()?;
@@ -83,7 +83,7 @@ pub(crate) fn assemble(
             continue;
         }
         let is_taught = |advantages: &[f32]| advantages.iter().any(|advantage| *advantage != 0.0);
-        let scale = members.first().and_then(|member| beside_teacher(&member.rollout.input));
+        let scale = members.first().and_then(|member| reward_scale(&member.rollout.input));
         let (advantages, has_signal) = match rewards.as_slice() {
             _ if scale.is_some() => (scaled(advantages, scale), true),
             [reward] if is_alone(rewards) => (vec![(reward - baseline) as f32], *reward != baseline),

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::options::keys::conversations_beside::ConversationsBeside;
+use crate::options::keys::auxiliary_conversations::AuxiliaryConversationOptions;
 use crate::options::keys::data_source::{DataSource, LossReduction, TrainOn, UnusableRows};
 use crate::options::keys::distillation::DistillationOptions;
 use crate::options::keys::evaluation::{EvaluationOptions, StopRule};
@@ -134,7 +134,7 @@ pub(crate) struct TrainerTable {
     /// masked or clipped. Thirteen bytes a token, nine without entropies.
     pub(crate) record_tokens: bool,
     /// Conversations that are learnt from in each update beside the rollouts.
-    pub(crate) conversations: Option<ConversationsBeside>,
+    pub(crate) conversations: Option<AuxiliaryConversationOptions>,
     /// Learn from whatever rewarded rollouts there are, in place of tasks.
     pub(crate) harvest: Option<HarvestOptions>,
     /// Of a harvest: which new weights are put behind the model. Unless told otherwise `not_worse` with `harvest.validation`, and

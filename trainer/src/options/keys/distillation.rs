@@ -132,7 +132,7 @@ impl DistillationOptions {
     }
 
     /// What the advantages of rewards are scaled with beside a task's teacher; `None` of a task that has none.
-    pub(crate) fn beside_teacher(&self, task: &Value) -> Option<f32> {
+    pub(crate) fn reward_scale(&self, task: &Value) -> Option<f32> {
         let is_taught = self.teacher_of(task).is_ok_and(|teacher| teacher.is_some());
         is_taught.then_some(self.reward_coefficient)
     }
@@ -231,8 +231,8 @@ mod tests {
         let mixed = DistillationOptions { teacher: None, untaught: Untaught::Rewards, ..others.clone() };
         mixed.check(false).unwrap();
         assert_eq!(mixed.teacher_of(&json!({ "domain": "law" })).unwrap(), None);
-        let beside = ["law", "math"].map(|domain| mixed.beside_teacher(&json!({ "domain": domain })));
-        assert_eq!(beside, [None, Some(0.0)]);
+        let scales = ["law", "math"].map(|domain| mixed.reward_scale(&json!({ "domain": domain })));
+        assert_eq!(scales, [None, Some(0.0)]);
         assert_eq!(others.teacher_names().into_iter().collect::<Vec<_>>(), ["large", "other", "seven"]);
     }
 

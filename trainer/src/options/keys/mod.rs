@@ -1,6 +1,6 @@
 //! Tables and words that several objectives have.
 
-pub(super) mod conversations_beside;
+pub(super) mod auxiliary_conversations;
 pub(super) mod data_source;
 pub(super) mod distillation;
 pub(super) mod evaluation;

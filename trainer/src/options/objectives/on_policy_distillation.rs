@@ -50,7 +50,7 @@ impl OnPolicyDistillationOptions {
             ("importance_mask", written.importance_mask.is_some()),
             ("substeps", written.substeps != plain.substeps && loss == DistillationLoss::ReverseKl),
         ];
-        match of_tokens.into_iter().find(|(_, is_told)| loss.is_of_distributions() && *is_told) {
+        match of_tokens.into_iter().find(|(_, is_set)| loss.is_of_distributions() && *is_set) {
             None => Ok(()),
             Some((key, _)) => {
                 let message = format!("is nothing that distillation.loss = \"{}\" takes: leave it out", loss.as_str());

@@ -8,7 +8,7 @@ use super::common::Usual;
 use crate::TrainError;
 use crate::options::flat::part::{Part, part};
 use crate::options::flat::table::TrainerTable;
-use crate::options::keys::conversations_beside::ConversationsBeside;
+use crate::options::keys::auxiliary_conversations::AuxiliaryConversationOptions;
 use crate::options::keys::data_source::{ConversationForm, check_form};
 use crate::options::keys::evaluation::{EvaluationOptions, StopRule};
 use crate::options::keys::failures::FailureOptions;
@@ -36,7 +36,7 @@ pub(crate) const USUAL: Usual = Usual {
 part! {
     /// Keys of `[trainer]` of objectives that learn from rollouts.
     RolloutOptions has {
-        conversations: Option<ConversationsBeside>,
+        conversations: Option<AuxiliaryConversationOptions>,
         groups_per_batch: usize,
         group_size: usize,
         reward_bounds: Option<[f64; 2]>,
@@ -140,7 +140,7 @@ impl RolloutOptions {
 
     fn check_conversations(&self) -> Result<(), TrainError> {
         let Some(conversations) = &self.conversations else { return Ok(()) };
-        let ConversationsBeside { weight, batch_size, max_tokens, form, train_on, .. } = conversations;
+        let AuxiliaryConversationOptions { weight, batch_size, max_tokens, form, train_on, .. } = conversations;
         check_form("[trainer] conversations.train_on", *form, *train_on)?;
         if *form == ConversationForm::SoftTargets {
             let message = "is \"soft_targets\", from which objective = \"off_policy_distillation\" learns";

@@ -54,7 +54,7 @@ impl<Data> TrainingRun<Data> {
 
     /// The mean k3 estimate over the tokens that the update trained; `None` if it trained none that was sampled.
     async fn movement(&self, lesson: &Lesson) -> Result<Option<f64>, TrainError> {
-        let parts = lesson.substeps.iter().flatten().filter(|part| !part.is_beside);
+        let parts = lesson.substeps.iter().flatten().filter(|part| !part.is_auxiliary);
         let (mut sum, mut count) = (0.0, 0u64);
         for part in parts.filter(|part| part.data.iter().any(is_sampled)) {
             let logprobs = self.learner.forward(Arc::clone(&part.data)).await?;

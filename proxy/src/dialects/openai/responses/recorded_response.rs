@@ -41,7 +41,7 @@ pub(crate) fn recorded_stream(call: &RecordedCall, renderer: Option<&dyn Rendere
 fn response_status(call: &RecordedCall) -> ResponseStatus {
     match call.generation.stop_reason {
         StopReason::Length => ResponseStatus::Incomplete,
-        StopReason::ClientGone => ResponseStatus::Cancelled,
+        StopReason::ClientDisconnected => ResponseStatus::Cancelled,
         StopReason::Error => ResponseStatus::Failed("the model's host failed".to_owned()),
         StopReason::Stop | StopReason::Other(_) => ResponseStatus::Completed,
     }

@@ -7,7 +7,7 @@ use fulgurite_trainer::{Reporter, TrainEvent, TrainerOptions};
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-use crate::accounting::{Reached, run_told_to};
+use crate::accounting::{Reached, run_with};
 
 /// The updates that the run waited after, each with that of its newest checkpoint.
 type Waits = Arc<Mutex<Vec<(u64, Option<u64>)>>>;
@@ -44,7 +44,7 @@ async fn a_run_whose_leave_is_taken_back_between_updates_waits_where_it_has_a_ch
     let mut options = TrainerOptions::default();
     (options.common.max_steps, options.common.checkpoint_every) = (Some(3), Some(100));
     let (tasks, pupil) = (["honest"], Arc::default());
-    let (_, summary) = run_told_to(moody, directory.path(), Reached::InProcess, &tasks, &pupil, options).await;
+    let (_, summary) = run_with(moody, directory.path(), Reached::InProcess, &tasks, &pupil, options).await;
     summary.unwrap();
     assert_eq!(*waited.lock().unwrap(), [(2, Some(2))]);
 }

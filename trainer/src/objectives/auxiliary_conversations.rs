@@ -12,7 +12,7 @@ use crate::sources::{ConversationBatch, DataPosition};
 use crate::{Reporter, TrainError};
 
 /// Cross entropy on conversations beside another objective.
-pub(crate) struct BesideConversations<Data> {
+pub(crate) struct AuxiliaryConversations<Data> {
     pub(crate) main: Box<dyn Objective<Data>>,
     pub(crate) conversations: ConversationLoss,
     /// What their mean loss counts for.
@@ -20,7 +20,7 @@ pub(crate) struct BesideConversations<Data> {
 }
 
 #[async_trait]
-impl<Data: Send + 'static> Objective<(Data, ConversationBatch)> for BesideConversations<Data> {
+impl<Data: Send + 'static> Objective<(Data, ConversationBatch)> for AuxiliaryConversations<Data> {
     async fn lesson(
         &mut self,
         step: u64,
@@ -29,11 +29,13 @@ impl<Data: Send + 'static> Objective<(Data, ConversationBatch)> for BesideConver
         learner: &dyn Learner,
         reporter: &mut dyn Reporter,
     ) -> Result<Lesson, TrainError> {
-        let beside = self.conversations.lesson(step, batch, position, learner, reporter).await?;
+        let auxiliary = self.conversations.lesson(step, batch, position, learner, reporter).await?;
         let mut lesson = self.main.lesson(step, data, position, learner, reporter).await?;
-        lesson.metrics.extend(beside.metrics.into_iter().map(|(key, value)| (format!("conversations/{key}"), value)));
-        lesson.uses.extend(beside.uses);
-        let parts = beside.substeps.into_iter().flatten().map(|part| weighted(&part, self.weight));
+        lesson
+            .metrics
+            .extend(auxiliary.metrics.into_iter().map(|(key, value)| (format!("conversations/{key}"), value)));
+        lesson.uses.extend(auxiliary.uses);
+        let parts = auxiliary.substeps.into_iter().flatten().map(|part| weighted(&part, self.weight));
         if lesson.passes.is_empty() {
             // They are learnt in the first optimizer step of several.
             match lesson.substeps.first_mut() {
@@ -49,14 +51,14 @@ impl<Data: Send + 'static> Objective<(Data, ConversationBatch)> for BesideConver
     }
 
     async fn forward_backward(&mut self, part: &Part, learner: &dyn Learner) -> Result<ForwardBackward, TrainError> {
-        match part.is_beside {
+        match part.is_auxiliary {
             true => self.conversations.forward_backward(part, learner).await,
             false => self.main.forward_backward(part, learner).await,
         }
     }
 
     async fn addition(&mut self, pass: &Pass, learner: &dyn Learner) -> Result<Option<Part>, TrainError> {
-        if pass.is_beside { Ok(None) } else { self.main.addition(pass, learner).await }
+        if pass.is_auxiliary { Ok(None) } else { self.main.addition(pass, learner).await }
     }
 
     async fn save(&self, step: u64, checkpoint: &Path) -> Result<(), TrainError> {
@@ -68,9 +70,9 @@ impl<Data: Send + 'static> Objective<(Data, ConversationBatch)> for BesideConver
     }
 
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {
-        let (beside, main): (Vec<Pass>, Vec<Pass>) = passes.iter().cloned().partition(|pass| pass.is_beside);
+        let (auxiliary, main): (Vec<Pass>, Vec<Pass>) = passes.iter().cloned().partition(|pass| pass.is_auxiliary);
         let mut measured = if main.is_empty() { Measurement::default() } else { self.main.measure(&main)? };
-        let of_conversations = self.conversations.measure(&beside)?;
+        let of_conversations = self.conversations.measure(&auxiliary)?;
         measured.trained_tokens += of_conversations.trained_tokens;
         measured.metrics.extend(of_conversations.metrics.into_iter().filter_map(|(key, value)| match key {
             // The learner's loss has the weight in it.
@@ -93,5 +95,5 @@ fn weighted(part: &Part, by: f32) -> Part {
         }
         datum
     };
-    Part { data: part.data.iter().map(scaled).collect(), loss: part.loss, is_beside: true }
+    Part { data: part.data.iter().map(scaled).collect(), loss: part.loss, is_auxiliary: true }
 }

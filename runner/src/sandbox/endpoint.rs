@@ -1,4 +1,4 @@
-//! The door of a sandbox: a socket in the file system, through which an attempt's own requests go to the server.
+//! The endpoint of a sandbox: a socket in the file system, through which an attempt's own requests go to the server.
 
 use std::fs::File;
 use std::io;
@@ -27,15 +27,15 @@ type Body = BoxBody<Bytes, reqwest::Error>;
 /// Of one connection and not of what goes over it.
 const OF_A_CONNECTION: [HeaderName; 6] = [HOST, CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
-/// A door, open until it is dropped.
+/// An endpoint, open until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Endpoint {
     path: PathBuf,
     _listening: JoinSet<()>,
 }
 
-impl Door {
-    /// Opens a door for the attempt: a socket in `directory`, for `user` if that is another than this one, with so many
+impl Endpoint {
+    /// Opens an endpoint for the attempt: a socket in `directory`, for `user` if that is another than this one, with so many
     /// connections at a time.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Door {
     }
 }
 
-/// What goes through a door.
+/// What goes through an endpoint.
 #[derive(Debug, Clone)]
 struct Passage {
     server: Server,
@@ -203,7 +203,7 @@ mod tests {
 
         for _ in 0..2 {
             client.write_all(b"POST /v1/fulgurite/rollouts HTTP/1.1\r\ncontent-length: 2\r\n\r\n").await.unwrap();
-            // On this one thread, the door does all that it would do before the body.
+            // On this one thread, the endpoint does all that it would do before the body.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }

@@ -7,7 +7,7 @@ use super::data_source::{ConversationForm, LossReduction, TrainOn};
 /// Conversations that are learnt from in each update beside what is learnt from rollouts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ConversationsBeside {
+pub struct AuxiliaryConversationOptions {
     /// JSON lines, or a Parquet file.
     pub file: PathBuf,
     /// How its rows are written.

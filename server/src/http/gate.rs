@@ -19,7 +19,7 @@ use crate::http::timed_body::TimedBody;
 
 /// What is let in, and how far the end has come. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct Gate {
     phase: watch::Sender<Phase>,
     /// Requests that have been let in and are not answered to their last byte.
     inside: watch::Sender<usize>,
@@ -36,8 +36,8 @@ pub(crate) enum Phase {
     Closed,
 }
 
-impl Door {
-    /// An open door.
+impl Gate {
+    /// An open gate.
     pub(crate) fn new() -> Self {
         Self { phase: watch::Sender::new(Phase::Open), inside: watch::Sender::new(0) }
     }

@@ -8,13 +8,13 @@ use super::source::{DataPosition, Source};
 use crate::{Reporter, TrainError};
 
 /// What another source gives, and conversations, which have a place of their own.
-pub(crate) struct BesideSource<Data> {
+pub(crate) struct AuxiliarySource<Data> {
     pub(crate) main: Box<dyn Source<Data>>,
     pub(crate) conversations: ConversationSource,
 }
 
 #[async_trait]
-impl<Data: Send> Source<(Data, ConversationBatch)> for BesideSource<Data> {
+impl<Data: Send> Source<(Data, ConversationBatch)> for AuxiliarySource<Data> {
     async fn next(
         &mut self,
         step: u64,

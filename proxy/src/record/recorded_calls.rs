@@ -116,7 +116,7 @@ mod tests {
             tokenizer: "sha256:0".to_owned(),
             request_digest: "d".to_owned(),
             branch_reason: None,
-            client_gone: false,
+            client_disconnected: false,
             defect: None,
         };
         store.record_generation(generation).await.unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_config::model_roles::served_beside;
+use fulgurite_config::model_roles::served_alongside;
 use fulgurite_config::models::ModelEntry;
 use fulgurite_lab::records::run_directory::write_whole;
 use fulgurite_lab::records::run_files::{JUDGEMENTS, JUDGES_ON_LABELS, model_path};
@@ -21,14 +21,14 @@ use crate::notices::Notices;
 /// Those of `[[models]]`, as agents and the runner call them.
 ///
 /// # Errors
-/// As [`served_beside`], and if one cannot be opened.
+/// As [`served_alongside`], and if one cannot be opened.
 pub fn open(loaded: &LoadedConfig, notices: &dyn Notices) -> Result<Vec<ServedModel>> {
     let open_one = |entry: &ModelEntry| {
         let entry = ModelEntry { path: model_path(loaded, entry), ..entry.clone() };
         let opened = OpenModel::open(&entry, &loaded.directory, &loaded.config, notices);
         Ok(opened.with_context(|| format!("[[models]] {:?}", entry.name))?.served)
     };
-    served_beside(&loaded.config)?.into_iter().map(open_one).collect()
+    served_alongside(&loaded.config)?.into_iter().map(open_one).collect()
 }
 
 /// Has the judges of a run judge what people have judged, if the config names such answers; tells how far they agree, and

@@ -3,7 +3,11 @@ import { randomUUID } from "node:crypto";
 /** The server will not do what it was asked to; the message is the server's. */
 export class RefusedError extends Error {
   override name = "RefusedError";
-  constructor(readonly url: string, readonly status: number, message: string) {
+  constructor(
+    readonly url: string,
+    readonly status: number,
+    message: string,
+  ) {
     super(`${url} refused (status ${status}): ${message}`);
   }
 }
@@ -11,7 +15,11 @@ export class RefusedError extends Error {
 /** The server was out of reach, or too busy, for longer than the client's patience. */
 export class UnreachableError extends Error {
   override name = "UnreachableError";
-  constructor(readonly url: string, patienceMs: number, reason: string) {
+  constructor(
+    readonly url: string,
+    patienceMs: number,
+    reason: string,
+  ) {
     super(`${url} was out of reach for ${patienceMs / 1000} s: ${reason}; does \`fulgurite serve\` run there?`);
   }
 }
@@ -113,7 +121,11 @@ export class Client {
     const found: Generation[] = [];
     for (let offset: number | null = 0; offset !== null; ) {
       const query = new URLSearchParams({ rollout_id: rollout, offset: String(offset) });
-      const page: { items: any[]; next_offset: number | null } = await this.#ask(["v1", "fulgurite", "generations"], {}, query);
+      const page: { items: any[]; next_offset: number | null } = await this.#ask(
+        ["v1", "fulgurite", "generations"],
+        {},
+        query,
+      );
       found.push(...page.items.map(unpacked));
       offset = page.next_offset;
     }

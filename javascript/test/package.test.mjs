@@ -34,7 +34,15 @@ serve(async (task) => {
 
 before(async () => {
   const ready = join(directory, "ready.json");
-  const words = ["serve", "--listen", "127.0.0.1:0", "--store", `sqlite://${directory}/store.db`, "--ready-file", ready];
+  const words = [
+    "serve",
+    "--listen",
+    "127.0.0.1:0",
+    "--store",
+    `sqlite://${directory}/store.db`,
+    "--ready-file",
+    ready,
+  ];
   words.push("--model", `tiny=embedded:${process.env.FULGURITE_MODEL}`);
   server = spawn(program, words, { cwd: directory, env: environment, stdio: ["ignore", "ignore", "inherit"] });
   while (!existsSync(ready)) {
@@ -60,7 +68,10 @@ test("a warm agent plays tasks, and what it did comes back token by token", asyn
   assert.equal(ran.status, 0, ran.stderr);
 
   const ended = new Map((await client.wait(ids)).map((rollout) => [rollout.rollout_id, rollout.status]));
-  assert.deepEqual(ids.map((id) => ended.get(id)), ["succeeded", "failed", "failed"]);
+  assert.deepEqual(
+    ids.map((id) => ended.get(id)),
+    ["succeeded", "failed", "failed"],
+  );
   const [given] = await client.rewards(ids[0]);
   assert.deepEqual(given.reward, { value: 0.5, name: "primary", components: [["exact", 1]] });
   const [call] = await client.generations(ids[0]);
@@ -87,5 +98,8 @@ test("what the server refuses is said in its words", async () => {
 
 test("patience has an end that names the server", async () => {
   const nobody = new Client({ url: "http://127.0.0.1:1/", patienceMs: 0 });
-  await assert.rejects(nobody.rewards("ro-1"), (error) => error instanceof UnreachableError && /127\.0\.0\.1:1/.test(error.message));
+  await assert.rejects(
+    nobody.rewards("ro-1"),
+    (error) => error instanceof UnreachableError && /127\.0\.0\.1:1/.test(error.message),
+  );
 });

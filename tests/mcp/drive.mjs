@@ -8,10 +8,10 @@ const client = new Client({ name: "test", version: "1" });
 await client.connect(new StdioClientTransport({ command, args }));
 const progress = [];
 const call = async (name, given) => {
-    const onprogress = ({ progress: done, total }) => progress.push([done, total]);
-    const result = await client.callTool({ name, arguments: given }, undefined, { onprogress, timeout: 120000 });
-    if (result.isError) throw new Error(JSON.stringify(result));
-    return result.content[0].text;
+  const onprogress = ({ progress: done, total }) => progress.push([done, total]);
+  const result = await client.callTool({ name, arguments: given }, undefined, { onprogress, timeout: 120000 });
+  if (result.isError) throw new Error(JSON.stringify(result));
+  return result.content[0].text;
 };
 const { tools } = await client.listTools();
 await call("write_grader", JSON.parse(process.env.GRADER));

@@ -13,7 +13,8 @@ export const partnerScenes = ({ browser, url, values }) => ({
     const failed = [];
     page.on("pageerror", (error) => failed.push(error.message));
     page.on("response", (response) => {
-      if (response.status() >= 400) failed.push(`${response.status()} ${response.request().method()} ${response.url()}`);
+      if (response.status() >= 400)
+        failed.push(`${response.status()} ${response.request().method()} ${response.url()}`);
     });
     await page.route(`${url}/**`, async (route) => {
       const { pathname } = new URL(route.request().url());

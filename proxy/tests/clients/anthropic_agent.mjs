@@ -3,7 +3,7 @@
 import assert from "node:assert";
 import { createRequire } from "node:module";
 
-const { Anthropic } = createRequire(process.env.NODE_MODULES + "/")("@anthropic-ai/sdk");
+const { Anthropic } = createRequire(`${process.env.NODE_MODULES}/`)("@anthropic-ai/sdk");
 
 const client = new Anthropic({ maxRetries: 0 });
 const streamed = process.argv[2] === "streamed";
@@ -36,7 +36,9 @@ async function ask(messages) {
 
 // As Python's json.dumps spells one level of an object.
 const dumps = (object) =>
-  `{${Object.entries(object).map(([key, value]) => `${JSON.stringify(key)}: ${JSON.stringify(value)}`).join(", ")}}`;
+  `{${Object.entries(object)
+    .map(([key, value]) => `${JSON.stringify(key)}: ${JSON.stringify(value)}`)
+    .join(", ")}}`;
 
 async function work(task) {
   const messages = [{ role: "user", content: task }];
@@ -45,7 +47,11 @@ async function work(task) {
     messages.push({ role: "assistant", content: message.content });
     if (message.stop_reason !== "tool_use") return;
     const calls = message.content.filter((block) => block.type === "tool_use");
-    const result = ({ id, name, input }) => ({ type: "tool_result", tool_use_id: id, content: `${name} ${dumps(input)}` });
+    const result = ({ id, name, input }) => ({
+      type: "tool_result",
+      tool_use_id: id,
+      content: `${name} ${dumps(input)}`,
+    });
     messages.push({ role: "user", content: calls.map(result) });
   }
 }

@@ -8,7 +8,7 @@
 import assert from "node:assert";
 import { createRequire } from "node:module";
 
-const { OpenAI } = createRequire(process.env.NODE_MODULES + "/")("openai");
+const { OpenAI } = createRequire(`${process.env.NODE_MODULES}/`)("openai");
 
 const ASKED = {
   model: "tiny",

@@ -172,7 +172,11 @@ export function Chart(props: ChartProps) {
       cursor: { drag: { x: true, y: false } },
       bands,
       hooks: {
-        setSelect: [(plot) => void (plot.select.width > 0 && (isZoomed.current = true))],
+        setSelect: [
+          (plot) => {
+            if (plot.select.width > 0) isZoomed.current = true;
+          },
+        ],
         setScale: [
           ({ scales }, key) => {
             if (key === "x") element.dataset.range = `${scales.x?.min} ${scales.x?.max}`;

@@ -82,7 +82,8 @@ export function Group({ query }: { query: URLSearchParams }) {
   };
   const loaded = useLive(`group ${query}`, load, {
     seconds: 5,
-    follow: (rows, { kind }) => ((kind === "rollouts" || kind === "changed") && rows.some((row) => row.end_time === null) ? AGAIN : rows),
+    follow: (rows, { kind }) =>
+      (kind === "rollouts" || kind === "changed") && rows.some((row) => row.end_time === null) ? AGAIN : rows,
   });
   return (
     <main>

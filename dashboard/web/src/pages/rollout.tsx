@@ -108,7 +108,9 @@ function Summary({ rollout, attempts }: RolloutPage) {
       {" · "}
       <a href={`#/store?rollout=${encodeURIComponent(rollout.rollout_id)}`}>its spans as a waterfall</a>
       {" · "}
-      <a href={`#/compare?conversation=${encodeURIComponent(rollout.rollout_id)}`}>its conversation under two renderers</a>
+      <a href={`#/compare?conversation=${encodeURIComponent(rollout.rollout_id)}`}>
+        its conversation under two renderers
+      </a>
     </p>
   );
 }

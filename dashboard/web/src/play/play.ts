@@ -45,13 +45,27 @@ interface Piece {
 const ALTERNATIVES = 3;
 
 /** Asks a model, and tells how its answer grows; whoever stops it keeps what was there. */
-export async function ask(model: string, wish: Wish, signal: AbortSignal, grew: (answer: Answer) => void): Promise<void> {
+export async function ask(
+  model: string,
+  wish: Wish,
+  signal: AbortSignal,
+  grew: (answer: Answer) => void,
+): Promise<void> {
   const { messages, temperature, most } = wish;
   const began = performance.now();
   const sampling = { temperature, max_tokens: most, logprobs: true, top_logprobs: ALTERNATIVES };
   const response = await sent("/v1/chat/completions", { model, messages, stream: true, ...sampling }, signal);
   const rollout = response.headers.get("x-fulgurite-rollout-id");
-  let answer: Answer = { model, text: "", reasoning: null, tokens: [], stop: "", seconds: 0, rollout, prompt: messages };
+  let answer: Answer = {
+    model,
+    text: "",
+    reasoning: null,
+    tokens: [],
+    stop: "",
+    seconds: 0,
+    rollout,
+    prompt: messages,
+  };
   const told = (more: Partial<Answer>) => {
     answer = { ...answer, ...more, seconds: (performance.now() - began) / 1000 };
     grew(answer);

@@ -29,8 +29,8 @@ export function Renderings({ id, query }: { id: string; query: URLSearchParams }
     <main>
       <h1>One conversation under two renderers</h1>
       <p>
-        What the model of a call is given, in rollout <a href={`#/rollouts/${encodeURIComponent(id)}`}>{id}</a>: the messages and
-        tools of the call, written anew by either renderer.
+        What the model of a call is given, in rollout <a href={`#/rollouts/${encodeURIComponent(id)}`}>{id}</a>: the
+        messages and tools of the call, written anew by either renderer.
       </p>
       <Shown of={loaded}>{(found) => <Chosen id={id} found={found} query={query} />}</Shown>
     </main>
@@ -60,8 +60,8 @@ function Chosen({ id, found, query }: { id: string; found: Renderable; query: UR
       <Form calls={found.calls} {...{ call, names, left, right, choose }} />
       {names.length === 0 ? (
         <p class="failure" role="alert">
-          This server has no tokenizer of the model {call.model}: <code>fulgurite serve</code> has those of the models that it
-          samples, <code>fulgurite dashboard STORE --model DIRECTORY</code> those that it is given.
+          This server has no tokenizer of the model {call.model}: <code>fulgurite serve</code> has those of the models
+          that it samples, <code>fulgurite dashboard STORE --model DIRECTORY</code> those that it is given.
         </p>
       ) : right === "" ? (
         <p class="quiet">Choose a second renderer. The call was rendered by {call.renderer}.</p>

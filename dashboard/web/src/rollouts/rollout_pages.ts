@@ -21,8 +21,7 @@ export interface Newest extends RolloutRows {
 const LOOKED_AT = 10_000;
 
 /** Whether there may be older ones than an answer has. */
-const goesOn = ({ items, looked_at = 0 }: RolloutRows) =>
-  items.length === PAGE || looked_at >= LOOKED_AT;
+const goesOn = ({ items, looked_at = 0 }: RolloutRows) => items.length === PAGE || looked_at >= LOOKED_AT;
 
 /** The rows of both, each once and as the newer answer has it, in their order. */
 function merged(known: RolloutRow[], newer: RolloutRow[]): RolloutRow[] {
@@ -91,7 +90,12 @@ export function usePages(query: URLSearchParams): Pages {
   const asked = askedOf(query);
   const newest = useNewest(asked);
   const key = `${newest.value?.lists} ${asked}`;
-  const [before, setBefore] = useState<{ key: string; items: RolloutRow[]; hasOlder: boolean; oldest: string | null } | null>(null);
+  const [before, setBefore] = useState<{
+    key: string;
+    items: RolloutRow[];
+    hasOlder: boolean;
+    oldest: string | null;
+  } | null>(null);
   const [isAsking, setAsking] = useState(false);
   const known = before?.key === key ? before : null;
   const value = newest.value;

@@ -2,7 +2,16 @@
 import { callAt, type CallTokens, CLIPPED, MASKED, SAMPLED, type Scores, TEMPLATE, type Tokens } from "./tokens";
 import { causeWords } from "../words_for";
 
-export type Colour = "logprob" | "maker" | "version" | "advantage" | "ratio" | "entropy" | "verdict" | "under" | "compared";
+export type Colour =
+  | "logprob"
+  | "maker"
+  | "version"
+  | "advantage"
+  | "ratio"
+  | "entropy"
+  | "verdict"
+  | "under"
+  | "compared";
 
 export interface Paint {
   /** The class of a token. */

@@ -49,7 +49,9 @@ function Call({ call, blocks, shape }: { call: CallTokens; blocks: number[]; sha
         })}
       </pre>
       <p class="quiet">
-        {isRecorded ? `${call.prompt} given, ${call.sampled} sampled, ended by ${call.stop_reason}` : `${call.prompt} given`}
+        {isRecorded
+          ? `${call.prompt} given, ${call.sampled} sampled, ended by ${call.stop_reason}`
+          : `${call.prompt} given`}
         {typeof call.advantage === "number" && `, advantage ${call.advantage.toFixed(4)}`}
         {call.grammar && ", held to a grammar"}
         {call.teachers?.map(({ teacher }) => `, scored by the teacher ${teacher}`).join("")}
@@ -78,8 +80,9 @@ function useScores(id: string, attempt: string | undefined, model: string) {
   const query = new URLSearchParams({ model });
   if (attempt) query.set("attempt_id", attempt);
   const path = `/ui/data/rollouts/${encodeURIComponent(id)}/scores?${query}`;
-  return useLoaded(model ? path : "", async (signal): Promise<Scores | "none"> =>
-    model ? unpackedScores(await getBytes(path, signal)) : "none",
+  return useLoaded(
+    model ? path : "",
+    async (signal): Promise<Scores | "none"> => (model ? unpackedScores(await getBytes(path, signal)) : "none"),
   );
 }
 
@@ -137,7 +140,9 @@ export function TokenView({ id, attempt, tokens, marked = null, differs = null, 
       {model && <Shown of={loaded}>{() => null}</Shown>}
       <Legend paint={paint} />
       {tokens.trained && !tokens.trained.entropies && (
-        <p class="quiet">No entropies: the model host that trained these tokens told none, or the run is older than their record.</p>
+        <p class="quiet">
+          No entropies: the model host that trained these tokens told none, or the run is older than their record.
+        </p>
       )}
       {under && <Differences tokens={tokens} under={under} go={(index) => choose({ index, isFar: true })} />}
       <div

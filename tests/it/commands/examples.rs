@@ -66,11 +66,9 @@ fn the_three_stages_of_rlhf_run_one_after_the_other() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path().join("examples/modes/rlhf");
     std::fs::create_dir_all(&here).unwrap();
-    for (mode, data) in [("sft", "chats.jsonl"), ("dpo", "pairs.jsonl")] {
-        let script = root().join("modes").join(mode).join("make_data.py");
-        let made = Command::new("python3").arg(script).arg("--out").arg(here.join(data)).output().unwrap();
-        assert!(made.status.success(), "{made:?}");
-    }
+    let script = root().join("modes/rlhf/make_data.py");
+    let made = Command::new("python3").arg(script).arg("--directory").arg(&here).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
     let train = |config: &str, run: &str, more: &[&str]| -> Vec<Value> {
         copied(&format!("modes/rlhf/{config}"), &here);
         let mut command = fulgurite(["train", config, "--seed", "1", "--json", "--run-directory", run]);

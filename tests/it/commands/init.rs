@@ -61,7 +61,7 @@ const SHARED: [(&str, &str, &str); 11] = [
     ("talk.py", "examples/chat_sft/talk.py", "import talk"),
     ("model.py", "examples/chat_sft/model.py", "import model"),
     ("asking.py", "examples/chat_sft/asking.py", "from asking import"),
-    ("eval_table.py", "examples/chat_sft/eval_table.py", "import eval_table"),
+    ("eval_table.py", "examples/chat_sft/eval_table.py", "../chat_sft/eval_table.py"),
     ("fulgurite_agent.py", "python/fulgurite_agent.py", "fulgurite_agent import"),
     ("fulgurite_agent.ts", "javascript/src/agent.ts", "javascript/src/agent.js"),
 ];

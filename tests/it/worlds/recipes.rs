@@ -65,8 +65,8 @@ fn the_flow_of_twenty_questions_plays_and_is_trained_where_crewai_is_installed()
 }
 
 #[test]
-fn no_two_recipes_share_a_run_and_each_has_its_rows_in_the_page_of_results() {
-    python_tests("", &["tests.test_run_all"]);
+fn no_two_recipes_share_a_run_and_figures_of_readmes_are_those_of_their_curves() {
+    python_tests("", &["tests.test_run_all", "tests.test_figures"]);
 }
 
 #[test]

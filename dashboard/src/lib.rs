@@ -2,6 +2,7 @@
 //! program; what they show they read from the store, by routes below `/ui/data/` that change nothing.
 //!
 //! - `page`: the files, and what a browser is told of them.
+//! - `report`: the page in one file, with its data.
 //! - `runs`, `lists`: runs and rollouts, as rows.
 //! - `live`: what is new, as server-sent events.
 //! - `rollout`: one rollout as a person reads it.
@@ -15,6 +16,7 @@ mod live;
 mod models;
 mod page;
 mod renderings;
+mod report;
 mod rollout;
 mod runs;
 mod tokens;
@@ -30,6 +32,7 @@ use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
 
 pub use models::PageModel;
+pub use report::{Report, report_page};
 
 /// Renderers by the fingerprints of their tokenizers, for the texts of tokens.
 pub type Tokenizers = HashMap<String, Arc<dyn Renderer>>;

@@ -18,9 +18,14 @@ struct File {
 const INDEX: File =
     File { name: "index.html", kind: "text/html; charset=utf-8", bytes: include_bytes!("../built/index.html") };
 
+/// The page's script.
+pub(super) const SCRIPT: &str = include_str!("../built/page.js");
+/// The page's style sheet.
+pub(super) const STYLE: &str = include_str!("../built/page.css");
+
 const FILES: [File; 3] = [
-    File { name: "page.js", kind: "text/javascript; charset=utf-8", bytes: include_bytes!("../built/page.js") },
-    File { name: "page.css", kind: "text/css; charset=utf-8", bytes: include_bytes!("../built/page.css") },
+    File { name: "page.js", kind: "text/javascript; charset=utf-8", bytes: SCRIPT.as_bytes() },
+    File { name: "page.css", kind: "text/css; charset=utf-8", bytes: STYLE.as_bytes() },
     File { name: "icon.svg", kind: "image/svg+xml", bytes: include_bytes!("../built/icon.svg") },
 ];
 

@@ -5,6 +5,7 @@ pub mod arguments;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use axum::Router;
 use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_config::declarations::ServerConfig;
 use fulgurite_dashboard::Tokenizers;
@@ -39,10 +40,7 @@ pub async fn dashboard(arguments: DashboardArguments) -> Result<()> {
     }
     models.extend(model);
     let listening = Listening::begin(&ServerConfig { listen, ..ServerConfig::default() }, None).await?;
-    let (serving, mut needs) = (Serving::default(), RouteNeeds::default());
-    let routes = fulgurite_dashboard::routes(store.clone(), tokenizers(&models), Vec::new(), &serving, &mut needs)
-        .merge(fulgurite_api::routes(store.clone(), &serving, &mut needs))
-        .merge(run_routes(&store));
+    let routes = reading_routes(&store, tokenizers(&models));
     let mut interruptions = Interruptions::listen()?;
     let url = listening.url();
     let server = listening.serve_reads(routes);
@@ -56,6 +54,14 @@ pub async fn dashboard(arguments: DashboardArguments) -> Result<()> {
     }
     store.close().await;
     Ok(())
+}
+
+/// The page and the routes that it reads, without keys: whoever serves them lets nothing but reads through.
+pub(crate) fn reading_routes(store: &Store, tokenizers: Tokenizers) -> Router {
+    let (serving, mut needs) = (Serving::default(), RouteNeeds::default());
+    fulgurite_dashboard::routes(store.clone(), tokenizers, Vec::new(), &serving, &mut needs)
+        .merge(fulgurite_api::routes(store.clone(), &serving, &mut needs))
+        .merge(run_routes(store))
 }
 
 /// The renderers of those models that are there.

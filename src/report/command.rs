@@ -1,19 +1,16 @@
 //! `fulgurite report`: runs as a page that stands alone, or curves of one metric as a picture.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fulgurite_lab::records;
 use fulgurite_lab::report::curves::{self, Curve};
-use fulgurite_lab::report::reported_run::reported;
-use fulgurite_lab::report::{html, parallel_coordinates};
 use fulgurite_lab::runs::registry;
 use fulgurite_lab::sweep::plan::SweepPlan;
-use fulgurite_lab::sweep::results::results;
 use serde_json::{Map, Value};
 
 use crate::report::arguments::ReportArguments;
+use crate::report::page::page_of;
 use crate::terminal::output;
 
 /// Name of a run's file of metrics in its directory.
@@ -21,32 +18,25 @@ const METRICS_FILE: &str = "metrics.jsonl";
 
 /// Writes the page, or draws one metric of every run that is named into one picture.
 pub async fn report(arguments: &ReportArguments) -> Result<()> {
-    let picture = match &arguments.svg {
+    let runs = arguments.runs.iter().map(|run| runs_of(run)).collect::<Result<Vec<_>>>()?.concat();
+    let written = match &arguments.svg {
         Some(metric) => {
-            let runs = arguments.runs.iter().map(|run| runs_of(run)).collect::<Result<Vec<_>>>()?.concat();
             let curves = runs.iter().map(|run| read(run, metric)).collect::<Result<Vec<_>>>()?;
             curves::svg(metric, &curves)?
         }
         None => {
-            let mut runs = Vec::with_capacity(arguments.runs.len());
-            let mut pictures = Vec::new();
-            for named in &arguments.runs {
-                for run in runs_of(named)? {
-                    runs.push(reported(&registry::directory(&run)?).await?);
-                }
-                pictures.extend(picture_of_sweep(named).await?);
-            }
-            html::page(&runs, &pictures)?
+            let directories = runs.iter().map(|run| registry::directory(run)).collect::<Result<Vec<_>>>()?;
+            page_of(&directories).await?
         }
     };
     match &arguments.output {
         Some(path) => {
-            std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(path, written).with_context(|| format!("cannot write {}", path.display()))?;
             output::line(format_args!("written to {}", path.display()));
             Ok(())
         }
         None => {
-            output::line(picture.trim_end());
+            output::line(written.trim_end());
             Ok(())
         }
     }
@@ -57,13 +47,6 @@ fn runs_of(named: &Path) -> Result<Vec<PathBuf>> {
     let Some(plan) = SweepPlan::read(named)? else { return Ok(vec![named.to_owned()]) };
     let begun = plan.runs().into_iter().map(|run| named.join(run.name)).filter(|run| records::is_run(run));
     Ok(begun.collect())
-}
-
-/// How the scores of a sweep's arms go with their keys, if the directory is a sweep's.
-async fn picture_of_sweep(directory: &Path) -> Result<Option<String>> {
-    let Some(plan) = SweepPlan::read(directory)? else { return Ok(None) };
-    let arms = results(&plan, directory, &BTreeMap::new(), &[]).await?;
-    parallel_coordinates::svg(&plan.keys(), &arms)
 }
 
 /// A run's curve of `metric`: `run` is its directory, or its file of metrics.

@@ -2,3 +2,4 @@
 
 pub mod arguments;
 pub mod command;
+mod page;

@@ -148,6 +148,35 @@ const scenes = {
     return { isRun, text: await page.locator("main").innerText() };
   },
 
+  /** The file of a report: its runs, then the run RUN with all that is folded opened. */
+  async report() {
+    const seen = {};
+    for (const width of [1280, 390]) {
+      const { page, context, wrong } = await opened(width);
+      await page.goto(url);
+      await page.waitForSelector(".chart canvas");
+      seen.runs = await page.locator("table.runs tbody tr").count();
+      seen.lines = await page.locator(".parallel path").count();
+      seen.curves = await page.locator("select[name=curve] option").allInnerTexts();
+      await checked(page, wrong, `report-${width}`);
+      await page.click(`table.runs a:text-is("${values[0]}")`);
+      await page.waitForSelector(".ledger li");
+      await page.waitForSelector("table.facts");
+      await page.evaluate(() => {
+        for (const folded of document.querySelectorAll("details")) folded.open = true;
+      });
+      seen.charts = await page.locator(".chart").count();
+      seen.changed = await page.locator("table.changed tbody tr").count();
+      seen.text = await page.locator("main").innerText();
+      seen.links = await page.locator("nav a").count();
+      seen.isRun = await page.evaluate(() => "hacked" in globalThis);
+      await checked(page, wrong, `report-run-${width}`);
+      if (wrong.length) throw new Error(wrong.join("\n"));
+      await context.close();
+    }
+    return seen;
+  },
+
   /** What is not there, and a server that goes away: a line on standard input says that it has gone. */
   async missing() {
     const { page } = await opened(1280);

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Failure, type RunRow, type Step } from "./api";
 import type { Loaded } from "./loading";
+import { report } from "./report";
 
 export type Happening =
   | { kind: "run"; run: RunRow }
@@ -14,8 +15,11 @@ export type Happening =
   | { kind: "changed" }
   | { kind: "connection" };
 
-/** `paused` is a page that nobody looks at: a browser opens only six connections to a server, for all of its tabs. */
-type Connection = "connecting" | "live" | "polling" | "paused";
+/**
+ * `paused` is a page that nobody looks at: a browser opens only six connections to a server, for all of its tabs.
+ * `none` is a report, which has no server.
+ */
+type Connection = "connecting" | "live" | "polling" | "paused" | "none";
 
 const RETRY_SECONDS = 15;
 const SILENT_SECONDS = 5;
@@ -25,7 +29,7 @@ const GAP_SECONDS = 1;
 const OPENING_SECONDS = 0.3;
 
 const listeners = new Set<(happening: Happening) => void>();
-let connection: Connection = "connecting";
+let connection: Connection = report ? "none" : "connecting";
 let source: EventSource | null = null;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -80,6 +84,7 @@ function seenOrHidden() {
 }
 
 function subscribe(listener: (happening: Happening) => void): () => void {
+  if (report) return () => undefined;
   if (listeners.size === 0) {
     document.addEventListener("visibilitychange", seenOrHidden);
     if (!source && !document.hidden) open();

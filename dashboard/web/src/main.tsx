@@ -10,6 +10,7 @@ import { Rollouts } from "./pages/rollouts";
 import { Run } from "./pages/run";
 import { Runs } from "./pages/runs";
 import { Store } from "./pages/store";
+import { report } from "./report";
 import "./style.css";
 import "./rollout.css";
 import "./server.css";
@@ -39,13 +40,14 @@ function Page({ address }: { address: string }) {
 
 function App() {
   const [address, setAddress] = useState(location.hash);
-  const [isIn, setIn] = useState<boolean | null>(null);
+  const [isIn, setIn] = useState<boolean | null>(report && true);
   useEffect(() => {
     const changed = () => setAddress(location.hash);
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
   useEffect(() => {
+    if (report) return;
     get("/ui/data/rollouts?limit=1")
       .then(() => setIn(true))
       .catch((error) => setIn(!(error instanceof Failure && error.status === 401)));
@@ -63,9 +65,13 @@ function App() {
         </a>
         <nav aria-label="Pages">
           {link("#/runs", "Runs")}
-          {link("#/rollouts", "Rollouts")}
-          {link("#/store", "Store")}
-          {link("#/play", "Play")}
+          {!report && (
+            <>
+              {link("#/rollouts", "Rollouts")}
+              {link("#/store", "Store")}
+              {link("#/play", "Play")}
+            </>
+          )}
         </nav>
       </header>
       {isIn === false ? <Login entered={() => setIn(true)} /> : isIn && <Page address={address} />}

@@ -1,10 +1,8 @@
-//! Runs as a page of HTML, and metrics as pictures.
+//! What a report of runs says beyond their pages, and metrics as pictures.
 
 pub mod curves;
-pub mod html;
 mod judges;
-pub mod parallel_coordinates;
-pub mod reported_run;
 pub(crate) mod routes;
+pub mod summary;
 mod transcripts;
 mod what_changed;

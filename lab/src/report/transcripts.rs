@@ -3,9 +3,24 @@
 use anyhow::Result;
 use fulgurite_store::{SpanMessage, Store, recorded_reward};
 use fulgurite_types::{AttemptRef, Object, Rollout, Run, Span, SpanFilter};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::html::Transcript;
+/// A rollout's conversation.
+#[derive(Serialize)]
+pub(super) struct Transcript {
+    rollout_id: String,
+    pub(super) reward: f64,
+    /// The task first.
+    messages: Vec<TranscriptMessage>,
+}
+
+/// What somebody wrote, with the tools that they called.
+#[derive(Serialize)]
+struct TranscriptMessage {
+    role: String,
+    content: String,
+}
 
 /// A rollout's transcript, if it was rewarded.
 pub(super) async fn transcript_of(store: &Store, run: &Run, rollout: &Rollout) -> Result<Option<Transcript>> {
@@ -25,14 +40,14 @@ fn beside(run: &Run) -> Vec<&str> {
 /// What was said last; nothing of a rollout that called no model.
 pub(super) fn last_said(transcript: &Transcript) -> String {
     let said = transcript.messages.iter().skip(1).last();
-    said.map(|(_, content)| content.clone()).unwrap_or_default()
+    said.map(|message| message.content.clone()).unwrap_or_default()
 }
 
 /// The conversation of an attempt's last call of the policy, and what the attempt earned.
 fn transcript(rollout: &Rollout, spans: &[Span], beside: &[&str]) -> Option<Transcript> {
     let rewards: Vec<_> = spans.iter().rev().filter_map(recorded_reward).collect();
     let reward = rewards.iter().find(|reward| reward.generation_id.is_none())?.reward.value;
-    let mut messages = vec![("task".to_owned(), text(&rollout.input))];
+    let mut messages = vec![TranscriptMessage { role: "task".to_owned(), content: text(&rollout.input) }];
     let is_of_policy = |span: &Span| {
         let model = span.attributes.get("gen_ai.request.model").and_then(Value::as_str);
         model.is_none_or(|model| !beside.contains(&model))
@@ -43,7 +58,7 @@ fn transcript(rollout: &Rollout, spans: &[Span], beside: &[&str]) -> Option<Tran
         let called = calls.into_iter().map(|(name, arguments)| format!("{name}({arguments})"));
         let lines: Vec<String> =
             Some(content).filter(|content| !content.is_empty()).into_iter().chain(called).collect();
-        messages.push((role, lines.join("\n")));
+        messages.push(TranscriptMessage { role, content: lines.join("\n") });
     }
     Some(Transcript { rollout_id: rollout.rollout_id.clone(), reward, messages })
 }

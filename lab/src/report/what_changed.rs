@@ -5,13 +5,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 use fulgurite_store::Store;
 use fulgurite_types::{ListFilter, Part, Rollout, Run};
+use serde::Serialize;
 use serde_json::Value;
 
-use super::html::{Answer, ChangedAnswers};
 use super::transcripts::{last_said, text, transcript_of};
 
 /// Tasks that are shown.
 const SHOWN: usize = 4;
+
+/// A held-out task, and how it was answered as the run went on.
+#[derive(Serialize)]
+pub(crate) struct ChangedAnswers {
+    task: String,
+    /// The first answer comes first.
+    answers: Vec<ChangedAnswer>,
+}
+
+/// An answer to a task.
+#[derive(Serialize)]
+struct ChangedAnswer {
+    /// Updates before it.
+    step: u64,
+    reward: f64,
+    said: String,
+}
 
 /// The first answers to some held-out tasks, each time that shows how they changed: at the first scoring, at the middle one and at the
 /// last. Nothing of a run that has scored them once.
@@ -41,7 +58,7 @@ pub(crate) async fn changed_answers(store: &Store, run: &Run) -> Result<Vec<Chan
             let Some(rollout) = scored.get(step).and_then(|groups| groups.get(&group)) else { continue };
             let Some(transcript) = transcript_of(store, run, rollout).await? else { continue };
             task.get_or_insert_with(|| text(&rollout.input));
-            answers.push(Answer { step: *step, reward: transcript.reward, said: last_said(&transcript) });
+            answers.push(ChangedAnswer { step: *step, reward: transcript.reward, said: last_said(&transcript) });
         }
         changed.extend(task.map(|task| ChangedAnswers { task, answers }));
     }

@@ -272,6 +272,14 @@ pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("not a string: {value}")).to_owned()
 }
 
+/// A report without its script and data, and the data.
+pub fn parts_of_report(page: &str) -> (String, Value) {
+    let (before, rest) = page.split_once("<script id=\"report\" type=\"application/json\">").unwrap();
+    let (data, rest) = rest.split_once("</script>").unwrap();
+    let (_, after) = rest.rsplit_once("</script>").unwrap();
+    (format!("{before}{after}"), serde_json::from_str(data).unwrap())
+}
+
 /// A program that is built beside the command.
 pub fn program(name: &str) -> String {
     let path = Path::new(env!("CARGO_BIN_EXE_fulgurite")).with_file_name(name);

@@ -1,12 +1,13 @@
 //! `fulgurite sweep`: arms that are compared, cut short and gone on with.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::common::project::{Project, SMALL, UNEVEN, recorded_steps};
-use crate::common::{Process, Ran, eventually, fulgurite};
+use crate::common::{Process, Ran, eventually, fulgurite, parts_of_report};
 
 fn sweep(project: &Project, arguments: &[&str]) -> Command {
     let mut command = fulgurite(["sweep", "t.toml", "-o", "s", "--json", "--parallel", "2"]);
@@ -73,7 +74,11 @@ fn every_arm_is_trained_with_the_same_seeds_and_the_best_comes_first() {
     let report = fulgurite(["report", "s", "-o", "r.html"]).current_dir(project.directory.path()).output().unwrap();
     assert_eq!(Ran::from(report).code, Some(0));
     let page = std::fs::read_to_string(project.path("r.html")).unwrap();
-    assert_eq!((page.matches("<polyline points=\"110,").count(), page.matches("<h2>").count()), (2, 4));
+    let (_, data) = parts_of_report(&page);
+    let rows = data["answers"]["/ui/data/runs"].as_array().unwrap();
+    let rates: BTreeSet<String> = rows.iter().map(|row| row["settings"]["trainer.learning_rate"].to_string()).collect();
+    assert_eq!((rows.len(), rates.len(), data["summaries"].as_object().unwrap().len()), (4, 2, 4));
+    assert!(rows.iter().all(|row| row["held_out_after"].is_number()), "{rows:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::common::project::{Project, SMALL, UNEVEN};
-use crate::common::{Process, Server, client, fulgurite, model_flag, text, tiny_model, wait_until_ready};
+use crate::common::{Process, Ran, Server, client, fulgurite, model_flag, text, tiny_model, wait_until_ready};
 
 const ADMIN: &str = "the-key-to-everything";
 
@@ -226,6 +226,26 @@ fn what_an_agent_or_a_model_says_is_text() {
     let seen = seen(browser);
     assert_eq!(seen["isRun"], false, "{seen}");
     assert_eq!(text(&seen["text"]).matches(script).count(), 2, "the task and the message: {seen}");
+}
+
+#[test]
+fn a_report_is_read_from_its_file_alone() {
+    let project = Project::new(UNEVEN, SMALL);
+    project.train("runs/one", &["--max-steps", "2"]);
+    project.change_config("learning_rate = 1e-3", "learning_rate = 2e-3");
+    project.train("runs/two", &["--max-steps", "1"]);
+    let mut report = fulgurite(["report", "one", "two", "-o", "report.html"]);
+    assert_eq!(Ran::from(report.current_dir(project.directory.path()).output().unwrap()).code, Some(0));
+    let url = format!("file://{}", project.path("report.html").display());
+    let Some(browser) = browser("report", &url, &["one"]) else { return };
+    let seen = seen(browser);
+    assert_eq!((&seen["runs"], &seen["lines"], &seen["links"]), (&json!(2), &json!(2), &json!(1)), "{seen}");
+    assert!(seen["curves"].as_array().unwrap().contains(&json!("optim/entropy")), "{seen}");
+    assert!(seen["charts"].as_u64().unwrap() >= 6 && seen["changed"].as_u64().unwrap() > 0, "{seen}");
+    for heading in ["Summary", "Best answers", "Worst answers", "Config", "What changed"] {
+        assert!(text(&seen["text"]).contains(heading), "{heading}: {seen}");
+    }
+    assert!(text(&seen["text"]).contains("learning_rate") && seen["isRun"] == false, "{seen}");
 }
 
 #[test]

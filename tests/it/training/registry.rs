@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::common::data_project::DataProject;
 use crate::common::project::{CALL, Project, SMALL, UNEVEN, UNEVEN_GRADE, numbers};
-use crate::common::{Ran, Server, fulgurite};
+use crate::common::{Ran, Server, fulgurite, parts_of_report};
 
 fn ran(project: &Project, arguments: &[&str]) -> Ran {
     fulgurite(arguments).current_dir(project.directory.path()).output().unwrap().into()
@@ -189,21 +189,28 @@ fn a_report_stands_alone_and_what_an_agent_says_is_text() {
     assert_eq!((written.code, written.stderr.as_str()), (Some(0), ""));
     let page = std::fs::read_to_string(project.path("report.html")).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-    assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
-    for part in [
-        "<svg",
-        "<h2>one</h2>",
-        "<h2>two</h2>",
-        "Sampled tokens",
-        "Best answers",
-        "constant_group",
-        "What changed: held-out tasks",
-        "after 0 updates",
-        "after 2 updates",
-    ] {
-        assert!(page.contains(part), "{part}");
+    assert_eq!(
+        (page.matches("<script").count(), page.matches("</script").count()),
+        (2, 2),
+        "the page's own and its data"
+    );
+    assert!(page.contains("http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'"));
+    let (document, data) = parts_of_report(&page);
+    for foreign in [" src=", " href=", "url(", "@import"] {
+        assert!(!document.contains(foreign), "{foreign}");
     }
-    for foreign in ["src=", "href=", "url(", "@import"] {
-        assert!(!page.contains(foreign), "{foreign}");
+    for run in ["one", "two"] {
+        let summary = &data["summaries"][run];
+        assert!(summary["best"].to_string().contains("<script>alert(1)</script>"), "{summary}");
+        assert!(summary["worst"].is_array() && summary["facts"][0] == json!(["run", run]), "{summary}");
+        let of_run = |part: &str| &data["answers"][format!("/v1/fulgurite/runs/{run}{part}")];
+        assert!(of_run("/ledger").to_string().contains("constant_group"), "{}", of_run("/ledger"));
+        assert_eq!(of_run("")["config"]["trainer"]["group_size"], 3);
+        assert!(of_run("/steps")[0]["metrics"]["test/env/all/reward/total"].is_number());
+        assert!(of_run("/findings").is_array());
     }
+    let changed = data["answers"]["/v1/fulgurite/runs/one/changed"][0]["answers"].as_array().unwrap();
+    let steps: Vec<_> = changed.iter().map(|answer| &answer["step"]).collect();
+    assert!(steps.first() == Some(&&json!(0)) && steps.last() == Some(&&json!(2)), "{changed:?}");
+    assert_eq!(data["answers"]["/ui/data/runs"].as_array().unwrap().len(), 2);
 }

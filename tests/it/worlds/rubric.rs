@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use crate::common::project::{Project, SMALL};
-use crate::common::{Ran, fulgurite, program};
+use crate::common::{Ran, fulgurite, parts_of_report, program};
 
 /// A judge elsewhere, in OpenAI's dialect: it says of each criterion what `says` says, and keeps what it was asked.
 pub(super) struct Judge {
@@ -283,18 +283,28 @@ fn a_report_tells_how_far_judges_agree_with_people_and_with_each_other() {
     assert!(rewards.contains(&0.25), "{rewards:?}");
     let odd = rewards.iter().filter(|reward| **reward == 0.25).count();
     let output = fulgurite(["report"]).arg(project.path("r")).output().unwrap();
-    let page = Ran::from(output).stdout;
+    let (_, data) = parts_of_report(&Ran::from(output).stdout);
+    let summary = &data["summaries"]["r"];
+    let judges = summary["judges"].as_array().unwrap();
     let all = rewards.len();
-    for row in [
-        "<td>judge on even</td><td>agree on 0.667 of 3 labels, kappa 0.40; yes where people say no: 1, no where they say yes: 0</td>".to_owned(),
-        "<td>other on even</td><td>agree on 0.333 of 3 labels, kappa 0.00; yes where people say no: 2, no where they say yes: 0</td>".to_owned(),
-        format!("<td>judge and other on any</td><td>agree on 1.000 of {all} answers</td>"),
-        format!("<td>judge and other on even</td><td>agree on {:.3} of {all} answers", 1.0 - odd as f64 / all as f64),
+    let met = 1.0 - odd as f64 / all as f64;
+    for (name, value) in [
+        (
+            "judge on even",
+            "agree on 0.667 of 3 labels, kappa 0.40; yes where people say no: 1, no where they say yes: 0".to_owned(),
+        ),
+        (
+            "other on even",
+            "agree on 0.333 of 3 labels, kappa 0.00; yes where people say no: 2, no where they say yes: 0".to_owned(),
+        ),
+        ("judge and other on any", format!("agree on 1.000 of {all} answers")),
+        ("judge and other on even", format!("agree on {met:.3} of {all} answers")),
     ] {
-        assert!(page.contains(&row), "{row}: {page}");
+        let row = judges.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("{name}: {judges:?}"));
+        assert!(row[1].as_str().unwrap().starts_with(&value), "{row}");
     }
     // What the policy said stands there, and not what its judges did.
-    assert!(!page.contains("counted") && page.contains("Best answers"), "{page}");
+    assert!(!data.to_string().contains("counted") && summary["best"][0].is_object(), "{data}");
 
     project.change_config("at_least = 0.6", "at_least = 0.7");
     let refused = Ran::from(project.command("s").output().unwrap());

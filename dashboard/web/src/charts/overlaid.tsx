@@ -5,11 +5,22 @@ import { AGAIN, isRewound, useConnection, useLive, withStep } from "../events";
 import { Shown, useLoaded } from "../loading";
 import { Chart } from "./chart";
 import { pathOf, type RunPage } from "./seeds";
-import { HELD_OUT, MEASURES, type Measure, places, points, type Prices, TRAINING } from "./series";
+import { HELD_OUT, MEASURES, type Measure, numberOf, places, points, type Prices, TRAINING } from "./series";
 
 export const MOST_CHOSEN = 8;
 
-const REWARDS = { [HELD_OUT]: "Held-out reward", [TRAINING]: "Training reward" };
+const REWARDS: Record<string, string> = { [HELD_OUT]: "Held-out reward", [TRAINING]: "Training reward" };
+const titleOf = (key: string) => REWARDS[key] ?? key;
+
+/** Every number that a step has, the rewards first. */
+function keysOf(all: Map<string, Step[]> | null): string[] {
+  const steps = [...(all?.values() ?? [])].flat();
+  const numbers = steps.flatMap((step) => Object.keys(step.metrics).filter((key) => numberOf(step, key) !== null));
+  const known = new Set(numbers);
+  known.delete("step");
+  const rewards = Object.keys(REWARDS).filter((key) => known.delete(key));
+  return [...rewards, ...[...known].sort()];
+}
 
 /** The steps of several runs, by their ids. */
 function useStepsOf(runs: RunRow[]) {
@@ -42,19 +53,21 @@ function usePrices(runs: RunRow[], isWanted: boolean) {
 }
 
 export function Overlaid({ runs }: { runs: RunRow[] }) {
-  const [key, setKey] = useState<keyof typeof REWARDS>(HELD_OUT);
+  const [chosen, choose] = useState<string | null>(null);
   const [over, setOver] = useState<Measure>("updates");
   const loaded = useStepsOf(runs);
+  const keys = keysOf(loaded.value);
+  const key = chosen ?? keys[0] ?? HELD_OUT;
   const prices = usePrices(runs, over === "cost").value;
   return (
     <section>
       <form class="filter" aria-label="What is drawn of the chosen runs" onSubmit={(event) => event.preventDefault()}>
         <label>
           curve{" "}
-          <select name="curve" value={key} onChange={(event) => setKey(event.currentTarget.value as typeof key)}>
-            {Object.entries(REWARDS).map(([key, title]) => (
+          <select name="curve" value={key} onChange={(event) => choose(event.currentTarget.value)}>
+            {keys.map((key) => (
               <option key={key} value={key}>
-                {title}
+                {titleOf(key)}
               </option>
             ))}
           </select>
@@ -87,7 +100,7 @@ export function Overlaid({ runs }: { runs: RunRow[] }) {
                 {over === "cost" && ": without prices nobody knows what they cost"}.
               </p>
             );
-          return <Chart title={`${REWARDS[key]} over ${MEASURES[over]}`} over={MEASURES[over]} curves={drawn} />;
+          return <Chart title={`${titleOf(key)} over ${MEASURES[over]}`} over={MEASURES[over]} curves={drawn} />;
         }}
       </Shown>
     </section>

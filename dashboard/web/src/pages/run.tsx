@@ -3,8 +3,10 @@ import { AGAIN, isRewound, useLive, withStep } from "../events";
 import { fixed, moment } from "../format";
 import { Shown, useLoaded } from "../loading";
 import { Alarms } from "../runs/alarms";
+import { report } from "../report";
 import { Ledger } from "../runs/ledger";
 import { LiveMark } from "../runs/live";
+import { Summary } from "../runs/report_summary";
 import { RunCharts } from "../charts/run_charts";
 import { otherSeeds, pathOf, type RunPage } from "../charts/seeds";
 import { numberOf } from "../charts/series";
@@ -69,6 +71,7 @@ function Final({ steps }: { steps: Step[] }) {
 export function Run({ id }: { id: string }) {
   const run = useLoaded(`run ${id}`, (signal) => get<RunPage>(pathOf(id), signal));
   const own = run.value;
+  const summary = report?.summaries[id];
   const steps = useSteps(id);
   const row = useRow(id);
   const findings = useOfRun<Finding[]>(id, "findings", 10);
@@ -84,8 +87,12 @@ export function Run({ id }: { id: string }) {
         {({ name, seed, start_time }) => (
           <p>
             {name}, seed {seed}, begun {moment(start_time)}
-            {row.value && <Progress row={row.value} />}:{" "}
-            <a href={`#/rollouts?run_id=${encodeURIComponent(id)}`}>its rollouts</a>
+            {row.value && <Progress row={row.value} />}
+            {!report && (
+              <>
+                : <a href={`#/rollouts?run_id=${encodeURIComponent(id)}`}>its rollouts</a>
+              </>
+            )}
           </p>
         )}
       </Shown>
@@ -104,6 +111,7 @@ export function Run({ id }: { id: string }) {
       </Shown>
       {ledger.value && <Ledger rows={ledger.value} />}
       {changed.value && <WhatChanged tasks={changed.value} />}
+      {summary && <Summary summary={summary} config={own?.config} />}
     </main>
   );
 }

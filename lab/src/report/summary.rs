@@ -1,4 +1,4 @@
-//! What a page tells of a run, read from its store.
+//! The summary of a run in a report, read from its directory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,12 +6,10 @@ use std::path::Path;
 use anyhow::Result;
 use fulgurite_store::Store;
 use fulgurite_types::{ListFilter, Part, Rollout, RolloutMode, RolloutStatus, Run};
+use serde::Serialize;
 
-use super::html::{ReportedRun, Transcript};
 use super::judges;
-use super::transcripts::transcript_of;
-use super::what_changed::changed_answers;
-use crate::doctor;
+use super::transcripts::{Transcript, transcript_of};
 use crate::runs::{lines, registry};
 
 /// The latest training rollouts among which the best and the worst are looked for.
@@ -21,32 +19,35 @@ const SHOWN: usize = 3;
 /// Failed rollouts whose causes are counted.
 const FAILED: u64 = 1000;
 
-/// All that a page tells of the run in a directory.
-pub async fn reported(directory: &Path) -> Result<ReportedRun> {
+/// What a report says of a run, beyond what a server answers about it.
+#[derive(Serialize)]
+pub struct ReportSummary {
+    /// How the run went, name by name.
+    facts: Vec<(&'static str, String)>,
+    /// How far its judges agree with people and with each other, and what they cost.
+    judges: Vec<(String, String)>,
+    /// Failed rollouts, by their cause.
+    failures: BTreeMap<String, u64>,
+    /// The rollouts that earned most.
+    best: Vec<Transcript>,
+    /// The rollouts that earned least.
+    worst: Vec<Transcript>,
+}
+
+/// Summarises the run in a directory, whose store is open.
+pub async fn summary_of(store: &Store, run: &Run, directory: &Path) -> Result<ReportSummary> {
     let entry = registry::of_directory(directory, None).await?;
-    let (store, run) = registry::open(directory).await?;
-    let steps = store.steps(&run.run_id).await?;
-    let mut transcripts = transcripts(&store, &run).await?;
-    transcripts.sort_by(|one, other| other.reward.total_cmp(&one.reward));
-    let rest = transcripts.split_off(transcripts.len().min(SHOWN));
+    let mut best = transcripts(store, run).await?;
+    best.sort_by(|one, other| other.reward.total_cmp(&one.reward));
+    let rest = best.split_off(best.len().min(SHOWN));
     let mut worst: Vec<Transcript> = rest.into_iter().rev().take(SHOWN).collect();
     worst.sort_by(|one, other| one.reward.total_cmp(&other.reward));
-    let findings = doctor::findings_of(&store, &run).await?;
-    Ok(ReportedRun {
-        name: entry.run_id.clone(),
-        facts: lines(&entry).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-        ledger: entry.tokens.by_cause.clone(),
-        steps: steps.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect(),
-        findings: findings
-            .into_iter()
-            .map(|found| (found.name.to_owned(), format!("{}. What to do: {}", found.evidence, found.what_to_do)))
-            .collect(),
-        failures: failures(&store, &run).await?,
-        judges: judges::rows(&store, &run, directory).await?,
-        changed: changed_answers(&store, &run).await?,
-        best: transcripts,
+    Ok(ReportSummary {
+        facts: lines(&entry),
+        judges: judges::rows(store, run, directory).await?,
+        failures: failures(store, run).await?,
+        best,
         worst,
-        config: run.config,
     })
 }
 

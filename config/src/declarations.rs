@@ -492,6 +492,16 @@ impl LoadedConfig {
     pub fn resolve(&self, path: &Path) -> PathBuf {
         self.directory.join(path)
     }
+
+    /// A Python interpreter that the config names.
+    pub fn interpreter(&self, python: &Path) -> PathBuf {
+        interpreter(python, &self.directory)
+    }
+}
+
+/// A Python interpreter: a bare name is looked for in `PATH`, a path starts from the config's directory.
+pub fn interpreter(python: &Path, config_directory: &Path) -> PathBuf {
+    if python.components().count() > 1 { config_directory.join(python) } else { python.to_owned() }
 }
 
 /// The keys that a config has below `[trainer]`; those of tables in it with dots.

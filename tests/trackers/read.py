@@ -33,7 +33,7 @@ def wandb(path):
     from wandb.sdk.internal.datastore import DataStore
 
     def values(items):
-        return {item.key: json.loads(item.value_json) for item in items}
+        return {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in items}
 
     read = {"history": [], "summary": {}, "exit": None}
     log = DataStore()

@@ -19,8 +19,6 @@ use crate::time;
 
 /// Directory of TensorBoard's files.
 const TENSORBOARD: &str = "tensorboard";
-/// Directory of Weights & Biases' offline runs, which its own program calls so.
-const WANDB: &str = "wandb";
 
 /// Opens the trackers that the config of a run asks for and tells them of every step, those of before first; passes all
 /// events on to `inner`. `warn` hears of trackers that fail.
@@ -41,9 +39,11 @@ pub fn tracked(inner: Box<dyn Reporter>, loaded: &LoadedConfig, run_directory: &
     if config.wandb {
         let project = config.wandb_project.clone().unwrap_or_else(|| loaded.config.run.name.clone());
         let run_directory = run_directory.to_owned();
-        let directory = own.unwrap_or_else(|| run_directory.clone()).join(WANDB);
+        let directory = own.unwrap_or_else(|| run_directory.clone());
+        let python = loaded.interpreter(&config.python);
         let begin = move || -> Result<Box<dyn Tracker>> {
-            Ok(Box::new(Wandb::create(&directory, &TrackedRun::of_directory(&run_directory, &project)?)?))
+            let run = TrackedRun::of_directory(&run_directory, &project)?;
+            Ok(Box::new(Wandb::create(&python, &directory, &run)?))
         };
         open.push(("Weights & Biases", Box::new(begin)));
     }

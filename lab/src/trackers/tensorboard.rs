@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use prost::{Message, Oneof};
 
-use super::crc::Crc;
+use super::crc::crc32c;
 use super::tracker::{TrackedStep, Tracker, numbers};
 use crate::time;
 
@@ -125,7 +125,7 @@ fn record(bytes: &[u8]) -> Vec<u8> {
 
 /// The checksum as records have it, so that one of bytes which hold checksums is not their own.
 fn masked(bytes: &[u8]) -> u32 {
-    Crc::Castagnoli.of(&[bytes]).rotate_right(15).wrapping_add(0xA282_EAD8)
+    crc32c(&[bytes]).rotate_right(15).wrapping_add(0xA282_EAD8)
 }
 
 #[cfg(test)]

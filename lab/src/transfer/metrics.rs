@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use fulgurite_config::declarations::interpreter;
 use fulgurite_types::{Run, Step};
 use serde_json::Value;
 
@@ -48,9 +49,11 @@ pub async fn export_metrics(directory: &Path, format: MetricsFormat, output: &Pa
             own
         }
         MetricsFormat::Wandb => {
-            let own = output.join("wandb");
-            track(&mut Wandb::create(&own, &tracked_run(&run))?, &steps)?;
-            own
+            let trackers = &run.config["trackers"];
+            let python = Path::new(trackers["python"].as_str().unwrap_or("python3"));
+            let python = interpreter(python, Path::new(run.config["config_directory"].as_str().unwrap_or_default()));
+            track(&mut Wandb::create(&python, output, &tracked_run(&run))?, &steps)?;
+            output.join("wandb")
         }
         MetricsFormat::Csv => {
             std::fs::create_dir_all(output).with_context(|| format!("cannot create {}", output.display()))?;

@@ -195,6 +195,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     trackers.wandb = false  # default
     trackers.wandb_project = null  # default
     trackers.directory = null  # default
+    trackers.python = "python3"  # default
     tasks = null  # default
     runner.command = []  # default
     runner.url = null  # default

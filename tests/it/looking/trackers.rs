@@ -8,12 +8,17 @@ use serde_json::{Value, json};
 use crate::common::project::{Project, SMALL, UNEVEN, recorded_steps};
 use crate::common::{Ran, eventually, fulgurite};
 
+/// The interpreter that has their packages.
+fn python() -> PathBuf {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/trackers/bin/python");
+    assert!(python.exists(), "tests/setup makes {}", python.display());
+    python
+}
+
 /// What their packages read.
 fn read(what: &str, path: &Path) -> Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = root.join("target/trackers/bin/python");
-    assert!(python.exists(), "tests/setup makes {}", python.display());
-    let mut reader = Command::new(python);
+    let mut reader = Command::new(python());
     reader.arg(root.join("tests/trackers/read.py")).arg(what).arg(path).env("PYTHONDONTWRITEBYTECODE", "1");
     let ran = Ran::from(reader.stdin(Stdio::null()).output().unwrap());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -27,11 +32,12 @@ fn metrics(run: &Path) -> Vec<Value> {
 
 /// The one log of an offline run below a directory.
 fn wandb_log(below: &Path) -> PathBuf {
-    let runs: Vec<PathBuf> = std::fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let entries = std::fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let runs: Vec<PathBuf> = entries.filter(|path| name(path).starts_with("offline-run-")).collect();
     assert_eq!(runs.len(), 1, "{runs:?}");
-    let name = runs[0].file_name().unwrap().to_str().unwrap();
+    let name = name(&runs[0]);
     let id = name.rsplit_once('-').unwrap().1;
-    assert!(name.starts_with("offline-run-"), "{name}");
     runs[0].join(format!("run-{id}.wandb"))
 }
 
@@ -59,19 +65,20 @@ fn assert_wandb_has(log: &Value, steps: &[Value]) {
     for (told, step) in history.iter().zip(steps) {
         assert_eq!((&told["step"], &told["_step"]), (&step["step"], &step["step"]));
         for (key, value) in step.as_object().unwrap().iter().filter(|(_, value)| value.is_number()) {
-            assert_eq!(&told[key], value, "{key}");
+            assert_eq!(told[key].as_f64(), value.as_f64(), "{key}");
         }
         assert!(told["_runtime"].as_f64().unwrap() >= 0.0);
     }
-    let last = steps.last().unwrap()["test/env/all/reward/total"].clone();
-    assert_eq!((&log["summary"]["test/env/all/reward/total"], &log["exit"]), (&last, &json!(0)));
+    let last = steps.last().unwrap()["test/env/all/reward/total"].as_f64();
+    assert_eq!((log["summary"]["test/env/all/reward/total"].as_f64(), &log["exit"]), (last, &json!(0)));
 }
 
 #[test]
 fn a_run_that_is_killed_and_resumed_is_one_run_to_its_trackers() {
     let project = Project::new(UNEVEN, SMALL);
-    project
-        .change_config("[tasks]", "[trackers]\ntensorboard = true\nwandb = true\nwandb_project = \"hello\"\n\n[tasks]");
+    let python = python();
+    let trackers = format!("tensorboard = true\nwandb = true\nwandb_project = \"hello\"\npython = {python:?}\n");
+    project.change_config("[tasks]", &format!("[trackers]\n{trackers}\n[tasks]"));
     let mut train = project.command("run").stdout(Stdio::null()).spawn().unwrap();
     let run = project.path("run");
     eventually("two steps", || (recorded_steps(&run) >= 2).then_some(()));
@@ -83,8 +90,9 @@ fn a_run_that_is_killed_and_resumed_is_one_run_to_its_trackers() {
     let steps = metrics(&run);
     assert_eq!(steps.len(), 6);
     assert_tensorboard_has(&run.join("tensorboard"), &steps);
-    assert_eq!(wandb_log(&run.join("wandb")), log);
-    let told = read("wandb", &log);
+    let resumed = wandb_log(&run.join("wandb"));
+    assert_eq!(resumed.file_name(), log.file_name(), "the same run, in place of its unfinished log");
+    let told = read("wandb", &resumed);
     assert_wandb_has(&told, &steps);
     let config = &told["run"]["config"];
     assert_eq!((&told["run"]["project"], &told["run"]["name"]), (&json!("hello"), &json!("run")));

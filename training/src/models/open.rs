@@ -263,8 +263,7 @@ fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(A
 fn torch_learner(entry: &ModelEntry, path: &Path, loaded: &LoadedConfig) -> Result<(Arc<TorchLearner>, SavedAs)> {
     let options = &loaded.config.torch;
     // A bare name is looked for on the PATH.
-    let is_path = options.python.components().count() > 1;
-    let python = if is_path { loaded.resolve(&options.python) } else { options.python.clone() };
+    let python = loaded.interpreter(&options.python);
     let options = TorchOptions { python, ..options.clone() };
     let model = entry.torch_model(path, loaded.config.run.seed);
     let source: SavedAs = if model.adapter.is_some() { WeightsSource::Adapter } else { WeightsSource::Model };

@@ -1,7 +1,7 @@
 //! Prints what a call takes of the processor between its request and its record, without sockets and with a host that
 //! answers at once: microseconds by thread.
 //!
-//! `cargo run --release -p fulgurite-proxy --example call_cost -- [CALLS] [AT_ONCE] [streamed]`
+//! `cargo run --release -p fulgurite-bench --example call_cost -- [CALLS] [AT_ONCE] [streamed]`
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;

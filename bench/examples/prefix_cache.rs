@@ -1,6 +1,6 @@
 //! Prints what the prefix cache saves on this machine: tokens a second of conversations and of groups, with and without.
 //!
-//! `cargo run --release -p fulgurite-engine --example prefix_cache [THREADS]`
+//! `cargo run --release -p fulgurite-bench --example prefix_cache [THREADS]`
 #![allow(clippy::print_stdout)]
 
 mod common;

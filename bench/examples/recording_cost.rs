@@ -3,7 +3,7 @@
 //! Calls of 200 and 50 tokens come at a rate, each in a task of its own, as the proxy records them. Attempts are started
 //! before and ended after, which is not counted; nor is the thread that makes the calls up.
 //!
-//! `cargo run --release -p fulgurite-store --example recording_cost -- [attempts|turns|sessions|nothing] [CALLS] [RATE] [STORE]`
+//! `cargo run --release -p fulgurite-bench --example recording_cost -- [attempts|turns|sessions|nothing] [CALLS] [RATE] [STORE]`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 

@@ -1,7 +1,7 @@
 //! Prints what a step of DPO costs over one of supervised fine-tuning on the same tokens, both measured in turns, by the
 //! clock and in a processor's time, which other programs disturb less.
 //!
-//! `cargo run --release -p fulgurite-engine --example preference_speed -- SHAPE [THREADS [SECONDS]]`, with a shape of
+//! `cargo run --release -p fulgurite-bench --example preference_speed -- SHAPE [THREADS [SECONDS]]`, with a shape of
 //! `fulgurite-bench engine`. A step of DPO is the reference's logprobs, the loss and its gradient, and the optimizer.
 #![allow(clippy::print_stdout)]
 

@@ -1,6 +1,6 @@
 //! Prints how many tokens a second the engine trains and samples on this machine.
 //!
-//! `cargo run --release -p fulgurite-engine --example engine_speed [THREADS]`
+//! `cargo run --release -p fulgurite-bench --example engine_speed [THREADS]`
 #![allow(clippy::print_stdout)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! What a call's prompt and answer cost in processor time: `cargo run --release --example prompt_cost MODEL_DIR TEXT`.
+//! What a call's prompt and answer cost in processor time: `cargo run --release -p fulgurite-bench --example prompt_cost MODEL_DIR TEXT`.
 //!
 //! TEXT is a file; its paragraphs are the users' messages, each of which is new to the tokenizer.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]

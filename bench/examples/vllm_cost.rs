@@ -1,4 +1,4 @@
-//! What asking vLLM and reading its answer cost the thread that does it: `cargo run --release --example vllm_cost`.
+//! What asking vLLM and reading its answer cost the thread that does it: `cargo run --release -p fulgurite-bench --example vllm_cost`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::io::{BufRead, BufReader, Read, Write};

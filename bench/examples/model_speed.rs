@@ -1,7 +1,7 @@
 //! Prints what a model directory takes on this machine: to be opened, to be sampled from with one and 16 streams, and to
 //! train an adapter of rank 16 over it on sequences of the lengths that are told.
 //!
-//! `cargo run --release -p fulgurite-engine --example model_speed -- MODEL_DIR THREADS [LENGTH...]`
+//! `cargo run --release -p fulgurite-bench --example model_speed -- MODEL_DIR THREADS [LENGTH...]`
 #![allow(clippy::print_stdout)]
 
 mod common;

@@ -1,6 +1,6 @@
 //! Prints how many tokens the learner trains in a second, and in a second of processor time.
 //!
-//! `cargo run --release -p fulgurite-engine --example training_speed -- SHAPE [THREADS [SECONDS]]`, with a shape of
+//! `cargo run --release -p fulgurite-bench --example training_speed -- SHAPE [THREADS [SECONDS]]`, with a shape of
 //! `fulgurite-bench engine`.
 #![allow(clippy::print_stdout)]
 

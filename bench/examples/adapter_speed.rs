@@ -1,7 +1,7 @@
 //! Prints how fast the engine trains on this machine, and what memory that takes, for models of several sizes: all weights
 //! with rank 0, or an adapter of another rank beside every matrix.
 //!
-//! `cargo run --release -p fulgurite-engine --example adapter_speed -- RANK [THREADS]`
+//! `cargo run --release -p fulgurite-bench --example adapter_speed -- RANK [THREADS]`
 #![allow(clippy::print_stdout)]
 
 mod common;

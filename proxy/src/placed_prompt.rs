@@ -30,7 +30,7 @@ impl PlacedDeparture {
     }
 
     /// Says of a call that begins a conversation that it has no tools beside others that have.
-    pub(crate) fn begins_beside_tools(&mut self) {
+    pub(crate) fn mark_next_to_tools(&mut self) {
         if self.departure.reason == DepartureReason::FirstTurn {
             self.departure.reason = DepartureReason::NextToTools;
         }

@@ -119,14 +119,14 @@ async fn restore_answer(models: &ServedModels, memory: &AttemptMemory, call: &Re
         // Tokens of another format or tokenizer cannot be continued.
         model.renderer.name() == generation.renderer && model.renderer.tokenizer().fingerprint() == generation.tokenizer
     });
-    let told = match model {
+    let adapted = match model {
         Some(model) => {
             let owner = || format!("{}/{}", generation.rollout_id, generation.attempt_id);
-            models.with_template_arguments(&model, &call.request_extra, owner).await.map(|told| Some(told.model))
+            models.with_template_arguments(&model, &call.request_extra, owner).await.map(|adapted| Some(adapted.model))
         }
         None => Ok(None),
     };
-    let model = told.unwrap_or_else(|error| {
+    let model = adapted.unwrap_or_else(|error| {
         tracing::warn!(generation_id = generation.generation_id, %error, "what was told to a model's template cannot be again");
         None
     });

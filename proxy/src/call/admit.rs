@@ -11,7 +11,7 @@ use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::SampledModel;
 use crate::models::served_models::{CalledModel, ServedModels};
-use crate::models::template_arguments::ToldModel;
+use crate::models::template_arguments::AdaptedModel;
 use crate::observe::call_facts::CallFacts;
 use crate::observe::telemetry::ModelMetrics;
 use crate::parts::Parts;
@@ -45,8 +45,8 @@ pub(crate) async fn admit(
     if let (Some(reason), false) = (gate.refusal(), gate.state().is_paused()) {
         return Err(ProxyError::WithoutNewWeights { model: model.name, reason });
     }
-    let told = models.with_template_arguments(&model, &request.extra, || caller.target.owner()).await;
-    let ToldModel { model, ignored } = told?;
+    let adapted = models.with_template_arguments(&model, &request.extra, || caller.target.owner()).await;
+    let AdaptedModel { model, ignored } = adapted?;
     refuse_unknown_fields(options.unknown_fields, &request)?;
     let metrics = parts.telemetry.of_model(served);
     caller.facts.is_of_model(&metrics, request.endpoint.operation_name);
@@ -88,7 +88,7 @@ async fn limits(
     loop {
         let error = match model.sampler.info().await {
             Ok(info) => {
-                models.told_limits(served, &info);
+                models.note_limits(served, &info);
                 return Ok(info);
             }
             Err(error) => error,
@@ -134,11 +134,11 @@ fn tell_ignored_fields(
     models: &ServedModels,
     metrics: &ModelMetrics,
     request: &ModelRequest,
-    wishes: &[&'static str],
+    unheeded: &[&'static str],
     facts: &CallFacts,
 ) {
     let LeftOut { hints, unknown } = &request.left_out;
-    let ignored = wishes.iter().copied().chain(hints.iter().chain(unknown).map(String::as_str));
+    let ignored = unheeded.iter().copied().chain(hints.iter().chain(unknown).map(String::as_str));
     for field in ignored {
         metrics.ignored_fields.increment(1);
         let model = &metrics.name;

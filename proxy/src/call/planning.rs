@@ -84,8 +84,8 @@ impl Planner<'_> {
             },
             None => {
                 let mut placed = placed.ok_or_else(ProxyError::broken_off)?;
-                if let Some(left) = placed.departure.as_mut().filter(|_| self.stands_beside_tools()) {
-                    left.begins_beside_tools();
+                if let Some(left) = placed.departure.as_mut().filter(|_| self.is_apart_from_tools()) {
+                    left.mark_next_to_tools();
                 }
                 self.metrics.prompt_was_placed(&placed);
                 self.metrics.auxiliary.increment(defect.is_some().into());
@@ -153,7 +153,7 @@ impl Planner<'_> {
 
     /// Whether the model is shown no tools, though an earlier call of the attempt showed it some. A call that its client
     /// wants to be trained never stands beside another.
-    fn stands_beside_tools(&self) -> bool {
+    fn is_apart_from_tools(&self) -> bool {
         let shows_none = match &self.request.prompt {
             Prompt::Messages(conversation) => conversation.tools.is_empty(),
             Prompt::Text { .. } | Prompt::Tokens(_) => false,

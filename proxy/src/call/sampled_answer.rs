@@ -19,7 +19,7 @@ pub(crate) struct SampledAnswer {
     /// How many of the tokens an earlier request's sampling gave.
     earlier_tokens: usize,
     /// Where the sampling begins that goes on now.
-    begun_at: usize,
+    resumed_at: usize,
     cached_tokens: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ impl SampledAnswer {
             message: AssistantMessage::new(call.stop_strings.clone(), ids),
             single_call: call.single_call,
             earlier_tokens: 0,
-            begun_at: 0,
+            resumed_at: 0,
             cached_tokens: None,
         }
     }
@@ -89,20 +89,20 @@ impl SampledAnswer {
 
     /// Takes the tokens of an earlier sampling, which another one continues.
     pub(crate) fn continue_after(&mut self, earlier: impl Iterator<Item = SampledToken>) -> Vec<AnswerToken> {
-        let taken = earlier.map(|token| self.take(token)).collect();
+        let answered = earlier.map(|token| self.take(token)).collect();
         self.earlier_tokens = self.tokens.len();
         self.begin_again();
-        taken
+        answered
     }
 
     /// Another sampling follows, which continues what there is.
     pub(crate) fn begin_again(&mut self) {
-        self.begun_at = self.tokens.len();
+        self.resumed_at = self.tokens.len();
     }
 
     /// Takes the weights behind the tokens of this sampling so far, from a host that knows them only now.
     pub(crate) fn set_weights_versions(&mut self, versions: Vec<Option<WeightsVersion>>) {
-        for (token, version) in self.tokens.iter_mut().skip(self.begun_at).zip(versions) {
+        for (token, version) in self.tokens.iter_mut().skip(self.resumed_at).zip(versions) {
             token.weights_version = version;
         }
     }

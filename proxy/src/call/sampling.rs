@@ -136,13 +136,13 @@ impl<'s> Sampling<'s> {
             Err(why) => return self.end_of(why),
         };
         loop {
-            let (taken, end) = match self.unless_interrupted(stream.next_events()).await {
+            let (tokens, end) = match self.unless_interrupted(stream.next_events()).await {
                 Ok(events) => self.take(events),
                 Err(why) => return self.stop(stream, why).await,
             };
-            self.clock.iter_mut().for_each(|clock| clock.tokens(taken.len()));
-            if !taken.is_empty() {
-                self.flight.publish_event(self.choice, CallEvent::Tokens(taken.into()));
+            self.clock.iter_mut().for_each(|clock| clock.tokens(tokens.len()));
+            if !tokens.is_empty() {
+                self.flight.publish_event(self.choice, CallEvent::Tokens(tokens.into()));
             }
             if let Some(end) = end {
                 return end;
@@ -153,22 +153,22 @@ impl<'s> Sampling<'s> {
 
     /// Takes tokens that came together, up to the answer's end if that is among them.
     fn take(&mut self, events: Vec<Sampled>) -> (Vec<AnswerToken>, Option<End>) {
-        let mut taken = Vec::with_capacity(events.len());
+        let mut tokens = Vec::with_capacity(events.len());
         for event in events {
             match event {
                 Ok(SampleEvent::Token(token)) => {
-                    taken.push(self.answer.take(token));
+                    tokens.push(self.answer.take(token));
                     if self.answer.has_ended() {
-                        return (taken, Some(End::Finished(FinishReason::Stop)));
+                        return (tokens, Some(End::Finished(FinishReason::Stop)));
                     }
                 }
                 Ok(SampleEvent::WeightsVersions(versions)) => self.answer.set_weights_versions(versions),
                 Ok(SampleEvent::CachedPrompt(tokens)) => self.answer.set_cached_tokens(tokens),
-                Ok(SampleEvent::Finished(reason)) => return (taken, Some(End::Finished(reason.into()))),
-                Err(error) => return (taken, Some(End::Broken(error.into()))),
+                Ok(SampleEvent::Finished(reason)) => return (tokens, Some(End::Finished(reason.into()))),
+                Err(error) => return (tokens, Some(End::Broken(error.into()))),
             }
         }
-        (taken, None)
+        (tokens, None)
     }
 
     /// Waits for the host for as long as there is a reason to.

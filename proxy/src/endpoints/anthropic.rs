@@ -42,11 +42,11 @@ async fn call(proxy: &Proxy, path: CallPath, request: Request, id: &RequestId) -
 /// Whether the arguments of calls are streamed as they are sampled, unless their tool says otherwise. Where Anthropic's own
 /// libraries add up a stream, they fail at a call that breaks, so that they get it whole unless they want it as it comes.
 fn streams_calls(headers: &HeaderMap) -> bool {
-    let says = |header: &str, what: &str| {
+    let states = |header: &str, what: &str| {
         let mut values = headers.get_all(header).iter().filter_map(|value| value.to_str().ok());
         values.any(|value| value.contains(what))
     };
-    !says("x-stainless-helper-method", "stream") || says("anthropic-beta", "fine-grained-tool-streaming")
+    !states("x-stainless-helper-method", "stream") || states("anthropic-beta", "fine-grained-tool-streaming")
 }
 
 /// `POST /v1/messages/count_tokens`, also below an attempt's path: how long the prompt of such a request is.

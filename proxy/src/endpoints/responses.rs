@@ -119,7 +119,7 @@ pub(crate) async fn retrieve(
 async fn recorded_renderer(models: &ServedModels, call: &RecordedCall) -> Option<Arc<dyn Renderer>> {
     let model = models.recorded(&call.generation.model)?;
     let owner = || format!("{}/{}", call.generation.rollout_id, call.generation.attempt_id);
-    models.with_template_arguments(&model, &call.request_extra, owner).await.ok().map(|told| told.model.renderer)
+    models.with_template_arguments(&model, &call.request_extra, owner).await.ok().map(|adapted| adapted.model.renderer)
 }
 
 /// `DELETE /v1/responses/{response_id}`, also below an attempt's path: it is not found any more, and nothing goes on from

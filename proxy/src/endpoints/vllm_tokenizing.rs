@@ -39,23 +39,23 @@ pub(crate) async fn tokenize(
     request: Request,
 ) -> Result<Response, OpenAiError> {
     let IncomingRequest { caller, mut fields, .. } = IncomingRequest::read(proxy.parts.intake(), path, request).await?;
-    let asked: TokenizeFields = read_fields(&mut fields)?;
-    let model = model_named(&proxy, &caller, asked.model.as_deref(), &fields).await?;
+    let tokenizing: TokenizeFields = read_fields(&mut fields)?;
+    let model = model_named(&proxy, &caller, tokenizing.model.as_deref(), &fields).await?;
     let info = model.sampler.info().await.map_err(ProxyError::from)?;
-    let (renderer, wants_texts) = (&model.renderer, asked.return_token_strs == Some(true));
+    let (renderer, wants_texts) = (&model.renderer, tokenizing.return_token_strs == Some(true));
     let rendering = Arc::clone(renderer);
-    let tokens = caller.render(&proxy.parts.templates, move || match (&asked.prompt, &asked.messages) {
-        (Some(text), None) => Ok(rendering.tokenizer().encode_prompt(text, asked.add_special_tokens.into())?),
-        (None, Some(_)) if asked.add_special_tokens == Some(true) => Err(ProxyError::invalid(
+    let tokens = caller.render(&proxy.parts.templates, move || match (&tokenizing.prompt, &tokenizing.messages) {
+        (Some(text), None) => Ok(rendering.tokenizer().encode_prompt(text, tokenizing.add_special_tokens.into())?),
+        (None, Some(_)) if tokenizing.add_special_tokens == Some(true) => Err(ProxyError::invalid(
             "add_special_tokens",
             "add_special_tokens: the model's own template writes them around a conversation; leave it out",
         )),
-        (None, Some(_)) if asked.add_generation_prompt == Some(false) => Err(ProxyError::invalid(
+        (None, Some(_)) if tokenizing.add_generation_prompt == Some(false) => Err(ProxyError::invalid(
             "add_generation_prompt",
             "add_generation_prompt: only prompts that the model continues are rendered here; leave it out",
         )),
         (None, Some(messages)) => {
-            Ok(rendering.render_prompt(messages, asked.tools.as_deref().unwrap_or_default())?.tokens)
+            Ok(rendering.render_prompt(messages, tokenizing.tools.as_deref().unwrap_or_default())?.tokens)
         }
         _ => Err(ProxyError::invalid("prompt", "prompt: give a text as prompt, or a conversation as messages")),
     });
@@ -80,14 +80,14 @@ pub(crate) async fn detokenize(
     request: Request,
 ) -> Result<Response, OpenAiError> {
     let IncomingRequest { caller, mut fields, .. } = IncomingRequest::read(proxy.parts.intake(), path, request).await?;
-    let asked: DetokenizeFields = read_fields(&mut fields)?;
-    let model = model_named(&proxy, &caller, asked.model.as_deref(), &fields).await?;
+    let tokenizing: DetokenizeFields = read_fields(&mut fields)?;
+    let model = model_named(&proxy, &caller, tokenizing.model.as_deref(), &fields).await?;
     let tokenizer = model.renderer.tokenizer();
     let text = caller.size.work(&proxy.parts.large_requests, || {
-        let unknown = asked.tokens.iter().find(|token| tokenizer.id_to_bytes(**token).is_none());
+        let unknown = tokenizing.tokens.iter().find(|token| tokenizer.id_to_bytes(**token).is_none());
         match unknown {
             Some(token) => Err(ProxyError::invalid("tokens", format!("tokens: the tokenizer has no token {token}"))),
-            None => Ok(tokenizer.decode(&asked.tokens)),
+            None => Ok(tokenizer.decode(&tokenizing.tokens)),
         }
     });
     Ok(Json(json!({ "prompt": text.await?? })).into_response())

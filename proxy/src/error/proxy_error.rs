@@ -245,7 +245,7 @@ define_errors! {
 
         /// The model's host takes no such weights.
         #[error("{error}")]
-        WeightsNotTaken {
+        WeightsUnusable {
             /// Why not.
             error: BackendError,
         } => ErrorDetails::new(StatusCode::UNPROCESSABLE_ENTITY, "weights_not_taken");

@@ -56,7 +56,7 @@ pub(crate) async fn call(
         let message = format!("attempt_id has {} bytes, and may have {LONGEST_ID}", path.attempt_id.len());
         return Err(GatewayError::Unprocessable { place: vec![json!("path"), json!("attempt_id")], message });
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let in_flight = InFlight::enter(gateway_pause)?;
     if services.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
         return Err(GatewayError::UnknownRollout(path.rollout_id));
@@ -95,7 +95,7 @@ pub(crate) async fn call(
     }
     let model_name = model.name().to_owned();
     let request = incoming.body.clone();
-    let pending = PendingCall { rollout_id, attempt_id, model: model_name, request, begun };
+    let pending = PendingCall { rollout_id, attempt_id, model: model_name, request, started };
     let result = answered(&proxy, &model, route, incoming).await;
     Ok(pending.ended(&services.store, result).await)
 }

@@ -24,7 +24,7 @@ pub(super) struct PendingCall {
     pub(super) model: String,
     /// The body, with the values that the gateway put in the place of the agent's.
     pub(super) request: Bytes,
-    pub(super) begun: Instant,
+    pub(super) started: Instant,
 }
 
 impl PendingCall {
@@ -62,7 +62,7 @@ impl PendingCall {
             "model_version": null,
             "request": request,
             "server": {"model": self.model, "endpoint": null, "version": null},
-            "latency_ms": self.begun.elapsed().as_secs_f64() * 1000.0,
+            "latency_ms": self.started.elapsed().as_secs_f64() * 1000.0,
             "http_status": http_status,
             "status": "error",
             "retry_count": 0,

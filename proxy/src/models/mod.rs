@@ -2,7 +2,7 @@
 //! has of them.
 
 pub(crate) mod caller_key;
-pub(crate) mod caller_wishes;
+pub(crate) mod caller_preferences;
 pub(crate) mod gate;
 pub(crate) mod loaded_adapters;
 pub(crate) mod named_weights;

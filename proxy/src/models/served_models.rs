@@ -11,7 +11,7 @@ use crate::models::gate::Gate;
 use crate::models::loaded_adapters::LoadedAdapters;
 use crate::models::named_weights::NamedWeights;
 use crate::models::served_model::{SampledModel, ServedModel, UpstreamModel};
-use crate::models::template_arguments::{TemplateRenderers, ToldModel};
+use crate::models::template_arguments::{AdaptedModel, TemplateRenderers};
 use crate::models::template_work::TemplateWork;
 use crate::models::weights::model_weights::ModelWeights;
 use crate::models::weights::reports::ModelHealth;
@@ -233,7 +233,7 @@ impl ServedModels {
         model: &SampledModel,
         extra: &Map<String, Value>,
         owner: impl FnOnce() -> String,
-    ) -> Result<ToldModel, ProxyError> {
+    ) -> Result<AdaptedModel, ProxyError> {
         self.template_renderers.of(model, extra, owner).await
     }
 
@@ -243,7 +243,7 @@ impl ServedModels {
     }
 
     /// Remembers what a model's host can do.
-    pub(crate) fn told_limits(&self, name: &str, info: &SamplerInfo) {
+    pub(crate) fn note_limits(&self, name: &str, info: &SamplerInfo) {
         if let Some(served) = self.models.get(name) {
             *served.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(info.clone());
         }

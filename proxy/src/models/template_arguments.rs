@@ -7,7 +7,7 @@ use fulgurite_renderers::Renderer;
 use serde_json::{Map, Value, json};
 
 use crate::error::ProxyError;
-use crate::models::caller_wishes::{Wish, wishes_of};
+use crate::models::caller_preferences::{CallerPreference, preferences_of};
 use crate::models::served_model::SampledModel;
 use crate::models::template_work::{TemplateWork, WorkStart};
 use crate::request_fields::TEMPLATE_ARGUMENTS;
@@ -19,17 +19,17 @@ const KEPT: usize = 64;
 pub(crate) struct TemplateRenderers {
     work: TemplateWork,
     /// By model, arguments and wishes.
-    kept: Mutex<HashMap<(String, String), ToldRenderer>>,
+    kept: Mutex<HashMap<(String, String), AdaptedRenderer>>,
 }
 
 #[derive(Clone)]
-struct ToldRenderer {
+struct AdaptedRenderer {
     renderer: Arc<dyn Renderer>,
     ignored: Arc<[&'static str]>,
 }
 
 /// A model whose template was told what a request has for it.
-pub(crate) struct ToldModel {
+pub(crate) struct AdaptedModel {
     pub(crate) model: SampledModel,
     /// Fields with wishes that the template does not know.
     pub(crate) ignored: Arc<[&'static str]>,
@@ -47,56 +47,60 @@ impl TemplateRenderers {
         model: &SampledModel,
         extra: &Map<String, Value>,
         owner: impl FnOnce() -> String,
-    ) -> Result<ToldModel, ProxyError> {
+    ) -> Result<AdaptedModel, ProxyError> {
         let no_arguments = Map::new();
         let arguments = extra.get(TEMPLATE_ARGUMENTS).and_then(Value::as_object).unwrap_or(&no_arguments);
-        let wishes = wishes_of(extra);
-        if arguments.is_empty() && wishes.is_empty() {
-            return Ok(ToldModel { model: model.clone(), ignored: Arc::default() });
+        let preferences = preferences_of(extra);
+        if arguments.is_empty() && preferences.is_empty() {
+            return Ok(AdaptedModel { model: model.clone(), ignored: Arc::default() });
         }
-        let told: Vec<_> = wishes.iter().map(|Wish { field, variables }| (field, variables)).collect();
-        let key = (model.name.clone(), json!([arguments, told]).to_string());
-        let told = match self.kept(&key) {
-            Some(told) => told,
+        let requested: Vec<_> =
+            preferences.iter().map(|CallerPreference { field, variables }| (field, variables)).collect();
+        let key = (model.name.clone(), json!([arguments, requested]).to_string());
+        let requested = match self.kept(&key) {
+            Some(requested) => requested,
             None => {
                 let (renderer, arguments) = (Arc::clone(&model.renderer), arguments.clone());
-                let work = move || told_renderer(&renderer, &arguments, &wishes);
-                let told = self.work.run(WorkStart::Here, owner, work).await??;
-                self.keep(key, told.clone());
-                told
+                let work = move || adapted_renderer(&renderer, &arguments, &preferences);
+                let requested = self.work.run(WorkStart::Here, owner, work).await??;
+                self.keep(key, requested.clone());
+                requested
             }
         };
-        Ok(ToldModel { model: SampledModel { renderer: told.renderer, ..model.clone() }, ignored: told.ignored })
+        Ok(AdaptedModel {
+            model: SampledModel { renderer: requested.renderer, ..model.clone() },
+            ignored: requested.ignored,
+        })
     }
 
-    fn kept(&self, key: &(String, String)) -> Option<ToldRenderer> {
+    fn kept(&self, key: &(String, String)) -> Option<AdaptedRenderer> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    fn keep(&self, key: (String, String), told: ToldRenderer) {
+    fn keep(&self, key: (String, String), adapted: AdaptedRenderer) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT {
             kept.clear();
         }
-        kept.insert(key, told);
+        kept.insert(key, adapted);
     }
 }
 
-fn told_renderer(
+fn adapted_renderer(
     renderer: &Arc<dyn Renderer>,
     arguments: &Map<String, Value>,
-    wishes: &[Wish],
-) -> Result<ToldRenderer, ProxyError> {
+    preferences: &[CallerPreference],
+) -> Result<AdaptedRenderer, ProxyError> {
     let mut renderer = match arguments.is_empty() {
         true => Arc::clone(renderer),
         false => renderer.with_template_arguments(arguments)?,
     };
     let mut ignored = Vec::new();
-    for Wish { field, variables } in wishes {
+    for CallerPreference { field, variables } in preferences {
         match renderer.with_preferences(variables) {
-            Some(told) => renderer = told,
+            Some(adapted) => renderer = adapted,
             None => ignored.push(*field),
         }
     }
-    Ok(ToldRenderer { renderer, ignored: ignored.into() })
+    Ok(AdaptedRenderer { renderer, ignored: ignored.into() })
 }

@@ -115,24 +115,24 @@ mod tests {
 
     /// Renders as often as would take a day.
     fn endless() -> (impl Fn() -> usize + Send + 'static, Arc<AtomicBool>) {
-        let (renderer, is_begun) = (stalling_renderer(), Arc::new(AtomicBool::new(false)));
-        let begun = Arc::clone(&is_begun);
+        let (renderer, is_started) = (stalling_renderer(), Arc::new(AtomicBool::new(false)));
+        let started = Arc::clone(&is_started);
         let work = move || {
-            begun.store(true, SeqCst);
+            started.store(true, SeqCst);
             let stall = [Message::text("user", "stall")];
             (0..100_000).filter(|_| renderer.render_prompt(&stall, &[]).is_err()).count()
         };
-        (work, is_begun)
+        (work, is_started)
     }
 
     #[tokio::test]
     async fn a_template_that_takes_long_ends_when_nobody_waits_for_it_any_more() {
         let (templates, _cut) = work();
-        let (endless, is_begun) = endless();
+        let (endless, is_started) = endless();
         let waiting = templates.run(WorkStart::Aside, String::new, endless);
         tokio::select! {
             done = waiting => panic!("{done:?}"),
-            () = async { while !is_begun.load(SeqCst) { tokio::task::yield_now().await } } => {}
+            () = async { while !is_started.load(SeqCst) { tokio::task::yield_now().await } } => {}
         }
         // Its place is given back by the work itself.
         templates.places.enter("another").await.unwrap();
@@ -141,9 +141,9 @@ mod tests {
     #[tokio::test]
     async fn a_template_that_takes_long_ends_with_the_server() {
         let (templates, cut) = work();
-        let (endless, is_begun) = endless();
+        let (endless, is_started) = endless();
         let ended = async {
-            while !is_begun.load(SeqCst) {
+            while !is_started.load(SeqCst) {
                 tokio::task::yield_now().await;
             }
             cut.send_replace(true);
@@ -157,7 +157,7 @@ mod tests {
     async fn who_finds_the_queue_full_is_told_what_waits() {
         let (mut templates, _cut) = work();
         templates.places = FairShare::new(ShareLimits { places: 1, waiting_of_owner: 0, waiting: 1 });
-        let _taken = templates.places.enter("another").await.unwrap();
+        let _place = templates.places.enter("another").await.unwrap();
         for (start, why) in [
             (WorkStart::Here, "the model's chat template takes long for this conversation"),
             (WorkStart::Aside, "the request is large"),
@@ -172,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn brief_work_needs_no_place() {
         let (templates, _cut) = work();
-        let _taken = templates.places.enter("another").await.unwrap();
+        let _place = templates.places.enter("another").await.unwrap();
         let renderer = stalling_renderer();
         let render = move || renderer.render_prompt(&[Message::text("user", "Say")], &[]).unwrap().tokens.len();
         assert!(templates.run(WorkStart::Here, || panic!("it takes no turn"), render).await.unwrap() > 0);

@@ -106,12 +106,12 @@ const WORDS: [&str; 68] = [
 /// A path, but for what may be a key or a name: of a segment `name:method` the method.
 fn path_of(request: &Request) -> String {
     let known = |segment: &str| WORDS.contains(&segment);
-    let told = |segment: &str| match segment.rsplit_once(':') {
+    let shown = |segment: &str| match segment.rsplit_once(':') {
         _ if segment.is_empty() || known(segment) => segment.to_owned(),
         Some((_, method)) if known(method) => format!("*:{method}"),
         _ => "*".to_owned(),
     };
-    request.uri().path().split('/').take(SEGMENTS).map(told).collect::<Vec<_>>().join("/")
+    request.uri().path().split('/').take(SEGMENTS).map(shown).collect::<Vec<_>>().join("/")
 }
 
 /// Rollout and attempt that the path names.
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_path_that_is_no_route_is_told_by_the_words_of_apis_alone() {
-        for (path, told) in [
+        for (path, expected) in [
             ("/sk-verysecret", "/*"),
             ("/v1beta/models/tiny:generateContent", "/v1beta/models/*:generateContent"),
             ("/v1/files/file-7", "/v1/files/*"),
@@ -182,7 +182,7 @@ mod tests {
             ("/a:b", "/*"),
         ] {
             let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-            assert_eq!(path_of(&request), told);
+            assert_eq!(path_of(&request), expected);
         }
     }
 }

@@ -51,7 +51,7 @@ struct ParsedCall {
 impl ParsedCall {
     /// What may leave of the arguments. Brackets at the end stay until the call is whole: without them no JSON object
     /// can be read.
-    fn leave(&mut self, is_whole: bool) -> Option<String> {
+    fn release(&mut self, is_whole: bool) -> Option<String> {
         let held = |character: char| character == '}' || character.is_whitespace();
         let end = if is_whole { self.arguments.len() } else { self.arguments.trim_end_matches(held).len() };
         let leaving = self.arguments.get(self.given..end).filter(|leaving| !leaving.is_empty())?.to_owned();
@@ -162,10 +162,10 @@ impl AssistantMessage {
             ParseEvent::Arguments { index, delta } => {
                 let call = self.call(index)?;
                 call.arguments.push_str(&delta);
-                call.leave(false).map(|text| Delta::Arguments { index, text })
+                call.release(false).map(|text| Delta::Arguments { index, text })
             }
             ParseEvent::ToolCallEnd { index } => {
-                let rest = self.call(index)?.leave(true);
+                let rest = self.call(index)?.release(true);
                 self.has_called = true;
                 rest.map(|text| Delta::Arguments { index, text })
             }

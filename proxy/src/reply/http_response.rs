@@ -25,9 +25,9 @@ pub(crate) async fn whole(
     while finished.iter().any(Option::is_none) {
         let ChoiceEvent { choice, event } = listener.next().await.ok_or_else(ProxyError::broken_off)?;
         match event {
-            CallEvent::Tokens(taken) => {
-                facts.count_delivered(taken.len());
-                tokens[choice].push(taken);
+            CallEvent::Tokens(sampled) => {
+                facts.count_delivered(sampled.len());
+                tokens[choice].push(sampled);
             }
             CallEvent::Finished(end) => finished[choice] = Some(end),
             CallEvent::Failed(error) => return Err(error),

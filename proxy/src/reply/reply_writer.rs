@@ -50,7 +50,7 @@ pub(crate) trait ReplyWriter: Send {
     fn begin(&mut self, out: &mut Vec<u8>);
 
     /// Says what a token made certain.
-    fn token(&mut self, choice: usize, taken: &AnswerToken, out: &mut Vec<u8>);
+    fn token(&mut self, choice: usize, sampled: &AnswerToken, out: &mut Vec<u8>);
 
     /// Says what had been held back, and how an answer ended.
     fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>);

@@ -57,7 +57,7 @@ pub(crate) struct StreamedBody {
     /// The last piece has been handed over.
     has_ended: bool,
     quiet: Duration,
-    last_said: Instant,
+    last_written: Instant,
     keep_alive: Pin<Box<Sleep>>,
     facts: Arc<CallFacts>,
 }
@@ -80,7 +80,7 @@ impl StreamedBody {
             unfinished: choices,
             has_ended: false,
             quiet,
-            last_said: Instant::now(),
+            last_written: Instant::now(),
             keep_alive: Box::pin(tokio::time::sleep(quiet)),
             facts,
         }
@@ -94,7 +94,7 @@ impl StreamedBody {
         match &event.event {
             CallEvent::Tokens(tokens) => {
                 self.facts.count_delivered(tokens.len());
-                tokens.iter().for_each(|taken| self.writer.token(event.choice, taken, out));
+                tokens.iter().for_each(|sampled| self.writer.token(event.choice, sampled, out));
             }
             CallEvent::Finished(finished) => {
                 self.writer.finish(event.choice, finished, out);
@@ -134,8 +134,8 @@ impl StreamedBody {
 
     /// Writes a keep-alive, unless something was sent since the timer was set.
     fn sign_of_life(&mut self, out: &mut Vec<u8>) {
-        let is_quiet = self.last_said.elapsed() >= self.quiet;
-        let since = if is_quiet { Instant::now() } else { self.last_said };
+        let is_quiet = self.last_written.elapsed() >= self.quiet;
+        let since = if is_quiet { Instant::now() } else { self.last_written };
         self.keep_alive.as_mut().reset(since + self.quiet);
         if !is_quiet {
             return;
@@ -171,7 +171,7 @@ impl Body for StreamedBody {
             ready!(self.keep_alive.as_mut().poll(context));
             self.sign_of_life(&mut out);
         }
-        self.last_said = Instant::now();
+        self.last_written = Instant::now();
         Poll::Ready(Some(Ok(Frame::data(Bytes::from(out)))))
     }
 }

@@ -207,8 +207,8 @@ mod tests {
         assert_eq!(read_with(Some(graders), None, &[session]), attempt("k", Some("ka")));
         let other = read_with(key(), None, &[("x-rollout-id", "r")]).unwrap_err();
         assert_eq!(other, "the API key is of the rollout `k`, and opens nothing of `r`");
-        for says_nothing in [KeyHolder::Admin, KeyHolder::ModelCalls] {
-            assert_eq!(read_with(Some(says_nothing), None, &[("x-rollout-id", "r")]), attempt("r", None));
+        for without_attempt in [KeyHolder::Admin, KeyHolder::ModelCalls] {
+            assert_eq!(read_with(Some(without_attempt), None, &[("x-rollout-id", "r")]), attempt("r", None));
         }
     }
 

@@ -16,7 +16,7 @@ const SMALL: usize = 64 * 1024;
 const JSON_PER_BYTE: usize = 2;
 
 /// Bytes of a body that are no text of its prompt, such as tools, metadata and reasoning that templates leave out.
-const BESIDE_PROMPT: usize = 1 << 20;
+const AROUND_PROMPT: usize = 1 << 20;
 
 /// How large requests are worked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub(crate) async fn check_against_context(
     body: &[u8],
     named: Option<&str>,
 ) -> Result<(), ProxyError> {
-    if body.len() <= BESIDE_PROMPT {
+    if body.len() <= AROUND_PROMPT {
         return Ok(());
     }
     let named = match named {
@@ -107,7 +107,7 @@ pub(crate) async fn check_against_context(
 
 /// The most that the JSON takes of a request whose prompt is no longer than the context.
 fn bytes_of_context(context_length: usize, longest_token: usize) -> usize {
-    context_length.saturating_mul(longest_token).saturating_mul(JSON_PER_BYTE).saturating_add(BESIDE_PROMPT)
+    context_length.saturating_mul(longest_token).saturating_mul(JSON_PER_BYTE).saturating_add(AROUND_PROMPT)
 }
 
 /// The model that a body names, found without keeping anything else of it.

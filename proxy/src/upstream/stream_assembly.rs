@@ -90,7 +90,7 @@ impl Assembly {
         }
         for choice in choices.as_ref().and_then(Value::as_array).into_iter().flatten() {
             let Value::Object(mut choice) = choice.clone() else { continue };
-            self.has_started |= says_something(&choice);
+            self.has_started |= has_content(&choice);
             if let Some(delta) = choice.shift_remove("delta") {
                 choice.insert("message".to_owned(), delta);
             }
@@ -189,15 +189,15 @@ impl Assembly {
 }
 
 /// Whether a choice of a chunk has some of an answer: text, reasoning, or a call.
-fn says_something(choice: &Map<String, Value>) -> bool {
-    let is_said = |value: &Value| match value {
+fn has_content(choice: &Map<String, Value>) -> bool {
+    let is_present = |value: &Value| match value {
         Value::String(text) => !text.is_empty(),
         Value::Array(calls) => !calls.is_empty(),
         _ => false,
     };
     let delta = choice.get("delta").and_then(Value::as_object).into_iter().flatten();
     let mut fields = delta.filter(|(name, _)| *name != "role").map(|(_, value)| value).chain(choice.get("text"));
-    fields.any(is_said)
+    fields.any(is_present)
 }
 
 /// Puts an element in its place of a list, or at its end.

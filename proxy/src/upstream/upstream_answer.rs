@@ -217,9 +217,9 @@ impl Usage {
     fn read(usage: &Value) -> Self {
         let count = |pointers: &[&str]| pointers.iter().find_map(|pointer| usage.pointer(pointer)?.as_u64());
         let parts = ["/cache_read_input_tokens", "/cache_creation_input_tokens"];
-        let beside = || parts.iter().filter_map(|part| usage.pointer(part)?.as_u64()).sum::<u64>();
+        let parts_sum = || parts.iter().filter_map(|part| usage.pointer(part)?.as_u64()).sum::<u64>();
         Self {
-            input: count(&["/prompt_tokens"]).or_else(|| Some(count(&["/input_tokens"])? + beside())),
+            input: count(&["/prompt_tokens"]).or_else(|| Some(count(&["/input_tokens"])? + parts_sum())),
             output: count(&["/completion_tokens", "/output_tokens"]),
             cached: count(&[
                 "/cache_read_input_tokens",

@@ -183,7 +183,7 @@ impl ModelWeights {
         let place = Place { model, replaces, current: current.as_ref(), started_with: found };
         place.check(posted.version.map(|version| version.0))?;
         let named = name_posted(store, model, &posted, started_with).await;
-        let PostedName { weights: named, is_new } = named.map_err(not_taken)?;
+        let PostedName { weights: named, is_new } = named.map_err(unusable)?;
         place.check(Some(named.version))?;
         let files_id = readable_files(&posted.source).await;
         let files = NewFiles {
@@ -201,7 +201,7 @@ impl ModelWeights {
             if is_new && !may_be_loaded(&error) {
                 store.forget_unpublished_version(model, named.version).await?;
             }
-            return Err(not_taken(error.into()));
+            return Err(unusable(error.into()));
         }
         let source = json!(weights.source);
         let loaded = LoadedWeights { weights, files_id };
@@ -306,7 +306,7 @@ impl ModelWeights {
             status.message.get_or_insert_with(|| "the store does not say which weights are published".to_owned());
             std::mem::replace(&mut status.state, state) != state
         });
-        self.refuse_if_told();
+        self.refuse_if_behind();
     }
 
     fn has(&self, loaded: LoadedWeights, named: &NamedWeights) {
@@ -321,7 +321,7 @@ impl ModelWeights {
             *known = status;
             is_new
         });
-        self.refuse_if_told();
+        self.refuse_if_behind();
     }
 
     fn is_behind(&self, of: &WeightsOf, named: &NamedWeights, error: &dyn std::fmt::Display) {
@@ -337,7 +337,7 @@ impl ModelWeights {
             let model = &of.model;
             tracing::error!(model, message, "published weights cannot be loaded; they are tried again");
         }
-        self.refuse_if_told();
+        self.refuse_if_behind();
     }
 
     /// Posted weights are not behind the model, and those before them may not be any more.
@@ -353,7 +353,7 @@ impl ModelWeights {
         self.shared.look.notify_one();
     }
 
-    fn refuse_if_told(&self) {
+    fn refuse_if_behind(&self) {
         let status = self.shared.status.borrow();
         let reason = status.message.clone().filter(|_| status.state == ServingState::Refusing);
         drop(status);
@@ -401,12 +401,12 @@ fn may_be_loaded(error: &BackendError) -> bool {
 }
 
 /// Why posted weights are not behind a model. Unlike a failure of the server, the same would come of them again.
-fn not_taken(error: ProxyError) -> ProxyError {
+fn unusable(error: ProxyError) -> ProxyError {
     match error {
         ProxyError::Backend(error @ (BackendError::Files { .. } | BackendError::Damaged(_))) => {
             ProxyError::WeightsUnread { error }
         }
-        ProxyError::Backend(error @ BackendError::Configuration { .. }) => ProxyError::WeightsNotTaken { error },
+        ProxyError::Backend(error @ BackendError::Configuration { .. }) => ProxyError::WeightsUnusable { error },
         error => error,
     }
 }

@@ -65,7 +65,7 @@ pub(crate) async fn name_posted(
     };
     let known = store.weights_of_version(model, version).await?;
     if let Some(weights) = &known
-        && is_taken_by_word(store, weights, posted).await?
+        && is_stated_version(store, weights, posted).await?
     {
         return Ok(PostedName { weights: weights.clone(), is_new: false });
     }
@@ -96,7 +96,7 @@ pub(crate) async fn name_posted(
 
 /// Whether posted weights are those of a version although their files cannot show it: they are posted for the run that named
 /// the version, or an earlier release recorded it, without a time.
-async fn is_taken_by_word(store: &Store, named: &NamedWeights, posted: &PostedWeights) -> Result<bool, ProxyError> {
+async fn is_stated_version(store: &Store, named: &NamedWeights, posted: &PostedWeights) -> Result<bool, ProxyError> {
     match (&named.run_id, &posted.run_id) {
         (Some(run_id), Some(posted)) => Ok(run_id == posted),
         (Some(run_id), None) => is_published_by(store, run_id, named.version, &posted.source).await,

@@ -268,9 +268,9 @@ impl World {
                     |server, (place, version)| self.put(server, self.posted(place, Some(version), Replaces::Older));
                 let (one_put, other_put) = tokio::join!(post(0, one), post(1, other));
                 let after = self.store.publication("m").await.unwrap().map(|after| after.weights.version);
-                let taken = [(one_put.is_ok(), one.1), (other_put.is_ok(), other.1)];
-                let taken = taken.into_iter().filter(|(is_taken, _)| *is_taken).map(|(_, version)| version);
-                let greatest = taken.chain(before.map(|before| before.weights.version)).max();
+                let accepted = [(one_put.is_ok(), one.1), (other_put.is_ok(), other.1)];
+                let accepted = accepted.into_iter().filter(|(is_accepted, _)| *is_accepted).map(|(_, version)| version);
+                let greatest = accepted.chain(before.map(|before| before.weights.version)).max();
                 prop_assert!(after == greatest, "{after:?} where {greatest:?} was the newest that was taken");
             }
             Happening::Rollback { server, choice } if !self.history.is_empty() => {

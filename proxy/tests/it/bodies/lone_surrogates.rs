@@ -46,7 +46,7 @@ async fn post(setup: &Setup, base: &str, path: &str, body: String) -> reqwest::R
 #[tokio::test]
 async fn half_a_surrogate_pair_is_replaced_and_named_in_every_dialect() {
     let setup = QWEN3.setup().await;
-    let answer = setup.sampled(&(QWEN3.says)("It rains."));
+    let answer = setup.sampled(&(QWEN3.plain_turn)("It rains."));
     for (path, body, places) in requests() {
         setup.play(Script::Answer(answer.clone(), SamplingEnd::StopToken));
         let (rollout, base) = setup.attempt().await;
@@ -70,7 +70,7 @@ async fn half_a_surrogate_pair_is_replaced_and_named_in_every_dialect() {
 #[tokio::test]
 async fn an_agent_goes_on_token_by_token_behind_half_a_surrogate_pair_also_after_a_restart() {
     let mut setup = QWEN3.setup().await;
-    let answer = setup.sampled(&(QWEN3.says)("It rains."));
+    let answer = setup.sampled(&(QWEN3.plain_turn)("It rains."));
     let (rollout, base) = setup.attempt().await;
     let path = base.strip_prefix(&setup.url).unwrap().to_owned();
     let mut items = format!(r#"{{"role":"user","content":"{HALF}"}}"#);

@@ -145,7 +145,7 @@ fn tool(dialect: Dialect, schema: &str) -> String {
 #[tokio::test]
 async fn integers_beyond_64_bits_in_tool_schemas_keep_their_digits_cold_warm_and_after_a_restart() {
     let mut setup = QWEN3.setup().await;
-    let answered = setup.sampled(&(QWEN3.says)("It rains."));
+    let answered = setup.sampled(&(QWEN3.plain_turn)("It rains."));
     let numbers =
         ["18446744073709551616", "100000000000000000000001", "-9223372036854775809", "0.12345678901234567890"];
     let [maximum, default, minimum, step] = numbers;
@@ -212,7 +212,7 @@ async fn generations(setup: &Setup, rollout: String) -> Vec<Generation> {
 #[tokio::test]
 async fn a_call_with_a_long_integer_comes_back_and_is_gone_on_from_token_by_token() {
     let setup = QWEN3.setup().await;
-    let answered = setup.sampled(&(QWEN3.says)("It rains."));
+    let answered = setup.sampled(&(QWEN3.plain_turn)("It rains."));
     let (mut continued, mut rendered): (Vec<Vec<u32>>, Vec<Vec<u32>>) = (Vec::new(), Vec::new());
     for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Google] {
         setup.play(Script::Answer(setup.sampled(&call()), SamplingEnd::StopToken));
@@ -278,7 +278,7 @@ async fn histories_that_differ_in_the_last_digits_alone_are_not_retries_of_each_
         let body = dialect.body(&dialect.items(&answer));
         let other = body.replace(DIGITS, &format!("{}1", &DIGITS[..DIGITS.len() - 1]));
         for body in [body, other] {
-            setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("It rains.")), SamplingEnd::StopToken));
+            setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)("It rains.")), SamplingEnd::StopToken));
             post(&setup, &base, dialect, body).await;
         }
         let [_, second, third] = generations(&setup, rollout).await.try_into().unwrap();

@@ -16,9 +16,9 @@ fn samples() -> Vec<(String, SamplingEnd)> {
     vec![
         stopped(QWEN3.turn.to_owned()),
         stopped(format!("<think>\nmore\n</think>\n\n{call}\n{call}<|im_end|>")),
-        stopped((QWEN3.says)("It rains.")),
+        stopped((QWEN3.plain_turn)("It rains.")),
         stopped("<|im_end|>".to_owned()),
-        stopped((QWEN3.says)("One HALT two")),
+        stopped((QWEN3.plain_turn)("One HALT two")),
         stopped(format!("<think>\nhm\n</think>\n\n{broken}<|im_end|>")),
         ("<think>\nhm".to_owned(), SamplingEnd::Length),
     ]
@@ -53,7 +53,7 @@ async fn run(mut agent: Command, way: &str) {
     agent.env("ANTHROPIC_BASE_URL", base.strip_suffix("/v1").unwrap()).env("ANTHROPIC_API_KEY", "none");
     let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let printed: Value = serde_json::from_slice(&ran.stdout).unwrap();
 
     let mut generations = setup.generations().await;
     let broken = generations.pop().unwrap();
@@ -63,11 +63,14 @@ async fn run(mut agent: Command, way: &str) {
         assert_eq!((&generation.rollout_id, generation.client_disconnected), (&rollout, false));
         reply.as_array_mut().unwrap().insert(2, json!(generation.sampled_tokens.len()));
     }
-    assert_eq!(told["replies"], replies, "{way}");
-    assert_eq!((&told["models"], &told["counted"]), (&json!(["tiny"]), &json!(generations[3].prompt_tokens.len())));
-    assert_eq!(told["too_long"]["type"], "invalid_request_error");
-    assert!(told["too_long"]["message"].as_str().unwrap().starts_with("prompt is too long: "), "{told}");
-    assert_eq!(told["broken"], json!({ "type": "api_error", "message": "the model host failed: it broke" }));
+    assert_eq!(printed["replies"], replies, "{way}");
+    assert_eq!(
+        (&printed["models"], &printed["counted"]),
+        (&json!(["tiny"]), &json!(generations[3].prompt_tokens.len()))
+    );
+    assert_eq!(printed["too_long"]["type"], "invalid_request_error");
+    assert!(printed["too_long"]["message"].as_str().unwrap().starts_with("prompt is too long: "), "{printed}");
+    assert_eq!(printed["broken"], json!({ "type": "api_error", "message": "the model host failed: it broke" }));
     // What the agent sent back is what was said: each call's arguments, and what came of it.
     let attributes = setup.attributes(&rollout).await;
     assert_eq!(attributes["gen_ai.prompt.1.content"], "Well?");

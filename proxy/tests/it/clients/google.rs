@@ -26,8 +26,8 @@ fn samples() -> Vec<(String, SamplingEnd, Value)> {
             format!("<think>\nmore\n</think>\n\n{call}\n{call}<|im_end|>"),
             json!([thought("more"), called(json!({})), called(json!({}))]),
         ),
-        stopped((QWEN3.says)("It rains."), json!([thought("hm"), text("It rains.")])),
-        stopped((QWEN3.says)("One HALT two"), json!([thought("hm"), text("One ")])),
+        stopped((QWEN3.plain_turn)("It rains."), json!([thought("hm"), text("It rains.")])),
+        stopped((QWEN3.plain_turn)("One HALT two"), json!([thought("hm"), text("One ")])),
         stopped(format!("<think>\nhm\n</think>\n\n{broken}<|im_end|>"), json!([thought("hm"), text(broken)])),
         ("<think>\nhm".to_owned(), SamplingEnd::Length, json!(["MAX_TOKENS", [thought("hm")]])),
     ]
@@ -48,7 +48,7 @@ async fn googles_python_client_goes_through_tools_thoughts_and_errors() {
         agent.env("GOOGLE_GEMINI_BASE_URL", base.strip_suffix("/v1").unwrap()).env("GEMINI_API_KEY", "none");
         let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let printed: Value = serde_json::from_slice(&ran.stdout).unwrap();
 
         let mut generations = setup.generations().await;
         let broken = generations.pop().unwrap();
@@ -58,13 +58,13 @@ async fn googles_python_client_goes_through_tools_thoughts_and_errors() {
             seen.as_array_mut().unwrap().insert(1, json!(generation.sampled_tokens.len()));
             seen
         });
-        assert_eq!(told["replies"], json!(replies.collect::<Vec<Value>>()), "{way}");
+        assert_eq!(printed["replies"], json!(replies.collect::<Vec<Value>>()), "{way}");
         assert_they_are_a_chain(&generations[..3], 0);
-        assert_eq!(told["models"], json!(["models/tiny"]));
-        assert!(told["counted"].as_u64().unwrap() > 0);
-        let (too_long, message) = (&told["too_long"], told["too_long"][2].as_str().unwrap());
+        assert_eq!(printed["models"], json!(["models/tiny"]));
+        assert!(printed["counted"].as_u64().unwrap() > 0);
+        let (too_long, message) = (&printed["too_long"], printed["too_long"][2].as_str().unwrap());
         assert_eq!((&too_long[0], &too_long[1]), (&json!(400), &json!("INVALID_ARGUMENT")));
         assert!(message.starts_with("The input token count ("), "{message}");
-        assert_eq!(told["broken"], json!([500, "INTERNAL", "the model host failed: it broke"]));
+        assert_eq!(printed["broken"], json!([500, "INTERNAL", "the model host failed: it broke"]));
     }
 }

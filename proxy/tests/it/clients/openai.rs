@@ -26,8 +26,8 @@ async fn openais_node_client_goes_on_from_responses_in_every_way() {
 async fn goes_on_in_every_way(client: Command, ways: usize) {
     let (setup, printed, rollouts) = conversations(client, ways, &[]).await;
     let mut seen = Vec::new();
-    for (way, (said, rollout)) in printed.iter().zip(&rollouts).enumerate() {
-        assert_eq!(*said, json!(["First.", "", LAST]));
+    for (way, (texts, rollout)) in printed.iter().zip(&rollouts).enumerate() {
+        assert_eq!(*texts, json!(["First.", "", LAST]));
         let generations = generations(&setup, rollout).await;
         assert_they_are_a_chain(&generations, way);
         let tokens = generations.into_iter().map(|generation| (generation.prompt_tokens, generation.sampled_tokens));
@@ -51,8 +51,8 @@ async fn openais_agents_go_on_from_each_answer_in_both_dialects() {
 #[tokio::test]
 async fn openais_python_client_compacts_a_conversation_and_goes_on() {
     let setup = QWEN3.setup().await;
-    for said in ["It rains.", "It rains in Paris.", "Yes.", "It rains in Paris.", "Yes."] {
-        setup.play(Script::Answer(setup.sampled(&(QWEN3.says)(said)), SamplingEnd::StopToken));
+    for text in ["It rains.", "It rains in Paris.", "Yes.", "It rains in Paris.", "Yes."] {
+        setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)(text)), SamplingEnd::StopToken));
     }
     let (rollout, base) = setup.attempt().await;
     let home = tempfile::tempdir().unwrap();
@@ -60,9 +60,9 @@ async fn openais_python_client_compacts_a_conversation_and_goes_on() {
     client.arg(base).stdin(Stdio::null()).env("HOME", home.path()).env("OPENAI_API_KEY", "none");
     let ran = tokio::task::spawn_blocking(move || client.output().unwrap()).await.unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let printed: Value = serde_json::from_slice(&ran.stdout).unwrap();
     let went_on = json!([["message", "compaction"], "Yes."]);
-    assert_eq!(told, json!([went_on, went_on, "input[0].encrypted_content"]));
+    assert_eq!(printed, json!([went_on, went_on, "input[0].encrypted_content"]));
     let generations = generations(&setup, &rollout).await;
     let defects: Vec<bool> = generations.iter().map(|generation| generation.defect.is_some()).collect();
     assert_eq!(defects, [false, true, false, true, false]);

@@ -21,8 +21,8 @@ pub async fn conversations(mut client: Command, number: usize, after: &[&str]) -
     let setup = QWEN3.setup().await;
     let (mut rollouts, mut bases) = (Vec::new(), Vec::new());
     for _ in 0..number {
-        for said in [&format!("First.\n{CALL}"), CALLS, LAST].iter().chain(after) {
-            let tokens = setup.sampled(&format!("{BEGIN}{said}<|im_end|>"));
+        for text in [&format!("First.\n{CALL}"), CALLS, LAST].iter().chain(after) {
+            let tokens = setup.sampled(&format!("{BEGIN}{text}<|im_end|>"));
             setup.play(Script::Answer(tokens, SamplingEnd::StopToken));
         }
         let (rollout, base) = setup.attempt().await;

@@ -19,7 +19,7 @@ pub struct Family {
     pub broken: [&'static str; 2],
     pub stop: &'static str,
     /// A turn that says `text` only.
-    pub says: fn(&str) -> String,
+    pub plain_turn: fn(&str) -> String,
 }
 
 pub const QWEN3: Family = Family {
@@ -34,7 +34,7 @@ pub const QWEN3: Family = Family {
         "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}\n</tool_call>",
     ],
     stop: "<|im_end|>",
-    says: |text| format!("<think>\nhm\n</think>\n\n{text}<|im_end|>"),
+    plain_turn: |text| format!("<think>\nhm\n</think>\n\n{text}<|im_end|>"),
 };
 pub const QWEN3_5: Family = Family {
     format: "qwen3_5",
@@ -48,7 +48,7 @@ pub const QWEN3_5: Family = Family {
         "</think><tool_call>\n<function=weather>\n<parameter=days>\n2\n</parameter>\n</function> now\n</tool_call>",
     ],
     stop: "<|im_end|>",
-    says: |text| format!("hm\n</think>\n\n{text}<|im_end|>"),
+    plain_turn: |text| format!("hm\n</think>\n\n{text}<|im_end|>"),
 };
 pub const KIMI: Family = Family {
     format: "kimi_k25",
@@ -64,7 +64,7 @@ pub const KIMI: Family = Family {
          {\"days\": 2}}<|tool_call_end|><|tool_calls_section_end|>",
     ],
     stop: "<|im_end|>",
-    says: |text| format!("hm</think>{text}<|im_end|>"),
+    plain_turn: |text| format!("hm</think>{text}<|im_end|>"),
 };
 pub const GPT_OSS: Family = Family {
     format: "gpt_oss_low_reasoning",
@@ -79,7 +79,7 @@ pub const GPT_OSS: Family = Family {
         "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"days\": 2}}<|end|>",
     ],
     stop: "<|return|>",
-    says: |text| {
+    plain_turn: |text| {
         format!("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>{text}<|return|>")
     },
 };

@@ -60,8 +60,8 @@ pub fn assembled(events: &[Value]) -> Value {
     }
     if !broken.is_empty() {
         let content = std::mem::take(message["content"].as_array_mut().unwrap());
-        let told = content.into_iter().enumerate().filter(|(index, _)| !broken.contains(index));
-        message["content"] = told.fold(json!([]), |told, (_, block)| with_block(told, block));
+        let kept = content.into_iter().enumerate().filter(|(index, _)| !broken.contains(index));
+        message["content"] = kept.fold(json!([]), |kept, (_, block)| with_block(kept, block));
     }
     message
 }

@@ -39,7 +39,7 @@ pub enum Script {
     /// These tokens after a prompt of which so many were cached, then the end.
     Cached(Vec<u32>, usize),
     /// These tokens, then the weights that sampled them, then the end.
-    Told(Vec<u32>, WeightsVersion),
+    OfWeights(Vec<u32>, WeightsVersion),
     /// These tokens, then nothing until the listener is gone, which is told.
     Hang(Vec<u32>, oneshot::Sender<()>),
     /// These tokens, then a failure.
@@ -89,17 +89,19 @@ impl Sampler for ScriptedSampler {
         let script = self.scripts.lock().unwrap().pop_front().ok_or(BackendError::Overloaded { limit: 0 })?;
         self.requests.lock().unwrap().push(request);
         let (sender, stream) = SampleStream::channel();
-        let told = match &script {
+        let extra = match &script {
             Script::Cached(_, cached) => Some(SampleEvent::CachedPrompt(*cached)),
-            Script::Told(tokens, weights) => Some(SampleEvent::WeightsVersions(vec![Some(*weights); tokens.len()])),
+            Script::OfWeights(tokens, weights) => {
+                Some(SampleEvent::WeightsVersions(vec![Some(*weights); tokens.len()]))
+            }
             Script::Answer(..) | Script::Hang(..) | Script::Break(_) => None,
         };
         let (tokens, then) = match script {
-            Script::Cached(tokens, _) | Script::Told(tokens, _) => {
+            Script::Cached(tokens, _) | Script::OfWeights(tokens, _) => {
                 (tokens, Ok(Ok(SampleEvent::Finished(SamplingEnd::StopToken))))
             }
             Script::Answer(tokens, reason) => (tokens, Ok(Ok(SampleEvent::Finished(reason)))),
-            Script::Hang(tokens, gone) => (tokens, Err(gone)),
+            Script::Hang(tokens, on_disconnect) => (tokens, Err(on_disconnect)),
             Script::Break(tokens) => (tokens, Ok(Err(BackendError::Internal { message: "it broke".into() }))),
         };
         for (index, id) in tokens.into_iter().enumerate() {
@@ -107,13 +109,13 @@ impl Sampler for ScriptedSampler {
             let token = SampledToken { id, logprob, weights_version: self.weights_version(), top_logprobs: vec![] };
             sender.send(Ok(SampleEvent::Token(token))).unwrap();
         }
-        told.into_iter().for_each(|told| sender.send(Ok(told)).unwrap());
+        extra.into_iter().for_each(|extra| sender.send(Ok(extra)).unwrap());
         match then {
             Ok(last) => sender.send(last).unwrap(),
-            Err(gone) => {
+            Err(on_disconnect) => {
                 tokio::spawn(async move {
                     sender.closed().await;
-                    gone.send(()).unwrap();
+                    on_disconnect.send(()).unwrap();
                 });
             }
         }

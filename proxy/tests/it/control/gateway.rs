@@ -113,8 +113,8 @@ async fn a_paused_gateway_sends_calls_away_and_lets_those_under_way_end() {
     let open = json!({ "paused": false, "retry_after_seconds": 5, "reason": null, "inflight": 0 });
     assert_eq!(send(&setup, Method::GET, "/proxy/state", &Value::Null).await, (200, open));
 
-    let (gone, was_gone) = oneshot::channel();
-    setup.play(Script::Hang(setup.tokens("I am"), gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I am"), on_disconnect));
     let mut streamed = body();
     streamed["stream"] = json!(true);
     let mut under_way = setup.client.post(&url).json(&streamed).send().await.unwrap();
@@ -138,7 +138,7 @@ async fn a_paused_gateway_sends_calls_away_and_lets_those_under_way_end() {
     while send(&setup, Method::GET, model, &Value::Null).await.1["held"] != 1 {}
 
     drop(under_way);
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
     setup.generation_of(&rollout).await;
     let resumed = json!({ "paused": false, "retry_after_seconds": 3, "reason": null, "inflight": 0 });
     let mut state = send(&setup, Method::POST, "/proxy/resume", &Value::Null).await;
@@ -200,9 +200,9 @@ async fn calls_of_a_registered_model_are_passed_on_and_recorded_with_the_tokens_
     request["temperature"] = json!(0.1);
     let path = format!("{}/chat/completions", base(&rollout, "train"));
     assert_eq!(send(&setup, Method::POST, &path, &request).await, (200, answer));
-    let asked = server.posts("/v1/chat/completions").pop().unwrap();
+    let sent = server.posts("/v1/chat/completions").pop().unwrap();
     let expected = json!({ "model": "huge", "messages": request["messages"], "temperature": 1.0, "return_token_ids": true, "logprobs": true });
-    assert_eq!(asked, expected);
+    assert_eq!(sent, expected);
 
     let generation = setup.generation_of(&rollout).await;
     assert_eq!(

@@ -71,8 +71,8 @@ async fn a_paused_models_calls_wait_with_signs_of_life_and_are_answered_once_it_
 #[tokio::test]
 async fn a_pause_that_drains_waits_for_calls_under_way() {
     let setup = Setup::new(vec![]).await;
-    let (gone, _) = oneshot::channel();
-    setup.play(Script::Hang(vec![], gone));
+    let (on_disconnect, _) = oneshot::channel();
+    setup.play(Script::Hang(vec![], on_disconnect));
     let under_way = tokio::spawn({
         let (client, url) = (setup.client.clone(), format!("{}/v1/chat/completions", setup.url));
         async move { client.post(url).json(&body()).send().await }
@@ -113,8 +113,8 @@ async fn only_the_gateway_refuses_while_paused_and_its_pause_holds_the_others() 
     ask(&setup, "tiny/pause", &json!({ "reason": "maintenance" })).await;
     let refused = setup.post(&gateway, &body()).await;
     assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"5".parse().unwrap()));
-    let told: Value = refused.json().await.unwrap();
-    assert_eq!(told["reason"], json!("maintenance"), "{told}");
+    let reply: Value = refused.json().await.unwrap();
+    assert_eq!(reply["reason"], json!("maintenance"), "{reply}");
     ask(&setup, "tiny/resume", &json!({})).await;
 
     setup.client.post(format!("{}/proxy/pause", setup.url)).send().await.unwrap();
@@ -163,9 +163,9 @@ async fn what_is_wrong_with_new_weights_is_told_and_changes_nothing() {
         ("tiny/pause", json!({ "drian": true }), 400, "drian"),
         ("other/pause", json!({}), 404, "does not exist here"),
     ] {
-        let (answered, told) = ask(&setup, what, &body).await;
-        let message = told["error"]["message"].as_str().unwrap();
-        assert!(answered == status && message.contains(word), "{what}: {answered} {told}");
+        let (answered, reply) = ask(&setup, what, &body).await;
+        let message = reply["error"]["message"].as_str().unwrap();
+        assert!(answered == status && message.contains(word), "{what}: {answered} {reply}");
     }
     assert_eq!(*setup.sampler.weights.lock().unwrap(), WeightsVersion(3));
     assert_eq!(state(&setup).await["paused"], json!(false));

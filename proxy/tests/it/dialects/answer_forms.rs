@@ -106,8 +106,8 @@ async fn a_host_is_asked_for_what_it_can_and_else_the_field_is_refused() {
     let refused = |field: &str| Err((format!("{field} is not supported by this model's host"), json!(field)));
     // A model that need not reason can be kept to a schema alone; one that has begun to cannot.
     let setup = Setup::of_family_on("qwen3", "qwen3", schemas.clone()).await;
-    let taken = constraint(&setup, "chat/completions", &chat(form.clone())).await;
-    assert_eq!(taken, Ok(Some(Constraint::JsonSchema(schema()))));
+    let read_constraint = constraint(&setup, "chat/completions", &chat(form.clone())).await;
+    assert_eq!(read_constraint, Ok(Some(Constraint::JsonSchema(schema()))));
     let call = chat(json!({ "tools": tools(), "tool_choice": "required" }));
     assert_eq!(constraint(&setup, "chat/completions", &call).await, refused("tool_choice"));
     let reasoning = Setup::of_family_on("qwen3_5", "qwen3", schemas).await;
@@ -147,10 +147,13 @@ async fn what_a_format_cannot_say_is_refused_by_name() {
 async fn an_answer_of_one_call_ends_behind_it_as_the_model_said_it() {
     for family in FAMILIES.into_iter().filter(|family| family.format != KIMI.format) {
         let setup = family.setup().await;
-        let (gone, was_gone) = oneshot::channel();
+        let (on_disconnect, disconnected) = oneshot::channel();
         let turn = setup.sampled(family.turn);
         let call = turn.strip_suffix(&[setup.sampled(family.stop)[0]]).unwrap_or(&turn);
-        setup.play(Script::Hang([call, &setup.sampled("\n<tool_call>\n{\"name\": \"weather\"")].concat(), gone));
+        setup.play(Script::Hang(
+            [call, &setup.sampled("\n<tool_call>\n{\"name\": \"weather\"")].concat(),
+            on_disconnect,
+        ));
         let mut request = request();
         request["parallel_tool_calls"] = json!(false);
         let reply: Value = setup.post(&format!("{}/v1", setup.url), &request).await.json().await.unwrap();
@@ -158,7 +161,7 @@ async fn an_answer_of_one_call_ends_behind_it_as_the_model_said_it() {
         assert_eq!(choice["message"]["tool_calls"].as_array().map(Vec::len), Some(1), "{}: {reply}", family.format);
         assert_eq!(choice["message"]["content"].as_str().map(str::trim), Some("Looking."));
         assert_eq!(choice["finish_reason"], "tool_calls");
-        was_gone.await.unwrap();
+        disconnected.await.unwrap();
         let generation = setup.generations().await.pop().unwrap();
         assert!(generation.sampled_tokens.starts_with(call), "{}", family.format);
         assert!(generation.sampling.0.get("constraint").is_none(), "nothing was masked");
@@ -170,12 +173,12 @@ async fn an_answer_that_was_kept_to_a_schema_begins_anew_when_it_is_asked_for_ag
     let setup = Setup::of_family_on("qwen3_disable_thinking", "qwen3", every_constraint()).await;
     let (_, base) = setup.attempt().await;
     let mut body = chat(json!({ "response_format": { "type": "json_object" }, "stream": true }));
-    let (gone, was_gone) = oneshot::channel();
-    setup.play(Script::Hang(setup.tokens("{\"days\""), gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("{\"days\""), on_disconnect));
     let mut left = setup.post(&base, &body).await;
     left.chunk().await.unwrap().unwrap();
     drop(left);
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
     let partial = setup.generation_when(|generation| generation.client_disconnected).await;
     assert!(!partial.sampled_tokens.is_empty());
 

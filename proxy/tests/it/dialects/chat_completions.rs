@@ -81,14 +81,14 @@ async fn a_rollout_run_again_asks_for_the_same_tokens() {
 #[tokio::test]
 async fn a_stop_string_ends_the_answer_and_its_sampling() {
     let setup = Setup::new(vec![]).await;
-    let (gone, was_gone) = oneshot::channel();
-    setup.play(Script::Hang(setup.tokens("I am 17. And 18."), gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I am 17. And 18."), on_disconnect));
     let mut request = body();
     request["stop"] = json!([". And"]);
     let answer: Value = setup.post(&format!("{}/v1", setup.url), &request).await.json().await.unwrap();
     assert_eq!(answer["choices"][0]["message"]["content"], "I am 17");
     assert_eq!(answer["choices"][0]["finish_reason"], "stop");
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
 }
 
 #[tokio::test]
@@ -97,8 +97,8 @@ async fn a_client_that_hangs_up_in_mid_stream_stops_its_sampling_and_what_was_sa
         let setup = Setup::new(vec![]).await;
         let (_, base) = setup.attempt().await;
         let tokens = setup.tokens("I am 17");
-        let (gone, was_gone) = oneshot::channel();
-        setup.play(Script::Hang(tokens.clone(), gone));
+        let (on_disconnect, disconnected) = oneshot::channel();
+        setup.play(Script::Hang(tokens.clone(), on_disconnect));
         let mut request = body();
         request["stream"] = json!(streamed);
         let sending = setup.client.post(format!("{base}/chat/completions")).json(&request).send();
@@ -113,7 +113,7 @@ async fn a_client_that_hangs_up_in_mid_stream_stops_its_sampling_and_what_was_sa
             }
             sending.abort();
         }
-        was_gone.await.unwrap();
+        disconnected.await.unwrap();
         let generation = setup.generation_when(|generation| generation.client_disconnected).await;
         assert_eq!(generation.stop_reason.as_str(), "client_gone");
         assert_eq!(generation.sampled_tokens, tokens);
@@ -274,7 +274,7 @@ async fn what_a_request_tells_the_models_template_is_told_to_it_and_its_conversa
     let mut setup = Setup::of_template(SWITCHED).await;
     let (rollout, base) = setup.attempt().await;
     let arguments = json!({ "enable_thinking": false });
-    let told = setup.renderer.with_template_arguments(arguments.as_object().unwrap()).unwrap();
+    let adapted = setup.renderer.with_template_arguments(arguments.as_object().unwrap()).unwrap();
     let mut request = json!({ "model": "tiny", "messages": body()["messages"], "chat_template_kwargs": arguments });
     let mut sampled = Vec::new();
     for turn in 0..3 {
@@ -291,7 +291,7 @@ async fn what_a_request_tells_the_models_template_is_told_to_it_and_its_conversa
     let messages: Vec<Message> = serde_json::from_value(body()["messages"].clone()).unwrap();
     let prompts: Vec<Vec<u32>> =
         setup.sampler.requests.lock().unwrap().iter().map(|request| request.prompt.to_vec()).collect();
-    assert_eq!(prompts[0], told.render_prompt(&messages, &[]).unwrap().tokens);
+    assert_eq!(prompts[0], adapted.render_prompt(&messages, &[]).unwrap().tokens);
     assert_ne!(prompts[0], setup.renderer.render_prompt(&messages, &[]).unwrap().tokens);
     for [before, after] in prompts.array_windows() {
         assert!(after.starts_with(&[before.clone(), sampled.clone()].concat()));
@@ -339,10 +339,10 @@ async fn wishes_about_reasoning_reach_a_template_that_knows_them_and_what_has_no
         let response = setup.client.post(format!("{}/v1/{path}", setup.url)).json(&request).send().await.unwrap();
         let named = response.headers().get("x-fulgurite-ignored").map(|value| value.to_str().unwrap().to_owned());
         assert_eq!((response.status().as_u16(), named.as_deref()), (200, ignored), "{path} {request}");
-        let asked = if path == "chat/completions" { &messages[..] } else { &user[..] };
+        let shown = if path == "chat/completions" { &messages[..] } else { &user[..] };
         let renderer = if is_off { &off } else { &setup.renderer };
         let prompt = setup.sampler.requests.lock().unwrap().last().unwrap().prompt.to_vec();
-        assert_eq!(prompt, renderer.render_prompt(asked, &[]).unwrap().tokens, "{path} {request}");
+        assert_eq!(prompt, renderer.render_prompt(shown, &[]).unwrap().tokens, "{path} {request}");
     }
 }
 

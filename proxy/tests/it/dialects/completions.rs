@@ -75,10 +75,10 @@ async fn a_text_prompt_begins_as_the_tokenizer_begins_texts_unless_told_otherwis
     let tokenizer = setup.renderer.tokenizer();
     let begin = tokenizer.token_to_id("<|begin_of_text|>").unwrap();
     let text = tokenizer.encode_with_specials("Say <|eot_id|>").unwrap();
-    let begun = [vec![begin], text.clone()].concat();
+    let with_begin = [vec![begin], text.clone()].concat();
     for (fields, expected) in [
-        (json!({ "prompt": "Say <|eot_id|>" }), &begun),
-        (json!({ "prompt": ["Say <|eot_id|>"], "add_special_tokens": true }), &begun),
+        (json!({ "prompt": "Say <|eot_id|>" }), &with_begin),
+        (json!({ "prompt": ["Say <|eot_id|>"], "add_special_tokens": true }), &with_begin),
         (json!({ "prompt": "Say <|eot_id|>", "add_special_tokens": false }), &text),
         (json!({ "prompt": text, "add_special_tokens": true }), &text),
     ] {

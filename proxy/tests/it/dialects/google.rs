@@ -155,7 +155,7 @@ async fn what_was_answered_comes_back_as_the_same_message_with_or_without_ids() 
             content,
             json!({ "role": "user", "parts": [{ "functionResponse": result }, { "text": "Well?" }] }),
         ]);
-        setup.play(Script::Answer(setup.sampled(&(family.says)("It rains.")), SamplingEnd::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("It rains.")), SamplingEnd::StopToken));
         let answer = generate(&setup, &base, &request).await;
         assert_eq!(parts(&answer)[1], json!({ "text": "It rains." }), "{}", family.format);
 
@@ -229,7 +229,7 @@ async fn a_call_that_breaks_is_text_and_never_a_part() {
 #[tokio::test]
 async fn an_answer_of_nothing_is_an_empty_text_and_a_stop_sequence_ends_one() {
     let request = with(request(), "generationConfig", json!({ "stopSequences": ["STOP", "HALT"] }));
-    for (sampled, text) in [("<|im_end|>".to_owned(), ""), ((QWEN3.says)("One HALT two"), "One ")] {
+    for (sampled, text) in [("<|im_end|>".to_owned(), ""), ((QWEN3.plain_turn)("One HALT two"), "One ")] {
         let (_, response, _) = answered(&QWEN3, &request, &sampled, SamplingEnd::StopToken).await;
         assert_eq!(json!(parts(&response)), json!([{ "text": text }]));
         assert_eq!(response["candidates"][0]["finishReason"], "STOP");
@@ -270,15 +270,15 @@ async fn the_sampler_gets_what_was_asked_and_the_answer_its_form() {
         let mut config = json!({ "responseMimeType": "application/json", "temperature": 0.5, "maxOutputTokens": 7 });
         config[name] = schema;
         generate(&setup, &setup.url, &with(plain(), "generationConfig", config)).await;
-        let asked = setup.sampler.requests.lock().unwrap().pop().unwrap();
-        assert_eq!(asked.sampling.constraint, Some(Constraint::JsonSchema(days.clone())), "{name}");
-        assert_eq!((asked.sampling.temperature, asked.max_tokens), (0.5, 7));
+        let sampled_request = setup.sampler.requests.lock().unwrap().pop().unwrap();
+        assert_eq!(sampled_request.sampling.constraint, Some(Constraint::JsonSchema(days.clone())), "{name}");
+        assert_eq!((sampled_request.sampling.temperature, sampled_request.max_tokens), (0.5, 7));
     }
     setup.play(Script::Answer(setup.renderer.stop_tokens().to_vec(), SamplingEnd::StopToken));
     let forced = json!({ "functionCallingConfig": { "mode": "ANY", "allowedFunctionNames": ["weather"] } });
     generate(&setup, &setup.url, &with(request(), "toolConfig", forced)).await;
-    let asked = setup.sampler.requests.lock().unwrap().pop().unwrap();
-    assert!(asked.sampling.constraint.is_some());
+    let sampled_request = setup.sampler.requests.lock().unwrap().pop().unwrap();
+    assert!(sampled_request.sampling.constraint.is_some());
 }
 
 #[tokio::test]
@@ -295,11 +295,11 @@ async fn what_has_no_effect_is_told_and_what_says_nothing_is_not() {
     setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     let response = post(&setup, &setup.url, "generateContent", &body).await;
     assert_eq!(response.status(), 200);
-    let told = response.headers()["x-fulgurite-ignored"].to_str().unwrap();
-    let mut told: Vec<&str> = told.split(',').map(str::trim).collect();
-    told.sort_unstable();
+    let ignored = response.headers()["x-fulgurite-ignored"].to_str().unwrap();
+    let mut ignored: Vec<&str> = ignored.split(',').map(str::trim).collect();
+    ignored.sort_unstable();
     let budget = "generationConfig.thinkingConfig.thinkingBudget";
-    assert_eq!(told, ["cachedContent", "frobnicate", "generationConfig.style", budget]);
+    assert_eq!(ignored, ["cachedContent", "frobnicate", "generationConfig.style", budget]);
 
     let strict = ProxyOptions { unknown_fields: UnknownFields::Refuse, ..ProxyOptions::default() };
     let setup = Setup::with_options(strict).await;
@@ -344,8 +344,8 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_a_quiet_one_gives_signs
     assert_eq!(broken.json::<Vec<Value>>().await.unwrap().last(), Some(&expected));
 
     for (method, begins) in [("streamGenerateContent?alt=sse", "\n\n"), ("streamGenerateContent", "[\n\n")] {
-        let (gone, was_gone) = oneshot::channel();
-        setup.play(Script::Hang(vec![], gone));
+        let (on_disconnect, disconnected) = oneshot::channel();
+        setup.play(Script::Hang(vec![], on_disconnect));
         let mut response = post(&setup, &setup.url, method, &plain()).await;
         let mut text = String::new();
         while text.len() < begins.len() {
@@ -353,7 +353,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_a_quiet_one_gives_signs
         }
         assert!(text.starts_with(begins), "{text:?}");
         drop(response);
-        was_gone.await.unwrap();
+        disconnected.await.unwrap();
     }
 }
 
@@ -362,7 +362,7 @@ async fn every_bad_request_gets_googles_error_and_stores_nothing() {
     let setup = Setup::new(vec![]).await;
     let here = setup.url.clone();
     let unknown = format!("{here}/rollout/ro-none/attempt/at-none/v1");
-    let said = |part: Value| with(plain(), "contents", json!([{ "parts": [part] }]));
+    let with_part = |part: Value| with(plain(), "contents", json!([{ "parts": [part] }]));
     let config = |name: &str, value: Value| with(plain(), "generationConfig", json!({ name: value }));
     let tool = |name: &str| with(plain(), "tools", json!([{ name: {} }]));
     let function = json!([{ "functionDeclarations": [{ "name": "f" }] }]);
@@ -371,10 +371,17 @@ async fn every_bad_request_gets_googles_error_and_stores_nothing() {
         (&here, json!([]), 400, "INVALID_ARGUMENT", None, "must be a JSON object"),
         (&here, json!({}), 400, "INVALID_ARGUMENT", Some("contents"), "at least one content"),
         (&here, with(plain(), "contents", json!("Hi")), 400, "INVALID_ARGUMENT", Some("contents[0]"), "an object"),
-        (&here, said(json!({ "text": 17 })), 400, "INVALID_ARGUMENT", Some("contents[0].parts[0].text"), "a string"),
         (
             &here,
-            said(json!({ "inlineData": { "mimeType": "image/png", "data": "" } })),
+            with_part(json!({ "text": 17 })),
+            400,
+            "INVALID_ARGUMENT",
+            Some("contents[0].parts[0].text"),
+            "a string",
+        ),
+        (
+            &here,
+            with_part(json!({ "inlineData": { "mimeType": "image/png", "data": "" } })),
             400,
             "INVALID_ARGUMENT",
             Some("contents[0].parts[0].inlineData"),
@@ -410,13 +417,13 @@ async fn every_bad_request_gets_googles_error_and_stores_nothing() {
         (&here, with(plain(), "model", json!("huge")), 400, "INVALID_ARGUMENT", Some("model"), "the path names `tiny`"),
         (
             &here,
-            said(json!({ "text": long })),
+            with_part(json!({ "text": long })),
             400,
             "INVALID_ARGUMENT",
             Some("contents"),
             "exceeds the maximum number of tokens allowed (63).",
         ),
-        (&here, said(json!({ "text": "x".repeat(BODY_LIMIT) })), 413, "INVALID_ARGUMENT", None, "over the limit"),
+        (&here, with_part(json!({ "text": "x".repeat(BODY_LIMIT) })), 413, "INVALID_ARGUMENT", None, "over the limit"),
         (&unknown, plain(), 404, "NOT_FOUND", None, "there is no rollout"),
         (&here, plain(), 503, "UNAVAILABLE", None, "at its limit"),
     ] {

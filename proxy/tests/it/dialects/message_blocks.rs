@@ -15,24 +15,24 @@ async fn arguments_are_streamed_as_they_are_sampled() {
     for family in FAMILIES {
         let setup = family.setup().await;
         let (_, base) = setup.attempt().await;
-        let (gone, was_gone) = oneshot::channel();
-        setup.play(Script::Hang(setup.sampled(family.turn.split_once(family.end_of_call).unwrap().0), gone));
+        let (on_disconnect, disconnected) = oneshot::channel();
+        setup.play(Script::Hang(setup.sampled(family.turn.split_once(family.end_of_call).unwrap().0), on_disconnect));
         let mut response = post(&setup, &base, &with(request(), "stream", json!(true))).await;
         let mut text = String::new();
         let pieces: Vec<String> = loop {
             text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
             let whole = text.rfind("\n\n").map_or("", |end| &text[..end + 2]);
-            let told = events(whole);
-            let pieces = told.iter().filter_map(|event| event["delta"]["partial_json"].as_str().map(str::to_owned));
+            let parsed = events(whole);
+            let pieces = parsed.iter().filter_map(|event| event["delta"]["partial_json"].as_str().map(str::to_owned));
             let pieces: Vec<String> = pieces.collect();
             if pieces.concat().contains("days") {
-                let started = told.iter().find(|event| event["content_block"]["type"] == "tool_use").unwrap();
+                let started = parsed.iter().find(|event| event["content_block"]["type"] == "tool_use").unwrap();
                 assert_eq!(started["content_block"]["name"], "weather", "{}", family.format);
                 break pieces;
             }
         };
         drop(response);
-        was_gone.await.unwrap();
+        disconnected.await.unwrap();
         assert!(pieces.len() > 1 && pieces[0].starts_with('{'), "{}: {pieces:?}", family.format);
     }
 }
@@ -48,15 +48,15 @@ async fn a_conversation_goes_on_after_a_call_that_broke_while_it_was_streamed() 
             SamplingEnd::StopToken,
         ));
         let text = post(&setup, &base, &with(request(), "stream", json!(true))).await.text().await.unwrap();
-        let told = events(&text);
-        let started = told.iter().find(|event| event["content_block"]["type"] == "tool_use").unwrap();
+        let parsed = events(&text);
+        let started = parsed.iter().find(|event| event["content_block"]["type"] == "tool_use").unwrap();
         let id = started["content_block"]["id"].clone();
         let sent = |event: &Value| {
             let own = event["index"] == started["index"];
             own.then(|| event["delta"]["partial_json"].as_str().map(str::to_owned)).flatten()
         };
-        let input: String = told.iter().filter_map(sent).collect();
-        let answered = assembled(&told);
+        let input: String = parsed.iter().filter_map(sent).collect();
+        let answered = assembled(&parsed);
         let call = json!({ "type": "tool_use", "id": id, "name": "weather", "input": input });
         let mut blocks = vec![call];
         blocks.extend(answered["content"].as_array().cloned().unwrap());
@@ -66,7 +66,7 @@ async fn a_conversation_goes_on_after_a_call_that_broke_while_it_was_streamed() 
             json!({ "role": "assistant", "content": blocks }),
             json!({ "role": "user", "content": [result] }),
         ]);
-        setup.play(Script::Answer(setup.sampled(&(family.says)("Sorry.")), SamplingEnd::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("Sorry.")), SamplingEnd::StopToken));
         let next = post(&setup, &base, &request).await;
         assert_eq!(next.status(), 200, "{}: {}", family.format, next.text().await.unwrap());
         let drift = setup.store.drift(&rollout).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_document_of_text_is_read_as_text() {
         { "role": "assistant", "content": [{ "type": "tool_use", "id": "t", "name": "weather", "input": {} }] },
         { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "t", "content": [document] }] },
     ]);
-    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("Rain.")), SamplingEnd::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)("Rain.")), SamplingEnd::StopToken));
     assert_eq!(post(&setup, &base, &request).await.status(), 200);
     let prompt = setup.renderer.tokenizer().decode(&setup.sampler.requests.lock().unwrap()[0].prompt);
     let text = "<document>\n<title>Weather</title>\n<document_content>\nRain.\n</document_content>\n</document>\n";
@@ -106,7 +106,8 @@ async fn who_adds_up_a_stream_gets_calls_once_they_are_whole() {
             let sent = sent.header("anthropic-beta", beta).json(&with(request(), "stream", json!(true)));
             events(&sent.send().await.unwrap().text().await.unwrap())
         };
-        let pieces = |told: &[Value]| told.iter().filter(|event| event["delta"]["partial_json"].is_string()).count();
+        let pieces =
+            |events: &[Value]| events.iter().filter(|event| event["delta"]["partial_json"].is_string()).count();
         let broken = format!("{}{}", family.broken[1], family.stop);
         assert_eq!(pieces(&stream(family.turn, "none").await), 1, "{}", family.format);
         assert_eq!(pieces(&stream(&broken, "none").await), 0, "{}", family.format);

@@ -136,7 +136,7 @@ async fn what_was_answered_comes_back_as_the_same_message_with_the_results_of_it
                 { "type": "text", "text": "Well?" },
             ] }),
         ]);
-        setup.play(Script::Answer(setup.sampled(&(family.says)("It rains.")), SamplingEnd::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("It rains.")), SamplingEnd::StopToken));
         let answer: Value = post(&setup, &base, &request).await.json().await.unwrap();
         assert_eq!(answer["content"][1], json!({ "type": "text", "text": "It rains." }), "{}", family.format);
         assert_eq!(answer["stop_reason"], "end_turn");
@@ -198,10 +198,10 @@ async fn calls_text_between_them_and_no_arguments() {
     let sampled = format!("<think>\nhm\n</think>\n\nOne.\n{call}\nTwo.\n{call}<|im_end|>");
     let (_, message, _) = answered(&QWEN3, &request(), &sampled, SamplingEnd::StopToken).await;
     let content = message["content"].as_array().unwrap();
-    let told: Vec<&Value> = content.iter().map(|block| block.get("text").unwrap_or(&block["type"])).collect();
+    let blocks: Vec<&Value> = content.iter().map(|block| block.get("text").unwrap_or(&block["type"])).collect();
     let (first, second) = (&content[2], &content[content.len() - 1]);
-    assert_eq!((told[0], told[2]), (&json!("thinking"), &json!("tool_use")));
-    assert!(told.iter().any(|told| told.as_str().unwrap().contains("Two.")), "{told:?}");
+    assert_eq!((blocks[0], blocks[2]), (&json!("thinking"), &json!("tool_use")));
+    assert!(blocks.iter().any(|blocks| blocks.as_str().unwrap().contains("Two.")), "{blocks:?}");
     assert_eq!((&first["input"], &second["input"]), (&json!({}), &json!({})));
     assert_ne!(first["id"], second["id"]);
 }
@@ -219,7 +219,7 @@ async fn an_answer_of_nothing_is_an_empty_text() {
 #[tokio::test]
 async fn a_stop_sequence_is_told() {
     let request = with(request(), "stop_sequences", json!(["STOP", "HALT"]));
-    let sampled = (QWEN3.says)("One HALT two");
+    let sampled = (QWEN3.plain_turn)("One HALT two");
     let (_, message, _) = answered(&QWEN3, &request, &sampled, SamplingEnd::StopToken).await;
     assert_eq!(message["content"][1]["text"], "One ");
     assert_eq!((&message["stop_reason"], &message["stop_sequence"]), (&json!("stop_sequence"), &json!("HALT")));
@@ -228,12 +228,12 @@ async fn a_stop_sequence_is_told() {
 #[tokio::test]
 async fn elsewhere_token_ids_are_for_those_who_ask() {
     let setup = Setup::new(vec![]).await;
-    for asked in [json!(null), json!(true)] {
+    for wants_ids in [json!(null), json!(true)] {
         setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
-        let request = with(plain(), "return_token_ids", asked.clone());
+        let request = with(plain(), "return_token_ids", wants_ids.clone());
         let answer: Value = post(&setup, &format!("{}/v1", setup.url), &request).await.json().await.unwrap();
         for key in ["prompt_token_ids", "token_ids", "logprobs"] {
-            assert_eq!(answer.get(key).is_some(), asked == json!(true), "{key}");
+            assert_eq!(answer.get(key).is_some(), wants_ids == json!(true), "{key}");
         }
     }
 }
@@ -299,12 +299,12 @@ async fn a_prompt_is_counted_as_it_is_sampled() {
 #[tokio::test]
 async fn a_conversation_that_ends_with_the_assistant_is_counted() {
     let setup = QWEN3.setup().await;
-    let said = json!([{ "role": "user", "content": "Hi" }, { "role": "assistant", "content": "Hello." }]);
-    let body = json!({ "model": "tiny", "messages": said });
+    let messages = json!([{ "role": "user", "content": "Hi" }, { "role": "assistant", "content": "Hello." }]);
+    let body = json!({ "model": "tiny", "messages": messages });
     let counted =
         setup.client.post(format!("{}/v1/messages/count_tokens", setup.url)).json(&body).send().await.unwrap();
     assert_eq!(counted.status(), 200);
-    let messages: Vec<_> = serde_json::from_value(said).unwrap();
+    let messages: Vec<_> = serde_json::from_value(messages).unwrap();
     let rendered = setup.renderer.render_prompt(&messages, &[]).unwrap();
     assert_eq!(counted.json::<Value>().await.unwrap(), json!({ "input_tokens": rendered.tokens.len() }));
 }
@@ -318,16 +318,16 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_a_quiet_one_gives_signs
     setup.play(Script::Break(setup.tokens("I am")));
     let response = post(&setup, &here, &request).await;
     let id = response.headers()["request-id"].to_str().unwrap().to_owned();
-    let told = events(&response.text().await.unwrap());
+    let parsed = events(&response.text().await.unwrap());
     let expected = json!({
         "type": "error",
         "error": { "type": "api_error", "message": "the model host failed: it broke" },
         "request_id": id,
     });
-    assert_eq!((&told[0]["type"], told.last().unwrap()), (&json!("message_start"), &expected));
+    assert_eq!((&parsed[0]["type"], parsed.last().unwrap()), (&json!("message_start"), &expected));
 
-    let (gone, was_gone) = oneshot::channel();
-    setup.play(Script::Hang(vec![], gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(vec![], on_disconnect));
     let mut response = post(&setup, &here, &request).await;
     let mut text = String::new();
     while !text.contains("event: ping\n") {
@@ -335,7 +335,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_a_quiet_one_gives_signs
     }
     assert!(text.starts_with("event: message_start\n"), "{text}");
     drop(response);
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
 }
 
 #[tokio::test]
@@ -343,8 +343,8 @@ async fn every_bad_request_gets_anthropics_error_and_stores_nothing() {
     let setup = Setup::new(vec![]).await;
     let here = format!("{}/v1", setup.url);
     let unknown = format!("{}/rollout/ro-none/attempt/at-none/v1", setup.url);
-    let said = |content: Value| with(plain(), "messages", json!([{ "role": "user", "content": content }]));
-    let block = |block: Value| said(json!([block]));
+    let with_content = |content: Value| with(plain(), "messages", json!([{ "role": "user", "content": content }]));
+    let block = |block: Value| with_content(json!([block]));
     let history = |content: Value| {
         let assistant = json!({ "role": "assistant", "content": content });
         with(plain(), "messages", json!([assistant, { "role": "user", "content": "?" }]))
@@ -372,8 +372,8 @@ async fn every_bad_request_gets_anthropics_error_and_stores_nothing() {
         (&here, with(plain(), "messages", json!([])), 400, "invalid_request_error", "messages must hold"),
         (&here, with(plain(), "system", json!(3)), 400, "invalid_request_error", "system: expected a string"),
         (&here, with(plain(), "system", json!([image])), 400, "invalid_request_error", "system[0].type is `image`"),
-        (&here, said(json!(3)), 400, "invalid_request_error", "messages[0].content: expected a string"),
-        (&here, said(json!([])), 400, "invalid_request_error", "messages[0].content must hold"),
+        (&here, with_content(json!(3)), 400, "invalid_request_error", "messages[0].content: expected a string"),
+        (&here, with_content(json!([])), 400, "invalid_request_error", "messages[0].content must hold"),
         (&here, block(json!({})), 400, "invalid_request_error", "messages[0].content[0].type must be"),
         (&here, block(json!({ "type": "text" })), 400, "invalid_request_error", "messages[0].content[0].text must be"),
         (&here, block(image.clone()), 400, "invalid_request_error", "`image`, but this model reads text alone"),
@@ -430,8 +430,8 @@ async fn every_bad_request_gets_anthropics_error_and_stores_nothing() {
         ),
         (&here, with(plain(), "mcp_servers", json!([{}])), 400, "invalid_request_error", "mcp_servers are not"),
         (&here, with(plain(), "min_p", json!(0.1)), 400, "invalid_request_error", "min_p is not supported"),
-        (&here, said(json!(long)), 400, "invalid_request_error", "prompt is too long: "),
-        (&here, said(json!("x".repeat(BODY_LIMIT))), 413, "request_too_large", "over the limit"),
+        (&here, with_content(json!(long)), 400, "invalid_request_error", "prompt is too long: "),
+        (&here, with_content(json!("x".repeat(BODY_LIMIT))), 413, "request_too_large", "over the limit"),
         (&unknown, plain(), 404, "not_found_error", "there is no rollout"),
         (&here, plain(), 529, "overloaded_error", "at its limit"),
     ] {

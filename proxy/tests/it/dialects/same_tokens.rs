@@ -11,16 +11,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// The JSON of a whole answer, or of a stream's events that hold something under `key`, the last of them.
-fn told(text: &str, key: &str) -> Value {
+fn last_with(text: &str, key: &str) -> Value {
     let value = |line: &str| serde_json::from_str::<Value>(line.strip_prefix("data: ").unwrap_or(line)).ok();
-    let mut told = text.lines().filter_map(value).filter(|value| value[key].is_object());
-    told.next_back().unwrap_or_else(|| panic!("{text}"))[key].clone()
+    let mut values = text.lines().filter_map(value).filter(|value| value[key].is_object());
+    values.next_back().unwrap_or_else(|| panic!("{text}"))[key].clone()
 }
 
 #[tokio::test]
 async fn what_a_host_had_cached_of_a_prompt_is_told_in_each_dialect_and_recorded() {
     let setup = Setup::new(vec![]).await;
-    let said = json!([{ "role": "user", "content": "Say you are 17." }]);
+    let messages = json!([{ "role": "user", "content": "Say you are 17." }]);
     let prompt = |fields: Value| {
         let mut body = json!({ "model": "tiny", "max_tokens": 8 });
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -29,17 +29,17 @@ async fn what_a_host_had_cached_of_a_prompt_is_told_in_each_dialect_and_recorded
     let of_openai = |usage: &Value| usage["prompt_tokens_details"]["cached_tokens"].clone();
     for stream in [false, true] {
         let usage = json!({ "stream": stream, "stream_options": { "include_usage": true } });
-        let asked = if stream { usage } else { json!({}) };
+        let options = if stream { usage } else { json!({}) };
         for (path, key, body) in [
-            ("chat/completions", "usage", prompt(json!({ "messages": said }))),
+            ("chat/completions", "usage", prompt(json!({ "messages": messages }))),
             ("completions", "usage", prompt(json!({ "prompt": "Say you are 17." }))),
-            ("messages", "usage", prompt(json!({ "messages": said }))),
+            ("messages", "usage", prompt(json!({ "messages": messages }))),
             ("responses", "response", json!({ "model": "tiny", "input": "Say you are 17." })),
         ] {
             let mut body = body;
             match path {
                 "chat/completions" | "completions" => {
-                    body.as_object_mut().unwrap().extend(asked.as_object().unwrap().clone())
+                    body.as_object_mut().unwrap().extend(options.as_object().unwrap().clone())
                 }
                 _ => body["stream"] = json!(stream),
             }
@@ -57,7 +57,7 @@ async fn what_a_host_had_cached_of_a_prompt_is_told_in_each_dialect_and_recorded
                 assert_eq!(recorded, json!(cached), "{path}");
                 match path {
                     "messages" => {
-                        let usage = told(&text, "usage");
+                        let usage = last_with(&text, "usage");
                         let expected = (json!(cached.unwrap_or(0)), json!(length - cached.unwrap_or(0)));
                         assert_eq!(
                             (&usage["cache_read_input_tokens"], &usage["input_tokens"]),
@@ -65,18 +65,18 @@ async fn what_a_host_had_cached_of_a_prompt_is_told_in_each_dialect_and_recorded
                         );
                     }
                     "responses" if !stream => {
-                        let usage = told(&text, "usage");
+                        let usage = last_with(&text, "usage");
                         assert_eq!(usage["input_tokens_details"]["cached_tokens"], cached.unwrap_or(0), "{text}");
                         let id = serde_json::from_str::<Value>(&text).unwrap()["id"].as_str().unwrap().to_owned();
                         let kept = setup.client.get(format!("{base}/responses/{id}")).send().await.unwrap();
-                        let kept = told(&kept.text().await.unwrap(), "usage");
+                        let kept = last_with(&kept.text().await.unwrap(), "usage");
                         assert_eq!(kept["input_tokens_details"], usage["input_tokens_details"]);
                     }
                     "responses" => {
-                        let usage = told(&text, key)["usage"].clone();
+                        let usage = last_with(&text, key)["usage"].clone();
                         assert_eq!(usage["input_tokens_details"]["cached_tokens"], cached.unwrap_or(0), "{text}");
                     }
-                    _ => assert_eq!(of_openai(&told(&text, key)), json!(cached), "{text}"),
+                    _ => assert_eq!(of_openai(&last_with(&text, key)), json!(cached), "{text}"),
                 }
             }
         }
@@ -87,10 +87,15 @@ async fn what_a_host_had_cached_of_a_prompt_is_told_in_each_dialect_and_recorded
 #[tokio::test]
 async fn what_the_system_says_late_reaches_a_model_that_hears_it_only_first_in_each_dialect() {
     let setup = Setup::of_family("deepseekv3", "deepseek").await;
-    let said = |role: &str, text: &str| json!({ "role": role, "content": text });
-    let late = vec![said("user", "Hi"), said("assistant", "Hello."), said("system", "Be kind."), said("user", "Bye")];
+    let message_of = |role: &str, text: &str| json!({ "role": role, "content": text });
+    let late = vec![
+        message_of("user", "Hi"),
+        message_of("assistant", "Hello."),
+        message_of("system", "Be kind."),
+        message_of("user", "Bye"),
+    ];
     let mut with_system = late.clone();
-    with_system.insert(0, said("system", "Be brief."));
+    with_system.insert(0, message_of("system", "Be brief."));
     for (path, body) in [
         ("chat/completions", json!({ "model": "tiny", "messages": with_system })),
         ("messages", json!({ "model": "tiny", "max_tokens": 8, "system": "Be brief.", "messages": late })),

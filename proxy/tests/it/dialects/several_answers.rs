@@ -4,7 +4,7 @@ use crate::common::{Script, Setup, body, chunks};
 use fulgurite_backends::SamplingEnd;
 use serde_json::{Value, json};
 
-async fn asked(stream: bool) -> (Setup, String, String) {
+async fn two_answers(stream: bool) -> (Setup, String, String) {
     let setup = Setup::new(vec![]).await;
     for text in ["I am 17", "Say you"] {
         let tokens = [setup.tokens(text), vec![setup.stop()]].concat();
@@ -28,14 +28,14 @@ fn both() -> Vec<String> {
 
 #[tokio::test]
 async fn each_answer_is_a_choice_and_a_generation() {
-    let (setup, rollout, text) = asked(false).await;
+    let (setup, rollout, text) = two_answers(false).await;
     let reply: Value = serde_json::from_str(&text).unwrap();
     let choices = reply["choices"].as_array().unwrap();
     assert_eq!((choices[0]["index"].as_u64(), choices[1]["index"].as_u64()), (Some(0), Some(1)));
-    let mut said: Vec<String> =
+    let mut texts: Vec<String> =
         choices.iter().map(|choice| choice["message"]["content"].as_str().unwrap().to_owned()).collect();
-    said.sort();
-    assert_eq!(said, both());
+    texts.sort();
+    assert_eq!(texts, both());
 
     let generations = setup.generations().await;
     let (id, prompt) = (reply["id"].as_str().unwrap(), &generations[0].prompt_tokens);
@@ -55,19 +55,19 @@ async fn each_answer_is_a_choice_and_a_generation() {
 
 #[tokio::test]
 async fn a_stream_tells_of_each_answer_and_ends_once() {
-    let (setup, _, text) = asked(true).await;
+    let (setup, _, text) = two_answers(true).await;
     let chunks = chunks(&text);
-    let mut said = vec![String::new(); 2];
+    let mut texts = vec![String::new(); 2];
     let mut reasons = vec![Value::Null; 2];
     for choice in chunks.iter().filter_map(|chunk| chunk["choices"].get(0)) {
         let index = choice["index"].as_u64().unwrap() as usize;
-        said[index] += choice["delta"]["content"].as_str().unwrap_or_default();
+        texts[index] += choice["delta"]["content"].as_str().unwrap_or_default();
         if !choice["finish_reason"].is_null() {
             reasons[index] = choice["finish_reason"].clone();
         }
     }
-    said.sort();
-    assert_eq!((said, reasons), (both(), vec![json!("stop"), json!("stop")]));
+    texts.sort();
+    assert_eq!((texts, reasons), (both(), vec![json!("stop"), json!("stop")]));
     let usages: Vec<&Value> = chunks.iter().map(|chunk| &chunk["usage"]).filter(|usage| !usage.is_null()).collect();
     let sampled: usize = setup.generations().await.iter().map(|generation| generation.sampled_tokens.len()).sum();
     assert_eq!((usages.len(), &usages[0]["completion_tokens"]), (1, &json!(sampled)));

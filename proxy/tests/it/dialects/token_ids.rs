@@ -44,12 +44,12 @@ async fn an_attempts_answer_carries_every_token_with_its_logprob() {
 async fn elsewhere_token_ids_are_for_those_who_ask() {
     let setup = Setup::new(vec![]).await;
     let here = format!("{}/v1", setup.url);
-    for asked in [json!(null), json!(false), json!(true)] {
+    for wants_ids in [json!(null), json!(false), json!(true)] {
         setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
         let mut request = body();
-        request["return_token_ids"] = asked.clone();
+        request["return_token_ids"] = wants_ids.clone();
         let answer: Value = setup.post(&here, &request).await.json().await.unwrap();
-        let given = asked == json!(true);
+        let given = wants_ids == json!(true);
         assert_eq!(answer.get("prompt_token_ids").is_some(), given, "{answer}");
         assert_eq!(answer["choices"][0].get("token_ids").is_some(), given, "{answer}");
         assert_eq!(answer["choices"][0]["logprobs"].is_object(), given, "{answer}");

@@ -23,16 +23,16 @@ fn assembled(chunks: &[Value]) -> (Value, Value) {
         let delta = &choice["delta"];
         content += delta["content"].as_str().unwrap_or_default();
         reasoning += delta["reasoning_content"].as_str().unwrap_or_default();
-        for told in delta["tool_calls"].as_array().into_iter().flatten() {
-            let index = told["index"].as_u64().unwrap() as usize;
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            let index = call["index"].as_u64().unwrap() as usize;
             if index == calls.len() {
-                assert_eq!((&told["type"], &told["function"]["arguments"]), (&json!("function"), &json!("")));
-                calls.push(json!({ "id": told["id"], "type": "function", "function": told["function"] }));
+                assert_eq!((&call["type"], &call["function"]["arguments"]), (&json!("function"), &json!("")));
+                calls.push(json!({ "id": call["id"], "type": "function", "function": call["function"] }));
             } else {
                 assert_eq!(index, calls.len() - 1, "only the last call goes on");
                 let arguments = calls[index]["function"]["arguments"].as_str().unwrap().to_owned();
                 calls[index]["function"]["arguments"] =
-                    json!(arguments + told["function"]["arguments"].as_str().unwrap());
+                    json!(arguments + call["function"]["arguments"].as_str().unwrap());
             }
         }
         if !choice["finish_reason"].is_null() {
@@ -129,7 +129,7 @@ async fn a_turn_with_calls_results_and_reasoning_comes_back_in_the_history() {
         let id = &reply["tool_calls"][0]["id"];
         let result = json!({ "role": "tool", "tool_call_id": id, "content": "rain" });
         request["messages"].as_array_mut().unwrap().extend([reply.clone(), result]);
-        setup.play(Script::Answer(setup.sampled(&(family.says)("It rains.")), SamplingEnd::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("It rains.")), SamplingEnd::StopToken));
         let answer: Value = setup.post(&base, &request).await.json().await.unwrap();
         assert_eq!(answer["choices"][0]["message"]["content"], "It rains.", "{}", family.format);
         assert_eq!(answer["choices"][0]["message"]["reasoning_content"], "hm");
@@ -149,7 +149,7 @@ async fn a_turn_with_calls_results_and_reasoning_comes_back_in_the_history() {
 #[tokio::test]
 async fn a_conversation_goes_on_after_a_call_whose_arguments_nobody_can_read() {
     let setup = QWEN3_5.setup().await;
-    setup.play(Script::Answer(setup.sampled(&(QWEN3_5.says)("Sorry.")), SamplingEnd::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3_5.plain_turn)("Sorry.")), SamplingEnd::StopToken));
     let function = json!({ "name": "weather", "arguments": "{\"city\": " });
     let mut request = request();
     request["messages"].as_array_mut().unwrap().extend([
@@ -194,9 +194,9 @@ async fn broken_calls_are_text_of_the_answer_and_cannot_be_run() {
 
 /// A stream cannot take back what it told of calls before they broke. Some clients complete arguments that are cut off, and
 /// take none for an empty object; what closes nothing they cannot read either.
-fn assert_nobody_can_run(told: &Value) {
-    for told in told.as_array().into_iter().flatten() {
-        let arguments = told["function"]["arguments"].as_str().unwrap();
+fn assert_nobody_can_run(calls: &Value) {
+    for calls in calls.as_array().into_iter().flatten() {
+        let arguments = calls["function"]["arguments"].as_str().unwrap();
         assert!(arguments.ends_with(",]") || arguments.ends_with(",}"), "{arguments}");
     }
 }
@@ -216,13 +216,13 @@ async fn a_conversation_goes_on_after_a_call_that_broke_while_it_was_streamed() 
         let mut request = request();
         let result = json!({ "role": "tool", "tool_call_id": id, "content": "no JSON" });
         request["messages"].as_array_mut().unwrap().extend([reply.clone(), result]);
-        setup.play(Script::Answer(setup.sampled(&(family.says)("Sorry.")), SamplingEnd::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("Sorry.")), SamplingEnd::StopToken));
         assert_eq!(setup.post(&base, &request).await.status(), 200, "{}", family.format);
 
         reply.as_object_mut().unwrap().remove("tool_calls");
-        let mut said = request["messages"].clone();
-        (said[2], said[3]) = (reply, json!({ "role": "user", "content": "no JSON" }));
-        let expected = setup.continued(&said, &tools(), 3, &sampled);
+        let mut history = request["messages"].clone();
+        (history[2], history[3]) = (reply, json!({ "role": "user", "content": "no JSON" }));
+        let expected = setup.continued(&history, &tools(), 3, &sampled);
         assert_eq!(setup.sampler.requests.lock().unwrap()[1].prompt, expected, "{}", family.format);
         let drift = setup.store.drift(&rollout).await.unwrap();
         assert_eq!((drift.continued, &drift.calls[1].reason), (1, &None), "{}", family.format);
@@ -235,30 +235,30 @@ async fn a_stream_tells_all_that_is_certain_before_the_turn_ends() {
         let setup = family.setup().await;
         let (rollout, base) = setup.attempt().await;
         let sampled = setup.sampled(family.turn.split_once(family.end_of_call).unwrap().0);
-        let (gone, was_gone) = oneshot::channel();
-        setup.play(Script::Hang(sampled.clone(), gone));
+        let (on_disconnect, disconnected) = oneshot::channel();
+        setup.play(Script::Hang(sampled.clone(), on_disconnect));
         let mut response = setup.post(&base, &streamed(&request())).await;
         let mut text = String::new();
         // The sampler waits for us to go: what arrives now arrives before the end.
-        let (message, told) = loop {
+        let (message, chunks) = loop {
             text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
-            let told: Vec<Value> =
+            let chunks: Vec<Value> =
                 crate::common::events(&text).iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
-            let (message, reason) = assembled(&told);
+            let (message, reason) = assembled(&chunks);
             assert_eq!(reason, Value::Null);
             if message.to_string().contains("days") {
-                break (message, told);
+                break (message, chunks);
             }
         };
         drop(response);
-        was_gone.await.unwrap();
+        disconnected.await.unwrap();
         assert_eq!((&message["reasoning_content"], &message["content"]), (&json!("hm"), &json!("Looking.")));
         assert_eq!(message["tool_calls"][0]["function"]["name"], "weather");
         let arguments = |chunk: &&Value| {
             let arguments = &chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"];
             arguments.as_str().is_some_and(|arguments| !arguments.is_empty())
         };
-        assert!(told.iter().filter(arguments).count() > 1, "{}: {text}", family.format);
+        assert!(chunks.iter().filter(arguments).count() > 1, "{}: {text}", family.format);
         let generation = setup.generation_when(|generation| generation.client_disconnected).await;
         assert_eq!((generation.rollout_id, generation.sampled_tokens), (rollout.clone(), sampled));
         let content = setup.attributes(&rollout).await["gen_ai.completion.0.content"].clone();
@@ -294,19 +294,19 @@ async fn a_stop_string_ends_the_visible_text_and_nothing_else() {
 #[tokio::test]
 async fn a_turn_that_text_ends_is_not_sampled_further() {
     let setup = Setup::of_family("role_colon", "qwen3").await;
-    let (gone, was_gone) = oneshot::channel();
-    setup.play(Script::Hang(setup.sampled(" Paris.\n\nUser: And"), gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(setup.sampled(" Paris.\n\nUser: And"), on_disconnect));
     let request = json!({ "model": "tiny", "messages": [{ "role": "user", "content": "Where?" }] });
     let answer: Value = setup.post(&format!("{}/v1", setup.url), &request).await.json().await.unwrap();
     assert_eq!(answer["choices"][0]["message"]["content"], "Paris.");
     assert_eq!(answer["choices"][0]["finish_reason"], "stop");
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
 }
 
 #[tokio::test]
 async fn a_model_that_is_to_call_no_tool_is_not_shown_any() {
     let setup = QWEN3.setup().await;
-    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("No idea.")), SamplingEnd::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)("No idea.")), SamplingEnd::StopToken));
     let mut request = request();
     request["tool_choice"] = json!("none");
     let answer: Value = setup.post(&format!("{}/v1", setup.url), &request).await.json().await.unwrap();
@@ -437,9 +437,9 @@ const NO_TOOLS: &str = "\
 async fn tools_that_the_template_leaves_out_are_told_of_beside_the_answer() {
     let setup = Setup::of_template(NO_TOOLS).await;
     let declared = json!([{ "name": "weather", "input_schema": { "type": "object" } }]);
-    let said = json!([{ "role": "user", "content": "hi" }]);
-    let chat = json!({ "model": "tiny", "messages": said, "tools": tools() });
-    let messages = json!({ "model": "tiny", "messages": said, "tools": declared, "max_tokens": 9 });
+    let question = json!([{ "role": "user", "content": "hi" }]);
+    let chat = json!({ "model": "tiny", "messages": question, "tools": tools() });
+    let messages = json!({ "model": "tiny", "messages": question, "tools": declared, "max_tokens": 9 });
     for (path, body) in [("chat/completions", &chat), ("messages", &messages)] {
         for body in [body.clone(), streamed(body)] {
             let warning = async |body: &Value| {
@@ -478,8 +478,8 @@ async fn a_conversation_with_tools_in_words_goes_on_token_by_token_whole_and_str
         vec![setup.stop()],
     ]
     .concat();
-    let said = json!([{ "role": "user", "content": "Rain?" }]);
-    let request = json!({ "model": "tiny", "messages": said, "tools": tools() });
+    let question = json!([{ "role": "user", "content": "Rain?" }]);
+    let request = json!({ "model": "tiny", "messages": question, "tools": tools() });
     let [(whole, reason, rollout), (streamed, streamed_reason, _)] =
         both_ways(&setup, &request, &sampled, SamplingEnd::StopToken).await;
     assert_eq!((&whole, &reason), (&streamed, &streamed_reason));
@@ -492,7 +492,7 @@ async fn a_conversation_with_tools_in_words_goes_on_token_by_token_whole_and_str
     let attempt = setup.store.attempts(&rollout).await.unwrap()[0].attempt_id.clone();
     let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
     let result = json!({ "role": "tool", "tool_call_id": whole["tool_calls"][0]["id"], "content": "dry" });
-    let second = json!([said[0], whole, result]);
+    let second = json!([question[0], whole, result]);
     setup.play(Script::Answer([setup.tokens("No."), vec![setup.stop()]].concat(), SamplingEnd::StopToken));
     let response = setup.post(&base, &json!({ "model": "tiny", "messages": second, "tools": tools() })).await;
     assert_eq!(response.headers().get("x-fulgurite-warning"), None);

@@ -46,7 +46,7 @@ async fn a_client_of_vllm_gets_the_tokens_logprobs_and_weights_that_are_recorded
     let end = loop {
         match stream.next().await.unwrap() {
             SampleEvent::Token(token) => tokens.push(token),
-            SampleEvent::WeightsVersions(told) => versions = told,
+            SampleEvent::WeightsVersions(reported) => versions = reported,
             SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(ended) => break ended,
         }
@@ -96,18 +96,18 @@ async fn generate_answers_whole_with_the_only_model_and_refuses_by_name() {
 #[tokio::test]
 async fn texts_and_conversations_are_tokens_and_tokens_are_text() {
     let setup = Setup::new(vec![]).await;
-    let (status, told) = post(&setup, "/tokenize", &json!({ "prompt": "Say ä.", "return_token_strs": true })).await;
+    let (status, reply) = post(&setup, "/tokenize", &json!({ "prompt": "Say ä.", "return_token_strs": true })).await;
     let tokens = setup.tokens("Say ä.");
-    assert_eq!((status, &told["tokens"], &told["count"]), (200, &json!(tokens), &json!(tokens.len())));
+    assert_eq!((status, &reply["tokens"], &reply["count"]), (200, &json!(tokens), &json!(tokens.len())));
     assert_eq!(
-        (&told["max_model_len"], told["token_strs"].as_array().unwrap().len()),
+        (&reply["max_model_len"], reply["token_strs"].as_array().unwrap().len()),
         (&json!(CONTEXT_LENGTH), tokens.len())
     );
     let (_, text) = post(&setup, "/detokenize", &json!({ "model": "tiny", "tokens": tokens })).await;
     assert_eq!(text, json!({ "prompt": "Say ä." }));
     let messages: Vec<Message> = serde_json::from_value(body()["messages"].clone()).unwrap();
-    let (_, told) = post(&setup, "/tokenize", &json!({ "model": "tiny", "messages": messages })).await;
-    assert_eq!(told["tokens"], json!(setup.renderer.render_prompt(&messages, &[]).unwrap().tokens));
+    let (_, reply) = post(&setup, "/tokenize", &json!({ "model": "tiny", "messages": messages })).await;
+    assert_eq!(reply["tokens"], json!(setup.renderer.render_prompt(&messages, &[]).unwrap().tokens));
     for (path, body, field) in [
         ("/tokenize", json!({}), "prompt"),
         ("/tokenize", json!({ "prompt": "a", "messages": [] }), "prompt"),

@@ -139,8 +139,8 @@ async fn what_a_host_sampled_is_what_the_agent_reads_and_what_is_recorded() {
     let recorded = setup.generation().await;
     assert_eq!((recorded.sampled_tokens, recorded.logprobs), (ids(&tokens), Some(logprobs(&tokens))));
     assert_eq!(recorded.weights_versions, [WeightsFrom { version: 4, first_token: 0 }]);
-    let asked = host.posts("/inference/v1/generate").pop().unwrap();
-    assert_eq!(asked["token_ids"], json!(recorded.prompt_tokens));
+    let sent = host.posts("/inference/v1/generate").pop().unwrap();
+    assert_eq!(sent["token_ids"], json!(recorded.prompt_tokens));
 }
 
 #[tokio::test]
@@ -245,8 +245,8 @@ async fn an_answer_that_breaks_off_goes_on_from_there_and_its_client_sees_one_an
         let recorded = setup.generation().await;
         assert_eq!((recorded.sampled_tokens, recorded.logprobs), (ids(&whole), Some(logprobs(&whole))));
         assert_eq!(recorded.stop_reason.as_str(), "stop");
-        let asked = host.posts("/inference/v1/generate").pop().unwrap();
-        assert_eq!(asked["token_ids"], json!([recorded.prompt_tokens, ids(first)].concat()));
+        let sent = host.posts("/inference/v1/generate").pop().unwrap();
+        assert_eq!(sent["token_ids"], json!([recorded.prompt_tokens, ids(first)].concat()));
     }
 }
 
@@ -466,7 +466,7 @@ async fn no_row_that_can_be_trained_holds_what_a_lying_host_said() {
         let kept = generation.sampled_tokens.len();
         let repeated = kept > 1 && generation.sampled_tokens[1] == ids[0];
         assert!(repeated || ids.starts_with(&generation.sampled_tokens), "{generation:?}");
-        assert!(repeated || generation.logprobs.is_none_or(|told| told == logprobs[..kept]));
+        assert!(repeated || generation.logprobs.is_none_or(|recorded| recorded == logprobs[..kept]));
     }
     // Whoever tells the truth again is believed.
     vllm.play(answer(&honest, &[("1", 0, honest.len())]));
@@ -513,8 +513,8 @@ async fn an_agent_that_leaves_a_stalled_host_ends_its_work_and_is_recorded_so() 
     let host = vllm.serve().await;
     let setup = Setup::new(&[&host]).await;
     let tokens = setup.tokens("I am");
-    let (gone, disconnected) = oneshot::channel();
-    vllm.play(Reply::Stream(vec![Step::Event(generated(&tokens, None)), Step::Hang(gone)]));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    vllm.play(Reply::Stream(vec![Step::Event(generated(&tokens, None)), Step::Hang(on_disconnect)]));
     let mut response = setup.ask(true).await;
     assert!(response.chunk().await.unwrap().is_some());
     drop(response);
@@ -531,7 +531,7 @@ async fn a_paused_models_calls_wait_for_a_host_that_is_not_there_yet() {
     let setup = Setup::at(vec![format!("http://{address}")]).await;
     let model = format!("{}/v1/fulgurite/models/tiny", setup.url);
     setup.client.post(format!("{model}/pause")).send().await.unwrap();
-    let asked = setup.ask_whole();
+    let call = setup.ask_whole();
     let meanwhile = async {
         loop {
             let state: Value = setup.client.get(&model).send().await.unwrap().json().await.unwrap();
@@ -548,11 +548,11 @@ async fn a_paused_models_calls_wait_for_a_host_that_is_not_there_yet() {
         setup.client.post(format!("{model}/resume")).send().await.unwrap();
         host
     };
-    tokio::pin!(asked, meanwhile);
+    tokio::pin!(call, meanwhile);
     let _host = tokio::select! {
-        early = &mut asked => panic!("it is not held: {early:?}"),
+        early = &mut call => panic!("it is not held: {early:?}"),
         host = &mut meanwhile => host,
     };
-    let (status, reply) = asked.await;
+    let (status, reply) = call.await;
     assert_eq!((status, &reply["choices"][0]["message"]["content"]), (200, &json!("I am 17.")), "{reply}");
 }

@@ -33,12 +33,12 @@ fn streamed() -> Value {
 
 /// A stream that its client leaves after the first piece, with these tokens sampled.
 async fn broken(setup: &Setup, base: &str, text: &str) -> String {
-    let (gone, was_gone) = oneshot::channel();
-    setup.play(Script::Hang(setup.tokens(text), gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens(text), on_disconnect));
     let mut response = send(setup, base, &streamed(), 0, None).await;
     let piece = response.chunk().await.unwrap().unwrap();
     drop(response);
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
     let piece = String::from_utf8(piece.to_vec()).unwrap();
     let chunk: Value = serde_json::from_str(piece.lines().next().unwrap().strip_prefix("data: ").unwrap()).unwrap();
     chunk["id"].as_str().unwrap().to_owned()
@@ -74,9 +74,9 @@ async fn a_retry_of_an_answered_request_is_the_same_answer() {
         assert_eq!((&again["id"], &again["choices"]), (&first["id"], &first["choices"]), "restarted: {restarted}");
         assert_eq!((&again["usage"], &again["prompt_token_ids"]), (&first["usage"], &first["prompt_token_ids"]));
         let text = send(&setup, &base, &streamed(), 1, None).await.text().await.unwrap();
-        let said: String =
+        let text: String =
             chunks(&text).iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
-        assert_eq!(said, "I am 17");
+        assert_eq!(text, "I am 17");
         assert_eq!(setup.generations().await.len(), 1);
         assert!(!setup.generation_of(&rollout).await.client_disconnected);
     }
@@ -128,8 +128,8 @@ async fn a_stream_that_broke_goes_on_where_it_was_when_it_is_asked_for_again() {
             ("stop", false, partial.sequence_id)
         );
         assert_eq!(whole.sampled_tokens, [setup.tokens("I am"), setup.tokens(" 17"), vec![setup.stop()]].concat());
-        let asked = setup.sampler.requests.lock().unwrap().last().unwrap().prompt.clone();
-        assert_eq!(asked, [whole.prompt_tokens.clone(), setup.tokens("I am")].concat());
+        let prompt = setup.sampler.requests.lock().unwrap().last().unwrap().prompt.clone();
+        assert_eq!(prompt, [whole.prompt_tokens.clone(), setup.tokens("I am")].concat());
         // Once it was taken whole, the same body is a new sample.
         setup.play(answer(&setup, "Say you"));
         assert_ne!(reply(&setup, &base, 0, None).await["id"], json!(id));
@@ -162,8 +162,8 @@ async fn a_resume_that_fails_can_be_asked_for_again() {
     assert_eq!((whole.stop_reason.as_str(), &whole.sampled_tokens), ("stop", &parts.concat()));
     let logprobs = parts.iter().flat_map(|part| (1..=part.len()).map(|index| -0.25 * index as f32)).collect();
     assert_eq!(whole.logprobs, Some(logprobs));
-    let asked = setup.sampler.requests.lock().unwrap().last().unwrap().prompt.clone();
-    assert_eq!(asked, [whole.prompt_tokens, parts[..3].concat()].concat());
+    let prompt = setup.sampler.requests.lock().unwrap().last().unwrap().prompt.clone();
+    assert_eq!(prompt, [whole.prompt_tokens, parts[..3].concat()].concat());
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn the_weights_of_what_follows_a_break_are_not_those_of_what_came_before()
     let (_, base) = setup.attempt().await;
     broken(&setup, &base, "I am").await;
     setup.generation_when(|generation| generation.client_disconnected).await;
-    setup.play(Script::Told([setup.tokens(" 17"), vec![setup.stop()]].concat(), WeightsVersion(4)));
+    setup.play(Script::OfWeights([setup.tokens(" 17"), vec![setup.stop()]].concat(), WeightsVersion(4)));
     assert_eq!(reply(&setup, &base, 0, None).await["choices"][0]["message"]["content"], "I am 17");
     let whole = setup.generation_when(|generation| !generation.client_disconnected).await;
     let changed = [(3, 0), (4, setup.tokens("I am").len())];
@@ -183,8 +183,8 @@ async fn the_weights_of_what_follows_a_break_are_not_those_of_what_came_before()
 async fn whoever_sends_a_request_again_while_it_is_answered_listens_to_the_same_answer() {
     let setup = Setup::new(vec![]).await;
     let (_, base) = setup.attempt().await;
-    let (gone, was_gone) = oneshot::channel();
-    setup.play(Script::Hang(setup.tokens("I am"), gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I am"), on_disconnect));
     let mut first = send(&setup, &base, &streamed(), 0, None).await;
     first.chunk().await.unwrap().unwrap();
     let mut second = send(&setup, &base, &streamed(), 1, None).await;
@@ -194,7 +194,7 @@ async fn whoever_sends_a_request_again_while_it_is_answered_listens_to_the_same_
     // The other still listens, so it is still sampled.
     assert_eq!(setup.sampler.requests.lock().unwrap().len(), 1);
     drop(second);
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
     setup.generation_when(|generation| generation.client_disconnected).await;
 }
 

@@ -23,8 +23,8 @@ async fn a_host_that_says_nothing_is_given_up_and_nothing_is_recorded() {
         setup(SamplingLimits { first_token: AT_ONCE, silence: NEVER, whole: NEVER, host_patience: Duration::ZERO })
             .await;
     let (_, base) = setup.attempt().await;
-    let (gone, was_told) = oneshot::channel();
-    setup.play(Script::Hang(vec![], gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(vec![], on_disconnect));
     let response = setup.post(&base, &body()).await;
     assert_eq!(response.status(), 504);
     let error = json!({ "error": {
@@ -32,7 +32,7 @@ async fn a_host_that_says_nothing_is_given_up_and_nothing_is_recorded() {
         "type": "server_error", "param": null, "code": "sampler_timeout",
     } });
     assert_eq!(response.json::<Value>().await.unwrap(), error);
-    was_told.await.unwrap();
+    disconnected.await.unwrap();
     assert!(setup.generations().await.is_empty());
 }
 
@@ -42,15 +42,15 @@ async fn what_was_sampled_before_the_host_fell_silent_is_recorded_and_the_stream
         setup(SamplingLimits { first_token: NEVER, silence: AT_ONCE, whole: NEVER, host_patience: Duration::ZERO })
             .await;
     let (_, base) = setup.attempt().await;
-    let (gone, was_told) = oneshot::channel();
-    setup.play(Script::Hang(setup.tokens("I am"), gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I am"), on_disconnect));
     let request = json!({ "model": "tiny", "stream": true, "max_tokens": 9, "messages": body()["messages"] });
     let response = setup.client.post(format!("{base}/messages")).json(&request).send().await.unwrap();
     assert_eq!(response.status(), 200);
     let text = response.text().await.unwrap();
-    let told = "{\"type\":\"timeout_error\",\"message\":\"the next token did not come within 0.02 seconds";
-    assert!(text.contains("event: error\n") && text.contains(told), "{text}");
-    was_told.await.unwrap();
+    let expected = "{\"type\":\"timeout_error\",\"message\":\"the next token did not come within 0.02 seconds";
+    assert!(text.contains("event: error\n") && text.contains(expected), "{text}");
+    disconnected.await.unwrap();
     let generation = setup.generation_when(|_| true).await;
     assert_eq!((generation.stop_reason.as_str(), generation.sampled_tokens), ("error", setup.tokens("I am")));
 }
@@ -61,17 +61,17 @@ async fn a_whole_answer_has_its_time_however_much_of_it_comes() {
         setup(SamplingLimits { first_token: NEVER, silence: NEVER, whole: AT_ONCE, host_patience: Duration::ZERO })
             .await;
     let (_, base) = setup.attempt().await;
-    let (gone, was_told) = oneshot::channel();
-    setup.play(Script::Hang(setup.tokens("I"), gone));
-    let told: Value = setup.post(&base, &body()).await.json().await.unwrap();
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I"), on_disconnect));
+    let reply: Value = setup.post(&base, &body()).await.json().await.unwrap();
     let expected = "the end of the answer did not come within 0.02 seconds (proxy.call_seconds)";
-    assert_eq!(told["error"]["message"], expected);
-    was_told.await.unwrap();
+    assert_eq!(reply["error"]["message"], expected);
+    disconnected.await.unwrap();
 }
 
 #[tokio::test]
 async fn tokens_may_come_together_where_nobody_reads_along_and_none_may_end_the_answer() {
-    let asked_of_host = async |silence: Duration, fields: Value| {
+    let stream_interval = async |silence: Duration, fields: Value| {
         let setup =
             setup(SamplingLimits { first_token: NEVER, silence, whole: NEVER, host_patience: Duration::ZERO }).await;
         let (_, base) = setup.attempt().await;
@@ -81,9 +81,9 @@ async fn tokens_may_come_together_where_nobody_reads_along_and_none_may_end_the_
         assert_eq!(setup.post(&base, &request).await.status(), 200);
         setup.sampler.requests.lock().unwrap()[0].stream_interval
     };
-    assert_eq!(asked_of_host(NEVER, json!({})).await, 16);
-    assert_eq!(asked_of_host(NEVER, json!({ "stream": true })).await, 1);
-    assert_eq!(asked_of_host(NEVER, json!({ "stop": ["am"] })).await, 1, "the host does not know of it");
-    assert_eq!(asked_of_host(Duration::from_secs(4), json!({})).await, 4, "one a second is not silence");
-    assert_eq!(asked_of_host(AT_ONCE, json!({})).await, 1);
+    assert_eq!(stream_interval(NEVER, json!({})).await, 16);
+    assert_eq!(stream_interval(NEVER, json!({ "stream": true })).await, 1);
+    assert_eq!(stream_interval(NEVER, json!({ "stop": ["am"] })).await, 1, "the host does not know of it");
+    assert_eq!(stream_interval(Duration::from_secs(4), json!({})).await, 4, "one a second is not silence");
+    assert_eq!(stream_interval(AT_ONCE, json!({})).await, 1);
 }

@@ -18,13 +18,13 @@ type Headers<'h> = &'h [(&'h str, &'h str)];
 /// A request in a dialect, which each has its own words for.
 fn request(dialect: &str) -> Value {
     let mut request = body();
-    let said = |request: &mut Value, field: &str| {
+    let use_text = |request: &mut Value, field: &str| {
         request.as_object_mut().unwrap().remove("messages");
         request[field] = json!("Say you are 17.");
     };
     match dialect {
-        "completions" => said(&mut request, "prompt"),
-        "responses" => said(&mut request, "input"),
+        "completions" => use_text(&mut request, "prompt"),
+        "responses" => use_text(&mut request, "input"),
         "messages" => request["max_tokens"] = json!(20),
         _ => {}
     }
@@ -208,9 +208,9 @@ async fn a_sessions_own_name_is_an_id_in_x_rollout_id_too() {
     }
     // A name that two sessions have is neither's.
     generation(&setup, &base, "messages", &[("thread-id", "visit-7")]).await;
-    let (status, told) = send(&setup, &base, "chat/completions", &request("chat/completions"), &named).await;
-    assert_eq!(status, 409, "{told}");
-    assert!(told["error"]["message"].as_str().unwrap().contains("names more than one session"), "{told}");
+    let (status, reply) = send(&setup, &base, "chat/completions", &request("chat/completions"), &named).await;
+    assert_eq!(status, 409, "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("names more than one session"), "{reply}");
 }
 
 #[tokio::test]
@@ -293,8 +293,8 @@ async fn a_session_that_was_silent_for_too_long_goes_on_with_its_next_call() {
     assert_eq!(setup.store.scan_watchdog().await.unwrap(), []);
 
     // While an answer is sampled, too: its record wakes the attempt, and the next call the rollout.
-    let (gone, was_gone) = oneshot::channel();
-    setup.play(Script::Hang(setup.tokens("I"), gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I"), on_disconnect));
     let mut streamed = body();
     streamed["stream"] = json!(true);
     let request = setup.client.post(format!("{base}/chat/completions")).json(&streamed);
@@ -302,7 +302,7 @@ async fn a_session_that_was_silent_for_too_long_goes_on_with_its_next_call() {
     response.chunk().await.unwrap().unwrap();
     fall_silent(&setup, &first.rollout_id).await;
     drop(response);
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
     while setup.generations().await.len() < 3 {
         tokio::task::yield_now().await;
     }

@@ -54,9 +54,9 @@ async fn an_attempt_makes_no_more_calls_than_it_may_also_after_a_restart() {
     let base = base.replace(&old, &setup.url);
     assert_eq!(refused(setup.post(&base, &body()).await, 400).await, spent);
     let anthropic = json!({ "model": "tiny", "max_tokens": 4, "messages": body()["messages"] });
-    let told = setup.client.post(format!("{base}/messages")).json(&anthropic).send().await.unwrap();
+    let refusal = setup.client.post(format!("{base}/messages")).json(&anthropic).send().await.unwrap();
     let expected = json!({ "type": "invalid_request_error", "message": spent["message"] });
-    assert_eq!(refused(told, 400).await, expected);
+    assert_eq!(refused(refusal, 400).await, expected);
     assert_eq!(setup.generations().await.iter().filter(|one| one.rollout_id == rollout).count(), 2);
 }
 
@@ -89,8 +89,8 @@ async fn answers_have_tokens_of_their_own_also_after_a_restart() {
     let base = base.replace(&old, &setup.url);
     answered(&setup, &base, 2).await;
     assert_eq!(setup.sampler.requests.lock().unwrap().last().unwrap().max_tokens, 2);
-    let told = refused(setup.post(&base, &body()).await, 400).await;
-    assert_eq!(told["message"], "the attempt's budget of 5 sampled tokens is spent");
+    let refusal = refused(setup.post(&base, &body()).await, 400).await;
+    assert_eq!(refusal["message"], "the attempt's budget of 5 sampled tokens is spent");
     let attempt = setup.store.get_attempt(&rollout, AttemptRef::Latest).await.unwrap().unwrap();
     assert_eq!(attempt.limit(), Some(EpisodeStop::MaxSampledTokens));
 }
@@ -111,7 +111,7 @@ async fn prompts_and_answers_count_and_the_last_answer_ends_where_the_tokens_do(
     assert_eq!(setup.sampler.requests.lock().unwrap()[1].max_tokens, left);
 
     let maximum = left - 2 - 1;
-    let told = refused(setup.post(&base, &body()).await, 400).await;
+    let refusal = refused(setup.post(&base, &body()).await, 400).await;
     let message = format!(
         "This model's maximum context length is {maximum} tokens. However, your messages resulted in {prompt} tokens. \
          Please reduce the length of the messages. No more is left of the attempt's budget of 64 tokens."
@@ -119,11 +119,11 @@ async fn prompts_and_answers_count_and_the_last_answer_ends_where_the_tokens_do(
     let expected = json!({
         "message": message, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded",
     });
-    assert_eq!(told, expected);
+    assert_eq!(refusal, expected);
     let anthropic = json!({ "model": "tiny", "max_tokens": 4, "messages": body()["messages"] });
-    let told = setup.client.post(format!("{base}/messages")).json(&anthropic).send().await.unwrap();
+    let refusal = setup.client.post(format!("{base}/messages")).json(&anthropic).send().await.unwrap();
     let message = format!("prompt is too long: {prompt} tokens > {maximum} maximum");
-    assert_eq!(refused(told, 400).await, json!({ "type": "invalid_request_error", "message": message }));
+    assert_eq!(refused(refusal, 400).await, json!({ "type": "invalid_request_error", "message": message }));
 }
 
 /// Calls attempts that have a little time, and then longer, until the model's host is asked in time. It gives these tokens
@@ -135,11 +135,11 @@ async fn until_its_time_is_over(setup: &Setup, tokens: &[u32]) -> reqwest::Respo
         let started = setup.store.start_rollout(NewRollout { metadata, ..NewRollout::default() }, None).await.unwrap();
         let base =
             format!("{}/rollout/{}/attempt/{}/v1", setup.url, started.rollout.rollout_id, started.attempt.attempt_id);
-        let (gone, was_told) = oneshot::channel();
-        setup.play(Script::Hang(tokens.to_vec(), gone));
+        let (on_disconnect, disconnected) = oneshot::channel();
+        setup.play(Script::Hang(tokens.to_vec(), on_disconnect));
         let response = setup.post(&base, &body()).await;
         if setup.sampler.scripts.lock().unwrap().pop_front().is_none() {
-            was_told.await.unwrap();
+            disconnected.await.unwrap();
             return response;
         }
         seconds *= 2.0;
@@ -149,22 +149,22 @@ async fn until_its_time_is_over(setup: &Setup, tokens: &[u32]) -> reqwest::Respo
 #[tokio::test]
 async fn an_answer_ends_where_the_attempts_time_does() {
     let setup = setup(Budget::default()).await;
-    let said = setup.tokens("I am");
-    let response = until_its_time_is_over(&setup, &said).await;
+    let tokens = setup.tokens("I am");
+    let response = until_its_time_is_over(&setup, &tokens).await;
     assert_eq!(response.status(), 200);
     let answer: Value = response.json().await.unwrap();
     assert_eq!(answer["choices"][0]["finish_reason"], "length");
     assert_eq!(answer["choices"][0]["message"]["content"], "I am");
     let generation = setup.generation_when(|_| true).await;
-    assert_eq!((generation.stop_reason.as_str(), generation.sampled_tokens), ("length", said));
+    assert_eq!((generation.stop_reason.as_str(), generation.sampled_tokens), ("length", tokens));
     assert!(!generation.client_disconnected);
 }
 
 #[tokio::test]
 async fn an_answer_that_had_not_begun_when_the_time_was_over_is_refused() {
     let setup = setup(Budget::default()).await;
-    let told = refused(until_its_time_is_over(&setup, &[]).await, 400).await;
-    assert_eq!(told["code"], "budget_exceeded");
+    let refusal = refused(until_its_time_is_over(&setup, &[]).await, 400).await;
+    assert_eq!(refusal["code"], "budget_exceeded");
     assert!(setup.generations().await.is_empty());
 }
 
@@ -172,14 +172,14 @@ async fn an_answer_that_had_not_begun_when_the_time_was_over_is_refused() {
 async fn calls_at_once_share_what_is_left() {
     let setup = setup(Budget { tokens: Some(64), ..Budget::default() }).await;
     let (_, base) = setup.attempt().await;
-    let (gone, was_told) = oneshot::channel();
-    setup.play(Script::Hang(setup.tokens("I"), gone));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I"), on_disconnect));
     let limited =
         |max_tokens: usize| json!({ "model": "tiny", "max_tokens": max_tokens, "messages": body()["messages"] });
     let first = tokio::spawn({
         let (client, url) = (setup.client.clone(), format!("{base}/chat/completions"));
-        let asked = limited(4);
-        async move { client.post(url).json(&asked).send().await }
+        let limits = limited(4);
+        async move { client.post(url).json(&limits).send().await }
     });
     while setup.sampler.requests.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
@@ -187,10 +187,10 @@ async fn calls_at_once_share_what_is_left() {
     setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     let second: Value = setup.post(&base, &limited(40)).await.json().await.unwrap();
     let prompt = second["usage"]["prompt_tokens"].as_u64().unwrap() as usize;
-    let asked: Vec<usize> = setup.sampler.requests.lock().unwrap().iter().map(|asked| asked.max_tokens).collect();
-    assert_eq!(asked, [4, 64 - 4 - 2 * prompt]);
+    let limits: Vec<usize> = setup.sampler.requests.lock().unwrap().iter().map(|limits| limits.max_tokens).collect();
+    assert_eq!(limits, [4, 64 - 4 - 2 * prompt]);
     first.abort();
-    was_told.await.unwrap();
+    disconnected.await.unwrap();
 }
 
 #[tokio::test]
@@ -198,36 +198,37 @@ async fn an_answer_that_was_broken_off_goes_on_as_far_as_the_tokens_do() {
     for is_spent in [false, true] {
         let setup = setup(Budget { calls: Some(2), tokens: Some(64), ..Budget::default() }).await;
         let (_, base) = setup.attempt().await;
-        let said = setup.tokens("I am");
-        let (gone, was_told) = oneshot::channel();
-        setup.play(Script::Hang(said.clone(), gone));
+        let first = setup.tokens("I am");
+        let (on_disconnect, disconnected) = oneshot::channel();
+        setup.play(Script::Hang(first.clone(), on_disconnect));
         let mut streamed = body();
         streamed["stream"] = json!(true);
         let mut response = setup.post(&base, &streamed).await;
         response.chunk().await.unwrap().unwrap();
         drop(response);
-        was_told.await.unwrap();
-        let begun = setup.generation_when(|generation| generation.client_disconnected).await;
+        disconnected.await.unwrap();
+        let broken = setup.generation_when(|generation| generation.client_disconnected).await;
 
-        let left = 64 - 2 * begun.prompt_tokens.len() - said.len();
-        let taken = if is_spent { left } else { 3 };
-        let other = json!({ "model": "tiny", "max_tokens": taken, "messages": body()["messages"] });
-        setup.play(Script::Answer(vec![said[0]; taken], SamplingEnd::Length));
+        let left = 64 - 2 * broken.prompt_tokens.len() - first.len();
+        let spent = if is_spent { left } else { 3 };
+        let other = json!({ "model": "tiny", "max_tokens": spent, "messages": body()["messages"] });
+        setup.play(Script::Answer(vec![first[0]; spent], SamplingEnd::Length));
         assert_eq!(setup.post(&base, &other).await.status(), 200);
 
-        let more = vec![said[0]; left - taken];
+        let more = vec![first[0]; left - spent];
         if !is_spent {
             setup.play(Script::Answer(more.clone(), SamplingEnd::Length));
         }
         let answer: Value = setup.post(&base, &body()).await.json().await.unwrap();
         assert_eq!(
             (&answer["id"], &answer["choices"][0]["finish_reason"]),
-            (&json!(begun.generation_id), &json!("length"))
+            (&json!(broken.generation_id), &json!("length"))
         );
-        assert_eq!(answer["choices"][0]["token_ids"], json!([said, more].concat()));
-        let asked: Vec<usize> = setup.sampler.requests.lock().unwrap().iter().map(|asked| asked.max_tokens).collect();
-        let expected = [64 - begun.prompt_tokens.len(), taken, left - taken];
-        assert_eq!(asked, expected[..if is_spent { 2 } else { 3 }]);
+        assert_eq!(answer["choices"][0]["token_ids"], json!([first, more].concat()));
+        let limits: Vec<usize> =
+            setup.sampler.requests.lock().unwrap().iter().map(|limits| limits.max_tokens).collect();
+        let expected = [64 - broken.prompt_tokens.len(), spent, left - spent];
+        assert_eq!(limits, expected[..if is_spent { 2 } else { 3 }]);
         assert_eq!(refused(setup.post(&base, &other).await, 400).await["code"], "budget_exceeded");
     }
 }
@@ -241,15 +242,15 @@ async fn a_tool_call_of_an_answer_that_was_broken_off_and_went_on_counts_once() 
         let path = format!("/rollout/{}/attempt/{}/v1", started.rollout.rollout_id, started.attempt.attempt_id);
         // It breaks off behind its whole call, of which its client has seen the beginning.
         let turn = setup.sampled(QWEN3.turn);
-        let (said, rest) = turn.split_at(turn.len() - 1);
-        let (gone, was_told) = oneshot::channel();
-        setup.play(Script::Hang(said.to_vec(), gone));
+        let (first, rest) = turn.split_at(turn.len() - 1);
+        let (on_disconnect, disconnected) = oneshot::channel();
+        setup.play(Script::Hang(first.to_vec(), on_disconnect));
         let mut streamed = request();
         streamed["stream"] = json!(true);
         let mut response = setup.post(&format!("{}{path}", setup.url), &streamed).await;
         response.chunk().await.unwrap().unwrap();
         drop(response);
-        was_told.await.unwrap();
+        disconnected.await.unwrap();
         setup.generation_when(|generation| generation.client_disconnected).await;
         if restarted {
             setup.restart().await;
@@ -262,8 +263,8 @@ async fn a_tool_call_of_an_answer_that_was_broken_off_and_went_on_counts_once() 
         // One of two is made, in however many parts it came.
         setup.play(Script::Answer(turn.clone(), SamplingEnd::StopToken));
         assert_eq!(setup.post(&base, &request()).await.status(), 200, "restarted: {restarted}");
-        let told = refused(setup.post(&base, &request()).await, 400).await;
-        assert_eq!(told["message"], "the attempt's budget of 2 tool calls is spent");
+        let refusal = refused(setup.post(&base, &request()).await, 400).await;
+        assert_eq!(refusal["message"], "the attempt's budget of 2 tool calls is spent");
     }
 }
 
@@ -276,8 +277,8 @@ async fn a_rollouts_own_budget_is_kept_and_one_that_cannot_be_read_is_told() {
         format!("{}/rollout/{}/attempt/{}/v1", setup.url, started.rollout.rollout_id, started.attempt.attempt_id)
     };
     let over = attempt(json!({ "seconds": 0.0 })).await;
-    let told = refused(setup.post(&over, &body()).await, 400).await;
-    assert_eq!(told["message"], "the attempt's budget of 0 seconds is spent");
+    let refusal = refused(setup.post(&over, &body()).await, 400).await;
+    assert_eq!(refusal["message"], "the attempt's budget of 0 seconds is spent");
     let wrong = attempt(json!({ "turns": 3 })).await;
     assert_eq!(refused(setup.post(&wrong, &body()).await, 400).await["code"], "invalid_budget");
     let generous = attempt(json!({ "calls": 9 })).await;

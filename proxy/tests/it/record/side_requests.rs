@@ -8,7 +8,7 @@ use crate::common::{Script, Setup};
 
 /// Asks, and gives the reply's message and why the call goes on from no other.
 async fn ask(setup: &Setup, base: &str, body: &Value, trainable: Option<&str>) -> (Value, Option<String>) {
-    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("Done.")), SamplingEnd::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)("Done.")), SamplingEnd::StopToken));
     let mut call = setup.client.post(format!("{base}/chat/completions")).json(body);
     if let Some(trainable) = trainable {
         call = call.header("x-fulgurite-trainable", trainable);

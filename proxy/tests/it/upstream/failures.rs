@@ -33,9 +33,9 @@ async fn an_error_of_the_upstream_is_passed_on_as_it_is_but_for_its_key() {
     }
     assert_eq!(setup.generations().await, []);
     let spans = setup.spans(&rollout).await;
-    let told: Vec<_> = spans.iter().map(|span| (span.status.status_code, &span.attributes["error.type"])).collect();
+    let statuses: Vec<_> = spans.iter().map(|span| (span.status.status_code, &span.attributes["error.type"])).collect();
     let expected = ["400", "401", "429", "500"].map(|kind| (StatusCode::Error, json!(kind)));
-    assert_eq!(told, expected.each_ref().map(|(code, kind)| (*code, kind)));
+    assert_eq!(statuses, expected.each_ref().map(|(code, kind)| (*code, kind)));
     assert!(spans.iter().all(|span| !json!(span).to_string().contains(KEY)));
     assert_eq!(spans[0].attributes["gen_ai.prompt.0.content"], "Say you are 17.");
     // The same is told of them elsewhere, but for what was said.
@@ -80,7 +80,7 @@ async fn a_whole_answer_that_is_cut_short_is_no_answer() {
 
 #[tokio::test]
 async fn a_stream_that_breaks_ends_with_an_error_in_its_dialect_and_is_recorded_as_broken() {
-    let begun = json!({ "type": "message_start", "message": { "id": "msg_1", "content": [] } });
+    let started = json!({ "type": "message_start", "message": { "id": "msg_1", "content": [] } });
     let block =
         json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "I am" } });
     let created =
@@ -91,7 +91,7 @@ async fn a_stream_that_breaks_ends_with_an_error_in_its_dialect_and_is_recorded_
     let chunk = format!("data: {}\n\n", chunk(json!({ "content": "I am" }), None));
     for (path, model, came, error_begins) in [
         ("chat/completions", "judge", chunk, "data: {\"error\":{\"message\":\"the answer of the model host"),
-        ("messages", "claude", named(&begun) + &named(&block), "event: error\ndata: {\"type\":\"error\",\"error\":{"),
+        ("messages", "claude", named(&started) + &named(&block), "event: error\ndata: {\"type\":\"error\",\"error\":{"),
         ("responses", "judge", named(&created) + &named(&item), "event: error\ndata: {\"message\":\"the answer of"),
     ] {
         for last in [Step::Close, Step::Reset, Step::End] {
@@ -177,19 +177,19 @@ async fn an_upstream_that_says_nothing_is_given_up_in_the_clients_dialect() {
 
 #[tokio::test]
 async fn a_stream_that_falls_silent_is_broken_off_and_what_came_is_recorded() {
-    let begun = json!({ "type": "message_start", "message": { "id": "msg_1", "content": [] } });
+    let started = json!({ "type": "message_start", "message": { "id": "msg_1", "content": [] } });
     let block = json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" } });
-    let said = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "I am" } });
-    let came = [begun, block, said].iter().map(named).collect::<String>();
-    let (gone, was_gone) = oneshot::channel();
-    let setup = Setup::new(vec![Reply::Stream(vec![bytes(&came), Step::Hang(gone)])]).await;
+    let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "I am" } });
+    let came = [started, block, delta].iter().map(named).collect::<String>();
+    let (on_disconnect, disconnected) = oneshot::channel();
+    let setup = Setup::new(vec![Reply::Stream(vec![bytes(&came), Step::Hang(on_disconnect)])]).await;
     let (rollout, base) = attempt_within(&setup, SamplingLimits { silence: AT_ONCE, ..WITHOUT_LIMIT }).await;
     let request = json!({ "model": "claude", "stream": true, "max_tokens": 9, "messages": [] });
     let text = setup.post(&format!("{base}/messages"), &request).await.text().await.unwrap();
-    let told = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"timeout_error\",\"message\":\"the next token did \
+    let expected = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"timeout_error\",\"message\":\"the next token did \
                 not come within 0.02 seconds (proxy.silence_seconds)\"}";
-    assert!(text.strip_prefix(&came).unwrap().starts_with(told), "{text}");
-    was_gone.await.unwrap();
+    assert!(text.strip_prefix(&came).unwrap().starts_with(expected), "{text}");
+    disconnected.await.unwrap();
     assert_eq!(setup.generation_when(|_| true).await.stop_reason.as_str(), "error");
     assert_eq!(setup.attributes(&rollout).await["gen_ai.completion.0.content"], "I am");
 }
@@ -206,9 +206,9 @@ async fn a_stream_that_goes_on_and_on_has_its_time() {
 
 #[tokio::test]
 async fn an_answer_that_the_servers_end_cuts_short_says_so_and_is_recorded() {
-    let (gone, was_gone) = oneshot::channel();
+    let (on_disconnect, disconnected) = oneshot::channel();
     let came = Step::Event(chunk(json!({ "content": "I am" }), None));
-    let setup = Setup::new(vec![Reply::Stream(vec![came, Step::Hang(gone)])]).await;
+    let setup = Setup::new(vec![Reply::Stream(vec![came, Step::Hang(on_disconnect)])]).await;
     let models = vec![upstream_model("judge", "gpt-x", UpstreamDialect::OpenAi, vec![setup.server.url.clone()])];
     let proxy = Proxy::new(setup.store.clone(), models, ProxyOptions::default()).unwrap();
     let url = serve_proxy(proxy.clone()).await;
@@ -217,7 +217,7 @@ async fn an_answer_that_the_servers_end_cuts_short_says_so_and_is_recorded() {
     proxy.cut_short();
     let rest = response.text().await.unwrap();
     assert!(rest.contains("\"code\":\"shutting_down\""), "{rest}");
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
     proxy.settled().await;
     let generation = setup.generation_when(|_| true).await;
     assert_eq!((generation.stop_reason.as_str(), generation.client_disconnected), ("client_gone", true));
@@ -225,14 +225,14 @@ async fn an_answer_that_the_servers_end_cuts_short_says_so_and_is_recorded() {
 
 #[tokio::test]
 async fn a_client_that_hangs_up_ends_the_request_at_the_upstream() {
-    let (gone, was_gone) = oneshot::channel();
+    let (on_disconnect, disconnected) = oneshot::channel();
     let came = Step::Event(chunk(json!({ "content": "I am" }), None));
-    let setup = Setup::new(vec![Reply::Stream(vec![came, Step::Hang(gone)])]).await;
+    let setup = Setup::new(vec![Reply::Stream(vec![came, Step::Hang(on_disconnect)])]).await;
     let (rollout, base) = setup.attempt().await;
     let mut response = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await;
     response.chunk().await.unwrap().unwrap();
     drop(response);
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
     let generation = setup.generation_when(|generation| generation.client_disconnected).await;
     assert_eq!(
         (generation.stop_reason.as_str(), generation.defect.as_ref().map(ToString::to_string).as_deref()),
@@ -241,17 +241,17 @@ async fn a_client_that_hangs_up_ends_the_request_at_the_upstream() {
     assert_eq!(setup.attributes(&rollout).await["gen_ai.completion.0.content"], "I am");
 
     // The same before anything has come.
-    let (gone, was_gone) = oneshot::channel();
-    setup.play(Reply::Raw(vec![Step::Hang(gone)]));
+    let (on_disconnect, disconnected) = oneshot::channel();
+    setup.play(Reply::Raw(vec![Step::Hang(on_disconnect)]));
     let (rollout, base) = setup.attempt().await;
-    let asked = setup.server.requests.lock().unwrap().len();
+    let requests = setup.server.requests.lock().unwrap().len();
     let (client, url) = (setup.client.clone(), format!("{base}/chat/completions"));
     let waiting = tokio::spawn(async move { client.post(url).json(&chat()).send().await });
-    while setup.server.requests.lock().unwrap().len() == asked {
+    while setup.server.requests.lock().unwrap().len() == requests {
         tokio::task::yield_now().await;
     }
     waiting.abort();
-    was_gone.await.unwrap();
+    disconnected.await.unwrap();
     let spans = loop {
         match setup.spans(&rollout).await {
             spans if spans.is_empty() => tokio::task::yield_now().await,
@@ -275,11 +275,11 @@ async fn a_request_that_is_sent_again_with_its_key_is_not_sent_on_again() {
     let setup = Setup::new(vec![Reply::Stream(steps), Reply::Json(200, chat_answer("other"))]).await;
     let (_, base) = setup.attempt().await;
     let mut one = post_with_key(&setup, &base, "k", &streamed(chat())).await;
-    let begun = one.chunk().await.unwrap().unwrap();
+    let first = one.chunk().await.unwrap().unwrap();
     // In flight: it joins.
     let other = post_with_key(&setup, &base, "k", &streamed(chat())).await;
     go_on.notify_one();
-    let one = [begun.to_vec(), one.bytes().await.unwrap().to_vec()].concat();
+    let one = [first.to_vec(), one.bytes().await.unwrap().to_vec()].concat();
     assert_eq!(one, other.bytes().await.unwrap());
     // Over: it is answered from what was kept.
     let again = post_with_key(&setup, &base, "k", &streamed(chat())).await;
@@ -304,15 +304,15 @@ async fn an_answer_that_was_taken_stays_so_when_one_who_asks_for_it_again_leaves
     let long = (0..256).map(|_| part()).chain([last()]).chain(Step::done()).collect();
     let setup = Setup::new(vec![Reply::Stream(long)]).await;
     let (_, base) = setup.attempt().await;
-    let taken = post_with_key(&setup, &base, "k", &streamed(chat())).await.bytes().await.unwrap();
-    assert!(taken.ends_with(b"data: [DONE]\n\n"));
+    let whole = post_with_key(&setup, &base, "k", &streamed(chat())).await.bytes().await.unwrap();
+    assert!(whole.ends_with(b"data: [DONE]\n\n"));
     drop(post_with_key(&setup, &base, "k", &streamed(chat())).await);
     // Whenever it is seen that nobody reads any more, the same body asks anew: the answer did not break.
-    for asked in 2..22 {
+    for requests in 2..22 {
         setup.play(Reply::Stream([last()].into_iter().chain(Step::done()).collect()));
         let response = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await;
         assert!(response.bytes().await.unwrap().len() < 1 << 16);
-        assert_eq!(setup.server.requests.lock().unwrap().len(), asked);
+        assert_eq!(setup.server.requests.lock().unwrap().len(), requests);
     }
     assert!(setup.generations().await.iter().all(|generation| !generation.client_disconnected));
 }
@@ -392,31 +392,31 @@ async fn a_call_that_is_passed_on_ends_where_the_attempts_time_does() {
     let until_its_time_is_over = async |steps: &dyn Fn() -> Vec<Step>, body: &Value, status: u16| {
         let mut seconds = 0.5;
         loop {
-            let (gone, was_gone) = oneshot::channel();
+            let (on_disconnect, disconnected) = oneshot::channel();
             let mut hanging = steps();
-            hanging.push(Step::Hang(gone));
+            hanging.push(Step::Hang(on_disconnect));
             setup.play(if hanging.len() > 1 { Reply::Stream(hanging) } else { Reply::Raw(hanging) });
-            let asked = setup.server.requests.lock().unwrap().len();
+            let requests = setup.server.requests.lock().unwrap().len();
             let (rollout, base) = setup.attempt_with(json!({ "fulgurite_budget": { "seconds": seconds } })).await;
             let response = setup.post(&format!("{base}/chat/completions"), body).await;
-            if setup.server.requests.lock().unwrap().len() > asked && response.status() == status {
-                let said = response.text().await.unwrap();
-                was_gone.await.unwrap();
-                return (rollout, seconds, said);
+            if setup.server.requests.lock().unwrap().len() > requests && response.status() == status {
+                let text = response.text().await.unwrap();
+                disconnected.await.unwrap();
+                return (rollout, seconds, text);
             }
             setup.scripts.lock().unwrap().clear();
             seconds *= 2.0;
         }
     };
 
-    let (rollout, seconds, said) = until_its_time_is_over(&Vec::new, &chat(), 400).await;
-    let error: Value = serde_json::from_str(&said).unwrap();
+    let (rollout, seconds, text) = until_its_time_is_over(&Vec::new, &chat(), 400).await;
+    let error: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(error["error"]["code"], "budget_exceeded", "{error}");
     assert_eq!(error["error"]["message"], format!("the attempt's budget of {seconds} seconds is spent"));
     assert_eq!(setup.attributes(&rollout).await["error.type"], "budget_exceeded");
 
-    let begun = || vec![Step::Event(chunk(json!({ "content": "I am" }), None))];
-    let (rollout, _, said) = until_its_time_is_over(&begun, &streamed(chat()), 200).await;
-    assert!(said.contains("I am") && said.contains("\"code\":\"budget_exceeded\""), "{said}");
+    let started = || vec![Step::Event(chunk(json!({ "content": "I am" }), None))];
+    let (rollout, _, text) = until_its_time_is_over(&started, &streamed(chat()), 200).await;
+    assert!(text.contains("I am") && text.contains("\"code\":\"budget_exceeded\""), "{text}");
     assert_eq!(setup.attributes(&rollout).await["gen_ai.completion.0.content"], "I am");
 }

@@ -33,12 +33,12 @@ async fn a_request_goes_on_as_it_came_and_its_answer_comes_back_as_it_is() {
     assert!(!response.headers().contains_key("set-cookie"));
     assert_eq!(response.text().await.unwrap(), answer);
 
-    let gone_on = setup.server.requests.lock().unwrap()[0].clone();
-    assert_eq!(gone_on.path, "/v1/chat/completions?api-version=2");
+    let passed_on = setup.server.requests.lock().unwrap()[0].clone();
+    assert_eq!(passed_on.path, "/v1/chat/completions?api-version=2");
     let mut expected = request.clone();
     expected["model"] = json!("gpt-x");
-    assert_eq!(gone_on.body, expected);
-    let head = gone_on.head.to_lowercase();
+    assert_eq!(passed_on.body, expected);
+    let head = passed_on.head.to_lowercase();
     assert!(head.contains(&format!("authorization: bearer {KEY}")) && head.contains("x-title: agent"), "{head}");
     assert!(!head.contains("sk-of-the-client") && !head.contains("x-fulgurite"), "{head}");
 
@@ -166,10 +166,10 @@ async fn a_call_of_a_custom_tool_is_recorded_whole_and_streamed() {
     let mut answer = chat_answer("chatcmpl-1");
     answer["choices"][0]["message"] = json!({ "role": "assistant", "content": null, "tool_calls": [call] });
     answer["choices"][0]["finish_reason"] = json!("tool_calls");
-    let begun = json!({ "index": 0, "id": "c", "type": "custom", "custom": { "name": "f", "input": "x" } });
+    let started = json!({ "index": 0, "id": "c", "type": "custom", "custom": { "name": "f", "input": "x" } });
     let more = json!({ "index": 0, "custom": { "input": " = 1" } });
     let steps = vec![
-        Step::Event(chunk(json!({ "role": "assistant", "content": null, "tool_calls": [begun] }), None)),
+        Step::Event(chunk(json!({ "role": "assistant", "content": null, "tool_calls": [started] }), None)),
         Step::Event(chunk(json!({ "tool_calls": [more] }), Some("tool_calls"))),
         Step::End,
     ];
@@ -201,11 +201,11 @@ fn message_events() -> Vec<Value> {
     let delta = |index: u64, delta: Value| json!({ "type": "content_block_delta", "index": index, "delta": delta });
     let begins =
         |index: u64, block: Value| json!({ "type": "content_block_start", "index": index, "content_block": block });
-    let mut begun = message();
-    begun["content"] = json!([]);
-    begun["stop_reason"] = Value::Null;
+    let mut started = message();
+    started["content"] = json!([]);
+    started["stop_reason"] = Value::Null;
     vec![
-        json!({ "type": "message_start", "message": begun }),
+        json!({ "type": "message_start", "message": started }),
         json!({ "type": "ping" }),
         begins(0, json!({ "type": "thinking", "thinking": "" })),
         delta(0, json!({ "type": "thinking_delta", "thinking": "hm" })),
@@ -228,7 +228,7 @@ async fn messages_go_on_to_who_speaks_anthropics_dialect_whole_and_streamed() {
         { "role": "user", "content": [{ "type": "text", "text": "look" }] },
     ], "tools": [{ "name": "look", "input_schema": { "type": "object" } }, { "type": "web_search_1", "name": "web_search" }],
         "thinking": { "type": "enabled", "budget_tokens": 1024 } });
-    let mut told = Vec::new();
+    let mut recorded = Vec::new();
     for request in [request.clone(), streamed(request)] {
         let (rollout, base) = setup.attempt().await;
         let sent = setup.client.post(format!("{base}/messages")).json(&request).header("x-api-key", "sk-of-the-client");
@@ -242,20 +242,20 @@ async fn messages_go_on_to_who_speaks_anthropics_dialect_whole_and_streamed() {
             }
         }
         let attributes = setup.attributes(&rollout).await;
-        let said = |key: &&str| key.contains("gen_ai.prompt") || key.contains("gen_ai.completion");
-        let mut said: Vec<(String, Value)> = (attributes.as_object().unwrap().iter())
-            .filter(|(key, _)| said(&key.as_str()))
+        let is_of_messages = |key: &&str| key.contains("gen_ai.prompt") || key.contains("gen_ai.completion");
+        let mut of_messages: Vec<(String, Value)> = (attributes.as_object().unwrap().iter())
+            .filter(|(key, _)| is_of_messages(&key.as_str()))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
-        said.sort_by(|one, other| one.0.cmp(&other.0));
-        told.push(said);
+        of_messages.sort_by(|one, other| one.0.cmp(&other.0));
+        recorded.push(of_messages);
         assert_eq!(attributes["gen_ai.usage.input_tokens"], 9);
         assert_eq!(attributes["gen_ai.usage.cache_read.input_tokens"], 5);
         assert_eq!(attributes["gen_ai.usage.output_tokens"], 6);
         assert_eq!(attributes["gen_ai.provider.name"], "anthropic");
     }
-    assert_eq!(told[0], told[1]);
-    let told: serde_json::Map<String, Value> = told.remove(0).into_iter().collect();
+    assert_eq!(recorded[0], recorded[1]);
+    let recorded: serde_json::Map<String, Value> = recorded.remove(0).into_iter().collect();
     for (key, value) in [
         ("gen_ai.prompt.0.content", "Be brief."),
         ("gen_ai.prompt.1.content", "look"),
@@ -265,7 +265,7 @@ async fn messages_go_on_to_who_speaks_anthropics_dialect_whole_and_streamed() {
         ("gen_ai.completion.0.tool_calls.0.arguments", "{\"at\":17}"),
         ("gen_ai.completion.0.finish_reason", "tool_calls"),
     ] {
-        assert_eq!(told[key], value, "{key}");
+        assert_eq!(recorded[key], value, "{key}");
     }
     let head = setup.server.heads()[0].to_lowercase();
     assert!(head.contains(&format!("x-api-key: {KEY}")) && head.contains("anthropic-version: 2023-06-01"), "{head}");
@@ -286,11 +286,11 @@ async fn integers_of_any_length_go_on_come_back_and_are_recorded_with_their_digi
             "{{\"id\":\"{id}\",\"content\":[{content}],\"stop_reason\":\"tool_use\",\"usage\":{{\"input_tokens\":1}}}}"
         )
     };
-    let begun = json!({ "type": "tool_use", "id": "t", "name": "look", "input": {} });
+    let started = json!({ "type": "tool_use", "id": "t", "name": "look", "input": {} });
     let delta = json!({ "type": "input_json_delta", "partial_json": format!("{{\"at\":{DIGITS}}}") });
     let events = [
         json!({ "type": "message_start", "message": { "id": "msg_2", "content": [], "usage": { "input_tokens": 1 } } }),
-        json!({ "type": "content_block_start", "index": 0, "content_block": begun }),
+        json!({ "type": "content_block_start", "index": 0, "content_block": started }),
         json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
         json!({ "type": "content_block_stop", "index": 0 }),
         json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" }, "usage": { "output_tokens": 3 } }),
@@ -316,9 +316,9 @@ async fn integers_of_any_length_go_on_come_back_and_are_recorded_with_their_digi
         let response = sent.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert!(response.text().await.unwrap().contains(DIGITS));
-        let gone_on = setup.server.requests.lock().unwrap().last().unwrap().bytes.clone();
-        let gone_on = String::from_utf8(gone_on).unwrap();
-        assert!(gone_on.contains(&format!("\"at\":{digits}")), "{gone_on}");
+        let passed_on = setup.server.requests.lock().unwrap().last().unwrap().bytes.clone();
+        let passed_on = String::from_utf8(passed_on).unwrap();
+        assert!(passed_on.contains(&format!("\"at\":{digits}")), "{passed_on}");
         let attributes = setup.attributes(&rollout).await;
         for (attribute, digits) in [("prompt.1", digits), ("completion.0", DIGITS)] {
             let arguments = format!("gen_ai.{attribute}.tool_calls.0.arguments");
@@ -330,10 +330,11 @@ async fn integers_of_any_length_go_on_come_back_and_are_recorded_with_their_digi
     let body = format!("{{\"model\":\"judge\",\"messages\":[],\"mood\":{{\"of\":{DIGITS}}}}}");
     let sent = setup.client.post(format!("{base}/chat/completions")).body(body).send().await.unwrap();
     assert_eq!(sent.status(), 200);
-    let gone_on = setup.server.requests.lock().unwrap().iter().map(|request| request.bytes.clone()).collect::<Vec<_>>();
-    assert_eq!(gone_on.len(), 4);
+    let passed_on =
+        setup.server.requests.lock().unwrap().iter().map(|request| request.bytes.clone()).collect::<Vec<_>>();
+    assert_eq!(passed_on.len(), 4);
     let expected = format!("{{\"model\":\"gpt-x\",\"messages\":[],\"mood\":{{\"of\":{DIGITS}}}}}");
-    assert_eq!(String::from_utf8_lossy(&gone_on[3]), expected);
+    assert_eq!(String::from_utf8_lossy(&passed_on[3]), expected);
 }
 
 #[tokio::test]
@@ -419,8 +420,8 @@ async fn responses_go_on_whole_and_streamed_and_are_asked_for_again_there() {
     }
     let again = setup.client.get(format!("{base}/responses/resp_1?include=x")).send().await.unwrap();
     assert_eq!(again.json::<Value>().await.unwrap(), response("resp_1"));
-    let asked = setup.server.requests.lock().unwrap().pop().unwrap();
-    assert_eq!((asked.method.as_str(), asked.path.as_str()), ("GET", "/v1/responses/resp_1?include=x"));
+    let sent = setup.server.requests.lock().unwrap().pop().unwrap();
+    assert_eq!((sent.method.as_str(), sent.path.as_str()), ("GET", "/v1/responses/resp_1?include=x"));
     let unknown = setup.client.get(format!("{base}/responses/resp_9")).send().await.unwrap();
     assert_eq!(unknown.status(), 404);
 }
@@ -451,8 +452,8 @@ async fn completions_embeddings_and_counts_go_on_too() {
     assert_eq!(count, json!({ "input_tokens": 12 }));
 
     let spans = setup.spans(&rollout).await;
-    let told: Vec<_> = spans.iter().map(|span| (span.name.as_str(), span.status.status_code)).collect();
-    assert_eq!(told, [("openai.completion", StatusCode::Ok), ("openai.embeddings", StatusCode::Ok)]);
+    let statuses: Vec<_> = spans.iter().map(|span| (span.name.as_str(), span.status.status_code)).collect();
+    assert_eq!(statuses, [("openai.completion", StatusCode::Ok), ("openai.embeddings", StatusCode::Ok)]);
     assert_eq!(spans[1].attributes["gen_ai.usage.input_tokens"], 3);
     // Nothing but the completion is an answer.
     assert_eq!(setup.generations().await.len(), 1);

@@ -35,8 +35,8 @@ fn chat_reply(message: Value) -> Reply {
 }
 
 /// A user's next turn of a chat; the rollout that it is in.
-async fn turn(setup: &Setup, headers: &[(&str, &str)], messages: &mut Vec<Value>, said: &str, answer: &str) -> String {
-    messages.push(user(said));
+async fn turn(setup: &Setup, headers: &[(&str, &str)], messages: &mut Vec<Value>, text: &str, answer: &str) -> String {
+    messages.push(user(text));
     let rollout = call(setup, "chat/completions", headers, &chat_of(messages), chat_reply(assistant(answer))).await;
     messages.push(assistant(answer));
     rollout
@@ -98,8 +98,8 @@ async fn a_conversation_that_is_passed_on_is_one_session_in_every_dialect() {
     };
     let mut history = vec![user("look")];
     let mut of_session = Vec::new();
-    for said in ["One.", "Two.", "Three."] {
-        let (reply, item) = answer(said);
+    for text in ["One.", "Two.", "Three."] {
+        let (reply, item) = answer(text);
         of_session.push(call(&setup, "responses", &[], &response(&history), reply).await);
         history.extend([item, user("and?")]);
     }
@@ -125,9 +125,10 @@ async fn users_whose_passed_on_calls_say_the_same_are_not_taken_for_each_other()
     assert_eq!(turn(&setup, &[], &mut here, "one", "Yes.").await, first[0]);
     // The same answers to the same words: whose it is cannot be known.
     let (mut one, mut other) = (Vec::new(), Vec::new());
-    let begun = [turn(&setup, &[], &mut one, "Who?", "I.").await, turn(&setup, &[], &mut other, "Who?", "I.").await];
+    let first_turns =
+        [turn(&setup, &[], &mut one, "Who?", "I.").await, turn(&setup, &[], &mut other, "Who?", "I.").await];
     let next = turn(&setup, &[], &mut one, "Still?", "Yes.").await;
-    assert!(!begun.contains(&next), "{next} of {begun:?}");
+    assert!(!first_turns.contains(&next), "{next} of {first_turns:?}");
     // Of another key, or another conversation that the upstream remembers.
     let with_key = [("authorization", "Bearer one")];
     let mut keyed = Vec::new();
@@ -148,7 +149,7 @@ async fn a_passed_on_retry_stays_in_the_session_of_its_request() {
     let setup = Setup::new(Vec::new()).await;
     let mut messages = Vec::new();
     let rollout = turn(&setup, &[], &mut messages, "Hello", "Good day.").await;
-    let asked = chat_of(&[&messages[..], &[user("Go on")]].concat());
+    let repeated = chat_of(&[&messages[..], &[user("Go on")]].concat());
     assert_eq!(turn(&setup, &[], &mut messages, "Go on", "On.").await, rollout);
     // Somebody else has the same first answer meanwhile, which nobody has continued.
     let mut other = Vec::new();
@@ -156,11 +157,11 @@ async fn a_passed_on_retry_stays_in_the_session_of_its_request() {
     assert_ne!(others, rollout);
     let retry = [("x-stainless-retry-count", "1")];
     let unused = || chat_reply(assistant("Anew."));
-    assert_eq!(call(&setup, "chat/completions", &retry, &asked, unused()).await, rollout);
+    assert_eq!(call(&setup, "chat/completions", &retry, &repeated, unused()).await, rollout);
     assert_eq!(setup.generations().await.len(), 3, "what was answered is sent again");
     // A process that knows no request of before.
     let mut setup = setup;
     setup.url = setup.another_process().await;
-    assert_eq!(call(&setup, "chat/completions", &retry, &asked, unused()).await, rollout);
+    assert_eq!(call(&setup, "chat/completions", &retry, &repeated, unused()).await, rollout);
     assert_eq!(turn(&setup, &[], &mut other, "Go on", "Over.").await, others);
 }

@@ -3,7 +3,7 @@
 use fulgurite_backends::SamplingEnd;
 use serde_json::{Value, json};
 
-use super::{answered, assembled, events, post, request, said, with};
+use super::{answered, assembled, events, post, request, texts_of, with};
 use crate::common::families::{FAMILIES, Family, QWEN3};
 use crate::common::{Script, Setup};
 
@@ -31,8 +31,8 @@ fn turns_of(family: &Family) -> Vec<Turn> {
 fn longer_turns() -> Vec<Turn> {
     let broken = QWEN3.broken[1];
     let whole = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
-    let turn = |said: String, calls| Turn {
-        sampled: format!("<think>\nhm\n</think>\n\n{said}<|im_end|>"),
+    let turn = |text: String, calls| Turn {
+        sampled: format!("<think>\nhm\n</think>\n\n{text}<|im_end|>"),
         end: SamplingEnd::StopToken,
         calls,
     };
@@ -73,7 +73,7 @@ async fn items_of_a_broken_or_cut_call_are_the_same_in_the_stream_the_answer_and
         }
         if expected != ["completed"] {
             let is_text = |(kind, text): &(&str, &str)| *kind == "message" && text.contains("weather");
-            assert!(said(&response).iter().any(is_text), "{response}");
+            assert!(texts_of(&response).iter().any(is_text), "{response}");
         }
         let url = format!("{}/responses/{}", base_of(&setup, &rollout).await, response["id"].as_str().unwrap());
         let again: Value = setup.client.get(&url).send().await.unwrap().json().await.unwrap();
@@ -117,7 +117,7 @@ async fn a_conversation_goes_on_token_by_token_from_the_items_of_an_answer_with_
                 |call: &&Value| json!({ "type": "function_call_output", "call_id": call["call_id"], "output": "7" });
             items.extend(calls(&response).iter().map(output));
             items.push(json!({ "role": "user", "content": "Go on." }));
-            setup.play(Script::Answer(setup.sampled(&(family.says)("Sorry.")), SamplingEnd::StopToken));
+            setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("Sorry.")), SamplingEnd::StopToken));
             let next = post(&setup, &base, &with(request(), "input", json!(items))).await;
             assert_eq!(next.status(), 200, "{} {way:?}: {}", family.format, next.text().await.unwrap());
             let drift = setup.store.drift(&rollout).await.unwrap();
@@ -136,9 +136,9 @@ async fn a_conversation_goes_on_token_by_token_behind_a_call_that_broke() {
             let (rollout, base) = setup.attempt().await;
             let sampled = setup.sampled(&format!("{}{}", family.broken[1], family.stop));
             setup.play(Script::Answer(sampled, SamplingEnd::StopToken));
-            let told =
+            let parsed =
                 events(&post(&setup, &base, &with(request(), "stream", json!(true))).await.text().await.unwrap());
-            let done = told.iter().filter(|event| event["type"] == "response.output_item.done");
+            let done = parsed.iter().filter(|event| event["type"] == "response.output_item.done");
             let mut kept: Vec<Value> = done.map(|event| event["item"].clone()).collect();
             let call = kept.iter().position(|item| item["type"] == "function_call").unwrap();
             assert_eq!(kept[call]["status"], "incomplete", "{}", family.format);
@@ -147,7 +147,7 @@ async fn a_conversation_goes_on_token_by_token_behind_a_call_that_broke() {
             kept.insert(if is_last { kept.len() } else { call + 1 }, output);
             let mut items = request()["input"].as_array().cloned().unwrap();
             items.extend(kept);
-            setup.play(Script::Answer(setup.sampled(&(family.says)("Sorry.")), SamplingEnd::StopToken));
+            setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("Sorry.")), SamplingEnd::StopToken));
             let next = post(&setup, &base, &with(request(), "input", json!(items))).await;
             assert_eq!(next.status(), 200, "{}: {}", family.format, next.text().await.unwrap());
             let drift = setup.store.drift(&rollout).await.unwrap();

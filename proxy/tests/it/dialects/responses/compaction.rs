@@ -41,14 +41,14 @@ async fn compact(setup: &Setup, base: &str, body: &Value, sampled: &str, end: Sa
 }
 
 async fn compacted(setup: &Setup, base: &str, body: &Value) -> Value {
-    let (status, compacted) = compact(setup, base, body, &(QWEN3.says)(SUMMARY), SamplingEnd::StopToken).await;
+    let (status, compacted) = compact(setup, base, body, &(QWEN3.plain_turn)(SUMMARY), SamplingEnd::StopToken).await;
     assert_eq!(status, 200, "{compacted}");
     compacted
 }
 
 /// The prompt from which a request is answered.
 async fn prompt_of(setup: &Setup, base: &str, body: &Value) -> Vec<u32> {
-    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("Yes.")), SamplingEnd::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)("Yes.")), SamplingEnd::StopToken));
     let reply = post(setup, base, body).await;
     assert_eq!(reply.status(), 200, "{}", reply.text().await.unwrap());
     setup.sampler.requests.lock().unwrap().last().unwrap().prompt.to_vec()
@@ -59,7 +59,7 @@ async fn a_compaction_is_what_was_said_and_a_summary_that_is_recorded_and_not_tr
     let setup = QWEN3.setup().await;
     let (rollout, base) = setup.attempt().await;
     let body = with(request(), "tools", super::declared_tools());
-    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)(SUMMARY)), SamplingEnd::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)(SUMMARY)), SamplingEnd::StopToken));
     let reply = setup.client.post(format!("{base}/responses/compact")).json(&body).send().await.unwrap();
     let ignored = reply.headers().get("x-fulgurite-ignored").cloned();
     let response: Value = reply.json().await.unwrap();
@@ -89,7 +89,7 @@ async fn a_compaction_is_what_was_said_and_a_summary_that_is_recorded_and_not_tr
 
     // Its client may want it trained.
     let (rollout, base) = setup.attempt().await;
-    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)(SUMMARY)), SamplingEnd::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)(SUMMARY)), SamplingEnd::StopToken));
     let url = format!("{base}/responses/compact");
     let reply = setup.client.post(url).header("x-fulgurite-trainable", "true").json(&request()).send().await.unwrap();
     assert_eq!(reply.status(), 200);

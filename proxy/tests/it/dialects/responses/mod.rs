@@ -146,7 +146,7 @@ async fn answered(family: &Family, request: &Value, sampled: &str, reason: Sampl
 }
 
 /// Kind and text of each item.
-fn said(response: &Value) -> Vec<(&str, &str)> {
+fn texts_of(response: &Value) -> Vec<(&str, &str)> {
     let items = response["output"].as_array().unwrap();
     items
         .iter()
@@ -162,7 +162,7 @@ fn said(response: &Value) -> Vec<(&str, &str)> {
 async fn every_family_reasons_says_and_calls_whole_and_streamed() {
     for family in &FAMILIES {
         let (setup, response, rollouts) = answered(family, &request(), family.turn, SamplingEnd::StopToken).await;
-        let [reasoning, message, call] = &said(&response)[..] else { panic!("{response}") };
+        let [reasoning, message, call] = &texts_of(&response)[..] else { panic!("{response}") };
         assert_eq!((reasoning.0, reasoning.1.trim()), ("reasoning", "hm"), "{}", family.format);
         assert_eq!((message.0, message.1.trim()), ("message", "Looking."));
         assert_eq!(call.0, "function_call");
@@ -210,9 +210,9 @@ async fn a_conversation_is_the_same_as_through_chat() {
         let referred = with(request(), "input", json!(items));
         let mut prompts = Vec::new();
         for body in [&resent, &by_id, &referred] {
-            setup.play(Script::Answer(setup.sampled(&(family.says)("Rain.")), SamplingEnd::StopToken));
+            setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("Rain.")), SamplingEnd::StopToken));
             let next: Value = post(&setup, &base(&rollout, &attempt), body).await.json().await.unwrap();
-            assert_eq!(said(&next).last().unwrap().0, "message", "{next}");
+            assert_eq!(texts_of(&next).last().unwrap().0, "message", "{next}");
             prompts.push(next["prompt_token_ids"].clone());
         }
 
@@ -226,7 +226,7 @@ async fn a_conversation_is_the_same_as_through_chat() {
         messages.push(message.clone());
         let id = &message["tool_calls"][0]["id"];
         messages.push(json!({ "role": "tool", "tool_call_id": id, "content": "Rain." }));
-        setup.play(Script::Answer(setup.sampled(&(family.says)("Rain.")), SamplingEnd::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("Rain.")), SamplingEnd::StopToken));
         let next: Value = setup.post(&chat_base, &with(chat, "messages", json!(messages))).await.json().await.unwrap();
         for prompt in &prompts {
             assert_eq!(*prompt, next["prompt_token_ids"], "{}", family.format);
@@ -255,7 +255,7 @@ async fn an_answer_comes_back_as_it_was_recorded() {
     items.extend(response["output"].as_array().cloned().unwrap());
     let call_id = &response["output"][2]["call_id"];
     items.push(json!({ "type": "function_call_output", "call_id": call_id, "output": "7" }));
-    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("7")), SamplingEnd::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)("7")), SamplingEnd::StopToken));
     post(&setup, &base, &with(request(), "input", json!(items))).await;
     let attributes = setup.attributes(&rollout).await;
     assert_eq!(attributes["gen_ai.prompt.3.content"], "7");
@@ -309,8 +309,8 @@ async fn a_response_says_what_it_was_asked() {
 
 #[tokio::test]
 async fn logprobs_are_of_the_text_and_only_for_those_who_ask() {
-    let asked = with(request(), "include", json!(["message.output_text.logprobs"]));
-    let (setup, response, _) = answered(&QWEN3, &asked, QWEN3.turn, SamplingEnd::StopToken).await;
+    let requested = with(request(), "include", json!(["message.output_text.logprobs"]));
+    let (setup, response, _) = answered(&QWEN3, &requested, QWEN3.turn, SamplingEnd::StopToken).await;
     let logprobs = response["output"][1]["content"][0]["logprobs"].as_array().unwrap();
     let text: String = logprobs.iter().map(|entry| entry["token"].as_str().unwrap()).collect();
     assert_eq!(text.trim(), "Looking.");
@@ -321,9 +321,9 @@ async fn logprobs_are_of_the_text_and_only_for_those_who_ask() {
 
 #[tokio::test]
 async fn reasoning_is_given_as_it_was_asked_for() {
-    let mut asked = with(request(), "reasoning", json!({ "summary": "auto" }));
-    asked["include"] = json!(["reasoning.encrypted_content"]);
-    let (setup, response, [rollout, _]) = answered(&KIMI, &asked, KIMI.turn, SamplingEnd::StopToken).await;
+    let mut requested = with(request(), "reasoning", json!({ "summary": "auto" }));
+    requested["include"] = json!(["reasoning.encrypted_content"]);
+    let (setup, response, [rollout, _]) = answered(&KIMI, &requested, KIMI.turn, SamplingEnd::StopToken).await;
     let reasoning = &response["output"][0];
     assert_eq!(reasoning["summary"], json!([{ "type": "summary_text", "text": "hm" }]));
     assert_eq!(reasoning.get("content"), None);
@@ -334,7 +334,7 @@ async fn reasoning_is_given_as_it_was_asked_for() {
     items.extend(response["output"].as_array().cloned().unwrap());
     items[1]["summary"] = json!([]);
     items.push(json!({ "role": "user", "content": "And tomorrow?" }));
-    setup.play(Script::Answer(setup.sampled(&(KIMI.says)("Sun.")), SamplingEnd::StopToken));
+    setup.play(Script::Answer(setup.sampled(&(KIMI.plain_turn)("Sun.")), SamplingEnd::StopToken));
     post(&setup, &base, &with(request(), "input", json!(items))).await;
     let attributes = setup.attributes(&rollout).await;
     assert_eq!(attributes["gen_ai.prompt.2.reasoning_content"], "hm");
@@ -342,11 +342,11 @@ async fn reasoning_is_given_as_it_was_asked_for() {
 
 #[tokio::test]
 async fn logprobs_of_a_broken_call_are_those_of_its_text() {
-    let asked = with(request(), "include", json!(["message.output_text.logprobs"]));
+    let requested = with(request(), "include", json!(["message.output_text.logprobs"]));
     for family in &FAMILIES {
         for broken in family.broken {
             let sampled = format!("{broken}{}", family.stop);
-            let (_, response, _) = answered(family, &asked, &sampled, SamplingEnd::StopToken).await;
+            let (_, response, _) = answered(family, &requested, &sampled, SamplingEnd::StopToken).await;
             let parts = response["output"].as_array().unwrap().iter().filter(|item| item["type"] == "message");
             let part = parts.map(|item| &item["content"][0]).next_back().unwrap();
             let entries = part["logprobs"].as_array().unwrap();
@@ -367,7 +367,7 @@ async fn an_answer_at_its_limit_is_incomplete() {
     assert_eq!(without_ids(&whole), without_ids(&streamed));
     assert_eq!(whole["status"], "incomplete");
     assert_eq!(whole["incomplete_details"], json!({ "reason": "max_output_tokens" }));
-    assert_eq!((&whole["output"][0]["status"], said(&whole)[0]), (&json!("incomplete"), ("message", "I am")));
+    assert_eq!((&whole["output"][0]["status"], texts_of(&whole)[0]), (&json!("incomplete"), ("message", "I am")));
 }
 
 #[tokio::test]
@@ -375,7 +375,7 @@ async fn an_answer_that_says_nothing_is_an_empty_message() {
     let setup = Setup::new(vec![]).await;
     let [(whole, _), (streamed, _)] = both_ways(&setup, &plain(), &[setup.stop()], SamplingEnd::StopToken).await;
     assert_eq!(without_ids(&whole), without_ids(&streamed));
-    assert_eq!(said(&whole), [("message", "")]);
+    assert_eq!(texts_of(&whole), [("message", "")]);
 }
 
 #[tokio::test]
@@ -397,17 +397,17 @@ async fn a_conversation_goes_on_token_by_token_behind_a_response_that_broke() {
     let setup = QWEN3.setup().await;
     let (rollout, base) = setup.attempt().await;
     let mut items = request()["input"].as_array().cloned().unwrap();
-    let begun = QWEN3.turn.split_once("Paris").unwrap().0;
+    let started = QWEN3.turn.split_once("Paris").unwrap().0;
     let scripts = [
-        Script::Break(setup.sampled(begun)),
+        Script::Break(setup.sampled(started)),
         Script::Answer(setup.sampled(QWEN3.turn), SamplingEnd::StopToken),
-        Script::Answer(setup.sampled(&(QWEN3.says)("Sun.")), SamplingEnd::StopToken),
+        Script::Answer(setup.sampled(&(QWEN3.plain_turn)("Sun.")), SamplingEnd::StopToken),
     ];
     for script in scripts {
         setup.play(script);
-        let asked = with(with(request(), "input", json!(items)), "stream", json!(true));
-        let told = events(&post(&setup, &base, &asked).await.text().await.unwrap());
-        let whole = told.iter().filter(|event| event["type"] == "response.output_item.done");
+        let requested = with(with(request(), "input", json!(items)), "stream", json!(true));
+        let parsed = events(&post(&setup, &base, &requested).await.text().await.unwrap());
+        let whole = parsed.iter().filter(|event| event["type"] == "response.output_item.done");
         items.extend(whole.map(|event| event["item"].clone()).filter(|item| item["status"] != "incomplete"));
         let call = items.last().filter(|item| item["type"] == "function_call").map(|item| item["call_id"].clone());
         if let Some(call_id) = call {
@@ -448,7 +448,7 @@ async fn previous_responses_are_those_of_the_same_rollout() {
         assert_eq!(response.status(), if is_found { 200 } else { 400 }, "{base} {id}");
         let answer: Value = response.json().await.unwrap();
         if is_found {
-            assert_eq!(said(&answer), [("message", "17")]);
+            assert_eq!(texts_of(&answer), [("message", "17")]);
         } else {
             setup.sampler.scripts.lock().unwrap().clear();
             assert_eq!(answer["error"]["code"], "previous_response_not_found");
@@ -463,7 +463,8 @@ async fn previous_responses_are_those_of_the_same_rollout() {
 #[tokio::test]
 async fn instructions_are_not_taken_over() {
     let (setup, response, [rollout, _]) =
-        answered(&QWEN3, &with(request(), "tools", json!([])), &(QWEN3.says)("Rain."), SamplingEnd::StopToken).await;
+        answered(&QWEN3, &with(request(), "tools", json!([])), &(QWEN3.plain_turn)("Rain."), SamplingEnd::StopToken)
+            .await;
     let attempt = setup.generation_of(&rollout).await.attempt_id;
     let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
     let mut previous = response["id"].clone();
@@ -474,7 +475,7 @@ async fn instructions_are_not_taken_over() {
     ] {
         let body =
             json!({ "model": "tiny", "input": "more", "instructions": instructions, "previous_response_id": previous });
-        setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("Yes.")), SamplingEnd::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)("Yes.")), SamplingEnd::StopToken));
         let response: Value = post(&setup, &base, &body).await.json().await.unwrap();
         previous = response["id"].clone();
         let attributes = setup.attributes(&rollout).await;
@@ -531,13 +532,13 @@ async fn what_cannot_be_is_refused_in_openais_words() {
 async fn token_ids_are_for_those_who_ask() {
     let options = ProxyOptions { token_ids_on_attributed_path: false, ..ProxyOptions::default() };
     let setup = Setup::with_options(options).await;
-    for asked in [false, true] {
+    for requested in [false, true] {
         setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
         let (_, base) = setup.attempt().await;
         let response: Value =
-            post(&setup, &base, &with(plain(), "return_token_ids", json!(asked))).await.json().await.unwrap();
+            post(&setup, &base, &with(plain(), "return_token_ids", json!(requested))).await.json().await.unwrap();
         for field in ["prompt_token_ids", "token_ids", "logprobs"] {
-            assert_eq!(response.get(field).is_some(), asked, "{field}");
+            assert_eq!(response.get(field).is_some(), requested, "{field}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use fulgurite_backends::SamplingEnd;
 use serde_json::{Value, json};
 
-use super::{answered, post, request, said, with};
+use super::{answered, post, request, texts_of, with};
 use crate::common::Script;
 use crate::common::families::QWEN3;
 
@@ -64,9 +64,9 @@ async fn calls_of_namespaces_custom_tools_and_shells_come_back_in_their_own_word
         let mut items = request["input"].as_array().cloned().unwrap();
         items.extend(response["output"].as_array().cloned().unwrap());
         items.push(with(output, "call_id", item["call_id"].clone()));
-        setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("Done.")), SamplingEnd::StopToken));
+        setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)("Done.")), SamplingEnd::StopToken));
         let next: Value = post(&setup, &base, &with(request, "input", json!(items))).await.json().await.unwrap();
-        assert_eq!(said(&next).last().unwrap(), &("message", "Done."), "{next}");
+        assert_eq!(texts_of(&next).last().unwrap(), &("message", "Done."), "{next}");
         let drift = setup.store.drift(&rollout).await.unwrap();
         assert_eq!(drift.continued, 1, "{name}: {drift:?}");
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 /// A wish, which a model follows whose template knows one of its variables, and any other model ignores.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Wish {
+pub(crate) struct CallerPreference {
     /// The request's field.
     pub(crate) field: &'static str,
     /// Values for variables of a template.
@@ -12,17 +12,19 @@ pub(crate) struct Wish {
 }
 
 /// The wishes in a request's fields of any dialect, in which `null` is none.
-pub(crate) fn wishes_of(fields: &Map<String, Value>) -> Vec<Wish> {
+pub(crate) fn preferences_of(fields: &Map<String, Value>) -> Vec<CallerPreference> {
     let at = |path: [&str; 2]| fields.get(path[0])?.get(path[1]).filter(|value| !value.is_null());
     let alone = |name: &str| fields.get(name).filter(|value| !value.is_null());
     [
-        alone("reasoning_effort").map(|effort| effort_wish("reasoning_effort", effort)),
-        at(["reasoning", "effort"]).map(|effort| effort_wish("reasoning.effort", effort)),
-        at(["output_config", "effort"]).map(|effort| effort_wish("output_config.effort", effort)),
-        at(["thinking", "type"]).map(|kind| Wish { field: "thinking.type", variables: thinking(*kind != "disabled") }),
-        at(["thinking", "budget_tokens"]).map(|budget| plain_wish("thinking.budget_tokens", "thinking_budget", budget)),
-        alone("verbosity").map(|verbosity| plain_wish("verbosity", "verbosity", verbosity)),
-        at(["text", "verbosity"]).map(|verbosity| plain_wish("text.verbosity", "verbosity", verbosity)),
+        alone("reasoning_effort").map(|effort| effort_preference("reasoning_effort", effort)),
+        at(["reasoning", "effort"]).map(|effort| effort_preference("reasoning.effort", effort)),
+        at(["output_config", "effort"]).map(|effort| effort_preference("output_config.effort", effort)),
+        at(["thinking", "type"])
+            .map(|kind| CallerPreference { field: "thinking.type", variables: thinking(*kind != "disabled") }),
+        at(["thinking", "budget_tokens"])
+            .map(|budget| plain_preference("thinking.budget_tokens", "thinking_budget", budget)),
+        alone("verbosity").map(|verbosity| plain_preference("verbosity", "verbosity", verbosity)),
+        at(["text", "verbosity"]).map(|verbosity| plain_preference("text.verbosity", "verbosity", verbosity)),
         at(["thinkingConfig", "thinkingLevel"]).map(googles_level),
         at(["thinkingConfig", "thinkingBudget"]).map(googles_budget),
     ]
@@ -31,32 +33,32 @@ pub(crate) fn wishes_of(fields: &Map<String, Value>) -> Vec<Wish> {
     .collect()
 }
 
-fn effort_wish(field: &'static str, effort: &Value) -> Wish {
+fn effort_preference(field: &'static str, effort: &Value) -> CallerPreference {
     let is_none = *effort == "none";
     let mut variables = thinking(!is_none);
     if !is_none {
         variables.insert("reasoning_effort".to_owned(), effort.clone());
     }
-    Wish { field, variables }
+    CallerPreference { field, variables }
 }
 
 /// Google's level, which other dialects write in lower case.
-fn googles_level(level: &Value) -> Wish {
+fn googles_level(level: &Value) -> CallerPreference {
     let level = level.as_str().unwrap_or_default().to_ascii_lowercase();
-    effort_wish("generationConfig.thinkingConfig.thinkingLevel", &level.into())
+    effort_preference("generationConfig.thinkingConfig.thinkingLevel", &level.into())
 }
 
 /// Google's budget: 0 is not to think, and -1 as much as the model likes.
-fn googles_budget(budget: &Value) -> Wish {
+fn googles_budget(budget: &Value) -> CallerPreference {
     let mut variables = thinking(budget.as_i64() != Some(0));
     if budget.as_i64().is_some_and(|tokens| tokens > 0) {
         variables.insert("thinking_budget".to_owned(), budget.clone());
     }
-    Wish { field: "generationConfig.thinkingConfig.thinkingBudget", variables }
+    CallerPreference { field: "generationConfig.thinkingConfig.thinkingBudget", variables }
 }
 
-fn plain_wish(field: &'static str, variable: &str, value: &Value) -> Wish {
-    Wish { field, variables: Map::from_iter([(variable.to_owned(), value.clone())]) }
+fn plain_preference(field: &'static str, variable: &str, value: &Value) -> CallerPreference {
+    CallerPreference { field, variables: Map::from_iter([(variable.to_owned(), value.clone())]) }
 }
 
 /// The names that templates have for whether to reason at all: Qwen's and DeepSeek's.
@@ -94,7 +96,7 @@ mod tests {
             ),
             (json!({ "reasoning": { "effort": null }, "reasoning_effort": null, "text": {} }), vec![]),
         ] {
-            let found = wishes_of(fields.as_object().unwrap());
+            let found = preferences_of(fields.as_object().unwrap());
             let found: Vec<_> = found.into_iter().map(|wish| (wish.field, Value::from(wish.variables))).collect();
             assert_eq!(found, expected, "{fields}");
         }

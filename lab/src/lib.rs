@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod estimate;
 pub mod interruptions;
 pub mod plan;
+pub mod queries;
 pub mod records;
 pub mod regrade;
 pub mod report;

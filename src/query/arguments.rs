@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use fulgurite_agentlightning::RewardMatch;
+use fulgurite_lab::queries::listing::{ListRequest, SortOrder};
+use fulgurite_lab::queries::named_store::NamedStore;
 use fulgurite_lab::transfer::attempt_triplets::TripletAdapter;
 use fulgurite_lab::transfer::metrics;
 use fulgurite_types::{AttemptStatus, ListFilter, RolloutExpression, RolloutMode, RolloutStatus, WorkerStatus};
@@ -25,6 +27,13 @@ pub struct StoreArguments {
     /// Config file whose store is meant
     #[arg(long, value_name = "FILE", conflicts_with_all = ["store", "run"])]
     pub config: Option<PathBuf>,
+}
+
+impl StoreArguments {
+    /// What they name.
+    pub fn named(&self) -> NamedStore {
+        NamedStore { url: self.store.clone(), run: self.run.clone(), config: self.config.clone() }
+    }
 }
 
 /// Which rollouts, or records of which rollouts.
@@ -105,6 +114,17 @@ pub struct ListArguments {
     /// Print JSON, one object a line
     #[arg(long)]
     pub json: bool,
+}
+
+impl ListArguments {
+    /// The part of the list that they name.
+    pub fn request(&self) -> ListRequest<'_> {
+        ListRequest {
+            limit: (!self.all).then_some(self.limit),
+            sort: self.sort.as_deref(),
+            order: if self.reverse { SortOrder::Descending } else { SortOrder::Ascending },
+        }
+    }
 }
 
 /// `fulgurite rollouts`.

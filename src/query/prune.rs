@@ -1,13 +1,15 @@
 //! `fulgurite prune`.
 
 use anyhow::{Context, Result, bail};
+use fulgurite_lab::queries::named_store::run_database;
+use fulgurite_lab::queries::pruning::prune_all;
 use fulgurite_lab::time;
 use fulgurite_store::{PruneFilter, Pruned, Space, Store, StoreOptions, redact_url};
 use fulgurite_types::RolloutStatus;
 use serde_json::json;
 
 use super::arguments::{PruneArguments, StoreArguments};
-use super::{confirmed, open, run_database, url};
+use super::{confirmed, open};
 use crate::terminal::output;
 use crate::terminal::progress::Progress;
 
@@ -27,11 +29,14 @@ pub async fn prune(arguments: PruneArguments) -> Result<()> {
         let instead = format!("this would delete {}; say --yes, or look first with --dry-run", text(planned));
         confirmed(&format!("delete {}", text(planned)), &instead)?;
     }
-    let url = url(&arguments.store)?;
+    let url = arguments.store.named().url()?;
     let store = Store::open(&url, StoreOptions::default())
         .await
         .with_context(|| format!("cannot open the store {}", redact_url(&url)))?;
-    let deleted = delete(&store, &filter, planned, arguments.json).await?;
+    let mut progress = Progress::new(arguments.json);
+    let mut show = |deleted: Pruned| progress.set("rollouts deleted", deleted.rollouts, Some(planned.rollouts));
+    let deleted = prune_all(&store, &filter, &mut show).await?;
+    progress.finish();
     let space = store.give_space_back().await.context(
         "the rollouts are deleted, but their space could not be given back; run this again when nobody else writes",
     )?;
@@ -43,7 +48,7 @@ pub async fn prune(arguments: PruneArguments) -> Result<()> {
 /// Refuses a run as a name for a store that holds more than that run.
 fn check_is_its_own(named: &StoreArguments) -> Result<()> {
     let Some(run) = &named.run else { return Ok(()) };
-    let url = url(named)?;
+    let url = named.named().url()?;
     if url != run_database(run) {
         bail!(
             "{} is recorded in {}, which others use as well: name that by --store to delete of all that it has",
@@ -52,20 +57,6 @@ fn check_is_its_own(named: &StoreArguments) -> Result<()> {
         );
     }
     Ok(())
-}
-
-async fn delete(store: &Store, filter: &PruneFilter, planned: Pruned, quiet: bool) -> Result<Pruned> {
-    let mut progress = Progress::new(quiet);
-    let mut deleted = Pruned::default();
-    loop {
-        let batch = store.prune(filter.clone()).await?;
-        if batch.rollouts == 0 {
-            progress.finish();
-            return Ok(deleted);
-        }
-        deleted += batch;
-        progress.set("rollouts deleted", deleted.rollouts, Some(planned.rollouts));
-    }
 }
 
 fn report(arguments: &PruneArguments, verb: &str, pruned: Pruned, space: Option<Space>) {

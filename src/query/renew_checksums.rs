@@ -5,12 +5,12 @@ use fulgurite_store::{RenewalMode, Store, TableRenewal, redact_url};
 use serde_json::json;
 
 use super::arguments::RenewChecksumsArguments;
-use super::{confirmed, url};
+use super::confirmed;
 use crate::terminal::output;
 
 /// Takes rollouts and attempts for what was recorded, having said which and having been told to.
 pub async fn renew_checksums(arguments: RenewChecksumsArguments) -> Result<()> {
-    let url = url(&arguments.store)?;
+    let url = arguments.store.named().url()?;
     let renewed = async |mode| {
         Store::renew_row_checksums(&url, mode)
             .await

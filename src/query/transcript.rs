@@ -1,12 +1,12 @@
 //! One rollout as people read it: what was asked, what was answered, what it earned.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
+use fulgurite_lab::queries::event::{CallOrigin, EarlierCalls, Event, RecordedCall};
 use fulgurite_lab::time;
 use fulgurite_renderers::Tokenizer;
-use fulgurite_store::{SpanMessage, found_reward};
-use fulgurite_types::{Attempt, FoundReward, Generation, Object, RecordedTeacherLogprobs, Rollout, Span};
+use fulgurite_store::SpanMessage;
+use fulgurite_types::{Attempt, FoundReward, Generation, RecordedTeacherLogprobs, Rollout, Span};
 use serde_json::{Value, json};
 
 use super::lists::generations::{logprob, weights};
@@ -17,37 +17,7 @@ use crate::terminal::table::cell;
 /// An attempt as far as it has been read: only what later lines refer to is kept of it.
 pub struct AttemptTranscript {
     attempt: Attempt,
-    /// Its calls so far.
-    calls: Vec<Earlier>,
-}
-
-/// What later calls and rewards refer to of a call.
-struct Earlier {
-    generation_id: String,
-    /// Of its prompt's messages and its answer, in their order.
-    message_hashes: Vec<u64>,
-}
-
-/// One thing that happened in an attempt.
-pub enum Event {
-    /// A model call.
-    Call(Box<Call>),
-    /// A reward.
-    Reward(Box<FoundReward>),
-    /// Anything else that was traced.
-    Span(Box<Span>),
-}
-
-/// A model call, with what its span says of it.
-pub struct Call {
-    /// Its tokens.
-    pub generation: Generation,
-    /// What teachers made of them.
-    pub teachers: Vec<RecordedTeacherLogprobs>,
-    /// Its prompt.
-    pub messages: Vec<SpanMessage>,
-    /// Its answer.
-    pub answer: SpanMessage,
+    calls: EarlierCalls,
 }
 
 /// How a transcript is written.
@@ -58,55 +28,6 @@ pub struct Style<'t> {
     pub tokens: bool,
     /// Tokenizers by their fingerprints.
     pub tokenizers: &'t HashMap<String, Tokenizer>,
-}
-
-impl Event {
-    /// What a span tells of, given the generation that it is of and what teachers made of that.
-    pub fn new(span: Span, generation: Option<Generation>, teachers: Vec<RecordedTeacherLogprobs>) -> Self {
-        if let Some(generation) = generation {
-            Self::Call(Box::new(Call::new(generation, &span.attributes, teachers)))
-        } else if let Some(found) = found_reward(&span) {
-            Self::Reward(Box::new(found))
-        } else {
-            Self::Span(Box::new(span))
-        }
-    }
-
-    /// The event for programs.
-    pub fn json(&self) -> Value {
-        match self {
-            Self::Call(call) => call_json(call),
-            Self::Reward(found) => json!({ "reward": found }),
-            Self::Span(span) => json!({ "span": span }),
-        }
-    }
-}
-
-impl Call {
-    fn new(generation: Generation, attributes: &Object, teachers: Vec<RecordedTeacherLogprobs>) -> Self {
-        let unknown = || SpanMessage { role: "assistant".to_owned(), content: String::new(), calls: Vec::new() };
-        let answer = SpanMessage::of_answers(attributes).into_iter().next().unwrap_or_else(unknown);
-        Self { generation, teachers, messages: SpanMessage::of_prompt(attributes), answer }
-    }
-
-    /// How many of this call's messages an earlier one has already shown, its answer included.
-    fn shared_with(&self, earlier: &Earlier) -> usize {
-        let shown = earlier.message_hashes.iter();
-        self.messages.iter().zip(shown).take_while(|(new, old)| hash(new) == **old).count()
-    }
-
-    /// What is kept of it once it has been shown.
-    fn as_earlier(&self) -> Earlier {
-        let shown = self.messages.iter().chain([&self.answer]);
-        Earlier { generation_id: self.generation.generation_id.clone(), message_hashes: shown.map(hash).collect() }
-    }
-}
-
-/// Stands for what a message says.
-fn hash(message: &SpanMessage) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    message.identity().hash(&mut hasher);
-    hasher.finish()
 }
 
 fn plain(value: Option<&Value>) -> String {
@@ -136,19 +57,6 @@ pub fn header(rollout: &Rollout, style: &Style) -> Vec<String> {
     lines
 }
 
-fn call_json(call: &Call) -> Value {
-    let mut value = json!({ "generation": call.generation, "answer": call.answer.content });
-    if !call.answer.calls.is_empty() {
-        let tool_call = |(name, arguments): &(String, String)| json!({ "name": name, "arguments": arguments });
-        value["tool_calls"] = call.answer.calls.iter().map(tool_call).collect();
-    }
-    if !call.teachers.is_empty() {
-        let of_teacher = |RecordedTeacherLogprobs { run_id, values }: &RecordedTeacherLogprobs| json!({ "run_id": run_id, "teacher": values.teacher, "logprobs": values.logprobs });
-        value["teacher_logprobs"] = call.teachers.iter().map(of_teacher).collect();
-    }
-    value
-}
-
 /// When something began, and how long it took if it is over.
 fn duration(start: f64, end: Option<f64>) -> String {
     let took = end.map_or(String::new(), |end| format!(", took {:.3} s", end - start));
@@ -158,7 +66,7 @@ fn duration(start: f64, end: Option<f64>) -> String {
 impl AttemptTranscript {
     /// Nothing of the attempt has been read yet.
     pub fn new(attempt: Attempt) -> Self {
-        Self { attempt, calls: Vec::new() }
+        Self { attempt, calls: EarlierCalls::default() }
     }
 
     /// What is said of it before its events.
@@ -187,28 +95,23 @@ impl AttemptTranscript {
         match event {
             Event::Call(call) => {
                 let lines = call_lines(self, call, style);
-                self.calls.push(call.as_earlier());
+                self.calls.push(call);
                 lines
             }
             Event::Reward(found) => vec![reward_line(self, found, style)],
             Event::Span(span) => vec![span_line(span, style)],
         }
     }
-
-    /// The number of a call, counting from 1.
-    fn number(&self, generation_id: &str) -> Option<usize> {
-        self.calls.iter().position(|call| call.generation_id == generation_id).map(|index| index + 1)
-    }
 }
 
 /// A call that comes next.
-fn call_lines(attempt: &AttemptTranscript, call: &Call, style: &Style) -> Vec<String> {
+fn call_lines(attempt: &AttemptTranscript, call: &RecordedCall, style: &Style) -> Vec<String> {
     let generation = &call.generation;
     let versions = match &generation.weights_versions[..] {
         [] => "unknown".to_owned(),
         versions => weights(versions),
     };
-    let title = format!("#{} {}", attempt.calls.len() + 1, generation.generation_id);
+    let title = format!("#{} {}", attempt.calls.count() + 1, generation.generation_id);
     let seconds = generation.end_time - generation.start_time;
     let mut lines = vec![format!(
         "  {} {}",
@@ -229,24 +132,20 @@ fn call_lines(attempt: &AttemptTranscript, call: &Call, style: &Style) -> Vec<St
 }
 
 /// How many of a call's messages need not be shown again, and what it goes on from.
-fn origin(attempt: &AttemptTranscript, call: &Call) -> (usize, String) {
+fn origin(attempt: &AttemptTranscript, call: &RecordedCall) -> (usize, String) {
     // That a conversation begins is said by the line itself.
     let reason = call.generation.branch_reason.as_ref().filter(|reason| !reason.begins_conversation());
     let branch = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-    if let Some(parent_id) = &call.generation.parent_id {
-        let parent = attempt.calls.iter().find(|parent| parent.generation_id == *parent_id);
-        let name = attempt.number(parent_id).map_or(parent_id.clone(), |number| format!("#{number}"));
-        return (
-            parent.map_or(0, |parent| call.shared_with(parent)),
-            format!("continues {name}, token by token{branch}"),
-        );
-    }
-    let nearest = attempt.calls.iter().enumerate().map(|(index, other)| (call.shared_with(other), index)).max();
-    match nearest {
-        Some((shared, index)) if shared > 0 => {
-            (shared, format!("begins anew{branch}, like #{} up to message {shared}", index + 1))
+    match (attempt.calls.origin(call), &call.generation.parent_id) {
+        (CallOrigin::Continues { number, shared }, parent_id) => {
+            let unknown = || parent_id.clone().unwrap_or_default();
+            let name = number.map_or_else(unknown, |number| format!("#{number}"));
+            (shared, format!("continues {name}, token by token{branch}"))
         }
-        _ => (0, format!("begins a conversation{branch}")),
+        (CallOrigin::BeginsLike { number, shared }, _) => {
+            (shared, format!("begins anew{branch}, like #{number} up to message {shared}"))
+        }
+        (CallOrigin::Begins, _) => (0, format!("begins a conversation{branch}")),
     }
 }
 
@@ -280,8 +179,8 @@ fn message_lines(message: &SpanMessage, style: &Style) -> Vec<String> {
 }
 
 /// A line for each token: its id, its logprob, those under teachers, its text.
-fn token_lines(call: &Call, style: &Style) -> Vec<String> {
-    let Call { generation, teachers, .. } = call;
+fn token_lines(call: &RecordedCall, style: &Style) -> Vec<String> {
+    let RecordedCall { generation, teachers, .. } = call;
     let tokenizer = style.tokenizers.get(&generation.tokenizer);
     let line = |(index, token): (usize, &u32)| {
         let logprob = generation.logprobs.as_ref().and_then(|logprobs| logprobs.get(index));
@@ -308,7 +207,7 @@ fn reward_line(attempt: &AttemptTranscript, found: &FoundReward, style: &Style) 
     };
     let whom = match &found.recorded.generation_id {
         None => "the attempt".to_owned(),
-        Some(id) => attempt.number(id).map_or(id.clone(), |number| format!("#{number}")),
+        Some(id) => attempt.calls.number(id).map_or(id.clone(), |number| format!("#{number}")),
     };
     format!("  reward {value} {}{parts}: for {whom}, from a span {}", reward.name, found.span_name)
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_config::admin_key;
 use fulgurite_config::declarations::StoreConfig;
+use fulgurite_lab::queries::rollout_reading::existing_rollout;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::open_store::open_store;
 use fulgurite_store::Sender;
@@ -17,7 +18,7 @@ use serde_json::json;
 use arguments::RewardArguments;
 
 use crate::query::arguments::StoreArguments;
-use crate::query::{existing_rollout, open, url};
+use crate::query::open;
 use crate::terminal::output;
 
 /// Names the server where the command line does not.
@@ -75,7 +76,7 @@ async fn give_at_server(arguments: &RewardArguments, new: &NewReward) -> Result<
 }
 
 async fn give_in_store(arguments: &StoreArguments, new: NewReward) -> Result<RecordedReward> {
-    let store_url = url(arguments)?;
+    let store_url = arguments.named().url()?;
     // Opening it for writing would make one that is not there.
     open(arguments).await?.close().await;
     let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite reward")?;

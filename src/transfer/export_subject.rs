@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fulgurite_lab::queries::rollout_reading::existing_rollout;
 use fulgurite_lab::records;
 use fulgurite_lab::runs::registry;
 use fulgurite_store::{Store, redact_url};
 use fulgurite_types::ListFilter;
 
 use crate::query::arguments::{ExportArguments, StoreArguments};
-use crate::query::{existing_rollout, open, url};
+use crate::query::open;
 
 /// The directory of the run that is named, by its place on the command line or by `--run`.
 ///
@@ -61,7 +62,7 @@ async fn refuse_two_meanings(arguments: &ExportArguments, named: &str, directory
         bail!(
             "`{named}` is the run in {} and a rollout of {}: --run {} means the run, --rollout {named} the rollout",
             directory.display(),
-            redact_url(&url(&arguments.store)?),
+            redact_url(&arguments.store.named().url()?),
             directory.display()
         );
     }
@@ -91,7 +92,7 @@ async fn open_rollout(arguments: &ExportArguments, name: &str) -> Result<(Store,
     let store = open(&arguments.store).await.with_context(no_run)?;
     let id = store.rollout_id_of(name).await?;
     if store.get_rollout(&id).await?.is_none() {
-        let url = url(&arguments.store)?;
+        let url = arguments.store.named().url()?;
         bail!("{}; nor is it a rollout of {}", no_run(), redact_url(&url));
     }
     Ok((store, arguments.filter(Some(&id))))

@@ -6,14 +6,13 @@ use fulgurite_types::Imported;
 use serde_json::json;
 
 use crate::query::arguments::ImportArguments;
-use crate::query::url;
 use crate::terminal::output;
 use crate::terminal::progress::Progress;
 
 /// Reads records from files into a store, which is made if it is not there.
 pub async fn import(arguments: ImportArguments) -> Result<()> {
     let formats = arguments.files.iter().map(|file| FileFormat::of(file)).collect::<Result<Vec<_>, _>>()?;
-    let url = url(&arguments.store)?;
+    let url = arguments.store.named().url()?;
     let store = Store::open(&url, StoreOptions::default())
         .await
         .with_context(|| format!("cannot open the store {}", redact_url(&url)))?;

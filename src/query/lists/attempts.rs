@@ -2,11 +2,9 @@
 
 use anyhow::Result;
 use fulgurite_lab::time;
-use fulgurite_store::Store;
-use fulgurite_types::{Attempt, ListFilter, Listed, Part};
-use serde_json::{Value, json};
+use fulgurite_types::{Attempt, ListFilter};
 
-use super::list::{Record, list};
+use super::list::{TableRecord, list};
 use crate::query::arguments::AttemptsArguments;
 use crate::query::open_selected;
 use crate::terminal::table::{cell, seconds};
@@ -22,17 +20,9 @@ pub async fn attempts(mut arguments: AttemptsArguments) -> Result<()> {
     list::<Attempt>(&store, &filter, &arguments.list).await
 }
 
-impl Record for Attempt {
+impl TableRecord for Attempt {
     const COLUMNS: &'static [&'static str] =
         &["rollout", "attempt", "seq", "status", "worker", "started", "seconds", "reason"];
-
-    async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
-        Ok(store.list_attempts(filter, part).await?)
-    }
-
-    fn json(&self) -> Value {
-        json!(self)
-    }
 
     fn row(&self) -> Vec<String> {
         vec![

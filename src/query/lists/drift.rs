@@ -1,11 +1,9 @@
 //! `fulgurite drift`.
 
 use anyhow::Result;
-use fulgurite_store::Store;
-use fulgurite_types::{CallDrift, ListFilter, Listed, Part};
-use serde_json::{Value, json};
+use fulgurite_types::{CallDrift, ListFilter};
 
-use super::list::{Record, list};
+use super::list::{TableRecord, list};
 use crate::query::arguments::GenerationsArguments;
 use crate::query::open_selected;
 
@@ -16,7 +14,7 @@ pub async fn drift(mut arguments: GenerationsArguments) -> Result<()> {
     list::<CallDrift>(&store, &filter, &arguments.list).await
 }
 
-impl Record for CallDrift {
+impl TableRecord for CallDrift {
     const COLUMNS: &'static [&'static str] = &[
         "rollout",
         "seq",
@@ -29,14 +27,6 @@ impl Record for CallDrift {
         "reason",
         "first difference",
     ];
-
-    async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
-        Ok(store.list_drift(filter, part).await?)
-    }
-
-    fn json(&self) -> Value {
-        json!(self)
-    }
 
     fn row(&self) -> Vec<String> {
         vec![

@@ -2,11 +2,9 @@
 
 use anyhow::Result;
 use fulgurite_adapters::exclusion;
-use fulgurite_store::Store;
-use fulgurite_types::{Generation, ListFilter, Listed, Part, UntrainedCause, WeightsFrom};
-use serde_json::{Value, json};
+use fulgurite_types::{Generation, ListFilter, UntrainedCause, WeightsFrom};
 
-use super::list::{Record, list};
+use super::list::{TableRecord, list};
 use crate::query::arguments::GenerationsArguments;
 use crate::query::open_selected;
 use crate::terminal::table::seconds;
@@ -18,7 +16,7 @@ pub async fn generations(mut arguments: GenerationsArguments) -> Result<()> {
     list::<Generation>(&store, &filter, &arguments.list).await
 }
 
-impl Record for Generation {
+impl TableRecord for Generation {
     const COLUMNS: &'static [&'static str] = &[
         "rollout",
         "attempt",
@@ -34,14 +32,6 @@ impl Record for Generation {
         "continues",
         "untrained",
     ];
-
-    async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
-        Ok(store.list_generations(filter, part).await?)
-    }
-
-    fn json(&self) -> Value {
-        json!(self)
-    }
 
     fn row(&self) -> Vec<String> {
         vec![

@@ -1,11 +1,9 @@
 //! `fulgurite rewards`.
 
 use anyhow::Result;
-use fulgurite_store::Store;
-use fulgurite_types::{FoundReward, ListFilter, Listed, Part, Reward};
-use serde_json::{Value, json};
+use fulgurite_types::{FoundReward, ListFilter, Reward};
 
-use super::list::{Record, list};
+use super::list::{TableRecord, list};
 use crate::query::arguments::RewardsArguments;
 use crate::query::open_selected;
 use crate::terminal::table::cut;
@@ -17,17 +15,9 @@ pub async fn rewards(mut arguments: RewardsArguments) -> Result<()> {
     list::<FoundReward>(&store, &filter, &arguments.list).await
 }
 
-impl Record for FoundReward {
+impl TableRecord for FoundReward {
     const COLUMNS: &'static [&'static str] =
         &["rollout", "attempt", "seq", "reward", "name", "components", "given by", "generation", "span"];
-
-    async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
-        Ok(store.list_rewards(filter, part).await?)
-    }
-
-    fn json(&self) -> Value {
-        json!(self)
-    }
 
     fn row(&self) -> Vec<String> {
         let recorded = &self.recorded;

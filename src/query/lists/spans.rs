@@ -1,11 +1,9 @@
 //! `fulgurite spans`.
 
 use anyhow::Result;
-use fulgurite_store::Store;
-use fulgurite_types::{ListFilter, Listed, Part, Span};
-use serde_json::{Value, json};
+use fulgurite_types::{ListFilter, Span};
 
-use super::list::{Record, list};
+use super::list::{TableRecord, list};
 use crate::query::arguments::SpansArguments;
 use crate::query::open_selected;
 use crate::terminal::table::{cell, seconds};
@@ -17,16 +15,8 @@ pub async fn spans(mut arguments: SpansArguments) -> Result<()> {
     list::<Span>(&store, &filter, &arguments.list).await
 }
 
-impl Record for Span {
+impl TableRecord for Span {
     const COLUMNS: &'static [&'static str] = &["rollout", "attempt", "seq", "name", "seconds", "what"];
-
-    async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
-        Ok(store.list_spans(filter, part).await?)
-    }
-
-    fn json(&self) -> Value {
-        json!(self)
-    }
 
     fn row(&self) -> Vec<String> {
         let attribute = |key: &str| self.attributes.get(key);

@@ -1,8 +1,8 @@
 //! The tools by which a coding agent trains a model, over the Model Context Protocol.
 //!
 //! A run is a child `fulgurite train` that makes as many updates as it was allowed, keeps what it has learnt in a checkpoint and
-//! waits. It ends with this process, however that ends, and the next one goes on from there. What is looked at is what the
-//! program's other commands say.
+//! waits. It ends with this process, however that ends, and the next one goes on from there. What opens a model is a child as
+//! well, so that it ends with the call and gives its memory back. What is recorded of runs is read by `fulgurite_lab`.
 
 mod at_start;
 mod error;

@@ -54,6 +54,15 @@ impl Program {
     }
 }
 
+/// The failure of what a command would do, which is done here, as the command would tell it.
+pub(crate) fn failure_of(command: &'static str) -> impl Fn(anyhow::Error) -> ToolError {
+    move |error| {
+        let causes = error.chain().skip(1).map(|cause| format!("\n  caused by: {cause}"));
+        let message = format!("error: {error}{}", causes.collect::<String>());
+        ToolError::Command { command: command.to_owned(), message: last_part(&message) }
+    }
+}
+
 /// Words of a command.
 pub(crate) fn words<const N: usize>(words: [&dyn AsWord; N]) -> Vec<OsString> {
     words.iter().map(|word| word.word()).collect()

@@ -3,7 +3,8 @@
 pub mod arguments;
 
 use anyhow::{Context, Result};
-use fulgurite_lab::doctor::findings::{Answer, Finding, Severity};
+use fulgurite_lab::doctor::finding_lines::{finding_lines, nothing_found};
+use fulgurite_lab::doctor::findings::Severity;
 use fulgurite_lab::doctor::findings_of;
 use fulgurite_lab::doctor::machine::{FactState, MachineFact, machine_facts};
 use fulgurite_lab::runs::registry;
@@ -12,7 +13,6 @@ use serde_json::json;
 use self::arguments::DoctorArguments;
 use crate::terminal::output;
 use crate::terminal::paint::Paint;
-use crate::terminal::table::cut;
 
 /// Prints the findings of a run, the worst first, or what this machine has.
 pub async fn doctor(arguments: &DoctorArguments) -> Result<()> {
@@ -24,20 +24,15 @@ pub async fn doctor(arguments: &DoctorArguments) -> Result<()> {
         return Ok(());
     }
     if found.is_empty() {
-        output::line(format!("run {}: nothing is amiss by what is recorded", run.run_id));
+        output::line(nothing_found(&run.run_id));
     }
     let paint = Paint::for_stdout();
-    for Finding { name, severity, evidence, what_to_do, answers, .. } in &found {
-        let word = match severity {
-            Severity::Error => paint.red("error"),
-            Severity::Warning => paint.bold("warning"),
+    for finding in &found {
+        let word = match finding.severity {
+            Severity::Error => paint.red(finding.severity.word()),
+            Severity::Warning => paint.bold(finding.severity.word()),
         };
-        output::line(format!("{word} {name}: {evidence}"));
-        for Answer { task, answer, reward, .. } in answers {
-            let plain = |text: &str| -> String { text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect() };
-            output::line(format!("    {reward:+.3}  {} -> {}", cut(&plain(&task.to_string())), cut(&plain(answer))));
-        }
-        output::line(format!("    {what_to_do}"));
+        finding_lines(finding, &word).into_iter().for_each(output::line);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ pub mod arguments;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use fulgurite_config::declarations::{LoadedConfig, PricesConfig};
+use fulgurite_lab::runs::differing_keys::differing_keys;
 use fulgurite_lab::runs::registry::{self, HeldOut, HeldOutMeasure};
 use fulgurite_lab::runs::{lines, signed};
 use fulgurite_lab::time;
@@ -25,14 +25,8 @@ pub async fn runs(arguments: RunsArguments) -> Result<()> {
     }
 }
 
-fn prices(file: Option<&Path>) -> Result<Option<PricesConfig>> {
-    let Some(file) = file else { return Ok(None) };
-    let prices = LoadedConfig::read(Some(file))?.config.prices;
-    prices.with_context(|| format!("{} has no [prices]", file.display())).map(Some)
-}
-
 async fn list(arguments: &ListRunsArguments) -> Result<()> {
-    let prices = prices(arguments.print.prices.as_deref())?;
+    let prices = arguments.print.prices.as_deref().map(registry::prices_in).transpose()?;
     let mut entries = Vec::new();
     match &arguments.store {
         Some(url) => {
@@ -100,7 +94,7 @@ async fn list(arguments: &ListRunsArguments) -> Result<()> {
 }
 
 async fn show(arguments: &ShowRunArguments) -> Result<()> {
-    let prices = prices(arguments.print.prices.as_deref())?;
+    let prices = arguments.print.prices.as_deref().map(registry::prices_in).transpose()?;
     let directory = registry::directory(&arguments.run)?;
     let entry = registry::of_directory(&directory, prices.as_ref()).await?;
     if arguments.print.json {
@@ -122,7 +116,7 @@ async fn show(arguments: &ShowRunArguments) -> Result<()> {
 }
 
 async fn compare(arguments: &CompareRunsArguments) -> Result<()> {
-    let prices = prices(arguments.print.prices.as_deref())?;
+    let prices = arguments.print.prices.as_deref().map(registry::prices_in).transpose()?;
     let (first, second) = (registry::directory(&arguments.first)?, registry::directory(&arguments.second)?);
     let one = registry::of_directory(&first, prices.as_ref()).await?;
     let other = registry::of_directory(&second, prices.as_ref()).await?;
@@ -144,25 +138,4 @@ async fn compare(arguments: &CompareRunsArguments) -> Result<()> {
     }
     columns.print();
     Ok(())
-}
-
-/// The keys of two runs' configs whose values differ, with both.
-fn differing_keys(first: &Path, second: &Path) -> Result<std::collections::BTreeMap<String, [String; 2]>> {
-    let mut keys = std::collections::BTreeMap::new();
-    for (place, directory) in [first, second].into_iter().enumerate() {
-        let config = json!(fulgurite_lab::records::config_of_run(directory)?.config);
-        let mut open = vec![(String::new(), &config)];
-        while let Some((key, value)) = open.pop() {
-            match value {
-                serde_json::Value::Object(table) => {
-                    let below = |name: &str| if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
-                    open.extend(table.iter().map(|(name, value)| (below(name), value)));
-                }
-                serde_json::Value::Null => {}
-                value => keys.entry(key).or_insert([const { String::new() }; 2])[place] = value.to_string(),
-            }
-        }
-    }
-    keys.retain(|_, [one, other]| one != other);
-    Ok(keys)
 }

@@ -1,6 +1,7 @@
 //! What is wrong with a run, and what to do.
 
 mod facts;
+pub mod finding_lines;
 pub mod findings;
 pub mod machine;
 pub(crate) mod routes;

@@ -62,7 +62,7 @@ pub async fn list_records<R: ListedRecord>(
     store: &Store,
     filter: &ListFilter,
     request: &ListRequest<'_>,
-    take: &mut dyn FnMut(Vec<R>),
+    take: &mut (dyn FnMut(Vec<R>) + Send),
 ) -> Result<Option<Cursor>, QueryError> {
     let is_sorted_here = |field: &&str| request.order == SortOrder::Descending || R::SORTED_HERE.contains(field);
     if let Some(field) = request.sort.filter(is_sorted_here) {
@@ -83,7 +83,7 @@ pub async fn records_after<R: ListedRecord>(
     store: &Store,
     filter: &ListFilter,
     mut cursor: Cursor,
-    take: &mut dyn FnMut(Vec<R>),
+    take: &mut (dyn FnMut(Vec<R>) + Send),
 ) -> Result<Cursor, StoreError> {
     loop {
         let listed = R::fetch(store, filter, &Part::After { cursor, limit: Some(PAGE) }).await?;
@@ -146,7 +146,7 @@ async fn newest<R: ListedRecord>(
     store: &Store,
     filter: &ListFilter,
     request: &ListRequest<'_>,
-    take: &mut dyn FnMut(Vec<R>),
+    take: &mut (dyn FnMut(Vec<R>) + Send),
 ) -> Result<Cursor, QueryError> {
     // Whoever wants none of the old ones still has to learn where the new ones begin.
     let at_least_one = request.limit.map(|limit| limit.max(1));

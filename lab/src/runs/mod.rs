@@ -1,6 +1,7 @@
 //! The registry of runs: which there are, how each stands, its checkpoints.
 
 pub mod checkpoints;
+pub mod differing_keys;
 mod lines;
 pub mod progress;
 pub mod registry;

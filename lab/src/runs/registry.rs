@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use fulgurite_config::declarations::PricesConfig;
+use fulgurite_config::declarations::{LoadedConfig, PricesConfig};
 use fulgurite_store::{RunTotals, Store, redact_url};
 use fulgurite_trainer::{EVALUATION_KIND, ObjectiveName};
 use fulgurite_types::{LedgerRow, Run, Step, TokenUse, UntrainedCause};
@@ -310,6 +310,11 @@ async fn entry(store: &Store, run: &Run, prices: Option<&PricesConfig>) -> Resul
     let (steps, checkpoints) = (store.steps(run_id).await?, store.checkpoints(run_id).await?.len());
     let (ledger, totals) = (store.token_ledger(run_id).await?, store.run_totals(run_id).await?);
     Ok(RunEntry::of(run, &steps, checkpoints, &ledger, totals, prices.or(own.as_ref())))
+}
+
+/// The prices that a file of configuration has.
+pub fn prices_in(file: &Path) -> Result<PricesConfig> {
+    LoadedConfig::read(Some(file))?.config.prices.with_context(|| format!("{} has no [prices]", file.display()))
 }
 
 /// The run whose files are in a directory.

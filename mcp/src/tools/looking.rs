@@ -2,6 +2,13 @@
 
 use std::path::PathBuf;
 
+use fulgurite_lab::queries::event::Event;
+use fulgurite_lab::queries::listed_rollout::ListedRollout;
+use fulgurite_lab::queries::listing::{ListRequest, SortOrder, list_records};
+use fulgurite_lab::queries::named_store::NamedStore;
+use fulgurite_lab::queries::rollout_reading::EventPages;
+use fulgurite_lab::records::matching_rollouts::narrow;
+use fulgurite_types::{ListFilter, RolloutStatus};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,7 +16,7 @@ use serde_json::Value;
 use super::models::cut;
 use super::spending;
 use crate::error::ToolError;
-use crate::program::words;
+use crate::program::{failure_of, words};
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::workspace::RunHome;
@@ -171,41 +178,62 @@ pub(super) async fn compare(session: &Session, arguments: Compare, _: &Progress)
 
 /// Rollouts of a run that a filter means.
 pub(super) async fn rollouts(
-    session: &Session,
     home: &RunHome,
     filter: &str,
     order: Order,
     number: usize,
-) -> Result<Vec<Value>, ToolError> {
-    let limit = number.to_string();
-    let mut command = words([&"rollouts", &"--run", &home.path(), &"--where", &filter, &"--limit", &limit, &"--json"]);
-    // A server's store has those of others, too.
-    command.extend(words([&"--run-id", &home.name()]));
-    match order {
-        Order::Latest => {}
-        Order::Best => command.extend(words([&"--sort", &"reward"])),
-        Order::Worst => command.extend(words([&"--sort", &"reward", &"--reverse"])),
-    }
-    session.program.lines(&command).await
+) -> Result<Vec<ListedRollout>, ToolError> {
+    let failed = failure_of("rollouts --run");
+    let listed = async {
+        let store = store_of(home).open().await?;
+        // A server's store has those of others, too.
+        let of_run = ListFilter { run_id: Some(home.name()), ..ListFilter::default() };
+        let filter = narrow(&store, of_run, Some(&filter.parse()?)).await?;
+        let request = ListRequest {
+            limit: Some(number as u64),
+            sort: (order != Order::Latest).then_some("reward"),
+            order: if order == Order::Worst { SortOrder::Descending } else { SortOrder::Ascending },
+        };
+        let mut found = Vec::with_capacity(number);
+        list_records::<ListedRollout>(&store, &filter, &request, &mut |page| found.extend(page)).await?;
+        store.close().await;
+        Ok(found)
+    };
+    listed.await.map_err(failed)
+}
+
+fn store_of(home: &RunHome) -> NamedStore {
+    NamedStore { run: Some(home.path().to_owned()), ..NamedStore::default() }
 }
 
 /// A rollout in a few lines: what was asked, answered and earned.
-pub(super) async fn transcript(session: &Session, home: &RunHome, rollout: &Value) -> Result<String, ToolError> {
-    let id = rollout["rollout_id"].as_str().unwrap_or_default();
-    let shown = session.program.run(&words([&"show", &id, &"--run", &home.path(), &"--json"])).await?;
-    let shown: Value = serde_json::from_str(&shown).map_err(|error| ToolError::Command {
-        command: "show".to_owned(),
-        message: format!("it printed no JSON: {error}"),
-    })?;
-    let events = shown["attempts"].as_array().and_then(|attempts| attempts.last()?["events"].as_array().cloned());
-    let events = events.unwrap_or_default();
-    let answers = events.iter().filter_map(|event| event["answer"].as_str()).map(|answer| cut(answer, SHOWN));
-    let answers: Vec<String> = answers.collect();
-    let reward = rollout["reward"].as_f64().map_or("no reward".to_owned(), |reward| format!("{reward:+.3}"));
-    let status = rollout["status"].as_str().filter(|status| *status != "succeeded");
-    let status = status.map_or(String::new(), |status| format!(" [{status}]"));
-    let task = cut(&rollout["input"].to_string(), SHOWN);
+pub(super) async fn transcript(home: &RunHome, listed: &ListedRollout) -> Result<String, ToolError> {
+    let ListedRollout { rollout, reward, .. } = listed;
+    let answers = answers(home, &rollout.rollout_id).await.map_err(failure_of("show"))?;
+    let reward = reward.map_or("no reward".to_owned(), |reward| format!("{reward:+.3}"));
+    let status = match rollout.status {
+        RolloutStatus::Succeeded => String::new(),
+        other => format!(" [{other}]"),
+    };
+    let task = cut(&rollout.input.to_string(), SHOWN);
     Ok(format!("{reward}{status}  {task}\n    -> {}\n", answers.join("\n    -> ")))
+}
+
+/// What the model answered in the latest attempt of a rollout.
+async fn answers(home: &RunHome, rollout_id: &str) -> anyhow::Result<Vec<String>> {
+    let store = store_of(home).open().await?;
+    let mut answers = Vec::new();
+    if let Some(attempt) = store.attempts(rollout_id).await?.last() {
+        let mut pages = EventPages::of(&store, attempt).await?;
+        while let Some(page) = pages.next().await? {
+            answers.extend(page.filter_map(|event| match event {
+                Event::Call(call) => Some(cut(&call.answer.content, SHOWN)),
+                Event::Reward(_) | Event::Span(_) => None,
+            }));
+        }
+    }
+    store.close().await;
+    Ok(answers)
 }
 
 pub(super) async fn show_rollouts(
@@ -219,14 +247,13 @@ pub(super) async fn show_rollouts(
         return Ok(format!("Run {run:?} is beginning: it has no rollouts yet."));
     }
     let filter = if of == Some(RolloutSplit::HeldOut) { "mode = val" } else { "mode = train and status = succeeded" };
-    let found =
-        rollouts(session, &home, filter, order.unwrap_or(Order::Latest), number.unwrap_or(5).clamp(1, 20)).await?;
+    let found = rollouts(&home, filter, order.unwrap_or(Order::Latest), number.unwrap_or(5).clamp(1, 20)).await?;
     if found.is_empty() {
         return Ok(format!("Run {run:?} has no such rollouts yet."));
     }
     let mut lines = Vec::with_capacity(found.len());
     for rollout in &found {
-        lines.push(transcript(session, &home, rollout).await?);
+        lines.push(transcript(&home, rollout).await?);
     }
     Ok(lines.concat())
 }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use fulgurite_lab::doctor::finding_lines::{finding_lines, nothing_found};
+use fulgurite_lab::doctor::findings_of;
+use fulgurite_lab::runs::registry;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +13,7 @@ use super::looking::{Order, rollouts, transcript};
 use super::models::cut;
 use crate::at_start::AtStart;
 use crate::error::ToolError;
-use crate::program::words;
+use crate::program::{failure_of, words};
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::training::{Beginning, Ended};
@@ -74,7 +77,7 @@ fn number(value: f64) -> String {
 }
 
 /// What to do if none of these steps had anything to learn from: counted, with answers.
-pub(super) async fn signal(session: &Session, home: &RunHome, steps: &[Value]) -> Option<String> {
+pub(super) async fn signal(home: &RunHome, steps: &[Value]) -> Option<String> {
     let sum = |key: &str| steps.iter().filter_map(|step| step[key].as_u64()).sum::<u64>();
     let (groups, without) = (sum("sampling/groups"), sum("sampling/groups_without_signal"));
     if groups == 0 || without < groups {
@@ -99,7 +102,7 @@ pub(super) async fn signal(session: &Session, home: &RunHome, steps: &[Value]) -
              from worse ones; then begin another run."
         }
     };
-    let answers = answers(session, home).await.unwrap_or_default();
+    let answers = answers(home).await.unwrap_or_default();
     Some(format!(
         "NO SIGNAL: {without} of {groups} groups were constant ({:.0} % all good, {:.0} % all bad), so that nothing was learnt. \
          {what}\n{answers}why_no_signal(run = {:?}) says more.",
@@ -110,11 +113,11 @@ pub(super) async fn signal(session: &Session, home: &RunHome, steps: &[Value]) -
 }
 
 /// The latest answers, with what they earned.
-async fn answers(session: &Session, home: &RunHome) -> Result<String, ToolError> {
-    let rollouts = rollouts(session, home, "mode = train and status = succeeded", Order::Latest, ANSWERS).await?;
+async fn answers(home: &RunHome) -> Result<String, ToolError> {
+    let rollouts = rollouts(home, "mode = train and status = succeeded", Order::Latest, ANSWERS).await?;
     let mut lines = String::new();
     for rollout in rollouts {
-        lines += &transcript(session, home, &rollout).await?;
+        lines += &transcript(home, &rollout).await?;
     }
     Ok(lines)
 }
@@ -133,7 +136,7 @@ pub(super) async fn status(session: &Session, arguments: RunName, _: &Progress) 
     if !named.is_empty() {
         lines.push(format!("named checkpoints: {}", named.join(", ")));
     }
-    lines.push(findings(session, &home).await?);
+    lines.push(findings(&home).await?);
     let next = if record.finished {
         "export_weights, compare, report"
     } else {
@@ -155,9 +158,19 @@ pub(super) async fn list(session: &Session, _: ListRuns, _: &Progress) -> Result
     session.program.run(&words([&"runs", &session.workspace.runs()])).await
 }
 
-/// What is amiss with a run, in words.
-async fn findings(session: &Session, home: &RunHome) -> Result<String, ToolError> {
-    Ok(session.program.run(&words([&"doctor", &home.path()])).await?.trim_end().to_owned())
+/// What is wrong with a run, in words.
+async fn findings(home: &RunHome) -> Result<String, ToolError> {
+    let found = async {
+        let (store, run) = registry::open(home.path()).await?;
+        let found = findings_of(&store, &run).await?;
+        store.close().await;
+        if found.is_empty() {
+            return Ok(nothing_found(&run.run_id));
+        }
+        let lines = found.iter().flat_map(|finding| finding_lines(finding, finding.severity.word()));
+        Ok(lines.collect::<Vec<_>>().join("\n"))
+    };
+    found.await.map_err(failure_of("doctor"))
 }
 
 pub(super) async fn why_no_signal(session: &Session, arguments: RunName, _: &Progress) -> Result<String, ToolError> {
@@ -167,12 +180,12 @@ pub(super) async fn why_no_signal(session: &Session, arguments: RunName, _: &Pro
         return Ok(format!("Run {:?} has made no update yet. Next: train_steps.", arguments.run));
     }
     let last = metrics.after(metrics.updates().saturating_sub(ROWS as u64));
-    let found = findings(session, &home).await?;
-    let constant = signal(session, &home, last).await;
+    let found = findings(&home).await?;
+    let constant = signal(&home, last).await;
     let mut lines = vec![table(last), found];
     match constant {
         Some(constant) => lines.push(constant),
-        None => lines.push(format!("The latest answers:\n{}", answers(session, &home).await?)),
+        None => lines.push(format!("The latest answers:\n{}", answers(&home).await?)),
     }
     Ok(lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n"))
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use fulgurite_lab::runs::registry::{self, RunEntry};
 
 use crate::error::ToolError;
 use crate::options::Limits;
-use crate::program::words;
+use crate::program::failure_of;
 use crate::session::Session;
 
 /// What all runs together have taken.
@@ -24,18 +24,18 @@ pub(super) async fn check(session: &Session) -> Result<(), ToolError> {
     if limits == Limits::default() {
         return Ok(());
     }
+    let failed = failure_of("runs");
+    let prices = session.options.prices.as_deref().map(registry::prices_in).transpose().map_err(&failed)?;
     let (mut spent, mut counted) = (Spent::default(), BTreeSet::new());
     for directory in [session.workspace.runs(), session.workspace.evaluations()] {
         if !directory.is_dir() {
             continue;
         }
-        let mut command = words([&"runs", &directory, &"--json"]);
-        if let Some(prices) = &session.options.prices {
-            command.extend(words([&"--prices", prices]));
-        }
-        for run in session.program.lines(&command).await? {
-            spent.add(&run);
-            counted.extend(run["run_id"].as_str().map(str::to_owned));
+        for run in registry::directories(&directory).map_err(&failed)? {
+            // One that cannot be read hides no other, and is missed below.
+            let Ok(entry) = registry::of_directory(&run, prices.as_ref()).await else { continue };
+            spent.add(Spent::of(&entry));
+            counted.insert(entry.run_id);
         }
     }
     let uncounted = |name: &String| !counted.contains(name) && session.workspace.home(name).metrics().updates() > 0;
@@ -47,10 +47,15 @@ pub(super) async fn check(session: &Session) -> Result<(), ToolError> {
 }
 
 impl Spent {
-    fn add(&mut self, run: &Value) {
-        self.tokens += run["tokens"]["sampled"].as_u64().unwrap_or(0);
-        self.seconds += run["wall_seconds"].as_f64().unwrap_or(0.0);
-        self.money += run["cost"]["total"].as_f64().unwrap_or(0.0);
+    fn of(run: &RunEntry) -> Self {
+        let money = run.cost.as_ref().map_or(0.0, |cost| cost.total);
+        Self { tokens: run.tokens.sampled, seconds: run.wall_seconds, money }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.tokens += other.tokens;
+        self.seconds += other.seconds;
+        self.money += other.money;
     }
 
     fn within(self, limits: Limits) -> Result<(), ToolError> {
@@ -70,15 +75,13 @@ impl Spent {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn what_all_runs_took_counts_together() {
         let mut spent = Spent::default();
         for tokens in [60, 40] {
-            spent.add(&json!({ "tokens": { "sampled": tokens }, "wall_seconds": 1.5, "cost": { "total": 0.25 } }));
+            spent.add(Spent { tokens, seconds: 1.5, money: 0.25 });
         }
         let of = |tokens, seconds, money| spent.within(Limits { tokens, seconds, money });
         assert!(of(None, None, None).is_ok() && of(Some(101), Some(3.1), Some(0.51)).is_ok());

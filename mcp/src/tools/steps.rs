@@ -87,7 +87,7 @@ pub(super) async fn train(session: &Session, arguments: TrainSteps, progress: &P
         }
     }];
     lines.push(table(rows));
-    lines.extend(signal(session, &home, rows).await);
+    lines.extend(signal(&home, rows).await);
     lines.extend(named);
     lines.push(next(&run, &ended));
     Ok(lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n"))

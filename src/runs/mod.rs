@@ -2,8 +2,6 @@
 
 pub mod arguments;
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use fulgurite_lab::runs::differing_keys::differing_keys;
 use fulgurite_lab::runs::registry::{self, HeldOut, HeldOutMeasure};

@@ -7,7 +7,7 @@ use reqwest::Method;
 use reqwest::blocking::Client;
 use serde_json::{Value, json};
 
-use super::raw_http::assert_no_panic;
+use super::connections::raw_http::assert_no_panic;
 use crate::common::{Server, model_flag, text, tiny_model};
 
 /// Changed requests to each route.

@@ -14,6 +14,5 @@ mod registry;
 mod resumption;
 mod run;
 mod schedules;
-mod sft;
-mod sft_sources;
+mod supervised;
 mod torch_learner;

@@ -1,0 +1,4 @@
+//! Models of other programs.
+
+mod remote_models;
+mod upstream;

@@ -1,0 +1,4 @@
+//! What a server speaks besides HTTP/1.1.
+
+mod grpc;
+mod http2;

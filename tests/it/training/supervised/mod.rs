@@ -1,0 +1,4 @@
+//! Supervised learning, and where its data come from.
+
+mod sft;
+mod sft_sources;

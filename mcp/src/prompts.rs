@@ -13,31 +13,38 @@ macro_rules! prompt {
     };
 }
 
+/// A prompt for a recipe of `examples/`.
+macro_rules! recipe {
+    ($name:literal, $about:literal) => {
+        TrainingPrompt { name: $name, about: $about, text: include_str!(concat!("prompts/recipes/", $name, ".txt")) }
+    };
+}
+
 pub(crate) const PROMPTS: [TrainingPrompt; 18] = [
     prompt!("general", "Train a model for a task of yours: from the question to weights"),
-    prompt!("arithmetic", "A first success: sums, by reinforcement learning, within an hour on a laptop"),
+    recipe!("arithmetic", "A first success: sums, by reinforcement learning, within an hour on a laptop"),
     prompt!("maths", "Word problems with one number for an answer"),
     prompt!("code", "Small functions that must pass tests"),
     prompt!("style", "A manner of speaking, by examples and preferences"),
-    prompt!("hello", "The example of the first minute: a model that plays along"),
-    prompt!("typescript", "The same game, played by an agent in TypeScript: a warm agent with its npm package"),
-    prompt!("guess_number", "A number in six tries: what hints are worth, guess by guess"),
-    prompt!("wordle", "A word of three letters: what rewards add to supervised learning"),
-    prompt!(
+    recipe!("hello", "The example of the first minute: a model that plays along"),
+    recipe!("typescript", "The same game, played by an agent in TypeScript: a warm agent with its npm package"),
+    recipe!("guess_number", "A number in six tries: what hints are worth, guess by guess"),
+    recipe!("wordle", "A word of three letters: what rewards add to supervised learning"),
+    recipe!(
         "calculator",
         "An agent of LangGraph's or the OpenAI Agents SDK's that calls a tool and answers from its result"
     ),
-    prompt!("local_search", "Questions that need two pages: when to search again, and for what"),
-    prompt!("two_players", "Self-play: a model against itself, scored against players that do not learn"),
-    prompt!("twenty_questions", "A Flow of CrewAI's: questions that tell nouns apart"),
-    prompt!("toolbelt", "An office, tools over MCP that the agent adds by itself, and a rubric"),
-    prompt!(
+    recipe!("local_search", "Questions that need two pages: when to search again, and for what"),
+    recipe!("two_players", "Self-play: a model against itself, scored against players that do not learn"),
+    recipe!("twenty_questions", "A Flow of CrewAI's: questions that tell nouns apart"),
+    recipe!("toolbelt", "An office, tools over MCP that the agent adds by itself, and a rubric"),
+    recipe!(
         "toy_repo",
         "Small repositories with a seeded bug, a coding agent as it is, and hidden tests as the reward"
     ),
-    prompt!("chat_sft", "A style from examples, by supervised fine-tuning"),
-    prompt!("dpo_shorter", "Shorter answers, by preferences between the model's own"),
-    prompt!("distill", "A system prompt that becomes weights"),
+    recipe!("chat_sft", "A style from examples, by supervised fine-tuning"),
+    recipe!("dpo_shorter", "Shorter answers, by preferences between the model's own"),
+    recipe!("distill", "A system prompt that becomes weights"),
 ];
 
 #[cfg(test)]

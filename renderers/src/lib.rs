@@ -13,7 +13,6 @@
 //! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
 
 mod answer_grammar;
-mod call_arguments;
 mod chat_message;
 mod chatml_renderer;
 mod continuation;
@@ -38,12 +37,11 @@ mod templates;
 #[cfg(test)]
 mod testing;
 mod tokenizer;
-mod tool_declarations;
 mod tool_preamble;
+mod tools;
 mod work_limits;
 
 pub use answer_grammar::{AnswerGrammar, AnswerShape};
-pub use call_arguments::{arguments_text, respelled_json};
 pub use chatml_renderer::ChatMlRenderer;
 pub use continuation::{
     ContinuationPolicy, Continued, ConversationDigest, Departure, Fresh, NextPrompt, RecordedTurn, RecordedTurns,
@@ -67,4 +65,5 @@ pub use tokenizer::model_tokenizer::{SpecialTokens, Tokenizer};
 pub use tokenizer::stop_strings::{StopScan, StopStrings};
 pub use tokenizer::stream_decoder::StreamDecoder;
 pub use tokenizer::tokenizer_training::{CHATML_TEMPLATE, train_byte_level_tokenizer, write_tokenizer_directory};
+pub use tools::call_arguments::{arguments_text, respelled_json};
 pub use work_limits::{Cancellation, render_briefly, render_until_cancelled};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use fulgurite_types::{Content, ContentPart, Message, ToolCall};
 use serde_json::{Map, Value, json};
 
-use crate::call_arguments::arguments_text;
 use crate::python::python_json::{JsonStyle, dumps};
 use crate::tokenizer::fingerprint::hex_sha256;
+use crate::tools::call_arguments::arguments_text;
 use crate::{
     Continuation, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, TrainOnWhat, WeightedTokens,
 };

@@ -4,7 +4,7 @@ use fulgurite_types::{Object, Reward, Span};
 use serde_json::Value;
 
 use super::attributes::{TokenIds, logprobs, nested, parsed, text};
-use super::part_messages;
+use super::conversations::part_messages;
 use super::report::Reason;
 use super::triplet::{Triplet, TripletMetadata, TripletPrompt, TripletResponse};
 

@@ -3,11 +3,9 @@
 mod any_source;
 mod attributes;
 mod calls;
+mod conversations;
 mod llm_proxy;
-mod messages;
-mod openai_form;
 mod options;
-mod part_messages;
 mod python_literal;
 mod report;
 mod rewards;
@@ -19,8 +17,8 @@ mod triplet;
 mod walk;
 
 pub use any_source::any_triplets;
+pub use conversations::{Conversation, ConversationReport, messages};
 pub use llm_proxy::llm_proxy_triplets;
-pub use messages::{Conversation, ConversationReport, messages};
 pub use options::{RewardMatch, TripletOptions};
 pub use python_literal::{LiteralError, parse_python_literal};
 pub use report::{PassedOver, Reason, TripletReport};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::json_schema::spell_types;
 use crate::parsing::{Lexeme, Mark, MarkLexer};
-use crate::tool_declarations::read_tools;
+use crate::tools::tool_declarations::read_tools;
 use crate::{RenderError, ResponseFormat, Tokenizer};
 
 /// What writes grammars for one model's answer to one prompt.

@@ -2,8 +2,8 @@ use fulgurite_types::{Content, ContentPart, Message, ToolCall, mended_json};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::call_arguments::is_null;
 use crate::continuation::VolatileRules;
+use crate::tools::call_arguments::is_null;
 
 /// Sha256 of what something means.
 pub(super) type Digest = [u8; 32];

@@ -1,6 +1,5 @@
 use fulgurite_types::{Tool, ToolCall};
 
-use crate::call_arguments::arguments_text;
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
@@ -8,6 +7,7 @@ use crate::formats::plain_text::PlainText;
 use crate::formats::reasoning::{has_reasoning, is_reasoning, parts_with_reasoning};
 use crate::python::python_json::{JsonStyle, dumps};
 use crate::system_reminder::REMINDER;
+use crate::tools::call_arguments::arguments_text;
 use crate::{RenderError, ResponseFormat};
 
 const END: &str = "<｜end▁of▁sentence｜>";

@@ -5,7 +5,6 @@ use std::ops::Range;
 use fulgurite_types::{Tool, ToolCall};
 use serde_json::Value;
 
-use crate::call_arguments::arguments_text;
 use crate::chat_message::{ChatMessage, ChatPart};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
@@ -14,6 +13,7 @@ use crate::formats::qwen::qwen_tools::{ValueStyle, arguments};
 use crate::formats::reasoning::parts_with_reasoning;
 use crate::python::python_json::{JsonStyle, dumps};
 use crate::python::python_text::{as_object, from_json_text};
+use crate::tools::call_arguments::arguments_text;
 use crate::{RenderError, ResponseFormat};
 
 const NAME: &str = "deepseekv4_1";

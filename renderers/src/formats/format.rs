@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::{Chunk, ContentEncoding};
-use crate::tool_declarations::read_tools;
+use crate::tools::tool_declarations::read_tools;
 use crate::{RenderError, ResponseFormat};
 
 /// How one model family writes a conversation. Formats know text alone; [`NamedRenderer`](crate::NamedRenderer) makes

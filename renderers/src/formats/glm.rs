@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use fulgurite_types::{Message, Tool, ToolCall};
 use serde_json::{Map, Value};
 
-use crate::call_arguments::arguments_text;
 use crate::chat_message::{ChatContent, ChatMessage};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
@@ -13,6 +12,7 @@ use crate::formats::qwen::qwen_tools::{ValueStyle, arguments};
 use crate::formats::reasoning::{is_reasoning, single_text, split_reasoning};
 use crate::python::python_json::{JsonStyle, dumps};
 use crate::python::python_text::as_object;
+use crate::tools::call_arguments::arguments_text;
 use crate::{RenderError, ResponseFormat};
 
 const NAME: &str = "glm5_3";

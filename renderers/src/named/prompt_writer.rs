@@ -14,7 +14,7 @@ use crate::python::python_time::midnight;
 use crate::renderer::RendererIdentity;
 use crate::tokenizer::fingerprint::hex_sha256;
 use crate::tokenizer::model_tokenizer::Tokenizer;
-use crate::tool_declarations::read_tools;
+use crate::tools::tool_declarations::read_tools;
 
 /// A format and its tokenizer: conversations to tokens. Every chunk of the format is encoded apart, so that the tokens
 /// of a message do not depend on its neighbours.

@@ -5,10 +5,10 @@ use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde_json::Value as Json;
 
-use crate::call_arguments::is_null;
 use crate::python::python_text::FieldName::{self, Known};
 use crate::python::python_text::{field_with, from_json_text, from_json_with, object};
 use crate::templates::template_dialect::{REASONING_FIELDS, TemplateDialect};
+use crate::tools::call_arguments::is_null;
 
 /// Where a text stands that a template is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

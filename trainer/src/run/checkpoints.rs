@@ -7,7 +7,7 @@ use fulgurite_backends::{BackendError, FileDigests, Learner, find_damage, find_l
 use fulgurite_types::Checkpoint;
 use serde::{Deserialize, Serialize};
 
-use super::digests::in_background;
+use super::files::digests::in_background;
 use super::gate::BehindModel;
 use super::uploads;
 use crate::sources::{DataPosition, HarvestState, SolveRates};
@@ -218,7 +218,7 @@ pub(super) fn checkpoint_name(step: u64) -> String {
 mod tests {
     use fulgurite_backends::{DIGEST_LIST, file_digest};
 
-    use super::super::digests::file_digests;
+    use super::super::files::digests::file_digests;
     use super::*;
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::metrics_file::MetricsFile;
+use super::files::metrics_file::MetricsFile;
 use crate::{Record, TrainError};
 
 /// Where the checkpoints of a run are.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::checkpoint_rules::KnownCheckpoint;
 use super::checkpoints::{CheckpointState, Checkpoints, MissingFiles, checkpoint_name};
-use super::digests::file_digests;
+use super::files::digests::file_digests;
 use super::gate::{self, BehindModel, GateRule, Judgement};
 use super::training_run::{Progress, TrainingRun, set};
 use super::uploads::{self, UPLOADED, Upload};

@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 
 use super::checkpoint_rules::{Checkpointing, SinceCheckpoint};
 use super::checkpoints::checkpoint_name;
+use super::files::metrics_file::MetricsFile;
+use super::files::token_files;
 use super::gate::{BehindModel, GateRule, PublishGate};
 use super::ledger;
-use super::metrics_file::MetricsFile;
 use super::own_record::{KeptCheckpointsAt, require_steps};
-use super::token_files;
 use super::{divergence, without_gradient};
 use crate::evaluation::{Evaluation, Evaluator};
 use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, learn, trained_tokens};

@@ -8,7 +8,7 @@ use fulgurite_backends::listed_digests;
 use fulgurite_types::{CheckpointRecord, Step, StepRecord};
 use serde_json::{Map, Value};
 
-use super::digests::file_digests;
+use super::files::digests::file_digests;
 use super::gate;
 use crate::archive::Manifest;
 use crate::{Record, RunArchive, TrainError};

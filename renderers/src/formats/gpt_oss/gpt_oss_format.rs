@@ -2,7 +2,6 @@ use std::borrow::Cow;
 
 use fulgurite_types::{Message, Tool};
 
-use crate::call_arguments::arguments_text;
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
@@ -10,6 +9,7 @@ use crate::formats::format_options::FormatOptions;
 use crate::formats::gpt_oss::harmony_tools::namespace;
 use crate::formats::plain_text::PlainText;
 use crate::python::python_time::today;
+use crate::tools::call_arguments::arguments_text;
 use crate::{RenderError, ResponseFormat};
 
 /// Roles of messages that the format adds: Harmony's own system message, and the developer's with the tools.

@@ -170,7 +170,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tool_declarations::read_tools;
+    use crate::tools::tool_declarations::read_tools;
 
     fn declared(parameters: Value, cookbook_exact: bool) -> String {
         let tools = [json!({"name": "f", "description": "Does.", "parameters": parameters})];

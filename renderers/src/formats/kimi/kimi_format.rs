@@ -3,7 +3,6 @@ use std::borrow::Cow;
 use fulgurite_types::{Message, Tool, ToolCall};
 use serde_json::{Value, json};
 
-use crate::call_arguments::arguments_text;
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
@@ -11,6 +10,7 @@ use crate::formats::kimi::kimi_tools::typescript;
 use crate::formats::plain_text::PlainText;
 use crate::formats::reasoning::parts_with_reasoning;
 use crate::python::python_json::{JsonStyle, dumps};
+use crate::tools::call_arguments::arguments_text;
 use crate::{RenderError, ResponseFormat};
 
 const END: &str = "<|im_end|>";

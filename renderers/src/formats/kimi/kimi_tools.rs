@@ -330,7 +330,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tool_declarations::read_tools;
+    use crate::tools::tool_declarations::read_tools;
 
     fn declared(property: Value, cookbook_exact: bool) -> Result<String, String> {
         let parameters = json!({"type": "object", "properties": {"a": property}});

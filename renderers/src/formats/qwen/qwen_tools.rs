@@ -5,13 +5,13 @@ use minijinja::value::ValueKind;
 use serde_json::{Map, Value, json};
 
 use crate::RenderError;
-use crate::call_arguments::{arguments_text, is_null};
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::Chunk;
 use crate::formats::python_strip::trimmed;
 use crate::python::python_json::{JsonStyle, dumps, to_json};
 use crate::python::python_repr::python_str;
 use crate::python::python_text::{as_object, from_json, from_json_text, object};
+use crate::tools::call_arguments::{arguments_text, is_null};
 
 /// How values are written as text.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,6 @@
 
 mod credit;
 mod drift_causes;
-mod following_teacher;
 mod importance_mask;
 mod kl_loss;
 mod kl_penalty;
@@ -12,15 +11,13 @@ mod policy_metrics;
 mod rollout_metrics;
 mod staleness;
 mod substeps;
-mod teacher_prompt;
-mod teachers;
+mod teaching;
 mod trajectories;
 #[cfg(test)]
 pub(crate) mod vectors;
 
 pub use self::credit::batch_advantages;
 pub(crate) use self::drift_causes::Origins;
-pub use self::following_teacher::FollowingTeacher;
 pub use self::kl_penalty::{KlPenalty, distill, penalize_kl};
 pub(crate) use self::minibatches::Minibatches;
 pub(crate) use self::policy_gradient::{Kl, PolicyGradient, report_odd_rewards};
@@ -28,6 +25,6 @@ pub(crate) use self::policy_metrics::GREATEST_LOGPROB_DIFFERENCE;
 pub use self::policy_metrics::{PolicyMetrics, policy_metrics};
 pub use self::rollout_metrics::rollout_metrics;
 pub use self::substeps::split_into_substeps;
-pub(crate) use self::teachers::CONCURRENCY;
-pub use self::teachers::Teachers;
+pub(crate) use self::teaching::CONCURRENCY;
+pub use self::teaching::{FollowingTeacher, Teachers};
 pub(crate) use self::trajectories::Credit;

@@ -21,7 +21,7 @@ use super::policy_metrics::{PolicyMetrics, policy_metrics_of};
 use super::rollout_metrics::rollout_metrics;
 use super::staleness::staleness_metrics;
 use super::substeps::split_into_substeps;
-use super::teachers::{MemberPlace, Teachers};
+use super::teaching::{MemberPlace, Teachers};
 use super::trajectories::{Batch, Credit, assemble, call_places};
 use crate::options::{DistillationLoss, DistillationOptions, KlPlace, LossAggregation};
 use crate::rollouts::{

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::trained_rows::{CallPlace, places_in_rows};
 use super::credit::{batch_advantages, call_advantages};
-use super::teachers::MemberPlace;
+use super::teaching::MemberPlace;
 use crate::TrainError;
 use crate::options::AdvantageOptions;
 use crate::rollouts::{Collected, Member, is_constant};

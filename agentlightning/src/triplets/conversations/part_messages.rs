@@ -11,24 +11,24 @@ const SYSTEM: &str = "gen_ai.system_instructions";
 const TOOLS: &str = "gen_ai.tool.definitions";
 
 /// Whether attributes are a model call's in these conventions.
-pub(super) fn is_call(attributes: &Object) -> bool {
+pub(crate) fn is_call(attributes: &Object) -> bool {
     ["gen_ai.operation.name", "gen_ai.provider.name"].iter().any(|name| attributes.contains_key(*name))
 }
 
 /// Whether attributes have messages of these conventions.
-pub(super) fn has_messages(attributes: &Object) -> bool {
+pub(crate) fn has_messages(attributes: &Object) -> bool {
     attributes.contains_key(INPUT) || attributes.contains_key(OUTPUT)
 }
 
 /// The messages, in the form that OpenAI's API takes.
-pub(super) fn messages(attributes: &Object) -> Result<Vec<Value>, String> {
+pub(crate) fn messages(attributes: &Object) -> Result<Vec<Value>, String> {
     let mut read = prompt(attributes)?;
     read.extend(answers(attributes)?);
     Ok(read)
 }
 
 /// Those of the prompt.
-pub(super) fn prompt(attributes: &Object) -> Result<Vec<Value>, String> {
+pub(crate) fn prompt(attributes: &Object) -> Result<Vec<Value>, String> {
     let mut read = Vec::new();
     let system = list(attributes, SYSTEM)?;
     if !system.is_empty() {
@@ -39,7 +39,7 @@ pub(super) fn prompt(attributes: &Object) -> Result<Vec<Value>, String> {
 }
 
 /// The answers.
-pub(super) fn answers(attributes: &Object) -> Result<Vec<Value>, String> {
+pub(crate) fn answers(attributes: &Object) -> Result<Vec<Value>, String> {
     let mut read = Vec::new();
     push_messages(&mut read, attributes, OUTPUT)?;
     Ok(read)
@@ -57,7 +57,7 @@ fn push_messages(read: &mut Vec<Value>, attributes: &Object, name: &str) -> Resu
 }
 
 /// The tools that the model could call, if they were said.
-pub(super) fn tools(attributes: &Object) -> Result<Option<Vec<Value>>, String> {
+pub(crate) fn tools(attributes: &Object) -> Result<Option<Vec<Value>>, String> {
     let tools = list(attributes, TOOLS)?;
     let tool = |tool: &Value| match tool.get("function") {
         // They are in OpenAI's form already.
@@ -138,7 +138,7 @@ fn media(part: &Value, url: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{TripletOptions, any_triplets, messages, tracer_triplets};
+    use super::super::super::{TripletOptions, any_triplets, messages, tracer_triplets};
     use super::*;
     use crate::triplets::tests::span;
 

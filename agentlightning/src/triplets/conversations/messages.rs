@@ -7,10 +7,10 @@ use fulgurite_types::{Object, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::attributes::nested;
+use super::super::attributes::nested;
+use super::super::report::{PassedOver, Reason, Reasons};
 use super::openai_form::{ROLES, tool, tool_call};
 use super::part_messages::{self, has_messages};
-use super::report::{PassedOver, Reason, Reasons};
 
 /// The messages and tools of one model call, in the form that OpenAI's API takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -11,9 +11,9 @@ use fulgurite_types::{Chunk, Datum, LossInputs, TeacherLogprobs};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 
-use super::super::target_distributions::soft_targets;
+use super::super::super::target_distributions::soft_targets;
+use super::super::kl_penalty::{KlPenalty, distill, mean_difference};
 use super::following_teacher::FollowingTeacher;
-use super::kl_penalty::{KlPenalty, distill, mean_difference};
 use super::teacher_prompt::{TeacherPrompt, TeacherSequence, filled};
 use crate::TrainError;
 use crate::options::{DistillationLoss, DistillationOptions};

@@ -9,7 +9,7 @@ use crate::directories::file_error;
 
 /// Digests of the files below a directory that its list of digests does not tell of, and of that list. Reads every byte
 /// of them, on a thread of its own.
-pub(super) async fn file_digests(directory: &Path) -> Result<FileDigests, TrainError> {
+pub(crate) async fn file_digests(directory: &Path) -> Result<FileDigests, TrainError> {
     let directory = directory.to_owned();
     in_background(&directory.clone(), move || {
         let listed = listed_digests(&directory).map_err(|damage| list_error(&directory, &damage))?.unwrap_or_default();
@@ -45,7 +45,7 @@ fn list_error(directory: &Path, damage: &FileDamage) -> TrainError {
     TrainError::File { path: directory.join(DIGEST_LIST), message: damage.to_string() }
 }
 
-pub(super) async fn in_background<T: Send + 'static>(
+pub(crate) async fn in_background<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce() -> Result<T, TrainError> + Send + 'static,
 ) -> Result<T, TrainError> {

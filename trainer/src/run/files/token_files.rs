@@ -10,7 +10,7 @@ use crate::TrainError;
 use crate::directories::file_error;
 
 /// Writes the file of an update, in the place of what was there; whole and durable on return. Nothing if no token was trained.
-pub(super) async fn write(
+pub(crate) async fn write(
     directory: &Path,
     run_id: &str,
     step: u64,
@@ -40,7 +40,7 @@ fn put(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Removes the files of updates after `step`, which a resumed run makes again, and what a crash left unfinished.
-pub(super) fn forget_after(directory: &Path, step: u64) -> Result<(), TrainError> {
+pub(crate) fn forget_after(directory: &Path, step: u64) -> Result<(), TrainError> {
     let folder = directory.join(trained_tokens_file(0)).parent().map(Path::to_owned).unwrap_or_default();
     let found = match std::fs::read_dir(&folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),

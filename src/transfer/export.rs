@@ -9,7 +9,8 @@ use fulgurite_lab::transfer::export::{ExportedRecords, export_records};
 use fulgurite_lab::transfer::file_format::FileFormat;
 use fulgurite_lab::transfer::metrics::{ExportedMetrics, export_metrics};
 use fulgurite_lab::transfer::unfinished_file::UnfinishedFile;
-use fulgurite_types::ArchiveScope;
+use fulgurite_store::Store;
+use fulgurite_types::{ArchiveScope, ListFilter};
 use serde_json::json;
 
 use super::export_subject::{named_run, open_subject};
@@ -39,7 +40,14 @@ pub async fn export(arguments: ExportArguments) -> Result<()> {
     }
     let unfinished = UnfinishedFile::of(&arguments.to);
     let file = || arguments.to.display().to_string();
-    let records = match write(&arguments, format, unfinished.path()).await {
+    let written = match exported_records(arguments.what) {
+        Some(what) => {
+            let (store, filter) = open_subject(&arguments).await?;
+            write(&store, &arguments, what, filter, (format, unfinished.path())).await
+        }
+        None => soft_targets(&arguments, unfinished.path()).await,
+    };
+    let records = match written {
         Ok(records) => records,
         Err(error) => {
             unfinished.discard();
@@ -106,23 +114,31 @@ async fn metrics(arguments: &ExportArguments) -> Result<()> {
     Ok(())
 }
 
-/// Writes what is asked for into a file of a format, and says how many records that are.
-async fn write(arguments: &ExportArguments, format: FileFormat, path: &Path) -> Result<u64> {
-    let what = match arguments.what {
-        // Metrics have a function of their own.
-        ExportWhat::Metrics | ExportWhat::SoftTargets => return soft_targets(arguments, path).await,
-        ExportWhat::Conversations => ExportedRecords::Conversations,
-        ExportWhat::Triplets => ExportedRecords::Triplets,
-        ExportWhat::All => ExportedRecords::Archive(ArchiveScope::All),
-        ExportWhat::Rollouts => ExportedRecords::Archive(ArchiveScope::Rollouts),
-        ExportWhat::Spans => ExportedRecords::Archive(ArchiveScope::Spans),
-        ExportWhat::Generations => ExportedRecords::Archive(ArchiveScope::Generations),
-    };
-    let (store, filter) = open_subject(arguments).await?;
-    let filter = narrow(&store, filter, arguments.expression.as_ref()).await?;
+/// The records of a store that are exported, if any are.
+fn exported_records(what: ExportWhat) -> Option<ExportedRecords> {
+    match what {
+        ExportWhat::Metrics | ExportWhat::SoftTargets => None,
+        ExportWhat::Conversations => Some(ExportedRecords::Conversations),
+        ExportWhat::Triplets => Some(ExportedRecords::Triplets),
+        ExportWhat::All => Some(ExportedRecords::Archive(ArchiveScope::All)),
+        ExportWhat::Rollouts => Some(ExportedRecords::Archive(ArchiveScope::Rollouts)),
+        ExportWhat::Spans => Some(ExportedRecords::Archive(ArchiveScope::Spans)),
+        ExportWhat::Generations => Some(ExportedRecords::Archive(ArchiveScope::Generations)),
+    }
+}
+
+/// Writes records into a file of a format, and says how many they are.
+async fn write(
+    store: &Store,
+    arguments: &ExportArguments,
+    what: ExportedRecords,
+    filter: ListFilter,
+    file: (FileFormat, &Path),
+) -> Result<u64> {
+    let filter = narrow(store, filter, arguments.expression.as_ref()).await?;
     let mut progress = Progress::new(arguments.json);
     let mut show = |what: &str, written| progress.set(what, written, None);
-    let records = export_records(&store, what, filter, (format, path), &mut show).await?;
+    let records = export_records(store, what, filter, file, &mut show).await?;
     progress.finish();
     Ok(records)
 }

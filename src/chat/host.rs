@@ -22,10 +22,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::arguments::ChatArguments;
-use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
 use crate::model_commands::named_weights::NamedWeights;
 use crate::terminal::notices::TerminalNotices;
 use fulgurite_training::SilentReporter;
+use fulgurite_training::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
 use fulgurite_training::models::open::{OpenModel, TrainedModel};
 
 /// What a model is called that has no config.
@@ -103,14 +103,14 @@ impl Host {
         let loaded = records::config_of_run(run)?;
         let directory = tempfile::tempdir().context("cannot create a directory for what is said")?;
         let weights = match before {
-            true => EvaluatedWeights::of_run_before_training(&loaded, &mut SilentReporter).await?,
+            true => EvaluatedWeights::of_run_before_training(&loaded, &mut SilentReporter, &TerminalNotices).await?,
             false if records::is_run(path) && checkpoints(path).is_empty() => bail!(
                 "{} has no checkpoint yet: name the directory of its model, or wait for its first",
                 path.display()
             ),
             false => EvaluatedWeights::of_checkpoint(&loaded, path)?,
         };
-        let OpenWeights { served, _learner, .. } = weights.open(&loaded, directory.path()).await?;
+        let OpenWeights { served, _learner, .. } = weights.open(&loaded, directory.path(), &TerminalNotices).await?;
         let (model, description) = (weights.entry.name.clone(), weights.description.clone());
         Self::start(loaded, served, _learner, directory, (model, description)).await
     }
@@ -126,7 +126,7 @@ impl Host {
                 entry.path = NamedWeights::find(&path, WhichCheckpoint::Newest)?.base(None).context(
                     "an adapter's base is what its adapter_config.json names, `model merge BASE ADAPTER NEW` takes another",
                 )?;
-                let opened = open_over(&entry, &path, WeightsVersion(0), &loaded.config).await;
+                let opened = open_over(&entry, &path, WeightsVersion(0), &loaded.config, &TerminalNotices).await;
                 ServedModel::Sampled(opened.with_context(|| path.display().to_string())?)
             }
         };

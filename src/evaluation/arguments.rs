@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use fulgurite_config::overrides::Override;
+use fulgurite_trainer::EvaluatedTasks;
+use fulgurite_training::evaluation::options::EvalOptions;
 
 /// What a script may want to know.
 pub const EXIT_CODES: &str = "\
@@ -58,4 +60,21 @@ pub struct EvalArguments {
     /// The agent's command, in place of the config's [runner] command
     #[arg(last = true, value_name = "AGENT")]
     pub agent: Vec<String>,
+}
+
+impl EvalArguments {
+    /// What of them an evaluation needs.
+    pub fn options(self) -> EvalOptions {
+        EvalOptions {
+            config: self.config,
+            checkpoint: self.checkpoint,
+            model: self.model,
+            samples: self.samples,
+            tasks: if self.last { EvaluatedTasks::Final } else { EvaluatedTasks::HeldOut },
+            against: self.against,
+            overrides: self.overrides,
+            seed: self.seed,
+            agent: self.agent,
+        }
+    }
 }

@@ -1,267 +1,48 @@
-//! `fulgurite eval`: tasks scored by a model as it is, and held against other scores.
+//! `fulgurite eval`: its command line, and what it prints.
 
-mod against;
 pub mod arguments;
-pub mod evaluated_weights;
-mod inspect_log;
-mod plan;
-mod result_file;
 mod tables;
 
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
+use anyhow::Result;
+use fulgurite_trainer::{Reporter, TrainEvent};
+use fulgurite_training::evaluation::{Evaluation, evaluate, import_inspect_log};
 
-use anyhow::{Context, Result, anyhow, bail};
-use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_config::{admin_key, checks};
-use fulgurite_lab::interruptions::Interruptions;
-use fulgurite_lab::records;
-use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
-use fulgurite_lab::records::open_store::open_store;
-use fulgurite_lab::records::run_files::CONFIG_FILE;
-use fulgurite_lab::run_routes;
-use fulgurite_lab::runs::checkpoints::run_of;
-use fulgurite_server::{Listening, MetricsPage, RunningServer};
-use fulgurite_store::Store;
-use fulgurite_trainer::{EVALUATION_KIND, PolicyEndpoint, Record, Reporter, RunIdentity, TaskEvaluation, TrainEvent};
-use fulgurite_types::NewRun;
-use serde_json::{Value, json};
-
-use self::against::Against;
 use self::arguments::EvalArguments;
-use self::evaluated_weights::{EvaluatedWeights, OpenWeights};
-use self::plan::Plan;
-use self::result_file::{ResultFile, first_final_score};
 use self::tables::{print_json, print_table};
 use crate::terminal::notices::TerminalNotices;
 use crate::terminal::progress::Progress;
 use crate::train::reporters::{JsonReporter, TableReporter};
-use fulgurite_training::auxiliary::served_models;
-use fulgurite_training::runners::{AgentsServer, Runner, rollout_config};
 
-/// For how long runners that were started elsewhere may call the model.
-const RUNNERS_KEY_SECONDS: u64 = 7 * 24 * 3600;
-
-/// Scores tasks; what an interrupted evaluation has is not sampled again.
+/// Scores tasks, or takes over what Inspect scored, and prints the result, held against another if there is one.
 pub async fn eval(arguments: EvalArguments) -> Result<()> {
-    if let Some(log) = &arguments.inspect_log {
-        return inspected(log, &arguments);
-    }
-    let started = Instant::now();
-    let loaded = load(&arguments)?;
-    let file = || loaded.file.as_ref().map_or("the run's config".to_owned(), |file| file.display().to_string());
-    checks::check_config(&loaded).with_context(file)?;
-    let tasks = load_tasks(&loaded, &arguments).with_context(file)?;
-    let samples = arguments.samples.unwrap_or(loaded.config.trainer.rollouts_or_usual().evaluation.samples_per_task);
-    if samples == 0 {
-        bail!("--samples is 0, but must be at least 1");
-    }
-    checks::check_commands(&loaded, &arguments.agent, &[&tasks]).with_context(file)?;
-    if let Some(path) = arguments.against.as_ref().filter(|path| !path.exists()) {
-        bail!("--against {}: there is no such directory", path.display());
-    }
-    let mut reporter = EvalReporter::new(arguments.json);
-    let weights = EvaluatedWeights::choose(&loaded, &arguments, &mut reporter).await.with_context(file)?;
-    let plan = Plan { loaded: &loaded, arguments: &arguments, weights: &weights, tasks, samples };
-    // Looked at first, so that a name that is wrong costs no sample.
-    let against = match &arguments.against {
-        Some(path) => Some(against::scores(path, &plan).await?),
-        None => None,
+    let (json, pass_reward) = (arguments.json, arguments.pass_reward);
+    let Evaluation { result, against } = match &arguments.inspect_log {
+        Some(log) => import_inspect_log(log, arguments.scorer.as_deref(), arguments.against.as_deref())?,
+        None => {
+            let mut reporter = EvalReporter::new(json);
+            let evaluation = evaluate(&arguments.options(), &mut reporter, &TerminalNotices).await?;
+            reporter.finish();
+            evaluation
+        }
     };
-    let directory = plan.directory()?;
-    if let Some(first) = first_final_score(&plan).await? {
-        bail!(
-            "these weights have been scored on [tasks] final already, and once is all that keeps it a measure: {} ({}). \
-             Leave out --final to score [tasks] held_out",
-            first.words,
-            first.run_id
-        );
-    }
-    let result = match ResultFile::read(&directory)? {
-        Some(first) => first,
-        None => sample(&plan, &directory, &mut reporter, started).await?,
-    };
-    reporter.finish();
-    tell(&result, against.as_ref(), &arguments)
-}
-
-/// Prints a result, held against another if there is one.
-fn tell(result: &ResultFile, against: Option<&Against>, arguments: &EvalArguments) -> Result<()> {
-    let comparison = against.map(|against| against.compare(result, arguments.pass_reward)).transpose()?;
-    match arguments.json {
-        true => print_json(result, comparison.as_ref(), arguments.pass_reward),
-        false => print_table(result, comparison.as_ref(), arguments.pass_reward),
+    let comparison = against.map(|against| against.compare(&result, pass_reward)).transpose()?;
+    match json {
+        true => print_json(&result, comparison.as_ref(), pass_reward),
+        false => print_table(&result, comparison.as_ref(), pass_reward),
     }
     Ok(())
-}
-
-/// Takes over what Inspect scored, as an evaluation among the others, and holds it against another of its kind.
-fn inspected(log: &Path, arguments: &EvalArguments) -> Result<()> {
-    let mut result = inspect_log::read(log, arguments.scorer.as_deref())?;
-    let against = match &arguments.against {
-        Some(path) => {
-            let found = against::of_evaluation(path)?;
-            Some(found.with_context(|| format!("--against {}: there is no evaluation", path.display()))?)
-        }
-        None => None,
-    };
-    result.directory = Path::new("runs").join(&result.run_id);
-    std::fs::create_dir_all(&result.directory)
-        .with_context(|| format!("cannot create {}", result.directory.display()))?;
-    result.write()?;
-    tell(&result, against.as_ref(), arguments)
-}
-
-/// The config that the command line names, or that of the run which the checkpoint is of.
-fn load(arguments: &EvalArguments) -> Result<LoadedConfig> {
-    let mut loaded = match (&arguments.config, &arguments.checkpoint) {
-        (Some(path), _) if path.is_dir() => {
-            if !arguments.overrides.is_empty() {
-                bail!(
-                    "--set puts values in place of a config file's, and {} is the directory of a run",
-                    path.display()
-                );
-            }
-            records::config_of_run(path)?
-        }
-        (Some(path), _) => LoadedConfig::read_with(Some(path), &arguments.overrides)?,
-        (None, Some(checkpoint)) => match run_of(checkpoint) {
-            Some(run) => records::config_of_run(&run)?,
-            None => bail!("{} is of no run: name a config too", checkpoint.display()),
-        },
-        (None, None) => bail!("what is evaluated? Name a config, or a run by --checkpoint DIR"),
-    };
-    if let Some(seed) = arguments.seed {
-        loaded.config.run.seed = seed;
-    }
-    loaded.config.runner.take_agent(&arguments.agent);
-    Ok(loaded)
-}
-
-fn load_tasks(loaded: &LoadedConfig, arguments: &EvalArguments) -> Result<Vec<Value>> {
-    let tasks = loaded.config.tasks.as_ref().context("an evaluation needs [tasks] held_out")?;
-    if !arguments.last {
-        return Ok(tasks.held_out.load("held_out", &loaded.directory)?);
-    }
-    let last = tasks.last.as_ref().context("--final scores [tasks] final, and there is none")?;
-    Ok(last.load("final", &loaded.directory)?)
-}
-
-/// Samples what is missing, with a server of its own.
-async fn sample(
-    plan: &Plan<'_>,
-    directory: &Path,
-    reporter: &mut EvalReporter,
-    started: Instant,
-) -> Result<ResultFile> {
-    let Plan { loaded, weights, .. } = plan;
-    let metrics = MetricsPage::install()?;
-    let admin = admin_key::of_server(loaded)?;
-    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    let _run_lock = ExclusiveLock::of_evaluation(directory)?;
-    let store_url = records::run_store_url(loaded, directory);
-    let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite eval")?;
-    let store = open_store(&store_url, &loaded.config.store).await?;
-    let run_id = begin(&store, plan, directory).await?;
-    let OpenWeights { served, tokenizer, _learner } = weights.open(loaded, directory).await?;
-    let mut server_config = loaded.config.clone();
-    if loaded.config.runner.runs_agents() {
-        server_config.server.listen = "127.0.0.1:0".to_owned();
-    }
-    let listening = Listening::begin(&server_config.server, admin.clone()).await?.with(run_routes);
-    let served = [served].into_iter().chain(served_models::open(loaded, &TerminalNotices)?).collect();
-    let mut server = RunningServer::start_private(&server_config, listening, store.clone(), served, &metrics).await?;
-    let mut interruptions = Interruptions::listen()?;
-    let record: Arc<dyn Record> = Arc::new(store.clone());
-    let agents_server = AgentsServer::own(&server);
-    let runner = Runner::start(loaded, agents_server, admin.clone(), &run_id, directory, &record, reporter).await?;
-    let api_key = match admin {
-        Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
-        None => None,
-    };
-    let options = loaded.config.trainer.rollouts_or_usual();
-    let evaluation = TaskEvaluation {
-        record,
-        identity: RunIdentity {
-            run_id: run_id.clone(),
-            instance: run_id.clone(),
-            seed: loaded.config.run.seed,
-            directory: directory.to_owned(),
-            archive: None,
-        },
-        step: weights.step,
-        evaluated: plan.evaluated(),
-        tasks: plan.tasks.clone(),
-        samples: plan.samples,
-        rollout_config: rollout_config(loaded),
-        tokenizer,
-        reward_rules: options.reward_rules(),
-        sampling_parameters: options.sampling_parameters,
-        endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: weights.entry.name.clone(), api_key },
-        runner: runner.given_up.clone(),
-    };
-    let outcome = tokio::select! {
-        outcome = evaluation.run(reporter) => outcome.map_err(anyhow::Error::from),
-        error = server.failed() => return Err(error),
-        () = interruptions.next() => Err(anyhow!("interrupted; the same command goes on with what is missing")),
-    };
-    runner.stop().await;
-    server.stop(interruptions.next()).await?;
-    store.close().await;
-    let result = ResultFile {
-        run_id,
-        directory: directory.to_owned(),
-        evaluated: plan.evaluated().as_str().to_owned(),
-        weights: weights.identity.clone(),
-        weights_from: weights.description.clone(),
-        step: weights.step,
-        tasks_digest: plan.tasks_digest(),
-        samples: plan.samples,
-        seed: loaded.config.run.seed,
-        scores: outcome?,
-        wall_seconds: started.elapsed().as_secs_f64(),
-    };
-    result.write()?;
-    Ok(result)
-}
-
-/// The run of the evaluation in the store: a new one, or that of a command that was cut short.
-async fn begin(store: &Store, plan: &Plan<'_>, directory: &Path) -> Result<String> {
-    let run_id = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut config = json!({
-        "run_id": run_id,
-        "kind": EVALUATION_KIND,
-        "evaluation": {
-            "tasks": plan.evaluated().as_str(),
-            "tasks_digest": plan.tasks_digest(),
-            "samples": plan.samples,
-            "weights": plan.weights.identity,
-            "weights_from": plan.weights.description,
-        },
-        "config_directory": std::path::absolute(&plan.loaded.directory).unwrap_or_else(|_| plan.loaded.directory.clone()),
-    });
-    if let (Some(all), Value::Object(own)) = (config.as_object_mut(), json!(plan.loaded.config)) {
-        all.extend(own);
-    }
-    records::write_whole(&directory.join(CONFIG_FILE), &format!("{config:#}\n"))?;
-    if store.run(&run_id).await?.is_none() {
-        let (name, seed) = (plan.loaded.config.run.name.clone(), plan.loaded.config.run.seed);
-        store.create_run(NewRun { run_id: run_id.clone(), name, config, seed }).await?;
-    }
-    Ok(run_id)
 }
 
 /// Tells how far it is on standard error, and what is amiss as a training run does.
 struct EvalReporter {
     progress: Progress,
-    told: Box<dyn Reporter>,
+    inner: Box<dyn Reporter>,
 }
 
 impl EvalReporter {
     fn new(json: bool) -> Self {
-        let told: Box<dyn Reporter> = if json { Box::new(JsonReporter) } else { Box::new(TableReporter::new(None)) };
-        Self { progress: Progress::new(json), told }
+        let inner: Box<dyn Reporter> = if json { Box::new(JsonReporter) } else { Box::new(TableReporter::new(None)) };
+        Self { progress: Progress::new(json), inner }
     }
 
     fn finish(&self) {
@@ -275,7 +56,7 @@ impl Reporter for EvalReporter {
             TrainEvent::Rollouts { done, total, .. } => {
                 self.progress.set("rollouts", done as u64, Some(total as u64));
             }
-            other => self.told.report(other),
+            other => self.inner.report(other),
         }
     }
 }

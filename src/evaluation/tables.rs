@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use fulgurite_trainer::{Difference, Estimate, ScoreSummary};
 use serde_json::{Map, Value, json};
 
-use super::against::Comparison;
-use super::result_file::ResultFile;
 use crate::terminal::output;
 use crate::terminal::table::{Columns, cut};
+use fulgurite_training::evaluation::against::Comparison;
+use fulgurite_training::evaluation::result_file::ResultFile;
 
 /// One object.
 pub fn print_json(result: &ResultFile, comparison: Option<&Comparison>, pass_reward: f64) {

@@ -17,10 +17,11 @@ use fulgurite_store::Store;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights};
+use crate::terminal::notices::TerminalNotices;
 use crate::terminal::output;
 use crate::terminal::progress::Progress;
 use crate::terminal::table::Columns;
+use fulgurite_training::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights};
 
 use arguments::RescoreArguments;
 
@@ -108,7 +109,7 @@ struct Open {
 impl Open {
     async fn new(weights: &EvaluatedWeights, loaded: &LoadedConfig) -> Result<Self> {
         let directory = tempfile::tempdir().context("cannot make a directory for weights")?;
-        let open = weights.open(loaded, directory.path()).await?;
+        let open = weights.open(loaded, directory.path(), &TerminalNotices).await?;
         let model = match &open.served {
             ServedModel::Sampled(model) => model.clone(),
             ServedModel::Upstream(_) => {

@@ -3,8 +3,9 @@
 //!
 //! Errors are `anyhow`'s, as in the command: they name the key or the flag, and are only ever shown.
 
-pub mod auxiliary;
+mod auxiliary;
 mod data;
+pub mod evaluation;
 pub mod models;
 mod notices;
 pub mod runners;

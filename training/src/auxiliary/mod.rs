@@ -2,5 +2,5 @@
 
 pub(crate) mod pairwise_judge;
 pub(crate) mod reference;
-pub mod served_models;
+pub(crate) mod served_models;
 pub(crate) mod teachers;

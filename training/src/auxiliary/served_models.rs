@@ -22,7 +22,7 @@ use crate::notices::Notices;
 ///
 /// # Errors
 /// As [`served_alongside`], and if one cannot be opened.
-pub fn open(loaded: &LoadedConfig, notices: &dyn Notices) -> Result<Vec<ServedModel>> {
+pub(crate) fn open(loaded: &LoadedConfig, notices: &dyn Notices) -> Result<Vec<ServedModel>> {
     let open_one = |entry: &ModelEntry| {
         let entry = ModelEntry { path: model_path(loaded, entry), ..entry.clone() };
         let opened = OpenModel::open(&entry, &loaded.directory, &loaded.config, notices);

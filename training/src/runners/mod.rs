@@ -22,7 +22,7 @@ use crate::upload_keys::upload_keys;
 
 /// The server of a run's agents.
 #[derive(Clone, Copy)]
-pub struct AgentsServer<'s> {
+pub(crate) struct AgentsServer<'s> {
     /// Where it is.
     url: &'s str,
     /// The server itself, if this process is it.
@@ -31,22 +31,22 @@ pub struct AgentsServer<'s> {
 
 impl<'s> AgentsServer<'s> {
     /// One in this process.
-    pub fn own(running: &'s RunningServer) -> Self {
+    pub(crate) fn own(running: &'s RunningServer) -> Self {
         Self { url: &running.url, running: Some(running) }
     }
 
     /// Another process, which keeps judges to graders by its own config.
-    pub fn elsewhere(url: &'s str) -> Self {
+    pub(crate) fn elsewhere(url: &'s str) -> Self {
         Self { url, running: None }
     }
 }
 
 /// Whoever runs the rollouts of a run.
-pub struct Runner {
+pub(crate) struct Runner {
     /// None if runners are started elsewhere.
     process: Option<RunnerProcess>,
     /// A message here says that nobody is left.
-    pub given_up: watch::Receiver<Option<String>>,
+    pub(crate) given_up: watch::Receiver<Option<String>>,
 }
 
 impl Runner {
@@ -55,7 +55,7 @@ impl Runner {
     ///
     /// # Errors
     /// If what an earlier runner held cannot be given back, or if the judges do not agree.
-    pub async fn start(
+    pub(crate) async fn start(
         loaded: &LoadedConfig,
         server: AgentsServer<'_>,
         admin_key: Option<AdminKey>,
@@ -92,7 +92,7 @@ impl Runner {
     }
 
     /// Lets it kill its agents and end.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         if let Some(process) = self.process {
             process.stop().await;
         }
@@ -100,7 +100,7 @@ impl Runner {
 }
 
 /// Timeouts and retries of a rollout.
-pub fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
+pub(crate) fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
     let runner = &loaded.config.runner;
     RolloutConfig {
         // The runner keeps the agent's time; this is for a runner that does not.

@@ -20,10 +20,11 @@ use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
 };
 
+use super::hosts::PUBLISHED_WEIGHTS;
 use super::last_word::LastWord;
 use super::prepared::Prepared;
 use super::rollouts::{decode, rollout_plan};
-use super::{PUBLISHED_WEIGHTS, sft};
+use super::sft;
 use crate::auxiliary::pairwise_judge::OpenJudge;
 use crate::auxiliary::reference::ReferenceModel;
 use crate::auxiliary::teachers::OpenTeachers;

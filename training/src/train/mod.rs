@@ -2,6 +2,8 @@
 
 mod at_server;
 mod commands;
+mod data_checks;
+mod hosts;
 mod last_word;
 mod own_server;
 mod prepared;
@@ -13,7 +15,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use fulgurite_backends::SharedGpu;
 use fulgurite_config::declarations::Config;
 use fulgurite_config::trackers::TrackersConfig;
 use fulgurite_server::MetricsPage;
@@ -88,17 +89,4 @@ pub async fn train_one_group(
     prepared.reporter = Box::new(SilentReporter);
     own_server::train(prepared, metrics).await?;
     Ok(planned)
-}
-
-/// Name of the directory in a run's own from which remote hosts read new weights.
-const PUBLISHED_WEIGHTS: &str = "published";
-
-/// Wakes the hosts that a run's learner has had asleep.
-async fn close(gpu: Option<&SharedGpu>) -> Result<()> {
-    let Some(gpu) = gpu else { return Ok(()) };
-    let woken = gpu.close().await;
-    if let Err(error) = &woken {
-        tracing::error!(%error, "a model host is left asleep");
-    }
-    Ok(woken?)
 }

@@ -16,10 +16,11 @@ use fulgurite_server::{Listening, MetricsPage, RunningServer, write_ready_file};
 use fulgurite_store::{AdminKey, Store};
 use fulgurite_trainer::{Grpo, PolicyEndpoint, Record, RunIdentity, TrainEvent, WeightsAtStart};
 
+use super::hosts::{PUBLISHED_WEIGHTS, close};
 use super::last_word::LastWord;
 use super::prepared::Prepared;
 use super::rollouts::{decode, rollout_plan};
-use super::{PUBLISHED_WEIGHTS, close, sft};
+use super::sft;
 use crate::auxiliary::pairwise_judge::OpenJudge;
 use crate::auxiliary::reference::ReferenceModel;
 use crate::auxiliary::served_models;

@@ -12,7 +12,7 @@ use fulgurite_config::models::ModelEntry;
 use fulgurite_trainer::{Reporter, StopRule, Tasks};
 
 use super::commands::Commands;
-use super::sft;
+use super::data_checks;
 use crate::models::model_or_base::model_or_base;
 use crate::notices::Notices;
 use crate::start::options::TrainOptions;
@@ -46,9 +46,9 @@ impl Prepared {
         check_config(&loaded).with_context(file)?;
         let model = trained_model(&loaded).with_context(file)?;
         if loaded.config.trainer.objective.name().learns_from_data() {
-            sft::check_model(&loaded, &model).and_then(|()| sft::check(&loaded)).with_context(file)?;
+            data_checks::check_model(&loaded, &model).and_then(|()| data_checks::check(&loaded)).with_context(file)?;
         }
-        sft::check_auxiliary_files(&loaded).with_context(file)?;
+        data_checks::check_auxiliary_files(&loaded).with_context(file)?;
         let tasks = load_tasks(&loaded).with_context(file)?;
         check_commands(&loaded, &options.agent, &[&tasks.train, &tasks.held_out, &tasks.last]).with_context(file)?;
         let model_directory = model_or_base(&loaded, &model, reporter.as_mut(), notices.as_ref()).await?;

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_config::declarations::{Config, LoadedConfig};
-use fulgurite_config::models::{Backend, ModelEntry};
+use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::failure::{self, Interrupted};
@@ -15,13 +14,14 @@ use fulgurite_lab::trackers::tracked;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
 use fulgurite_trainer::{
-    AuxiliaryFile, ConversationsFile, DataSource, ObjectiveName, Preferences, Record, RowUnit, RunIdentity, RunSummary,
-    Sft, SftData, TrainingPlan, Validation,
+    AuxiliaryFile, ConversationsFile, DataSource, Preferences, Record, RowUnit, RunIdentity, RunSummary, Sft, SftData,
+    TrainingPlan,
 };
 
+use super::data_checks::{objective, validation_file};
+use super::hosts::{PUBLISHED_WEIGHTS, close};
 use super::last_word::LastWord;
 use super::prepared::Prepared;
-use super::{PUBLISHED_WEIGHTS, close};
 use crate::auxiliary::reference::ReferenceModel;
 use crate::auxiliary::teachers::OpenTeachers;
 use crate::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
@@ -31,59 +31,6 @@ use crate::notices::warn;
 use crate::start::held_run::RunLoss;
 use crate::start::own_run::OwnRun;
 use crate::start::uploaded_runs::{open_run_directory, run_archive};
-
-/// As a config says it.
-fn objective(loaded: &LoadedConfig) -> String {
-    format!("objective = \"{}\"", loaded.config.trainer.objective.name().as_str())
-}
-
-/// Looks at what the config says of such a run.
-pub(super) fn check(loaded: &LoadedConfig) -> Result<()> {
-    let Config { tasks, runner, trainer, store, .. } = &loaded.config;
-    if tasks.is_some() || runner.runs_agents() || !runner.grade.is_empty() {
-        bail!(
-            "{} learns from {} that are there, and nobody samples: leave out [tasks], [runner] command and [runner] grade",
-            objective(loaded),
-            what(trainer.objective.name())
-        );
-    }
-    let Some(source) = trainer.source() else { return Ok(()) };
-    if source.rollouts.is_some() && store.url.is_none() {
-        bail!(
-            "[trainer] source.rollouts are those of [store] url, which is missing: url = \"sqlite://FILE\", of a server's \
-             store or of a run's"
-        );
-    }
-    for path in
-        [source.conversations.as_deref(), source.comparisons.as_deref(), validation_file(source)].into_iter().flatten()
-    {
-        let path = loaded.resolve(path);
-        std::fs::metadata(&path).with_context(|| {
-            let path = path.display();
-            format!("[trainer] source: cannot read {path}; an example's README says how its own is made")
-        })?;
-    }
-    Ok(())
-}
-
-/// What such an objective learns from.
-fn what(objective: ObjectiveName) -> &'static str {
-    if objective.reads_comparisons() { "comparisons" } else { "conversations" }
-}
-
-/// Refuses a host that only samples.
-pub(super) fn check_model(loaded: &LoadedConfig, model: &ModelEntry) -> Result<()> {
-    match model.backend {
-        Backend::Embedded | Backend::Tinker => Ok(()),
-        _ => bail!(
-            "{} trains an embedded model, or one at a tinker service; `{}` is at {}, which samples and \
-             does not learn: give its directory to backend = \"embedded\", train, and serve what comes of it",
-            objective(loaded),
-            model.name,
-            model.backend.name()
-        ),
-    }
-}
 
 /// Trains in this process.
 pub(super) async fn train(prepared: Prepared) -> Result<()> {
@@ -227,26 +174,6 @@ pub(super) fn harvest_validation(
         renderer: renderer.clone(),
         context_length: context_length(model_directory)?,
     }))
-}
-
-/// Looks for the conversations that a run on rollouts learns from beside, and those that it is scored on.
-pub(super) fn check_auxiliary_files(loaded: &LoadedConfig) -> Result<()> {
-    let trainer = &loaded.config.trainer;
-    let auxiliary = trainer.rollouts().and_then(|rollouts| rollouts.conversations.as_ref());
-    let auxiliary = auxiliary.map(|conversations| ("conversations.file", &conversations.file));
-    let validation = trainer.harvest().and_then(|harvest| harvest.validation.as_ref());
-    for (key, path) in auxiliary.into_iter().chain(validation.map(|path| ("harvest.validation", path))) {
-        let path = loaded.resolve(path);
-        std::fs::metadata(&path).with_context(|| format!("[trainer] {key}: cannot read {}", path.display()))?;
-    }
-    Ok(())
-}
-
-fn validation_file(source: &DataSource) -> Option<&Path> {
-    match source.validation.as_ref()? {
-        Validation::File(path) => Some(path),
-        Validation::Share(_) => None,
-    }
 }
 
 /// A file of conversations; one in Parquet is written out as lines below the run's directory first.

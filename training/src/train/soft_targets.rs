@@ -9,7 +9,7 @@ use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_trainer::{ObjectiveName, SoftTargetFile, TrainingPlan};
 
 use super::prepared::trained_model;
-use super::sft;
+use super::{data_checks, sft};
 use crate::auxiliary::teachers::OpenTeachers;
 use crate::models::model_or_base::model_or_base;
 use crate::models::open::context_length;
@@ -39,7 +39,7 @@ pub async fn write_soft_targets(
         )
     };
     let model = trained_model(loaded).with_context(file)?;
-    sft::check(loaded).with_context(file)?;
+    data_checks::check(loaded).with_context(file)?;
     let model_directory = model_or_base(loaded, &model, &mut SilentReporter, notices).await?;
     let renderer = fulgurite_renderers::open_renderer(&model_directory, model.renderer())
         .with_context(|| format!("model `{}`", model.name))?;

@@ -8,15 +8,15 @@ use fulgurite_config::runner::RunnerConfig;
 use fulgurite_trainer::EvaluatedTasks;
 use serde_json::{Value, json};
 
-use super::arguments::EvalArguments;
 use super::evaluated_weights::{EvaluatedWeights, digest};
+use super::options::EvalOptions;
 
 /// What is scored, by what.
 pub struct Plan<'a> {
     /// The config.
     pub loaded: &'a LoadedConfig,
-    /// The command line.
-    pub arguments: &'a EvalArguments,
+    /// What was chosen.
+    pub options: &'a EvalOptions,
     /// The weights.
     pub weights: &'a EvaluatedWeights,
     /// The tasks.
@@ -28,7 +28,7 @@ pub struct Plan<'a> {
 impl Plan<'_> {
     /// Which tasks they are.
     pub fn evaluated(&self) -> EvaluatedTasks {
-        if self.arguments.last { EvaluatedTasks::Final } else { EvaluatedTasks::HeldOut }
+        self.options.tasks
     }
 
     /// Changes with the tasks.

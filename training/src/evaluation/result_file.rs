@@ -99,8 +99,8 @@ pub async fn first_final_score(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
     let is_same = |result: &ResultFile| {
         (result.evaluated.as_str(), &result.weights, &result.tasks_digest) == ("final", weights, &tasks_digest)
     };
-    let beside = evaluations(&plan.loaded.resolve(&plan.loaded.config.run.directory))?;
-    if let Some(first) = beside.into_iter().find(is_same) {
+    let others = evaluations(&plan.loaded.resolve(&plan.loaded.config.run.directory))?;
+    if let Some(first) = others.into_iter().find(is_same) {
         let words = first.in_words();
         return Ok(Some(FirstScore { run_id: first.run_id, words }));
     }
@@ -112,11 +112,11 @@ pub async fn first_final_score(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
     }
     let Ok(store) = Store::open_read_only(&store_url(plan.loaded)).await else { return Ok(None) };
     for run in store.runs().await? {
-        let said = &run.config["evaluation"];
+        let described = &run.config["evaluation"];
         let is_same = run.config["kind"] == EVALUATION_KIND
-            && said["tasks"] == "final"
-            && said["weights"] == **weights
-            && said["tasks_digest"] == *tasks_digest;
+            && described["tasks"] == "final"
+            && described["weights"] == **weights
+            && described["tasks_digest"] == *tasks_digest;
         if is_same && let Some(step) = store.steps(&run.run_id).await?.first() {
             return Ok(Some(scored(run.run_id, &step.metrics)));
         }
@@ -126,7 +126,7 @@ pub async fn first_final_score(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
 
 /// What a training run scored with these very weights when it was over.
 fn score_at_the_end_of_training(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
-    let checkpoint = plan.arguments.checkpoint.as_deref();
+    let checkpoint = plan.options.checkpoint.as_deref();
     let Some(run) = checkpoint.and_then(run_of) else { return Ok(None) };
     let trained = records::config_of_run(&run)?;
     let tasks = trained.config.tasks.as_ref().and_then(|tasks| tasks.last.as_ref());

@@ -18,10 +18,10 @@ use fulgurite_types::WeightsVersion;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::arguments::EvalArguments;
-use crate::terminal::notices::TerminalNotices;
-use fulgurite_training::models::model_or_base::model_or_base;
-use fulgurite_training::models::open::{OpenModel, TrainedModel};
+use super::options::EvalOptions;
+use crate::models::model_or_base::model_or_base;
+use crate::models::open::{OpenModel, TrainedModel};
+use crate::notices::Notices;
 
 /// The weights that are scored.
 pub struct EvaluatedWeights {
@@ -51,11 +51,16 @@ pub struct OpenWeights {
 
 impl EvaluatedWeights {
     /// Those that the command line names.
-    pub async fn choose(loaded: &LoadedConfig, arguments: &EvalArguments, reporter: &mut dyn Reporter) -> Result<Self> {
-        if let Some(path) = &arguments.checkpoint {
+    pub async fn choose(
+        loaded: &LoadedConfig,
+        options: &EvalOptions,
+        reporter: &mut dyn Reporter,
+        notices: &dyn Notices,
+    ) -> Result<Self> {
+        if let Some(path) = &options.checkpoint {
             return Self::of_checkpoint(loaded, path);
         }
-        let named = arguments.model.as_deref();
+        let named = options.model.as_deref();
         if let Some(path) = named.map(Path::new).filter(|path| path.exists()) {
             if holds_adapter(path) {
                 return Self::of_checkpoint(loaded, path);
@@ -75,19 +80,28 @@ impl EvaluatedWeights {
             let description = format!("{} at {place} ({})", entry.name, entry.backend.name());
             return Ok(Self { entry, identity, description, step: 0, path, checkpoint: None });
         }
-        Self::before_training(loaded, entry, reporter).await
+        Self::before_training(loaded, entry, reporter, notices).await
     }
 
     /// Those of an embedded model of the config, as they are before anything is learnt.
-    async fn before_training(loaded: &LoadedConfig, entry: ModelEntry, reporter: &mut dyn Reporter) -> Result<Self> {
-        let path = model_or_base(loaded, &entry, reporter, &TerminalNotices).await?;
+    async fn before_training(
+        loaded: &LoadedConfig,
+        entry: ModelEntry,
+        reporter: &mut dyn Reporter,
+        notices: &dyn Notices,
+    ) -> Result<Self> {
+        let path = model_or_base(loaded, &entry, reporter, notices).await?;
         let (identity, description) = (weights_digest(&path)?, path.display().to_string());
         Ok(Self { entry, identity, description, step: 0, path, checkpoint: None })
     }
 
     /// Those that a run began with.
-    pub async fn of_run_before_training(loaded: &LoadedConfig, reporter: &mut dyn Reporter) -> Result<Self> {
-        Self::before_training(loaded, entry(loaded, None)?, reporter).await
+    pub async fn of_run_before_training(
+        loaded: &LoadedConfig,
+        reporter: &mut dyn Reporter,
+        notices: &dyn Notices,
+    ) -> Result<Self> {
+        Self::before_training(loaded, entry(loaded, None)?, reporter, notices).await
     }
 
     /// Those of a checkpoint, or of the last one of a run, on top of the config's model.
@@ -106,13 +120,13 @@ impl EvaluatedWeights {
     }
 
     /// Opens them for agents to call.
-    pub async fn open(&self, loaded: &LoadedConfig, directory: &Path) -> Result<OpenWeights> {
+    pub async fn open(&self, loaded: &LoadedConfig, directory: &Path, notices: &dyn Notices) -> Result<OpenWeights> {
         let mut entry = self.entry.clone();
         entry.path = self.path.clone();
         match &self.checkpoint {
             // An adapter, whoever trained it and whatever the config would train, over the config's model.
             Some(checkpoint) if entry.backend == Backend::Embedded && holds_adapter(checkpoint) => {
-                let opened = open_over(&entry, checkpoint, WeightsVersion(self.step), &loaded.config).await;
+                let opened = open_over(&entry, checkpoint, WeightsVersion(self.step), &loaded.config, notices).await;
                 let served = opened.with_context(|| format!("--checkpoint {}", checkpoint.display()))?;
                 let tokenizer = served.renderer.tokenizer().fingerprint().to_owned();
                 return Ok(OpenWeights { served: ServedModel::Sampled(served), tokenizer, _learner: None });
@@ -131,7 +145,7 @@ impl EvaluatedWeights {
             }
             None => {}
         }
-        let OpenModel { served, .. } = OpenModel::open(&entry, &loaded.directory, &loaded.config, &TerminalNotices)?;
+        let OpenModel { served, .. } = OpenModel::open(&entry, &loaded.directory, &loaded.config, notices)?;
         let tokenizer = match &served {
             ServedModel::Sampled(model) => model.renderer.tokenizer().fingerprint().to_owned(),
             ServedModel::Upstream(_) => String::new(),
@@ -146,8 +160,9 @@ pub async fn open_over(
     adapter: &Path,
     version: WeightsVersion,
     config: &Config,
+    notices: &dyn Notices,
 ) -> Result<SampledModel> {
-    let OpenModel { served, .. } = OpenModel::open(entry, Path::new(""), config, &TerminalNotices)?;
+    let OpenModel { served, .. } = OpenModel::open(entry, Path::new(""), config, notices)?;
     let ServedModel::Sampled(model) = served else { bail!("model `{}` is not sampled here", entry.name) };
     let source = WeightsSource::Adapter(adapter.to_path_buf());
     model.sampler.load_weights(&NewWeights { version, source }).await?;

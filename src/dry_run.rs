@@ -17,7 +17,7 @@ pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
     let directory = scratch.path().join("run");
     let PlannedRun { config, held_out, last } = train::train_one_group(arguments, directory.clone()).await?;
     let (store, run) = registry::open(&directory).await?;
-    let steps = store.steps(&run.run_id).await?;
+    let steps = store.runs().steps(&run.run_id).await?;
     let rollouts = group::group_of(&store, &run.run_id, &config).await?;
     store.close().await;
     let seconds = |key: &str| steps.iter().filter_map(|step| step.metrics[key].as_f64()).sum();

@@ -81,7 +81,7 @@ pub fn fuzz_rest(bytes: &[u8]) {
 }
 
 async fn answer(store: &Store, request: Request<Body>) {
-    let before = store.statistics().await.expect("statistics");
+    let before = store.queries().statistics().await.expect("statistics");
     let serving = Serving { body_limit: BODY_LIMIT, ..Serving::default() };
     let router = fulgurite_api::routes(store.clone(), &serving, &mut RouteNeeds::default());
     let router = router.merge(crate::routes(store.clone(), &serving, Overdue::BeforeCalls));
@@ -97,7 +97,7 @@ async fn answer(store: &Store, request: Request<Body>) {
         assert!(has_reason || !status.is_client_error(), "{status} without a word: {reply}");
     }
     if status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT {
-        let after = store.statistics().await.expect("statistics");
+        let after = store.queries().statistics().await.expect("statistics");
         assert_eq!(counts(before), counts(after), "{status} has changed something");
     }
 }
@@ -128,8 +128,8 @@ impl TemporaryStore {
             k8s: None,
             metadata: fulgurite_types::Object::new(),
         };
-        store.create_gateway_rollouts(vec![rollout]).await.expect("a rollout");
-        store.open_attempt("r", "0").await.expect("an attempt");
+        store.gateway_rollouts().create(vec![rollout]).await.expect("a rollout");
+        store.attempts().open("r", "0").await.expect("an attempt");
         Self { store, directory }
     }
 

@@ -129,7 +129,7 @@ async fn round(
 ) -> Result<BTreeMap<String, u64>, Failure> {
     let mut attempts = Vec::with_capacity(ROUND);
     for _ in 0..ROUND {
-        let started = store.start_rollout(NewRollout::default(), None).await?;
+        let started = store.rollouts().start(NewRollout::default(), None).await?;
         attempts.push((started.rollout.rollout_id, started.attempt.attempt_id));
     }
     let before = spent_by_threads()?;
@@ -149,7 +149,7 @@ async fn round(
         spent.entry(thread).and_modify(|after| *after -= microseconds);
     }
     for (rollout, attempt) in &attempts {
-        store.update_attempt(rollout, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await?;
+        store.attempts().update(rollout, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await?;
     }
     Ok(spent)
 }

@@ -93,7 +93,7 @@ async fn main() {
 async fn start_attempts(store: &Store, traffic: Traffic) -> Vec<Ids> {
     let start = async |_| {
         let rollout = NewRollout { input: json!({ "question": "1 + 1" }), ..NewRollout::default() };
-        let started = store.start_rollout(rollout, None).await.unwrap();
+        let started = store.rollouts().start(rollout, None).await.unwrap();
         (started.rollout.rollout_id, started.attempt.attempt_id)
     };
     let none = |_| (String::new(), String::new());
@@ -107,7 +107,7 @@ async fn end_attempts(store: &Store, attempts: Vec<Ids>) {
     let end = async |(rollout_id, attempt_id): Ids| {
         if !rollout_id.is_empty() {
             let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
-            store.update_attempt(&rollout_id, attempt_id.as_str(), ended).await.unwrap();
+            store.attempts().update(&rollout_id, attempt_id.as_str(), ended).await.unwrap();
         }
     };
     futures::future::join_all(attempts.into_iter().map(end)).await;
@@ -140,7 +140,7 @@ fn make_calls(
                 Traffic::Sessions => {
                     let SessionIds { rollout_id, attempt_id } = SessionIds::new();
                     let generation = NewGeneration { rollout_id, attempt_id, ..generation };
-                    store.record_session(generation).await.unwrap();
+                    store.recording().record_session(generation).await.unwrap();
                 }
                 Traffic::Attempts | Traffic::Turns => record(&store, generation).await,
                 Traffic::Nothing => drop(generation),
@@ -159,8 +159,8 @@ fn make_calls(
 
 /// Asks whose the call is, and records it.
 async fn record(store: &Store, generation: NewGeneration) {
-    store.cached_rollout(&generation.rollout_id).await.unwrap().unwrap();
-    store.record_generation(generation).await.unwrap();
+    store.rollouts().cached(&generation.rollout_id).await.unwrap().unwrap();
+    store.recording().record(generation).await.unwrap();
 }
 
 /// A call as the proxy records it: of a conversation, with all that was said before.

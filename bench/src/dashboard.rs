@@ -87,7 +87,7 @@ async fn filled(name: &str, program: &Path, generations: usize) -> Result<(Serve
     let directory = tempfile::tempdir()?;
     let store = Store::open(&directory.path().join(STORE).display().to_string(), StoreOptions::default()).await?;
     let run = NewRun { run_id: RUN.into(), name: RUN.into(), config: json!({ "trainer": {} }), seed: 1 };
-    store.create_run(run).await?;
+    store.runs().create(run).await?;
     record_step(&store, 1).await?;
     let bar = indicatif::ProgressBar::new(generations as u64).with_message(format!("filling the {name} store"));
     let mut under_way = futures::stream::iter(0..generations)
@@ -117,7 +117,7 @@ async fn play(store: &Store, number: usize, calls: usize, tokens: usize) -> Resu
         metadata: metadata.as_object().cloned(),
         ..NewRollout::default()
     };
-    let started = store.start_rollout(rollout, None).await?;
+    let started = store.rollouts().start(rollout, None).await?;
     let (rollout_id, attempt_id) = (started.rollout.rollout_id, started.attempt.attempt_id);
     let mut conversation: Vec<u32> = Vec::new();
     for call in 0..calls {
@@ -148,10 +148,10 @@ async fn play(store: &Store, number: usize, calls: usize, tokens: usize) -> Resu
             client_disconnected: false,
             defect: None,
         };
-        store.record_generation(generation).await?;
+        store.recording().record(generation).await?;
         conversation.extend(sampled);
     }
-    store.update_attempt(&rollout_id, &attempt_id, AttemptUpdate::status(AttemptStatus::Succeeded)).await?;
+    store.attempts().update(&rollout_id, &attempt_id, AttemptUpdate::status(AttemptStatus::Succeeded)).await?;
     Ok(rollout_id)
 }
 
@@ -161,7 +161,7 @@ async fn record_step(store: &Store, number: u64) -> Result<()> {
         "weights_version": number, "uses": [], "checkpoint": null,
     });
     let step: StepRecord = serde_json::from_value(step)?;
-    store.record_step(step).await?;
+    store.runs().record_step(step).await?;
     Ok(())
 }
 

@@ -163,7 +163,8 @@ async fn fill(url: &str, spans: usize) -> Result<()> {
     let bar = indicatif::ProgressBar::new(spans as u64).with_message("filling a store");
     let mut done = 0;
     while done < spans {
-        let started = store.start_rollout(NewRollout { input: json!("filler"), ..NewRollout::default() }, None).await?;
+        let started =
+            store.rollouts().start(NewRollout { input: json!("filler"), ..NewRollout::default() }, None).await?;
         let number = SPANS_PER_ROLLOUT.min(spans - done);
         let span = |index: usize| IncomingSpan {
             sequence_id: None,
@@ -187,7 +188,7 @@ async fn fill(url: &str, spans: usize) -> Result<()> {
                 extra: Map::new(),
             },
         };
-        store.ingest_spans((0..number).map(span).collect()).await?;
+        store.spans().ingest((0..number).map(span).collect()).await?;
         done += number;
         bar.set_position(done as u64);
     }

@@ -104,7 +104,7 @@ pub(super) async fn rollouts(State(store): State<Store>, query: Query<RolloutQue
         (None, Some(expression)) => return matching_rollouts(&store, filter, expression, limit).await,
         (None, None) => Part::Newest { limit: Some(limit), sort_by: None },
     };
-    let Listed { items, cursor } = store.list_rollouts(&filter, &part).await.map_err(RestError::Store)?;
+    let Listed { items, cursor } = store.queries().list_rollouts(&filter, &part).await.map_err(RestError::Store)?;
     let looked_at = items.len() as u64;
     let mut known = Known::of(&store, &items).await.map_err(RestError::Store)?;
     let oldest = items.first().map(|rollout| rollout.rollout_id.clone());
@@ -123,7 +123,7 @@ async fn matching_rollouts(
     let (mut found, mut looked_at, mut next) = (Vec::new(), 0, 0);
     while (found.len() as u64) < limit && looked_at < LOOKED_AT {
         let part = Part::Newest { limit: Some(READ), sort_by: None };
-        let Listed { items, cursor } = store.list_rollouts(&filter, &part).await.map_err(RestError::Store)?;
+        let Listed { items, cursor } = store.queries().list_rollouts(&filter, &part).await.map_err(RestError::Store)?;
         let Some(oldest) = items.first() else { break };
         filter.before_rollout = Some(oldest.rollout_id.clone());
         next = next.max(cursor.position);
@@ -145,15 +145,15 @@ async fn matching_rollouts(
 
 /// `GET /ui/data/rollouts/{rollout_id}/same-task`: other rollouts of its run that were given the same task, newest last.
 pub(super) async fn same_task(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<Vec<RolloutRow>> {
-    let rollout_id = store.rollout_id_of(&rollout_id).await?;
-    let Some((rollout, _)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
+    let rollout_id = store.rollouts().id_of(&rollout_id).await?;
+    let Some((rollout, _)) = store.rollouts().get(&rollout_id).await.map_err(RestError::Store)? else {
         return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
     };
     let run_id = rollout.noted("run_id").and_then(Value::as_str).map(str::to_owned);
     let of_no_run = run_id.is_none();
     let filter = ListFilter { of_no_run, run_id, same_task_as: Some(rollout_id), ..ListFilter::default() };
     let part = Part::Newest { limit: Some(SAME_TASK), sort_by: None };
-    let found = store.list_rollouts(&filter, &part).await.map_err(RestError::Store)?.items;
+    let found = store.queries().list_rollouts(&filter, &part).await.map_err(RestError::Store)?.items;
     let mut known = Known::of(&store, &found).await.map_err(RestError::Store)?;
     Ok(Json(found.into_iter().map(|rollout| known.row(rollout)).collect()))
 }
@@ -177,8 +177,8 @@ impl Known {
             return Ok(Self::default());
         }
         let ids: Vec<String> = rollouts.iter().map(|rollout| rollout.rollout_id.clone()).collect();
-        let mut known = Self { attempts: store.latest_attempts(rollouts).await?, ..Self::default() };
-        for called in store.called_models(&ids).await? {
+        let mut known = Self { attempts: store.queries().latest_attempts(rollouts).await?, ..Self::default() };
+        for called in store.queries().called_models(&ids).await? {
             let name = (called.rollout_id.clone(), called.attempt_id.clone());
             known.models.entry(name).or_default().push(called);
         }
@@ -186,7 +186,7 @@ impl Known {
             ListFilter { rollout_id_in: Some(ids), ..ListFilter::default() },
             Part::Newest { limit: None, sort_by: None },
         );
-        for found in store.list_rewards(&of_these, &every).await?.items {
+        for found in store.queries().list_rewards(&of_these, &every).await?.items {
             let name = (found.rollout_id, found.recorded.attempt_id.clone());
             known.rewards.entry(name).or_default().push(found.recorded);
         }

@@ -131,8 +131,8 @@ impl Seen {
         if is_alone && commits == self.commits && self.runs.is_some() {
             return Ok(());
         }
-        let progress = store.run_progress().await?;
-        let last_rollout = store.last_rollout_position().await?;
+        let progress = store.queries().run_progress().await?;
+        let last_rollout = store.queries().last_rollout_position().await?;
         if let Some(known) = self.runs.take() {
             self.tell_runs(store, &progress, known).await?;
             if last_rollout > self.last_rollout {
@@ -159,8 +159,8 @@ impl Seen {
             if before.as_ref() == Some(now) {
                 continue;
             }
-            let Some(run) = store.run(&now.run_id).await? else { continue };
-            let steps = store.steps(&now.run_id).await?;
+            let Some(run) = store.runs().get(&now.run_id).await? else { continue };
+            let steps = store.runs().steps(&now.run_id).await?;
             let announced = before.map_or(0, |before| before.last_step);
             if now.last_step < announced {
                 self.tell(Kind::Rewound, &json!({ "run_id": now.run_id }));
@@ -190,7 +190,7 @@ pub(super) async fn events(
             }
             tokio::select! {
                 () = tokio::time::sleep(EVERY) => {}
-                () = watched.store.waiting_ended() => return None,
+                () = watched.store.queries().waiting_ended() => return None,
             }
             if let Err(error) = watched.look().await {
                 // The page asks again by itself, and is told then.
@@ -216,7 +216,7 @@ mod tests {
             "checkpoint": null,
         });
         let step: StepRecord = serde_json::from_value(step).unwrap();
-        store.record_step(step).await.unwrap();
+        store.runs().record_step(step).await.unwrap();
     }
 
     #[tokio::test]
@@ -239,20 +239,20 @@ mod tests {
         let url = format!("sqlite://{}", directory.path().join("store.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let new = NewRun { run_id: "r".into(), name: "r".into(), config: json!({}), seed: 1 };
-        store.create_run(new).await.unwrap();
+        store.runs().create(new).await.unwrap();
         record(&store, 1).await;
         let mut seen = Seen::default();
         seen.look(&store).await.unwrap();
         assert_eq!(seen.end(), 0, "what was there before is no news");
         record(&store, 2).await;
         record(&store, 3).await;
-        store.start_rollout(NewRollout::default(), None).await.unwrap();
+        store.rollouts().start(NewRollout::default(), None).await.unwrap();
         seen.look(&store).await.unwrap();
         seen.look(&store).await.unwrap();
         let kinds: Vec<Kind> = seen.news.iter().map(|news| news.kind).collect();
         assert_eq!(kinds, [Kind::Step, Kind::Step, Kind::Run, Kind::Rollouts, Kind::Changed]);
         assert!(seen.news[1].data.contains("\"step\":3") && seen.news[2].data.contains("\"run_id\":\"r\""));
-        store.rewind_run("r", 1).await.unwrap();
+        store.runs().rewind("r", 1).await.unwrap();
         seen.look(&store).await.unwrap();
         let kinds: Vec<Kind> = seen.news.iter().skip(5).map(|news| news.kind).collect();
         assert_eq!(kinds, [Kind::Rewound, Kind::Run, Kind::Changed]);

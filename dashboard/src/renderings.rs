@@ -149,7 +149,7 @@ async fn recorded_call(
     name: String,
     generation_id: Option<String>,
 ) -> Result<(Generation, Object), RestError> {
-    let rollout_id = store.rollout_id_of(&name).await?;
+    let rollout_id = store.rollouts().id_of(&name).await?;
     let generation_id = match generation_id {
         Some(generation_id) => generation_id,
         None => {
@@ -165,7 +165,7 @@ async fn recorded_call(
         rollout_id: Some(rollout_id),
         ..GenerationFilter::default()
     };
-    store.generations_with_attributes(&filter).await.map_err(RestError::Store)?.pop().ok_or(none)
+    store.spans().generations_with_attributes(&filter).await.map_err(RestError::Store)?.pop().ok_or(none)
 }
 
 /// `time` is when the prompt is rendered, in seconds since 1970, for formats that write the date into it.

@@ -82,18 +82,18 @@ struct Message {
 
 /// `GET /ui/data/rollouts/{rollout_id}`.
 pub(super) async fn read(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<RolloutPage> {
-    let rollout_id = store.rollout_id_of(&rollout_id).await?;
-    let Some((rollout, _)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
+    let rollout_id = store.rollouts().id_of(&rollout_id).await?;
+    let Some((rollout, _)) = store.rollouts().get(&rollout_id).await.map_err(RestError::Store)? else {
         return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
     };
     let mut attempts = Vec::new();
-    for attempt in store.attempts(&rollout_id).await.map_err(RestError::Store)? {
+    for attempt in store.attempts().of_rollout(&rollout_id).await.map_err(RestError::Store)? {
         let filter = SpanFilter {
             rollout_id: rollout_id.clone(),
             attempt: Some(AttemptRef::Id(attempt.attempt_id.clone())),
             ..SpanFilter::default()
         };
-        let spans = store.query_spans(&filter).await.map_err(RestError::Store)?.items;
+        let spans = store.spans().query(&filter).await.map_err(RestError::Store)?.items;
         attempts.push(AttemptPage { attempt, events: events(spans) });
     }
     Ok(Json(RolloutPage { rollout, attempts }))
@@ -105,13 +105,13 @@ pub(super) async fn generations_of(
     name: String,
     attempt_id: Option<String>,
 ) -> Result<Vec<Generation>, RestError> {
-    let rollout_id = store.rollout_id_of(&name).await?;
-    let Some((_, latest)) = store.get_rollout(&rollout_id).await.map_err(RestError::Store)? else {
+    let rollout_id = store.rollouts().id_of(&name).await?;
+    let Some((_, latest)) = store.rollouts().get(&rollout_id).await.map_err(RestError::Store)? else {
         return Err(RestError::NotFound(format!("Rollout not found: {rollout_id}")));
     };
     let attempt_id = attempt_id.or(latest.map(|attempt| attempt.attempt_id));
     let filter = GenerationFilter { rollout_id: Some(rollout_id), attempt_id, ..GenerationFilter::default() };
-    store.generations(&filter).await.map_err(RestError::Store)
+    store.generations().matching(&filter).await.map_err(RestError::Store)
 }
 
 fn events(spans: Vec<Span>) -> Vec<Event> {

@@ -64,14 +64,14 @@ pub(super) struct RunQuery {
 /// `GET /ui/data/runs`: newest first.
 pub(super) async fn runs(State(store): State<Store>, Query(query): Query<RunQuery>) -> Reply<Vec<RunRow>> {
     let mut runs = match &query.run_id {
-        Some(run_id) => store.run(run_id).await.map(|run| run.into_iter().collect()),
-        None => store.runs().await,
+        Some(run_id) => store.runs().get(run_id).await.map(|run| run.into_iter().collect()),
+        None => store.runs().all().await,
     }
     .map_err(RestError::Store)?;
     runs.sort_by(|one, other| other.start_time.total_cmp(&one.start_time));
     let mut rows = Vec::new();
     for run in runs.into_iter().take(ROWS) {
-        let steps = store.steps(&run.run_id).await.map_err(RestError::Store)?;
+        let steps = store.runs().steps(&run.run_id).await.map_err(RestError::Store)?;
         rows.push(row(run, &steps));
     }
     Ok(Json(rows))

@@ -109,7 +109,7 @@ pub(super) async fn read(
     Path(rollout_id): Path<String>,
     Query(query): Query<AttemptQuery>,
 ) -> Result<Response, RestError> {
-    let rollout_id = store.rollout_id_of(&rollout_id).await?;
+    let rollout_id = store.rollouts().id_of(&rollout_id).await?;
     let (uses, trained) = used(&store, &rollout_id).await?;
     let generations = generations_of(&store, rollout_id, query.attempt_id).await?;
     let bytes = fulgurite_store::aside(|| {
@@ -123,10 +123,10 @@ async fn used(
     store: &Store,
     rollout_id: &str,
 ) -> Result<(Vec<GenerationUse>, HashMap<String, TrainedTokens>), RestError> {
-    let rollout = store.get_rollout(rollout_id).await.map_err(RestError::Store)?;
+    let rollout = store.rollouts().get(rollout_id).await.map_err(RestError::Store)?;
     let run_id = rollout.as_ref().and_then(|(rollout, _)| rollout.noted("run_id")?.as_str());
     let Some(run_id) = run_id else { return Ok((Vec::new(), HashMap::new())) };
-    let uses = store.uses_of_rollout(run_id, rollout_id).await.map_err(RestError::Store)?;
+    let uses = store.runs().uses_of_rollout(run_id, rollout_id).await.map_err(RestError::Store)?;
     let trained = trained::of_rollout(store, run_id, rollout_id, &uses).await.map_err(RestError::Store)?;
     Ok((uses, trained))
 }

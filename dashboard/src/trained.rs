@@ -17,11 +17,11 @@ pub(super) async fn of_rollout(
     rollout_id: &str,
     uses: &[GenerationUse],
 ) -> Result<HashMap<String, TrainedTokens>> {
-    let steps = store.steps_that_trained(run_id, rollout_id).await?;
+    let steps = store.runs().steps_that_trained(run_id, rollout_id).await?;
     if steps.is_empty() {
         return Ok(HashMap::new());
     }
-    let Some(run) = store.run(run_id).await? else { return Ok(HashMap::new()) };
+    let Some(run) = store.runs().get(run_id).await? else { return Ok(HashMap::new()) };
     let directories = directories(&store.url(), &run);
     let is_of_rollout = |id: &str| uses.iter().any(|used| used.generation_id == id);
     Ok(fulgurite_store::aside(|| {

@@ -86,11 +86,12 @@ impl Stage {
             metadata: Some(Object::from_iter(budget)),
             ..NewRollout::default()
         };
-        self.store.enqueue_rollouts(vec![rollout]).await?;
+        self.store.rollouts().enqueue(vec![rollout]).await?;
         fulgurite_runner::run(self.runner.clone(), std::future::pending()).await.context("the runner stopped")?;
-        let attempt = self.store.get_attempt(&rollout_id, AttemptRef::Latest).await?;
+        let attempt = self.store.attempts().get(&rollout_id, AttemptRef::Latest).await?;
         let filter = GenerationFilter { rollout_id: Some(rollout_id), ..GenerationFilter::default() };
-        let calls = self.store.generations(&filter).await?.into_iter().map(|generation| self.recorded(generation));
+        let calls =
+            self.store.generations().matching(&filter).await?.into_iter().map(|generation| self.recorded(generation));
         Ok(Evidence {
             trial,
             attempt: attempt.context("the runner did not begin the trial")?,

@@ -205,7 +205,7 @@ impl RunningServer {
         let follower = match weights {
             ServerWeights::Own => None,
             ServerWeights::Published { base_weights } => {
-                let published = store.publications().await?;
+                let published = store.weights().publications().await?;
                 let server = FollowingServer { url, published, base_weights };
                 Some(proxy.follow_published_weights(server).await)
             }
@@ -223,7 +223,7 @@ impl RunningServer {
             .merge(more_routes)
             .fallback(unknown_route)
             .layer(from_fn_with_state(entrance, access::check));
-        let watchdog = watchdog_interval.map(|interval| store.spawn_watchdog(interval));
+        let watchdog = watchdog_interval.map(|interval| store.attempts().spawn_watchdog(interval));
         // Outside of all, so that what is refused has its line too.
         let router = match config.server.access_log {
             true => router.layer(from_fn(fulgurite_proxy::log_access)),

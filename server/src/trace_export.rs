@@ -149,7 +149,7 @@ impl TraceExport {
         };
         let resource = Arc::new(resource());
         let queue_full = dropped("queue_full");
-        store.notify_of_calls(with_content, move |span| {
+        store.recording().notify_of_calls(with_content, move |span| {
             if spans.try_send(Span { resource: resource.clone(), ..span }).is_err() {
                 queue_full.increment(1);
                 queue_trouble
@@ -292,7 +292,7 @@ impl Sender {
 
     /// Reads what was not known of spans when their calls were recorded.
     async fn number(&self, spans: &mut [Span]) {
-        let why = match self.until_closed(self.store.number_spans(spans)).await {
+        let why = match self.until_closed(self.store.recording().number_spans(spans)).await {
             Some(Ok(())) => return,
             Some(Err(error)) => error.to_string(),
             None => "the store does not answer".to_owned(),

@@ -14,6 +14,7 @@ pub async fn check(arguments: CheckArguments) -> Result<()> {
     let store = open(&arguments.store).await?;
     let mut progress = Progress::new(arguments.json);
     let violations = store
+        .housekeeping()
         .check(&mut |event| match event {
             CheckEvent::WithoutChecksum { table, rows } if arguments.json => {
                 output::line(json!({"without_checksum": table, "rows": rows}));

@@ -19,7 +19,7 @@ pub async fn prune(arguments: PruneArguments) -> Result<()> {
     let status_in = if arguments.status.is_empty() { RolloutStatus::ALL.to_vec() } else { arguments.status.clone() };
     let filter = PruneFilter { ended_before: time::now() - arguments.older_than, status_in };
     // A store that is not there is not made.
-    let planned = open(&arguments.store).await?.prunable(&filter).await?;
+    let planned = open(&arguments.store).await?.housekeeping().prunable(&filter).await?;
     if planned.rollouts == 0 || arguments.dry_run {
         let verb = if arguments.dry_run { "would delete" } else { "there is nothing to delete:" };
         report(&arguments, verb, planned, None);
@@ -37,7 +37,7 @@ pub async fn prune(arguments: PruneArguments) -> Result<()> {
     let mut show = |deleted: Pruned| progress.set("rollouts deleted", deleted.rollouts, Some(planned.rollouts));
     let deleted = prune_all(&store, &filter, &mut show).await?;
     progress.finish();
-    let space = store.give_space_back().await.context(
+    let space = store.housekeeping().give_space_back().await.context(
         "the rollouts are deleted, but their space could not be given back; run this again when nobody else writes",
     )?;
     store.close().await;

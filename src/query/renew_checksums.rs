@@ -1,7 +1,7 @@
 //! `fulgurite store renew-checksums`.
 
 use anyhow::{Context, Result, bail};
-use fulgurite_store::{RenewalMode, Store, TableRenewal, redact_url};
+use fulgurite_store::{Housekeeping, RenewalMode, TableRenewal, redact_url};
 use serde_json::json;
 
 use super::arguments::RenewChecksumsArguments;
@@ -12,7 +12,7 @@ use crate::terminal::output;
 pub async fn renew_checksums(arguments: RenewChecksumsArguments) -> Result<()> {
     let url = arguments.store.named().url()?;
     let renewed = async |mode| {
-        Store::renew_row_checksums(&url, mode)
+        Housekeeping::renew_row_checksums(&url, mode)
             .await
             .with_context(|| format!("cannot renew the checksums of {}", redact_url(&url)))
     };

@@ -21,17 +21,18 @@ use crate::terminal::paint::Paint;
 pub async fn show(arguments: ShowArguments) -> Result<()> {
     let store = open(&arguments.store).await?;
     let id = existing_rollout(&store, &arguments.rollout).await?;
-    let Some((rollout, _)) = store.get_rollout(&id).await? else {
+    let Some((rollout, _)) = store.rollouts().get(&id).await? else {
         bail!("the rollout `{id}` was deleted meanwhile");
     };
     if arguments.json {
         return show_json(&store, &rollout).await;
     }
-    let used = if arguments.tokens { store.tokenizers_of(&rollout.rollout_id).await? } else { Vec::new() };
+    let used =
+        if arguments.tokens { store.generations().tokenizers_of(&rollout.rollout_id).await? } else { Vec::new() };
     let tokenizers = if arguments.tokens { tokenizers(&arguments, &used)? } else { HashMap::new() };
     let style = Style { paint: Paint::for_stdout(), tokens: arguments.tokens, tokenizers: &tokenizers };
     header(&rollout, &style).into_iter().for_each(output::line);
-    for attempt in store.attempts(&rollout.rollout_id).await? {
+    for attempt in store.attempts().of_rollout(&rollout.rollout_id).await? {
         output::line("");
         let mut pages = EventPages::of(&store, &attempt).await?;
         let mut transcript = AttemptTranscript::new(attempt);
@@ -56,7 +57,7 @@ pub async fn show(arguments: ShowArguments) -> Result<()> {
 async fn show_json(store: &Store, rollout: &Rollout) -> Result<()> {
     let (before, after) = around_list(json!(rollout), "attempts");
     output::piece(before);
-    for (index, attempt) in store.attempts(&rollout.rollout_id).await?.into_iter().enumerate() {
+    for (index, attempt) in store.attempts().of_rollout(&rollout.rollout_id).await?.into_iter().enumerate() {
         let mut pages = EventPages::of(store, &attempt).await?;
         let (before, after) = around_list(json!(attempt), "events");
         output::piece(format!("{}{before}", comma(index)));

@@ -12,7 +12,7 @@ use crate::terminal::table::{Columns, cut};
 /// Prints what a query gives.
 pub async fn sql(arguments: SqlArguments) -> Result<()> {
     let store = open(&arguments.store).await?;
-    let found = store.query_sql(&arguments.query).await.context("the query failed")?;
+    let found = store.queries().query_sql(&arguments.query).await.context("the query failed")?;
     if arguments.json {
         rows_json(found).for_each(output::line);
         return Ok(());

@@ -12,7 +12,7 @@ use crate::terminal::table::Columns;
 
 /// Prints what a store holds, in numbers.
 pub async fn stats(arguments: StatsArguments) -> Result<()> {
-    let summary = open(&arguments.store).await?.summary().await?;
+    let summary = open(&arguments.store).await?.queries().summary().await?;
     if arguments.json {
         output::line(json!(summary));
         return Ok(());

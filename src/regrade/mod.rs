@@ -184,7 +184,7 @@ async fn give(store: &Store, recorded: &Recorded, reward: &Reward) -> Result<()>
         repeat: Repeat::New,
         rollout_id,
     };
-    let given = store.give_reward(&Sender::Server, new).await;
+    let given = store.rewards().give(&Sender::Server, new).await;
     given.map(drop).with_context(|| format!("cannot reward {}", recorded.rollout.rollout_id))
 }
 

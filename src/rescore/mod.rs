@@ -82,9 +82,9 @@ fn by_version(calls: &[Call]) -> BTreeMap<u64, Vec<usize>> {
 
 /// For each version that a checkpoint holds: the updates that made it.
 async fn steps_by_version(store: &Store, run_id: &str, model: &str) -> Result<BTreeMap<u64, u64>> {
-    let named = store.named_weights(model, Some(run_id)).await?;
+    let named = store.weights().named(model, Some(run_id)).await?;
     let version_of = |id: &str| named.iter().find(|named| named.weights_id.to_string() == id).map(|one| one.version);
-    let steps = store.checkpoints(run_id).await?.into_iter().filter_map(|checkpoint| {
+    let steps = store.runs().checkpoints(run_id).await?.into_iter().filter_map(|checkpoint| {
         let step = checkpoint.state["step"].as_u64()?;
         // Versions were the numbers of updates before weights had identities.
         let version = checkpoint.state["weights"]["weights_id"].as_str().map_or(Some(step), version_of)?;

@@ -83,7 +83,7 @@ async fn give_in_store(arguments: &StoreArguments, new: NewReward) -> Result<Rec
     let store = open_store(&store_url, &StoreConfig::default()).await?;
     let rollout_id = existing_rollout(&store, &new.rollout_id).await?;
     let cannot = format!("cannot reward `{}`", new.rollout_id);
-    let given = store.give_reward(&Sender::Server, NewReward { rollout_id, ..new }).await;
+    let given = store.rewards().give(&Sender::Server, NewReward { rollout_id, ..new }).await;
     store.close().await;
     given.context(cannot)
 }

@@ -57,7 +57,7 @@ pub async fn open_subject(arguments: &ExportArguments) -> Result<(Store, ListFil
 async fn refuse_two_meanings(arguments: &ExportArguments, named: &str, directory: &Path) -> Result<()> {
     // Without a store there is no rollout of that name either.
     if let Ok(store) = open(&arguments.store).await
-        && matches!(store.get_rollout(named).await, Ok(Some(_)))
+        && matches!(store.rollouts().get(named).await, Ok(Some(_)))
     {
         bail!(
             "`{named}` is the run in {} and a rollout of {}: --run {} means the run, --rollout {named} the rollout",
@@ -90,8 +90,8 @@ async fn open_run(arguments: &ExportArguments, directory: &Path) -> Result<(Stor
 async fn open_rollout(arguments: &ExportArguments, name: &str) -> Result<(Store, ListFilter)> {
     let no_run = || format!("`{name}` is no run: neither its directory, nor its name below runs/");
     let store = open(&arguments.store).await.with_context(no_run)?;
-    let id = store.rollout_id_of(name).await?;
-    if store.get_rollout(&id).await?.is_none() {
+    let id = store.rollouts().id_of(name).await?;
+    if store.rollouts().get(&id).await?.is_none() {
         let url = arguments.store.named().url()?;
         bail!("{}; nor is it a rollout of {}", no_run(), redact_url(&url));
     }

@@ -98,7 +98,7 @@ impl Watched {
     }
 
     async fn look_into(&mut self, store: &fulgurite_store::Store, run: &Run, directory: &Path) -> Result<()> {
-        let steps = store.steps(&run.run_id).await?;
+        let steps = store.runs().steps(&run.run_id).await?;
         self.state = registry::state(directory, run, &steps);
         self.steps = steps.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
         self.updates = scores::updates(&self.steps);

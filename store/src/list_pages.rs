@@ -7,8 +7,9 @@ use fulgurite_types::Page;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
+use crate::Result;
 use crate::database::sql::{SortField, Sql, column};
-use crate::{Result, Store};
+use crate::open_database::Database;
 
 /// How records of a list are found and read.
 pub(crate) struct ListKind<T> {
@@ -22,7 +23,7 @@ pub(crate) struct ListKind<T> {
 
 /// Records that meet a filter, in its order. One that is deleted before its turn comes is left out.
 pub struct ListPages<T> {
-    store: Store,
+    database: Database,
     positions: IntoIter<i64>,
     /// Up to the positions that are wanted.
     rows: Sql,
@@ -35,18 +36,18 @@ impl<T> ListPages<T> {
     /// `total` counts the records that meet the filter, `places` selects their `position`, and `rows` selects records up
     /// to the list of positions in which theirs is.
     pub(crate) async fn find(
-        store: &Store,
+        database: &Database,
         kind: ListKind<T>,
         total: &Sql,
         mut places: Sql,
         rows: Sql,
         page: &Page,
     ) -> Result<Self> {
-        let mut connection = store.reader().await?;
+        let mut connection = database.reader().await?;
         places.page(page, kind.sort_fields)?;
         let total = total.total(&mut connection).await?;
         let positions = positions(&places, &mut connection).await?.into_iter();
-        Ok(Self { store: store.clone(), positions, rows, kind, total })
+        Ok(Self { database: database.clone(), positions, rows, kind, total })
     }
 
     /// The next records; `None` after the last.
@@ -57,7 +58,7 @@ impl<T> ListPages<T> {
         }
         let mut sql = self.rows.clone();
         sql.integers(positions.iter().copied(), self.kind.part);
-        let rows = sql.all(&mut *self.store.reader().await?).await?;
+        let rows = sql.all(&mut *self.database.reader().await?).await?;
         let mut found: HashMap<i64, &AnyRow> = HashMap::new();
         for row in &rows {
             found.insert(column(row, "position")?, row);
@@ -117,20 +118,20 @@ mod tests {
         let resource = json!({ "a": { "resource_type": "prompt_template", "template": "x", "engine": "jinja" } });
         let resource: Object = resource.as_object().cloned().unwrap();
         for number in 0..140 {
-            store.update_worker(&format!("w-{}", number % 137), None).await.unwrap();
-            store.start_attempt(rollout_id, Some("w-1")).await.unwrap();
-            store.update_resources(None, resource.clone()).await.unwrap();
+            store.workers().update(&format!("w-{}", number % 137), None).await.unwrap();
+            store.rollouts().start_attempt(rollout_id, Some("w-1")).await.unwrap();
+            store.resources().update(None, resource.clone()).await.unwrap();
         }
         for page in pages() {
             let filter = WorkerFilter { page: page.clone(), ..WorkerFilter::default() };
-            let whole = store.query_workers(&filter).await.unwrap();
-            assert_eq!(all(store.worker_pages(&filter).await.unwrap(), 128).await, (whole.items, whole.total));
+            let whole = store.workers().query(&filter).await.unwrap();
+            assert_eq!(all(store.workers().pages(&filter).await.unwrap(), 128).await, (whole.items, whole.total));
             let page = Page { sort_by: None, ..page };
-            let whole = store.query_attempts(rollout_id, &page).await.unwrap();
-            let paged = store.attempt_pages(rollout_id, &page).await.unwrap();
+            let whole = store.attempts().query(rollout_id, &page).await.unwrap();
+            let paged = store.attempts().pages(rollout_id, &page).await.unwrap();
             assert_eq!(all(paged, 128).await, (whole.items, whole.total));
-            let whole = store.query_resources(&TextFilter::default(), &page).await.unwrap();
-            let paged = store.resource_pages(&TextFilter::default(), &page).await.unwrap();
+            let whole = store.resources().query(&TextFilter::default(), &page).await.unwrap();
+            let paged = store.resources().pages(&TextFilter::default(), &page).await.unwrap();
             assert_eq!(all(paged, 8).await, (whole.items, whole.total));
         }
     }

@@ -7,8 +7,9 @@ use sqlx::any::AnyRow;
 use crate::database::clock::now;
 use crate::database::sql::{Conditions, SortField, Sql, checked_id, column, count, json, to_integer, to_json};
 use crate::list_pages::{ListKind, ListPages};
+use crate::open_database::Database;
 use crate::row_checksums::resources_digest;
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
 const SORT_FIELDS: &[SortField] = &[
     SortField::text("resources_id"),
@@ -18,18 +19,29 @@ const SORT_FIELDS: &[SortField] = &[
     SortField::text("resources"),
 ];
 
-impl Store {
+/// Versioned resources that rollouts refer to.
+#[derive(Clone, Debug)]
+pub struct Resources {
+    database: Database,
+}
+
+impl Resources {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self { database: database.clone() }
+    }
+
     /// Stores resources: under a new id, or as the next version of an id that is supplied, which need not be known.
     /// Each needs a known `resource_type` and that type's fields.
-    pub async fn update_resources(&self, resources_id: Option<&str>, resources: Object) -> Result<ResourcesUpdate> {
+    pub async fn update(&self, resources_id: Option<&str>, resources: Object) -> Result<ResourcesUpdate> {
         let resources: Object = resources
             .into_iter()
             .map(|(name, resource)| Ok((name.clone(), normalise(&name, resource)?)))
             .collect::<Result<_>>()?;
         let resources_id = resources_id.map_or_else(|| new_id("rs-", 12), str::to_owned);
-        self.write(move |write| {
-            Box::pin(async move {
-                let row = sqlx::query(
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let row = sqlx::query(
                     "INSERT INTO resources (resources_id, create_time, update_time, version, resources, id_checksum)
                      VALUES ($1, $2, $2, 1, $3, $4)
                      ON CONFLICT (resources_id) DO UPDATE SET update_time = excluded.update_time,
@@ -42,32 +54,32 @@ impl Store {
                 .bind(resources_digest(Some(&resources_id)))
                 .fetch_one(write.connection())
                 .await?;
-                resources_from_row(&row)
+                    resources_from_row(&row)
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Resources, if the id is known.
-    pub async fn resources(&self, resources_id: &str) -> Result<Option<ResourcesUpdate>> {
+    pub async fn get(&self, resources_id: &str) -> Result<Option<ResourcesUpdate>> {
         let row = sqlx::query("SELECT * FROM resources WHERE resources_id = $1")
             .bind(resources_id)
-            .fetch_optional(&mut *self.reader().await?)
+            .fetch_optional(&mut *self.database.reader().await?)
             .await?;
         row.as_ref().map(resources_from_row).transpose()
     }
 
     /// The resources that were updated last, if there are any.
-    pub async fn latest_resources(&self) -> Result<Option<ResourcesUpdate>> {
+    pub async fn latest(&self) -> Result<Option<ResourcesUpdate>> {
         let row = sqlx::query("SELECT * FROM resources ORDER BY update_time DESC, position DESC LIMIT 1")
-            .fetch_optional(&mut *self.reader().await?)
+            .fetch_optional(&mut *self.database.reader().await?)
             .await?;
         row.as_ref().map(resources_from_row).transpose()
     }
 
     /// A page of the resources whose id meets a condition.
-    pub async fn query_resources(&self, resources_id: &TextFilter, page: &Page) -> Result<Paginated<ResourcesUpdate>> {
-        let mut connection = self.reader().await?;
+    pub async fn query(&self, resources_id: &TextFilter, page: &Page) -> Result<Paginated<ResourcesUpdate>> {
+        let mut connection = self.database.reader().await?;
         let mut total = Sql::new("SELECT COUNT(*) FROM resources");
         push_conditions(&mut total, resources_id);
         let mut sql = Sql::new("SELECT * FROM resources");
@@ -81,8 +93,8 @@ impl Store {
         })
     }
 
-    /// Resources as [`Store::query_resources`] gives them.
-    pub async fn resource_pages(&self, resources_id: &TextFilter, page: &Page) -> Result<ListPages<ResourcesUpdate>> {
+    /// Resources as [`Resources::query`] gives them.
+    pub async fn pages(&self, resources_id: &TextFilter, page: &Page) -> Result<ListPages<ResourcesUpdate>> {
         let mut total = Sql::new("SELECT COUNT(*) FROM resources");
         push_conditions(&mut total, resources_id);
         let mut places = Sql::new("SELECT position FROM resources");
@@ -90,7 +102,7 @@ impl Store {
         let rows = Sql::new("SELECT * FROM resources WHERE position IN ");
         // Prompts may be long.
         let kind = ListKind { sort_fields: SORT_FIELDS, part: 8, read: resources_from_row };
-        ListPages::find(self, kind, &total, places, rows, page).await
+        ListPages::find(&self.database, kind, &total, places, rows, page).await
     }
 }
 
@@ -151,21 +163,21 @@ mod tests {
     #[tokio::test]
     async fn resources_have_versions_and_new_rollouts_use_the_latest() {
         let store = TestStore::new().await;
-        assert_eq!(store.latest_resources().await.unwrap(), None);
-        let first = store.update_resources(Some("rs-mine"), model("a")).await.unwrap();
+        assert_eq!(store.resources().latest().await.unwrap(), None);
+        let first = store.resources().update(Some("rs-mine"), model("a")).await.unwrap();
         assert_eq!(first.resources["llm"]["sampling_parameters"], json!({}));
-        let other = store.update_resources(None, model("b")).await.unwrap();
+        let other = store.resources().update(None, model("b")).await.unwrap();
         assert!(other.resources_id.starts_with("rs-") && other.resources_id.len() == 15);
-        let second = store.update_resources(Some("rs-mine"), model("c")).await.unwrap();
+        let second = store.resources().update(Some("rs-mine"), model("c")).await.unwrap();
         assert_eq!((second.version, second.create_time), (2, first.create_time));
-        assert_eq!(store.resources("rs-mine").await.unwrap(), Some(second.clone()));
-        assert_eq!(store.latest_resources().await.unwrap(), Some(second));
-        let rollout = store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap().remove(0);
+        assert_eq!(store.resources().get("rs-mine").await.unwrap(), Some(second.clone()));
+        assert_eq!(store.resources().latest().await.unwrap(), Some(second));
+        let rollout = store.rollouts().enqueue(vec![NewRollout::default()]).await.unwrap().remove(0);
         assert_eq!(rollout.resources_id.as_deref(), Some("rs-mine"));
         let bad = json!({"x": {"resource_type": "bogus"}}).as_object().cloned().unwrap();
         assert!(
-            matches!(store.update_resources(None, bad).await, Err(StoreError::Invalid { field, .. }) if field == "x")
+            matches!(store.resources().update(None, bad).await, Err(StoreError::Invalid { field, .. }) if field == "x")
         );
-        assert_eq!(store.query_resources(&TextFilter::default(), &Page::default()).await.unwrap().total, 2);
+        assert_eq!(store.resources().query(&TextFilter::default(), &Page::default()).await.unwrap().total, 2);
     }
 }

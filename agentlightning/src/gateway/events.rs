@@ -37,7 +37,7 @@ pub(super) async fn add(
     let (name, attributes) = span_parts(event_type, &data, sender)?;
     let moment =
         NewInstantSpan { rollout_id: rollout_id.to_owned(), attempt_id: attempt_id.to_owned(), name, attributes };
-    let timestamp = store.add_instant_span(sender, moment).await?;
+    let timestamp = store.spans().add_instant(sender, moment).await?;
     Ok(Event {
         event_type: event_type.to_owned(),
         rollout_id: rollout_id.to_owned(),
@@ -50,7 +50,7 @@ pub(super) async fn add(
 /// The events of the attempt that counts, in the order in which they were recorded: those that were posted, the
 /// model calls, and the rewards for the attempt as a whole.
 pub(super) async fn of_rollout(store: &Store, rollout_id: &str) -> Result<Vec<Event>> {
-    let rollout = store.gateway_rollout(rollout_id).await?;
+    let rollout = store.gateway_rollouts().get(rollout_id).await?;
     let rollout = rollout.ok_or_else(|| StoreError::not_found("rollout", rollout_id))?;
     let attempt_id = rollout.last_attempt_id.unwrap_or_else(|| FIRST_ATTEMPT.to_owned());
     let of_attempt = GenerationFilter {
@@ -58,12 +58,12 @@ pub(super) async fn of_rollout(store: &Store, rollout_id: &str) -> Result<Vec<Ev
         attempt_id: Some(attempt_id.clone()),
         ..GenerationFilter::default()
     };
-    let generations = store.generations(&of_attempt).await?;
+    let generations = store.generations().matching(&of_attempt).await?;
     let generations: HashMap<&str, &Generation> =
         generations.iter().map(|generation| (generation.span_id.as_str(), generation)).collect();
     let filter =
         SpanFilter { rollout_id: rollout_id.to_owned(), attempt: Some(attempt_id.into()), ..SpanFilter::default() };
-    let spans = store.query_spans(&filter).await?.items;
+    let spans = store.spans().query(&filter).await?.items;
     let failed = spans.iter().filter_map(|span| span.attributes.get(EVENT_REQUEST_DIGEST)?.as_str());
     let failed: HashSet<&str> = failed.collect();
     let event = |span: &Span| match generations.get(span.span_id.as_str()) {

@@ -176,7 +176,7 @@ impl From<NewRolloutRequest> for NewGatewayRollout {
 async fn create(State(store): State<Store>, body: Body) -> Created<Vec<RolloutReply>> {
     let NewRollouts(requests) = body.parse()?;
     let rollouts = requests.into_iter().map(NewGatewayRollout::from).collect();
-    let created = store.create_gateway_rollouts(rollouts).await?;
+    let created = store.gateway_rollouts().create(rollouts).await?;
     Ok((StatusCode::CREATED, Json(created.into_iter().map(RolloutReply::from).collect())))
 }
 
@@ -200,7 +200,7 @@ impl Shaped for ListParameters {
 
 async fn list(State(store): State<Store>, pairs: Pairs) -> Reply<Vec<RolloutReply>> {
     let ListParameters { state_in, limit } = parameters(pairs)?;
-    let found = store.gateway_rollouts(&state_in, limit).await?;
+    let found = store.gateway_rollouts().in_states(&state_in, limit).await?;
     Ok(Json(found.into_iter().map(RolloutReply::from).collect()))
 }
 
@@ -223,7 +223,7 @@ impl Shaped for TerminalParameters {
 
 async fn list_terminal(State(store): State<Store>, pairs: Pairs) -> Reply {
     let TerminalParameters { after, limit } = parameters(pairs)?;
-    let Completions { rollouts, next_after, total } = store.completions(after, limit).await?;
+    let Completions { rollouts, next_after, total } = store.rollouts().completions(after, limit).await?;
     let items: Vec<Value> = rollouts.iter().map(terminal_item).collect();
     Ok(Json(json!({"items": items, "next_after": next_after, "total_terminal": total})))
 }
@@ -239,9 +239,9 @@ fn terminal_item(rollout: &Rollout) -> Value {
 }
 
 async fn find(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply {
-    let rollout_id = store.rollout_id_of(&rollout_id).await?;
-    let found = store.gateway_rollout(&rollout_id).await?.ok_or_else(|| not_found(&rollout_id))?;
-    let attempts = store.attempts(&rollout_id).await?;
+    let rollout_id = store.rollouts().id_of(&rollout_id).await?;
+    let found = store.gateway_rollouts().get(&rollout_id).await?.ok_or_else(|| not_found(&rollout_id))?;
+    let attempts = store.attempts().of_rollout(&rollout_id).await?;
     let attempts: Vec<&str> = attempts.iter().map(|attempt| attempt.attempt_id.as_str()).collect();
     Ok(Json(json!({"rollout": RolloutReply::from(found), "attempts": attempts})))
 }
@@ -292,12 +292,12 @@ async fn update(State(store): State<Store>, Path(rollout_id): Path<String>, body
         last_attempt_id: status.last_attempt_id,
         error_message: status.error_message,
     };
-    let updated = store.update_gateway_rollout(&rollout_id, change).await.map_err(in_its_words)?;
+    let updated = store.gateway_rollouts().update(&rollout_id, change).await.map_err(in_its_words)?;
     Ok(Json(updated.into()))
 }
 
 async fn delete(State(store): State<Store>, Path(rollout_id): Path<String>) -> Result<StatusCode, RestError> {
-    store.delete_rollout(&rollout_id).await?;
+    store.gateway_rollouts().delete(&rollout_id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -342,7 +342,7 @@ async fn list_events(
     pairs: Pairs,
 ) -> Result<Response, RestError> {
     let EventParameters { event_type, format } = parameters(pairs)?;
-    let rollout_id = store.rollout_id_of(&rollout_id).await?;
+    let rollout_id = store.rollouts().id_of(&rollout_id).await?;
     let mut events = events::of_rollout(&store, &rollout_id).await.map_err(in_its_words)?;
     if let Some(event_type) = event_type {
         events.retain(|event| event.event_type == event_type);

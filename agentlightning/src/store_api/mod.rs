@@ -77,7 +77,7 @@ fn other_routes() -> Router<Store> {
 
 /// Ends overdue attempts before the request is answered.
 async fn scan_first(State(store): State<Store>, request: Request, next: Next) -> Result<Response, RestError> {
-    store.scan_watchdog().await?;
+    store.attempts().scan_watchdog().await?;
     Ok(next.run(request).await)
 }
 
@@ -86,7 +86,7 @@ async fn health() -> Json<Value> {
 }
 
 async fn statistics(State(store): State<Store>) -> Reply {
-    let statistics = store.statistics().await?;
+    let statistics = store.queries().statistics().await?;
     Ok(Json(json!({
         "name": "Fulgurite",
         "total_rollouts": statistics.rollouts,

@@ -49,24 +49,24 @@ pub(super) async fn list(
     let resources_id = TextFilter { equals: search.resources_id, contains: search.resources_id_contains };
     let page = search.paging.page()?;
     match lists::is_short(&page) {
-        true => lists::whole(store.query_resources(&resources_id, &page).await),
-        false => lists::in_parts(store.resource_pages(&resources_id, &page).await?, &page),
+        true => lists::whole(store.resources().query(&resources_id, &page).await),
+        false => lists::in_parts(store.resources().pages(&resources_id, &page).await?, &page),
     }
 }
 
 pub(super) async fn add(State(store): State<Store>, body: Body) -> Created<ResourcesUpdate> {
-    Ok((StatusCode::CREATED, Json(store.update_resources(None, body.object(&RESOURCES)?).await?)))
+    Ok((StatusCode::CREATED, Json(store.resources().update(None, body.object(&RESOURCES)?).await?)))
 }
 
 pub(super) async fn latest(State(store): State<Store>) -> Reply<Option<ResourcesUpdate>> {
-    Ok(Json(store.latest_resources().await?))
+    Ok(Json(store.resources().latest().await?))
 }
 
 pub(super) async fn find(
     State(store): State<Store>,
     Path(resources_id): Path<String>,
 ) -> Reply<Option<ResourcesUpdate>> {
-    Ok(Json(store.resources(&resources_id).await?))
+    Ok(Json(store.resources().get(&resources_id).await?))
 }
 
 pub(super) async fn update(
@@ -74,5 +74,5 @@ pub(super) async fn update(
     Path(resources_id): Path<String>,
     body: Body,
 ) -> Reply<ResourcesUpdate> {
-    Ok(Json(store.update_resources(Some(&resources_id), body.object(&RESOURCES)?).await?))
+    Ok(Json(store.resources().update(Some(&resources_id), body.object(&RESOURCES)?).await?))
 }

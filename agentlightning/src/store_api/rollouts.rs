@@ -65,7 +65,7 @@ impl Shaped for EnqueueRequest {
 
 pub(super) async fn enqueue(State(store): State<Store>, body: Body) -> Created<Vec<Rollout>> {
     let request: EnqueueRequest = body.parse()?;
-    Ok((StatusCode::CREATED, Json(store.enqueue_rollouts(request.rollouts).await?)))
+    Ok((StatusCode::CREATED, Json(store.rollouts().enqueue(request.rollouts).await?)))
 }
 
 #[derive(Deserialize)]
@@ -142,7 +142,7 @@ pub(super) async fn dequeue(
         return Err(StoreError::invalid("grader", "must not be empty").into());
     }
     let lease = request.lease_seconds.map(|lease| seconds("lease_seconds", lease)).transpose()?;
-    let attempts = store.dequeue_leased(limit, worker_id, grader, wait, lease).await?;
+    let attempts = store.rollouts().dequeue_leased(limit, worker_id, grader, wait, lease).await?;
     Ok((keys(&store, &attempts).await?, Json(attempts)))
 }
 
@@ -177,7 +177,7 @@ impl Shaped for StartRequest {
 
 pub(super) async fn start(State(store): State<Store>, body: Body) -> Started {
     let StartRequest { rollout, worker_id } = body.parse()?;
-    started(&store, store.start_rollout(rollout, worker_id.as_deref()).await?).await
+    started(&store, store.rollouts().start(rollout, worker_id.as_deref()).await?).await
 }
 
 #[derive(Deserialize)]
@@ -232,14 +232,14 @@ async fn query(store: &Store, search: RolloutSearch) -> Result<Response, RestErr
     if !lists::is_short(&filter.page) {
         return in_parts(store, &filter).await;
     }
-    let Paginated { items, limit, offset, total } = store.query_rollouts(&filter).await?;
+    let Paginated { items, limit, offset, total } = store.rollouts().query(&filter).await?;
     let items: Vec<RolloutReply> = items.into_iter().map(RolloutReply::from).collect();
     Ok(Json(Paginated { items, limit, offset, total }).into_response())
 }
 
 /// The same text, written as the rollouts are read.
 async fn in_parts(store: &Store, filter: &RolloutFilter) -> Result<Response, RestError> {
-    let pages = store.rollout_pages(filter).await?;
+    let pages = store.rollouts().pages(filter).await?;
     let total = pages.total;
     let parts = try_unfold(pages, |mut pages| async move {
         let Some(rollouts) = pages.next().await? else { return Ok::<_, StoreError>(None) };
@@ -249,8 +249,8 @@ async fn in_parts(store: &Store, filter: &RolloutFilter) -> Result<Response, Res
 }
 
 pub(super) async fn find(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<Option<RolloutReply>> {
-    let rollout_id = store.rollout_id_of(&rollout_id).await?;
-    Ok(Json(store.get_rollout(&rollout_id).await?.map(RolloutReply::from)))
+    let rollout_id = store.rollouts().id_of(&rollout_id).await?;
+    Ok(Json(store.rollouts().get(&rollout_id).await?.map(RolloutReply::from)))
 }
 
 const ROLLOUT_UPDATE: Shape = Shape::Record(&[
@@ -272,12 +272,12 @@ pub(super) async fn update(State(store): State<Store>, Path(rollout_id): Path<St
         config: value_field(&mut object, "config")?,
         metadata: field(&mut object, "metadata")?,
     };
-    Ok(Json(store.update_rollout(&rollout_id, update).await?))
+    Ok(Json(store.rollouts().update(&rollout_id, update).await?))
 }
 
 pub(super) async fn start_attempt(State(store): State<Store>, Path(rollout_id): Path<String>, body: Body) -> Started {
     let worker: WorkerField = body.or_empty().parse()?;
-    started(&store, store.start_attempt(&rollout_id, worker.worker_id.as_deref()).await?).await
+    started(&store, store.rollouts().start_attempt(&rollout_id, worker.worker_id.as_deref()).await?).await
 }
 
 pub(super) async fn list_attempts(
@@ -285,7 +285,7 @@ pub(super) async fn list_attempts(
     Path(rollout_id): Path<String>,
     pairs: Pairs,
 ) -> Result<Response, RestError> {
-    attempts(&store, &store.rollout_id_of(&rollout_id).await?, parameters(pairs)?).await
+    attempts(&store, &store.rollouts().id_of(&rollout_id).await?, parameters(pairs)?).await
 }
 
 pub(super) async fn search_attempts(
@@ -293,14 +293,14 @@ pub(super) async fn search_attempts(
     Path(rollout_id): Path<String>,
     body: Body,
 ) -> Result<Response, RestError> {
-    attempts(&store, &store.rollout_id_of(&rollout_id).await?, body.or_empty().parse()?).await
+    attempts(&store, &store.rollouts().id_of(&rollout_id).await?, body.or_empty().parse()?).await
 }
 
 async fn attempts(store: &Store, rollout_id: &str, paging: Paging) -> Result<Response, RestError> {
     let page = paging.page()?;
     match lists::is_short(&page) {
-        true => lists::whole(store.query_attempts(rollout_id, &page).await),
-        false => lists::in_parts(store.attempt_pages(rollout_id, &page).await?, &page),
+        true => lists::whole(store.attempts().query(rollout_id, &page).await),
+        false => lists::in_parts(store.attempts().pages(rollout_id, &page).await?, &page),
     }
 }
 
@@ -308,7 +308,7 @@ pub(super) async fn latest_attempt(
     State(store): State<Store>,
     Path(rollout_id): Path<String>,
 ) -> Reply<Option<Attempt>> {
-    Ok(Json(store.get_attempt(&store.rollout_id_of(&rollout_id).await?, "latest").await?))
+    Ok(Json(store.attempts().get(&store.rollouts().id_of(&rollout_id).await?, "latest").await?))
 }
 
 pub(super) async fn update_latest_attempt(
@@ -316,7 +316,7 @@ pub(super) async fn update_latest_attempt(
     Path(rollout_id): Path<String>,
     body: Body,
 ) -> Reply<Attempt> {
-    Ok(Json(store.update_attempt(&rollout_id, "latest", attempt_update(body)?).await?))
+    Ok(Json(store.attempts().update(&rollout_id, "latest", attempt_update(body)?).await?))
 }
 
 pub(super) async fn update_attempt(
@@ -324,7 +324,7 @@ pub(super) async fn update_attempt(
     Path((rollout_id, attempt_id)): Path<(String, String)>,
     body: Body,
 ) -> Reply<Attempt> {
-    Ok(Json(store.update_attempt(&rollout_id, attempt_id, attempt_update(body)?).await?))
+    Ok(Json(store.attempts().update(&rollout_id, attempt_id, attempt_update(body)?).await?))
 }
 
 #[derive(Deserialize)]
@@ -344,5 +344,5 @@ impl Shaped for WaitRequest {
 pub(super) async fn wait(State(store): State<Store>, body: Body) -> Reply<Vec<Rollout>> {
     let request: WaitRequest = body.parse()?;
     let timeout = request.timeout.map(|timeout| seconds("timeout", timeout)).transpose()?;
-    Ok(Json(store.wait_for_rollouts(&request.rollout_ids, timeout).await?))
+    Ok(Json(store.rollouts().wait_for(&request.rollout_ids, timeout).await?))
 }

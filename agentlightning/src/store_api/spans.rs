@@ -79,7 +79,7 @@ pub(super) async fn add(
     SentBy(sender): SentBy,
     body: Body,
 ) -> Result<(StatusCode, JsonText), RestError> {
-    let stored = store.add_spans_of(sender, vec![span(body)?]).await?;
+    let stored = store.spans().add_of(sender, vec![span(body)?]).await?;
     let text = stored.into_iter().next().flatten().unwrap_or_else(|| "null".to_owned());
     Ok((StatusCode::CREATED, json_text(text)))
 }
@@ -148,7 +148,7 @@ fn json_text(text: String) -> JsonText {
 async fn query(store: &Store, search: SpanSearch) -> Result<Response, RestError> {
     let text = |equals, contains| TextFilter { equals, contains };
     let filter = SpanFilter {
-        rollout_id: store.rollout_id_of(&search.rollout_id).await?,
+        rollout_id: store.rollouts().id_of(&search.rollout_id).await?,
         attempt: search.attempt_id.map(AttemptRef::from),
         trace_id: text(search.trace_id, search.trace_id_contains),
         span_id: text(search.span_id, search.span_id_contains),
@@ -158,9 +158,9 @@ async fn query(store: &Store, search: SpanSearch) -> Result<Response, RestError>
         page: search.paging.page()?,
     };
     if lists::is_short(&filter.page) {
-        return Ok(json_text(store.query_spans_as_json(&filter).await?).into_response());
+        return Ok(json_text(store.spans().query_as_json(&filter).await?).into_response());
     }
-    let pieces = Box::pin(store.spans_as_json_pieces(&filter).await?);
+    let pieces = Box::pin(store.spans().pages_as_json(&filter).await?);
     let body = axum::body::Body::from_stream(pieces.inspect_err(|error| tracing::warn!(%error, "a list broke off")));
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
@@ -180,5 +180,5 @@ impl Shaped for NextRequest {
 
 pub(super) async fn next_sequence_id(State(store): State<Store>, body: Body) -> Reply<Value> {
     let request: NextRequest = body.parse()?;
-    Ok(Json(json!({"sequence_id": store.next_sequence_id(&request.rollout_id).await?})))
+    Ok(Json(json!({"sequence_id": store.spans().next_sequence_id(&request.rollout_id).await?})))
 }

@@ -47,18 +47,18 @@ async fn query(store: &Store, search: WorkerSearch) -> Result<Response, RestErro
         page: search.paging.page()?,
     };
     match lists::is_short(&filter.page) {
-        true => lists::whole(store.query_workers(&filter).await),
-        false => lists::in_parts(store.worker_pages(&filter).await?, &filter.page),
+        true => lists::whole(store.workers().query(&filter).await),
+        false => lists::in_parts(store.workers().pages(&filter).await?, &filter.page),
     }
 }
 
 pub(super) async fn find(State(store): State<Store>, Path(worker_id): Path<String>) -> Reply<Option<Worker>> {
-    Ok(Json(store.worker(&worker_id).await?))
+    Ok(Json(store.workers().get(&worker_id).await?))
 }
 
 const WORKER_UPDATE: Shape = Shape::Record(&[Field::nullable("heartbeat_stats", Shape::Map(&Shape::Any))]);
 
 pub(super) async fn update(State(store): State<Store>, Path(worker_id): Path<String>, body: Body) -> Reply<Worker> {
     let stats = value_field(&mut body.or_empty().object(&WORKER_UPDATE)?, "heartbeat_stats")?;
-    Ok(Json(store.update_worker(&worker_id, stats).await?))
+    Ok(Json(store.workers().update(&worker_id, stats).await?))
 }

@@ -189,9 +189,9 @@ async fn version_1_0_gets_the_same_replies() {
         let name = format!("{method} {path} {body}");
         let adds_reward = path == "/api/rollouts/r1/attempt/0/events";
         if adds_reward {
-            let rollout = api.store.get_rollout("r1").await.unwrap().unwrap().0;
-            let attempt = api.store.open_attempt("r1", "0").await.unwrap();
-            api.store.record_generation(model_call(&AttemptedRollout { rollout, attempt })).await.unwrap();
+            let rollout = api.store.rollouts().get("r1").await.unwrap().unwrap().0;
+            let attempt = api.store.attempts().open("r1", "0").await.unwrap();
+            api.store.recording().record(model_call(&AttemptedRollout { rollout, attempt })).await.unwrap();
         }
         if method == "DELETE" {
             assert_eq!(api.status(&method, &path).await.as_u16(), expected_status, "{name}");

@@ -109,7 +109,7 @@ async fn deleting_takes_everything_and_leaves_the_list_of_the_finished_in_place(
     assert_eq!((delete("r").await, delete("r").await), (StatusCode::NO_CONTENT, StatusCode::NO_CONTENT));
     assert_eq!(api.get("/api/rollouts/r").await.0, StatusCode::NOT_FOUND);
     assert_eq!(api.get("/api/rollouts/r/events").await.0, StatusCode::NOT_FOUND);
-    let statistics = api.store.statistics().await.unwrap();
+    let statistics = api.store.queries().statistics().await.unwrap();
     assert_eq!((statistics.rollouts, statistics.attempts, statistics.spans), (1, 1, 1));
     let listed = get(&api, "/api/rollouts/terminal?after=0&limit=1").await;
     assert_eq!(listed, json!({"items": [], "next_after": 1, "total_terminal": 2}));
@@ -125,15 +125,15 @@ async fn what_a_training_run_has_used_is_not_deleted() {
     let api = Api::new().await;
     let attempted = api.store.start().await;
     let rollout_id = attempted.rollout.rollout_id.as_str();
-    api.store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
+    api.store.recording().record(generation("g", &attempted, &[1], &[2])).await.unwrap();
     let path = format!("/api/rollouts/{rollout_id}");
     let run = NewRun { run_id: "run".into(), name: "run".into(), config: json!({}), seed: 0 };
-    api.store.create_run(run).await.unwrap();
+    api.store.runs().create(run).await.unwrap();
     let used = GenerationUse { generation_id: "g".into(), cause: "trained".into(), tokens: 1 };
-    api.store.record_uses("run", vec![used]).await.unwrap();
+    api.store.runs().record_uses("run", vec![used]).await.unwrap();
     let refused = json!({"detail": format!("rollout is part of a training run's record: {rollout_id}")});
     assert_eq!(api.send("DELETE", &path, "").await, (StatusCode::CONFLICT, refused));
-    assert_eq!(api.store.statistics().await.unwrap().spans, 1);
+    assert_eq!(api.store.queries().statistics().await.unwrap().spans, 1);
 }
 
 #[tokio::test]
@@ -148,12 +148,12 @@ async fn events_come_back_as_they_were_posted_and_open_their_attempt() {
     assert_eq!(get(&api, "/api/rollouts/r/events").await[0], posted);
     assert_eq!(get(&api, "/api/rollouts/r/events?event_type=reward").await[0]["data"], reward["data"]);
     assert_eq!(get(&api, "/api/rollouts/r/events?event_type=other").await, json!([]));
-    let rewards = api.store.rewards("r", "0").await.unwrap();
+    let rewards = api.store.rewards().of_attempt("r", "0").await.unwrap();
     assert_eq!(rewards.iter().map(|recorded| recorded.reward.value).collect::<Vec<_>>(), [0.5]);
-    let attempt = api.store.get_attempt("r", "0").await.unwrap().unwrap();
+    let attempt = api.store.attempts().get("r", "0").await.unwrap().unwrap();
     assert_eq!((attempt.sequence_id, attempt.status), (1, AttemptStatus::Running));
     // Only who takes it off the queue does that.
-    assert_eq!(api.store.get_rollout("r").await.unwrap().unwrap().0.status, RolloutStatus::Queuing);
+    assert_eq!(api.store.rollouts().get("r").await.unwrap().unwrap().0.status, RolloutStatus::Queuing);
 
     for (body, location) in [
         (json!({"event_type": "reward", "data": {"value": "1"}}), json!(["body", "data", "value"])),
@@ -173,7 +173,7 @@ async fn rewards_of_the_other_dialect_are_events_too() {
     let api = Api::new().await;
     let attempted = api.store.start().await;
     let rollout_id = attempted.rollout.rollout_id.as_str();
-    api.store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
+    api.store.recording().record(generation("g", &attempted, &[1], &[2])).await.unwrap();
     api.done(&format!("/rollout/{rollout_id}/generation/g/reward"), json!({"value": 0.25})).await;
     api.done(&format!("/rollout/{rollout_id}/reward"), json!({"value": 1})).await;
     let events = get(&api, &format!("/api/rollouts/{rollout_id}/events?event_type=reward")).await;
@@ -187,7 +187,7 @@ async fn of_calls_with_one_prompt_the_last_is_a_triplet() {
     let attempted = api.store.start().await;
     let path = format!("/api/rollouts/{}/events", attempted.rollout.rollout_id);
     for (id, prompt, sampled) in [("a", 1, 2), ("b", 3, 4), ("c", 1, 5)] {
-        api.store.record_generation(generation(id, &attempted, &[prompt], &[sampled])).await.unwrap();
+        api.store.recording().record(generation(id, &attempted, &[prompt], &[sampled])).await.unwrap();
     }
     let found = get(&api, &format!("{path}?format=triplet")).await;
     let tokens: Vec<_> = found
@@ -209,7 +209,7 @@ async fn a_call_that_broke_is_an_error_whatever_had_been_sampled() {
     let attempted = api.store.start().await;
     let path = format!("/api/rollouts/{}/events?event_type=model_request", attempted.rollout.rollout_id);
     let broken = NewGeneration { stop_reason: StopReason::Error, ..generation("g", &attempted, &[1], &[2]) };
-    api.store.record_generation(broken).await.unwrap();
+    api.store.recording().record(broken).await.unwrap();
     let events = get(&api, &path).await;
     let data = &events[0]["data"];
     assert_eq!((&data["status"], &data["http_status"]), (&json!("error"), &Value::Null));
@@ -242,7 +242,7 @@ async fn the_event_of_a_call_has_its_tools_and_messages_as_they_were_sent() {
     ] {
         call.attributes.insert(key.to_owned(), value);
     }
-    api.store.record_generation(call).await.unwrap();
+    api.store.recording().record(call).await.unwrap();
     let events = get(&api, &format!("/api/rollouts/{}/events", attempted.rollout.rollout_id)).await;
     let data = &events[0]["data"];
     let parameters: Value = serde_json::from_str(schema).unwrap();

@@ -89,7 +89,7 @@ impl Api {
     }
 
     async fn values(&self, claimed: &Claimed) -> Vec<f64> {
-        let rewards = self.store.rewards(&claimed.rollout_id, claimed.attempt_id.as_str()).await.unwrap();
+        let rewards = self.store.rewards().of_attempt(&claimed.rollout_id, claimed.attempt_id.as_str()).await.unwrap();
         rewards.iter().map(|recorded| recorded.reward.value).collect()
     }
 
@@ -152,10 +152,10 @@ async fn a_reward_in_an_agents_span_does_not_count_where_there_is_a_grader() {
     let (_, events) = api.get(&format!("/api/rollouts/{}/events", graded.rollout_id)).await;
     assert_eq!(events, json!([]));
     assert_eq!(api.values(&graded).await, Vec::<f64>::new());
-    assert!(api.store.rewarded_attempts(0, 9).await.unwrap().items.is_empty());
+    assert!(api.store.rewards().rewarded_attempts(0, 9).await.unwrap().items.is_empty());
 
     api.done("/v1/agl/spans", free.forged_span("a")).await;
-    let rewards = api.store.rewards(&free.rollout_id, "latest").await.unwrap();
+    let rewards = api.store.rewards().of_attempt(&free.rollout_id, "latest").await.unwrap();
     assert_eq!(
         (rewards[0].reward.value, rewards[0].giver.unwrap().as_str()),
         (3000.0, "unknown"),
@@ -214,9 +214,9 @@ async fn an_attempts_own_key_rewards_nothing_after_its_end_and_no_other_attempt(
 async fn an_agent_does_not_speak_after_its_judge() {
     let api = Api::new().await;
     let claimed = api.take(None).await;
-    let attempted = api.store.get_rollout(&claimed.rollout_id).await.unwrap().unwrap();
+    let attempted = api.store.rollouts().get(&claimed.rollout_id).await.unwrap().unwrap();
     let attempted = fulgurite_types::AttemptedRollout { rollout: attempted.0, attempt: attempted.1.unwrap() };
-    api.store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
+    api.store.recording().record(generation("g", &attempted, &[1], &[2])).await.unwrap();
     api.reward(&claimed, Some(KeyHolder::Admin), &json!({"value": 0.5, "giver": "judge"})).await;
     let (status, reply) = api.reward(&claimed, claimed.agent(), &json!({"value": 1.0})).await;
     assert_eq!(status, StatusCode::FORBIDDEN);

@@ -147,7 +147,7 @@ async fn calls_of_nobody_are_listed_among_rollouts_only_for_who_asks() {
     let alike = json!({"input": 2, "metadata": {"kind": "sessions", "note": "{\"kind\":\"session\"}"}});
     api.done("/v1/agl/rollouts", alike).await;
     let session = SessionIds::new();
-    api.store.start_session(&session).await.unwrap();
+    api.store.rollouts().start_session(&session).await.unwrap();
     let of_client = json!({"input": 3, "metadata": {"kind": "session", "session": {"header": "x"}}});
     api.done("/v1/agl/rollouts", of_client).await;
     for (parameters, body, total) in [
@@ -257,7 +257,7 @@ async fn what_is_wrong_is_said_and_nothing_is_stored() {
     let api = Api::new().await;
     let attempted = api.store.start().await;
     let rollout_id = attempted.rollout.rollout_id.as_str();
-    let before = api.store.statistics().await.unwrap();
+    let before = api.store.queries().statistics().await.unwrap();
     let mut no_context = span(rollout_id, &attempted.attempt.attempt_id);
     no_context.as_object_mut().unwrap().remove("context");
     for (path, body, location, kind) in [
@@ -319,7 +319,7 @@ async fn what_is_wrong_is_said_and_nothing_is_stored() {
     let large = json!({"rollouts": [{"input": "x".repeat(100)}]});
     let reply = small.post("/v1/agl/queues/rollouts/enqueue", large).await;
     assert_eq!(reply, (StatusCode::PAYLOAD_TOO_LARGE, json!({"detail": "The request body is too large"})));
-    let after = small.store.statistics().await.unwrap();
+    let after = small.store.queries().statistics().await.unwrap();
     let counts = |all: Statistics| (all.rollouts, all.attempts, all.spans, all.resources, all.workers);
     assert_eq!(counts(after), counts(before));
 }
@@ -428,7 +428,8 @@ async fn overdue_attempts_are_ended_before_a_call_that_looks_for_them() {
     let names = json!({"rollout_id": first["rollout_id"], "attempt_id": "a"});
     api.done("/v1/agl/spans/next", names).await;
     api.get("/v1/agl/workers/w").await;
-    let status = api.store.get_attempt(first["rollout_id"].as_str().unwrap(), "latest").await.unwrap().unwrap().status;
+    let status =
+        api.store.attempts().get(first["rollout_id"].as_str().unwrap(), "latest").await.unwrap().unwrap().status;
     assert_eq!(status, fulgurite_types::AttemptStatus::Preparing);
     let (_, found) = api.get(&path(&first)).await;
     assert_eq!((&found["status"], &found["attempt"]["status"]), (&json!("failed"), &json!("timeout")));

@@ -20,7 +20,7 @@ pub(super) async fn report_attempt(
     body: Body,
 ) -> Reply<Attempt> {
     check_attempt(&store, &holder, &rollout_id, &attempt_id).await?;
-    Ok(Json(store.report_attempt(&rollout_id, &attempt_id, attempt_update(body)?).await?))
+    Ok(Json(store.attempts().report(&rollout_id, &attempt_id, attempt_update(body)?).await?))
 }
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ async fn check_attempt(store: &Store, holder: &Holder, rollout_id: &str, attempt
     if holder.worker().is_none() {
         return Ok(());
     }
-    let attempt = store.get_attempt(rollout_id, attempt_id).await?;
+    let attempt = store.attempts().get(rollout_id, attempt_id).await?;
     // One that is not there is told as one of others.
     holder.check_worker(attempt.and_then(|attempt| attempt.worker_id).as_deref())
 }
@@ -60,7 +60,7 @@ pub(super) async fn heartbeat(State(store): State<Store>, holder: Holder, body: 
         check_attempt(&store, &holder, rollout_id, attempt_id).await?;
     }
     let names = request.attempts.into_iter().map(|name| (name.rollout_id, name.attempt_id)).collect();
-    Ok(Json(store.heartbeat_attempts(names).await?))
+    Ok(Json(store.attempts().heartbeat(names).await?))
 }
 
 /// `POST /v1/fulgurite/workers/{worker_id}/release`
@@ -70,10 +70,10 @@ pub(super) async fn release(
     holder: Holder,
 ) -> Reply<Vec<Attempt>> {
     holder.check_worker(Some(&worker_id))?;
-    Ok(Json(store.release_worker(&worker_id).await?))
+    Ok(Json(store.workers().release(&worker_id).await?))
 }
 
 /// `GET /rollout/{rollout_id}/drift`.
 pub(super) async fn drift(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<DriftReport> {
-    Ok(Json(store.drift(&store.rollout_id_of(&rollout_id).await?).await?))
+    Ok(Json(store.queries().drift(&store.rollouts().id_of(&rollout_id).await?).await?))
 }

@@ -57,7 +57,7 @@ pub(super) async fn list(
     }
     let offset = search.offset.unwrap_or(0);
     let rollout_id = match search.rollout_id {
-        Some(name) => Some(store.rollout_id_of(&name).await?),
+        Some(name) => Some(store.rollouts().id_of(&name).await?),
         None => None,
     };
     let filter = GenerationFilter {
@@ -69,7 +69,7 @@ pub(super) async fn list(
         offset,
         ..GenerationFilter::default()
     };
-    let generations = store.generations(&filter).await?;
+    let generations = store.generations().matching(&filter).await?;
     let next_offset = (generations.len() as u64 == limit).then_some(offset + limit);
     let packed: Result<Vec<_>, _> = aside(|| generations.into_iter().map(PackedGeneration::try_from).collect());
     let unwritable = |error| StoreError::Corrupt { column: "generations".to_owned(), message: format!("{error}") };

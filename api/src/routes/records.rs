@@ -55,9 +55,9 @@ pub(super) async fn read(State(store): State<Store>, body: Body) -> std::result:
 
 /// What there is of a rollout, by its id or its session's name, and how many bytes its tokens take.
 async fn record(store: &Store, name: &str) -> Result<Option<(PackedRolloutRecord, usize)>> {
-    let record = match store.rollout_record(name, Some(GENERATIONS)).await? {
+    let record = match store.queries().rollout_record(name, Some(GENERATIONS)).await? {
         Some(record) => record,
-        None => match store.rollout_record(&store.rollout_id_of(name).await?, Some(GENERATIONS)).await? {
+        None => match store.queries().rollout_record(&store.rollouts().id_of(name).await?, Some(GENERATIONS)).await? {
             Some(record) => record,
             None => return Ok(None),
         },

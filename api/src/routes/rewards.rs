@@ -17,8 +17,8 @@ pub(super) async fn list(
     State(store): State<Store>,
     Path((rollout_id, attempt_id)): Path<(String, String)>,
 ) -> Reply<Vec<RecordedReward>> {
-    let rollout_id = store.rollout_id_of(&rollout_id).await?;
-    Ok(Json(store.rewards(&rollout_id, attempt_id).await?))
+    let rollout_id = store.rollouts().id_of(&rollout_id).await?;
+    Ok(Json(store.rewards().of_attempt(&rollout_id, attempt_id).await?))
 }
 
 /// Attempts of a part, unless told otherwise.
@@ -44,7 +44,7 @@ pub(super) async fn list_attempts(
 ) -> Reply<RewardedAttempts> {
     let RewardedParameters { after, limit } = parameters(pairs)?;
     let limit = limit.unwrap_or(DEFAULT_LIMIT).min(GREATEST_LIMIT);
-    Ok(Json(store.rewarded_attempts(after.unwrap_or(0), limit).await?))
+    Ok(Json(store.rewards().rewarded_attempts(after.unwrap_or(0), limit).await?))
 }
 
 #[derive(Deserialize)]
@@ -104,9 +104,9 @@ impl Given {
         generation_id: Option<String>,
     ) -> Created<RecordedReward> {
         let Self { sender, repeat, giver, reward } = self;
-        let rollout_id = store.rollout_id_of(&rollout_id).await?;
+        let rollout_id = store.rollouts().id_of(&rollout_id).await?;
         let new = NewReward { rollout_id, attempt, generation_id, reward, giver, repeat };
-        Ok((StatusCode::CREATED, Json(store.give_reward(&sender, new).await?)))
+        Ok((StatusCode::CREATED, Json(store.rewards().give(&sender, new).await?)))
     }
 }
 

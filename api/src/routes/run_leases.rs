@@ -40,5 +40,5 @@ impl Shaped for LeaseRequest {
 /// the process that has it.
 pub(super) async fn claim(State(store): State<Store>, Path(run_id): Path<String>, body: Body) -> Reply<RunLease> {
     let LeaseRequest { owner, seconds, ended_owner } = body.parse()?;
-    Ok(Json(store.claim_run(RunClaim { run_id, owner, seconds, ended_owner }).await?))
+    Ok(Json(store.runs().claim(RunClaim { run_id, owner, seconds, ended_owner }).await?))
 }

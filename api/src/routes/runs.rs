@@ -32,8 +32,8 @@ impl Shaped for NewRun {
 /// `POST /v1/fulgurite/runs`
 pub(super) async fn create(State(store): State<Store>, body: Body) -> Created<Run> {
     let new: NewRun = body.parse()?;
-    let run = match store.create_run(new.clone()).await {
-        Err(conflict @ StoreError::Conflict { .. }) => match store.run(&new.run_id).await? {
+    let run = match store.runs().create(new.clone()).await {
+        Err(conflict @ StoreError::Conflict { .. }) => match store.runs().get(&new.run_id).await? {
             Some(run) if (&run.name, &run.config, run.seed) == (&new.name, &new.config, new.seed) => run,
             _ => return Err(conflict.into()),
         },
@@ -44,12 +44,12 @@ pub(super) async fn create(State(store): State<Store>, body: Body) -> Created<Ru
 
 /// `GET /v1/fulgurite/runs`
 pub(super) async fn list(State(store): State<Store>) -> Reply<Vec<Run>> {
-    Ok(Json(store.runs().await?))
+    Ok(Json(store.runs().all().await?))
 }
 
 /// `GET /v1/fulgurite/runs/{run_id}`
 pub(super) async fn find(State(store): State<Store>, Path(run_id): Path<String>) -> Reply<Run> {
-    let run = store.run(&run_id).await?;
+    let run = store.runs().get(&run_id).await?;
     Ok(Json(run.ok_or_else(|| StoreError::not_found("run", &run_id))?))
 }
 
@@ -104,15 +104,15 @@ pub(super) async fn record_step(State(store): State<Store>, Path(run_id): Path<S
         teacher_logprobs,
         checkpoint,
     };
-    let conflict = match store.record_step(record).await {
+    let conflict = match store.runs().record_step(record).await {
         Ok(()) => None,
         Err(conflict @ StoreError::Conflict { .. }) => Some(conflict),
         Err(error) => return Err(error.into()),
     };
-    let found = store.steps(&run_id).await?.into_iter().find(|recorded| recorded.step == step);
+    let found = store.runs().steps(&run_id).await?.into_iter().find(|recorded| recorded.step == step);
     let found = found.ok_or_else(|| StoreError::not_found("step", &format!("{step} of run {run_id}")))?;
     if let Some(conflict) = conflict {
-        let checkpoints = store.checkpoints(&run_id).await?;
+        let checkpoints = store.runs().checkpoints(&run_id).await?;
         let kept = checkpoints.into_iter().find(|checkpoint| checkpoint.step == step);
         let kept = kept.map(|Checkpoint { directory, state, .. }| CheckpointRecord { directory, state });
         if (&found.metrics, found.weights_version, kept) != (&metrics, weights_version, given) {
@@ -124,17 +124,17 @@ pub(super) async fn record_step(State(store): State<Store>, Path(run_id): Path<S
 
 /// `GET /v1/fulgurite/runs/{run_id}/steps`
 pub(super) async fn steps(State(store): State<Store>, Path(run_id): Path<String>) -> Reply<Vec<Step>> {
-    Ok(Json(store.steps(&run_id).await?))
+    Ok(Json(store.runs().steps(&run_id).await?))
 }
 
 /// `GET /v1/fulgurite/runs/{run_id}/checkpoints`
 pub(super) async fn checkpoints(State(store): State<Store>, Path(run_id): Path<String>) -> Reply<Vec<Checkpoint>> {
-    Ok(Json(store.checkpoints(&run_id).await?))
+    Ok(Json(store.runs().checkpoints(&run_id).await?))
 }
 
 /// `GET /v1/fulgurite/runs/{run_id}/ledger`
 pub(super) async fn ledger(State(store): State<Store>, Path(run_id): Path<String>) -> Reply<Vec<LedgerRow>> {
-    Ok(Json(store.token_ledger(&run_id).await?))
+    Ok(Json(store.runs().token_ledger(&run_id).await?))
 }
 
 /// `GET /v1/fulgurite/runs/{run_id}/unaccounted`
@@ -142,7 +142,7 @@ pub(super) async fn unaccounted(
     State(store): State<Store>,
     Path(run_id): Path<String>,
 ) -> Reply<Vec<UnaccountedGeneration>> {
-    Ok(Json(store.unaccounted_generations(&run_id).await?))
+    Ok(Json(store.runs().unaccounted_generations(&run_id).await?))
 }
 
 #[derive(Deserialize)]
@@ -161,7 +161,7 @@ pub(super) async fn record_uses(
     body: Body,
 ) -> Result<StatusCode, RestError> {
     let UsesRequest { uses } = body.parse()?;
-    store.record_uses(&run_id, uses).await?;
+    store.runs().record_uses(&run_id, uses).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -181,7 +181,7 @@ pub(super) async fn trained_elsewhere(
     body: Body,
 ) -> Reply<Vec<String>> {
     let GenerationsRequest { generation_ids } = body.parse()?;
-    Ok(Json(store.trained_elsewhere(&run_id, &generation_ids).await?))
+    Ok(Json(store.runs().trained_elsewhere(&run_id, &generation_ids).await?))
 }
 
 #[derive(Deserialize)]
@@ -200,7 +200,7 @@ pub(super) async fn allow_steps(
     body: Body,
 ) -> Result<StatusCode, RestError> {
     let AllowedStepsRequest { steps } = body.parse()?;
-    store.allow_steps(&run_id, steps).await?;
+    store.runs().allow_steps(&run_id, steps).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -220,7 +220,7 @@ pub(super) async fn rewind(
     body: Body,
 ) -> Result<StatusCode, RestError> {
     let RewindRequest { to_step } = body.parse()?;
-    store.rewind_run(&run_id, to_step).await?;
+    store.runs().rewind(&run_id, to_step).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -244,5 +244,5 @@ pub(super) async fn other_callers(
 ) -> Reply<OtherCallers> {
     let OtherCallersParameters { model, seconds } = parameters(pairs)?;
     let seconds = Duration::from_secs(seconds).as_secs_f64();
-    Ok(Json(store.other_callers(&run_id, &model, seconds).await?))
+    Ok(Json(store.runs().other_callers(&run_id, &model, seconds).await?))
 }

@@ -200,7 +200,7 @@ pub(super) async fn ingest(
     drop(turn);
     let Export { mut spans, unplaced, mut rejected } = export;
     place_by_trace(store, signal, unplaced, &mut spans, &mut rejected).await?;
-    for fate in store.ingest_spans_of(sender, spans).await? {
+    for fate in store.spans().ingest_of(sender, spans).await? {
         if let Ingested::UnknownAttempt(span) = fate {
             let Span { span_id, attempt_id, rollout_id, .. } = *span;
             rejected.add(|| {
@@ -221,7 +221,7 @@ async fn place_by_trace(
 ) -> Result<(), Failure> {
     let traces: BTreeSet<&str> = unplaced.iter().map(|incoming| incoming.span.trace_id.as_str()).collect();
     let traces: Vec<&str> = traces.into_iter().collect();
-    let attempts = store.attempts_of_traces(&traces).await?;
+    let attempts = store.spans().attempts_of_traces(&traces).await?;
     for mut incoming in unplaced {
         let span = &mut incoming.span;
         match attempts.get(&span.trace_id) {

@@ -24,7 +24,7 @@ impl Shaped for NewNamedWeights {
 
 /// `POST /v1/fulgurite/weights`: weights get a version, or keep the one that they have.
 pub(super) async fn name(State(store): State<Store>, body: Body) -> Created<NamedWeights> {
-    Ok((StatusCode::CREATED, Json(store.name_weights(body.parse()?).await?)))
+    Ok((StatusCode::CREATED, Json(store.weights().name(body.parse()?).await?)))
 }
 
 #[derive(Deserialize)]
@@ -41,15 +41,15 @@ impl Shaped for NamedWeightsParameters {
 /// `GET /v1/fulgurite/weights?model=M`: all weights of a model that have a version; `&run_id=R` those of one run.
 pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, String)>>) -> Reply<Vec<NamedWeights>> {
     let NamedWeightsParameters { model, run_id } = parameters(pairs)?;
-    Ok(Json(store.named_weights(&model, run_id.as_deref()).await?))
+    Ok(Json(store.weights().named(&model, run_id.as_deref()).await?))
 }
 
 /// `GET /v1/fulgurite/publications`: the newest publication of each model.
 pub(super) async fn publications(State(store): State<Store>) -> Reply<Vec<Publication>> {
-    Ok(Json(store.publications().await?))
+    Ok(Json(store.weights().publications().await?))
 }
 
 /// `GET /v1/fulgurite/servers`: what each server samples from, as it reported last.
 pub(super) async fn servers(State(store): State<Store>) -> Reply<Vec<ServedWeights>> {
-    Ok(Json(store.served_weights(0.0).await?))
+    Ok(Json(store.weights().served(0.0).await?))
 }

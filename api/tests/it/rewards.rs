@@ -15,7 +15,7 @@ async fn rewards_are_taken_at_every_level() {
     let api = Api::new().await;
     let attempted = api.store.start().await;
     let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.as_str(), attempted.attempt.attempt_id.as_str());
-    api.store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
+    api.store.recording().record(generation("g", &attempted, &[1], &[2])).await.unwrap();
     let root = format!("/rollout/{rollout_id}");
     let body = json!({"value": 1, "name": "solved", "components": {"z": 0.5, "a": 2}});
     let (status, reply) = api.post(&format!("{root}/reward"), body).await;
@@ -40,7 +40,7 @@ async fn rewards_are_taken_at_every_level() {
         assert_eq!(api.post(&format!("{root}/{path}"), body).await.0, status, "{path}");
     }
     assert_eq!(api.post("/rollout/ro-no/reward", json!({"value": 1})).await.0, StatusCode::NOT_FOUND);
-    let values: Vec<_> = api.store.rewards(rollout_id, "latest").await.unwrap();
+    let values: Vec<_> = api.store.rewards().of_attempt(rollout_id, "latest").await.unwrap();
     assert_eq!(values.iter().map(|found| found.reward.value).collect::<Vec<_>>(), [1.0, -1.0, 0.5]);
 }
 
@@ -48,7 +48,7 @@ async fn rewards_are_taken_at_every_level() {
 async fn a_field_that_no_reward_has_is_refused_with_the_nearest_one() {
     let api = Api::new().await;
     let attempted = api.store.start().await;
-    api.store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
+    api.store.recording().record(generation("g", &attempted, &[1], &[2])).await.unwrap();
     let (rollout_id, attempt_id) = (&attempted.rollout.rollout_id, &attempted.attempt.attempt_id);
     for path in ["reward", &format!("attempt/{attempt_id}/reward"), "generation/g/reward"] {
         for (field, message) in [
@@ -64,7 +64,7 @@ async fn a_field_that_no_reward_has_is_refused_with_the_nearest_one() {
             assert_eq!(reply["detail"], json!([mistake]));
         }
     }
-    assert!(api.store.rewards(rollout_id, "latest").await.unwrap().is_empty());
+    assert!(api.store.rewards().of_attempt(rollout_id, "latest").await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -73,14 +73,14 @@ async fn a_session_is_rewarded_and_read_by_the_name_that_its_client_gave_it() {
     let start = async |header: &str| {
         let rollout_id = session_rollout_id(header, b"visit 7");
         let rollout = NewRollout { rollout_id: Some(rollout_id.clone()), ..NewRollout::default() };
-        api.store.start_rollout(rollout, None).await.unwrap();
+        api.store.rollouts().start(rollout, None).await.unwrap();
         rollout_id
     };
     assert_eq!(api.post("/rollout/visit%207/reward", json!({ "value": 1 })).await.0, StatusCode::NOT_FOUND);
     let rollout_id = start("x-session-id").await;
     let (status, given) = api.post("/rollout/visit%207/reward", json!({ "value": 1 })).await;
     assert_eq!(status, StatusCode::CREATED, "{given}");
-    let recorded = api.store.rewards(&rollout_id, "latest").await.unwrap();
+    let recorded = api.store.rewards().of_attempt(&rollout_id, "latest").await.unwrap();
     assert_eq!(json!(recorded), json!([given]));
     for path in ["/v1/fulgurite/rollouts/visit%207/attempts/latest/rewards", "/rollout/visit%207/attempt/latest/reward"]
     {
@@ -96,7 +96,7 @@ async fn a_session_is_rewarded_and_read_by_the_name_that_its_client_gave_it() {
     assert_eq!(status, StatusCode::CONFLICT, "{refused}");
     let words = refused["detail"].as_str().unwrap();
     assert!(words.contains(&rollout_id) && words.contains(&other), "{words}");
-    assert_eq!(api.store.rewards(&rollout_id, "latest").await.unwrap().len(), 1);
+    assert_eq!(api.store.rewards().of_attempt(&rollout_id, "latest").await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ async fn post(api: &Api, headers: &[(&str, &str)], body: impl Into<Body>) -> Ans
 
 pub(crate) async fn names(api: &Api, rollout_id: &str) -> Vec<(String, u64)> {
     let filter = SpanFilter { rollout_id: rollout_id.into(), ..SpanFilter::default() };
-    let spans = api.store.query_spans(&filter).await.unwrap().items;
+    let spans = api.store.spans().query(&filter).await.unwrap().items;
     spans.into_iter().map(|span| (span.name, span.sequence_id)).collect()
 }
 
@@ -111,7 +111,7 @@ async fn spans_are_stored_whichever_way_they_are_written() {
     let found = names(&api, rollout_id).await;
     assert_eq!(found.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), expected);
     assert!(found.windows(2).all(|pair| pair[0].1 < pair[1].1), "{found:?}");
-    let attempt = api.store.get_attempt(rollout_id, "latest").await.unwrap().unwrap();
+    let attempt = api.store.attempts().get(rollout_id, "latest").await.unwrap().unwrap();
     assert_eq!(attempt.status, AttemptStatus::Running);
     assert!(attempt.last_heartbeat_time.is_some());
 }
@@ -213,7 +213,7 @@ async fn what_cannot_be_read_is_refused_in_its_own_encoding() {
     assert_eq!((answer.status.as_u16(), answer.content_type.as_str()), (400, JSON));
     let reply: Value = serde_json::from_slice(&answer.body).unwrap();
     assert!(reply["message"].as_str().unwrap().starts_with("body: is not an ExportTraceServiceRequest: "), "{reply}");
-    assert_eq!(api.store.statistics().await.unwrap().spans, 0);
+    assert_eq!(api.store.queries().statistics().await.unwrap().spans, 0);
 }
 
 #[tokio::test]

@@ -149,7 +149,7 @@ async fn what_cannot_be_read_is_refused_with_a_code_and_a_reason() {
         let (found, message) = answer.failure();
         assert!(found == code && message.starts_with(expected), "{found} {message}, not {code} {expected}");
     }
-    assert_eq!(api.store.statistics().await.unwrap().spans, 0);
+    assert_eq!(api.store.queries().statistics().await.unwrap().spans, 0);
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn a_request_that_is_no_call_of_grpc_is_told_how_to_make_one() {
             assert_eq!(status_and_body(&answer), (415, message(&format!("the Content-Type is '{kind}'"))));
         }
     }
-    assert_eq!(api.store.statistics().await.unwrap().spans, 0);
+    assert_eq!(api.store.queries().statistics().await.unwrap().spans, 0);
 }
 
 #[tokio::test]

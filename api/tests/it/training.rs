@@ -12,7 +12,7 @@ use crate::test_store::generation;
 async fn with_generations(api: &Api) -> String {
     let attempted = api.store.start().await;
     for (id, sampled) in [("a", &[1, 2][..]), ("b", &[1, 2, 3]), ("c", &[1])] {
-        api.store.record_generation(generation(id, &attempted, &[9], sampled)).await.unwrap();
+        api.store.recording().record(generation(id, &attempted, &[9], sampled)).await.unwrap();
     }
     attempted.rollout.rollout_id
 }
@@ -36,7 +36,7 @@ async fn generations_come_in_pages_and_to_the_bit() {
         pages += 1;
     }
     assert_eq!(pages, 2);
-    assert_eq!(read, api.store.generations(&Default::default()).await.unwrap());
+    assert_eq!(read, api.store.generations().matching(&Default::default()).await.unwrap());
     let (_, none) = api.get("/v1/fulgurite/generations?rollout_id=another").await;
     assert_eq!(none, json!({ "items": [], "next_offset": null }));
     for wrong in ["limit=0", "limit=1001", "offset=-1", "limit=x"] {
@@ -58,7 +58,7 @@ async fn records_of_rollouts_come_in_the_order_of_their_ids_and_not_of_too_many(
     // A session's own name is an id as well.
     let session =
         NewRollout { rollout_id: Some(session_rollout_id("x-session-id", b"visit 7")), ..NewRollout::default() };
-    let session = api.store.start_rollout(session, None).await.unwrap().rollout.rollout_id;
+    let session = api.store.rollouts().start(session, None).await.unwrap().rollout.rollout_id;
     let (status, reply) = api.post(path, json!({ "rollout_ids": ["visit 8", "visit 7"] })).await;
     assert_eq!((status, &reply["items"][0]), (StatusCode::OK, &Value::Null), "{reply}");
     assert_eq!(reply["items"][1]["rollout"]["rollout_id"], session);
@@ -154,7 +154,7 @@ async fn rewards_of_an_attempt_are_listed_in_their_order() {
     let rewards: Vec<fulgurite_types::RecordedReward> = serde_json::from_value(rewards).unwrap();
     let values: Vec<_> = rewards.iter().map(|it| (it.generation_id.as_deref(), it.reward.value)).collect();
     assert_eq!(values, [(Some("a"), 0.25), (None, 0.1)]);
-    assert_eq!(rewards, api.store.rewards(&rollout_id, "latest").await.unwrap());
+    assert_eq!(rewards, api.store.rewards().of_attempt(&rollout_id, "latest").await.unwrap());
     let (_, rewarded) = api.get("/v1/fulgurite/rewarded-attempts?after=0&limit=5").await;
     assert_eq!(
         (rewarded["items"].as_array().unwrap().len(), &rewarded["items"][0]["rollout_id"]),

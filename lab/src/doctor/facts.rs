@@ -22,8 +22,8 @@ const ANSWER: &str = "gen_ai.completion.0.content";
 /// All that findings are made of.
 pub(crate) async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
     let run_id = run.run_id.as_str();
-    let steps = store.steps(run_id).await?;
-    let totals = store.run_totals(run_id).await?;
+    let steps = store.runs().steps(run_id).await?;
+    let totals = store.runs().totals(run_id).await?;
     let filter = ListFilter {
         run_id: Some(run_id.to_owned()),
         mode: Some(RolloutMode::Train),
@@ -33,17 +33,17 @@ pub(crate) async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
     let part = Part::Newest { limit: Some(ROLLOUTS), sort_by: None };
     let (mut answers, mut calls_with_unseen_tools) = (Vec::new(), 0);
     let mut worlds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for rollout in store.list_rollouts(&filter, &part).await?.items {
+    for rollout in store.queries().list_rollouts(&filter, &part).await?.items {
         let filter = SpanFilter {
             rollout_id: rollout.rollout_id.clone(),
             attempt: Some(AttemptRef::Latest),
             ..SpanFilter::default()
         };
-        let spans = store.query_spans(&filter).await?.items;
+        let spans = store.spans().query(&filter).await?.items;
         let unseen = spans.iter().filter(|span| span.attributes.contains_key(UNSEEN_TOOLS));
         calls_with_unseen_tools += unseen.count() as u64;
         if let Some(group) = rollout.group() {
-            let attempt = store.attempts(&rollout.rollout_id).await?.pop();
+            let attempt = store.attempts().of_rollout(&rollout.rollout_id).await?.pop();
             let digest = attempt.as_ref().and_then(Attempt::world_digest).map(str::to_owned);
             worlds.entry(group).or_default().extend(digest);
         }
@@ -66,9 +66,9 @@ pub(crate) async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
 pub(crate) async fn servers(store: &Store, run: &Run) -> Result<ServerFacts> {
     let models = run.config["models"].as_array().into_iter().flatten();
     let models: BTreeSet<&str> = models.filter_map(|model| model["name"].as_str()).collect();
-    let mut published = store.publications().await?;
+    let mut published = store.weights().publications().await?;
     published.retain(|published| models.contains(published.weights.model.as_str()));
-    let mut served = store.served_weights(0.0).await?;
+    let mut served = store.weights().served(0.0).await?;
     served.retain(|served| models.contains(served.model.as_str()));
     Ok(ServerFacts { published, served })
 }

@@ -53,7 +53,7 @@ async fn dry_rollout(store: &Store, record: RolloutRecord, others: &[&str]) -> R
         attempt: Some(AttemptRef::Latest),
         ..SpanFilter::default()
     };
-    let spans = if attempts.is_empty() { Vec::new() } else { store.query_spans(&filter).await?.items };
+    let spans = if attempts.is_empty() { Vec::new() } else { store.spans().query(&filter).await?.items };
     let answers: Vec<SpanMessage> = spans
         .iter()
         .filter(|span| {

@@ -25,15 +25,15 @@ impl ListedRecord for ListedRollout {
     const SORTED_HERE: &'static [&'static str] = &["reward", "attempts", "duration", "run_id", "step"];
 
     async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>, StoreError> {
-        let Listed { items, cursor } = store.list_rollouts(filter, part).await?;
+        let Listed { items, cursor } = store.queries().list_rollouts(filter, part).await?;
         if items.is_empty() {
             return Ok(Listed { items: Vec::new(), cursor });
         }
         let ids = items.iter().map(|rollout| rollout.rollout_id.clone()).collect();
         let of_these = ListFilter { rollout_id_in: Some(ids), ..ListFilter::default() };
-        let mut attempts = store.latest_attempts(&items).await?;
+        let mut attempts = store.queries().latest_attempts(&items).await?;
         let mut rewards: HashMap<(String, String), f64> = HashMap::new();
-        for found in store.list_rewards(&of_these, &ALL).await?.items {
+        for found in store.queries().list_rewards(&of_these, &ALL).await?.items {
             rewards.insert((found.rollout_id, found.recorded.attempt_id), found.recorded.reward.value);
         }
         let items = items

@@ -167,7 +167,7 @@ macro_rules! listed_as_stored {
     ($($record:ty: $list:ident),*) => {
         $(impl ListedRecord for $record {
             async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>, StoreError> {
-                store.$list(filter, part).await
+                store.queries().$list(filter, part).await
             }
 
             fn json(&self) -> Value {

@@ -13,7 +13,7 @@ pub async fn prune_all(
 ) -> Result<Pruned, StoreError> {
     let mut deleted = Pruned::default();
     loop {
-        let batch = store.prune(filter.clone()).await?;
+        let batch = store.housekeeping().prune(filter.clone()).await?;
         if batch.rollouts == 0 {
             return Ok(deleted);
         }

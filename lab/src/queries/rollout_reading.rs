@@ -13,8 +13,8 @@ use super::event::Event;
 /// # Errors
 /// If there is none, or more than one session of that name.
 pub async fn existing_rollout(store: &Store, name: &str) -> Result<String, QueryError> {
-    let id = store.rollout_id_of(name).await?;
-    match store.get_rollout(&id).await? {
+    let id = store.rollouts().id_of(name).await?;
+    match store.rollouts().get(&id).await? {
         Some(_) => Ok(id),
         None => Err(QueryError::UnknownRollout { name: name.to_owned() }),
     }
@@ -37,7 +37,7 @@ impl<'s> EventPages<'s> {
             attempt: Some(AttemptRef::Id(attempt.attempt_id.clone())),
             ..SpanFilter::default()
         };
-        Ok(Self { store, pages: store.span_pages(&filter).await? })
+        Ok(Self { store, pages: store.spans().pages(&filter).await? })
     }
 
     /// The next page, if there is one.
@@ -62,7 +62,7 @@ async fn teachers(
     let calls = page.iter().filter_map(|(_, generation)| generation.as_ref());
     let ids: Vec<&str> = calls.map(|call| call.generation_id.as_str()).collect();
     let mut by_generation: HashMap<String, Vec<RecordedTeacherLogprobs>> = HashMap::new();
-    for recorded in store.teacher_logprobs(&ids).await? {
+    for recorded in store.runs().teacher_logprobs(&ids).await? {
         by_generation.entry(recorded.values.generation_id.clone()).or_default().push(recorded);
     }
     Ok(by_generation)

@@ -37,7 +37,7 @@ async fn each_considered(
     expression: Option<&RolloutExpression>,
     mut take: impl FnMut(RolloutRecord),
 ) -> Result<()> {
-    let mut pages = store.rollout_pages(filter).await?;
+    let mut pages = store.rollouts().pages(filter).await?;
     while let Some(page) = pages.next().await? {
         let considered = page.into_iter().filter(|(rollout, _)| is_considered(rollout));
         let ids: Vec<String> = considered.map(|(rollout, _)| rollout.rollout_id).collect();

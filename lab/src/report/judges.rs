@@ -56,8 +56,8 @@ async fn of_two(store: &Store, run: &Run) -> Result<BTreeMap<String, Agreement>>
     };
     let newest = Part::Newest { limit: Some(LOOKED_AT), sort_by: None };
     let mut all = BTreeMap::new();
-    for rollout in store.list_rollouts(&filter, &newest).await?.items {
-        let attempt = store.get_attempt(&rollout.rollout_id, "latest").await?;
+    for rollout in store.queries().list_rollouts(&filter, &newest).await?.items {
+        let attempt = store.attempts().get(&rollout.rollout_id, "latest").await?;
         for (criterion, agreement) in agreements(attempt.and_then(|attempt| attempt.metadata).as_ref()) {
             *all.entry(criterion).or_default() += agreement;
         }

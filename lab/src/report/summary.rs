@@ -52,7 +52,7 @@ pub async fn summary_of(store: &Store, run: &Run, directory: &Path) -> Result<Re
 }
 
 async fn rollouts(store: &Store, filter: ListFilter, limit: u64) -> Result<Vec<Rollout>> {
-    Ok(store.list_rollouts(&filter, &Part::Newest { limit: Some(limit), sort_by: None }).await?.items)
+    Ok(store.queries().list_rollouts(&filter, &Part::Newest { limit: Some(limit), sort_by: None }).await?.items)
 }
 
 async fn transcripts(store: &Store, run: &Run) -> Result<Vec<Transcript>> {
@@ -78,7 +78,7 @@ async fn failures(store: &Store, run: &Run) -> Result<BTreeMap<String, u64>> {
     };
     let mut failures = BTreeMap::new();
     for rollout in rollouts(store, filter, FAILED).await? {
-        let attempt = store.get_attempt(&rollout.rollout_id, "latest").await?;
+        let attempt = store.attempts().get(&rollout.rollout_id, "latest").await?;
         let why = attempt.map_or("no attempt was made".to_owned(), |attempt| {
             attempt.failure_cause().unwrap_or_else(|| format!("the attempt ended as {}", attempt.status.as_str()))
         });

@@ -26,7 +26,7 @@ struct TranscriptMessage {
 pub(super) async fn transcript_of(store: &Store, run: &Run, rollout: &Rollout) -> Result<Option<Transcript>> {
     let attempt = Some(AttemptRef::Latest);
     let filter = SpanFilter { rollout_id: rollout.rollout_id.clone(), attempt, ..SpanFilter::default() };
-    Ok(transcript(rollout, &store.query_spans(&filter).await?.items, &beside(run)))
+    Ok(transcript(rollout, &store.spans().query(&filter).await?.items, &beside(run)))
 }
 
 /// The models that are served beside the one that a run trains or scores.

@@ -37,7 +37,7 @@ pub(crate) async fn changed_answers(store: &Store, run: &Run) -> Result<Vec<Chan
     let every = Part::Newest { limit: None, sort_by: None };
     // The first of each group by update and place: one answer to a task is enough to be read.
     let mut scored: BTreeMap<u64, BTreeMap<u64, Rollout>> = BTreeMap::new();
-    for rollout in store.list_rollouts(&filter, &every).await?.items {
+    for rollout in store.queries().list_rollouts(&filter, &every).await?.items {
         if rollout.noted("phase").and_then(Value::as_str) != Some("held_out") {
             continue;
         }

@@ -297,7 +297,7 @@ pub fn prices_of(prices: &PricesConfig, tokens: &Tokens, rollouts: u64, gained: 
 /// All runs of a store.
 pub async fn of_store(store: &Store, prices: Option<&PricesConfig>) -> Result<Vec<RunEntry>> {
     let mut entries = Vec::new();
-    for run in store.runs().await? {
+    for run in store.runs().all().await? {
         entries.push(entry(store, &run, prices).await?);
     }
     Ok(entries)
@@ -307,8 +307,8 @@ async fn entry(store: &Store, run: &Run, prices: Option<&PricesConfig>) -> Resul
     let run_id = run.run_id.as_str();
     // Prices of another release are not this one's.
     let own: Option<PricesConfig> = serde_json::from_value(run.config["prices"].clone()).unwrap_or_default();
-    let (steps, checkpoints) = (store.steps(run_id).await?, store.checkpoints(run_id).await?.len());
-    let (ledger, totals) = (store.token_ledger(run_id).await?, store.run_totals(run_id).await?);
+    let (steps, checkpoints) = (store.runs().steps(run_id).await?, store.runs().checkpoints(run_id).await?.len());
+    let (ledger, totals) = (store.runs().token_ledger(run_id).await?, store.runs().totals(run_id).await?);
     Ok(RunEntry::of(run, &steps, checkpoints, &ledger, totals, prices.or(own.as_ref())))
 }
 
@@ -350,7 +350,7 @@ pub async fn open(directory: &Path) -> Result<(Store, Run)> {
     let url = records::store_of_run(directory)?;
     let store = Store::open_read_only(&url).await;
     let store = store.with_context(|| format!("cannot open the store {}", redact_url(&url)))?;
-    let run = store.run(&run_id).await?.with_context(|| format!("{} has no run {run_id}", redact_url(&url)))?;
+    let run = store.runs().get(&run_id).await?.with_context(|| format!("{} has no run {run_id}", redact_url(&url)))?;
     Ok((store, run))
 }
 

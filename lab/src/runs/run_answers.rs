@@ -21,7 +21,7 @@ pub async fn answer_of_run<T: Serialize>(
         tracing::error!(%error, run_id, "nothing can be said about a run");
         refused(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error".to_owned())
     };
-    let run = match store.run(run_id).await {
+    let run = match store.runs().get(run_id).await {
         Ok(Some(run)) => run,
         Ok(None) => return refused(StatusCode::NOT_FOUND, format!("run not found: {run_id}")),
         Err(error) => return failed(error.into()),

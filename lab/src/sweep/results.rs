@@ -192,7 +192,7 @@ async fn of_run(run: &SweepRun, sweep: &Path, failure: Option<&String>, is_stopp
 pub async fn is_over(run: &Path) -> bool {
     // A run that died before it had a record is not over.
     let Ok((store, recorded)) = registry::open(run).await else { return false };
-    let steps = store.steps(&recorded.run_id).await;
+    let steps = store.runs().steps(&recorded.run_id).await;
     store.close().await;
     steps.is_ok_and(|steps| registry::state(run, &recorded, &steps) == RunState::Ended)
 }

@@ -36,7 +36,7 @@ pub async fn spans_of(store: &Store, attempt: &Attempt) -> Result<Vec<Span>, Sto
         attempt: Some(AttemptRef::Id(attempt.attempt_id.clone())),
         ..SpanFilter::default()
     };
-    Ok(store.query_spans(&filter).await?.items)
+    Ok(store.spans().query(&filter).await?.items)
 }
 
 /// The triplets of an attempt, and why its other spans are none.
@@ -60,5 +60,5 @@ pub async fn triplet_report(
         attempt_id: Some(attempt.attempt_id.clone()),
         ..GenerationFilter::default()
     };
-    Ok(report.with_generations(&store.generations(&filter).await?))
+    Ok(report.with_generations(&store.generations().matching(&filter).await?))
 }

@@ -63,7 +63,7 @@ async fn write_archive(
     writer: &mut RecordWriter,
     progress: &mut dyn FnMut(&str, u64),
 ) -> Result<u64, TransferError> {
-    let mut archive = store.export(scope, filter).await?;
+    let mut archive = store.housekeeping().export(scope, filter).await?;
     let mut written = 0;
     loop {
         let records = archive.next().await?;
@@ -88,8 +88,8 @@ async fn write_of_attempts(
 ) -> Result<u64, TransferError> {
     let mut written = 0;
     let every = Part::Newest { limit: None, sort_by: None };
-    for rollout in store.list_rollouts(filter, &every).await?.items {
-        let Some(attempt) = store.get_attempt(&rollout.rollout_id, "latest").await? else { continue };
+    for rollout in store.queries().list_rollouts(filter, &every).await?.items {
+        let Some(attempt) = store.attempts().get(&rollout.rollout_id, "latest").await? else { continue };
         for record in made(&attempt).await? {
             writer.write(record)?;
             written += 1;

@@ -73,7 +73,7 @@ fn record(value: Value) -> Result<ArchiveRecord, NotARecord> {
 }
 
 async fn store_batch(store: &Store, batch: Batch, imported: &mut Imported) -> Result<(), TransferError> {
-    let stored = store.import(batch.records).await.map_err(|(index, source)| {
+    let stored = store.housekeeping().import(batch.records).await.map_err(|(index, source)| {
         let place = batch.places.get(index).map_or("a record", String::as_str).to_owned();
         TransferError::CannotBeStored { place, source }
     })?;

@@ -41,7 +41,7 @@ pub struct ExportedMetrics {
 /// If the run's store cannot be read, or the files cannot be written.
 pub async fn export_metrics(directory: &Path, format: MetricsFormat, output: &Path) -> Result<ExportedMetrics> {
     let (store, run) = registry::open(directory).await?;
-    let steps = store.steps(&run.run_id).await?;
+    let steps = store.runs().steps(&run.run_id).await?;
     let written = match format {
         MetricsFormat::Tensorboard => {
             let own = output.join(&run.run_id);

@@ -223,7 +223,7 @@ pub(super) async fn transcript(home: &RunHome, listed: &ListedRollout) -> Result
 async fn answers(home: &RunHome, rollout_id: &str) -> anyhow::Result<Vec<String>> {
     let store = store_of(home).open().await?;
     let mut answers = Vec::new();
-    if let Some(attempt) = store.attempts(rollout_id).await?.last() {
+    if let Some(attempt) = store.attempts().of_rollout(rollout_id).await?.last() {
         let mut pages = EventPages::of(&store, attempt).await?;
         while let Some(page) = pages.next().await? {
             answers.extend(page.filter_map(|event| match event {

@@ -47,7 +47,7 @@ pub(crate) async fn attribute(
         CallTarget::Session(session) => resolve_session(store, defaults.seed, session).await?,
         CallTarget::Attempt { rollout_id, attempt_id } => {
             if let (Some(attempt_id), true) = (attempt_id, begins_attempt) {
-                store.open_attempt(rollout_id, attempt_id).await?;
+                store.attempts().open(rollout_id, attempt_id).await?;
             }
             resolve(store, defaults, rollout_id, attempt_id.as_deref()).await?
         }
@@ -69,10 +69,10 @@ async fn resolve(
     attempt_id: Option<&str>,
 ) -> Result<Attribution, ProxyError> {
     let unknown = || ProxyError::UnknownTarget { kind: "rollout", id: rollout_id.to_owned() };
-    let found = match store.cached_rollout(rollout_id).await? {
+    let found = match store.rollouts().cached(rollout_id).await? {
         Some(found) => found,
         // Nearly every call names an id, which costs one look less.
-        None => store.cached_rollout(&store.rollout_id_of(rollout_id).await?).await?.ok_or_else(unknown)?,
+        None => store.rollouts().cached(&store.rollouts().id_of(rollout_id).await?).await?.ok_or_else(unknown)?,
     };
     let (rollout, latest) = &*found;
     // Nearly every call is of the latest attempt, which is known already.
@@ -80,7 +80,7 @@ async fn resolve(
         (None, Some(latest)) => latest.clone(),
         (None, None) => return Err(no_attempt_yet(rollout_id)),
         (Some(id), Some(latest)) if latest.attempt_id == id => latest.clone(),
-        (Some(id), _) => match store.get_attempt(&rollout.rollout_id, id).await? {
+        (Some(id), _) => match store.attempts().get(&rollout.rollout_id, id).await? {
             Some(earlier) => earlier,
             None => return Err(ProxyError::UnknownTarget { kind: "attempt", id: id.to_owned() }),
         },
@@ -99,12 +99,12 @@ fn no_attempt_yet(rollout_id: &str) -> ProxyError {
 
 /// The attempt of a client's session, which begins with the session's first call.
 async fn resolve_session(store: &Store, seed: u64, session: &ClientSession) -> Result<Attribution, ProxyError> {
-    let known = store.cached_rollout(&session.rollout_id).await?;
+    let known = store.rollouts().cached(&session.rollout_id).await?;
     let (rollout, attempt) = match known.as_deref() {
         Some((rollout, Some(attempt))) => (rollout.clone(), attempt.clone()),
         _ => {
             // Of several first calls at once, one begins it and the others are given the same.
-            let started = store.start_rollout(rollout_of(session), None).await?;
+            let started = store.rollouts().start(rollout_of(session), None).await?;
             (started.rollout, started.attempt)
         }
     };
@@ -113,7 +113,7 @@ async fn resolve_session(store: &Store, seed: u64, session: &ClientSession) -> R
         (AttemptStatus::Unresponsive, _) | (AttemptStatus::Running, RolloutStatus::Failed) => {
             let activity =
                 AttemptUpdate { last_heartbeat_time: Some(now()), ..AttemptUpdate::status(AttemptStatus::Running) };
-            store.update_attempt(&rollout.rollout_id, attempt.attempt_id.as_str(), activity).await?
+            store.attempts().update(&rollout.rollout_id, attempt.attempt_id.as_str(), activity).await?
         }
         _ => attempt,
     };

@@ -90,7 +90,7 @@ impl SessionSearch<'_> {
             // An answer that is lost to another call is found again, as continued.
             loop {
                 let RecordedAnswers { answers, has_more } =
-                    self.store.answers_of_conversation(hash, heard_since).await?;
+                    self.store.generations().answers_of_conversation(hash, heard_since).await?;
                 if answers.is_empty() && !has_more {
                     break;
                 }
@@ -102,7 +102,7 @@ impl SessionSearch<'_> {
                     Found::Nothing => return Ok(None),
                     Found::Branch(answer) => return Ok(Some(self.session_of(answer))),
                     Found::Next(answer) => {
-                        if self.store.continue_answer(&answer.generation_id, &identity.digest).await? {
+                        if self.store.generations().continue_answer(&answer.generation_id, &identity.digest).await? {
                             return Ok(Some(self.session_of(answer)));
                         }
                     }

@@ -8,7 +8,7 @@ use crate::error::ProxyError;
 /// cannot be written is logged: the caller has an error already.
 pub(crate) async fn note(store: &Store, attempt: Option<&(String, String)>, error: &ProxyError) {
     let (Some((rollout_id, attempt_id)), Some(note)) = (attempt, error.note()) else { return };
-    if let Err(error) = store.note_attempt(rollout_id, attempt_id, note).await {
+    if let Err(error) = store.attempts().note(rollout_id, attempt_id, note).await {
         tracing::warn!(rollout_id, attempt_id, %error, "why a call of an attempt failed could not be noted");
     }
 }

@@ -44,7 +44,7 @@ impl Owner {
         match self {
             Owner::Known(attribution) => Ok((attribution.rollout_id.clone(), attribution.attempt_id.clone())),
             Owner::Session { ids, opened, .. } => {
-                opened.get_or_try_init(|| store.start_session(ids)).await?;
+                opened.get_or_try_init(|| store.rollouts().start_session(ids)).await?;
                 Ok(self.names())
             }
         }
@@ -73,7 +73,7 @@ impl Owner {
             && opened.initialized()
         {
             let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
-            store.update_attempt(rollout_id, attempt_id, ended).await?;
+            store.attempts().update(rollout_id, attempt_id, ended).await?;
         }
         Ok(())
     }

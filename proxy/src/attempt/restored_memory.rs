@@ -21,7 +21,7 @@ pub(crate) async fn restore(
 ) -> Result<AttemptMemory, StoreError> {
     let memory = AttemptMemory::new();
     let listed = match store.others_write() {
-        true => Some(store.generations_after(rollout_id, attempt_id, 0).await?),
+        true => Some(store.generations().after(rollout_id, attempt_id, 0).await?),
         false => None,
     };
     let mut calls = recorded_calls(store, rollout_id, attempt_id).await?;
@@ -56,7 +56,7 @@ pub(crate) async fn catch_up(
 ) -> Result<usize, StoreError> {
     let mut known_up_to = memory.known_up_to.lock().await;
     let mut grown = 0;
-    for (place, generation_id) in store.generations_after(rollout_id, attempt_id, *known_up_to).await? {
+    for (place, generation_id) in store.generations().after(rollout_id, attempt_id, *known_up_to).await? {
         let is_own = memory.is_own(&generation_id);
         if is_own != Some(true)
             && let Some(call) = recorded_call(store, &generation_id).await?

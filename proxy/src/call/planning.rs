@@ -83,16 +83,8 @@ impl Planner<'_> {
                 seed: generation.seed,
             },
             None => {
-                let mut placed = placed.ok_or_else(ProxyError::broken_off)?;
-                if let Some(left) = placed.departure.as_mut().filter(|_| self.is_apart_from_tools()) {
-                    left.mark_next_to_tools();
-                }
-                self.metrics.prompt_was_placed(&placed);
                 self.metrics.auxiliary.increment(defect.is_some().into());
-                let seed = self.seed(&logged.reply_id);
-                let branch_reason =
-                    placed.departure.as_ref().map(|left| BranchReason::Departure(left.departure.reason));
-                PromptPlan { branch_reason, place: place_attributes(&placed), tokens: placed.tokens, seed }
+                self.new_prompt(placed.ok_or_else(ProxyError::broken_off)?, &logged.reply_id)
             }
         };
         self.check(&tokens)?;
@@ -106,10 +98,7 @@ impl Planner<'_> {
             false => self.readmit(&earlier, answer_tokens),
         };
         let prompt: Arc<[u32]> = tokens.into();
-        let reading = match &self.request.prompt {
-            Prompt::Messages(conversation) => Reading::Message(Arc::clone(conversation)),
-            Prompt::Text { .. } | Prompt::Tokens(_) => Reading::Text,
-        };
+        let reading = self.reading();
         let options = &self.request.options;
         let to_sample = admission.as_ref().and_then(|admission| admission.answer_tokens).unwrap_or(answer_tokens);
         earlier.resize_with(options.choices, || None);
@@ -140,15 +129,43 @@ impl Planner<'_> {
             clock: self.facts.sampling_clock(),
             endpoint: self.request.endpoint,
             conversation: recorded_conversation(self.request),
-            attributes: {
-                let key = logged.idempotency_key();
-                let mut attributes = request_attributes(self.request, key, &place, choice, unseen_tools);
-                attributes.extend(self.facts.replaced_attribute());
-                attributes
-            },
+            attributes: self.attributes(logged, &place, choice, unseen_tools),
         });
         let calls = calls.collect();
         Ok(Plan { prompt, calls })
+    }
+
+    /// Attributes of an answer's span that come from the request.
+    fn attributes(
+        &self,
+        logged: &LoggedRequest,
+        place: &Map<String, Value>,
+        choice: usize,
+        unseen_tools: usize,
+    ) -> Map<String, Value> {
+        let key = logged.idempotency_key();
+        let mut attributes = request_attributes(self.request, key, place, choice, unseen_tools);
+        attributes.extend(self.facts.replaced_attribute());
+        attributes
+    }
+
+    /// How answers are read.
+    fn reading(&self) -> Reading {
+        match &self.request.prompt {
+            Prompt::Messages(conversation) => Reading::Message(Arc::clone(conversation)),
+            Prompt::Text { .. } | Prompt::Tokens(_) => Reading::Text,
+        }
+    }
+
+    /// The prompt of answers of which nothing was sampled before.
+    fn new_prompt(&self, mut placed: PlacedPrompt, reply_id: &str) -> PromptPlan {
+        if let Some(left) = placed.departure.as_mut().filter(|_| self.is_apart_from_tools()) {
+            left.mark_next_to_tools();
+        }
+        self.metrics.prompt_was_placed(&placed);
+        let branch_reason = placed.departure.as_ref().map(|left| BranchReason::Departure(left.departure.reason));
+        let (place, seed) = (place_attributes(&placed), self.seed(reply_id));
+        PromptPlan { branch_reason, place, tokens: placed.tokens, seed }
     }
 
     /// Whether the model is shown no tools, though an earlier call of the attempt showed it some. A call that its client

@@ -26,21 +26,41 @@ pub(crate) struct CallStart {
 /// its continuation ends.
 pub(crate) async fn record(
     services: &CallServices,
-    call: Call,
+    mut call: Call,
     answer: WholeAnswer,
     end: &End,
     start: CallStart,
 ) -> Result<bool, ProxyError> {
-    let CallServices { store, memories, .. } = services;
+    let store = &services.store;
     let has_ended = matches!(end, End::Finished(_));
     if answer.tokens.len() == answer.earlier_tokens && !has_ended {
         return Ok(false);
     }
     let end = if start.before.is_some() && !has_ended { &End::ClientDisconnected } else { end };
-    let sampled_tokens: Vec<u32> = answer.tokens.iter().map(|token| token.id).collect();
     let is_session = start.before.is_none() && call.owner.is_one_call();
-    let (rollout_id, attempt_id) = if is_session { call.owner.names() } else { call.owner.ids(store).await? };
-    let mut attributes = call.attributes;
+    let owner = if is_session { call.owner.names() } else { call.owner.ids(store).await? };
+    let recorded = new_call(&mut call, &answer, end, start.start_time, owner);
+    if let Some(memory) = call.memory.as_ref().filter(|_| store.others_write()) {
+        memory.note(&call.generation_id, true);
+    }
+    match start.before {
+        Some(_) => store.recording().replace(recorded).await?,
+        None if is_session => store.recording().record_session(recorded).await?,
+        None => store.recording().record(recorded).await?,
+    };
+    if let Some(admission) = &call.admission {
+        admission.is_recorded();
+    }
+    spend(&call, &answer, start.before, has_ended);
+    if has_ended {
+        remember(services, &call, &answer);
+    }
+    Ok(true)
+}
+
+/// A call's record. What only the record needs is taken out of the call.
+fn new_call(call: &mut Call, answer: &WholeAnswer, end: &End, start_time: f64, owner: (String, String)) -> NewCall {
+    let mut attributes = std::mem::take(&mut call.attributes);
     for (key, value) in [
         ("gen_ai.response.id", json!(call.generation_id)),
         ("gen_ai.response.model", json!(call.model.name)),
@@ -53,10 +73,11 @@ pub(crate) async fn record(
     if let Some(cached) = answer.cached_tokens {
         attributes.insert(CACHED_TOKENS.to_owned(), json!(cached));
     }
-    let conversation = call.conversation.map(|prompt| prompt.with_answer(message_parts(&answer.message)));
+    let conversation = call.conversation.take().map(|prompt| prompt.with_answer(message_parts(&answer.message)));
     if conversation.is_none() {
         add_message(&mut attributes, ANSWER, &answer.message);
     }
+    let (rollout_id, attempt_id) = owner;
     let generation = NewGeneration {
         generation_id: call.generation_id.clone(),
         rollout_id,
@@ -65,12 +86,12 @@ pub(crate) async fn record(
         trace_id: uuid::Uuid::now_v7().simple().to_string(),
         // The random half of a version 7 UUID; its first half is the time.
         span_id: uuid::Uuid::now_v7().simple().to_string().split_off(16),
-        start_time: start.start_time,
+        start_time,
         end_time: now(),
         attributes,
-        model: call.model.name,
+        model: call.model.name.clone(),
         prompt_tokens: call.prompt.to_vec(),
-        sampled_tokens: sampled_tokens.clone(),
+        sampled_tokens: sampled_ids(answer),
         logprobs: Some(answer.tokens.iter().map(|token| token.logprob).collect()),
         stop_reason: end.stop_reason(),
         weights_versions: weights_by_run_length(&answer.tokens),
@@ -78,46 +99,44 @@ pub(crate) async fn record(
         seed: call.seed,
         renderer: call.model.renderer.name().to_owned(),
         tokenizer: call.model.renderer.tokenizer().fingerprint().to_owned(),
-        request_digest: call.request_digest,
-        branch_reason: call.branch_reason,
+        request_digest: std::mem::take(&mut call.request_digest),
+        branch_reason: call.branch_reason.take(),
         client_disconnected: matches!(end, End::ClientDisconnected | End::ShutDown),
-        defect: call.defect,
+        defect: call.defect.take(),
     };
-    if let Some(memory) = call.memory.as_ref().filter(|_| store.others_write()) {
-        memory.note(&call.generation_id, true);
-    }
-    let answered = call.unnamed.filter(|_| generation.stop_reason.is_whole());
+    let answered = call.unnamed.take().filter(|_| generation.stop_reason.is_whole());
     let conversation_digest = answered.map(|unnamed| unnamed.with_answer(&answer.message));
-    let recorded = NewCall { generation, conversation, conversation_digest };
-    match start.before {
-        Some(_) => store.replace_generation(recorded).await?,
-        None if is_session => store.record_session(recorded).await?,
-        None => store.record_generation(recorded).await?,
-    };
-    if let Some(admission) = &call.admission {
-        admission.is_recorded();
-    }
+    NewCall { generation, conversation, conversation_digest }
+}
+
+fn sampled_ids(answer: &WholeAnswer) -> Vec<u32> {
+    answer.tokens.iter().map(|token| token.id).collect()
+}
+
+/// Takes what was sampled from the attempt's budget, if it has one.
+fn spend(call: &Call, answer: &WholeAnswer, before: Option<usize>, has_ended: bool) {
     let takes_from_budget = call.owner.attribution().is_some_and(|attribution| attribution.allowance.is_some());
-    if let Some(memory) = call.memory.as_ref().filter(|_| takes_from_budget) {
-        memory.spending.sampled_anew(start.before.unwrap_or_default(), sampled_tokens.len());
-        // A part that is gone on with counts once it is whole.
-        if has_ended {
-            memory.spending.called_tools(answer.message.tool_calls.len());
-        }
+    let Some(memory) = call.memory.as_ref().filter(|_| takes_from_budget) else { return };
+    memory.spending.sampled_anew(before.unwrap_or_default(), answer.tokens.len());
+    // A part that is gone on with counts once it is whole.
+    if has_ended {
+        memory.spending.called_tools(answer.message.tool_calls.len());
     }
-    if let (Some(memory), Reading::Message(conversation), true) = (&call.memory, &call.reading, has_ended) {
-        let answered = AnsweredCall {
-            generation_id: &call.generation_id,
-            messages: &conversation.messages,
-            tools: &conversation.tools,
-            reply: &answer.message,
-            prompt: &call.prompt,
-            sampled: &sampled_tokens,
-        };
-        let grown = memory.remember(call.model.renderer.fingerprint(), &answered);
-        memories.grow(grown);
-    }
-    Ok(true)
+}
+
+/// Remembers an answer for the next call of its attempt.
+fn remember(services: &CallServices, call: &Call, answer: &WholeAnswer) {
+    let (Some(memory), Reading::Message(conversation)) = (&call.memory, &call.reading) else { return };
+    let answered = AnsweredCall {
+        generation_id: &call.generation_id,
+        messages: &conversation.messages,
+        tools: &conversation.tools,
+        reply: &answer.message,
+        prompt: &call.prompt,
+        sampled: &sampled_ids(answer),
+    };
+    let grown = memory.remember(call.model.renderer.fingerprint(), &answered);
+    services.memories.grow(grown);
 }
 
 /// What was sampled of an earlier answer, without alternatives, which are not recorded.

@@ -58,7 +58,7 @@ pub(crate) async fn call(
     }
     let started = Instant::now();
     let in_flight = InFlight::enter(gateway_pause)?;
-    if services.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
+    if services.store.rollouts().get(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
         return Err(GatewayError::UnknownRollout(path.rollout_id));
     }
     let begins_attempt = match request.extensions().get() {

@@ -50,7 +50,7 @@ impl PendingCall {
     }
 
     async fn record(self, store: &Store, http_status: u16, response: &[u8]) -> Result<(), StoreError> {
-        let attempt = store.get_attempt(&self.rollout_id, AttemptRef::Id(self.attempt_id.clone())).await?;
+        let attempt = store.attempts().get(&self.rollout_id, AttemptRef::Id(self.attempt_id.clone())).await?;
         // A refused call begins no attempt, and is no part of one that has ended.
         if attempt.is_none_or(|attempt| attempt.status.is_ended()) {
             return Ok(());
@@ -79,7 +79,7 @@ impl PendingCall {
         let attributes: Object = attributes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let event =
             NewInstantSpan { rollout_id: self.rollout_id, attempt_id: self.attempt_id, name: EVENT_SPAN, attributes };
-        store.add_instant_span(&Sender::Server, event).await?;
+        store.spans().add_instant(&Sender::Server, event).await?;
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ const DELETED: &str = "fulgurite.response.deleted";
 /// Records that a response was deleted. One that was already stays so.
 pub(crate) async fn mark_as_deleted(store: &Store, call: &RecordedCall) -> Result<(), StoreError> {
     let generation = &call.generation;
-    let (sequence_id, time) = (store.next_sequence_id(&generation.rollout_id).await?, now());
+    let (sequence_id, time) = (store.spans().next_sequence_id(&generation.rollout_id).await?, now());
     let span = Span {
         rollout_id: generation.rollout_id.clone(),
         attempt_id: generation.attempt_id.clone(),
@@ -35,7 +35,7 @@ pub(crate) async fn mark_as_deleted(store: &Store, call: &RecordedCall) -> Resul
         resource: Arc::default(),
         extra: Map::new(),
     };
-    store.add_spans(vec![span]).await?;
+    store.spans().add(vec![span]).await?;
     Ok(())
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn is_deleted(store: &Store, generation: &Generation) -> Result
         span_id: TextFilter { equals: Some(span_id(generation)), contains: None },
         ..SpanFilter::default()
     };
-    Ok(store.query_spans(&filter).await?.items.iter().any(|span| span.name == DELETED))
+    Ok(store.spans().query(&filter).await?.items.iter().any(|span| span.name == DELETED))
 }
 
 /// The id of the span that says so, which follows from the response's, so that it is found without a search.

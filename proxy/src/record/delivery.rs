@@ -14,7 +14,7 @@ pub(crate) async fn mark(store: &Store, recorded: &[Recorded], was_delivered: bo
         if *client_disconnected != was_delivered {
             continue;
         }
-        if let Err(error) = store.set_client_disconnected(generation_id, !was_delivered).await {
+        if let Err(error) = store.recording().set_client_disconnected(generation_id, !was_delivered).await {
             tracing::error!(%generation_id, %error, "could not note whether a client took its answer");
             could = false;
         }

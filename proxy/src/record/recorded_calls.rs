@@ -29,7 +29,7 @@ pub(crate) async fn recorded_calls(
 }
 
 async fn calls(store: &Store, filter: &GenerationFilter) -> Result<Vec<RecordedCall>, StoreError> {
-    let found = store.generations_with_attributes(filter).await?.into_iter();
+    let found = store.spans().generations_with_attributes(filter).await?.into_iter();
     found
         .map(|(generation, attributes)| {
             let CallMessages { messages, tools, reply } = messages_of(&attributes)?;
@@ -119,7 +119,7 @@ mod tests {
             client_disconnected: false,
             defect: None,
         };
-        store.record_generation(generation).await.unwrap();
+        store.recording().record(generation).await.unwrap();
     }
 
     #[tokio::test]
@@ -127,8 +127,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
-        let attempted = store.start_rollout(NewRollout::default(), None).await.unwrap();
-        let other = store.start_rollout(NewRollout::default(), None).await.unwrap();
+        let attempted = store.rollouts().start(NewRollout::default(), None).await.unwrap();
+        let other = store.rollouts().start(NewRollout::default(), None).await.unwrap();
         let call = json!({ "role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [
             { "id": "c1", "type": "function", "function": { "name": "f", "arguments": "{}" } },
         ] });

@@ -14,9 +14,9 @@ pub(crate) async fn visible_response(
     let Some(call) = recorded_call(store, id).await?.filter(|call| !call.messages.is_empty()) else { return Ok(None) };
     let is_visible = match rollout_id {
         Some(rollout_id) if rollout_id == call.generation.rollout_id => true,
-        Some(name) => store.rollout_id_of(name).await? == call.generation.rollout_id,
+        Some(name) => store.rollouts().id_of(name).await? == call.generation.rollout_id,
         None => {
-            let rollout = store.get_rollout(&call.generation.rollout_id).await?;
+            let rollout = store.rollouts().get(&call.generation.rollout_id).await?;
             let metadata = rollout.and_then(|(rollout, _)| rollout.metadata);
             metadata.is_some_and(|metadata| metadata.get("kind").is_some_and(|kind| kind == "session"))
         }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::forwarded_request::request_of;
@@ -78,24 +78,10 @@ pub(crate) async fn forward_call(
         Claim::New(open) => open,
     };
     if attribution.is_none() {
-        let (store, seed, gap) = (&services.store, options.seed, options.conversation_gap);
-        let search = SessionSearch { store, logs: SessionLogs::OfAll, seed, gap };
-        attribution = match (open.request.attempt.get(), &unnamed) {
-            // It was answered, and what was kept of that has given way.
-            (Some((rollout_id, attempt_id)), _) => Some(search.session(rollout_id, attempt_id)),
-            (None, Some(unnamed)) => search.find(unnamed, &identity).await.map_err(ProxyError::from)?,
-            (None, None) => None,
-        };
+        attribution = continued_session(parts, &open, unnamed.as_ref(), &identity).await?;
         note_attempt(&facts, attribution.as_ref());
     }
-    let admission = match &attribution {
-        Some(attribution) if route.is_generation() => {
-            let memory = services.memories.of(&services.store, models, attribution).await.map_err(ProxyError::from)?;
-            let admitted = |allowance| Admitted::of(&memory, allowance, route, &incoming.fields);
-            attribution.allowance.map(admitted).transpose()?
-        }
-        _ => None,
-    };
+    let admission = admit(parts, attribution.as_ref(), route, &incoming.fields).await?;
     let call = ForwardedCall {
         route,
         model: model.clone(),
@@ -113,6 +99,36 @@ pub(crate) async fn forward_call(
         start_time: now(),
     };
     start(services, forwarded_calls, open, call, incoming.caller.in_flight.take()).await
+}
+
+/// The session that a call without a name continues, if it does.
+async fn continued_session(
+    parts: &Parts,
+    open: &OpenRequest<ForwardedPart>,
+    unnamed: Option<&UnnamedConversation>,
+    identity: &Identity,
+) -> Result<Option<Attribution>, ProxyError> {
+    let Parts { options, services, .. } = parts;
+    let (store, seed, gap) = (&services.store, options.seed, options.conversation_gap);
+    let search = SessionSearch { store, logs: SessionLogs::OfAll, seed, gap };
+    Ok(match (open.request.attempt.get(), unnamed) {
+        // It was answered, and what was kept of that has given way.
+        (Some((rollout_id, attempt_id)), _) => Some(search.session(rollout_id, attempt_id)),
+        (None, Some(unnamed)) => search.find(unnamed, identity).await?,
+        (None, None) => None,
+    })
+}
+
+/// Takes a call from the budget of its attempt, if that has one.
+async fn admit(
+    parts: &Parts,
+    attribution: Option<&Attribution>,
+    route: Route,
+    fields: &Map<String, Value>,
+) -> Result<Option<Admitted>, ProxyError> {
+    let Some(attribution) = attribution.filter(|_| route.is_generation()) else { return Ok(None) };
+    let memory = parts.services.memories.of(&parts.services.store, &parts.models, attribution).await?;
+    attribution.allowance.map(|allowance| Admitted::of(&memory, allowance, route, fields)).transpose()
 }
 
 /// Refuses dialects that the upstream does not have, by name.
@@ -238,7 +254,7 @@ async fn replay(
         kept.parts.iter().for_each(|part| open.flight.publish(part.clone()));
         let was_delivered = open.flight.settled().await;
         if let (Some(generation_id), true) = (&kept.generation_id, was_delivered)
-            && let Err(error) = services.store.set_client_disconnected(generation_id, false).await
+            && let Err(error) = services.store.recording().set_client_disconnected(generation_id, false).await
         {
             tracing::error!(%generation_id, %error, "could not note that a client took its answer");
         }

@@ -90,22 +90,27 @@ pub(super) async fn record_answer(
     let conversation_digest = ended.map(|(unnamed, choice)| unnamed.with_answer(&choice.message));
     let tokens = answer.usage.input.unwrap_or_default() + answer.usage.output.unwrap_or_default();
     let recorded = NewCall { generation, conversation, conversation_digest };
-    let generation_id = match store.record_generation(recorded.clone()).await {
-        // Some servers give all their answers one id.
-        Err(StoreError::Conflict { kind: "generation", .. }) => {
-            let generation = NewGeneration { generation_id: own_id.clone(), ..recorded.generation };
-            store.record_generation(NewCall { generation, ..recorded }).await?;
-            own_id
-        }
-        outcome => {
-            outcome?;
-            recorded.generation.generation_id
-        }
-    };
+    let generation_id = record_under_free_id(store, recorded, own_id).await?;
     if let Some(admission) = &call.admission {
         admission.is_recorded(tokens);
     }
     Ok(Some(Recorded { generation_id, client_disconnected }))
+}
+
+/// Records a call under the id that its upstream gave it or, where another call has that, under our own; gives the id.
+async fn record_under_free_id(store: &Store, recorded: NewCall, own_id: String) -> Result<String, StoreError> {
+    match store.recording().record(recorded.clone()).await {
+        // Some servers give all their answers one id.
+        Err(StoreError::Conflict { kind: "generation", .. }) => {
+            let generation = NewGeneration { generation_id: own_id.clone(), ..recorded.generation };
+            store.recording().record(NewCall { generation, ..recorded }).await?;
+            Ok(own_id)
+        }
+        outcome => {
+            outcome?;
+            Ok(recorded.generation.generation_id)
+        }
+    }
 }
 
 /// Records that a call of an attempt failed: `kind` is for programs, `message` for people. A call without an attempt opens
@@ -155,10 +160,10 @@ async fn record_span(
         extra: Object::new(),
     };
     let incoming = IncomingSpan { span: span.clone(), sequence_id: None };
-    let stored = store.ingest_spans(vec![incoming]).await?;
+    let stored = store.spans().ingest(vec![incoming]).await?;
     match stored.as_slice() {
         [Ingested::Stored { .. }] => {
-            store.notify_of_span(&span);
+            store.recording().notify_of_span(&span);
             Ok(())
         }
         _ => Err(ProxyError::UnknownTarget { kind: "attempt", id: attempt_id }),

@@ -14,7 +14,7 @@ use crate::terminal::table::{Columns, cut};
 pub async fn resources(arguments: ResourcesArguments) -> Result<()> {
     let store = open(&arguments.store).await?;
     let filter = TextFilter { equals: arguments.id.clone(), contains: None };
-    let found = store.query_resources(&filter, &Page::default()).await?.items;
+    let found = store.resources().query(&filter, &Page::default()).await?.items;
     if let (true, Some(id)) = (found.is_empty(), &arguments.id) {
         bail!("there are no resources `{id}` in this store");
     }

@@ -20,8 +20,8 @@ pub async fn triplets(mut arguments: TripletsArguments) -> Result<()> {
     let part = Part::Newest { limit: (!arguments.all).then_some(arguments.limit), sort_by: None };
     let mut table = Columns::new(&["rollout", "attempt", "response", "prompt", "sampled", "logprob", "reward"]);
     let mut explained = Vec::new();
-    for rollout in store.list_rollouts(&arguments.selection.filter(), &part).await?.items {
-        let attempt = store.get_attempt(&rollout.rollout_id, "latest").await?;
+    for rollout in store.queries().list_rollouts(&arguments.selection.filter(), &part).await?.items {
+        let attempt = store.attempts().get(&rollout.rollout_id, "latest").await?;
         let report = match &attempt {
             Some(attempt) => Some(triplet_report(&store, attempt, arguments.adapter.into(), &options).await?),
             None => None,

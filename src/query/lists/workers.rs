@@ -14,10 +14,10 @@ use crate::terminal::table::Columns;
 pub async fn workers(arguments: WorkersArguments) -> Result<()> {
     let store = open(&arguments.store).await?;
     let status_in = (!arguments.status.is_empty()).then_some(arguments.status);
-    let mut found = store.query_workers(&WorkerFilter { status_in, ..WorkerFilter::default() }).await?.items;
+    let mut found = store.workers().query(&WorkerFilter { status_in, ..WorkerFilter::default() }).await?.items;
     if let Some(id) = &arguments.id {
         found.retain(|worker| worker.worker_id == *id);
-        if found.is_empty() && store.worker(id).await?.is_none() {
+        if found.is_empty() && store.workers().get(id).await?.is_none() {
             bail!("there is no worker `{id}` in this store");
         }
     }

@@ -313,12 +313,12 @@ mod tests {
     async fn record(store: &Store, attempted: &AttemptedRollout, id: usize, attributes: Object) {
         // Tokens do not matter here; each call has its own, which no other call continues.
         let tokens = generation(&format!("{id:016}"), attempted, &[id as u32], &[1]);
-        store.record_generation(NewGeneration { attributes, ..tokens }).await.unwrap();
+        store.recording().record(NewGeneration { attributes, ..tokens }).await.unwrap();
     }
 
     async fn read(store: &Store, attempted: &AttemptedRollout) -> Vec<Object> {
         let filter = SpanFilter { rollout_id: attempted.rollout.rollout_id.clone(), ..SpanFilter::default() };
-        let spans = store.query_spans(&filter).await.unwrap().items;
+        let spans = store.spans().query(&filter).await.unwrap().items;
         let tokens = ["prompt_token_ids", "response_token_ids", "logprobs.content"];
         spans
             .into_iter()
@@ -334,7 +334,7 @@ mod tests {
                  + LENGTH(g.weights_versions)) AS bytes
              FROM generations g JOIN spans s USING (rollout_id, attempt_id, span_id)",
         );
-        rows.fetch_one(&mut *store.reader().await.unwrap()).await.unwrap().get("bytes")
+        rows.fetch_one(&mut *store.database().reader().await.unwrap()).await.unwrap().get("bytes")
     }
 
     async fn bytes_of_a_conversation(turns: usize) -> i64 {
@@ -348,7 +348,7 @@ mod tests {
             let answer = "Something else. ".repeat(10);
             let new = generation(&format!("{turn:016}"), &attempted, &prompt, &[turn as u32; 30]);
             let new = NewGeneration { attributes: attributes(&messages, &answer), ..new };
-            store.record_generation(new).await.unwrap();
+            store.recording().record(new).await.unwrap();
             messages.push(message("assistant", &answer));
             prompt.extend([turn as u32; 30]);
         }
@@ -375,7 +375,7 @@ mod tests {
         let corrected = [question, vec![message("assistant", "four"), message("user", "sure?")]].concat();
         record(&store, &attempted, 2, attributes(&corrected, "yes")).await;
         let rows = sqlx::query("SELECT messages, messages_parent_id FROM generations ORDER BY position")
-            .fetch_all(&mut *store.reader().await.unwrap())
+            .fetch_all(&mut *store.database().reader().await.unwrap())
             .await
             .unwrap();
         let stored: Vec<(String, Option<String>)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
@@ -419,7 +419,7 @@ mod tests {
             "SELECT g.messages, g.messages_parent_id, s.body FROM generations g
              JOIN spans s USING (rollout_id, attempt_id, span_id) ORDER BY g.position",
         )
-        .fetch_all(&mut *store.reader().await.unwrap())
+        .fetch_all(&mut *store.database().reader().await.unwrap())
         .await
         .unwrap();
         let stored: Vec<(String, Option<String>)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();

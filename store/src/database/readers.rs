@@ -161,20 +161,20 @@ mod tests {
         let TestStore { store, database } = TestStore::new().await;
         let mut readers = Vec::new();
         for _ in 0..READERS {
-            readers.push(store.reader().await.unwrap());
+            readers.push(store.database().reader().await.unwrap());
         }
-        let mut next = Box::pin(store.reader());
+        let mut next = Box::pin(store.database().reader());
         assert!(futures::poll!(&mut next).is_pending());
         readers.pop();
         let own = next.await.unwrap();
         drop((own, readers));
-        drop(store.own_reader().await.unwrap());
-        let last = store.reader().await.unwrap();
+        drop(store.database().own_reader().await.unwrap());
+        let last = store.database().reader().await.unwrap();
         let mut closing = Box::pin(store.close());
         assert!(futures::poll!(&mut closing).is_pending());
         drop(last);
         closing.await;
-        assert!(matches!(store.reader().await, Err(StoreError::Closed)));
+        assert!(matches!(store.database().reader().await, Err(StoreError::Closed)));
         drop(Store::open(&database.url, StoreOptions::default()).await.unwrap());
     }
 }

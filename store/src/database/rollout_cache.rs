@@ -171,31 +171,31 @@ mod tests {
     #[tokio::test]
     async fn what_this_program_started_or_read_is_not_read_again_and_what_it_changed_is() {
         let store = TestStore::new().await;
-        let known = |id: &str| store.rollout_cache().of(id);
+        let known = |id: &str| store.database().rollout_cache().of(id);
         let started = store.start().await;
         let id = started.rollout.rollout_id.as_str();
-        let is_sqlite = store.rollout_cache().halves.is_some();
+        let is_sqlite = store.database().rollout_cache().halves.is_some();
         assert_eq!(known(id).is_some(), is_sqlite, "it began here");
-        let (rollout, attempt) = &*store.cached_rollout(id).await.unwrap().unwrap();
+        let (rollout, attempt) = &*store.rollouts().cached(id).await.unwrap().unwrap();
         assert_eq!((&rollout.rollout_id, attempt.as_ref()), (&started.rollout.rollout_id, Some(&started.attempt)));
         assert!(rollout.input.is_null());
 
-        store.record_generation(generation("a", &started, &[1], &[2])).await.unwrap();
-        let active = store.cached_rollout(id).await.unwrap().unwrap();
+        store.recording().record(generation("a", &started, &[1], &[2])).await.unwrap();
+        let active = store.rollouts().cached(id).await.unwrap().unwrap();
         assert_eq!(active.0.status, RolloutStatus::Running);
         let attempt = active.1.as_ref().unwrap();
         assert!(attempt.status == AttemptStatus::Running && attempt.last_heartbeat_time.is_some());
 
         let metadata = serde_json::json!({ "seed": 7 }).as_object().cloned();
         let update = RolloutUpdate { metadata: Some(metadata.clone()), ..RolloutUpdate::default() };
-        store.update_rollout(id, update).await.unwrap();
+        store.rollouts().update(id, update).await.unwrap();
         assert!(known(id).is_none());
-        assert_eq!(store.cached_rollout(id).await.unwrap().unwrap().0.metadata, metadata);
+        assert_eq!(store.rollouts().cached(id).await.unwrap().unwrap().0.metadata, metadata);
         assert_eq!(known(id).is_some(), is_sqlite, "it was read");
 
         let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
-        store.update_attempt(id, started.attempt.attempt_id.as_str(), ended).await.unwrap();
-        assert!(store.cached_rollout(id).await.unwrap().unwrap().1.as_ref().unwrap().status.is_ended());
+        store.attempts().update(id, started.attempt.attempt_id.as_str(), ended).await.unwrap();
+        assert!(store.rollouts().cached(id).await.unwrap().unwrap().1.as_ref().unwrap().status.is_ended());
         assert!(known(id).is_none(), "it takes no calls");
     }
 

@@ -3,10 +3,11 @@
 
 use fulgurite_types::AttemptStatus;
 
+use crate::Result;
 use crate::call_records::new_call::ConversationHash;
 use crate::database::sql::{Sql, column, to_integer};
+use crate::generations::Generations;
 use crate::reward_rules::annotations::REWARDS_A_WHOLE;
-use crate::{Result, Store};
 
 /// A recorded answer that ends a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct RecordedAnswers {
 /// Answers to the same messages that are looked at.
 const ANSWERS: usize = 200;
 
-impl Store {
+impl Generations {
     /// Delivered answers that end a conversation with this digest, of sessions whose latest call was recorded since
     /// `heard_since`, in seconds since the epoch, and that were not rewarded as a whole yet. Of many, the newest.
     pub async fn answers_of_conversation(
@@ -61,7 +62,7 @@ impl Store {
              LEFT JOIN continued_generations c ON c.generation_id = g.generation_id
              ORDER BY g.position DESC",
         );
-        let rows = sql.all(&mut *self.reader().await?).await?;
+        let rows = sql.all(&mut *self.database.reader().await?).await?;
         let mut found = RecordedAnswers { answers: Vec::new(), has_more: rows.len() == ANSWERS };
         for row in &rows {
             let heard: Option<f64> = column(row, "last_heartbeat_time")?;
@@ -83,22 +84,23 @@ impl Store {
     /// Notes that a request continues an answer. `false` if another request was first.
     pub async fn continue_answer(&self, generation_id: &str, request_digest: &str) -> Result<bool> {
         let (generation_id, request_digest) = (generation_id.to_owned(), request_digest.to_owned());
-        self.write(move |write| {
-            Box::pin(async move {
-                let inserted = sqlx::query(
-                    "INSERT INTO continued_generations (generation_id, request_digest)
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let inserted = sqlx::query(
+                        "INSERT INTO continued_generations (generation_id, request_digest)
                      SELECT generation_id, $2 FROM generations WHERE generation_id = $1
                      ON CONFLICT (generation_id) DO NOTHING",
-                )
-                .bind(generation_id)
-                .bind(request_digest)
-                .execute(write.connection())
-                .await?
-                .rows_affected();
-                Ok(inserted == 1)
+                    )
+                    .bind(generation_id)
+                    .bind(request_digest)
+                    .execute(write.connection())
+                    .await?
+                    .rows_affected();
+                    Ok(inserted == 1)
+                })
             })
-        })
-        .await
+            .await
     }
 }
 
@@ -117,12 +119,12 @@ mod tests {
         let SessionIds { rollout_id, attempt_id } = ids.clone();
         let generation = NewGeneration { rollout_id, attempt_id, ..generation(id, like, &[1, 2], &[3]) };
         let call = NewCall { conversation_digest: Some(HELLO), ..NewCall::from(generation) };
-        store.record_session(call).await.unwrap();
+        store.recording().record_session(call).await.unwrap();
         ids
     }
 
     async fn answers(store: &TestStore) -> Vec<(String, Option<String>)> {
-        let found = store.answers_of_conversation(&HELLO, 0.0).await.unwrap();
+        let found = store.generations().answers_of_conversation(&HELLO, 0.0).await.unwrap();
         assert!(!found.has_more);
         found.answers.into_iter().map(|answer| (answer.generation_id, answer.continued_by)).collect()
     }
@@ -131,30 +133,42 @@ mod tests {
     async fn an_answer_is_continued_by_one_request_alone_and_goes_with_its_rollout() {
         let store = TestStore::new().await;
         let attempted = store.start().await;
-        store.record_generation(generation("other", &attempted, &[1, 2], &[3])).await.unwrap();
+        store.recording().record(generation("other", &attempted, &[1, 2], &[3])).await.unwrap();
         for id in ["a", "b", "c"] {
             session(&store, &attempted, id).await;
         }
         assert_eq!(answers(&store).await, ["c", "b", "a"].map(|id| (id.to_owned(), None)));
-        let claims = futures::future::join_all(["r", "s"].map(|request| store.continue_answer("a", request))).await;
+        let claims =
+            futures::future::join_all(["r", "s"].map(|request| store.generations().continue_answer("a", request)))
+                .await;
         assert_eq!(claims.into_iter().filter(|claim| *claim.as_ref().unwrap()).count(), 1);
-        assert!(store.continue_answer("b", "t").await.unwrap());
-        assert!(!store.continue_answer("none", "t").await.unwrap());
+        assert!(store.generations().continue_answer("b", "t").await.unwrap());
+        assert!(!store.generations().continue_answer("none", "t").await.unwrap());
         let by: Vec<bool> = answers(&store).await.into_iter().map(|(_, continued_by)| continued_by.is_some()).collect();
         assert_eq!(by, [false, true, true]);
         // An answer that its client did not get is none to go on with.
-        store.set_client_disconnected("c", true).await.unwrap();
+        store.recording().set_client_disconnected("c", true).await.unwrap();
         assert_eq!(answers(&store).await.len(), 2);
         // Who is rewarded has ended.
         let SessionIds { rollout_id, attempt_id } = session(&store, &attempted, "d").await;
-        store.add_reward(&rollout_id, &attempt_id, Some("d"), Reward::new(1.0)).await.unwrap();
+        store.rewards().add(&rollout_id, &attempt_id, Some("d"), Reward::new(1.0)).await.unwrap();
         assert_eq!(answers(&store).await.len(), 3, "a call alone was rewarded");
-        store.add_reward(&rollout_id, &attempt_id, None, Reward::new(1.0)).await.unwrap();
+        store.rewards().add(&rollout_id, &attempt_id, None, Reward::new(1.0)).await.unwrap();
         assert_eq!(answers(&store).await.len(), 2);
         let later = crate::database::clock::now() + 1.0;
-        assert_eq!(store.answers_of_conversation(&HELLO, later).await.unwrap(), RecordedAnswers::default());
-        assert_eq!(store.answers_of_conversation(&[8; 32], 0.0).await.unwrap(), RecordedAnswers::default());
-        store.prune(PruneFilter { ended_before: later, status_in: RolloutStatus::ALL.to_vec() }).await.unwrap();
+        assert_eq!(
+            store.generations().answers_of_conversation(&HELLO, later).await.unwrap(),
+            RecordedAnswers::default()
+        );
+        assert_eq!(
+            store.generations().answers_of_conversation(&[8; 32], 0.0).await.unwrap(),
+            RecordedAnswers::default()
+        );
+        store
+            .housekeeping()
+            .prune(PruneFilter { ended_before: later, status_in: RolloutStatus::ALL.to_vec() })
+            .await
+            .unwrap();
         assert_eq!(answers(&store).await, []);
     }
 }

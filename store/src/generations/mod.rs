@@ -2,3 +2,17 @@
 
 pub(crate) mod continued;
 pub(crate) mod reading;
+
+use crate::open_database::Database;
+
+/// Recorded generations.
+#[derive(Clone, Debug)]
+pub struct Generations {
+    database: Database,
+}
+
+impl Generations {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self { database: database.clone() }
+    }
+}

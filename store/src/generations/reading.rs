@@ -7,7 +7,8 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::database::sql::{SortField, Sql, column, count, json, optional_word, word};
-use crate::{Result, Store, StoreError};
+use crate::generations::Generations;
+use crate::{Result, StoreError};
 
 /// Ids in one `IN (..)`.
 const IDS_PER_QUERY: usize = 10_000;
@@ -27,10 +28,10 @@ pub(crate) const SORT_FIELDS: &[SortField] = &[
 pub(crate) const SELECT: &str = "SELECT g.*, s.trace_id, s.name, s.sequence_id, s.start_time, s.end_time
     FROM generations g JOIN spans s USING (rollout_id, attempt_id, span_id) WHERE 1 = 1";
 
-impl Store {
+impl Generations {
     /// Generations that meet a filter, in the order in which they were recorded, each with its whole prompt.
-    pub async fn generations(&self, filter: &GenerationFilter) -> Result<Vec<Generation>> {
-        let mut connection = self.reader().await?;
+    pub async fn matching(&self, filter: &GenerationFilter) -> Result<Vec<Generation>> {
+        let mut connection = self.database.reader().await?;
         let rows = matching(SELECT, filter)?.all(&mut connection).await?;
         rebuild(&mut connection, &rows).await
     }
@@ -39,21 +40,16 @@ impl Store {
     pub async fn tokenizers_of(&self, rollout_id: &str) -> Result<Vec<String>> {
         let mut sql = Sql::new("SELECT DISTINCT tokenizer FROM generations WHERE rollout_id = ");
         sql.text(rollout_id).push(" ORDER BY tokenizer");
-        sql.all(&mut *self.reader().await?).await?.iter().map(|row| column(row, "tokenizer")).collect()
+        sql.all(&mut *self.database.reader().await?).await?.iter().map(|row| column(row, "tokenizer")).collect()
     }
 
     /// The generations of an attempt behind a place among all, 0 being before the first: places and ids, in their order.
     /// One whose place is behind another's was committed after it, too.
-    pub async fn generations_after(
-        &self,
-        rollout_id: &str,
-        attempt_id: &str,
-        place: i64,
-    ) -> Result<Vec<(i64, String)>> {
+    pub async fn after(&self, rollout_id: &str, attempt_id: &str, place: i64) -> Result<Vec<(i64, String)>> {
         let mut sql = Sql::new("SELECT position, generation_id FROM generations WHERE rollout_id = ");
         sql.text(rollout_id).push(" AND attempt_id = ").text(attempt_id);
         sql.push(" AND position > ").integer(place).push(" ORDER BY position");
-        let rows = self.patiently(|| async { sql.all(&mut *self.reader().await?).await }).await?;
+        let rows = self.database.patiently(|| async { sql.all(&mut *self.database.reader().await?).await }).await?;
         rows.iter().map(|row| Ok((column(row, "position")?, column(row, "generation_id")?))).collect()
     }
 }

@@ -195,47 +195,47 @@ async fn step(store: &Store, model: &mut Model, number: usize, operation: Operat
     };
     match operation {
         Operation::Enqueue(config) => {
-            store.enqueue_rollouts(vec![new(model, &config)]).await.unwrap();
+            store.rollouts().enqueue(vec![new(model, &config)]).await.unwrap();
             model.add(&config, RolloutStatus::Queuing);
         }
         Operation::StartRollout(config, worker) => {
-            store.start_rollout(new(model, &config), worker).await.unwrap();
+            store.rollouts().start(new(model, &config), worker).await.unwrap();
             let rollout = model.add(&config, RolloutStatus::Preparing);
             model.hand_out(rollout, worker);
         }
         Operation::Dequeue(limit, worker) => {
-            store.dequeue_rollouts(limit, worker, Duration::ZERO).await.unwrap();
+            store.rollouts().dequeue(limit, worker, Duration::ZERO).await.unwrap();
             model.dequeue(limit, worker);
         }
         Operation::StartAttempt(rollout, worker) => {
             if let Some(rollout) = known(model, rollout) {
-                store.start_attempt(&rollout_id(rollout), worker).await.unwrap();
+                store.rollouts().start_attempt(&rollout_id(rollout), worker).await.unwrap();
                 model.hand_out(rollout, worker);
             }
         }
         Operation::UpdateRollout(rollout, status) => {
             if let Some(rollout) = known(model, rollout) {
                 let update = RolloutUpdate { status: Some(status), ..RolloutUpdate::default() };
-                store.update_rollout(&rollout_id(rollout), update).await.unwrap();
+                store.rollouts().update(&rollout_id(rollout), update).await.unwrap();
                 model.set_status(rollout, status);
             }
         }
         Operation::UpdateAttempt(rollout, attempt, status) => {
             if let Some(place) = attempt_of(model, rollout, attempt) {
                 let id = attempt_id(store, place).await;
-                store.update_attempt(&rollout_id(place.0), id, AttemptUpdate::status(status)).await.unwrap();
+                store.attempts().update(&rollout_id(place.0), id, AttemptUpdate::status(status)).await.unwrap();
                 model.update_attempt(place, status);
             }
         }
         Operation::AddSpan(rollout, attempt) => {
             if let Some(place) = attempt_of(model, rollout, attempt) {
                 let span = span(&rollout_id(place.0), &attempt_id(store, place).await, number);
-                store.add_spans(vec![span]).await.unwrap();
+                store.spans().add(vec![span]).await.unwrap();
                 model.record_activity(place);
             }
         }
         Operation::Scan(after) => {
-            store.scan_watchdog_at(now() + after).await.unwrap();
+            store.attempts().scan_watchdog_at(now() + after).await.unwrap();
             model.scan(after);
         }
     }
@@ -246,7 +246,7 @@ fn rollout_id(place: usize) -> String {
 }
 
 async fn attempt_id(store: &Store, (rollout, attempt): Place) -> String {
-    store.attempts(&rollout_id(rollout)).await.unwrap().swap_remove(attempt).attempt_id
+    store.attempts().of_rollout(&rollout_id(rollout)).await.unwrap().swap_remove(attempt).attempt_id
 }
 
 fn span(rollout_id: &str, attempt_id: &str, number: usize) -> Span {
@@ -274,8 +274,8 @@ fn span(rollout_id: &str, attempt_id: &str, number: usize) -> Span {
 async fn compare(store: &Store, model: &Model) {
     let mut places: BTreeMap<(String, String), Place> = BTreeMap::new();
     for (place, expected) in model.rollouts.iter().enumerate() {
-        let (rollout, latest) = store.get_rollout(&rollout_id(place)).await.unwrap().unwrap();
-        let known = store.cached_rollout(&rollout_id(place)).await.unwrap().unwrap();
+        let (rollout, latest) = store.rollouts().get(&rollout_id(place)).await.unwrap().unwrap();
+        let known = store.rollouts().cached(&rollout_id(place)).await.unwrap().unwrap();
         let stand = |latest: &Option<Attempt>| {
             latest
                 .clone()
@@ -287,7 +287,7 @@ async fn compare(store: &Store, model: &Model) {
         );
         assert_eq!(rollout.status, expected.status, "{}", rollout.rollout_id);
         assert_eq!(rollout.end_time.is_some(), rollout.status.is_finished(), "{}", rollout.rollout_id);
-        let attempts = store.attempts(&rollout.rollout_id).await.unwrap();
+        let attempts = store.attempts().of_rollout(&rollout.rollout_id).await.unwrap();
         for (number, attempt) in attempts.iter().enumerate() {
             assert_eq!(attempt.end_time.is_some(), attempt.status.is_ended(), "{attempt:?}");
             places.insert((attempt.rollout_id.clone(), attempt.attempt_id.clone()), (place, number));
@@ -296,13 +296,13 @@ async fn compare(store: &Store, model: &Model) {
         assert_eq!(statuses, expected.attempts, "{}", rollout.rollout_id);
     }
     let queue = sqlx::query("SELECT rollout_id FROM rollouts WHERE queue_position IS NOT NULL ORDER BY queue_position")
-        .fetch_all(&mut *store.reader().await.unwrap())
+        .fetch_all(&mut *store.database().reader().await.unwrap())
         .await
         .unwrap();
     let queue: Vec<String> = queue.iter().map(|row| row.get(0)).collect();
     assert_eq!(queue, model.queue.iter().copied().map(rollout_id).collect::<Vec<_>>());
     let by_id = Page { sort_by: Some("worker_id".into()), ..Page::default() };
-    let workers = store.query_workers(&WorkerFilter { page: by_id, ..WorkerFilter::default() }).await.unwrap().items;
+    let workers = store.workers().query(&WorkerFilter { page: by_id, ..WorkerFilter::default() }).await.unwrap().items;
     let workers: Vec<_> = workers
         .into_iter()
         .map(|worker| {
@@ -327,7 +327,7 @@ proptest! {
                 compare(&store, &model).await;
             }
             // Whatever it did, its rows' checksums have followed.
-            assert_eq!(store.check(&mut |event| println!("{event:?}")).await.unwrap(), 0);
+            assert_eq!(store.housekeeping().check(&mut |event| println!("{event:?}")).await.unwrap(), 0);
         });
     }
 }

@@ -5,9 +5,11 @@ use serde_json::Value;
 use sqlx::any::AnyRow;
 
 use crate::database::sql::{column, count, optional_word, word};
+use crate::queries::Queries;
 use crate::queries::listing::{GENERATIONS, Kind, page, start};
+use crate::rollouts::Rollouts;
 use crate::spans::rows::span_from_row;
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
 /// Calls without their tokens, with how many they share with the one that they continue. Of later prompts of text or
 /// tokens no reason is recorded, for whether they continue anything is not known before: those that do not have changed
@@ -25,11 +27,11 @@ const CALLS: Kind = Kind {
     ..GENERATIONS
 };
 
-impl Store {
+impl Queries {
     /// The calls of a rollout, in the order in which they were recorded, and how many of them there are for each
     /// reason not to continue the latest. Fails for a rollout that is not known.
     pub async fn drift(&self, rollout_id: &str) -> Result<DriftReport> {
-        if self.get_rollout(rollout_id).await?.is_none() {
+        if Rollouts::new(&self.database).get(rollout_id).await?.is_none() {
             return Err(StoreError::not_found("rollout", rollout_id));
         }
         let filter = ListFilter { rollout_id_in: Some(vec![rollout_id.to_owned()]), ..ListFilter::default() };
@@ -43,7 +45,7 @@ impl Store {
         if let Some(model) = &filter.model {
             sql.push(" AND model = ").text(model);
         }
-        let (rows, cursor) = page(sql, &CALLS, part, &mut *self.reader().await?).await?;
+        let (rows, cursor) = page(sql, &CALLS, part, &mut *self.database.reader().await?).await?;
         Ok(Listed { items: rows.iter().map(call_from_row).collect::<Result<_>>()?, cursor })
     }
 }
@@ -108,9 +110,9 @@ mod tests {
             with("b", &[1, 2, 3, 4], None, json!({})),
             with("c", &[7], Some("history_rewritten"), left),
         ] {
-            store.record_generation(call).await.unwrap();
+            store.recording().record(call).await.unwrap();
         }
-        let report = store.drift(&attempted.rollout.rollout_id).await.unwrap();
+        let report = store.queries().drift(&attempted.rollout.rollout_id).await.unwrap();
         let reported: Vec<_> = report
             .calls
             .iter()
@@ -131,7 +133,7 @@ mod tests {
         assert_eq!((left.nearest.as_deref(), left.message_index, left.token_index), (Some("b"), Some(1), Some(0)));
         assert_eq!((report.calls[1].prompt_tokens, report.calls[1].sampled_tokens), (4, 1));
         assert_eq!((report.continued, json!(report.reasons)), (1, json!({ "first_turn": 1, "history_rewritten": 1 })));
-        let unknown = store.drift("ro-none").await.unwrap_err();
+        let unknown = store.queries().drift("ro-none").await.unwrap_err();
         assert!(matches!(unknown, StoreError::NotFound { kind: "rollout", .. }));
     }
 
@@ -145,10 +147,13 @@ mod tests {
             ("c", &attempted, &[1, 2, 3]),
             ("d", &attempted, &[1, 9, 3]),
         ] {
-            store.record_generation(generation(id, attempted, prompt, &[3])).await.unwrap();
+            store.recording().record(generation(id, attempted, prompt, &[3])).await.unwrap();
         }
-        let listed =
-            store.list_drift(&ListFilter::default(), &Part::Newest { limit: None, sort_by: None }).await.unwrap();
+        let listed = store
+            .queries()
+            .list_drift(&ListFilter::default(), &Part::Newest { limit: None, sort_by: None })
+            .await
+            .unwrap();
         let mut reported: Vec<_> = listed
             .items
             .iter()

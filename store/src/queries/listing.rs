@@ -9,13 +9,14 @@ use sqlx::any::AnyRow;
 use crate::database::sql::{SortField, Sql, column};
 use crate::generations::reading as generations;
 use crate::generations::reading::rebuild;
+use crate::queries::Queries;
 use crate::reward_rules::annotations::recorded_reward;
 use crate::rollouts::attempts;
 use crate::rollouts::attempts::rows::attempt_from_row;
 use crate::rollouts::rows::rollout_from_row;
 use crate::spans::rows::span_from_row;
 use crate::spans::with_tokens::add_tokens;
-use crate::{Result, Store, rollouts, spans};
+use crate::{Result, rollouts, spans};
 
 /// One kind of record.
 pub(crate) struct Kind {
@@ -83,10 +84,11 @@ pub(crate) const GENERATIONS: Kind = Kind {
     name: Some("name"),
 };
 
-impl Store {
+impl Queries {
     /// Rollouts.
     pub async fn list_rollouts(&self, filter: &ListFilter, part: &Part) -> Result<Listed<Rollout>> {
-        let (rows, cursor) = page(start(&ROLLOUTS, filter), &ROLLOUTS, part, &mut *self.reader().await?).await?;
+        let (rows, cursor) =
+            page(start(&ROLLOUTS, filter), &ROLLOUTS, part, &mut *self.database.reader().await?).await?;
         Ok(Listed { items: rows.iter().map(rollout_from_row).collect::<Result<_>>()?, cursor })
     }
 
@@ -99,7 +101,7 @@ impl Store {
         if let Some(worker_id) = &filter.worker_id {
             sql.push(" AND worker_id = ").text(worker_id);
         }
-        let (rows, cursor) = page(sql, &ATTEMPTS, part, &mut *self.reader().await?).await?;
+        let (rows, cursor) = page(sql, &ATTEMPTS, part, &mut *self.database.reader().await?).await?;
         Ok(Listed { items: rows.iter().map(attempt_from_row).collect::<Result<_>>()?, cursor })
     }
 
@@ -120,7 +122,7 @@ impl Store {
 
     /// Spans, those of generations with their tokens as attributes.
     pub async fn list_spans(&self, filter: &ListFilter, part: &Part) -> Result<Listed<Span>> {
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         let (rows, cursor) = page(start(&SPANS, filter), &SPANS, part, &mut connection).await?;
         let spans = rows.iter().map(span_from_row).collect::<Result<_>>()?;
         Ok(Listed { items: add_tokens_by_rollout(&mut connection, spans).await?, cursor })
@@ -132,7 +134,7 @@ impl Store {
         if let Some(model) = &filter.model {
             sql.push(" AND model = ").text(model);
         }
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         let (rows, cursor) = page(sql, &GENERATIONS, part, &mut connection).await?;
         // Prompts are put together parents first, whatever the list is sorted by.
         let mut places: Vec<(i64, usize, AnyRow)> = rows
@@ -150,7 +152,7 @@ impl Store {
 
     /// Rewards, however their spans encode them.
     pub async fn list_rewards(&self, filter: &ListFilter, part: &Part) -> Result<Listed<FoundReward>> {
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         let mut part = part.clone();
         let wanted = match &part {
             Part::Newest { limit, .. } => *limit,
@@ -299,6 +301,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Store;
     use crate::StoreError;
     use crate::database::dialect::Dialect;
     use crate::testing::{TestStore, generation};
@@ -311,7 +314,7 @@ mod tests {
 
     /// What a database reads for the newest rows of a list, in its own words.
     async fn plan(store: &Store, filter: &ListFilter) -> (Dialect, String) {
-        let mut connection = store.reader().await.unwrap();
+        let mut connection = store.database().reader().await.unwrap();
         let dialect = Dialect::of(&connection);
         let mut sql = start(&ROLLOUTS, filter);
         sql.newest(Some(200), None, ROLLOUTS.sort_fields).unwrap();
@@ -341,6 +344,7 @@ mod tests {
                 CASE WHEN n = 20000 THEN NULL WHEN n % 2 = 0 THEN 'one' ELSE 'two' END, n / 100
             FROM numbers";
         store
+            .database()
             .write(move |write| {
                 Box::pin(async move {
                     for statement in [many, "ANALYZE"] {
@@ -367,12 +371,16 @@ mod tests {
             };
             assert!(is_cheap, "{filter:?}\n{plan}");
         }
-        let listed = store.list_rollouts(&ListFilter { of_no_run: true, ..ListFilter::default() }, &ALL).await.unwrap();
+        let listed = store
+            .queries()
+            .list_rollouts(&ListFilter { of_no_run: true, ..ListFilter::default() }, &ALL)
+            .await
+            .unwrap();
         assert_eq!(ids(listed), ["r20000"]);
         let before = ListFilter { before_rollout: Some("r5".to_owned()), ..run("two") };
-        assert_eq!(ids(store.list_rollouts(&before, &ALL).await.unwrap()), ["r1", "r3"]);
+        assert_eq!(ids(store.queries().list_rollouts(&before, &ALL).await.unwrap()), ["r1", "r3"]);
         let same = ListFilter { same_task_as: Some("r1".to_owned()), step: Some(0), ..run("two") };
-        let same = ids(store.list_rollouts(&same, &ALL).await.unwrap());
+        let same = ids(store.queries().list_rollouts(&same, &ALL).await.unwrap());
         assert_eq!((same.len(), same[0].as_str()), (49, "r3"), "all but itself");
     }
 
@@ -385,7 +393,7 @@ mod tests {
                 metadata: json!({"run_id": run_id, "step": 1}).as_object().cloned(),
                 ..NewRollout::default()
             };
-            started.push(store.start_rollout(rollout, Some(run_id)).await.unwrap());
+            started.push(store.rollouts().start(rollout, Some(run_id)).await.unwrap());
         }
         started
     }
@@ -399,12 +407,12 @@ mod tests {
         let store = TestStore::new().await;
         three_rollouts(&store).await;
         let filter = ListFilter::default();
-        assert_eq!(ids(store.list_rollouts(&filter, &ALL).await.unwrap()), ["c", "a", "b"]);
-        assert_eq!(ids(store.list_rollouts(&filter, &newest(2)).await.unwrap()), ["a", "b"]);
+        assert_eq!(ids(store.queries().list_rollouts(&filter, &ALL).await.unwrap()), ["c", "a", "b"]);
+        assert_eq!(ids(store.queries().list_rollouts(&filter, &newest(2)).await.unwrap()), ["a", "b"]);
         let sorted = Part::Newest { limit: Some(2), sort_by: Some("rollout_id".into()) };
-        assert_eq!(ids(store.list_rollouts(&filter, &sorted).await.unwrap()), ["b", "c"]);
+        assert_eq!(ids(store.queries().list_rollouts(&filter, &sorted).await.unwrap()), ["b", "c"]);
         let unknown = Part::Newest { limit: None, sort_by: Some("colour".into()) };
-        let error = store.list_rollouts(&filter, &unknown).await.unwrap_err();
+        let error = store.queries().list_rollouts(&filter, &unknown).await.unwrap_err();
         assert!(matches!(error, StoreError::Invalid { field, .. } if field == "sort_by"));
     }
 
@@ -415,10 +423,10 @@ mod tests {
         for (index, attempted) in started.iter().enumerate() {
             let mut generation = generation(&format!("g{index}"), attempted, &[1], &[2]);
             generation.model = attempted.rollout.rollout_id.clone();
-            store.record_generation(generation).await.unwrap();
+            store.recording().record(generation).await.unwrap();
         }
         let failed = AttemptUpdate::status(AttemptStatus::Failed);
-        store.update_attempt("a", "latest", failed).await.unwrap();
+        store.attempts().update("a", "latest", failed).await.unwrap();
         // More than a statement takes arguments.
         let many = (0..70_000).map(|number| number.to_string()).chain(["a".to_owned()]).collect();
         let filters = [
@@ -436,9 +444,9 @@ mod tests {
         ];
         for (filter, expected) in filters {
             let counts = [
-                store.list_rollouts(&filter, &ALL).await.unwrap().items.len(),
-                store.list_attempts(&filter, &ALL).await.unwrap().items.len(),
-                store.list_generations(&filter, &ALL).await.unwrap().items.len(),
+                store.queries().list_rollouts(&filter, &ALL).await.unwrap().items.len(),
+                store.queries().list_attempts(&filter, &ALL).await.unwrap().items.len(),
+                store.queries().list_generations(&filter, &ALL).await.unwrap().items.len(),
             ];
             assert_eq!(counts, expected, "{filter:?}");
         }
@@ -456,11 +464,11 @@ mod tests {
             }
             loop {
                 let part = Part::After { cursor: cursors.0, limit: Some(2) };
-                let listed = store.list_rollouts(&filter, &part).await.unwrap();
+                let listed = store.queries().list_rollouts(&filter, &part).await.unwrap();
                 cursors.0 = listed.cursor;
                 rollouts.extend(listed.items.iter().map(|rollout| rollout.rollout_id.clone()));
                 let part = Part::After { cursor: cursors.1, limit: Some(2) };
-                let more = store.list_attempts(&filter, &part).await.unwrap();
+                let more = store.queries().list_attempts(&filter, &part).await.unwrap();
                 cursors.1 = more.cursor;
                 attempts.extend(more.items.iter().map(|attempt| attempt.rollout_id.clone()));
                 if listed.items.is_empty() && more.items.is_empty() {
@@ -468,7 +476,7 @@ mod tests {
                 }
             }
         }
-        let all = ids(store.list_rollouts(&filter, &ALL).await.unwrap());
+        let all = ids(store.queries().list_rollouts(&filter, &ALL).await.unwrap());
         assert_eq!((all.len(), &rollouts), (10, &all));
         attempts.sort();
         rollouts.sort();
@@ -482,16 +490,16 @@ mod tests {
         for (id, attempted, prompt) in
             [("1", &started[0], &[1][..]), ("2", &started[1], &[5]), ("3", &started[0], &[1, 2, 3])]
         {
-            store.record_generation(generation(id, attempted, prompt, &[2])).await.unwrap();
+            store.recording().record(generation(id, attempted, prompt, &[2])).await.unwrap();
         }
         let filter = ListFilter { rollout_id_in: Some(vec!["c".into()]), ..ListFilter::default() };
-        let spans = store.list_spans(&ListFilter::default(), &ALL).await.unwrap().items;
+        let spans = store.queries().list_spans(&ListFilter::default(), &ALL).await.unwrap().items;
         assert_eq!(spans.iter().map(|span| span.span_id.as_str()).collect::<Vec<_>>(), ["span-1", "span-2", "span-3"]);
         assert_eq!(spans[2].attributes["prompt_token_ids"], json!([1, 2, 3]));
-        let latest = store.list_generations(&filter, &newest(1)).await.unwrap().items;
+        let latest = store.queries().list_generations(&filter, &newest(1)).await.unwrap().items;
         assert_eq!(latest[0].prompt_tokens, [1, 2, 3]);
         let sorted = Part::Newest { limit: None, sort_by: Some("generation_id".into()) };
-        let generations = store.list_generations(&ListFilter::default(), &sorted).await.unwrap().items;
+        let generations = store.queries().list_generations(&ListFilter::default(), &sorted).await.unwrap().items;
         let ids: Vec<&str> = generations.iter().map(|generation| generation.generation_id.as_str()).collect();
         assert_eq!(ids, ["1", "2", "3"]);
         assert_eq!(generations[2].prompt_tokens, [1, 2, 3]);
@@ -502,20 +510,20 @@ mod tests {
         let store = TestStore::new().await;
         let started = three_rollouts(&store).await;
         for value in [1.0, 2.0] {
-            store.add_reward("c", "latest", None, Reward::new(value)).await.unwrap();
+            store.rewards().add("c", "latest", None, Reward::new(value)).await.unwrap();
         }
         for number in 0..5 {
             let mut generation = generation(&number.to_string(), &started[0], &[1], &[2]);
             generation.attributes.insert("gen_ai.prompt.0.content".into(), json!("what is a reward?"));
-            store.record_generation(generation).await.unwrap();
+            store.recording().record(generation).await.unwrap();
         }
         let values = |listed: Listed<FoundReward>| {
             listed.items.into_iter().map(|found| found.recorded.reward.value).collect::<Vec<_>>()
         };
         let filter = ListFilter::default();
-        assert_eq!(values(store.list_rewards(&filter, &newest(1)).await.unwrap()), [2.0]);
-        assert_eq!(values(store.list_rewards(&filter, &newest(3)).await.unwrap()), [1.0, 2.0]);
+        assert_eq!(values(store.queries().list_rewards(&filter, &newest(1)).await.unwrap()), [2.0]);
+        assert_eq!(values(store.queries().list_rewards(&filter, &newest(3)).await.unwrap()), [1.0, 2.0]);
         let part = Part::After { cursor: Cursor::default(), limit: None };
-        assert_eq!(values(store.list_rewards(&filter, &part).await.unwrap()), [1.0, 2.0]);
+        assert_eq!(values(store.queries().list_rewards(&filter, &part).await.unwrap()), [1.0, 2.0]);
     }
 }

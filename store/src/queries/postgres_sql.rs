@@ -149,18 +149,18 @@ mod tests {
             ("point(1, 2)", text("(1,2)")),
             ("B'101'", text("101")),
         ] {
-            let found = store.query_sql(&format!("SELECT {expression} AS x")).await;
+            let found = store.queries().query_sql(&format!("SELECT {expression} AS x")).await;
             let found = found.unwrap_or_else(|error| panic!("{expression}: {error}"));
             assert_eq!((found.columns, found.rows), (vec!["x".to_owned()], vec![vec![expected]]), "{expression}");
         }
-        store.query_sql("SHOW server_version").await.unwrap();
-        store.query_sql("EXPLAIN SELECT * FROM rollouts").await.unwrap();
-        store.query_sql("SELECT * FROM rollouts").await.unwrap();
+        store.queries().query_sql("SHOW server_version").await.unwrap();
+        store.queries().query_sql("EXPLAIN SELECT * FROM rollouts").await.unwrap();
+        store.queries().query_sql("SELECT * FROM rollouts").await.unwrap();
     }
 
     async fn schema_of(store: &TestStore) -> String {
         let row = sqlx::query("SELECT CAST(current_schema() AS TEXT) AS x");
-        row.fetch_one(&mut *store.reader().await.unwrap()).await.unwrap().get("x")
+        row.fetch_one(&mut *store.database().reader().await.unwrap()).await.unwrap().get("x")
     }
 
     #[tokio::test]
@@ -174,7 +174,7 @@ mod tests {
             "SELECT E'\\' ' AS x; ROLLBACK; SELECT encode(secret, 'hex') FROM U&\"secret\\0073\"; -- '",
             "SELECT /* /* */ ' */ 1 AS x; ROLLBACK; SELECT 2; -- '",
         ] {
-            let error = store.query_sql(text).await.unwrap_err().to_string();
+            let error = store.queries().query_sql(text).await.unwrap_err().to_string();
             assert!(error.contains("multiple commands") || error.contains("more than one"), "{error}");
         }
     }

@@ -1,8 +1,9 @@
 //! What is new in a store, for whoever watches it: asked often, and so without reading what was there before.
 
+use crate::Result;
 use crate::database::sql::{Sql, column, count};
+use crate::queries::Queries;
 use crate::runs::record::step_from_row;
-use crate::{Result, Store};
 use fulgurite_types::Step;
 
 /// How far a run has come.
@@ -29,7 +30,7 @@ pub struct CalledModel {
     pub sampled_tokens: u64,
 }
 
-impl Store {
+impl Queries {
     /// How far each run has come, in the order in which they were begun.
     pub async fn run_progress(&self) -> Result<Vec<RunProgress>> {
         let rows = sqlx::query(
@@ -37,7 +38,7 @@ impl Store {
              FROM runs LEFT JOIN steps ON steps.run_id = runs.run_id
              GROUP BY runs.run_id, runs.position ORDER BY runs.position",
         )
-        .fetch_all(&mut *self.reader().await?)
+        .fetch_all(&mut *self.database.reader().await?)
         .await?;
         let progress = |row| {
             Ok(RunProgress {
@@ -53,13 +54,13 @@ impl Store {
     pub async fn steps_after(&self, run_id: &str, step: u64) -> Result<Vec<Step>> {
         let mut sql = Sql::new("SELECT * FROM steps WHERE run_id = ");
         sql.text(run_id).push(" AND step > ").integer(i64::try_from(step).unwrap_or(i64::MAX)).push(" ORDER BY step");
-        sql.all(&mut *self.reader().await?).await?.iter().map(step_from_row).collect()
+        sql.all(&mut *self.database.reader().await?).await?.iter().map(step_from_row).collect()
     }
 
     /// The place of the rollout that was made last; 0 if there is none.
     pub async fn last_rollout_position(&self) -> Result<i64> {
         let row = sqlx::query("SELECT COALESCE(MAX(position), 0) AS position FROM rollouts");
-        column(&row.fetch_one(&mut *self.reader().await?).await?, "position")
+        column(&row.fetch_one(&mut *self.database.reader().await?).await?, "position")
     }
 
     /// Which models the attempts at these rollouts called, and what these sampled.
@@ -69,7 +70,7 @@ impl Store {
              FROM generations WHERE rollout_id IN ",
         );
         sql.list(rollout_ids.iter().map(String::as_str)).push(" GROUP BY rollout_id, attempt_id, model");
-        let rows = sql.all(&mut *self.reader().await?).await?;
+        let rows = sql.all(&mut *self.database.reader().await?).await?;
         let called = |row| {
             Ok(CalledModel {
                 rollout_id: column(row, "rollout_id")?,
@@ -83,7 +84,7 @@ impl Store {
 
     /// Completes once all waiting is to end, because the store is about to be closed.
     pub async fn waiting_ended(&self) {
-        self.signals().closed().await;
+        self.database.signals().closed().await;
     }
 }
 
@@ -99,7 +100,7 @@ mod tests {
         let store = TestStore::new().await;
         for run_id in ["b", "a"] {
             let new = NewRun { run_id: run_id.into(), name: run_id.into(), config: json!({}), seed: 1 };
-            store.create_run(new).await.unwrap();
+            store.runs().create(new).await.unwrap();
         }
         for number in 1..=3 {
             let step = StepRecord {
@@ -111,22 +112,22 @@ mod tests {
                 teacher_logprobs: Vec::new(),
                 checkpoint: None,
             };
-            store.record_step(step).await.unwrap();
+            store.runs().record_step(step).await.unwrap();
         }
-        let listed: Vec<(String, u64, u64)> = (store.run_progress().await.unwrap().into_iter())
+        let listed: Vec<(String, u64, u64)> = (store.queries().run_progress().await.unwrap().into_iter())
             .map(|run| (run.run_id, run.steps, run.last_step))
             .collect();
         assert_eq!(listed, [("b".to_owned(), 0, 0), ("a".to_owned(), 3, 3)]);
-        let after: Vec<u64> = store.steps_after("a", 1).await.unwrap().iter().map(|step| step.step).collect();
+        let after: Vec<u64> = store.queries().steps_after("a", 1).await.unwrap().iter().map(|step| step.step).collect();
         assert_eq!(after, [2, 3]);
-        assert_eq!(store.last_rollout_position().await.unwrap(), 0);
-        let attempted = store.start_rollout(fulgurite_types::NewRollout::default(), None).await.unwrap();
-        assert!(store.last_rollout_position().await.unwrap() > 0);
+        assert_eq!(store.queries().last_rollout_position().await.unwrap(), 0);
+        let attempted = store.rollouts().start(fulgurite_types::NewRollout::default(), None).await.unwrap();
+        assert!(store.queries().last_rollout_position().await.unwrap() > 0);
         for id in ["g", "h"] {
-            store.record_generation(generation(id, &attempted, &[1], &[2])).await.unwrap();
+            store.recording().record(generation(id, &attempted, &[1], &[2])).await.unwrap();
         }
         let ids = [attempted.rollout.rollout_id.clone()];
-        let called = store.called_models(&ids).await.unwrap();
+        let called = store.queries().called_models(&ids).await.unwrap();
         assert_eq!((called.len(), called[0].sampled_tokens), (1, 2), "each model once");
     }
 }

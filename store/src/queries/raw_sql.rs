@@ -6,26 +6,27 @@ use sqlx::{AssertSqlSafe, Column, Row, ValueRef};
 use crate::database::dialect::Dialect;
 use crate::database::location::Location;
 use crate::database::options::BUSY_TIMEOUT;
+use crate::queries::Queries;
 use crate::queries::hidden_secrets::refuse_if_opened;
 use crate::queries::postgres_sql;
 use crate::queries::sql_rows::{SqlRows, SqlValue};
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
 /// What a query may begin with.
 const QUERIES: [&str; 7] = ["SELECT", "WITH", "VALUES", "EXPLAIN", "PRAGMA", "SHOW", "TABLE"];
 
-impl Store {
+impl Queries {
     /// Runs one query on a connection that cannot write. No query reads the secret that keys are made with.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] for several statements, for one that is not a query, or for one that reads that secret.
     pub async fn query_sql(&self, text: &str) -> Result<SqlRows> {
         let begins_with = check(text)?;
-        if let Location::Postgres(url) = self.location() {
+        if let Location::Postgres(url) = self.database.location() {
             return postgres_sql::query(url, &Dialect::Postgres.prepare_reading(BUSY_TIMEOUT), text).await;
         }
         // The query may change the connection's settings.
-        let mut connection = self.own_reader().await?;
+        let mut connection = self.database.own_reader().await?;
         refuse_if_opened(&mut connection, text, &begins_with).await?;
         // What it may do is the user's own choice: the database refuses to write.
         let rows = sqlx::query(AssertSqlSafe(text.to_owned())).fetch_all(&mut *connection).await?;
@@ -122,6 +123,7 @@ fn dollar_quoted(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Store;
     use crate::testing::{TestStore, generation};
 
     #[test]
@@ -154,16 +156,16 @@ mod tests {
     async fn every_kind_of_value_is_read() {
         let store = TestStore::new().await;
         let attempted = store.start().await;
-        store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
+        store.recording().record(generation("g", &attempted, &[1], &[2])).await.unwrap();
         let found = store
-            .query_sql("SELECT model, sampled_length, sampled_tokens, parent_id, CAST(0.5 AS DOUBLE PRECISION) AS half FROM generations")
+            .queries().query_sql("SELECT model, sampled_length, sampled_tokens, parent_id, CAST(0.5 AS DOUBLE PRECISION) AS half FROM generations")
             .await
             .unwrap();
         assert_eq!(found.columns, ["model", "sampled_length", "sampled_tokens", "parent_id", "half"]);
         let row = &found.rows[0];
         assert_eq!(row[0], SqlValue::Text("tiny".into()));
         assert_eq!(row[1..4], [SqlValue::Integer(1), SqlValue::Blob(vec![2, 0, 0, 0]), SqlValue::Null]);
-        assert_eq!(store.query_sql("SELECT 1 WHERE 1 = 0").await.unwrap(), SqlRows::default());
+        assert_eq!(store.queries().query_sql("SELECT 1 WHERE 1 = 0").await.unwrap(), SqlRows::default());
     }
 
     #[tokio::test]
@@ -200,7 +202,7 @@ mod tests {
         let own: &[&str] = if is_postgres { &postgres } else { &sqlite };
         let secret = secret_of(&store).await;
         for text in everywhere.iter().chain(own) {
-            match store.query_sql(text).await {
+            match store.queries().query_sql(text).await {
                 Err(error) => assert!(error.to_string().contains("secrets` holds"), "{text}: {error}"),
                 Ok(found) => {
                     assert!(is_postgres, "{text}");
@@ -209,19 +211,21 @@ mod tests {
             }
         }
         // Queries of the table's schema and not of its rows, and of what only has its name.
-        store.query_sql("SELECT * FROM rollouts WHERE rollout_id = 'a'").await.unwrap();
+        store.queries().query_sql("SELECT * FROM rollouts WHERE rollout_id = 'a'").await.unwrap();
         if !is_postgres {
-            store.query_sql("SELECT 'secrets' AS x").await.unwrap();
-            store.query_sql("SELECT name, sum(pgsize) FROM dbstat GROUP BY name").await.unwrap();
-            store.query_sql("PRAGMA table_info(secrets)").await.unwrap();
+            store.queries().query_sql("SELECT 'secrets' AS x").await.unwrap();
+            store.queries().query_sql("SELECT name, sum(pgsize) FROM dbstat GROUP BY name").await.unwrap();
+            store.queries().query_sql("PRAGMA table_info(secrets)").await.unwrap();
         }
         assert_eq!(secret_of(&store).await, secret, "it is still there");
     }
 
     /// The secret, as a query would print it.
     async fn secret_of(store: &Store) -> String {
-        let row =
-            sqlx::query("SELECT secret FROM secrets").fetch_one(&mut *store.reader().await.unwrap()).await.unwrap();
+        let row = sqlx::query("SELECT secret FROM secrets")
+            .fetch_one(&mut *store.database().reader().await.unwrap())
+            .await
+            .unwrap();
         let bytes: Vec<u8> = row.get("secret");
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -229,7 +233,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_can_be_written() {
         let store = TestStore::new().await;
-        let error = store.query_sql("DELETE FROM runs").await.unwrap_err();
+        let error = store.queries().query_sql("DELETE FROM runs").await.unwrap_err();
         assert!(error.to_string().starts_with("sql: only queries"), "{error}");
         // A query may hide a change.
         let hidden = if store.database.is_postgres() {
@@ -237,7 +241,7 @@ mod tests {
         } else {
             "WITH x AS (SELECT 1) DELETE FROM runs"
         };
-        let error = store.query_sql(hidden).await.unwrap_err();
+        let error = store.queries().query_sql(hidden).await.unwrap_err();
         assert!(matches!(error, StoreError::Database { .. } | StoreError::ReadOnly), "{error:?}");
     }
 }

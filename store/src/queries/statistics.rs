@@ -1,5 +1,6 @@
+use crate::Result;
 use crate::database::sql::count;
-use crate::{Result, Store};
+use crate::queries::Queries;
 
 /// How much a store holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +19,7 @@ pub struct Statistics {
     pub uptime_seconds: f64,
 }
 
-impl Store {
+impl Queries {
     /// How much the store holds.
     pub async fn statistics(&self) -> Result<Statistics> {
         let row = sqlx::query(
@@ -26,7 +27,7 @@ impl Store {
                  (SELECT COUNT(*) FROM spans) AS spans, (SELECT COUNT(*) FROM resources) AS resources,
                  (SELECT COUNT(*) FROM workers) AS workers",
         )
-        .fetch_one(&mut *self.reader().await?)
+        .fetch_one(&mut *self.database.reader().await?)
         .await?;
         Ok(Statistics {
             rollouts: count(&row, "rollouts")?,
@@ -34,7 +35,7 @@ impl Store {
             spans: count(&row, "spans")?,
             resources: count(&row, "resources")?,
             workers: count(&row, "workers")?,
-            uptime_seconds: self.uptime().as_secs_f64(),
+            uptime_seconds: self.database.uptime().as_secs_f64(),
         })
     }
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use fulgurite_types::{Cursor, ListFilter, Part, WeightsFrom};
 use serde::Serialize;
 
+use crate::Result;
 use crate::database::dialect::Dialect;
 use crate::database::sql::{Sql, column, count, json};
-use crate::{Result, Store};
+use crate::queries::Queries;
 
 /// Spans that are read at a time.
 const PAGE: u64 = 1000;
@@ -89,10 +90,10 @@ impl RewardSummary {
     }
 }
 
-impl Store {
+impl Queries {
     /// Counts what there is. It reads every reward, and every table's indexes.
     pub async fn summary(&self) -> Result<Summary> {
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         let mut tables = Vec::new();
         for row in Sql::new(Dialect::of(&connection).table_sizes()).all(&mut connection).await? {
             let table: String = column(&row, "name")?;
@@ -184,13 +185,13 @@ mod tests {
             let weights =
                 versions.iter().zip(0..).map(|(version, first_token)| WeightsFrom { version: *version, first_token });
             generation.weights_versions = weights.collect();
-            store.record_generation(generation).await.unwrap();
+            store.recording().record(generation).await.unwrap();
         }
         for value in [1.0, -0.5, 0.25] {
-            store.add_reward(&attempted.rollout.rollout_id, "latest", None, Reward::new(value)).await.unwrap();
+            store.rewards().add(&attempted.rollout.rollout_id, "latest", None, Reward::new(value)).await.unwrap();
         }
-        store.add_generation_reward(&attempted.rollout.rollout_id, "a", Reward::new(9.0)).await.unwrap();
-        let summary = store.summary().await.unwrap();
+        store.rewards().add_to_generation(&attempted.rollout.rollout_id, "a", Reward::new(9.0)).await.unwrap();
+        let summary = store.queries().summary().await.unwrap();
         let rows = |table: &str| summary.tables.iter().find(|size| size.table == table).map(|size| size.rows);
         assert_eq!([rows("rollouts"), rows("spans"), rows("generations")], [Some(2), Some(7), Some(3)]);
         assert!(summary.tables.iter().all(|size| size.bytes > 0));
@@ -213,7 +214,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_empty_store_has_a_summary() {
-        let summary = TestStore::new().await.summary().await.unwrap();
+        let summary = TestStore::new().await.queries().summary().await.unwrap();
         assert_eq!((summary.oldest, summary.rewards), (None, RewardSummary::default()));
     }
 }

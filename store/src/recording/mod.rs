@@ -10,5 +10,34 @@ mod call_notifications;
 pub(crate) mod one_by_one;
 mod record;
 
+use std::fmt;
+use std::sync::OnceLock;
+
+use crate::call_records::call_listener::CallListener;
+use crate::call_records::latest_calls::LatestCalls;
+use crate::open_database::Database;
+
+/// Recording of model calls.
+pub struct Recording {
+    database: Database,
+    /// Notified of each call that is committed.
+    listener: OnceLock<CallListener>,
+    latest_calls: LatestCalls,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Recording").field(&self.database).finish()
+    }
+}
+
+impl Recording {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self { database: database.clone(), listener: OnceLock::new(), latest_calls: LatestCalls::default() }
+    }
+}
+
+#[cfg(test)]
+mod cost;
 #[cfg(test)]
 mod tests;

@@ -10,24 +10,24 @@ use crate::call_records::new_call::NewCall;
 use crate::database::rollout_cache::Change;
 use crate::database::signals::Effects;
 use crate::database::writer::{Joinable, Write};
+use crate::recording::Recording;
 use crate::recording::call_notifications::CallNotification;
 use crate::recording::one_by_one::{record_one_by_one, replace};
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
-impl Store {
+impl Recording {
     /// Records an answered model call in one transaction: its span, its tokens, and the activity of its attempt. Refused,
     /// with nothing stored, if the attempt does not exist, if the id is taken, or if the lists do not fit each other.
     /// Logprobs that are not all finite are left out, which the generation's defect names.
-    pub async fn record_generation(&self, call: impl Into<NewCall>) -> Result<()> {
+    pub async fn record(&self, call: impl Into<NewCall>) -> Result<()> {
         let call = call.into();
         let notification = self.call_notification(&call);
-        let latest_calls = self.latest_calls();
         let attempt = (call.generation.rollout_id.clone(), call.generation.attempt_id.clone());
-        let call = CallRecord::new(call, &latest_calls.of(&attempt))?;
+        let call = CallRecord::new(call, &self.latest_calls.of(&attempt))?;
         let continuable = call.continuable();
-        self.writer()?.join(call).await?;
+        self.database.writer()?.join(call).await?;
         if let Some(call) = continuable {
-            latest_calls.note(attempt, call);
+            self.latest_calls.note(attempt, call);
         }
         notification.into_iter().for_each(CallNotification::send);
         Ok(())
@@ -38,7 +38,7 @@ impl Store {
     pub async fn record_session(&self, call: impl Into<NewCall>) -> Result<()> {
         let call = call.into();
         let notification = self.call_notification(&call);
-        self.writer()?.join(CallRecord::alone(call)?).await?;
+        self.database.writer()?.join(CallRecord::alone(call)?).await?;
         notification.into_iter().for_each(CallNotification::send);
         Ok(())
     }
@@ -46,11 +46,11 @@ impl Store {
     /// Records a model call that was answered to its end in the place of its beginning, which was recorded when its
     /// client had gone: the same id, the same place among the spans. Refused, with nothing changed, where no such
     /// beginning is recorded.
-    pub async fn replace_generation(&self, call: impl Into<NewCall>) -> Result<()> {
+    pub async fn replace(&self, call: impl Into<NewCall>) -> Result<()> {
         let call = call.into();
         let notification = self.call_notification(&call);
         let call = CallRecord::new(call, &[])?;
-        self.write(move |write| Box::pin(async move { replace(write, &call).await })).await?;
+        self.database.write(move |write| Box::pin(async move { replace(write, &call).await })).await?;
         notification.into_iter().for_each(CallNotification::send);
         Ok(())
     }
@@ -58,9 +58,10 @@ impl Store {
     /// Notes whether the client of a generation hung up before it had the whole answer.
     pub async fn set_client_disconnected(&self, generation_id: &str, client_disconnected: bool) -> Result<()> {
         let generation_id = generation_id.to_owned();
-        self.write(move |write| {
-            Box::pin(async move {
-                let marked = sqlx::query(
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let marked = sqlx::query(
                     "UPDATE generations SET client_gone = $2, checksum = (checksum & -2) | $2 WHERE generation_id = $1",
                 )
                 .bind(generation_id.as_str())
@@ -68,10 +69,10 @@ impl Store {
                 .execute(write.connection())
                 .await?
                 .rows_affected();
-                if marked == 0 { Err(StoreError::not_found("generation", &generation_id)) } else { Ok(()) }
+                    if marked == 0 { Err(StoreError::not_found("generation", &generation_id)) } else { Ok(()) }
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

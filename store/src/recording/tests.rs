@@ -20,7 +20,7 @@ async fn stored_bytes(store: &Store) -> i64 {
     let row = sqlx::query(
         "SELECT CAST(COALESCE(SUM(LENGTH(prompt_tokens) + LENGTH(sampled_tokens)), 0) AS BIGINT) FROM generations",
     )
-    .fetch_one(&mut *store.reader().await.unwrap())
+    .fetch_one(&mut *store.database().reader().await.unwrap())
     .await
     .unwrap();
     row.get(0)
@@ -29,7 +29,7 @@ async fn stored_bytes(store: &Store) -> i64 {
 /// A generation's place among the spans of its rollout, and whom it continues.
 async fn place(store: &Store, generation_id: &str) -> (u64, Option<String>) {
     let filter = GenerationFilter { generation_id: Some(generation_id.to_owned()), ..GenerationFilter::default() };
-    let found = store.generations(&filter).await.unwrap().pop().unwrap();
+    let found = store.generations().matching(&filter).await.unwrap().pop().unwrap();
     (found.sequence_id, found.parent_id)
 }
 
@@ -37,22 +37,22 @@ async fn place(store: &Store, generation_id: &str) -> (u64, Option<String>) {
 async fn a_generation_is_stored_as_what_it_adds() {
     let store = TestStore::new().await;
     let attempted = store.start().await;
-    store.record_generation(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
-    store.record_generation(generation("b", &attempted, &[1, 2, 3, 4], &[5, 6])).await.unwrap();
-    store.record_generation(generation("c", &attempted, &[1, 2, 9], &[5])).await.unwrap();
+    store.recording().record(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
+    store.recording().record(generation("b", &attempted, &[1, 2, 3, 4], &[5, 6])).await.unwrap();
+    store.recording().record(generation("c", &attempted, &[1, 2, 9], &[5])).await.unwrap();
     assert_eq!(place(&store, "a").await, (1, None));
     assert_eq!(place(&store, "b").await, (2, Some("a".to_owned())));
     assert_eq!(place(&store, "c").await, (3, None));
     assert_eq!(stored_bytes(&store).await, 4 * (3 + 3 + 4));
 
-    let (rollout, attempt) = store.get_rollout(&attempted.rollout.rollout_id).await.unwrap().unwrap();
+    let (rollout, attempt) = store.rollouts().get(&attempted.rollout.rollout_id).await.unwrap().unwrap();
     assert_eq!(rollout.status, RolloutStatus::Running);
     let attempt = attempt.unwrap();
     assert_eq!(attempt.status, AttemptStatus::Running);
     assert!(attempt.last_heartbeat_time.is_some());
 
     let filter = GenerationFilter { generation_id: Some("b".into()), ..GenerationFilter::default() };
-    let found = store.generations(&filter).await.unwrap();
+    let found = store.generations().matching(&filter).await.unwrap();
     let given = generation("b", &attempted, &[1, 2, 3, 4], &[5, 6]);
     assert_eq!(
         found,
@@ -94,21 +94,21 @@ async fn an_answer_that_was_broken_off_is_replaced_by_the_whole_one() {
         client_disconnected: true,
         ..generation("a", &attempted, &[1, 2], &[3])
     };
-    store.record_generation(partial).await.unwrap();
+    store.recording().record(partial).await.unwrap();
     // An answer that was not delivered is not continued: this prompt only looks like it.
-    store.record_generation(generation("b", &attempted, &[1, 2, 3, 4], &[5])).await.unwrap();
+    store.recording().record(generation("b", &attempted, &[1, 2, 3, 4], &[5])).await.unwrap();
     assert_eq!(place(&store, "b").await, (2, None));
     let whole = NewGeneration { span_id: "00000000000000aa".into(), ..generation("a", &attempted, &[1, 2], &[3, 9]) };
-    store.replace_generation(whole.clone()).await.unwrap();
+    store.recording().replace(whole.clone()).await.unwrap();
     assert_eq!(place(&store, "a").await, (1, None));
     let filter = GenerationFilter { generation_id: Some("a".into()), ..GenerationFilter::default() };
-    let found = store.generations(&filter).await.unwrap().pop().unwrap();
+    let found = store.generations().matching(&filter).await.unwrap().pop().unwrap();
     assert_eq!((found.sampled_tokens, found.client_disconnected), (vec![3, 9], false));
-    store.record_generation(generation("c", &attempted, &[1, 2, 3, 9, 4], &[5])).await.unwrap();
+    store.recording().record(generation("c", &attempted, &[1, 2, 3, 9, 4], &[5])).await.unwrap();
     assert_eq!(place(&store, "c").await, (3, Some("a".to_owned())));
-    assert_eq!(store.generations(&GenerationFilter::default()).await.unwrap().len(), 3);
+    assert_eq!(store.generations().matching(&GenerationFilter::default()).await.unwrap().len(), 3);
     // A whole answer is never replaced.
-    let again = store.replace_generation(whole).await.unwrap_err();
+    let again = store.recording().replace(whole).await.unwrap_err();
     assert!(matches!(again, StoreError::NotFound { kind: "generation", .. }));
 }
 
@@ -128,13 +128,13 @@ async fn what_does_not_fit_is_refused_and_leaves_nothing() {
         (short_logprobs, "logprobs: has 1 entries for 2 sampled tokens"),
         (late_weights, "weights_versions: must begin at token 0, increase, and stay below the 2 sampled tokens"),
     ] {
-        assert_eq!(store.record_generation(bad).await.unwrap_err().to_string(), expected);
+        assert_eq!(store.recording().record(bad).await.unwrap_err().to_string(), expected);
     }
-    store.record_generation(good.clone()).await.unwrap();
-    let error = store.record_generation(good).await.unwrap_err();
+    store.recording().record(good.clone()).await.unwrap();
+    let error = store.recording().record(good).await.unwrap_err();
     assert_eq!(error.to_string(), "generation already exists: a");
-    assert_eq!(store.generations(&GenerationFilter::default()).await.unwrap().len(), 1);
-    assert_eq!(store.next_sequence_id(&attempted.rollout.rollout_id).await.unwrap(), 2);
+    assert_eq!(store.generations().matching(&GenerationFilter::default()).await.unwrap().len(), 1);
+    assert_eq!(store.spans().next_sequence_id(&attempted.rollout.rollout_id).await.unwrap(), 2);
 }
 
 #[tokio::test]
@@ -143,13 +143,13 @@ async fn logprobs_that_are_not_finite_are_a_defect() {
     let attempted = store.start().await;
     let bad =
         NewGeneration { logprobs: Some(vec![-1.0, f32::NEG_INFINITY]), ..generation("a", &attempted, &[1], &[2, 3]) };
-    store.record_generation(bad).await.unwrap();
-    store.set_client_disconnected("a", true).await.unwrap();
-    let found = store.generations(&GenerationFilter::default()).await.unwrap().remove(0);
+    store.recording().record(bad).await.unwrap();
+    store.recording().set_client_disconnected("a", true).await.unwrap();
+    let found = store.generations().matching(&GenerationFilter::default()).await.unwrap().remove(0);
     assert_eq!((found.logprobs, found.defect), (None, Some(Defect::NonFiniteLogprobs)));
     assert!(found.client_disconnected);
     assert!(matches!(
-        store.set_client_disconnected("b", true).await,
+        store.recording().set_client_disconnected("b", true).await,
         Err(StoreError::NotFound { kind: "generation", .. })
     ));
 }
@@ -180,10 +180,10 @@ proptest! {
                 prompt.0.extend(&new);
                 added += new.len() + sampled.len();
                 let recorded = generation(&number.to_string(), &attempted, &prompt.0, &sampled);
-                store.record_generation(recorded).await.unwrap();
+                store.recording().record(recorded).await.unwrap();
                 given.push((prompt.0, sampled));
             }
-            let all = store.generations(&GenerationFilter::default()).await.unwrap();
+            let all = store.generations().matching(&GenerationFilter::default()).await.unwrap();
             let rebuilt: Vec<_> =
                 all.iter().map(|found| (found.prompt_tokens.clone(), found.sampled_tokens.clone())).collect();
             assert_eq!(rebuilt, given);
@@ -192,7 +192,7 @@ proptest! {
                     generation_id: Some(found.generation_id.clone()),
                     ..GenerationFilter::default()
                 };
-                assert_eq!(store.generations(&filter).await.unwrap(), [found]);
+                assert_eq!(store.generations().matching(&filter).await.unwrap(), [found]);
             }
             // Never more than what the turns added: earlier messages are not stored again.
             assert!(stored_bytes(&store).await <= 4 * added as i64);
@@ -287,9 +287,9 @@ fn generations(turns: &[Turn]) -> Vec<NewGeneration> {
 async fn with_attempts() -> TestStore {
     let store = TestStore::new().await;
     let rollout = |id: &str| NewRollout { rollout_id: Some(id.to_owned()), ..NewRollout::default() };
-    store.enqueue_rollouts(vec![rollout("ro-0"), rollout("ro-1")]).await.unwrap();
+    store.rollouts().enqueue(vec![rollout("ro-0"), rollout("ro-1")]).await.unwrap();
     for (rollout_id, attempt_id) in ATTEMPTS {
-        store.open_attempt(rollout_id, attempt_id).await.unwrap();
+        store.attempts().open(rollout_id, attempt_id).await.unwrap();
     }
     store
 }
@@ -309,7 +309,7 @@ async fn rows(store: &Store) -> Vec<crate::SqlRows> {
         "SELECT * FROM spans ORDER BY position",
         "SELECT * FROM generations ORDER BY position",
     ] {
-        rows.push(store.query_sql(query).await.unwrap());
+        rows.push(store.queries().query_sql(query).await.unwrap());
     }
     rows
 }
@@ -327,12 +327,12 @@ proptest! {
             for generation in generations.clone() {
                 let call = CallRecord::new(generation, &[]).unwrap();
                 let record = one_by_one
-                    .write(move |write| Box::pin(async move { record_one_by_one(write, &call).await }));
+                    .database().write(move |write| Box::pin(async move { record_one_by_one(write, &call).await }));
                 record.await.unwrap();
             }
             let (mut waiting, mut recorded) = (Vec::new(), Vec::new());
             for (generation, turn) in generations.into_iter().zip(&turns) {
-                waiting.push(at_once.record_generation(generation));
+                waiting.push(at_once.recording().record(generation));
                 if !turn.waits {
                     recorded.extend(join_all(std::mem::take(&mut waiting)).await);
                 }
@@ -347,7 +347,7 @@ proptest! {
 #[tokio::test]
 async fn a_conversation_is_recorded_in_one_statement_a_call() {
     let store = with_attempts().await;
-    if Dialect::of(&store.reader().await.unwrap()) != Dialect::Sqlite {
+    if Dialect::of(&store.database().reader().await.unwrap()) != Dialect::Sqlite {
         return;
     }
     let turn = |_| Turn {
@@ -363,7 +363,8 @@ async fn a_conversation_is_recorded_in_one_statement_a_call() {
     for (number, generation) in generations(&(0..8).map(turn).collect::<Vec<_>>()).into_iter().enumerate() {
         let call = CallRecord::new(generation, &earlier).unwrap();
         earlier.extend(call.continuable());
-        let record = store.write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
+        let record =
+            store.database().write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
         assert!(record.await.unwrap(), "it is as it is supposed to be");
         let parent_id = number.checked_sub(1).map(|parent| format!("g{parent}"));
         assert_eq!(place(&store, &format!("g{number}")).await, (number as u64 + 1, parent_id));
@@ -372,15 +373,16 @@ async fn a_conversation_is_recorded_in_one_statement_a_call() {
     let mut outdated = generations(&(0..9).map(turn).collect::<Vec<_>>()).pop().unwrap();
     outdated.generation_id = "outdated".into();
     let call = CallRecord::new(outdated, &earlier[..7]).unwrap();
-    let record = store.write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
+    let record =
+        store.database().write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
     assert!(!record.await.unwrap());
-    assert_eq!(store.statistics().await.unwrap().spans, 8);
+    assert_eq!(store.queries().statistics().await.unwrap().spans, 8);
 }
 
 #[tokio::test]
 async fn calls_beside_each_other_are_recorded_in_one_statement_each() {
     let store = with_attempts().await;
-    if Dialect::of(&store.reader().await.unwrap()) != Dialect::Sqlite {
+    if Dialect::of(&store.database().reader().await.unwrap()) != Dialect::Sqlite {
         return;
     }
     let turn = |number: u32| Turn {
@@ -395,7 +397,8 @@ async fn calls_beside_each_other_are_recorded_in_one_statement_each() {
     for (number, generation) in generations(&(0..4).map(turn).collect::<Vec<_>>()).into_iter().enumerate() {
         // As if the others had been forgotten.
         let call = CallRecord::new(generation, &[]).unwrap();
-        let record = store.write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
+        let record =
+            store.database().write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
         assert!(record.await.unwrap(), "they have as many messages, and others");
         assert_eq!(place(&store, &format!("g{number}")).await, (number as u64 + 1, None));
     }
@@ -403,7 +406,8 @@ async fn calls_beside_each_other_are_recorded_in_one_statement_each() {
     let mut again = generations(&[turn(0)]).pop().unwrap();
     again.generation_id = "again".into();
     let call = CallRecord::new(again, &[]).unwrap();
-    let record = store.write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
+    let record =
+        store.database().write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
     assert!(!record.await.unwrap());
 }
 
@@ -425,28 +429,33 @@ async fn a_session_is_recorded_in_one_commit_with_the_same_rows_as_one_by_one() 
         CallRecord::alone(generation).unwrap()
     };
     for store in [&at_once, &one_by_one] {
-        store.update_resources(Some("rs-1"), Object::new()).await.unwrap();
+        store.resources().update(Some("rs-1"), Object::new()).await.unwrap();
     }
     let commits = at_once.commits();
-    let mut finished = at_once.signals().finished.subscribe();
-    at_once.writer().unwrap().join(call(0)).await.unwrap();
+    let mut finished = at_once.database().signals().finished.subscribe();
+    at_once.database().writer().unwrap().join(call(0)).await.unwrap();
     assert_eq!(at_once.commits(), commits + 1);
     assert!(finished.has_changed().unwrap());
     finished.mark_unchanged();
     // Beside another write.
-    let other = at_once.next_sequence_id("ro-1");
-    let (other, second) = futures::join!(other, at_once.writer().unwrap().join(call(1)));
+    let other = at_once.spans().next_sequence_id("ro-1");
+    let (other, second) = futures::join!(other, at_once.database().writer().unwrap().join(call(1)));
     second.unwrap();
     assert_eq!((other.unwrap(), place(&at_once, "g1").await), (1, (1, None)));
     assert!(finished.has_changed().unwrap());
-    one_by_one.next_sequence_id("ro-1").await.unwrap();
+    one_by_one.spans().next_sequence_id("ro-1").await.unwrap();
     for number in 0..2 {
         let call = call(number);
-        one_by_one.write(move |write| Box::pin(async move { record_one_by_one(write, &call).await })).await.unwrap();
+        one_by_one
+            .database()
+            .write(move |write| Box::pin(async move { record_one_by_one(write, &call).await }))
+            .await
+            .unwrap();
     }
     assert_eq!(rows(&at_once).await, rows(&one_by_one).await);
     let generation = generations(&[turn]).pop().unwrap();
     at_once
+        .recording()
         .record_session(NewGeneration {
             generation_id: "alone".into(),
             rollout_id: "ro-alone".into(),
@@ -456,7 +465,7 @@ async fn a_session_is_recorded_in_one_commit_with_the_same_rows_as_one_by_one() 
         .await
         .unwrap();
     assert_eq!(place(&at_once, "alone").await, (1, None));
-    assert_eq!(at_once.statistics().await.unwrap().rollouts, 5);
+    assert_eq!(at_once.queries().statistics().await.unwrap().rollouts, 5);
 }
 
 #[test]

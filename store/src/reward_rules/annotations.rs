@@ -128,16 +128,16 @@ mod tests {
         let store = TestStore::new().await;
         let attempted = store.start().await;
         let rollout_id = attempted.rollout.rollout_id.as_str();
-        store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
+        store.recording().record(generation("g", &attempted, &[1], &[2])).await.unwrap();
         let reward =
             Reward { value: 1.0, name: "solved".into(), components: vec![("z".into(), 0.5), ("a".into(), -2.0)] };
-        let whole = store.add_reward(rollout_id, "latest", None, reward).await.unwrap();
-        let one = store.add_generation_reward(rollout_id, "g", Reward::new(0.25)).await.unwrap();
+        let whole = store.rewards().add(rollout_id, "latest", None, reward).await.unwrap();
+        let one = store.rewards().add_to_generation(rollout_id, "g", Reward::new(0.25)).await.unwrap();
         assert_eq!(one.generation_id.as_deref(), Some("g"));
-        assert_eq!(store.rewards(rollout_id, &attempted.attempt.attempt_id).await.unwrap(), [whole, one]);
+        assert_eq!(store.rewards().of_attempt(rollout_id, &attempted.attempt.attempt_id).await.unwrap(), [whole, one]);
 
         let filter = SpanFilter { rollout_id: rollout_id.into(), ..SpanFilter::default() };
-        let spans = store.query_spans(&filter).await.unwrap().items;
+        let spans = store.spans().query(&filter).await.unwrap().items;
         assert_eq!(spans[1].name, "agentlightning.annotation");
         assert_eq!(
             Value::Object(spans[1].attributes.clone()),
@@ -163,15 +163,15 @@ mod tests {
         let store = TestStore::new().await;
         let attempted = store.start().await;
         let rollout_id = attempted.rollout.rollout_id.as_str();
-        let error = store.add_reward("ro-no", "latest", None, Reward::new(1.0)).await.unwrap_err();
+        let error = store.rewards().add("ro-no", "latest", None, Reward::new(1.0)).await.unwrap_err();
         assert_eq!(error.to_string(), "rollout not found: ro-no");
-        let error = store.add_reward(rollout_id, "at-no", None, Reward::new(1.0)).await.unwrap_err();
+        let error = store.rewards().add(rollout_id, "at-no", None, Reward::new(1.0)).await.unwrap_err();
         assert_eq!(error.to_string(), "attempt not found: at-no");
-        let error = store.add_reward(rollout_id, "latest", Some("g"), Reward::new(1.0)).await.unwrap_err();
+        let error = store.rewards().add(rollout_id, "latest", Some("g"), Reward::new(1.0)).await.unwrap_err();
         assert_eq!(error.to_string(), "generation not found: g");
-        let error = store.add_reward(rollout_id, "latest", None, Reward::new(f64::NAN)).await.unwrap_err();
+        let error = store.rewards().add(rollout_id, "latest", None, Reward::new(f64::NAN)).await.unwrap_err();
         assert_eq!(error.to_string(), "value: must be a finite number");
-        assert_eq!(store.rewards(rollout_id, "latest").await.unwrap(), []);
+        assert_eq!(store.rewards().of_attempt(rollout_id, "latest").await.unwrap(), []);
     }
 
     #[tokio::test]
@@ -189,7 +189,7 @@ mod tests {
                 giver: None,
                 repeat: Repeat::New,
             };
-            store.give_reward(&sender, new).await
+            store.rewards().give(&sender, new).await
         };
         let agent = || Sender::Client(Some(of_agent.clone()));
         give(agent(), "own", 1.0).await.unwrap();
@@ -202,7 +202,7 @@ mod tests {
         give(Sender::Server, "judged", 0.0).await.unwrap();
         let refused = give(Sender::Server, "own", 0.0).await.unwrap_err();
         assert!(matches!(refused, crate::StoreError::OtherRewardName { ref earlier, .. } if earlier == "judged"));
-        let values = store.rewards(rollout_id, "latest").await.unwrap();
+        let values = store.rewards().of_attempt(rollout_id, "latest").await.unwrap();
         assert_eq!(values.iter().map(|found| found.reward.value).collect::<Vec<_>>(), [1.0, 0.5, 0.0]);
     }
 

@@ -8,16 +8,18 @@ use crate::database::sql::Sql;
 use crate::database::writer::Write;
 use crate::reward_rules::annotations::{ANNOTATION, attributes, recorded_reward};
 use crate::reward_rules::rights::{Sender, admit};
+use crate::rewards::Rewards;
 use crate::rollouts::attempts::rows::existing_attempt;
+use crate::spans::Spans;
 use crate::spans::instant_spans::instant_span;
 use crate::spans::rows::span_from_row;
 use crate::spans::writing::{allocate_sequence_id, insert_span};
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
-impl Store {
+impl Rewards {
     /// Gives a reward to an attempt, or to one of its generations. The attempt's status does not matter, and does not
     /// change.
-    pub async fn add_reward(
+    pub async fn add(
         &self,
         rollout_id: &str,
         attempt: impl Into<AttemptRef>,
@@ -25,34 +27,34 @@ impl Store {
         reward: Reward,
     ) -> Result<RecordedReward> {
         let generation_id = generation_id.map(str::to_owned);
-        self.give_reward(&Sender::Server, of_server(rollout_id, Some(attempt.into()), generation_id, reward)).await
+        self.give(&Sender::Server, of_server(rollout_id, Some(attempt.into()), generation_id, reward)).await
     }
 
     /// Gives a reward to a generation of a rollout, whichever attempt it belongs to.
-    pub async fn add_generation_reward(
+    pub async fn add_to_generation(
         &self,
         rollout_id: &str,
         generation_id: &str,
         reward: Reward,
     ) -> Result<RecordedReward> {
         let generation_id = Some(generation_id.to_owned());
-        self.give_reward(&Sender::Server, of_server(rollout_id, None, generation_id, reward)).await
+        self.give(&Sender::Server, of_server(rollout_id, None, generation_id, reward)).await
     }
 
     /// Gives a reward, if the sender may. One that repeats an earlier one is returned as it was recorded.
-    pub async fn give_reward(&self, sender: &Sender, new: NewReward) -> Result<RecordedReward> {
+    pub async fn give(&self, sender: &Sender, new: NewReward) -> Result<RecordedReward> {
         validate(&new.reward)?;
         let giver = sender.giver_claiming(new.giver)?;
         let sender = sender.clone();
-        self.write(move |write| Box::pin(async move { record(write, new, giver, &sender).await })).await
+        self.database.write(move |write| Box::pin(async move { record(write, new, giver, &sender).await })).await
     }
 
     /// The rewards among an attempt's spans, in order of sequence id; the last one without a generation is the
     /// attempt's final reward. None if the attempt is not known.
-    pub async fn rewards(&self, rollout_id: &str, attempt: impl Into<AttemptRef>) -> Result<Vec<RecordedReward>> {
+    pub async fn of_attempt(&self, rollout_id: &str, attempt: impl Into<AttemptRef>) -> Result<Vec<RecordedReward>> {
         let filter =
             SpanFilter { rollout_id: rollout_id.to_owned(), attempt: Some(attempt.into()), ..SpanFilter::default() };
-        Ok(self.query_spans(&filter).await?.items.iter().filter_map(recorded_reward).collect())
+        Ok(Spans::new(&self.database).query(&filter).await?.items.iter().filter_map(recorded_reward).collect())
     }
 }
 

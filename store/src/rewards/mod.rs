@@ -2,3 +2,17 @@
 
 pub(crate) mod giving;
 pub(crate) mod rewarded;
+
+use crate::open_database::Database;
+
+/// Rewards of attempts and generations.
+#[derive(Clone, Debug)]
+pub struct Rewards {
+    database: Database,
+}
+
+impl Rewards {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self { database: database.clone() }
+    }
+}

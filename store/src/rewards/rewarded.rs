@@ -2,15 +2,16 @@
 
 use fulgurite_types::{Rewarded, RewardedAttempts};
 
+use crate::Result;
 use crate::database::sql::{Sql, column, count, to_integer};
 use crate::reward_rules::annotations::REWARDS_A_WHOLE;
-use crate::{Result, Store};
+use crate::rewards::Rewards;
 
-impl Store {
+impl Rewards {
     /// Up to `limit` attempts that were rewarded as a whole after the place `after`, each where it was first, in the order
     /// of their rewards.
     pub async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts> {
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         let last =
             sqlx::query("SELECT COALESCE(MAX(position), 0) AS last FROM spans").fetch_one(&mut *connection).await?;
         let last: u64 = count(&last, "last")?;
@@ -51,13 +52,13 @@ mod tests {
         let (first, second) = (store.start().await, store.start().await);
         let reward = async |of: &fulgurite_types::AttemptedRollout, generation_id: Option<&str>| {
             let (rollout_id, attempt_id) = (&of.rollout.rollout_id, &of.attempt.attempt_id);
-            store.add_reward(rollout_id, attempt_id, generation_id, Reward::new(1.0)).await.unwrap();
+            store.rewards().add(rollout_id, attempt_id, generation_id, Reward::new(1.0)).await.unwrap();
         };
         for (id, of) in [("a", &first), ("b", &second)] {
-            store.record_generation(generation(id, of, &[9], &[1])).await.unwrap();
+            store.recording().record(generation(id, of, &[9], &[1])).await.unwrap();
         }
         reward(&first, Some("a")).await;
-        let RewardedAttempts { items, next_after } = store.rewarded_attempts(0, 10).await.unwrap();
+        let RewardedAttempts { items, next_after } = store.rewards().rewarded_attempts(0, 10).await.unwrap();
         assert!(items.is_empty(), "a call alone was rewarded");
         assert!(next_after > 0);
         for of in [&second, &first, &second, &first] {
@@ -67,13 +68,13 @@ mod tests {
             rollout_id: of.rollout.rollout_id.clone(),
             attempt_id: of.attempt.attempt_id.clone(),
         };
-        let page = store.rewarded_attempts(0, 1).await.unwrap();
+        let page = store.rewards().rewarded_attempts(0, 1).await.unwrap();
         assert_eq!(page.items, [named(&second)]);
-        let page = store.rewarded_attempts(page.next_after, 1).await.unwrap();
+        let page = store.rewards().rewarded_attempts(page.next_after, 1).await.unwrap();
         assert_eq!(page.items, [named(&first)]);
-        let end = store.rewarded_attempts(page.next_after, 1).await.unwrap();
+        let end = store.rewards().rewarded_attempts(page.next_after, 1).await.unwrap();
         assert!(end.items.is_empty());
-        assert_eq!(store.rewarded_attempts(0, 10).await.unwrap().items, [named(&second), named(&first)]);
-        assert_eq!(store.rewarded_attempts(end.next_after, 1).await.unwrap(), end);
+        assert_eq!(store.rewards().rewarded_attempts(0, 10).await.unwrap().items, [named(&second), named(&first)]);
+        assert_eq!(store.rewards().rewarded_attempts(end.next_after, 1).await.unwrap(), end);
     }
 }

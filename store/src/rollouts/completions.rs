@@ -2,14 +2,15 @@
 
 use fulgurite_types::Completions;
 
+use crate::Result;
 use crate::database::sql::{column, count, to_integer};
+use crate::rollouts::Rollouts;
 use crate::rollouts::rows::rollout_from_row;
-use crate::{Result, Store};
 
-impl Store {
+impl Rollouts {
     /// Up to `limit` of the rollouts that have finished, in that order, after the first `after` of them.
     pub async fn completions(&self, after: u64, limit: u64) -> Result<Completions> {
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         let rows = sqlx::query(
             "SELECT c.position AS completed, r.* FROM completions c LEFT JOIN rollouts r USING (rollout_id)
              WHERE c.position > $1 ORDER BY c.position LIMIT $2",

@@ -14,13 +14,15 @@ use sqlx::any::AnyRow;
 use crate::database::clock::now;
 use crate::database::sql::{Sql, column, count, optional_id, optional_json, optional_plain, to_optional_json};
 use crate::database::writer::Write;
-use crate::prune::delete_rollouts;
+use crate::open_database::Database;
+use crate::rollouts::Rollouts;
 use crate::rollouts::attempts::opening::open_attempt;
 use crate::rollouts::attempts::propagation::apply;
 use crate::rollouts::attempts::rows::{existing_attempt, latest_attempt};
 use crate::rollouts::changes::{insert_rollout, set_rollout_status};
+use crate::rollouts::deletion::delete_rollouts;
 use crate::rollouts::rows::{existing_rollout, find_rollout};
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
 /// A row of `gateway_rollouts`.
 #[derive(Default)]
@@ -35,31 +37,42 @@ struct Record {
     updated_at: f64,
 }
 
-impl Store {
+/// Rollouts as an orchestrator's gateway sees them.
+#[derive(Clone, Debug)]
+pub struct GatewayRollouts {
+    database: Database,
+}
+
+impl GatewayRollouts {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self { database: database.clone() }
+    }
+
     /// Creates rollouts and puts them at the end of the queue, in order. One whose id is supplied and known already is
     /// given back as it is stored.
-    pub async fn create_gateway_rollouts(&self, rollouts: Vec<NewGatewayRollout>) -> Result<Vec<GatewayRollout>> {
-        self.write(move |write| {
-            Box::pin(async move {
-                let mut created = Vec::with_capacity(rollouts.len());
-                for rollout in rollouts {
-                    created.push(create(write, rollout).await?);
-                }
-                Ok(created)
+    pub async fn create(&self, rollouts: Vec<NewGatewayRollout>) -> Result<Vec<GatewayRollout>> {
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let mut created = Vec::with_capacity(rollouts.len());
+                    for rollout in rollouts {
+                        created.push(create(write, rollout).await?);
+                    }
+                    Ok(created)
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// The first `limit` rollouts in one of these states, in the order in which they were made.
-    pub async fn gateway_rollouts(&self, states: &[GatewayState], limit: u64) -> Result<Vec<GatewayRollout>> {
+    pub async fn in_states(&self, states: &[GatewayState], limit: u64) -> Result<Vec<GatewayRollout>> {
         let filter = RolloutFilter {
             status_in: Some(states.iter().flat_map(|state| state.statuses()).collect()),
             page: Page { limit: Some(limit), ..Page::default() },
             ..RolloutFilter::default()
         };
-        let found = self.query_rollouts(&filter).await?.items;
-        let mut connection = self.reader().await?;
+        let found = Rollouts::new(&self.database).query(&filter).await?.items;
+        let mut connection = self.database.reader().await?;
         let mut records =
             records(&mut connection, found.iter().map(|(rollout, _)| rollout.rollout_id.as_str())).await?;
         let join = |(rollout, attempt): (Rollout, Option<Attempt>)| {
@@ -70,8 +83,8 @@ impl Store {
     }
 
     /// A rollout, if there is one.
-    pub async fn gateway_rollout(&self, rollout_id: &str) -> Result<Option<GatewayRollout>> {
-        let mut connection = self.reader().await?;
+    pub async fn get(&self, rollout_id: &str) -> Result<Option<GatewayRollout>> {
+        let mut connection = self.database.reader().await?;
         match find_rollout(&mut connection, rollout_id).await? {
             Some(rollout) => Ok(Some(joined(&mut connection, rollout).await?)),
             None => Ok(None),
@@ -80,16 +93,16 @@ impl Store {
 
     /// Updates a rollout if its state allows the transition. The attempt that counts follows; the rollout ends in the given
     /// state even if its config allows another attempt.
-    pub async fn update_gateway_rollout(&self, rollout_id: &str, change: GatewayUpdate) -> Result<GatewayRollout> {
+    pub async fn update(&self, rollout_id: &str, change: GatewayUpdate) -> Result<GatewayRollout> {
         let rollout_id = rollout_id.to_owned();
-        self.write(move |write| Box::pin(async move { update(write, &rollout_id, change).await })).await
+        self.database.write(move |write| Box::pin(async move { update(write, &rollout_id, change).await })).await
     }
 
     /// Deletes a rollout with its attempts, spans and generations; whether there was one. Refused once a training run
     /// has used one of its generations.
-    pub async fn delete_rollout(&self, rollout_id: &str) -> Result<bool> {
+    pub async fn delete(&self, rollout_id: &str) -> Result<bool> {
         let rollout_id = rollout_id.to_owned();
-        self.write(move |write| Box::pin(async move { delete(write, &rollout_id).await })).await
+        self.database.write(move |write| Box::pin(async move { delete(write, &rollout_id).await })).await
     }
 }
 

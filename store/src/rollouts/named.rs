@@ -3,22 +3,23 @@
 use fulgurite_types::session_rollout_ids;
 
 use crate::database::sql::{Sql, column};
-use crate::{Result, Store, StoreError};
+use crate::rollouts::Rollouts;
+use crate::{Result, StoreError};
 
-impl Store {
+impl Rollouts {
     /// The id of the rollout with this name: its own id, or the name of the session that it records. An own id comes first.
     /// A name that no rollout has is returned as it is.
     ///
     /// # Errors
     /// [`StoreError::AmbiguousSession`] if two sessions have the name, each by another header.
-    pub async fn rollout_id_of(&self, name: &str) -> Result<String> {
+    pub async fn id_of(&self, name: &str) -> Result<String> {
         let sessions = session_rollout_ids(name);
         let mut sql = Sql::new("SELECT rollout_id FROM rollouts WHERE rollout_id IN (");
         sql.text(name);
         for (_, rollout_id) in &sessions {
             sql.push(", ").text(rollout_id);
         }
-        let rows = sql.push(")").all(&mut *self.reader().await?).await?;
+        let rows = sql.push(")").all(&mut *self.database.reader().await?).await?;
         let known = rows.iter().map(|row| column(row, "rollout_id")).collect::<Result<Vec<String>>>()?;
         if known.iter().any(|id| id == name) {
             return Ok(name.to_owned());
@@ -47,22 +48,22 @@ mod tests {
         let store = TestStore::new().await;
         let start = async |id: &str| {
             let rollout = NewRollout { rollout_id: Some(id.to_owned()), ..NewRollout::default() };
-            store.start_rollout(rollout, None).await.unwrap();
+            store.rollouts().start(rollout, None).await.unwrap();
         };
         let of_header = |header| session_rollout_id(header, b"visit 7");
-        assert_eq!(store.rollout_id_of("visit 7").await.unwrap(), "visit 7");
+        assert_eq!(store.rollouts().id_of("visit 7").await.unwrap(), "visit 7");
         start(&of_header("x-session-id")).await;
-        assert_eq!(store.rollout_id_of("visit 7").await.unwrap(), of_header("x-session-id"));
-        assert_eq!(store.rollout_id_of(&of_header("x-session-id")).await.unwrap(), of_header("x-session-id"));
-        assert_eq!(store.rollout_id_of("visit 8").await.unwrap(), "visit 8");
+        assert_eq!(store.rollouts().id_of("visit 7").await.unwrap(), of_header("x-session-id"));
+        assert_eq!(store.rollouts().id_of(&of_header("x-session-id")).await.unwrap(), of_header("x-session-id"));
+        assert_eq!(store.rollouts().id_of("visit 8").await.unwrap(), "visit 8");
 
         start(&of_header("thread-id")).await;
-        let refused = store.rollout_id_of("visit 7").await.unwrap_err().to_string();
+        let refused = store.rollouts().id_of("visit 7").await.unwrap_err().to_string();
         let (first, second) = (of_header("x-session-id"), of_header("thread-id"));
         let expected = format!("`visit 7` names more than one session: {first} (x-session-id), {second} (thread-id)");
         assert!(refused.starts_with(&expected), "{refused}");
 
         start("visit 7").await;
-        assert_eq!(store.rollout_id_of("visit 7").await.unwrap(), "visit 7");
+        assert_eq!(store.rollouts().id_of("visit 7").await.unwrap(), "visit 7");
     }
 }

@@ -5,26 +5,28 @@ use std::vec::IntoIter;
 
 use fulgurite_types::{Attempt, Rollout, RolloutFilter};
 
+use crate::Result;
 use crate::database::sql::{Sql, column};
+use crate::open_database::Database;
+use crate::rollouts::Rollouts;
 use crate::rollouts::attempts::rows::latest_attempts;
 use crate::rollouts::rows::{SORT_FIELDS, push_conditions, rollout_from_row};
-use crate::{Result, Store};
 
 /// Rollouts that are read at a time.
 const PART: usize = 128;
 
 /// Rollouts that meet a filter, in its order. One that is deleted before its turn comes is left out.
 pub struct RolloutPages {
-    store: Store,
+    database: Database,
     positions: IntoIter<i64>,
     /// How many there are, on this page and others.
     pub total: u64,
 }
 
-impl Store {
-    /// Rollouts as [`Store::query_rollouts`] gives them.
-    pub async fn rollout_pages(&self, filter: &RolloutFilter) -> Result<RolloutPages> {
-        let mut connection = self.reader().await?;
+impl Rollouts {
+    /// Rollouts as [`Rollouts::query`] gives them.
+    pub async fn pages(&self, filter: &RolloutFilter) -> Result<RolloutPages> {
+        let mut connection = self.database.reader().await?;
         let mut total = Sql::new("SELECT COUNT(*) FROM rollouts");
         push_conditions(&mut total, filter)?;
         let mut page = Sql::new("SELECT position FROM rollouts");
@@ -37,7 +39,7 @@ impl Store {
             Ok(())
         })
         .await?;
-        Ok(RolloutPages { store: self.clone(), positions: positions.into_iter(), total })
+        Ok(RolloutPages { database: self.database.clone(), positions: positions.into_iter(), total })
     }
 }
 
@@ -48,7 +50,7 @@ impl RolloutPages {
         if positions.is_empty() {
             return Ok(None);
         }
-        let mut connection = self.store.reader().await?;
+        let mut connection = self.database.reader().await?;
         let mut sql = Sql::new("SELECT * FROM rollouts WHERE position IN ");
         sql.integers(positions.iter().copied(), PART);
         let rows = sql.all(&mut connection).await?;
@@ -84,7 +86,7 @@ mod tests {
             store.start().await;
         }
         let new = (0..2 * PART + 3).map(|number| NewRollout { input: json!(number), ..NewRollout::default() });
-        store.enqueue_rollouts(new.collect()).await.unwrap();
+        store.rollouts().enqueue(new.collect()).await.unwrap();
         let sort_by = Some("rollout_id".to_owned());
         for page in [
             Page::default(),
@@ -92,8 +94,8 @@ mod tests {
             Page { limit: Some(5), offset: 1000, ..Page::default() },
         ] {
             let filter = RolloutFilter { page, ..RolloutFilter::default() };
-            let whole = store.query_rollouts(&filter).await.unwrap();
-            let mut pages = store.rollout_pages(&filter).await.unwrap();
+            let whole = store.rollouts().query(&filter).await.unwrap();
+            let mut pages = store.rollouts().pages(&filter).await.unwrap();
             let mut items = Vec::new();
             while let Some(rollouts) = pages.next().await.unwrap() {
                 assert!(rollouts.len() <= PART);

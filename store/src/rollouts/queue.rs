@@ -5,95 +5,100 @@ use std::time::Duration;
 use fulgurite_types::{AttemptedRollout, NewRollout, Rollout, RolloutStatus, SessionIds, new_attempt_id};
 use tokio::time::{Instant, sleep_until};
 
+use crate::Result;
 use crate::database::clock::now;
 use crate::database::sql::to_integer;
 use crate::database::telemetry::rollouts_were_claimed;
 use crate::database::writer::Write;
+use crate::rollouts::Rollouts;
 use crate::rollouts::attempts::leases;
 use crate::rollouts::attempts::rows::{insert_attempt, latest_attempt};
 use crate::rollouts::changes::{insert_rollout, set_rollout_status, validate};
 use crate::rollouts::rows::{existing_rollout, rollout_from_row};
 use crate::rollouts::workers::rows::{worker_found_nothing, worker_took};
-use crate::{Result, Store};
 
-impl Store {
+impl Rollouts {
     /// Creates rollouts and puts them at the end of the queue, in order. One whose id is supplied and known already
     /// is given back as it is stored.
-    pub async fn enqueue_rollouts(&self, rollouts: Vec<NewRollout>) -> Result<Vec<Rollout>> {
+    pub async fn enqueue(&self, rollouts: Vec<NewRollout>) -> Result<Vec<Rollout>> {
         if rollouts.is_empty() {
             return Ok(Vec::new());
         }
         rollouts.iter().try_for_each(validate)?;
-        self.write(move |write| {
-            Box::pin(async move {
-                let mut stored = Vec::with_capacity(rollouts.len());
-                for rollout in rollouts {
-                    stored.push(insert_rollout(write, rollout, RolloutStatus::Queuing).await?.0);
-                }
-                Ok(stored)
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let mut stored = Vec::with_capacity(rollouts.len());
+                    for rollout in rollouts {
+                        stored.push(insert_rollout(write, rollout, RolloutStatus::Queuing).await?.0);
+                    }
+                    Ok(stored)
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Creates a rollout together with its first attempt; it is never queued. One with an id that exists already is
     /// returned as it is stored, with its latest attempt.
-    pub async fn start_rollout(&self, rollout: NewRollout, worker_id: Option<&str>) -> Result<AttemptedRollout> {
+    pub async fn start(&self, rollout: NewRollout, worker_id: Option<&str>) -> Result<AttemptedRollout> {
         validate(&rollout)?;
         let worker_id = worker_id.map(str::to_owned);
-        self.write(move |write| {
-            Box::pin(async move {
-                let (rollout, is_new) = insert_rollout(write, rollout, RolloutStatus::Preparing).await?;
-                if !is_new && let Some(attempt) = latest_attempt(write.connection(), &rollout.rollout_id).await? {
-                    return Ok(AttemptedRollout { rollout, attempt });
-                }
-                hand_out(write, rollout, worker_id.as_deref(), None).await
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let (rollout, is_new) = insert_rollout(write, rollout, RolloutStatus::Preparing).await?;
+                    if !is_new && let Some(attempt) = latest_attempt(write.connection(), &rollout.rollout_id).await? {
+                        return Ok(AttemptedRollout { rollout, attempt });
+                    }
+                    hand_out(write, rollout, worker_id.as_deref(), None).await
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Begins a session of several calls: its rollout and its attempt, which must not be there yet.
     pub async fn start_session(&self, ids: &SessionIds) -> Result<()> {
         let SessionIds { rollout_id, attempt_id } = ids.clone();
-        self.write(move |write| {
-            Box::pin(async move {
-                let session = NewRollout { rollout_id: Some(rollout_id.clone()), ..NewRollout::session() };
-                let (mut rollout, _) = insert_rollout(write, session, RolloutStatus::Preparing).await?;
-                let attempt = insert_attempt(write.connection(), &rollout_id, &attempt_id, None, None).await?;
-                write.attempt_started(&mut rollout, &attempt);
-                Ok(())
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let session = NewRollout { rollout_id: Some(rollout_id.clone()), ..NewRollout::session() };
+                    let (mut rollout, _) = insert_rollout(write, session, RolloutStatus::Preparing).await?;
+                    let attempt = insert_attempt(write.connection(), &rollout_id, &attempt_id, None, None).await?;
+                    write.attempt_started(&mut rollout, &attempt);
+                    Ok(())
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Begins another attempt at a rollout, whatever its status and its limit of attempts.
     pub async fn start_attempt(&self, rollout_id: &str, worker_id: Option<&str>) -> Result<AttemptedRollout> {
         let (rollout_id, worker_id) = (rollout_id.to_owned(), worker_id.map(str::to_owned));
-        self.write(move |write| {
-            Box::pin(async move {
-                let rollout = existing_rollout(write.connection(), &rollout_id).await?;
-                hand_out(write, rollout, worker_id.as_deref(), None).await
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let rollout = existing_rollout(write.connection(), &rollout_id).await?;
+                    hand_out(write, rollout, worker_id.as_deref(), None).await
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Takes up to `limit` rollouts off the queue, oldest first, each with a new attempt. While the queue is empty it
     /// waits up to `wait`. Every rollout is handed out once.
-    pub async fn dequeue_rollouts(
+    pub async fn dequeue(
         &self,
         limit: usize,
         worker_id: Option<&str>,
         wait: Duration,
     ) -> Result<Vec<AttemptedRollout>> {
-        self.dequeue_graded_rollouts(limit, worker_id, None, wait).await
+        self.dequeue_graded(limit, worker_id, None, wait).await
     }
 
-    /// As [`Store::dequeue_rollouts`], for a worker that has the attempts graded: from then on only their grader and the
+    /// As [`Rollouts::dequeue`], for a worker that has the attempts graded: from then on only their grader and the
     /// holder of the admin key can give them rewards.
-    pub async fn dequeue_graded_rollouts(
+    pub async fn dequeue_graded(
         &self,
         limit: usize,
         worker_id: Option<&str>,
@@ -103,7 +108,7 @@ impl Store {
         self.dequeue_leased(limit, worker_id, grader, wait, None).await
     }
 
-    /// As [`Store::dequeue_graded_rollouts`], for a worker that sends a heartbeat or a call of each attempt within `lease`.
+    /// As [`Rollouts::dequeue_graded`], for a worker that sends a heartbeat or a call of each attempt within `lease`.
     /// Without one the reply is taken to be lost, and the rollout is queued again without having lost an attempt.
     pub async fn dequeue_leased(
         &self,
@@ -121,11 +126,12 @@ impl Store {
         let deadline = Instant::now() + wait;
         loop {
             // Listening begins before looking, so that nothing that is queued in between is missed.
-            let queued = self.signals().queued.notified();
+            let queued = self.database.signals().queued.notified();
             tokio::pin!(queued);
             queued.as_mut().enable();
             let (worker_id, grader) = (worker_id.map(str::to_owned), grader.map(str::to_owned));
             let claimed = self
+                .database
                 .writer()?
                 .write_if_awaited(move |write| {
                     Box::pin(async move { take(write, limit, worker_id.as_deref(), grader.as_deref(), lease).await })
@@ -138,7 +144,7 @@ impl Store {
             tokio::select! {
                 () = queued => {}
                 () = sleep_until(deadline) => return Ok(claimed),
-                () = self.signals().closed() => return Ok(claimed),
+                () = self.database.signals().closed() => return Ok(claimed),
             }
         }
     }

@@ -29,37 +29,37 @@ fn task(number: usize) -> NewRollout {
 }
 
 async fn status(store: &Store, rollout_id: &str) -> RolloutStatus {
-    store.get_rollout(rollout_id).await.unwrap().unwrap().0.status
+    store.rollouts().get(rollout_id).await.unwrap().unwrap().0.status
 }
 
 #[tokio::test]
 async fn a_rollout_is_enqueued_once_however_often_it_is_sent() {
     let store = TestStore::new().await;
-    let mut first = store.enqueue_rollouts(vec![task(1), task(2)]).await.unwrap();
+    let mut first = store.rollouts().enqueue(vec![task(1), task(2)]).await.unwrap();
     let changed = NewRollout { input: json!("else"), ..task(2) };
-    let again = store.enqueue_rollouts(vec![changed, task(3)]).await.unwrap();
+    let again = store.rollouts().enqueue(vec![changed, task(3)]).await.unwrap();
     assert_eq!(again[0], first.remove(1));
-    let generated = store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap().remove(0);
+    let generated = store.rollouts().enqueue(vec![NewRollout::default()]).await.unwrap().remove(0);
     assert!(generated.rollout_id.starts_with("ro-") && generated.rollout_id.len() == 23);
-    let claimed = store.dequeue_rollouts(9, None, NO_WAIT).await.unwrap();
+    let claimed = store.rollouts().dequeue(9, None, NO_WAIT).await.unwrap();
     let ids: Vec<_> = claimed.iter().map(|claimed| claimed.rollout.rollout_id.as_str()).collect();
     assert_eq!(ids, ["ro-1", "ro-2", "ro-3", generated.rollout_id.as_str()]);
-    assert!(store.dequeue_rollouts(9, None, NO_WAIT).await.unwrap().is_empty());
+    assert!(store.rollouts().dequeue(9, None, NO_WAIT).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn each_rollout_is_handed_out_once() {
     let store = TestStore::new().await;
-    store.enqueue_rollouts((0..100).map(task).collect()).await.unwrap();
+    store.rollouts().enqueue((0..100).map(task).collect()).await.unwrap();
     let workers: Vec<String> = (0..20).map(|number| format!("worker-{number}")).collect();
-    let takes = join_all(workers.iter().map(|worker| store.dequeue_rollouts(7, Some(worker), NO_WAIT))).await;
+    let takes = join_all(workers.iter().map(|worker| store.rollouts().dequeue(7, Some(worker), NO_WAIT))).await;
     let claimed: Vec<_> = takes.into_iter().flat_map(Result::unwrap).collect();
     let ids: HashSet<_> = claimed.iter().map(|claimed| claimed.rollout.rollout_id.clone()).collect();
     assert_eq!((claimed.len(), ids.len()), (100, 100));
     assert!(claimed.iter().all(|claimed| claimed.attempt.sequence_id == 1 && claimed.attempt.attempt_id.len() == 11));
-    let last = store.worker("worker-19").await.unwrap().unwrap();
+    let last = store.workers().get("worker-19").await.unwrap().unwrap();
     assert_eq!(last.status, WorkerStatus::Idle);
-    let first = store.worker("worker-0").await.unwrap().unwrap();
+    let first = store.workers().get("worker-0").await.unwrap().unwrap();
     assert_eq!(first.status, WorkerStatus::Busy);
     assert_eq!(first.current_rollout_id.as_deref(), Some("ro-6"));
 }
@@ -69,11 +69,11 @@ async fn whoever_waits_for_work_is_woken_by_it() {
     let store = TestStore::new().await;
     let enqueue = async {
         // Polled after the waiting calls have found the queue empty.
-        store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap();
-        store.enqueue_rollouts(vec![task(1), task(2)]).await.unwrap()
+        store.rollouts().dequeue(1, None, NO_WAIT).await.unwrap();
+        store.rollouts().enqueue(vec![task(1), task(2)]).await.unwrap()
     };
     let (one, two, _) =
-        tokio::join!(store.dequeue_rollouts(1, None, LONG), store.dequeue_rollouts(1, None, LONG), enqueue);
+        tokio::join!(store.rollouts().dequeue(1, None, LONG), store.rollouts().dequeue(1, None, LONG), enqueue);
     let mut ids = [one.unwrap(), two.unwrap()].map(|claimed| claimed[0].rollout.rollout_id.clone());
     ids.sort();
     assert_eq!(ids, ["ro-1", "ro-2"]);
@@ -82,17 +82,17 @@ async fn whoever_waits_for_work_is_woken_by_it() {
 #[tokio::test]
 async fn whoever_waits_for_rollouts_is_woken_when_all_have_finished() {
     let store = TestStore::new().await;
-    store.enqueue_rollouts(vec![task(1), task(2)]).await.unwrap();
-    let claimed = store.dequeue_rollouts(2, None, NO_WAIT).await.unwrap();
+    store.rollouts().enqueue(vec![task(1), task(2)]).await.unwrap();
+    let claimed = store.rollouts().dequeue(2, None, NO_WAIT).await.unwrap();
     let ids = ["ro-2", "ro-unknown", "ro-1"].map(str::to_owned);
-    assert!(store.wait_for_rollouts(&ids, Some(NO_WAIT)).await.unwrap().is_empty());
+    assert!(store.rollouts().wait_for(&ids, Some(NO_WAIT)).await.unwrap().is_empty());
     let finish = async {
         for (claimed, status) in claimed.iter().zip([AttemptStatus::Succeeded, AttemptStatus::Failed]) {
             let update = AttemptUpdate::status(status);
-            store.update_attempt(&claimed.rollout.rollout_id, &claimed.attempt.attempt_id, update).await.unwrap();
+            store.attempts().update(&claimed.rollout.rollout_id, &claimed.attempt.attempt_id, update).await.unwrap();
         }
     };
-    let (finished, ()) = tokio::join!(store.wait_for_rollouts(&ids, None), finish);
+    let (finished, ()) = tokio::join!(store.rollouts().wait_for(&ids, None), finish);
     let finished: Vec<_> = finished.unwrap().into_iter().map(|rollout| (rollout.rollout_id, rollout.status)).collect();
     let expected = [("ro-2".to_owned(), RolloutStatus::Failed), ("ro-1".to_owned(), RolloutStatus::Succeeded)];
     assert_eq!(finished, expected);
@@ -101,75 +101,75 @@ async fn whoever_waits_for_rollouts_is_woken_when_all_have_finished() {
 #[tokio::test]
 async fn a_failed_attempt_is_retried_until_the_limit() {
     let store = TestStore::new().await;
-    let rollout = store.enqueue_rollouts(vec![rollout_with(retried())]).await.unwrap().remove(0);
+    let rollout = store.rollouts().enqueue(vec![rollout_with(retried())]).await.unwrap().remove(0);
     let id = rollout.rollout_id.as_str();
     for (sequence_id, expected) in [(1, RolloutStatus::Requeuing), (2, RolloutStatus::Failed)] {
-        let claimed = store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap().remove(0);
+        let claimed = store.rollouts().dequeue(1, Some("w"), NO_WAIT).await.unwrap().remove(0);
         assert_eq!(claimed.attempt.sequence_id, sequence_id);
-        store.update_attempt(id, "latest", AttemptUpdate::status(AttemptStatus::Running)).await.unwrap();
+        store.attempts().update(id, "latest", AttemptUpdate::status(AttemptStatus::Running)).await.unwrap();
         assert_eq!(status(&store, id).await, RolloutStatus::Running);
         let failed = AttemptUpdate::status(AttemptStatus::Failed);
-        let attempt = store.update_attempt(id, &claimed.attempt.attempt_id, failed).await.unwrap();
+        let attempt = store.attempts().update(id, &claimed.attempt.attempt_id, failed).await.unwrap();
         assert!(attempt.end_time.is_some());
         assert_eq!(status(&store, id).await, expected);
-        let worker = store.worker("w").await.unwrap().unwrap();
+        let worker = store.workers().get("w").await.unwrap().unwrap();
         assert_eq!((worker.status, worker.current_attempt_id), (WorkerStatus::Idle, None));
     }
-    assert!(store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap().is_empty());
-    assert_eq!(store.attempts(id).await.unwrap().len(), 2);
-    assert!(store.get_rollout(id).await.unwrap().unwrap().0.end_time.is_some());
+    assert!(store.rollouts().dequeue(1, None, NO_WAIT).await.unwrap().is_empty());
+    assert_eq!(store.attempts().of_rollout(id).await.unwrap().len(), 2);
+    assert!(store.rollouts().get(id).await.unwrap().unwrap().0.end_time.is_some());
 }
 
 #[tokio::test]
 async fn a_released_worker_gives_its_work_back() {
     let store = TestStore::new().await;
-    let rollout = store.enqueue_rollouts(vec![rollout_with(retried())]).await.unwrap().remove(0);
-    let first = store.dequeue_rollouts(1, Some("gone"), NO_WAIT).await.unwrap().remove(0);
-    let released = store.release_worker("gone").await.unwrap();
+    let rollout = store.rollouts().enqueue(vec![rollout_with(retried())]).await.unwrap().remove(0);
+    let first = store.rollouts().dequeue(1, Some("gone"), NO_WAIT).await.unwrap().remove(0);
+    let released = store.workers().release("gone").await.unwrap();
     assert_eq!(released.iter().map(|attempt| attempt.status).collect::<Vec<_>>(), [AttemptStatus::Unresponsive]);
-    assert!(store.release_worker("gone").await.unwrap().is_empty());
-    let second = store.dequeue_rollouts(1, Some("other"), NO_WAIT).await.unwrap().remove(0);
+    assert!(store.workers().release("gone").await.unwrap().is_empty());
+    let second = store.rollouts().dequeue(1, Some("other"), NO_WAIT).await.unwrap().remove(0);
     assert_eq!((&second.rollout.rollout_id, second.attempt.sequence_id), (&rollout.rollout_id, 2));
     // A late word from the first attempt revives that attempt, but not at the expense of the second.
-    store.record_generation(generation("late", &first, &[1], &[2])).await.unwrap();
+    store.recording().record(generation("late", &first, &[1], &[2])).await.unwrap();
     assert_eq!(status(&store, &rollout.rollout_id).await, RolloutStatus::Preparing);
-    let attempt = store.get_attempt(&rollout.rollout_id, &first.attempt.attempt_id).await.unwrap().unwrap();
+    let attempt = store.attempts().get(&rollout.rollout_id, &first.attempt.attempt_id).await.unwrap().unwrap();
     assert_eq!((attempt.status, attempt.end_time), (AttemptStatus::Running, None));
 }
 
 #[tokio::test]
 async fn a_word_from_an_unresponsive_attempt_takes_its_rollout_off_the_queue() {
     let store = TestStore::new().await;
-    let rollout = store.enqueue_rollouts(vec![rollout_with(retried())]).await.unwrap().remove(0);
-    let claimed = store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap().remove(0);
-    store.release_worker("w").await.unwrap();
+    let rollout = store.rollouts().enqueue(vec![rollout_with(retried())]).await.unwrap().remove(0);
+    let claimed = store.rollouts().dequeue(1, Some("w"), NO_WAIT).await.unwrap().remove(0);
+    store.workers().release("w").await.unwrap();
     assert_eq!(status(&store, &rollout.rollout_id).await, RolloutStatus::Requeuing);
-    store.record_generation(generation("late", &claimed, &[1], &[2])).await.unwrap();
+    store.recording().record(generation("late", &claimed, &[1], &[2])).await.unwrap();
     assert_eq!(status(&store, &rollout.rollout_id).await, RolloutStatus::Running);
-    assert!(store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap().is_empty());
+    assert!(store.rollouts().dequeue(1, None, NO_WAIT).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_late_report_changes_nothing() {
     let store = TestStore::new().await;
-    let rollout = store.enqueue_rollouts(vec![rollout_with(retried())]).await.unwrap().remove(0);
+    let rollout = store.rollouts().enqueue(vec![rollout_with(retried())]).await.unwrap().remove(0);
     let id = rollout.rollout_id.as_str();
-    let first = store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap().remove(0).attempt;
+    let first = store.rollouts().dequeue(1, None, NO_WAIT).await.unwrap().remove(0).attempt;
     let report = |attempt: &Attempt, status| {
         let (store, attempt_id) = (store.store.clone(), attempt.attempt_id.clone());
-        async move { store.report_attempt(id, &attempt_id, AttemptUpdate::status(status)).await.unwrap() }
+        async move { store.attempts().report(id, &attempt_id, AttemptUpdate::status(status)).await.unwrap() }
     };
     report(&first, AttemptStatus::Failed).await;
     assert_eq!(report(&first, AttemptStatus::Succeeded).await.status, AttemptStatus::Failed);
     assert_eq!(status(&store, id).await, RolloutStatus::Requeuing);
-    let second = store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap().remove(0).attempt;
+    let second = store.rollouts().dequeue(1, None, NO_WAIT).await.unwrap().remove(0).attempt;
     assert_eq!(report(&first, AttemptStatus::Succeeded).await.status, AttemptStatus::Failed);
     let cancelled = RolloutUpdate { status: Some(RolloutStatus::Cancelled), ..RolloutUpdate::default() };
-    store.update_rollout(id, cancelled).await.unwrap();
+    store.rollouts().update(id, cancelled).await.unwrap();
     assert_eq!(report(&second, AttemptStatus::Succeeded).await.status, AttemptStatus::Preparing);
     assert_eq!(status(&store, id).await, RolloutStatus::Cancelled);
     // On the wire of others an explicit update counts, whatever came before.
-    store.update_attempt(id, "latest", AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
+    store.attempts().update(id, "latest", AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
     assert_eq!(status(&store, id).await, RolloutStatus::Succeeded);
 }
 
@@ -177,16 +177,16 @@ async fn a_late_report_changes_nothing() {
 async fn the_watchdog_ends_what_is_overdue() {
     let store = TestStore::new().await;
     let config = RolloutConfig { timeout_seconds: Some(100.0), unresponsive_seconds: Some(10.0), ..retried() };
-    store.enqueue_rollouts(vec![rollout_with(config), task(2)]).await.unwrap();
-    let claimed = store.dequeue_rollouts(2, None, NO_WAIT).await.unwrap().remove(0);
+    store.rollouts().enqueue(vec![rollout_with(config), task(2)]).await.unwrap();
+    let claimed = store.rollouts().dequeue(2, None, NO_WAIT).await.unwrap().remove(0);
     let start = claimed.attempt.start_time;
-    assert!(store.scan_watchdog_at(start + 9.0).await.unwrap().is_empty());
-    let ended = store.scan_watchdog_at(start + 1e6).await.unwrap();
+    assert!(store.attempts().scan_watchdog_at(start + 9.0).await.unwrap().is_empty());
+    let ended = store.attempts().scan_watchdog_at(start + 1e6).await.unwrap();
     assert_eq!(ended.len(), 1);
     assert_eq!((ended[0].status, ended[0].end_time.is_some()), (AttemptStatus::Timeout, true));
     // A timeout is not among what is retried.
     assert_eq!(status(&store, &claimed.rollout.rollout_id).await, RolloutStatus::Failed);
-    assert!(store.scan_watchdog_at(start + 1e6).await.unwrap().is_empty());
+    assert!(store.attempts().scan_watchdog_at(start + 1e6).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -196,10 +196,10 @@ async fn a_list_is_filtered_sorted_and_cut() {
         metadata: json!({"run_id": "r", "step": step}).as_object().cloned(),
         ..task(number)
     };
-    store.enqueue_rollouts(vec![of_run(1, 1), of_run(2, 2), task(3), task(4)]).await.unwrap();
-    store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap();
+    store.rollouts().enqueue(vec![of_run(1, 1), of_run(2, 2), task(3), task(4)]).await.unwrap();
+    store.rollouts().dequeue(1, None, NO_WAIT).await.unwrap();
     let ids = async |filter: RolloutFilter| {
-        let page = store.query_rollouts(&filter).await.unwrap();
+        let page = store.rollouts().query(&filter).await.unwrap();
         let ids: Vec<_> = page.items.into_iter().map(|(rollout, _)| rollout.rollout_id).collect();
         (ids.join(" "), page.total)
     };
@@ -216,7 +216,7 @@ async fn a_list_is_filtered_sorted_and_cut() {
         Page { limit: Some(2), offset: 1, sort_by: Some("rollout_id".into()), sort_order: Some(SortOrder::Descending) };
     assert_eq!(ids(RolloutFilter { page: page.clone(), ..any() }).await, ("ro-3 ro-2".into(), 4));
     let page = Page { sort_by: Some("bogus".into()), ..page };
-    let error = store.query_rollouts(&RolloutFilter { page, ..any() }).await.unwrap_err();
+    let error = store.rollouts().query(&RolloutFilter { page, ..any() }).await.unwrap_err();
     assert!(matches!(error, StoreError::Invalid { message, .. } if message.starts_with("Invalid sort_by: bogus")));
 }
 
@@ -229,30 +229,30 @@ async fn what_cannot_be_stored_as_text_is_refused() {
     let call = fulgurite_types::NewGeneration { model: "\0".into(), ..generation("g", &claimed, &[1], &[2]) };
     let filter = RolloutFilter { rollout_id_contains: Some("\0".into()), ..RolloutFilter::default() };
     let errors = [
-        ("rollout_id", store.enqueue_rollouts(vec![named("ro\0")]).await.unwrap_err()),
-        ("metadata.run_id", store.enqueue_rollouts(vec![of_run]).await.unwrap_err()),
-        ("worker_id", store.dequeue_rollouts(1, Some("w\0"), NO_WAIT).await.unwrap_err()),
-        ("worker_id", store.update_worker("w\0", None).await.unwrap_err()),
-        ("model", store.record_generation(call).await.unwrap_err()),
-        ("rollout_id", store.next_sequence_id("\0").await.unwrap_err()),
-        ("filter", store.query_rollouts(&filter).await.unwrap_err()),
+        ("rollout_id", store.rollouts().enqueue(vec![named("ro\0")]).await.unwrap_err()),
+        ("metadata.run_id", store.rollouts().enqueue(vec![of_run]).await.unwrap_err()),
+        ("worker_id", store.rollouts().dequeue(1, Some("w\0"), NO_WAIT).await.unwrap_err()),
+        ("worker_id", store.workers().update("w\0", None).await.unwrap_err()),
+        ("model", store.recording().record(call).await.unwrap_err()),
+        ("rollout_id", store.spans().next_sequence_id("\0").await.unwrap_err()),
+        ("filter", store.rollouts().query(&filter).await.unwrap_err()),
     ];
     for (field, error) in errors {
         assert_eq!(error.to_string(), format!("{field}: holds a NUL character"));
     }
     // JSON writes it in another way.
     let inside = NewRollout { input: json!("a\0b"), ..NewRollout::default() };
-    let stored = store.enqueue_rollouts(vec![inside]).await.unwrap().remove(0);
-    assert_eq!(store.get_rollout(&stored.rollout_id).await.unwrap().unwrap().0.input, json!("a\0b"));
+    let stored = store.rollouts().enqueue(vec![inside]).await.unwrap().remove(0);
+    assert_eq!(store.rollouts().get(&stored.rollout_id).await.unwrap().unwrap().0.input, json!("a\0b"));
 }
 
 #[tokio::test]
 async fn texts_are_ordered_by_their_bytes() {
     let store = TestStore::new().await;
     let named = |id: &str| NewRollout { rollout_id: Some(id.into()), ..NewRollout::default() };
-    store.enqueue_rollouts(["b", "a", "é", "B", "a-b", "ab"].map(named).into()).await.unwrap();
+    store.rollouts().enqueue(["b", "a", "é", "B", "a-b", "ab"].map(named).into()).await.unwrap();
     let page = Page { sort_by: Some("rollout_id".into()), ..Page::default() };
-    let found = store.query_rollouts(&RolloutFilter { page, ..RolloutFilter::default() }).await.unwrap().items;
+    let found = store.rollouts().query(&RolloutFilter { page, ..RolloutFilter::default() }).await.unwrap().items;
     let ids: Vec<_> = found.iter().map(|(rollout, _)| rollout.rollout_id.as_str()).collect();
     assert_eq!(ids, ["B", "a", "a-b", "ab", "b", "é"]);
 }
@@ -289,37 +289,37 @@ async fn histories(store: &Store, operations: Vec<Operation>) -> BTreeMap<String
         match operation {
             Operation::Enqueue => {
                 let config = RolloutConfig { timeout_seconds: Some(1e5), ..retried() };
-                store.enqueue_rollouts(vec![NewRollout { config: Some(config), ..task(number) }]).await.unwrap();
+                store.rollouts().enqueue(vec![NewRollout { config: Some(config), ..task(number) }]).await.unwrap();
             }
-            Operation::Dequeue => attempts.extend(store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap()),
+            Operation::Dequeue => attempts.extend(store.rollouts().dequeue(1, Some("w"), NO_WAIT).await.unwrap()),
             Operation::Report(index, status) => {
                 if let Some(claimed) = attempts.get(index) {
                     let attempt = &claimed.attempt;
                     let update = AttemptUpdate::status(status);
-                    store.report_attempt(&attempt.rollout_id, &attempt.attempt_id, update).await.unwrap();
+                    store.attempts().report(&attempt.rollout_id, &attempt.attempt_id, update).await.unwrap();
                 }
             }
             Operation::HearOf(index) => {
                 if let Some(claimed) = attempts.get(index) {
                     let call = generation(&format!("g{number}"), claimed, &[1], &[2]);
-                    store.record_generation(call).await.unwrap();
+                    store.recording().record(call).await.unwrap();
                 }
             }
             Operation::Release => {
-                store.release_worker("w").await.unwrap();
+                store.workers().release("w").await.unwrap();
             }
             Operation::Watchdog => {
-                store.scan_watchdog_at(crate::database::clock::now() + 1e6).await.unwrap();
+                store.attempts().scan_watchdog_at(crate::database::clock::now() + 1e6).await.unwrap();
             }
             Operation::Cancel(index) => {
                 let waiting = RolloutFilter { status_in: Some(vec![RolloutStatus::Queuing]), ..Default::default() };
-                if let Some((rollout, _)) = store.query_rollouts(&waiting).await.unwrap().items.get(index) {
+                if let Some((rollout, _)) = store.rollouts().query(&waiting).await.unwrap().items.get(index) {
                     let update = RolloutUpdate { status: Some(RolloutStatus::Cancelled), ..RolloutUpdate::default() };
-                    store.update_rollout(&rollout.rollout_id, update).await.unwrap();
+                    store.rollouts().update(&rollout.rollout_id, update).await.unwrap();
                 }
             }
         }
-        for (rollout, _) in store.query_rollouts(&RolloutFilter::default()).await.unwrap().items {
+        for (rollout, _) in store.rollouts().query(&RolloutFilter::default()).await.unwrap().items {
             let history = histories.entry(rollout.rollout_id).or_default();
             if history.last() != Some(&rollout.status) {
                 history.push(rollout.status);
@@ -340,7 +340,7 @@ proptest! {
                 let ends = history.iter().filter(|status| status.is_finished()).count();
                 assert!(ends <= 1, "{rollout_id}: {history:?}");
                 assert_eq!(ends == 1, history.last().unwrap().is_finished(), "{rollout_id}: {history:?}");
-                let attempts = store.attempts(&rollout_id).await.unwrap();
+                let attempts = store.attempts().of_rollout(&rollout_id).await.unwrap();
                 let numbers: Vec<_> = attempts.iter().map(|attempt| attempt.sequence_id).collect();
                 assert_eq!(numbers, (1..=attempts.len() as u32).collect::<Vec<_>>());
                 assert!(attempts.len() <= 2, "{rollout_id} has {} attempts", attempts.len());
@@ -358,11 +358,11 @@ async fn whoever_remembers_attempts_is_told_of_their_end_once_it_is_committed() 
     });
     let attempted = store.start().await;
     let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.as_str(), attempted.attempt.attempt_id.as_str());
-    store.update_attempt(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Running)).await.unwrap();
+    store.attempts().update(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Running)).await.unwrap();
     let bad = AttemptUpdate { last_heartbeat_time: Some(f64::NAN), ..AttemptUpdate::status(AttemptStatus::Failed) };
-    store.update_attempt(rollout_id, attempt_id, bad).await.unwrap_err();
+    store.attempts().update(rollout_id, attempt_id, bad).await.unwrap_err();
     assert!(ends.try_recv().is_err());
-    store.update_attempt(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Failed)).await.unwrap();
+    store.attempts().update(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Failed)).await.unwrap();
     assert_eq!(ends.try_recv().unwrap(), (rollout_id.to_owned(), attempt_id.to_owned()));
     assert!(ends.try_recv().is_err());
 }

@@ -5,48 +5,50 @@ use sqlx::AnyConnection;
 
 use crate::database::clock::now;
 use crate::database::sql::{Sql, checked_id, column, json, plain, to_json};
-use crate::{Result, Store, StoreError};
+use crate::runs::Runs;
+use crate::{Result, StoreError};
 
 /// The longest time that a process may have a run for without a word.
 const LONGEST_SECONDS: f64 = 3600.0;
 
-impl Store {
+impl Runs {
     /// Gives a run to the process that asks for it, renews what that process has, or takes it back from it; unless another
     /// process has the run. Gives the lease that is in force then, which names the process that has the run.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the time is negative or longer than an hour.
-    pub async fn claim_run(&self, claim: RunClaim) -> Result<RunLease> {
-        self.write(move |write| {
-            Box::pin(async move {
-                let RunClaim { run_id, owner, seconds, ended_owner } = claim;
-                if !(0.0..=LONGEST_SECONDS).contains(&seconds) {
-                    let message = format!("is {seconds}, and may be 0 to {LONGEST_SECONDS}");
-                    return Err(StoreError::invalid("seconds", message));
-                }
-                checked_id("run_id", &run_id)?;
-                checked_id("owner.owner_id", &owner.owner_id)?;
-                let now = now();
-                let mut start_time = now;
-                if let Some(lease) = current(write.connection(), &run_id, now).await? {
-                    let is_own = lease.owner.owner_id == owner.owner_id;
-                    let has_ended = ended_owner.as_ref() == Some(&lease.owner.owner_id) || lease.end_time <= now;
-                    if !is_own && !has_ended {
-                        return Ok(lease);
+    pub async fn claim(&self, claim: RunClaim) -> Result<RunLease> {
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let RunClaim { run_id, owner, seconds, ended_owner } = claim;
+                    if !(0.0..=LONGEST_SECONDS).contains(&seconds) {
+                        let message = format!("is {seconds}, and may be 0 to {LONGEST_SECONDS}");
+                        return Err(StoreError::invalid("seconds", message));
                     }
-                    if is_own {
-                        start_time = lease.start_time;
+                    checked_id("run_id", &run_id)?;
+                    checked_id("owner.owner_id", &owner.owner_id)?;
+                    let now = now();
+                    let mut start_time = now;
+                    if let Some(lease) = current(write.connection(), &run_id, now).await? {
+                        let is_own = lease.owner.owner_id == owner.owner_id;
+                        let has_ended = ended_owner.as_ref() == Some(&lease.owner.owner_id) || lease.end_time <= now;
+                        if !is_own && !has_ended {
+                            return Ok(lease);
+                        }
+                        if is_own {
+                            start_time = lease.start_time;
+                        }
                     }
-                }
-                if seconds <= 0.0 {
-                    // Whoever gives a run back, or only asks who has it, leaves nothing.
-                    let mut sql = Sql::new("DELETE FROM run_leases WHERE run_id = ");
-                    sql.text(&run_id);
-                    sql.execute(write.connection()).await?;
-                    return Ok(RunLease { run_id, owner, start_time, end_time: now, seconds_left: 0.0 });
-                }
-                let owner_json = to_json("owner", &owner)?;
-                sqlx::query(
+                    if seconds <= 0.0 {
+                        // Whoever gives a run back, or only asks who has it, leaves nothing.
+                        let mut sql = Sql::new("DELETE FROM run_leases WHERE run_id = ");
+                        sql.text(&run_id);
+                        sql.execute(write.connection()).await?;
+                        return Ok(RunLease { run_id, owner, start_time, end_time: now, seconds_left: 0.0 });
+                    }
+                    let owner_json = to_json("owner", &owner)?;
+                    sqlx::query(
                     "INSERT INTO run_leases (run_id, owner_id, owner, start_time, end_time) VALUES ($1, $2, $3, $4, $5)
                      ON CONFLICT (run_id) DO UPDATE SET owner_id = excluded.owner_id, owner = excluded.owner,
                          start_time = excluded.start_time, end_time = excluded.end_time",
@@ -58,10 +60,10 @@ impl Store {
                 .bind(now + seconds)
                 .execute(write.connection())
                 .await?;
-                Ok(RunLease { run_id, owner, start_time, end_time: now + seconds, seconds_left: seconds })
+                    Ok(RunLease { run_id, owner, start_time, end_time: now + seconds, seconds_left: seconds })
+                })
             })
-        })
-        .await
+            .await
     }
 }
 
@@ -112,17 +114,17 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            let lease = store.claim_run(claim).await.unwrap();
+            let lease = store.runs().claim(claim).await.unwrap();
             assert_eq!(lease.owner.owner_id, expected, "{place}");
         }
-        let leases = async || store.query_sql("SELECT run_id FROM run_leases").await.unwrap().rows.len();
+        let leases = async || store.queries().query_sql("SELECT run_id FROM run_leases").await.unwrap().rows.len();
         assert_eq!(leases().await, 1);
-        store.claim_run(claim("c", 0.0, None)).await.unwrap();
+        store.runs().claim(claim("c", 0.0, None)).await.unwrap();
         assert_eq!(leases().await, 0, "what is given back leaves no row");
         let other_run = RunClaim { run_id: "other".to_owned(), ..claim("a", 1.0, None) };
-        assert_eq!(store.claim_run(other_run).await.unwrap().owner.owner_id, "a");
+        assert_eq!(store.runs().claim(other_run).await.unwrap().owner.owner_id, "a");
         for seconds in [-1.0, 3601.0, f64::NAN] {
-            assert!(store.claim_run(claim("c", seconds, None)).await.is_err(), "{seconds}");
+            assert!(store.runs().claim(claim("c", seconds, None)).await.is_err(), "{seconds}");
         }
     }
 }

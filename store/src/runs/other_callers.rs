@@ -3,19 +3,20 @@
 use fulgurite_types::{OtherCallers, RolloutStatus};
 use sqlx::AnyConnection;
 
+use crate::Result;
 use crate::database::clock::now;
 use crate::database::sql::{Sql, column, count};
-use crate::{Result, Store};
+use crate::runs::Runs;
 
 /// Calls that are looked at in one query, the newest first: no index has the times of calls.
 const CALLS_PER_QUERY: i64 = 1000;
 
-impl Store {
+impl Runs {
     /// Who has called `model` in the last `seconds`, or is about to, besides the rollouts of this run. Rollouts of another run
     /// count only if that does not train another model: rollouts do not say which model they will call.
     pub async fn other_callers(&self, run_id: &str, model: &str, seconds: f64) -> Result<OtherCallers> {
         let since = now() - seconds;
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         Ok(OtherCallers {
             last_call: last_call(&mut connection, run_id, model, since).await?,
             waiting: waiting(&mut connection, run_id, model).await?,
@@ -98,17 +99,17 @@ mod tests {
     }
 
     async fn callers(store: &TestStore) -> OtherCallers {
-        store.other_callers("run", "tiny", 60.0).await.unwrap()
+        store.runs().other_callers("run", "tiny", 60.0).await.unwrap()
     }
 
     async fn call(store: &TestStore, id: &str, of: NewRollout, model: &str, ago: f64) {
-        let attempted = store.start_rollout(of, None).await.unwrap();
+        let attempted = store.rollouts().start(of, None).await.unwrap();
         let (end_time, start_time) = (now() - ago, now() - ago - 1.0);
         let call =
             NewGeneration { model: model.into(), start_time, end_time, ..generation(id, &attempted, &[1], &[2]) };
-        store.record_generation(call).await.unwrap();
+        store.recording().record(call).await.unwrap();
         let ended = fulgurite_types::AttemptUpdate::status(fulgurite_types::AttemptStatus::Succeeded);
-        store.update_attempt(&attempted.rollout.rollout_id, "latest", ended).await.unwrap();
+        store.attempts().update(&attempted.rollout.rollout_id, "latest", ended).await.unwrap();
     }
 
     #[tokio::test]
@@ -120,11 +121,11 @@ mod tests {
         assert_eq!(callers(&store).await, OtherCallers::default());
         // Beyond as many as are read at once.
         call(&store, "session", rollout(None), "tiny", 10.0).await;
-        let attempted = store.start_rollout(rollout(Some("run")), None).await.unwrap();
+        let attempted = store.rollouts().start(rollout(Some("run")), None).await.unwrap();
         for number in 0..=CALLS_PER_QUERY {
             let one = generation(&format!("own-{number}"), &attempted, &[1], &[2]);
             let of_now = NewGeneration { start_time: now(), end_time: now(), ..one };
-            store.record_generation(of_now).await.unwrap();
+            store.recording().record(of_now).await.unwrap();
         }
         let found = callers(&store).await;
         assert!(found.last_call.is_some_and(|time| (9.0..20.0).contains(&(now() - time))), "{found:?}");
@@ -135,7 +136,7 @@ mod tests {
     async fn rollouts_of_others_count_that_wait_or_are_run_by_somebody() {
         let store = TestStore::new().await;
         let of = |run_id| [rollout(Some(run_id)), rollout(Some(run_id))];
-        store.enqueue_rollouts(of("run").to_vec()).await.unwrap();
+        store.rollouts().enqueue(of("run").to_vec()).await.unwrap();
         let counted = async || {
             let OtherCallers { last_call, waiting, running } = callers(&store).await;
             assert_eq!(last_call, None);
@@ -143,21 +144,21 @@ mod tests {
         };
         assert_eq!(counted().await, (0, 0));
         // Another run counts until it is known to train another model.
-        store.enqueue_rollouts(of("beside").to_vec()).await.unwrap();
+        store.rollouts().enqueue(of("beside").to_vec()).await.unwrap();
         assert_eq!(counted().await, (2, 0));
         let weights_id = WeightsId::of_digest([1; 32]);
         let of_other_model =
             NewNamedWeights { run_id: Some("beside".into()), ..NewNamedWeights::of_no_run("m", weights_id, 0) };
-        store.name_weights(of_other_model).await.unwrap();
+        store.weights().name(of_other_model).await.unwrap();
         assert_eq!(counted().await, (0, 0));
-        store.enqueue_rollouts(vec![rollout(None); 3]).await.unwrap();
+        store.rollouts().enqueue(vec![rollout(None); 3]).await.unwrap();
         assert_eq!(counted().await, (3, 0));
-        store.dequeue_rollouts(5, None, Duration::ZERO).await.unwrap();
+        store.rollouts().dequeue(5, None, Duration::ZERO).await.unwrap();
         assert_eq!(counted().await, (2, 1));
         // Nobody has heard of it since.
-        assert_eq!(store.other_callers("run", "tiny", 0.0).await.unwrap().running, 0);
+        assert_eq!(store.runs().other_callers("run", "tiny", 0.0).await.unwrap().running, 0);
         let ids = SessionIds { rollout_id: "session".into(), attempt_id: "at".into() };
-        store.start_session(&ids).await.unwrap();
+        store.rollouts().start_session(&ids).await.unwrap();
         assert_eq!(counted().await, (2, 2));
     }
 }

@@ -14,123 +14,129 @@ use crate::database::sql::{Sql, checked_id, column, count, json, plain, to_integ
 use crate::database::writer::Write;
 use crate::rollouts::changes::set_rollout_status;
 use crate::rollouts::rows::rollout_from_row;
+use crate::runs::Runs;
 use crate::runs::teacher_logprobs;
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
 /// What a use becomes when its step is undone.
 const AFTER_LAST_CHECKPOINT: TokenUse = TokenUse::Untrained(UntrainedCause::AfterLastCheckpoint);
 
-impl Store {
+impl Runs {
     /// Begins a run.
-    pub async fn create_run(&self, run: NewRun) -> Result<Run> {
+    pub async fn create(&self, run: NewRun) -> Result<Run> {
         if run.run_id.is_empty() {
             return Err(StoreError::invalid("run_id", "must not be empty"));
         }
-        self.write(move |write| {
-            Box::pin(async move {
-                let row = sqlx::query(
-                    "INSERT INTO runs (run_id, name, config, seed, start_time) VALUES ($1, $2, $3, $4, $5)
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let row = sqlx::query(
+                        "INSERT INTO runs (run_id, name, config, seed, start_time) VALUES ($1, $2, $3, $4, $5)
                      ON CONFLICT (run_id) DO NOTHING RETURNING *",
-                )
-                .bind(checked_id("run_id", &run.run_id)?)
-                .bind(checked_id("name", &run.name)?)
-                .bind(to_json("config", &run.config)?)
-                .bind(run.seed.cast_signed())
-                .bind(now())
-                .fetch_optional(write.connection())
-                .await?;
-                row.as_ref().map_or(Err(StoreError::Conflict { kind: "run", id: run.run_id }), run_from_row)
+                    )
+                    .bind(checked_id("run_id", &run.run_id)?)
+                    .bind(checked_id("name", &run.name)?)
+                    .bind(to_json("config", &run.config)?)
+                    .bind(run.seed.cast_signed())
+                    .bind(now())
+                    .fetch_optional(write.connection())
+                    .await?;
+                    row.as_ref().map_or(Err(StoreError::Conflict { kind: "run", id: run.run_id }), run_from_row)
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// A run, if it is known.
-    pub async fn run(&self, run_id: &str) -> Result<Option<Run>> {
+    pub async fn get(&self, run_id: &str) -> Result<Option<Run>> {
         let row = sqlx::query("SELECT * FROM runs WHERE run_id = $1")
             .bind(run_id)
-            .fetch_optional(&mut *self.reader().await?)
+            .fetch_optional(&mut *self.database.reader().await?)
             .await?;
         row.as_ref().map(run_from_row).transpose()
     }
 
     /// All runs, oldest first.
-    pub async fn runs(&self) -> Result<Vec<Run>> {
-        let rows = sqlx::query("SELECT * FROM runs ORDER BY position").fetch_all(&mut *self.reader().await?).await?;
+    pub async fn all(&self) -> Result<Vec<Run>> {
+        let rows =
+            sqlx::query("SELECT * FROM runs ORDER BY position").fetch_all(&mut *self.database.reader().await?).await?;
         rows.iter().map(run_from_row).collect()
     }
 
     /// Has a run wait once it has made so many updates, or go on to so many; with `None` it waits no more.
     pub async fn allow_steps(&self, run_id: &str, steps: Option<u64>) -> Result<()> {
         let run_id = run_id.to_owned();
-        self.write(move |write| {
-            Box::pin(async move {
-                require_run(write.connection(), &run_id).await?;
-                let steps = steps.map(|steps| to_integer("steps", steps)).transpose()?;
-                sqlx::query("UPDATE runs SET allowed_steps = $2 WHERE run_id = $1")
-                    .bind(run_id)
-                    .bind(steps)
-                    .execute(write.connection())
-                    .await?;
-                Ok(())
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    require_run(write.connection(), &run_id).await?;
+                    let steps = steps.map(|steps| to_integer("steps", steps)).transpose()?;
+                    sqlx::query("UPDATE runs SET allowed_steps = $2 WHERE run_id = $1")
+                        .bind(run_id)
+                        .bind(steps)
+                        .execute(write.connection())
+                        .await?;
+                    Ok(())
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Records a step in one transaction: its metrics, what became of the tokens that it consumed,
     /// what teachers made of them, and its checkpoint.
     /// What the run recorded earlier of the same generations is replaced.
     pub async fn record_step(&self, record: StepRecord) -> Result<()> {
-        self.write(move |write| {
-            Box::pin(async move {
-                let run_id = record.run_id.as_str();
-                require_run(write.connection(), run_id).await?;
-                let step = to_integer("step", record.step)?;
-                let inserted = sqlx::query(
-                    "INSERT INTO steps (run_id, step, time, metrics, weights_version) VALUES ($1, $2, $3, $4, $5)
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let run_id = record.run_id.as_str();
+                    require_run(write.connection(), run_id).await?;
+                    let step = to_integer("step", record.step)?;
+                    let inserted = sqlx::query(
+                        "INSERT INTO steps (run_id, step, time, metrics, weights_version) VALUES ($1, $2, $3, $4, $5)
                      ON CONFLICT (run_id, step) DO NOTHING",
-                )
-                .bind(run_id)
-                .bind(step)
-                .bind(now())
-                .bind(to_json("metrics", &record.metrics)?)
-                .bind(to_integer("weights_version", record.weights_version)?)
-                .execute(write.connection())
-                .await?
-                .rows_affected();
-                if inserted == 0 {
-                    return Err(StoreError::Conflict { kind: "step", id: format!("{step} of run {run_id}") });
-                }
-                replace_uses(write, run_id, Some(step), &record.uses).await?;
-                teacher_logprobs::replace(write.connection(), run_id, &record.teacher_logprobs).await?;
-                if let Some(checkpoint) = &record.checkpoint {
-                    insert_checkpoint(write.connection(), run_id, step, checkpoint).await?;
-                }
-                Ok(())
+                    )
+                    .bind(run_id)
+                    .bind(step)
+                    .bind(now())
+                    .bind(to_json("metrics", &record.metrics)?)
+                    .bind(to_integer("weights_version", record.weights_version)?)
+                    .execute(write.connection())
+                    .await?
+                    .rows_affected();
+                    if inserted == 0 {
+                        return Err(StoreError::Conflict { kind: "step", id: format!("{step} of run {run_id}") });
+                    }
+                    replace_uses(write, run_id, Some(step), &record.uses).await?;
+                    teacher_logprobs::replace(write.connection(), run_id, &record.teacher_logprobs).await?;
+                    if let Some(checkpoint) = &record.checkpoint {
+                        insert_checkpoint(write.connection(), run_id, step, checkpoint).await?;
+                    }
+                    Ok(())
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Records what became of tokens outside of any step, replacing what the run recorded earlier of the same
     /// generations.
     pub async fn record_uses(&self, run_id: &str, uses: Vec<GenerationUse>) -> Result<()> {
         let run_id = run_id.to_owned();
-        self.write(move |write| {
-            Box::pin(async move {
-                require_run(write.connection(), &run_id).await?;
-                replace_uses(write, &run_id, None, &uses).await
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    require_run(write.connection(), &run_id).await?;
+                    replace_uses(write, &run_id, None, &uses).await
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// The steps of a run, in order.
     pub async fn steps(&self, run_id: &str) -> Result<Vec<Step>> {
         let rows = sqlx::query("SELECT * FROM steps WHERE run_id = $1 ORDER BY step")
             .bind(run_id)
-            .fetch_all(&mut *self.reader().await?)
+            .fetch_all(&mut *self.database.reader().await?)
             .await?;
         rows.iter().map(step_from_row).collect()
     }
@@ -142,7 +148,7 @@ impl Store {
              WHERE run_id = $1 ORDER BY step",
         )
         .bind(run_id)
-        .fetch_all(&mut *self.reader().await?)
+        .fetch_all(&mut *self.database.reader().await?)
         .await?;
         rows.iter().map(checkpoint_from_row).collect()
     }
@@ -156,24 +162,25 @@ impl Store {
     /// checkpoints are deleted, the tokens that they consumed are accounted as `after_last_checkpoint`, and the run's
     /// unfinished rollouts are cancelled. A checkpoint that a later step recorded of the weights of `to_step`, as the end
     /// of a run does, stays, as that step's.
-    pub async fn rewind_run(&self, run_id: &str, to_step: u64) -> Result<()> {
+    pub async fn rewind(&self, run_id: &str, to_step: u64) -> Result<()> {
         let run_id = run_id.to_owned();
-        self.write(move |write| {
-            Box::pin(async move {
-                require_run(write.connection(), &run_id).await?;
-                let to_step = to_integer("to_step", to_step)?;
-                undo_uses(write.connection(), &run_id, to_step).await?;
-                keep_checkpoint(write.connection(), &run_id, to_step).await?;
-                for sql in [
-                    "DELETE FROM checkpoints WHERE run_id = $1 AND step > $2",
-                    "DELETE FROM steps WHERE run_id = $1 AND step > $2",
-                ] {
-                    sqlx::query(sql).bind(run_id.as_str()).bind(to_step).execute(write.connection()).await?;
-                }
-                cancel_unfinished(write, &run_id).await
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    require_run(write.connection(), &run_id).await?;
+                    let to_step = to_integer("to_step", to_step)?;
+                    undo_uses(write.connection(), &run_id, to_step).await?;
+                    keep_checkpoint(write.connection(), &run_id, to_step).await?;
+                    for sql in [
+                        "DELETE FROM checkpoints WHERE run_id = $1 AND step > $2",
+                        "DELETE FROM steps WHERE run_id = $1 AND step > $2",
+                    ] {
+                        sqlx::query(sql).bind(run_id.as_str()).bind(to_step).execute(write.connection()).await?;
+                    }
+                    cancel_unfinished(write, &run_id).await
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// What a run made of the tokens of a rollout's generations.
@@ -181,7 +188,7 @@ impl Store {
         let mut sql = Sql::new("SELECT generation_id, cause, tokens FROM generation_uses WHERE run_id = ");
         sql.text(run_id).push(" AND generation_id IN (SELECT generation_id FROM generations WHERE rollout_id = ");
         sql.text(rollout_id).push(") ORDER BY generation_id, cause");
-        let rows = sql.all(&mut *self.reader().await?).await?;
+        let rows = sql.all(&mut *self.database.reader().await?).await?;
         let used = |row| {
             Ok(GenerationUse {
                 generation_id: column(row, "generation_id")?,
@@ -198,14 +205,14 @@ impl Store {
         sql.text(TokenUse::Trained.as_str()).push(" AND run_id = ").text(run_id);
         sql.push(" AND generation_id IN (SELECT generation_id FROM generations WHERE rollout_id = ");
         sql.text(rollout_id).push(") ORDER BY step");
-        let rows = sql.all(&mut *self.reader().await?).await?;
+        let rows = sql.all(&mut *self.database.reader().await?).await?;
         rows.iter().map(|row| count(row, "step")).collect()
     }
 
     /// How this run used all sampled tokens in the store. `tokens` sums to all sampled tokens: those that the run has not
     /// accounted for are under `other`, which comes last.
     pub async fn token_ledger(&self, run_id: &str) -> Result<Vec<LedgerRow>> {
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         require_run(&mut connection, run_id).await?;
         // One statement, so that it sees one state of the store.
         let rows = sqlx::query(
@@ -420,12 +427,12 @@ mod tests {
     /// A run, and generations `a`, `b` and `c` with 2, 3 and 1 sampled tokens.
     async fn store_with_run() -> TestStore {
         let store = TestStore::new().await;
-        let run = store.create_run(new_run()).await.unwrap();
-        assert_eq!(store.run("run").await.unwrap(), Some(run.clone()));
-        assert_eq!(store.runs().await.unwrap(), [run]);
+        let run = store.runs().create(new_run()).await.unwrap();
+        assert_eq!(store.runs().get("run").await.unwrap(), Some(run.clone()));
+        assert_eq!(store.runs().all().await.unwrap(), [run]);
         let attempted = store.start().await;
         for (id, sampled) in [("a", &[1, 2][..]), ("b", &[1, 2, 3]), ("c", &[1])] {
-            store.record_generation(generation(id, &attempted, &[9], sampled)).await.unwrap();
+            store.recording().record(generation(id, &attempted, &[9], sampled)).await.unwrap();
         }
         store
     }
@@ -437,43 +444,43 @@ mod tests {
     #[tokio::test]
     async fn a_run_may_make_as_many_steps_as_it_was_told_last() {
         let store = store_with_run().await;
-        let allowed = async || store.run("run").await.unwrap().unwrap().allowed_steps;
+        let allowed = async || store.runs().get("run").await.unwrap().unwrap().allowed_steps;
         assert_eq!(allowed().await, None);
         for steps in [Some(0), Some(7), Some(3), None] {
-            store.allow_steps("run", steps).await.unwrap();
+            store.runs().allow_steps("run", steps).await.unwrap();
             assert_eq!(allowed().await, steps);
         }
-        assert!(matches!(store.allow_steps("other", None).await, Err(StoreError::NotFound { .. })));
-        assert!(matches!(store.allow_steps("run", Some(u64::MAX)).await, Err(StoreError::Invalid { .. })));
+        assert!(matches!(store.runs().allow_steps("other", None).await, Err(StoreError::NotFound { .. })));
+        assert!(matches!(store.runs().allow_steps("run", Some(u64::MAX)).await, Err(StoreError::Invalid { .. })));
         assert_eq!(allowed().await, None);
     }
 
     #[tokio::test]
     async fn a_ledger_sums_to_every_sampled_token() {
         let store = store_with_run().await;
-        assert_eq!(ledger(&store.token_ledger("run").await.unwrap()), [("other", 3, 6)]);
+        assert_eq!(ledger(&store.runs().token_ledger("run").await.unwrap()), [("other", 3, 6)]);
         let split = vec![
             trained("b", 2),
             GenerationUse { generation_id: "b".into(), cause: "client_gone".into(), tokens: 1 },
             trained("a", 1),
         ];
-        store.record_step(step(1, split)).await.unwrap();
+        store.runs().record_step(step(1, split)).await.unwrap();
         let expected = [("client_gone", 1, 1), ("trained", 2, 3), ("other", 1, 2)];
-        assert_eq!(ledger(&store.token_ledger("run").await.unwrap()), expected);
-        store.record_uses("run", vec![trained("b", 3)]).await.unwrap();
-        assert_eq!(ledger(&store.token_ledger("run").await.unwrap()), [("trained", 2, 4), ("other", 1, 2)]);
+        assert_eq!(ledger(&store.runs().token_ledger("run").await.unwrap()), expected);
+        store.runs().record_uses("run", vec![trained("b", 3)]).await.unwrap();
+        assert_eq!(ledger(&store.runs().token_ledger("run").await.unwrap()), [("trained", 2, 4), ("other", 1, 2)]);
     }
 
     #[tokio::test]
     async fn the_steps_that_trained_a_rollout_are_known() {
         let store = store_with_run().await;
-        let rollout = store.generations(&GenerationFilter::default()).await.unwrap()[0].rollout_id.clone();
+        let rollout = store.generations().matching(&GenerationFilter::default()).await.unwrap()[0].rollout_id.clone();
         let unused = GenerationUse { cause: "constant_group".into(), ..trained("c", 1) };
-        store.record_step(step(3, vec![trained("b", 3)])).await.unwrap();
-        store.record_step(step(2, vec![trained("a", 2)])).await.unwrap();
-        store.record_step(step(4, vec![unused])).await.unwrap();
-        assert_eq!(store.steps_that_trained("run", &rollout).await.unwrap(), [2, 3]);
-        assert_eq!(store.steps_that_trained("other", &rollout).await.unwrap(), [0_u64; 0]);
+        store.runs().record_step(step(3, vec![trained("b", 3)])).await.unwrap();
+        store.runs().record_step(step(2, vec![trained("a", 2)])).await.unwrap();
+        store.runs().record_step(step(4, vec![unused])).await.unwrap();
+        assert_eq!(store.runs().steps_that_trained("run", &rollout).await.unwrap(), [2, 3]);
+        assert_eq!(store.runs().steps_that_trained("other", &rollout).await.unwrap(), [0_u64; 0]);
     }
 
     #[tokio::test]
@@ -487,15 +494,15 @@ mod tests {
                 "cause: \"other\" is not a cause that a run can give",
             ),
         ] {
-            assert_eq!(store.record_step(step(2, uses)).await.unwrap_err().to_string(), expected);
+            assert_eq!(store.runs().record_step(step(2, uses)).await.unwrap_err().to_string(), expected);
         }
-        assert_eq!(store.steps("run").await.unwrap(), []);
-        assert_eq!(ledger(&store.token_ledger("run").await.unwrap()), [("other", 3, 6)]);
-        store.record_step(step(2, vec![trained("a", 2)])).await.unwrap();
-        let again = store.record_step(step(2, vec![])).await.unwrap_err();
+        assert_eq!(store.runs().steps("run").await.unwrap(), []);
+        assert_eq!(ledger(&store.runs().token_ledger("run").await.unwrap()), [("other", 3, 6)]);
+        store.runs().record_step(step(2, vec![trained("a", 2)])).await.unwrap();
+        let again = store.runs().record_step(step(2, vec![])).await.unwrap_err();
         assert_eq!(again.to_string(), "step already exists: 2 of run run");
-        assert!(matches!(store.create_run(new_run()).await, Err(StoreError::Conflict { kind: "run", .. })));
-        assert!(matches!(store.token_ledger("no").await, Err(StoreError::NotFound { kind: "run", .. })));
+        assert!(matches!(store.runs().create(new_run()).await, Err(StoreError::Conflict { kind: "run", .. })));
+        assert!(matches!(store.runs().token_ledger("no").await, Err(StoreError::NotFound { kind: "run", .. })));
     }
 
     #[tokio::test]
@@ -506,53 +513,53 @@ mod tests {
             metadata: json!({"run_id": run_id, "step": 3}).as_object().cloned(),
             ..NewRollout::default()
         };
-        let enqueued = store.enqueue_rollouts(vec![rollout("run"), rollout("run"), rollout("else")]).await.unwrap();
-        let done = store.dequeue_rollouts(1, None, std::time::Duration::ZERO).await.unwrap().remove(0);
+        let enqueued = store.rollouts().enqueue(vec![rollout("run"), rollout("run"), rollout("else")]).await.unwrap();
+        let done = store.rollouts().dequeue(1, None, std::time::Duration::ZERO).await.unwrap().remove(0);
         let succeeded = AttemptUpdate::status(AttemptStatus::Succeeded);
-        store.update_attempt(&done.rollout.rollout_id, "latest", succeeded).await.unwrap();
+        store.attempts().update(&done.rollout.rollout_id, "latest", succeeded).await.unwrap();
 
-        store.record_step(step(2, vec![trained("a", 2)])).await.unwrap();
-        store.record_step(step(3, vec![trained("b", 3)])).await.unwrap();
-        store.record_step(step(4, vec![trained("c", 1)])).await.unwrap();
-        assert_eq!(store.latest_checkpoint("run").await.unwrap().unwrap().step, 4);
-        store.rewind_run("run", 2).await.unwrap();
+        store.runs().record_step(step(2, vec![trained("a", 2)])).await.unwrap();
+        store.runs().record_step(step(3, vec![trained("b", 3)])).await.unwrap();
+        store.runs().record_step(step(4, vec![trained("c", 1)])).await.unwrap();
+        assert_eq!(store.runs().latest_checkpoint("run").await.unwrap().unwrap().step, 4);
+        store.runs().rewind("run", 2).await.unwrap();
 
-        assert_eq!(store.steps("run").await.unwrap().iter().map(|step| step.step).collect::<Vec<_>>(), [2]);
-        let checkpoint = store.latest_checkpoint("run").await.unwrap().unwrap();
+        assert_eq!(store.runs().steps("run").await.unwrap().iter().map(|step| step.step).collect::<Vec<_>>(), [2]);
+        let checkpoint = store.runs().latest_checkpoint("run").await.unwrap().unwrap();
         assert_eq!((checkpoint.step, checkpoint.directory.as_str()), (2, "step-2"));
         assert_eq!((checkpoint.weights_version, checkpoint.state), (2, json!({"cursor": 2})));
         let expected = [("after_last_checkpoint", 2, 4), ("trained", 1, 2), ("other", 0, 0)];
-        assert_eq!(ledger(&store.token_ledger("run").await.unwrap()), expected);
+        assert_eq!(ledger(&store.runs().token_ledger("run").await.unwrap()), expected);
         let mut statuses = Vec::new();
         for rollout in &enqueued {
-            statuses.push(store.get_rollout(&rollout.rollout_id).await.unwrap().unwrap().0.status);
+            statuses.push(store.rollouts().get(&rollout.rollout_id).await.unwrap().unwrap().0.status);
         }
         assert_eq!(statuses, [RolloutStatus::Succeeded, RolloutStatus::Cancelled, RolloutStatus::Queuing]);
 
         // The same steps can be taken again.
-        store.record_step(step(3, vec![trained("b", 3)])).await.unwrap();
+        store.runs().record_step(step(3, vec![trained("b", 3)])).await.unwrap();
         let expected = [("after_last_checkpoint", 1, 1), ("trained", 2, 5), ("other", 0, 0)];
-        assert_eq!(ledger(&store.token_ledger("run").await.unwrap()), expected);
+        assert_eq!(ledger(&store.runs().token_ledger("run").await.unwrap()), expected);
     }
 
     #[tokio::test]
     async fn a_rewound_run_keeps_the_checkpoint_that_its_end_recorded() {
         let store = store_with_run().await;
         let directories = async || {
-            let checkpoints = store.checkpoints("run").await.unwrap();
+            let checkpoints = store.runs().checkpoints("run").await.unwrap();
             let of = |checkpoint: Checkpoint| (checkpoint.step, checkpoint.weights_version, checkpoint.directory);
             checkpoints.into_iter().map(of).collect::<Vec<_>>()
         };
-        store.record_step(step(2, vec![])).await.unwrap();
-        store.record_step(step(3, vec![])).await.unwrap();
+        store.runs().record_step(step(2, vec![])).await.unwrap();
+        store.runs().record_step(step(3, vec![])).await.unwrap();
         // The end has no update of its own.
-        store.record_step(StepRecord { weights_version: 3, ..step(4, vec![]) }).await.unwrap();
-        store.rewind_run("run", 3).await.unwrap();
+        store.runs().record_step(StepRecord { weights_version: 3, ..step(4, vec![]) }).await.unwrap();
+        store.runs().rewind("run", 3).await.unwrap();
         let kept = [(2, 2, "step-2".to_owned()), (3, 3, "step-4".to_owned())];
         assert_eq!(directories().await, kept);
-        store.rewind_run("run", 3).await.unwrap();
+        store.runs().rewind("run", 3).await.unwrap();
         assert_eq!(directories().await, kept);
-        store.rewind_run("run", 2).await.unwrap();
+        store.runs().rewind("run", 2).await.unwrap();
         assert_eq!(directories().await, kept[..1]);
     }
 }

@@ -5,12 +5,13 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::database::sql::{Sql, checked_id, column, count};
-use crate::{Result, Store, StoreError};
+use crate::runs::Runs;
+use crate::{Result, StoreError};
 
-impl Store {
+impl Runs {
     /// What teachers made of these generations, in the order of generation, run and teacher.
     pub async fn teacher_logprobs(&self, generation_ids: &[&str]) -> Result<Vec<RecordedTeacherLogprobs>> {
-        read(&mut *self.reader().await?, generation_ids).await
+        read(&mut *self.database.reader().await?, generation_ids).await
     }
 }
 
@@ -100,9 +101,9 @@ mod tests {
     async fn a_step_records_what_teachers_made_of_its_tokens() {
         let store = TestStore::new().await;
         let run = NewRun { run_id: "run".into(), name: "run".into(), config: json!({}), seed: 1 };
-        store.create_run(run).await.unwrap();
+        store.runs().create(run).await.unwrap();
         let attempted = store.start().await;
-        store.record_generation(generation("a", &attempted, &[9], &[1, 2])).await.unwrap();
+        store.recording().record(generation("a", &attempted, &[9], &[1, 2])).await.unwrap();
         let step = |step: u64, teacher_logprobs: Vec<TeacherLogprobs>| StepRecord {
             run_id: "run".into(),
             step,
@@ -116,14 +117,14 @@ mod tests {
             (of("a", &[-0.5]), "teacher_logprobs: 1 logprobs of generation a, which has 2 sampled tokens"),
             (of("b", &[-0.5]), "generation not found: b"),
         ] {
-            assert_eq!(store.record_step(step(1, vec![wrong])).await.unwrap_err().to_string(), expected);
+            assert_eq!(store.runs().record_step(step(1, vec![wrong])).await.unwrap_err().to_string(), expected);
         }
-        assert_eq!(store.steps("run").await.unwrap(), [], "all of a step is recorded, or none");
-        store.record_step(step(1, vec![of("a", &[-0.5, -1e-45])])).await.unwrap();
-        store.record_step(step(2, vec![of("a", &[-0.5, -3.0])])).await.unwrap();
+        assert_eq!(store.runs().steps("run").await.unwrap(), [], "all of a step is recorded, or none");
+        store.runs().record_step(step(1, vec![of("a", &[-0.5, -1e-45])])).await.unwrap();
+        store.runs().record_step(step(2, vec![of("a", &[-0.5, -3.0])])).await.unwrap();
         let recorded = RecordedTeacherLogprobs { run_id: "run".into(), values: of("a", &[-0.5, -3.0]) };
-        assert_eq!(store.teacher_logprobs(&["a", "b"]).await.unwrap(), [recorded]);
-        store.rewind_run("run", 0).await.unwrap();
-        assert_eq!(store.teacher_logprobs(&["a"]).await.unwrap().len(), 1, "what was sampled is still there");
+        assert_eq!(store.runs().teacher_logprobs(&["a", "b"]).await.unwrap(), [recorded]);
+        store.runs().rewind("run", 0).await.unwrap();
+        assert_eq!(store.runs().teacher_logprobs(&["a"]).await.unwrap().len(), 1, "what was sampled is still there");
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::Result;
 use crate::database::sql::{column, count};
-use crate::{Result, Store};
+use crate::runs::Runs;
 
 /// What a run took in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -22,10 +23,10 @@ pub struct RunTotals {
     pub new_prompt_tokens: u64,
 }
 
-impl Store {
+impl Runs {
     /// The totals of a run; all zero of one that is not known.
-    pub async fn run_totals(&self, run_id: &str) -> Result<RunTotals> {
-        let mut connection = self.reader().await?;
+    pub async fn totals(&self, run_id: &str) -> Result<RunTotals> {
+        let mut connection = self.database.reader().await?;
         let calls = sqlx::query(
             "SELECT COUNT(*) AS calls, CAST(COALESCE(SUM(context_length - sampled_length), 0) AS BIGINT) AS whole,
                  CAST(COALESCE(SUM(length(prompt_tokens) / 4), 0) AS BIGINT) AS new
@@ -69,16 +70,16 @@ mod tests {
     async fn prompts_are_counted_whole_and_by_what_is_new_in_them() {
         let store = TestStore::new().await;
         let attempted = store.start().await;
-        store.record_generation(generation("a", &attempted, &[1, 2, 3], &[4, 5])).await.unwrap();
-        store.record_generation(generation("b", &attempted, &[1, 2, 3, 4, 5, 6], &[7])).await.unwrap();
-        store.record_generation(generation("c", &attempted, &[9], &[9])).await.unwrap();
+        store.recording().record(generation("a", &attempted, &[1, 2, 3], &[4, 5])).await.unwrap();
+        store.recording().record(generation("b", &attempted, &[1, 2, 3, 4, 5, 6], &[7])).await.unwrap();
+        store.recording().record(generation("c", &attempted, &[9], &[9])).await.unwrap();
         let run = NewRun { run_id: "r".into(), name: "r".into(), config: json!({}), seed: 1 };
-        store.create_run(run).await.unwrap();
+        store.runs().create(run).await.unwrap();
         let usage = |id: &str, tokens| GenerationUse { generation_id: id.into(), cause: TokenUse::Trained, tokens };
-        store.record_uses("r", vec![usage("a", 2), usage("b", 1)]).await.unwrap();
-        let totals = store.run_totals("r").await.unwrap();
+        store.runs().record_uses("r", vec![usage("a", 2), usage("b", 1)]).await.unwrap();
+        let totals = store.runs().totals("r").await.unwrap();
         assert_eq!((totals.calls, totals.prompt_tokens), (2, 9));
         assert_eq!(totals.new_prompt_tokens, 4, "3, and 1 after what the second continues");
-        assert_eq!(store.run_totals("no").await.unwrap(), RunTotals::default());
+        assert_eq!(store.runs().totals("no").await.unwrap(), RunTotals::default());
     }
 }

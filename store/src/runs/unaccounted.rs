@@ -2,10 +2,11 @@
 
 use fulgurite_types::UnaccountedGeneration;
 
+use crate::Result;
 use crate::database::sql::{column, count};
-use crate::{Result, Store};
+use crate::runs::Runs;
 
-impl Store {
+impl Runs {
     /// Every generation in the store of which `run_id` has not recorded what became of its tokens, oldest first.
     pub async fn unaccounted_generations(&self, run_id: &str) -> Result<Vec<UnaccountedGeneration>> {
         let rows = sqlx::query(
@@ -17,7 +18,7 @@ impl Store {
              ORDER BY position",
         )
         .bind(run_id)
-        .fetch_all(&mut *self.reader().await?)
+        .fetch_all(&mut *self.database.reader().await?)
         .await?;
         rows.iter()
             .map(|row| {
@@ -43,20 +44,23 @@ mod tests {
         let store = TestStore::new().await;
         let attempted = store.start().await;
         for (id, sampled) in [("b", &[1, 2][..]), ("a", &[3])] {
-            store.record_generation(generation(id, &attempted, &[9], sampled)).await.unwrap();
+            store.recording().record(generation(id, &attempted, &[9], sampled)).await.unwrap();
         }
         for run_id in ["one", "two"] {
             let run = NewRun { run_id: run_id.into(), name: String::new(), config: Value::Null, seed: 0 };
-            store.create_run(run).await.unwrap();
+            store.runs().create(run).await.unwrap();
         }
         let trained = GenerationUse { generation_id: "b".into(), cause: "trained".into(), tokens: 2 };
-        store.record_uses("one", vec![trained]).await.unwrap();
+        store.runs().record_uses("one", vec![trained]).await.unwrap();
         let unaccounted = |id: &str, sampled_tokens| UnaccountedGeneration {
             generation_id: id.into(),
             rollout_id: attempted.rollout.rollout_id.clone(),
             sampled_tokens,
         };
-        assert_eq!(store.unaccounted_generations("one").await.unwrap(), [unaccounted("a", 1)]);
-        assert_eq!(store.unaccounted_generations("two").await.unwrap(), [unaccounted("b", 2), unaccounted("a", 1)]);
+        assert_eq!(store.runs().unaccounted_generations("one").await.unwrap(), [unaccounted("a", 1)]);
+        assert_eq!(
+            store.runs().unaccounted_generations("two").await.unwrap(),
+            [unaccounted("b", 2), unaccounted("a", 1)]
+        );
     }
 }

@@ -5,77 +5,81 @@ use std::hash::Hash;
 
 use fulgurite_types::{AttemptRef, IncomingSpan, Ingested, Span};
 
+use crate::Result;
 use crate::checksums::Recorded;
 use crate::database::writer::Write;
 use crate::reward_rules::rights::{Sender, settle, speaks_of_reward};
 use crate::rollouts::attempts::activity::record_activity;
 use crate::rollouts::attempts::rows::{existing_attempt, find_attempt};
+use crate::spans::Spans;
 use crate::spans::writing::{
     allocate_sequence_id, allocate_sequence_ids, body, insert_rows, raise_sequence_id, rows_digests, rows_of_insert,
 };
-use crate::{Result, Store};
 
-impl Store {
+impl Spans {
     /// Stores spans and records the activity of their attempts. Returns each as JSON text, or `None` for a span that exists
     /// already, which is left as it is. All are stored, or none.
-    pub async fn add_spans(&self, spans: Vec<Span>) -> Result<Vec<Option<String>>> {
-        self.add_spans_of(Sender::Server, spans).await
+    pub async fn add(&self, spans: Vec<Span>) -> Result<Vec<Option<String>>> {
+        self.add_of(Sender::Server, spans).await
     }
 
-    /// As [`Store::add_spans`]. A reward in a span counts if the sender may give it, and is set aside in the span if
+    /// As [`Spans::add`]. A reward in a span counts if the sender may give it, and is set aside in the span if
     /// not.
-    pub async fn add_spans_of(&self, sender: Sender, mut spans: Vec<Span>) -> Result<Vec<Option<String>>> {
+    pub async fn add_of(&self, sender: Sender, mut spans: Vec<Span>) -> Result<Vec<Option<String>>> {
         if spans.is_empty() {
             return Ok(Vec::new());
         }
         // Here, and not where one job at a time is done.
         let mut bodies: Vec<String> = spans.iter().map(body).collect::<Result<_>>()?;
         let with_rewards: Vec<bool> = spans.iter().map(speaks_of_reward).collect();
-        self.write(move |write| {
-            Box::pin(async move {
-                let mut stored = vec![false; spans.len()];
-                for indices in grouped(&spans, attempt_key) {
-                    let (rollout_id, attempt_id) = attempt_key(&spans[indices[0]]);
-                    let rollout_id = rollout_id.to_owned();
-                    let attempt = AttemptRef::Id(attempt_id.to_owned());
-                    let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
-                    for index in indices.iter().copied().filter(|index| with_rewards[*index]) {
-                        settle(write.connection(), &attempt, &sender, &mut spans[index]).await?;
-                        bodies[index] = body(&spans[index])?;
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let mut stored = vec![false; spans.len()];
+                    for indices in grouped(&spans, attempt_key) {
+                        let (rollout_id, attempt_id) = attempt_key(&spans[indices[0]]);
+                        let rollout_id = rollout_id.to_owned();
+                        let attempt = AttemptRef::Id(attempt_id.to_owned());
+                        let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
+                        for index in indices.iter().copied().filter(|index| with_rewards[*index]) {
+                            settle(write.connection(), &attempt, &sender, &mut spans[index]).await?;
+                            bodies[index] = body(&spans[index])?;
+                        }
+                        let body = |index: usize| Ok(bodies[index].clone());
+                        insert_of_attempt(write, &spans, body, &indices, &mut stored).await?;
+                        let new = indices.iter().filter(|index| stored[**index]).map(|index| spans[*index].sequence_id);
+                        if let Some(last) = new.max() {
+                            raise_sequence_id(write, &rollout_id, last).await?;
+                        }
                     }
-                    let body = |index: usize| Ok(bodies[index].clone());
-                    insert_of_attempt(write, &spans, body, &indices, &mut stored).await?;
-                    let new = indices.iter().filter(|index| stored[**index]).map(|index| spans[*index].sequence_id);
-                    if let Some(last) = new.max() {
-                        raise_sequence_id(write, &rollout_id, last).await?;
-                    }
-                }
-                Ok(bodies.into_iter().zip(stored).map(|(body, stored)| stored.then_some(body)).collect())
+                    Ok(bodies.into_iter().zip(stored).map(|(body, stored)| stored.then_some(body)).collect())
+                })
             })
-        })
-        .await
+            .await
     }
 
-    /// Stores what tracers send, in bulk: as [`Store::add_spans`], but a span of an unknown attempt is passed over
+    /// Stores what tracers send, in bulk: as [`Spans::add`], but a span of an unknown attempt is passed over
     /// alone, and a span without a place in its rollout gets the next, in the given order. Tells the fate of each.
-    pub async fn ingest_spans(&self, spans: Vec<IncomingSpan>) -> Result<Vec<Ingested>> {
-        self.ingest_spans_of(Sender::Server, spans).await
+    pub async fn ingest(&self, spans: Vec<IncomingSpan>) -> Result<Vec<Ingested>> {
+        self.ingest_of(Sender::Server, spans).await
     }
 
-    /// As [`Store::ingest_spans`], with rewards as in [`Store::add_spans_of`].
-    pub async fn ingest_spans_of(&self, sender: Sender, spans: Vec<IncomingSpan>) -> Result<Vec<Ingested>> {
+    /// As [`Spans::ingest`], with rewards as in [`Spans::add_of`].
+    pub async fn ingest_of(&self, sender: Sender, spans: Vec<IncomingSpan>) -> Result<Vec<Ingested>> {
         if spans.is_empty() {
             return Ok(Vec::new());
         }
         let with_rewards: Vec<bool> = spans.iter().map(|incoming| speaks_of_reward(&incoming.span)).collect();
-        self.write(move |write| Box::pin(async move { ingest(write, &sender, spans, &with_rewards).await })).await
+        self.database
+            .write(move |write| Box::pin(async move { ingest(write, &sender, spans, &with_rewards).await }))
+            .await
     }
 
     /// The next number in the order of a rollout's spans, starting at 1; never given twice. The rollout need not be
     /// known.
     pub async fn next_sequence_id(&self, rollout_id: &str) -> Result<u64> {
         let rollout_id = rollout_id.to_owned();
-        self.write(move |write| Box::pin(async move { allocate_sequence_id(write, &rollout_id).await })).await
+        self.database.write(move |write| Box::pin(async move { allocate_sequence_id(write, &rollout_id).await })).await
     }
 }
 
@@ -222,7 +226,8 @@ mod tests {
         let unknown = Span { attempt_id: "at-no".into(), ..span(&one, 9, 0) };
         let given_back = Ingested::UnknownAttempt(Box::new(unknown.clone()));
         let fates = store
-            .ingest_spans(vec![
+            .spans()
+            .ingest(vec![
                 incoming(span(&one, 1, 77), None),
                 incoming(span(&two, 1, 0), Some(0)),
                 incoming(unknown, None),
@@ -234,10 +239,10 @@ mod tests {
             .unwrap();
         let stored = |sequence_id| Ingested::Stored { sequence_id };
         assert_eq!(fates, [stored(1), stored(0), given_back, stored(9), Ingested::Duplicate, stored(2)]);
-        assert_eq!(store.query_spans(&of(&one)).await.unwrap().total, 3);
+        assert_eq!(store.spans().query(&of(&one)).await.unwrap().total, 3);
         // What came from outside is not given again, and what was not stored has taken nothing.
-        assert_eq!(store.next_sequence_id(&one.rollout.rollout_id).await.unwrap(), 10);
-        assert_eq!(store.next_sequence_id(&two.rollout.rollout_id).await.unwrap(), 1);
+        assert_eq!(store.spans().next_sequence_id(&one.rollout.rollout_id).await.unwrap(), 10);
+        assert_eq!(store.spans().next_sequence_id(&two.rollout.rollout_id).await.unwrap(), 1);
     }
 
     #[tokio::test]
@@ -247,11 +252,11 @@ mod tests {
         let mut stored = 0;
         for number in [1, 2, 63, 64, 65, 200] {
             let spans: Vec<_> = (0..number).map(|id| span(&attempted, id, id as u64)).collect();
-            let new = store.add_spans(spans).await.unwrap().into_iter().flatten().count();
+            let new = store.spans().add(spans).await.unwrap().into_iter().flatten().count();
             assert_eq!(new, number - stored);
             stored = number;
         }
-        let spans = store.query_spans(&of(&attempted)).await.unwrap();
+        let spans = store.spans().query(&of(&attempted)).await.unwrap();
         assert_eq!(spans.items, (0..200).map(|id| span(&attempted, id, id as u64)).collect::<Vec<_>>());
     }
 
@@ -260,16 +265,16 @@ mod tests {
         let store = TestStore::new().await;
         let attempted = store.start().await;
         let unknown = Span { attempt_id: "at-no".into(), ..span(&attempted, 2, 2) };
-        let error = store.add_spans(vec![span(&attempted, 1, 1), unknown]).await.unwrap_err();
+        let error = store.spans().add(vec![span(&attempted, 1, 1), unknown]).await.unwrap_err();
         assert_eq!(error.to_string(), "attempt not found: at-no");
-        assert_eq!(store.query_spans(&of(&attempted)).await.unwrap().total, 0);
+        assert_eq!(store.spans().query(&of(&attempted)).await.unwrap().total, 0);
     }
 
     #[tokio::test]
     async fn json_text_of_a_page_says_the_same_as_the_page() {
         let store = TestStore::new().await;
         let attempted = store.start().await;
-        store.add_spans((1..=20).map(|id| span(&attempted, id, 21 - id as u64)).collect()).await.unwrap();
+        store.spans().add((1..=20).map(|id| span(&attempted, id, 21 - id as u64)).collect()).await.unwrap();
         let pages = [
             Page::default(),
             Page {
@@ -282,12 +287,12 @@ mod tests {
         ];
         for page in &pages {
             let filter = SpanFilter { page: page.clone(), ..of(&attempted) };
-            let text = store.query_spans_as_json(&filter).await.unwrap();
-            let expected = serde_json::to_value(store.query_spans(&filter).await.unwrap()).unwrap();
+            let text = store.spans().query_as_json(&filter).await.unwrap();
+            let expected = serde_json::to_value(store.spans().query(&filter).await.unwrap()).unwrap();
             assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
         }
         let nobody = SpanFilter { rollout_id: "ro-no".into(), ..SpanFilter::default() };
-        let text = store.query_spans_as_json(&nobody).await.unwrap();
+        let text = store.spans().query_as_json(&nobody).await.unwrap();
         assert_eq!(text, r#"{"items":[],"limit":-1,"offset":0,"total":0}"#);
     }
 }

@@ -12,8 +12,9 @@ use crate::reward_rules::annotations::ANNOTATION;
 use crate::reward_rules::rights::{Sender, admit};
 use crate::rollouts::attempts::activity::record_activity;
 use crate::rollouts::attempts::opening::open_attempt;
+use crate::spans::Spans;
 use crate::spans::writing::{allocate_sequence_id, insert_span};
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
 /// What has just happened in an attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,12 +29,12 @@ pub struct NewInstantSpan {
     pub attributes: Object,
 }
 
-impl Store {
+impl Spans {
     /// Records an event of an attempt, and returns its time in seconds since the epoch. An annotation with a reward is
     /// refused if the sender may not give it.
-    pub async fn add_instant_span(&self, sender: &Sender, moment: NewInstantSpan) -> Result<f64> {
+    pub async fn add_instant(&self, sender: &Sender, moment: NewInstantSpan) -> Result<f64> {
         let (sender, time) = (sender.clone(), now());
-        self.write(move |write| Box::pin(async move { record(write, &sender, moment, time).await })).await?;
+        self.database.write(move |write| Box::pin(async move { record(write, &sender, moment, time).await })).await?;
         Ok(time)
     }
 }

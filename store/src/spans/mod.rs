@@ -11,3 +11,17 @@ pub(crate) mod span_message;
 pub(crate) mod traces;
 pub(crate) mod with_tokens;
 pub(crate) mod writing;
+
+use crate::open_database::Database;
+
+/// Spans, of model calls and of other programs.
+#[derive(Clone, Debug)]
+pub struct Spans {
+    database: Database,
+}
+
+impl Spans {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self { database: database.clone() }
+    }
+}

@@ -9,12 +9,14 @@ use futures::Stream;
 use futures::stream::try_unfold;
 use sqlx::any::AnyRow;
 
+use crate::Result;
 use crate::database::aside::aside;
 use crate::database::sql::{Sql, column, to_integer, to_json};
 use crate::generations::reading::generations_of_spans;
+use crate::open_database::Database;
+use crate::spans::Spans;
 use crate::spans::rows::{STORED, attempt_condition, span_from_row, total, wanted};
 use crate::spans::with_tokens::{WITH_RAW_SPANS, add_tokens, raw_span};
-use crate::{Result, Store};
 
 /// Spans that are read at a time.
 const PART: usize = 128;
@@ -24,7 +26,7 @@ type Place = (i64, bool);
 
 /// Spans that meet a filter, in its order. One that is deleted before its turn comes is left out.
 pub struct SpanPages {
-    store: Store,
+    database: Database,
     places: IntoIter<Place>,
     has_generations: bool,
     total: u64,
@@ -32,18 +34,15 @@ pub struct SpanPages {
     offset: u64,
 }
 
-impl Store {
-    /// Spans as [`Store::query_spans`] gives them.
-    pub async fn span_pages(&self, filter: &SpanFilter) -> Result<SpanPages> {
+impl Spans {
+    /// Spans as [`Spans::query`] gives them.
+    pub async fn pages(&self, filter: &SpanFilter) -> Result<SpanPages> {
         let has_generations = self.has_generations(filter).await?;
         self.pages_of(STORED, has_generations, filter).await
     }
 
-    /// The same text as [`Store::query_spans_as_json`] gives, in pieces.
-    pub async fn spans_as_json_pieces(
-        &self,
-        filter: &SpanFilter,
-    ) -> Result<impl Stream<Item = Result<String>> + use<>> {
+    /// The same text as [`Spans::query_as_json`] gives, in pieces.
+    pub async fn pages_as_json(&self, filter: &SpanFilter) -> Result<impl Stream<Item = Result<String>> + use<>> {
         let has_generations = self.has_generations(filter).await?;
         let source = if has_generations { WITH_RAW_SPANS } else { STORED };
         let pages = self.pages_of(source, has_generations, filter).await?;
@@ -59,13 +58,13 @@ impl Store {
     async fn has_generations(&self, filter: &SpanFilter) -> Result<bool> {
         let found = sqlx::query("SELECT 1 FROM generations WHERE rollout_id = $1 LIMIT 1")
             .bind(filter.rollout_id.as_str())
-            .fetch_optional(&mut *self.reader().await?)
+            .fetch_optional(&mut *self.database.reader().await?)
             .await?;
         Ok(found.is_some())
     }
 
     async fn pages_of(&self, source: &str, has_generations: bool, filter: &SpanFilter) -> Result<SpanPages> {
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         let attempt_id = attempt_condition(&mut connection, filter).await?;
         let sql = wanted("SELECT position, raw_of FROM ", source, filter, attempt_id.as_deref())?;
         let mut places = Vec::new();
@@ -79,7 +78,7 @@ impl Store {
         .await?;
         Ok(SpanPages {
             total: total(&mut connection, source, filter, attempt_id.as_deref(), places.len()).await?,
-            store: self.clone(),
+            database: self.database.clone(),
             places: places.into_iter(),
             has_generations,
             limit: filter.page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
@@ -95,7 +94,7 @@ impl SpanPages {
         let spans = places.iter().filter_map(|(position, is_raw)| Some(span_at(rows.get(position)?, *is_raw)));
         let mut spans: Vec<Span> = spans.collect::<Result<_>>()?;
         if self.has_generations {
-            add_tokens(&mut *self.store.reader().await?, &mut spans).await?;
+            add_tokens(&mut *self.database.reader().await?, &mut spans).await?;
         }
         Ok(Some(spans))
     }
@@ -106,7 +105,7 @@ impl SpanPages {
         let mut behind: HashMap<(String, String), Generation> = HashMap::new();
         if let Some(first) = spans.first().filter(|_| self.has_generations) {
             let span_ids: Vec<&str> = spans.iter().map(|span| span.span_id.as_str()).collect();
-            let mut connection = self.store.reader().await?;
+            let mut connection = self.database.reader().await?;
             for generation in generations_of_spans(&mut connection, &first.rollout_id, &span_ids, &[]).await? {
                 behind.insert((generation.attempt_id.clone(), generation.span_id.clone()), generation);
             }
@@ -151,7 +150,7 @@ impl SpanPages {
              WHERE s.position IN ",
         );
         sql.integers(places.iter().map(|(position, _)| *position), PART);
-        let rows = sql.all(&mut *self.store.reader().await?).await?;
+        let rows = sql.all(&mut *self.database.reader().await?).await?;
         let rows = rows.into_iter().map(|row| Ok((column(&row, "position")?, row))).collect::<Result<_>>()?;
         Ok(Some((places, rows)))
     }
@@ -186,7 +185,7 @@ mod tests {
     }
 
     async fn pieces(store: &TestStore, filter: &SpanFilter) -> Vec<String> {
-        store.spans_as_json_pieces(filter).await.unwrap().try_collect().await.unwrap()
+        store.spans().pages_as_json(filter).await.unwrap().try_collect().await.unwrap()
     }
 
     #[tokio::test]
@@ -206,22 +205,22 @@ mod tests {
         ];
         for calls in [0, 3] {
             for call in 0..calls {
-                store.record_generation(generation(&format!("call-{call}"), &attempted, &[1], &[2])).await.unwrap();
+                store.recording().record(generation(&format!("call-{call}"), &attempted, &[1], &[2])).await.unwrap();
             }
-            store.add_spans((0..2 * PART + 7).map(|id| span(&attempted, id)).collect()).await.unwrap();
+            store.spans().add((0..2 * PART + 7).map(|id| span(&attempted, id)).collect()).await.unwrap();
             for page in &pages {
                 let filter = filter(page);
                 let pieces = pieces(&store, &filter).await;
                 assert!(pieces.len() <= 4, "{}", pieces.len());
-                assert_eq!(pieces.concat(), store.query_spans_as_json(&filter).await.unwrap());
+                assert_eq!(pieces.concat(), store.spans().query_as_json(&filter).await.unwrap());
             }
             let mut all = Vec::new();
-            let mut paged = store.span_pages(&filter(&pages[0])).await.unwrap();
+            let mut paged = store.spans().pages(&filter(&pages[0])).await.unwrap();
             while let Some(spans) = paged.next().await.unwrap() {
                 assert!(spans.len() <= PART);
                 all.extend(spans);
             }
-            assert_eq!(all, store.query_spans(&filter(&pages[0])).await.unwrap().items);
+            assert_eq!(all, store.spans().query(&filter(&pages[0])).await.unwrap().items);
         }
         let nobody = SpanFilter { rollout_id: "ro-no".into(), ..SpanFilter::default() };
         assert_eq!(pieces(&store, &nobody).await.concat(), r#"{"items":[],"limit":-1,"offset":0,"total":0}"#);
@@ -231,13 +230,14 @@ mod tests {
     async fn spans_that_are_deleted_meanwhile_are_left_out() {
         let store = TestStore::new().await;
         let attempted = store.start().await;
-        store.add_spans((0..2 * PART).map(|id| span(&attempted, id)).collect()).await.unwrap();
+        store.spans().add((0..2 * PART).map(|id| span(&attempted, id)).collect()).await.unwrap();
         let filter = SpanFilter { rollout_id: attempted.rollout.rollout_id.clone(), ..SpanFilter::default() };
-        let mut text = Box::pin(store.spans_as_json_pieces(&filter).await.unwrap());
+        let mut text = Box::pin(store.spans().pages_as_json(&filter).await.unwrap());
         let first = text.try_next().await.unwrap().unwrap();
         let id = attempted.rollout.rollout_id.clone();
-        let deleted = store
-            .write(move |write| Box::pin(async move { crate::prune::delete_rollouts(write, &[id.as_str()]).await }));
+        let deleted = store.database().write(move |write| {
+            Box::pin(async move { crate::rollouts::deletion::delete_rollouts(write, &[id.as_str()]).await })
+        });
         assert_eq!(deleted.await.unwrap().spans, 2 * PART as u64);
         let rest: Vec<String> = text.try_collect().await.unwrap();
         let whole: serde_json::Value = serde_json::from_str(&(first + &rest.concat())).unwrap();

@@ -3,25 +3,26 @@
 use fulgurite_types::{Paginated, Span, SpanFilter};
 use sqlx::AnyConnection;
 
+use crate::Result;
 use crate::database::sql::{Sql, column, count, to_integer, to_json};
+use crate::spans::Spans;
 use crate::spans::rows::{STORED, attempt_condition, total, wanted};
 use crate::spans::with_tokens::{WITH_RAW_SPANS, add_tokens, wire_span_from_row};
-use crate::{Result, Store};
 
-impl Store {
+impl Spans {
     /// Spans of a rollout that meet a filter; none if the rollout is not known. The span of a generation gets its
     /// tokens and logprobs as attributes: `prompt_token_ids`, `response_token_ids` and, as JSON text in OpenAI's
     /// shape, `logprobs.content`. So does every other span of its attempt that names it as `gen_ai.response.id`, as an
     /// agent's own tracer writes it, and lacks them.
-    pub async fn query_spans(&self, filter: &SpanFilter) -> Result<Paginated<Span>> {
-        let mut connection = self.reader().await?;
+    pub async fn query(&self, filter: &SpanFilter) -> Result<Paginated<Span>> {
+        let mut connection = self.database.reader().await?;
         query_in(STORED, &mut connection, filter).await
     }
 
     /// The same as JSON text and as Agent-lightning's readers expect it, for whom every call has a second span (see
     /// `with_tokens`). Where no generation is among the spans, they pass through as they are stored.
-    pub async fn query_spans_as_json(&self, filter: &SpanFilter) -> Result<String> {
-        let mut connection = self.reader().await?;
+    pub async fn query_as_json(&self, filter: &SpanFilter) -> Result<String> {
+        let mut connection = self.database.reader().await?;
         let generations = sqlx::query("SELECT 1 FROM generations WHERE rollout_id = $1 LIMIT 1")
             .bind(filter.rollout_id.as_str())
             .fetch_optional(&mut *connection)

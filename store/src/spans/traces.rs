@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::Result;
 use crate::database::sql::{Sql, column};
-use crate::{Result, Store};
+use crate::spans::Spans;
 
 /// Newest rollouts whose spans are looked through, beside those that run. There is no index of traces, which every call
 /// would have to write.
@@ -20,7 +21,7 @@ pub struct TracedAttempt {
     pub attempt_id: String,
 }
 
-impl Store {
+impl Spans {
     /// The attempts that have spans of these traces, by trace, among rollouts that run and the newest others. A trace of
     /// several attempts belongs to none.
     pub async fn attempts_of_traces(&self, trace_ids: &[&str]) -> Result<HashMap<String, TracedAttempt>> {
@@ -33,7 +34,7 @@ impl Store {
                          WHERE position > (SELECT COALESCE(MAX(position), 0) FROM rollouts) - ",
             );
             sql.integer(NEWEST).push(") AND trace_id IN ").list(traces.iter().copied());
-            let rows = self.patiently(|| async { sql.all(&mut *self.reader().await?).await }).await?;
+            let rows = self.database.patiently(|| async { sql.all(&mut *self.database.reader().await?).await }).await?;
             for row in &rows {
                 let attempt =
                     TracedAttempt { rollout_id: column(row, "rollout_id")?, attempt_id: column(row, "attempt_id")? };

@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
+use crate::Result;
 use crate::call_records::conversations::conversations;
 use crate::database::sql::column;
 use crate::generations::reading::{generations_of_spans, matching, rebuild};
+use crate::spans::Spans;
 use crate::spans::rows::span_from_row;
-use crate::{Result, Store};
 
 /// Name of the second span of a call.
 const RAW_NAME: &str = "raw_gen_ai_request";
@@ -48,11 +49,11 @@ pub(crate) const WITH_RAW_SPANS: &str = "(
 const WITH_SPAN: &str = "SELECT g.*, s.trace_id, s.name, s.sequence_id, s.start_time, s.end_time, s.body
     FROM generations g JOIN spans s USING (rollout_id, attempt_id, span_id) WHERE 1 = 1";
 
-impl Store {
+impl Spans {
     /// Generations that meet a filter, in the order in which they were recorded, each with the attributes that were
     /// recorded with it: all its messages are among them, its tokens are not.
     pub async fn generations_with_attributes(&self, filter: &GenerationFilter) -> Result<Vec<(Generation, Object)>> {
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         let rows = matching(WITH_SPAN, filter)?.all(&mut connection).await?;
         let generations = rebuild(&mut connection, &rows).await?;
         let ids: Vec<&str> = generations.iter().map(|generation| generation.generation_id.as_str()).collect();
@@ -191,11 +192,11 @@ mod tests {
     }
 
     async fn spans(store: &TestStore, attempted: &AttemptedRollout) -> Vec<Span> {
-        store.query_spans(&of(attempted)).await.unwrap().items
+        store.spans().query(&of(attempted)).await.unwrap().items
     }
 
     async fn spans_on_the_wire(store: &TestStore, filter: &SpanFilter) -> Paginated<Span> {
-        serde_json::from_str(&store.query_spans_as_json(filter).await.unwrap()).unwrap()
+        serde_json::from_str(&store.spans().query_as_json(filter).await.unwrap()).unwrap()
     }
 
     #[tokio::test]
@@ -206,7 +207,7 @@ mod tests {
             ("0123456789abcdef", generation("a", &attempted, &[1, 2], &[3])),
             ("fedcba9876543210", generation("b", &attempted, &[1, 2, 3, 4], &[5, 6])),
         ] {
-            store.record_generation(NewGeneration { span_id: span_id.into(), ..generation }).await.unwrap();
+            store.recording().record(NewGeneration { span_id: span_id.into(), ..generation }).await.unwrap();
         }
         assert_eq!(spans(&store, &attempted).await.len(), 2, "stored once");
         let page = spans_on_the_wire(&store, &of(&attempted)).await;
@@ -260,7 +261,7 @@ mod tests {
         {
             let attributes = attributes.as_object().cloned().unwrap();
             let call = generation(id, attempted, &[1, 2][..=index % 2], &[3]);
-            store.record_generation(NewGeneration { attributes, ..call }).await.unwrap();
+            store.recording().record(NewGeneration { attributes, ..call }).await.unwrap();
         }
         let filter = GenerationFilter {
             rollout_id: Some(attempted.rollout.rollout_id.clone()),
@@ -268,12 +269,12 @@ mod tests {
             ..GenerationFilter::default()
         };
         let (generations, attributes): (Vec<_>, Vec<_>) =
-            store.generations_with_attributes(&filter).await.unwrap().into_iter().unzip();
-        assert_eq!(generations, store.generations(&filter).await.unwrap());
+            store.spans().generations_with_attributes(&filter).await.unwrap().into_iter().unzip();
+        assert_eq!(generations, store.generations().matching(&filter).await.unwrap());
         assert_eq!(json!(attributes), json!([first, second, without_messages]));
         // One alone, whose messages are partly with an earlier one.
         let filter = GenerationFilter { generation_id: Some("c".to_owned()), ..GenerationFilter::default() };
-        let (_, attributes) = store.generations_with_attributes(&filter).await.unwrap().pop().unwrap();
+        let (_, attributes) = store.spans().generations_with_attributes(&filter).await.unwrap().pop().unwrap();
         assert_eq!(json!(attributes), second);
     }
 
@@ -281,7 +282,7 @@ mod tests {
     async fn a_tracers_own_span_of_a_call_gets_the_tokens_that_it_lacks() {
         let store = TestStore::new().await;
         let (attempted, other) = (store.start().await, store.start().await);
-        store.record_generation(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
+        store.recording().record(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
         let call = generation("a", &attempted, &[1, 2], &[3]);
         let recorded = call_span(&call, call.attributes.clone(), 7);
         let own = |attempted: &AttemptedRollout, id: &str, attributes: Value| Span {
@@ -294,7 +295,8 @@ mod tests {
         let named = json!({"gen_ai.response.id": "a"});
         let whole = json!({"gen_ai.response.id": "a", "prompt_token_ids": [9], "response_token_ids": [9]});
         store
-            .add_spans(vec![
+            .spans()
+            .add(vec![
                 own(&attempted, "streamed", named.clone()),
                 own(&attempted, "whole", whole.clone()),
                 own(&other, "of-another-rollout", named.clone()),

@@ -3,3 +3,17 @@
 mod names;
 mod publications;
 mod served;
+
+use crate::open_database::Database;
+
+/// Weights of served models.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    database: Database,
+}
+
+impl Weights {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self { database: database.clone() }
+    }
+}

@@ -6,17 +6,18 @@ use sqlx::any::AnyRow;
 
 use crate::database::clock::now;
 use crate::database::sql::{Sql, checked_id, column, count, optional_id, to_integer, word};
-use crate::{Result, Store, StoreError};
+use crate::weights::Weights;
+use crate::{Result, StoreError};
 
 /// What is selected of a row, for [`named_from_row`].
 pub(super) const COLUMNS: &str =
     "n.model, n.version, n.weights_id, n.parent_id, n.run_id, n.step, n.time AS named_time";
 
-impl Store {
+impl Weights {
     /// Gives weights a version, which names them for ever. Weights that have one keep it. Others get the preferred version,
     /// or, where that names other weights of the model, the one after the greatest.
-    pub async fn name_weights(&self, new: NewNamedWeights) -> Result<NamedWeights> {
-        self.write(move |write| {
+    pub async fn name(&self, new: NewNamedWeights) -> Result<NamedWeights> {
+        self.database.write(move |write| {
             Box::pin(async move {
                 checked_id("model", &new.model)?;
                 optional_id("run_id", new.run_id.as_deref())?;
@@ -60,18 +61,18 @@ impl Store {
     }
 
     /// The weights that a version of a model names, if it names any.
-    pub async fn weights_of_version(&self, model: &str, version: u64) -> Result<Option<NamedWeights>> {
+    pub async fn of_version(&self, model: &str, version: u64) -> Result<Option<NamedWeights>> {
         let mut sql = Sql::new("SELECT ");
         sql.push(COLUMNS).push(" FROM named_weights n WHERE n.model = ").text(model);
         sql.push(" AND n.version = ").integer(to_integer("version", version)?);
-        sql.all(&mut *self.reader().await?).await?.first().map(named_from_row).transpose()
+        sql.all(&mut *self.database.reader().await?).await?.first().map(named_from_row).transpose()
     }
 
     /// The greatest version that names weights of a model.
     pub async fn greatest_version(&self, model: &str) -> Result<Option<u64>> {
         let mut sql = Sql::new("SELECT MAX(version) AS greatest FROM named_weights WHERE model = ");
         sql.text(model);
-        let rows = sql.all(&mut *self.reader().await?).await?;
+        let rows = sql.all(&mut *self.database.reader().await?).await?;
         let greatest: Option<i64> = rows.first().map(|row| column(row, "greatest")).transpose()?.flatten();
         greatest.map(u64::try_from).transpose().map_err(|error| corrupt("version", &error))
     }
@@ -79,29 +80,30 @@ impl Store {
     /// Takes a version back that was given to weights which no server could load, and that were never published.
     pub async fn forget_unpublished_version(&self, model: &str, version: u64) -> Result<()> {
         let model = model.to_owned();
-        self.write(move |write| {
-            Box::pin(async move {
-                let version = to_integer("version", version)?;
-                let mut sql = Sql::new("DELETE FROM named_weights WHERE model = ");
-                sql.text(&model).push(" AND version = ").integer(version);
-                sql.push(" AND NOT EXISTS (SELECT 1 FROM publications p WHERE p.model = named_weights.model");
-                sql.push(" AND p.version = named_weights.version)");
-                sql.execute(write.connection()).await?;
-                Ok(())
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let version = to_integer("version", version)?;
+                    let mut sql = Sql::new("DELETE FROM named_weights WHERE model = ");
+                    sql.text(&model).push(" AND version = ").integer(version);
+                    sql.push(" AND NOT EXISTS (SELECT 1 FROM publications p WHERE p.model = named_weights.model");
+                    sql.push(" AND p.version = named_weights.version)");
+                    sql.execute(write.connection()).await?;
+                    Ok(())
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// All weights of a model that have a version, oldest version first; those of one run alone if it is given.
-    pub async fn named_weights(&self, model: &str, run_id: Option<&str>) -> Result<Vec<NamedWeights>> {
+    pub async fn named(&self, model: &str, run_id: Option<&str>) -> Result<Vec<NamedWeights>> {
         let mut sql = Sql::new("SELECT ");
         sql.push(COLUMNS).push(" FROM named_weights n WHERE n.model = ").text(model);
         if let Some(run_id) = run_id {
             sql.push(" AND n.run_id = ").text(run_id);
         }
         sql.push(" ORDER BY n.version");
-        let rows = sql.all(&mut *self.reader().await?).await?;
+        let rows = sql.all(&mut *self.database.reader().await?).await?;
         rows.iter().map(named_from_row).collect()
     }
 }
@@ -154,33 +156,33 @@ mod tests {
         let store = TestStore::new().await;
         let mut versions = Vec::new();
         for (digest, preferred) in [(1, 0), (2, 0), (1, 7), (3, 5), (4, 1), (5, 9)] {
-            versions.push(store.name_weights(new(digest, preferred)).await.unwrap().version);
+            versions.push(store.weights().name(new(digest, preferred)).await.unwrap().version);
         }
         assert_eq!(versions, [0, 1, 0, 5, 6, 9]);
         let other = NewNamedWeights { model: "other".into(), ..new(9, 0) };
-        assert_eq!(store.name_weights(other).await.unwrap().version, 0);
+        assert_eq!(store.weights().name(other).await.unwrap().version, 0);
         let of =
             |named: Vec<fulgurite_types::NamedWeights>| -> Vec<u64> { named.iter().map(|one| one.version).collect() };
-        assert_eq!(of(store.named_weights("m", None).await.unwrap()), [0, 1, 5, 6, 9]);
-        assert_eq!(of(store.named_weights("m", Some("run-0")).await.unwrap()), [1, 6]);
+        assert_eq!(of(store.weights().named("m", None).await.unwrap()), [0, 1, 5, 6, 9]);
+        assert_eq!(of(store.weights().named("m", Some("run-0")).await.unwrap()), [1, 6]);
     }
 
     #[tokio::test]
     async fn a_version_of_published_weights_is_not_taken_back() {
         let store = TestStore::new().await;
-        assert_eq!(store.greatest_version("m").await.unwrap(), None);
+        assert_eq!(store.weights().greatest_version("m").await.unwrap(), None);
         for version in 0..3 {
-            store.name_weights(new(version, version.into())).await.unwrap();
+            store.weights().name(new(version, version.into())).await.unwrap();
         }
-        assert_eq!(store.greatest_version("m").await.unwrap(), Some(2));
+        assert_eq!(store.weights().greatest_version("m").await.unwrap(), Some(2));
         let (source, replaces, cause) = (json!({}), Replaces::Anything, PublicationCause::Update);
         let (model, other_files) = ("m".to_owned(), OtherFiles::Refuse);
         let publication =
             NewPublication { model, version: 1, source, files_id: None, base_id: None, other_files, replaces, cause };
-        store.publish_weights(publication).await.unwrap();
+        store.weights().publish(publication).await.unwrap();
         for version in [1, 2] {
-            store.forget_unpublished_version("m", version).await.unwrap();
+            store.weights().forget_unpublished_version("m", version).await.unwrap();
         }
-        assert_eq!(store.greatest_version("m").await.unwrap(), Some(1));
+        assert_eq!(store.weights().greatest_version("m").await.unwrap(), Some(1));
     }
 }

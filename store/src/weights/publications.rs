@@ -7,10 +7,11 @@ use tokio::sync::watch;
 
 use crate::database::clock::now;
 use crate::database::sql::{Sql, column, count, json, to_integer, to_json, word};
+use crate::weights::Weights;
 use crate::weights::names::{COLUMNS, corrupt, named_from_row};
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
-impl Store {
+impl Weights {
     /// Publishes weights that have a version: every server of the store puts them behind the model. Weights that are there
     /// already are published again only if they are elsewhere now, or in other files.
     ///
@@ -18,72 +19,73 @@ impl Store {
     /// [`StoreError::WeightsInPlace`] if others are behind the model than those that they may take the place of;
     /// [`StoreError::OtherFiles`] if the version was published with others before, and may not have these, or over another
     /// base; [`StoreError::NotFound`] if the version names nothing.
-    pub async fn publish_weights(&self, new: NewPublication) -> Result<Publication> {
-        self.write(move |write| {
-            Box::pin(async move {
-                let version = to_integer("version", new.version)?;
-                let source = to_json("source", &new.source)?;
-                let known = files_of_version(write.connection(), &new.model, version).await?;
-                if let Some(known) = known.filter(|known| !may_have_files(known, &new)) {
-                    let NewPublication { model, version, .. } = new;
-                    return Err(StoreError::OtherFiles { model, version, known: Box::new(known) });
-                }
-                let current = current(write.connection(), Some(&new.model)).await?.pop();
-                if let Some(current) = current {
-                    let is_there = current.weights.version == new.version;
-                    if is_there && current.source == new.source && are_files_of(&current, &new) {
-                        return Ok(current);
-                    }
-                    if !is_there && !new.replaces.allows(new.version, current.weights.version) {
+    pub async fn publish(&self, new: NewPublication) -> Result<Publication> {
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let version = to_integer("version", new.version)?;
+                    let source = to_json("source", &new.source)?;
+                    let known = files_of_version(write.connection(), &new.model, version).await?;
+                    if let Some(known) = known.filter(|known| !may_have_files(known, &new)) {
                         let NewPublication { model, version, .. } = new;
-                        return Err(StoreError::WeightsInPlace { model, version, current: Box::new(current) });
+                        return Err(StoreError::OtherFiles { model, version, known: Box::new(known) });
                     }
-                }
-                let mut sql = Sql::new("SELECT 1 FROM named_weights WHERE model = ");
-                sql.text(&new.model).push(" AND version = ").integer(version);
-                if sql.all(write.connection()).await?.is_empty() {
-                    let id = format!("{} of model {}", new.version, new.model);
-                    return Err(StoreError::NotFound { kind: "version", id });
-                }
-                sqlx::query(
-                    "INSERT INTO publications (model, version, source, files_id, base_id, cause, time)
+                    let current = current(write.connection(), Some(&new.model)).await?.pop();
+                    if let Some(current) = current {
+                        let is_there = current.weights.version == new.version;
+                        if is_there && current.source == new.source && are_files_of(&current, &new) {
+                            return Ok(current);
+                        }
+                        if !is_there && !new.replaces.allows(new.version, current.weights.version) {
+                            let NewPublication { model, version, .. } = new;
+                            return Err(StoreError::WeightsInPlace { model, version, current: Box::new(current) });
+                        }
+                    }
+                    let mut sql = Sql::new("SELECT 1 FROM named_weights WHERE model = ");
+                    sql.text(&new.model).push(" AND version = ").integer(version);
+                    if sql.all(write.connection()).await?.is_empty() {
+                        let id = format!("{} of model {}", new.version, new.model);
+                        return Err(StoreError::NotFound { kind: "version", id });
+                    }
+                    sqlx::query(
+                        "INSERT INTO publications (model, version, source, files_id, base_id, cause, time)
                      VALUES ($1, $2, $3, $4, $5, $6, $7)",
-                )
-                .bind(new.model.as_str())
-                .bind(version)
-                .bind(source)
-                .bind(new.files_id.map(|id| id.to_string()))
-                .bind(new.base_id.map(|id| id.to_string()))
-                .bind(cause_word(&new)?)
-                .bind(now())
-                .execute(write.connection())
-                .await?;
-                write.weights_were_published();
-                let made = self::current(write.connection(), Some(&new.model)).await?.pop();
-                made.ok_or_else(|| StoreError::not_found("publication", &new.model))
+                    )
+                    .bind(new.model.as_str())
+                    .bind(version)
+                    .bind(source)
+                    .bind(new.files_id.map(|id| id.to_string()))
+                    .bind(new.base_id.map(|id| id.to_string()))
+                    .bind(cause_word(&new)?)
+                    .bind(now())
+                    .execute(write.connection())
+                    .await?;
+                    write.weights_were_published();
+                    let made = self::current(write.connection(), Some(&new.model)).await?.pop();
+                    made.ok_or_else(|| StoreError::not_found("publication", &new.model))
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// The newest publication of each model, by its name.
     pub async fn publications(&self) -> Result<Vec<Publication>> {
-        current(&mut *self.reader().await?, None).await
+        current(&mut *self.database.reader().await?, None).await
     }
 
     /// The newest publication of a model, if there was one.
     pub async fn publication(&self, model: &str) -> Result<Option<Publication>> {
-        Ok(current(&mut *self.reader().await?, Some(model)).await?.pop())
+        Ok(current(&mut *self.database.reader().await?, Some(model)).await?.pop())
     }
 
     /// The files that a version was published with last, if it was.
     pub async fn published_files(&self, model: &str, version: u64) -> Result<Option<PublishedFiles>> {
-        files_of_version(&mut *self.reader().await?, model, to_integer("version", version)?).await
+        files_of_version(&mut *self.database.reader().await?, model, to_integer("version", version)?).await
     }
 
     /// Changes whenever weights may have been published, here or by another server of the store.
     pub fn published_weights(&self) -> watch::Receiver<()> {
-        self.signals().published.subscribe()
+        self.database.signals().published.subscribe()
     }
 }
 
@@ -172,7 +174,7 @@ mod tests {
         let store = TestStore::new().await;
         for version in 0..versions {
             let new = NewNamedWeights::of_no_run("m", WeightsId::of_digest([version; 32]), u64::from(version));
-            store.name_weights(new).await.unwrap();
+            store.weights().name(new).await.unwrap();
         }
         store
     }
@@ -189,35 +191,35 @@ mod tests {
             (3, Replaces::Older, Ok(3)),
             (0, Replaces::Anything, Ok(0)),
         ] {
-            let published = match store.publish_weights(publication(version, replaces)).await {
+            let published = match store.weights().publish(publication(version, replaces)).await {
                 Ok(published) => Ok(published.weights.version),
                 Err(StoreError::WeightsInPlace { current, .. }) => Err(current.weights.version),
                 Err(other) => panic!("{other}"),
             };
             assert_eq!(published, expected, "{version} {replaces:?}");
         }
-        assert_eq!(store.publications().await.unwrap().len(), 1);
-        assert_eq!(store.publication("m").await.unwrap().unwrap().weights.version, 0);
-        assert_eq!(store.publication("n").await.unwrap(), None);
-        let unnamed = store.publish_weights(publication(9, Replaces::Anything)).await;
+        assert_eq!(store.weights().publications().await.unwrap().len(), 1);
+        assert_eq!(store.weights().publication("m").await.unwrap().unwrap().weights.version, 0);
+        assert_eq!(store.weights().publication("n").await.unwrap(), None);
+        let unnamed = store.weights().publish(publication(9, Replaces::Anything)).await;
         assert_eq!(unnamed.unwrap_err().to_string(), "version not found: 9 of model m");
     }
 
     #[tokio::test]
     async fn whoever_watches_hears_of_a_publication_and_of_no_repetition() {
         let store = store_with_versions(2).await;
-        let mut watched = store.published_weights();
+        let mut watched = store.weights().published_weights();
         watched.mark_unchanged();
-        store.publish_weights(publication(1, Replaces::Older)).await.unwrap();
+        store.weights().publish(publication(1, Replaces::Older)).await.unwrap();
         watched.changed().await.unwrap();
-        store.publish_weights(publication(1, Replaces::Older)).await.unwrap();
+        store.weights().publish(publication(1, Replaces::Older)).await.unwrap();
         assert!(!watched.has_changed().unwrap());
         let files_id = Some(WeightsId::of_digest([7; 32]));
         let read = NewPublication { files_id, ..publication(1, Replaces::Older) };
-        assert_eq!(store.publish_weights(read).await.unwrap().files_id, files_id);
+        assert_eq!(store.weights().publish(read).await.unwrap().files_id, files_id);
         watched.changed().await.unwrap();
-        store.publish_weights(publication(1, Replaces::Older)).await.unwrap();
-        assert_eq!(store.publication("m").await.unwrap().unwrap().files_id, files_id);
+        store.weights().publish(publication(1, Replaces::Older)).await.unwrap();
+        assert_eq!(store.weights().publication("m").await.unwrap().unwrap().files_id, files_id);
     }
 
     #[tokio::test]
@@ -226,10 +228,10 @@ mod tests {
         let id = |digest: u8| Some(WeightsId::of_digest([digest; 32]));
         let elsewhere = || json!({ "adapter": "/elsewhere" });
         let first = NewPublication { files_id: id(7), base_id: id(1), ..publication(1, Replaces::Anything) };
-        assert_eq!(store.published_files("m", 1).await.unwrap(), None);
-        store.publish_weights(first.clone()).await.unwrap();
-        store.publish_weights(publication(2, Replaces::Anything)).await.unwrap();
-        let position = async || store.publication("m").await.unwrap().unwrap().position;
+        assert_eq!(store.weights().published_files("m", 1).await.unwrap(), None);
+        store.weights().publish(first.clone()).await.unwrap();
+        store.weights().publish(publication(2, Replaces::Anything)).await.unwrap();
+        let position = async || store.weights().publication("m").await.unwrap().unwrap().position;
         let before = position().await;
         for refused in [
             NewPublication { files_id: id(8), ..first.clone() },
@@ -239,7 +241,7 @@ mod tests {
             NewPublication { base_id: id(2), ..first.clone() },
             NewPublication { base_id: id(2), other_files: OtherFiles::Accept, ..first.clone() },
         ] {
-            let error = store.publish_weights(refused.clone()).await.unwrap_err();
+            let error = store.weights().publish(refused.clone()).await.unwrap_err();
             assert!(matches!(error, StoreError::OtherFiles { version: 1, .. }), "{error} {refused:?}");
             assert_eq!(position().await, before);
         }
@@ -248,10 +250,10 @@ mod tests {
             NewPublication { source: elsewhere(), files_id: None, base_id: None, ..first.clone() },
             NewPublication { files_id: id(8), other_files: OtherFiles::Accept, ..first.clone() },
         ] {
-            store.publish_weights(accepted.clone()).await.unwrap();
-            assert_eq!(store.published_files("m", 1).await.unwrap().unwrap().source, accepted.source);
+            store.weights().publish(accepted.clone()).await.unwrap();
+            assert_eq!(store.weights().published_files("m", 1).await.unwrap().unwrap().source, accepted.source);
         }
-        let known = store.published_files("m", 1).await.unwrap().unwrap();
+        let known = store.weights().published_files("m", 1).await.unwrap().unwrap();
         assert_eq!((known.files_id, known.base_id), (id(8), id(1)), "what was not read since is as it was");
     }
 }

@@ -46,11 +46,11 @@ fn generation(number: usize, rollout_id: &str, attempt_id: &str) -> NewGeneratio
 async fn write_until_killed() {
     let Ok(database) = std::env::var(DATABASE) else { return };
     let store = Store::open(&database, StoreOptions::default()).await.unwrap();
-    let started = store.start_rollout(NewRollout { input: json!(1), ..NewRollout::default() }, None).await.unwrap();
+    let started = store.rollouts().start(NewRollout { input: json!(1), ..NewRollout::default() }, None).await.unwrap();
     for number in 0.. {
         let call = generation(number, &started.rollout.rollout_id, &started.attempt.attempt_id);
         let generation_id = call.generation_id.clone();
-        store.record_generation(call).await.unwrap();
+        store.recording().record(call).await.unwrap();
         println!("acknowledged {generation_id}");
     }
 }
@@ -75,7 +75,7 @@ async fn nothing_acknowledged_is_lost_or_counted_twice() {
     assert_eq!(acknowledged.len(), ACKNOWLEDGED);
 
     let store = Store::open(&database.url, StoreOptions::default()).await.unwrap();
-    let found = store.generations(&GenerationFilter::default()).await.unwrap();
+    let found = store.generations().matching(&GenerationFilter::default()).await.unwrap();
     // One more may have been committed than could be said; each is there once, in order, and rebuilds.
     assert!(found.len() >= ACKNOWLEDGED);
     for (number, generation) in found.iter().enumerate() {
@@ -83,11 +83,11 @@ async fn nothing_acknowledged_is_lost_or_counted_twice() {
         assert_eq!(generation.prompt_tokens, (0..number as u32).collect::<Vec<_>>());
         assert_eq!(generation.sequence_id, number as u64 + 1);
     }
-    assert_eq!(store.statistics().await.unwrap().spans, found.len() as u64);
+    assert_eq!(store.queries().statistics().await.unwrap().spans, found.len() as u64);
     let (rollout_id, attempt_id) = (&found[0].rollout_id, &found[0].attempt_id);
-    store.record_generation(generation(found.len(), rollout_id, attempt_id)).await.unwrap();
-    let next = store.generations(&GenerationFilter::default()).await.unwrap().pop().unwrap();
+    store.recording().record(generation(found.len(), rollout_id, attempt_id)).await.unwrap();
+    let next = store.generations().matching(&GenerationFilter::default()).await.unwrap().pop().unwrap();
     assert_eq!(next.parent_id.as_ref(), found.last().map(|generation| &generation.generation_id));
-    let ended = store.report_attempt(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Succeeded)).await;
+    let ended = store.attempts().report(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Succeeded)).await;
     assert_eq!(ended.unwrap().status, AttemptStatus::Succeeded);
 }

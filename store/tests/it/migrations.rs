@@ -59,22 +59,22 @@ async fn database_of(last: i64) -> TestDatabase {
 
 /// Everything that the store can tell.
 async fn contents(store: &Store) -> Value {
-    let rollouts = store.query_rollouts(&RolloutFilter::default()).await.unwrap().items;
+    let rollouts = store.rollouts().query(&RolloutFilter::default()).await.unwrap().items;
     let (mut attempts, mut spans) = (Vec::new(), Vec::new());
     for (rollout, _) in &rollouts {
-        attempts.extend(store.attempts(&rollout.rollout_id).await.unwrap());
+        attempts.extend(store.attempts().of_rollout(&rollout.rollout_id).await.unwrap());
         let filter = SpanFilter { rollout_id: rollout.rollout_id.clone(), ..SpanFilter::default() };
-        spans.extend(store.query_spans(&filter).await.unwrap().items);
+        spans.extend(store.spans().query(&filter).await.unwrap().items);
     }
     let rollouts: Vec<_> = rollouts.into_iter().map(|(rollout, _)| rollout).collect();
     json!({
         "rollouts": rollouts, "attempts": attempts, "spans": spans,
-        "generations": store.generations(&GenerationFilter::default()).await.unwrap(),
-        "resources": store.query_resources(&TextFilter::default(), &Page::default()).await.unwrap().items,
-        "workers": store.query_workers(&WorkerFilter::default()).await.unwrap().items,
-        "runs": store.runs().await.unwrap(), "steps": store.steps("run-1").await.unwrap(),
-        "checkpoints": store.checkpoints("run-1").await.unwrap(),
-        "ledger": store.token_ledger("run-1").await.unwrap(),
+        "generations": store.generations().matching(&GenerationFilter::default()).await.unwrap(),
+        "resources": store.resources().query(&TextFilter::default(), &Page::default()).await.unwrap().items,
+        "workers": store.workers().query(&WorkerFilter::default()).await.unwrap().items,
+        "runs": store.runs().all().await.unwrap(), "steps": store.runs().steps("run-1").await.unwrap(),
+        "checkpoints": store.runs().checkpoints("run-1").await.unwrap(),
+        "ledger": store.runs().token_ledger("run-1").await.unwrap(),
     })
 }
 
@@ -84,15 +84,15 @@ async fn every_earlier_version_opens_with_all_that_it_holds() {
         let database = database_of(version).await;
         let store = Store::open(&database.url, StoreOptions::default()).await.unwrap();
         insta::assert_json_snapshot!("contents", contents(&store).await);
-        assert_eq!(store.completions(0, 9).await.unwrap().rollouts.len(), 1, "from version {version}");
-        let gateway = store.gateway_rollout("ro-done").await.unwrap().unwrap();
+        assert_eq!(store.rollouts().completions(0, 9).await.unwrap().rollouts.len(), 1, "from version {version}");
+        let gateway = store.gateway_rollouts().get("ro-done").await.unwrap().unwrap();
         assert_eq!(gateway.local.is_some(), version >= GATEWAY);
 
         // And it goes on from there.
-        let claimed = store.dequeue_rollouts(2, Some("w-1"), Duration::ZERO).await.unwrap();
+        let claimed = store.rollouts().dequeue(2, Some("w-1"), Duration::ZERO).await.unwrap();
         assert_eq!(claimed.iter().map(|claimed| claimed.rollout.rollout_id.as_str()).collect::<Vec<_>>(), ["ro-waits"]);
-        assert_eq!(store.next_sequence_id("ro-done").await.unwrap(), 4);
-        assert_eq!(store.next_sequence_id("ro-not-yet").await.unwrap(), 8);
+        assert_eq!(store.spans().next_sequence_id("ro-done").await.unwrap(), 4);
+        assert_eq!(store.spans().next_sequence_id("ro-not-yet").await.unwrap(), 8);
         store.close().await;
     }
 }

@@ -33,7 +33,7 @@ fn task(id: &str) -> NewRollout {
 
 /// Returns once `worker` has found the queue empty.
 async fn until_idle(store: &Store, worker: &str) {
-    while store.worker(worker).await.unwrap().is_none_or(|worker| worker.status != WorkerStatus::Idle) {
+    while store.workers().get(worker).await.unwrap().is_none_or(|worker| worker.status != WorkerStatus::Idle) {
         tokio::task::yield_now().await;
     }
 }
@@ -43,8 +43,8 @@ async fn servers_may_start_at_once() {
     let Some(database) = postgres().await else { return };
     let options = StoreOptions::default();
     let stores = try_join_all((0..4).map(|_| Store::open(&database.url, options))).await.unwrap();
-    stores[0].enqueue_rollouts(vec![task("ro-1")]).await.unwrap();
-    assert!(stores[3].get_rollout("ro-1").await.unwrap().is_some());
+    stores[0].rollouts().enqueue(vec![task("ro-1")]).await.unwrap();
+    assert!(stores[3].rollouts().get("ro-1").await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -53,17 +53,17 @@ async fn one_server_wakes_those_who_wait_at_another() {
     let (here, there) = (open(&database).await, open(&database).await);
     let enqueue = async {
         until_idle(&there, "w").await;
-        there.enqueue_rollouts(vec![task("ro-1")]).await.unwrap();
+        there.rollouts().enqueue(vec![task("ro-1")]).await.unwrap();
     };
-    let (claimed, ()) = tokio::join!(here.dequeue_rollouts(1, Some("w"), LONG), enqueue);
+    let (claimed, ()) = tokio::join!(here.rollouts().dequeue(1, Some("w"), LONG), enqueue);
     let attempt = claimed.unwrap().remove(0).attempt;
 
     let ids = ["ro-1".to_owned()];
     let finish = async {
         let update = AttemptUpdate::status(AttemptStatus::Succeeded);
-        there.update_attempt("ro-1", &attempt.attempt_id, update).await.unwrap();
+        there.attempts().update("ro-1", &attempt.attempt_id, update).await.unwrap();
     };
-    let (finished, ()) = tokio::join!(here.wait_for_rollouts(&ids, Some(LONG)), finish);
+    let (finished, ()) = tokio::join!(here.rollouts().wait_for(&ids, Some(LONG)), finish);
     assert_eq!(finished.unwrap().len(), 1);
 }
 
@@ -71,14 +71,15 @@ async fn one_server_wakes_those_who_wait_at_another() {
 async fn each_rollout_is_handed_out_once_by_all_servers_together() {
     let Some(database) = postgres().await else { return };
     let stores = [open(&database).await, open(&database).await, open(&database).await];
-    stores[0].enqueue_rollouts((0..60).map(|number| task(&format!("ro-{number}"))).collect()).await.unwrap();
-    let takes = (0..30).map(|number| stores[number % 3].dequeue_rollouts(2, None, Duration::ZERO));
+    stores[0].rollouts().enqueue((0..60).map(|number| task(&format!("ro-{number}"))).collect()).await.unwrap();
+    let takes = (0..30).map(|number| stores[number % 3].rollouts().dequeue(2, None, Duration::ZERO));
     let claimed = try_join_all(takes).await.unwrap().concat();
     let mut ids: Vec<_> = claimed.iter().map(|claimed| claimed.rollout.rollout_id.as_str()).collect();
     ids.sort_unstable();
     ids.dedup();
     assert_eq!((claimed.len(), ids.len()), (60, 60));
-    let numbers = try_join_all((0..30).map(|number| stores[number % 3].next_sequence_id("ro-0"))).await.unwrap();
+    let numbers =
+        try_join_all((0..30).map(|number| stores[number % 3].spans().next_sequence_id("ro-0"))).await.unwrap();
     let mut sorted = numbers;
     sorted.sort_unstable();
     assert_eq!(sorted, (1..=30).collect::<Vec<_>>());
@@ -88,9 +89,9 @@ async fn each_rollout_is_handed_out_once_by_all_servers_together() {
 async fn connections_that_break_are_made_again_and_lose_nothing() {
     let Some(database) = postgres().await else { return };
     let (here, there) = (open(&database).await, open(&database).await);
-    here.enqueue_rollouts(vec![task("ro-0")]).await.unwrap();
-    here.get_rollout("ro-0").await.unwrap();
-    let claimed = there.dequeue_rollouts(1, None, Duration::ZERO).await.unwrap();
+    here.rollouts().enqueue(vec![task("ro-0")]).await.unwrap();
+    here.rollouts().get("ro-0").await.unwrap();
+    let claimed = there.rollouts().dequeue(1, None, Duration::ZERO).await.unwrap();
     assert_eq!(claimed.len(), 1);
 
     let mut other = AnyConnection::connect(&database.url).await.unwrap();
@@ -99,23 +100,23 @@ async fn connections_that_break_are_made_again_and_lose_nothing() {
     let ended = sqlx::raw_sql(sql).fetch_all(&mut other).await.unwrap();
     assert!(ended.iter().all(|row| row.get::<bool, _>(0)));
 
-    here.enqueue_rollouts(vec![task("ro-1")]).await.unwrap();
-    assert!(here.get_rollout("ro-1").await.unwrap().is_some());
-    let claimed = here.dequeue_rollouts(1, None, Duration::ZERO).await.unwrap();
+    here.rollouts().enqueue(vec![task("ro-1")]).await.unwrap();
+    assert!(here.rollouts().get("ro-1").await.unwrap().is_some());
+    let claimed = here.rollouts().dequeue(1, None, Duration::ZERO).await.unwrap();
     assert_eq!(claimed[0].rollout.rollout_id, "ro-1");
     // The server there listens again, too.
     let enqueue = async {
         until_idle(&here, "w").await;
-        here.enqueue_rollouts(vec![task("ro-2")]).await.unwrap();
+        here.rollouts().enqueue(vec![task("ro-2")]).await.unwrap();
     };
     let wait = async {
         // Its writer has not noticed yet.
-        there.update_worker("w", None).await.unwrap();
-        there.dequeue_rollouts(1, Some("w"), LONG).await.unwrap()
+        there.workers().update("w", None).await.unwrap();
+        there.rollouts().dequeue(1, Some("w"), LONG).await.unwrap()
     };
     let (claimed, ()) = tokio::join!(wait, enqueue);
     assert_eq!(claimed[0].rollout.rollout_id, "ro-2");
-    assert_eq!(here.check(&mut |_| {}).await.unwrap(), 0);
+    assert_eq!(here.housekeeping().check(&mut |_| {}).await.unwrap(), 0);
 }
 
 /// When the connection of a commit breaks.
@@ -183,8 +184,8 @@ async fn a_commit_whose_answer_is_lost_is_done_once() {
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         // Without an id of its own, it would be there twice if it were sent twice.
         let task = NewRollout { input: json!("breaking-word"), ..NewRollout::default() };
-        let enqueued = store.enqueue_rollouts(vec![task]).await.unwrap();
-        let found = store.query_rollouts(&RolloutFilter::default()).await.unwrap().items;
+        let enqueued = store.rollouts().enqueue(vec![task]).await.unwrap();
+        let found = store.rollouts().query(&RolloutFilter::default()).await.unwrap().items;
         assert_eq!(found.len(), 1, "{breaks:?}");
         assert_eq!(found[0].0.rollout_id, enqueued[0].rollout_id, "{breaks:?}");
     }
@@ -199,7 +200,7 @@ async fn a_database_that_stays_away_is_an_error_once_patience_is_over() {
     let sql = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
     sqlx::raw_sql(sql).fetch_all(&mut other).await.unwrap();
-    let lost = store.enqueue_rollouts(vec![task("ro-1")]).await.unwrap_err();
+    let lost = store.rollouts().enqueue(vec![task("ro-1")]).await.unwrap_err();
     assert!(matches!(lost, StoreError::Unavailable { .. }), "{lost:?}");
 }
 

@@ -33,7 +33,7 @@ impl TestStore {
     }
 
     pub async fn start(&self) -> AttemptedRollout {
-        self.start_rollout(NewRollout { input: json!("task"), ..NewRollout::default() }, None).await.unwrap()
+        self.rollouts().start(NewRollout { input: json!("task"), ..NewRollout::default() }, None).await.unwrap()
     }
 }
 

@@ -181,10 +181,10 @@ mod tests {
         let url = format!("sqlite://{}", directory.path().join("t.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let new = NewRollout { input: json!({ "q": 1 }), ..NewRollout::default() };
-        store.enqueue_rollouts(vec![new; 2]).await.unwrap();
+        store.rollouts().enqueue(vec![new; 2]).await.unwrap();
         let mut rollout_ids = Vec::new();
         for (text, reward) in [("good <|im_end|> good", 1.0), ("bad", 0.0)] {
-            let claimed = store.dequeue_rollouts(1, Some("w"), Duration::ZERO).await.unwrap().remove(0);
+            let claimed = store.rollouts().dequeue(1, Some("w"), Duration::ZERO).await.unwrap().remove(0);
             let (rollout_id, attempt_id) = (claimed.rollout.rollout_id, claimed.attempt.attempt_id);
             let sampled_tokens = renderer.tokenizer().encode_ordinary(text).unwrap();
             let generation = NewGeneration {
@@ -212,10 +212,10 @@ mod tests {
                 client_disconnected: false,
                 defect: None,
             };
-            store.record_generation(generation).await.unwrap();
-            store.add_reward(&rollout_id, &attempt_id, None, Reward::new(reward)).await.unwrap();
+            store.recording().record(generation).await.unwrap();
+            store.rewards().add(&rollout_id, &attempt_id, None, Reward::new(reward)).await.unwrap();
             let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
-            store.report_attempt(&rollout_id, &attempt_id, ended).await.unwrap();
+            store.attempts().report(&rollout_id, &attempt_id, ended).await.unwrap();
             rollout_ids.push(rollout_id);
         }
         let rules = RecordedRules { renderer, models: vec!["m".to_owned()], max_tokens: None, truncate: false };

@@ -77,7 +77,7 @@ impl Reporter for Silent {
 async fn work(store: Store) {
     let mut turn = 0u32;
     loop {
-        for attempted in store.dequeue_rollouts(4, Some("worker"), Duration::from_secs(60)).await.unwrap() {
+        for attempted in store.rollouts().dequeue(4, Some("worker"), Duration::from_secs(60)).await.unwrap() {
             turn += 1;
             play(&store, &attempted, turn).await;
         }
@@ -89,10 +89,10 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
     let task = attempted.rollout.input.as_str().unwrap();
     let mut generation = honest(attempted, turn);
     if let Some(fault) = fault_of(attempted) {
-        store.record_generation(generation).await.unwrap();
+        store.recording().record(generation).await.unwrap();
         let metadata = json!({ "reason": "it did not work", "fault": fault }).as_object().cloned();
         let update = AttemptUpdate { metadata, ..AttemptUpdate::status(AttemptStatus::Failed) };
-        store.report_attempt(rollout, attempt, update).await.unwrap();
+        store.attempts().report(rollout, attempt, update).await.unwrap();
         return;
     }
     match task {
@@ -120,10 +120,10 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
         // As a server that tells token ids is recorded.
         "upstream" => generation.defect = Some("upstream".into()),
         // Its agent asked a judge too, whose tokens nobody knows.
-        "honest" => store.record_generation(passed_on(attempted, turn)).await.map(drop).unwrap(),
+        "honest" => store.recording().record(passed_on(attempted, turn)).await.map(drop).unwrap(),
         _ => {}
     }
-    store.record_generation(generation).await.unwrap();
+    store.recording().record(generation).await.unwrap();
     if task == "two_calls" {
         two_calls(store, attempted, turn).await;
     }
@@ -134,8 +134,8 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
         "reward_too_large" => 1e308,
         _ => f64::from(turn % 7),
     };
-    store.add_reward(rollout, attempt, None, Reward::new(reward)).await.unwrap();
-    store.report_attempt(rollout, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
+    store.rewards().add(rollout, attempt, None, Reward::new(reward)).await.unwrap();
+    store.attempts().report(rollout, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
 }
 
 /// Who fails an attempt at a task, if anybody does.
@@ -161,11 +161,11 @@ async fn two_calls(store: &Store, attempted: &AttemptedRollout, turn: u32) {
         logprobs: Some(vec![-0.5; 2]),
         ..honest(attempted, turn)
     };
-    store.record_generation(second).await.unwrap();
+    store.recording().record(second).await.unwrap();
     // Who is better in the first turn is worse in the second.
     let member = attempted.rollout.metadata.as_ref().unwrap()["member"].as_f64().unwrap();
     for (generation_id, value) in [(format!("generation-{turn}"), member), (format!("second-{turn}"), -member)] {
-        store.add_reward(rollout, attempt, Some(&generation_id), Reward::new(value)).await.unwrap();
+        store.rewards().add(rollout, attempt, Some(&generation_id), Reward::new(value)).await.unwrap();
     }
 }
 
@@ -312,7 +312,7 @@ pub async fn run_with<R: Reporter>(
     let url = format!("sqlite://{}", directory.join("t.db").display());
     let store = Store::open(&url, StoreOptions::default()).await.unwrap();
     let run = NewRun { run_id: "run".into(), name: "run".into(), config: json!({}), seed: 1 };
-    store.create_run(run).await.unwrap();
+    store.runs().create(run).await.unwrap();
     // An update of the same run that is undone.
     let undone = NewNamedWeights {
         model: "tiny".into(),
@@ -322,7 +322,7 @@ pub async fn run_with<R: Reporter>(
         step: Some(1),
         preferred_version: 77,
     };
-    store.name_weights(undone).await.unwrap();
+    store.weights().name(undone).await.unwrap();
     let (_runner_lives, runner) = watch::channel(None);
     let mut options = options;
     let rollouts = options.rollouts_mut().unwrap();
@@ -504,13 +504,13 @@ async fn nothing_to_learn_means_no_step_of_the_optimizer() {
 }
 
 async fn every_rollout_names_its_policy(store: &Store) {
-    let rollouts = store.query_rollouts(&RolloutFilter::default()).await.unwrap().items;
+    let rollouts = store.rollouts().query(&RolloutFilter::default()).await.unwrap().items;
     assert!(!rollouts.is_empty());
     for (rollout, _) in rollouts {
         let step = &rollout.metadata.as_ref().unwrap()["step"];
         let resources_id = rollout.resources_id.unwrap();
         assert_eq!(resources_id, format!("run-weights-{step}"));
-        let resources = store.resources(&resources_id).await.unwrap().unwrap();
+        let resources = store.resources().get(&resources_id).await.unwrap().unwrap();
         let expected = json!({
             "main_llm": {
                 "resource_type": "proxy_llm",

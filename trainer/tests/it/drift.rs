@@ -12,7 +12,7 @@ async fn steps(tasks: &[&str], keys: Value) -> Vec<Value> {
     let directory = tempfile::tempdir().unwrap();
     let (store, summary) = run_in(directory.path(), Reached::InProcess, tasks, &Arc::default(), options).await;
     summary.unwrap();
-    store.steps("run").await.unwrap().into_iter().map(|step| step.metrics).collect()
+    store.runs().steps("run").await.unwrap().into_iter().map(|step| step.metrics).collect()
 }
 
 /// The numbers of a step whose names begin so, by the rest of the name.

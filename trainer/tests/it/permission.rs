@@ -20,12 +20,12 @@ struct Moody {
 
 impl Reporter for Moody {
     fn report(&mut self, event: TrainEvent) {
-        let allow = async |steps| self.store.allow_steps("run", steps).await.unwrap();
+        let allow = async |steps| self.store.runs().allow_steps("run", steps).await.unwrap();
         let answer = async {
             match event {
                 TrainEvent::Step { step: 0, .. } => allow(Some(0)).await,
                 TrainEvent::Waiting { step } => {
-                    let checkpoint = self.store.latest_checkpoint("run").await.unwrap();
+                    let checkpoint = self.store.runs().latest_checkpoint("run").await.unwrap();
                     self.waited.lock().unwrap().push((step, checkpoint.map(|checkpoint| checkpoint.step)));
                     allow(None).await;
                 }

@@ -102,25 +102,25 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
     let run = remote.create_run(new).await.unwrap();
     assert_eq!(remote.run("run/1").await.unwrap(), Some(run));
     remote.allow_steps("run/1", Some(3)).await.unwrap();
-    assert_eq!(store.run("run/1").await.unwrap().unwrap().allowed_steps, Some(3));
+    assert_eq!(store.runs().get("run/1").await.unwrap().unwrap().allowed_steps, Some(3));
     remote.allow_steps("run/1", None).await.unwrap();
 
     let rollouts = vec![NewRollout { input: json!({ "q": 1 }), ..NewRollout::default() }; 2];
     let enqueued = remote.enqueue_rollouts(rollouts).await.unwrap();
     let ids: Vec<String> = enqueued.iter().map(|rollout| rollout.rollout_id.clone()).collect();
-    let claimed = store.dequeue_rollouts(1, Some("w"), Duration::ZERO).await.unwrap().remove(0);
+    let claimed = store.rollouts().dequeue(1, Some("w"), Duration::ZERO).await.unwrap().remove(0);
     let (rollout_id, attempt_id) = (claimed.rollout.rollout_id.as_str(), claimed.attempt.attempt_id.as_str());
     assert_eq!(rollout_id, ids[0]);
     assert!(remote.wait_for_rollouts(&ids, Duration::ZERO).await.unwrap().is_empty());
 
     // More than a page, the prompts too.
     for place in 0..101 {
-        store.record_generation(generation(rollout_id, attempt_id, place, vec![1; place + 1])).await.unwrap();
+        store.recording().record(generation(rollout_id, attempt_id, place, vec![1; place + 1])).await.unwrap();
     }
     let reward = Reward { components: vec![("b".into(), 0.1), ("a".into(), 2.0)], ..Reward::new(1.0 / 3.0) };
-    store.add_reward(rollout_id, attempt_id, None, reward).await.unwrap();
-    store.add_reward(rollout_id, attempt_id, Some("generation-3"), Reward::new(0.2)).await.unwrap();
-    store.report_attempt(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
+    store.rewards().add(rollout_id, attempt_id, None, reward).await.unwrap();
+    store.rewards().add(rollout_id, attempt_id, Some("generation-3"), Reward::new(0.2)).await.unwrap();
+    store.attempts().report(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
 
     let ended = remote.wait_for_rollouts(&ids, Duration::ZERO).await.unwrap();
     assert_eq!(ended, local.wait_for_rollouts(&ids, Duration::ZERO).await.unwrap());
@@ -160,7 +160,7 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
     let error = refused(remote.record_step(changed).await).to_string();
     let expected = "/runs/run%2F1/steps refused (status 409): step already exists: 1 of run run/1";
     assert!(error.ends_with(expected), "{error}");
-    let recorded = store.teacher_logprobs(&["generation-0"]).await.unwrap();
+    let recorded = store.runs().teacher_logprobs(&["generation-0"]).await.unwrap();
     assert_eq!(recorded, [RecordedTeacherLogprobs { run_id: "run/1".into(), values: teacher_logprobs }]);
     remote.record_uses("run/1", vec![used(1)]).await.unwrap();
     assert_eq!(remote.steps("run/1").await.unwrap(), local.steps("run/1").await.unwrap());
@@ -175,7 +175,7 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
     remote.release_worker("w").await.unwrap();
     let resource = json!({ "main_llm": { "resource_type": "proxy_llm", "endpoint": "http://h/v1", "model": "m" } });
     remote.update_resources("run/1-weights-0", resource.as_object().cloned().unwrap()).await.unwrap();
-    assert!(store.resources("run/1-weights-0").await.unwrap().is_some());
+    assert!(store.resources().get("run/1-weights-0").await.unwrap().is_some());
     assert!(remote.model_calls_key().await.unwrap().starts_with("fgr-"));
 }
 
@@ -195,10 +195,10 @@ async fn a_step_asks_a_handful_of_times_whatever_its_size() {
     let rollouts = vec![NewRollout { input: json!(1), ..NewRollout::default() }; 128];
     let enqueued = remote.enqueue_rollouts(rollouts).await.unwrap();
     let ids: Vec<String> = enqueued.into_iter().map(|rollout| rollout.rollout_id).collect();
-    for (place, claimed) in store.dequeue_rollouts(128, Some("w"), Duration::ZERO).await.unwrap().iter().enumerate() {
+    for (place, claimed) in store.rollouts().dequeue(128, Some("w"), Duration::ZERO).await.unwrap().iter().enumerate() {
         let (rollout_id, attempt_id) = (claimed.rollout.rollout_id.as_str(), claimed.attempt.attempt_id.as_str());
-        store.record_generation(generation(rollout_id, attempt_id, place, vec![1, 2])).await.unwrap();
-        store.add_reward(rollout_id, attempt_id, None, Reward::new(1.0)).await.unwrap();
+        store.recording().record(generation(rollout_id, attempt_id, place, vec![1, 2])).await.unwrap();
+        store.rewards().add(rollout_id, attempt_id, None, Reward::new(1.0)).await.unwrap();
     }
     let records = remote.rollout_records(&ids).await.unwrap();
     assert!(records.iter().flatten().all(|record| record.generations.len() == 1 && record.rewards.len() == 1));
@@ -208,7 +208,7 @@ async fn a_step_asks_a_handful_of_times_whatever_its_size() {
     // What takes more than an answer has room for comes in several.
     let (rollout_id, attempt_id) = (&ids[0], &records[0].as_ref().unwrap().attempts[0].attempt_id);
     for place in 200..203 {
-        store.record_generation(generation(rollout_id, attempt_id, place, vec![place as u32; 400_000])).await.unwrap();
+        store.recording().record(generation(rollout_id, attempt_id, place, vec![place as u32; 400_000])).await.unwrap();
     }
     let large = record(ServerOptions { reply_limit: 1 << 30, ..options(&url) });
     let again = large.rollout_records(&ids).await.unwrap();

@@ -79,7 +79,7 @@ async fn of_training_run(directory: &Path) -> Result<Against> {
     let store = Store::open_read_only(&url).await;
     let store = store.with_context(|| format!("cannot open the store {}", redact_url(&url)))?;
     let filter = RolloutFilter { run_id: Some(run_id.clone()), ..RolloutFilter::default() };
-    let mut pages = store.rollout_pages(&filter).await?;
+    let mut pages = store.rollouts().pages(&filter).await?;
     let mut newest: (u64, Vec<String>) = (0, Vec::new());
     while let Some(page) = pages.next().await? {
         for (rollout, _) in page {

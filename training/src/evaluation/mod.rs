@@ -245,9 +245,9 @@ async fn begin(store: &Store, plan: &Plan<'_>, directory: &Path) -> Result<Strin
         all.extend(own);
     }
     records::write_whole(&directory.join(CONFIG_FILE), &format!("{config:#}\n"))?;
-    if store.run(&run_id).await?.is_none() {
+    if store.runs().get(&run_id).await?.is_none() {
         let (name, seed) = (plan.loaded.config.run.name.clone(), plan.loaded.config.run.seed);
-        store.create_run(NewRun { run_id: run_id.clone(), name, config, seed }).await?;
+        store.runs().create(NewRun { run_id: run_id.clone(), name, config, seed }).await?;
     }
     Ok(run_id)
 }

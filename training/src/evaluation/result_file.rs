@@ -111,13 +111,13 @@ pub async fn first_final_score(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
         return Ok(None);
     }
     let Ok(store) = Store::open_read_only(&store_url(plan.loaded)).await else { return Ok(None) };
-    for run in store.runs().await? {
+    for run in store.runs().all().await? {
         let described = &run.config["evaluation"];
         let is_same = run.config["kind"] == EVALUATION_KIND
             && described["tasks"] == "final"
             && described["weights"] == **weights
             && described["tasks_digest"] == *tasks_digest;
-        if is_same && let Some(step) = store.steps(&run.run_id).await?.first() {
+        if is_same && let Some(step) = store.runs().steps(&run.run_id).await?.first() {
             return Ok(Some(scored(run.run_id, &step.metrics)));
         }
     }

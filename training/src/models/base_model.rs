@@ -233,10 +233,10 @@ async fn train(
     let store_url = format!("sqlite://{}", workspace.join(STORE_FILE).display());
     let store = open_store(&store_url, &StoreConfig::default()).await?;
     let run_id = "base".to_owned();
-    let is_started = store.run(&run_id).await?.is_some();
+    let is_started = store.runs().get(&run_id).await?.is_some();
     if !is_started {
         let config = json!({ "recipe": recipe });
-        store.create_run(NewRun { run_id: run_id.clone(), name: run_id.clone(), config, seed: recipe.seed }).await?;
+        store.runs().create(NewRun { run_id: run_id.clone(), name: run_id.clone(), config, seed: recipe.seed }).await?;
     }
     let supervised = Supervised {
         record: Arc::new(store.clone()),

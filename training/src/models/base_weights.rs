@@ -41,7 +41,7 @@ async fn name_weights_of(store: &Store, model: &SampledModel, directory: &Path) 
     let weights_id = fingerprint.context("the task that reads the files ended")??;
     let Some(WeightsVersion(preferred_version)) = label else { return Ok(Some(weights_id)) };
     let new = NewNamedWeights::of_no_run(&model.name, weights_id, preferred_version);
-    let version = store.name_weights(new).await?.version;
+    let version = store.weights().name(new).await?.version;
     if version != preferred_version {
         tracing::info!(
             model = model.name,

@@ -258,7 +258,7 @@ mod tests {
     }
 
     /// The kinds of events, each with what it adds, and the whole content.
-    fn told(deltas: &[Delta]) -> (Vec<(String, String)>, Value) {
+    fn events_and_content(deltas: &[Delta]) -> (Vec<(String, String)>, Value) {
         let eager = EagerCalls { by_default: true, of_tools: vec![("whole".to_owned(), false)] };
         let mut blocks = ContentBlocks::new(false, eager);
         let mut events: Vec<Value> = deltas.iter().flat_map(|delta| blocks.take(delta)).collect();
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn arguments_are_sent_as_they_come_and_their_sum_is_the_input() {
         let deltas = [text("Hm."), call("f"), arguments("{\"a\": "), arguments("{\"b\": 1"), arguments("}}")];
-        let (events, content) = told(&deltas);
+        let (events, content) = events_and_content(&deltas);
         let sent = [
             ("start 0", "text"),
             ("delta 0", "Hm."),
@@ -310,7 +310,7 @@ mod tests {
     fn a_call_that_broke_ends_so_that_nobody_can_read_it_and_is_no_block_of_the_answer() {
         let void = Delta::Void { index: 0, end: ",]".to_owned() };
         let deltas = [text("Hm."), call("f"), arguments("{\"a\": 1"), void.clone(), text(" f(1")];
-        let (events, content) = told(&deltas);
+        let (events, content) = events_and_content(&deltas);
         let sent = [
             ("start 0", "text"),
             ("delta 0", "Hm."),
@@ -325,16 +325,16 @@ mod tests {
         ];
         assert_eq!(events, expected(&sent));
         assert_eq!(content, json!([{ "type": "text", "text": "Hm. f(1" }]));
-        assert_eq!(told(&[call("f"), void]).1, json!([{ "type": "text", "text": "" }]));
+        assert_eq!(events_and_content(&[call("f"), void]).1, json!([{ "type": "text", "text": "" }]));
     }
 
     #[test]
     fn a_call_that_is_not_to_be_streamed_is_sent_whole_or_not_at_all() {
         let whole = [("start 0", "tool_use"), ("delta 0", "{\"a\": 1}"), ("stop 0", "")];
-        let (events, _) = told(&[call("whole"), arguments("{\"a\": "), arguments("1}")]);
+        let (events, _) = events_and_content(&[call("whole"), arguments("{\"a\": "), arguments("1}")]);
         assert_eq!(events, expected(&whole));
         let void = Delta::Void { index: 0, end: ",]".to_owned() };
-        let (events, content) = told(&[text("Hm."), call("whole"), arguments("{"), void, text(" f(")]);
+        let (events, content) = events_and_content(&[text("Hm."), call("whole"), arguments("{"), void, text(" f(")]);
         let sent = [("start 0", "text"), ("delta 0", "Hm."), ("delta 0", " f("), ("stop 0", "")];
         assert_eq!(events, expected(&sent));
         assert_eq!(content, json!([{ "type": "text", "text": "Hm. f(" }]));

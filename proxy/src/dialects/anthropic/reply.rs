@@ -69,9 +69,9 @@ impl MessageWriter {
         })
     }
 
-    fn keep(&mut self, taken: &AnswerToken) {
+    fn keep(&mut self, token: &AnswerToken) {
         if self.context.token_ids {
-            self.tokens.push(taken.token.clone());
+            self.tokens.push(token.token.clone());
         }
     }
 
@@ -94,10 +94,10 @@ impl ReplyWriter for MessageWriter {
     fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
         for choice in choices {
             let finished = &choice.finished;
-            let deltas = choice.tokens().flat_map(|taken| taken.deltas.iter()).chain(&finished.held_back);
+            let deltas = choice.tokens().flat_map(|token| token.deltas.iter()).chain(&finished.held_back);
             deltas.for_each(|delta| drop(self.blocks.take(delta)));
             self.blocks.finish();
-            choice.tokens().for_each(|taken| self.keep(taken));
+            choice.tokens().for_each(|token| self.keep(token));
             let usage = self.usage(finished.sampled_tokens, finished.cached_tokens);
             let mut message = self.message(end(finished), usage);
             self.add_token_ids(&mut message);
@@ -112,9 +112,9 @@ impl ReplyWriter for MessageWriter {
         self.keep_alive(out);
     }
 
-    fn token(&mut self, _choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
-        self.keep(taken);
-        self.write_deltas(&taken.deltas, out);
+    fn token(&mut self, _choice: usize, token: &AnswerToken, out: &mut Vec<u8>) {
+        self.keep(token);
+        self.write_deltas(&token.deltas, out);
     }
 
     fn finish(&mut self, _choice: usize, finished: &Finished, out: &mut Vec<u8>) {

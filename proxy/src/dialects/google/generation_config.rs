@@ -31,7 +31,7 @@ pub(super) struct GenerationConfig {
     pub(super) seed: Option<i64>,
     /// Whether the client is to see what the model thinks.
     pub(super) shows_thoughts: bool,
-    /// The wishes about thinking, which the model's template may follow.
+    /// The hints about thinking, which the model's template may follow.
     pub(super) thinking: Map<String, Value>,
 }
 
@@ -107,15 +107,15 @@ fn distribution(config: &mut Fields) -> Result<SamplingParameters, ProxyError> {
 
 /// Whether logprobs are to be told, and those of how many other tokens.
 fn logprobs(config: &mut Fields) -> Result<(bool, usize), ProxyError> {
-    let is_told = config.boolean("responseLogprobs")?.unwrap_or(false);
+    let shows_logprobs = config.boolean("responseLogprobs")?.unwrap_or(false);
     let top = config.integer("logprobs")?.unwrap_or(0);
     let place = config.place_of("logprobs");
     let top = usize::try_from(top).ok().filter(|top| *top <= MAXIMUM_TOP_LOGPROBS);
     let top = top.ok_or_else(|| must(&place, &format!("must be from 0 to {MAXIMUM_TOP_LOGPROBS}")))?;
-    if top > 0 && !is_told {
+    if top > 0 && !shows_logprobs {
         refuse(&place, "needs responseLogprobs: true")?;
     }
-    Ok((is_told, top))
+    Ok((shows_logprobs, top))
 }
 
 /// The form that the answer's text is to have.
@@ -144,19 +144,19 @@ fn json_form(config: &mut Fields) -> Result<Option<JsonForm>, ProxyError> {
     }
 }
 
-/// Whether thoughts are shown, and the wishes, which are recorded.
+/// Whether thoughts are shown, and the hints, which are recorded.
 fn thinking(config: &mut Fields, unknown: &mut Vec<String>) -> Result<(bool, Map<String, Value>), ProxyError> {
     let Some(mut thinking) = config.object("thinkingConfig")? else { return Ok((false, Map::new())) };
-    let mut wishes = Map::new();
+    let mut hints = Map::new();
     if let Some(budget) = thinking.integer("thinkingBudget")? {
-        wishes.insert("thinkingBudget".to_owned(), budget.into());
+        hints.insert("thinkingBudget".to_owned(), budget.into());
     }
     if let Some(level) = thinking.string("thinkingLevel")? {
-        wishes.insert("thinkingLevel".to_owned(), level.into());
+        hints.insert("thinkingLevel".to_owned(), level.into());
     }
     let shows_thoughts = thinking.boolean("includeThoughts")?.unwrap_or(false);
     thinking.tell_left(unknown);
-    Ok((shows_thoughts, wishes))
+    Ok((shows_thoughts, hints))
 }
 
 #[cfg(test)]

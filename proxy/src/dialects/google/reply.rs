@@ -103,9 +103,9 @@ impl Usage {
     fn count(&mut self, tokens: usize, deltas: &[Delta]) {
         self.silent += tokens;
         for delta in deltas {
-            let said_by = std::mem::take(&mut self.silent);
+            let silent_tokens = std::mem::take(&mut self.silent);
             if matches!(delta, Delta::Reasoning(_)) {
-                self.thoughts += said_by;
+                self.thoughts += silent_tokens;
             }
         }
     }

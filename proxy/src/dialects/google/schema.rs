@@ -10,7 +10,7 @@ const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "ob
 const COUNTS: [&str; 6] = ["minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"];
 
 /// Formats of numbers, and of texts out of a list: they say no more than the type and the list do.
-const SAID_BY_THE_TYPE: [&str; 5] = ["float", "double", "int32", "int64", "enum"];
+const IMPLIED_BY_THE_TYPE: [&str; 5] = ["float", "double", "int32", "int64", "enum"];
 
 /// Google's `Schema`, which is OpenAPI's, as a JSON schema: types in lower case, `nullable` among the types, properties in
 /// their order. What is no field of it stays as it is.
@@ -28,7 +28,7 @@ pub(super) fn json_schema(schema: Value, place: &str) -> Result<Value, ProxyErro
             }
             "nullable" => is_nullable = value == Value::Bool(true),
             "propertyOrdering" => order = names(value, &at)?,
-            "format" if value.as_str().is_some_and(|format| SAID_BY_THE_TYPE.contains(&format)) => {}
+            "format" if value.as_str().is_some_and(|format| IMPLIED_BY_THE_TYPE.contains(&format)) => {}
             "items" => {
                 read.insert(name, json_schema(value, &at)?);
             }

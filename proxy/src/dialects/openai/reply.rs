@@ -51,9 +51,9 @@ impl ChoiceState {
     fn count_reasoning(&mut self, tokens: usize, deltas: &[Delta]) {
         self.silent += tokens;
         for delta in deltas {
-            let said_by = std::mem::take(&mut self.silent);
+            let silent_tokens = std::mem::take(&mut self.silent);
             if matches!(delta, Delta::Reasoning(_)) {
-                self.reasoning_tokens += said_by;
+                self.reasoning_tokens += silent_tokens;
             }
         }
     }

@@ -89,9 +89,9 @@ impl TextOffset {
         let mut left = Vec::new();
         while let Some(chunk) = chunks.next() {
             self.characters += chunk.valid().chars().count();
-            let is_begun = std::str::from_utf8(chunk.invalid()).is_err_and(|error| error.error_len().is_none());
+            let is_incomplete = std::str::from_utf8(chunk.invalid()).is_err_and(|error| error.error_len().is_none());
             match (chunks.peek(), chunk.invalid()) {
-                (None, begun) if is_begun => left = begun.to_vec(),
+                (None, begun) if is_incomplete => left = begun.to_vec(),
                 (_, []) => {}
                 // What is no text reads as a replacement character.
                 _ => self.characters += 1,

@@ -85,7 +85,7 @@ fn weight_versions(tokens: &[SampledToken]) -> Value {
 impl ReplyWriter for GenerateWriter {
     fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
         let choice = |(index, choice): (usize, &WholeChoice)| {
-            let tokens: Vec<SampledToken> = choice.tokens().map(|taken| taken.token.clone()).collect();
+            let tokens: Vec<SampledToken> = choice.tokens().map(|token| token.token.clone()).collect();
             self.ended(self.choice(index, &tokens), &tokens, &choice.finished)
         };
         let written = choices.iter().enumerate().map(choice).collect();
@@ -99,12 +99,12 @@ impl ReplyWriter for GenerateWriter {
 
     fn begin(&mut self, _out: &mut Vec<u8>) {}
 
-    fn token(&mut self, choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
+    fn token(&mut self, choice: usize, token: &AnswerToken, out: &mut Vec<u8>) {
         if let Some(before) = self.choices[choice].last() {
             let written = self.choice(choice, std::slice::from_ref(before));
             Self::write_event(&self.reply(vec![written]), out);
         }
-        self.choices[choice].push(taken.token.clone());
+        self.choices[choice].push(token.token.clone());
     }
 
     fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>) {

@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(it.published().await, None);
         // Without a base, it is over what the server was started with.
         it.post(posted(3)).await.unwrap();
-        assert_eq!(it.of.store.publication("m").await.unwrap().unwrap().base_id, Some(id(1)));
+        assert_eq!(it.of.store.weights().publication("m").await.unwrap().unwrap().base_id, Some(id(1)));
         assert!(matches!(other.weights.catch_up(&other.of).await, CaughtUp::Failed));
         let status = other.weights.status();
         assert_eq!(status.state, ServingState::Behind);
@@ -83,10 +83,10 @@ mod tests {
         let run_directory = other.directory().join("run");
         let config = serde_json::json!({ "run_directory": run_directory });
         let new_run = NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 };
-        it.of.store.create_run(new_run).await.unwrap();
+        it.of.store.runs().create(new_run).await.unwrap();
         let weights_id = WeightsId::of_digest([5; 32]);
         let of_run = NewNamedWeights { run_id: Some("r".into()), ..NewNamedWeights::of_no_run("m", weights_id, 5) };
-        it.of.store.name_weights(of_run).await.unwrap();
+        it.of.store.weights().name(of_run).await.unwrap();
         let source = WeightsSource::Adapter(run_directory.join("published/000005"));
         let of_run = PostedWeights { source, run_id: Some("r".into()), replaces: Replaces::Anything, ..posted(5) };
         it.post(of_run.clone()).await.unwrap();

@@ -55,7 +55,7 @@ impl NewFiles {
         source: &WeightsSource,
     ) -> Result<(), ProxyError> {
         let NamedWeights { model, version, .. } = named;
-        match store.published_files(model, *version).await? {
+        match store.weights().published_files(model, *version).await? {
             Some(known) if !known.admit(self.other, &json!(source), self.files_id, self.base_id) => {
                 Err(other_files_of_version(model, *version, &known))
             }

@@ -63,11 +63,11 @@ impl WeightsFollower {
         let server = ServerName { server_id: Uuid::now_v7().to_string(), url };
         // A store that is not shared has this server alone.
         let forgotten = if store.others_write() { now() - FORGOTTEN_AFTER } else { now() };
-        if let Err(error) = store.forget_servers_before(forgotten).await {
+        if let Err(error) = store.weights().forget_servers_before(forgotten).await {
             tracing::warn!(%error, "servers that have ended are not forgotten");
         }
         // Killed processes could not take their reports back.
-        if let Err(error) = store.forget_earlier_servers(&server.url, &server.server_id).await {
+        if let Err(error) = store.weights().forget_earlier_servers(&server.url, &server.server_id).await {
             tracing::warn!(%error, "earlier processes of this server are not forgotten");
         }
         let mut tasks = JoinSet::new();
@@ -93,7 +93,7 @@ impl WeightsFollower {
     /// Loads nothing any more, and has the store forget this server.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
-        if let Err(error) = self.store.forget_server(&self.server.server_id).await {
+        if let Err(error) = self.store.weights().forget_server(&self.server.server_id).await {
             tracing::warn!(%error, "the store still knows this server");
         }
     }
@@ -101,7 +101,7 @@ impl WeightsFollower {
 
 async fn follow(model: FollowingModel, mut is_held: bool, base: Option<WeightsId>, host_patience: Duration) {
     let FollowingModel { weights, of, gate } = model;
-    let mut published = of.store.published_weights();
+    let mut published = of.store.weights().published_weights();
     let (mut away_since, mut failed_pause, mut checked) = (None, FIRST_PAUSE, None);
     loop {
         let caught_up = weights.catch_up(&of).await;
@@ -155,9 +155,9 @@ async fn check_label(
     let named = match base {
         Some(weights_id) => {
             let new = NewNamedWeights::of_no_run(model, weights_id, version);
-            store.name_weights(new).await.map(|named| (named.version != version).then_some(()))
+            store.weights().name(new).await.map(|named| (named.version != version).then_some(()))
         }
-        None => store.weights_of_version(model, version).await.map(|named| named.map(drop)),
+        None => store.weights().of_version(model, version).await.map(|named| named.map(drop)),
     };
     match named {
         Ok(others) => {
@@ -196,7 +196,7 @@ mod tests {
         it.publish_elsewhere(3).await;
         let of = WeightsOf { without_new_weights, ..it.of.clone() };
         let model = FollowingModel { weights: it.weights.clone(), of, gate: it.gate.clone() };
-        let published = it.of.store.publications().await.unwrap();
+        let published = it.of.store.weights().publications().await.unwrap();
         let server = FollowingServer { url: "http://here".into(), published, base_weights: BTreeMap::new() };
         WeightsFollower::start(it.of.store.clone(), server, vec![model], host_patience).await
     }
@@ -217,7 +217,7 @@ mod tests {
         it.gate.enter().await;
         assert_eq!(it.weights.status().state, ServingState::Serving);
         follower.stop().await;
-        assert_eq!(it.of.store.served_weights(0.0).await.unwrap(), []);
+        assert_eq!(it.of.store.weights().served(0.0).await.unwrap(), []);
     }
 
     #[tokio::test]

@@ -174,7 +174,7 @@ impl ModelWeights {
     pub(super) async fn put(&self, of: &WeightsOf, posted: PostedWeights) -> Result<(), ProxyError> {
         let _turn = self.shared.turn.lock().await;
         let WeightsOf { model, sampler, store, .. } = of;
-        let current = store.publication(model).await?;
+        let current = store.weights().publication(model).await?;
         let started_with = StartedWith {
             version: sampler.weights_version().filter(|_| current.is_none()),
             weights_id: self.shared.own.get().copied(),
@@ -199,7 +199,7 @@ impl ModelWeights {
         if let Err(error) = sampler.load_weights(&weights).await {
             self.posted_weights_failed(of, &error);
             if is_new && !may_be_loaded(&error) {
-                store.forget_unpublished_version(model, named.version).await?;
+                store.weights().forget_unpublished_version(model, named.version).await?;
             }
             return Err(unusable(error.into()));
         }
@@ -216,7 +216,7 @@ impl ModelWeights {
             replaces,
             cause: posted.cause,
         };
-        match store.publish_weights(publication).await {
+        match store.weights().publish(publication).await {
             Ok(publication) => {
                 // Of files that this machine cannot read, another server may have told.
                 self.has(LoadedWeights { files_id: publication.files_id, ..loaded }, &named);
@@ -248,14 +248,15 @@ impl ModelWeights {
     pub(crate) async fn catch_up(&self, of: &WeightsOf) -> CaughtUp {
         let _turn = self.shared.turn.lock().await;
         let WeightsOf { model, sampler, store, .. } = of;
-        let Publication { weights: named, source, files_id, base_id, .. } = match store.publication(model).await {
-            Ok(Some(publication)) => publication,
-            Ok(None) => return CaughtUp::NothingPublished,
-            Err(error) => {
-                tracing::warn!(model, %error, "which weights are published cannot be read");
-                return CaughtUp::Unread;
-            }
-        };
+        let Publication { weights: named, source, files_id, base_id, .. } =
+            match store.weights().publication(model).await {
+                Ok(Some(publication)) => publication,
+                Ok(None) => return CaughtUp::NothingPublished,
+                Err(error) => {
+                    tracing::warn!(model, %error, "which weights are published cannot be read");
+                    return CaughtUp::Unread;
+                }
+            };
         let version = named.version;
         let source = match WeightsSource::deserialize(&source) {
             Ok(source) => source,
@@ -463,7 +464,7 @@ mod tests {
         let it = Hosted::new([damaged()]).await;
         it.host.permits.add_permits(2);
         it.post(posted(3)).await.unwrap_err();
-        assert_eq!(it.of.store.greatest_version("m").await.unwrap(), None);
+        assert_eq!(it.of.store.weights().greatest_version("m").await.unwrap(), None);
         let others = PostedWeights { source: WeightsSource::Adapter("/others".into()), ..posted(3) };
         it.post(others).await.unwrap();
         assert_eq!(it.published().await, Some(3));
@@ -527,9 +528,9 @@ mod tests {
         let write = |text: &str| std::fs::write(directory.join("model.safetensors"), text).unwrap();
         let weights_id = WeightsId::of_digest([5; 32]);
         let of_run = NewNamedWeights { run_id: Some("r".into()), ..NewNamedWeights::of_no_run("m", weights_id, 3) };
-        it.of.store.name_weights(of_run).await.unwrap();
+        it.of.store.weights().name(of_run).await.unwrap();
         let config = json!({ "run_directory": run.path() });
-        it.of.store.create_run(NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 }).await.unwrap();
+        it.of.store.runs().create(NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 }).await.unwrap();
         let source = WeightsSource::Model(directory.clone());
         let posted = || PostedWeights { source: source.clone(), run_id: Some("r".into()), ..posted(3) };
         write("first");

@@ -23,7 +23,7 @@ pub(crate) async fn other_files(
         return Ok(OtherFiles::Refuse);
     };
     // With nothing published before, the store holds what is published meanwhile against these.
-    let known = store.published_files(&named.model, named.version).await?;
+    let known = store.weights().published_files(&named.model, named.version).await?;
     let is_accepted = match source {
         WeightsSource::Kept(_) => known.is_some_and(|known| known.source.get("kept").is_some()),
         WeightsSource::Model(directory) | WeightsSource::Adapter(directory) => {
@@ -50,7 +50,7 @@ pub(crate) async fn is_published_by(
 }
 
 async fn run_directory(store: &Store, run_id: &str) -> Result<Option<PathBuf>, ProxyError> {
-    let run = store.run(run_id).await?;
+    let run = store.runs().get(run_id).await?;
     Ok(run.and_then(|run| run.config["run_directory"].as_str().map(PathBuf::from)))
 }
 
@@ -83,10 +83,10 @@ mod tests {
             WeightsSource::Model(directory)
         };
         let config = json!({ "run_directory": home.path().join("run") });
-        it.of.store.create_run(NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 }).await.unwrap();
+        it.of.store.runs().create(NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 }).await.unwrap();
         let weights_id = WeightsId::of_digest([5; 32]);
         let of_run = NewNamedWeights { run_id: Some("r".into()), ..NewNamedWeights::of_no_run("m", weights_id, 3) };
-        it.of.store.name_weights(of_run).await.unwrap();
+        it.of.store.weights().name(of_run).await.unwrap();
         let posted = |source| PostedWeights { source, run_id: Some("r".into()), ..posted(3) };
         it.post(posted(made("run/published/000003", "update"))).await.unwrap();
         for others in [

@@ -57,13 +57,14 @@ pub(crate) async fn name_posted(
     let base = base_of(&posted.source, posted.base, started_with.weights_id)
         .map_err(|error| ProxyError::OtherBase { error })?;
     let Some(WeightsVersion(version)) = posted.version else {
-        let greatest = store.greatest_version(model).await?.max(started_with.version.map(|version| version.0));
+        let greatest =
+            store.weights().greatest_version(model).await?.max(started_with.version.map(|version| version.0));
         let preferred = greatest.map_or(1, |greatest| greatest.saturating_add(1));
         let id = over(identity(&posted.source, preferred).await?, base);
-        let weights = store.name_weights(NewNamedWeights::of_no_run(model, id, preferred)).await?;
+        let weights = store.weights().name(NewNamedWeights::of_no_run(model, id, preferred)).await?;
         return Ok(PostedName { is_new: weights.version == preferred, weights });
     };
-    let known = store.weights_of_version(model, version).await?;
+    let known = store.weights().of_version(model, version).await?;
     if let Some(weights) = &known
         && is_stated_version(store, weights, posted).await?
     {
@@ -85,7 +86,7 @@ pub(crate) async fn name_posted(
         });
     }
     for id in ids {
-        let weights = store.name_weights(NewNamedWeights::of_no_run(model, id, version)).await?;
+        let weights = store.weights().name(NewNamedWeights::of_no_run(model, id, version)).await?;
         if weights.version == version {
             return Ok(PostedName { weights, is_new: true });
         }
@@ -236,7 +237,7 @@ mod tests {
         let id = WeightsId::of_digest([7; 32]);
         let of_run =
             NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..NewNamedWeights::of_no_run("m", id, 5) };
-        setup.store.name_weights(of_run).await.unwrap();
+        setup.store.weights().name(of_run).await.unwrap();
         assert_eq!(setup.named_for(Some("r"), "a", Some(5)).await, Ok((5, false)));
         assert_eq!(setup.named_for(Some("r"), "b", Some(5)).await, Ok((5, false)));
         for run_id in [None, Some("other")] {
@@ -257,9 +258,9 @@ mod tests {
         let id = WeightsId::of_digest([7; 32]);
         let of_run =
             NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..NewNamedWeights::of_no_run("m", id, 5) };
-        setup.store.name_weights(of_run).await.unwrap();
+        setup.store.weights().name(of_run).await.unwrap();
         let config = serde_json::json!({ "run_directory": setup.home.path() });
-        setup.store.create_run(NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 }).await.unwrap();
+        setup.store.runs().create(NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 }).await.unwrap();
         for directory in ["published/000005", "published/000006", "000005"] {
             std::fs::create_dir_all(setup.home.path().join(directory)).unwrap();
             std::fs::write(setup.home.path().join(directory).join("model.safetensors"), directory).unwrap();
@@ -277,7 +278,7 @@ mod tests {
         let id = fingerprint(setup.home.path().join("a")).await.unwrap();
         let of_run =
             NewNamedWeights { run_id: Some("r".into()), step: Some(5), ..NewNamedWeights::of_no_run("m", id, 5) };
-        setup.store.name_weights(of_run).await.unwrap();
+        setup.store.weights().name(of_run).await.unwrap();
         assert_eq!(setup.named("a", Some(5)).await, Ok((5, false)));
         assert!(setup.named("b", Some(5)).await.is_err());
     }

@@ -183,9 +183,9 @@ impl World {
         let store = Store::open(&url, options).await.unwrap();
         let run = directory.path().join("run");
         let config = json!({ "run_directory": run });
-        store.create_run(NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 }).await.unwrap();
+        store.runs().create(NewRun { run_id: "r".into(), name: "r".into(), config, seed: 0 }).await.unwrap();
         let of_run = NewNamedWeights::of_no_run("m", WeightsId::of_digest([9; 32]), OF_RUN);
-        store.name_weights(NewNamedWeights { run_id: Some("r".into()), step: Some(9), ..of_run }).await.unwrap();
+        store.weights().name(NewNamedWeights { run_id: Some("r".into()), step: Some(9), ..of_run }).await.unwrap();
         let can_read: Vec<_> = (0..SERVERS).map(|_| Arc::new(AtomicBool::new(true))).collect();
         let servers = (can_read.iter().zip(OWN)).map(|(can_read, own)| Server::start(&store, own, can_read)).collect();
         Self { store, directory, servers, can_read, names: BTreeMap::new(), history: Vec::new() }
@@ -209,13 +209,13 @@ impl World {
     }
 
     async fn happens(&mut self, happening: Happening) -> Result<(), TestCaseError> {
-        let before = self.store.publication("m").await.unwrap();
+        let before = self.store.weights().publication("m").await.unwrap();
         match happening {
             Happening::Post { server, place, version, base, replaces } => {
                 let base = base.filter(|_| place >= ADAPTERS);
                 let posted = PostedWeights { base: base.map(base_id), ..self.posted(place, version, replaces) };
                 let put = self.put(server, posted).await;
-                let after = self.store.publication("m").await.unwrap();
+                let after = self.store.weights().publication("m").await.unwrap();
                 match (put, &before, &after) {
                     (Ok(()), _, after) => {
                         let after = after.as_ref().unwrap();
@@ -231,7 +231,7 @@ impl World {
                 }
             }
             Happening::PostAsRun { server, place } => {
-                let known = self.store.published_files("m", OF_RUN).await.unwrap();
+                let known = self.store.weights().published_files("m", OF_RUN).await.unwrap();
                 let posted = self.posted(place % ADAPTERS, Some(OF_RUN), Replaces::Anything);
                 let WeightsSource::Model(directory) = &posted.source else { unreachable!() };
                 let files_id = Some(weights_fingerprint(directory).unwrap());
@@ -260,14 +260,14 @@ impl World {
                     () = crashing.host.loaded.notified() => {}
                     put = crashing.weights.put(&crashing.of, posted) => prop_assert!(put.is_err()),
                 }
-                prop_assert_eq!(&self.store.publication("m").await.unwrap(), &before);
+                prop_assert_eq!(&self.store.weights().publication("m").await.unwrap(), &before);
                 self.restart(server);
             }
             Happening::Race { posts: [one, other] } => {
                 let post =
                     |server, (place, version)| self.put(server, self.posted(place, Some(version), Replaces::Older));
                 let (one_put, other_put) = tokio::join!(post(0, one), post(1, other));
-                let after = self.store.publication("m").await.unwrap().map(|after| after.weights.version);
+                let after = self.store.weights().publication("m").await.unwrap().map(|after| after.weights.version);
                 let accepted = [(one_put.is_ok(), one.1), (other_put.is_ok(), other.1)];
                 let accepted = accepted.into_iter().filter(|(is_accepted, _)| *is_accepted).map(|(_, version)| version);
                 let greatest = accepted.chain(before.map(|before| before.weights.version)).max();
@@ -284,7 +284,7 @@ impl World {
                     cause: PublicationCause::Rollback,
                 };
                 if self.put(server, posted).await.is_ok() {
-                    let after = self.store.publication("m").await.unwrap().unwrap();
+                    let after = self.store.weights().publication("m").await.unwrap().unwrap();
                     prop_assert_eq!(after.weights, weights);
                 }
             }
@@ -313,7 +313,7 @@ impl World {
         let had = host.has.lock().unwrap().clone();
         let caught_up = weights.catch_up(of).await;
         let has = host.has.lock().unwrap().clone();
-        match (caught_up, self.store.publication("m").await.unwrap()) {
+        match (caught_up, self.store.weights().publication("m").await.unwrap()) {
             (CaughtUp::Serving, Some(published)) => {
                 is_published(&has.unwrap(), &published)?;
                 prop_assert_eq!(weights.status().state, ServingState::Serving);
@@ -330,14 +330,14 @@ impl World {
 
     /// A version names the same weights as ever.
     async fn note(&mut self) -> Result<(), TestCaseError> {
-        for named in self.store.named_weights("m", None).await.unwrap() {
+        for named in self.store.weights().named("m", None).await.unwrap() {
             // Who could not load weights may take their version back, as long as nobody had them.
             let id = named.weights_id.to_string();
             let was_published = self.history.iter().any(|published| published.weights.version == named.version);
             let known = self.names.insert(named.version, id.clone());
             prop_assert!(!was_published || known.is_none_or(|known| known == id), "version {}", named.version);
         }
-        let published = self.store.publication("m").await.unwrap();
+        let published = self.store.weights().publication("m").await.unwrap();
         if let Some(published) = published
             && self.history.last() != Some(&published)
         {
@@ -353,7 +353,7 @@ impl World {
     }
 
     async fn comes_to_rest(&self) -> Result<(), TestCaseError> {
-        let published = self.store.publication("m").await.unwrap();
+        let published = self.store.weights().publication("m").await.unwrap();
         for (server, can_read) in self.can_read.iter().enumerate() {
             can_read.store(true, Ordering::Relaxed);
             self.look(server).await?;
@@ -368,7 +368,7 @@ impl World {
             prop_assert_eq!(status.state, ServingState::Serving);
             is_published(host.has.lock().unwrap().as_ref().unwrap(), published)?;
         }
-        prop_assert_eq!(self.store.publication("m").await.unwrap(), published);
+        prop_assert_eq!(self.store.weights().publication("m").await.unwrap(), published);
         Ok(())
     }
 }

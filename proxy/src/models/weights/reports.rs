@@ -33,7 +33,7 @@ pub(crate) async fn report(server: ServerName, weights: ModelWeights, of: Weight
             .as_ref()
             .is_some_and(|(time, known)| *known == served && (time.elapsed() < HEARTBEAT || !of.store.others_write()));
         if !is_known {
-            match of.store.report_served_weights(served.clone()).await {
+            match of.store.weights().report_served(served.clone()).await {
                 Ok(()) => last = Some((Instant::now(), served)),
                 Err(error) => {
                     last = None;

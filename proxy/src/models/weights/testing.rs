@@ -119,19 +119,19 @@ impl Hosted {
 
     /// The version that is published.
     pub(super) async fn published(&self) -> Option<u64> {
-        self.of.store.publication("m").await.unwrap().map(|published| published.weights.version)
+        self.of.store.weights().publication("m").await.unwrap().map(|published| published.weights.version)
     }
 
     /// Publishes weights as another server does.
     pub(super) async fn publish_elsewhere(&self, version: u64) {
         let weights_id = WeightsId::of_digest([version as u8; 32]);
         let new = NewNamedWeights::of_no_run("m", weights_id, version);
-        self.of.store.name_weights(new).await.unwrap();
+        self.of.store.weights().name(new).await.unwrap();
         let source = json!(WeightsSource::Model(format!("/elsewhere/{version}").into()));
         let (replaces, cause) = (Replaces::Anything, PublicationCause::Update);
         let (model, other_files) = ("m".to_owned(), OtherFiles::Refuse);
         let new =
             NewPublication { model, version, source, files_id: None, base_id: None, other_files, replaces, cause };
-        self.of.store.publish_weights(new).await.unwrap();
+        self.of.store.weights().publish(new).await.unwrap();
     }
 }

@@ -60,7 +60,7 @@ async fn half_a_surrogate_pair_is_replaced_and_named_in_every_dialect() {
         let attributes = setup.attributes(&rollout).await;
         assert_eq!(attributes["fulgurite.request.replaced_characters"], json!(places), "{path}");
         let filter = GenerationFilter { rollout_id: Some(rollout), ..GenerationFilter::default() };
-        let [generation] = setup.store.generations(&filter).await.unwrap().try_into().unwrap();
+        let [generation] = setup.store.generations().matching(&filter).await.unwrap().try_into().unwrap();
         let prompt = setup.renderer.tokenizer().decode(&generation.prompt_tokens);
         assert!(prompt.contains("x \u{fffd} y"), "{path}: {prompt}");
         assert!(prompt.contains("\"a\": \"\u{fffd}\"") || prompt.contains(r#""a":"\ufffd""#), "{path}: {prompt}");
@@ -88,7 +88,7 @@ async fn an_agent_goes_on_token_by_token_behind_half_a_surrogate_pair_also_after
         items = format!(r#"{items},{{"role":"assistant","content":"It rains."}},{more}"#);
     }
     let filter = GenerationFilter { rollout_id: Some(rollout), ..GenerationFilter::default() };
-    let generations = setup.store.generations(&filter).await.unwrap();
+    let generations = setup.store.generations().matching(&filter).await.unwrap();
     let [first, second, third] = generations.try_into().unwrap();
     assert_eq!((&second.branch_reason, &third.branch_reason), (&None, &None));
     for (earlier, later) in [(&first, &second), (&second, &third)] {

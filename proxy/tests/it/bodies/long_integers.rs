@@ -206,7 +206,7 @@ async fn post(setup: &Setup, base: &str, dialect: Dialect, body: String) -> Stri
 
 async fn generations(setup: &Setup, rollout: String) -> Vec<Generation> {
     let filter = GenerationFilter { rollout_id: Some(rollout), ..GenerationFilter::default() };
-    setup.store.generations(&filter).await.unwrap()
+    setup.store.generations().matching(&filter).await.unwrap()
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ pub async fn conversations(mut client: Command, number: usize, after: &[&str]) -
 /// A rollout's generations, all of which its client took.
 pub async fn generations(setup: &Setup, rollout: &str) -> Vec<Generation> {
     let filter = GenerationFilter { rollout_id: Some(rollout.to_owned()), ..GenerationFilter::default() };
-    let generations = setup.store.generations(&filter).await.unwrap();
+    let generations = setup.store.generations().matching(&filter).await.unwrap();
     assert!(generations.iter().all(|generation| !generation.client_disconnected));
     generations
 }

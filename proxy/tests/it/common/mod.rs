@@ -226,7 +226,7 @@ impl Setup {
 
     /// An attempt and the base URL of its agent.
     pub async fn attempt(&self) -> (String, String) {
-        let started = self.store.start_rollout(NewRollout::default(), None).await.unwrap();
+        let started = self.store.rollouts().start(NewRollout::default(), None).await.unwrap();
         let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
         (rollout.clone(), format!("{}/rollout/{rollout}/attempt/{attempt}/v1", self.url))
     }
@@ -235,7 +235,7 @@ impl Setup {
     pub async fn seeded_attempt(&self, seed: u64) -> (String, String) {
         let metadata = json!({ "seed": seed }).as_object().cloned();
         let rollout = NewRollout { metadata, ..NewRollout::default() };
-        let started = self.store.start_rollout(rollout, None).await.unwrap();
+        let started = self.store.rollouts().start(rollout, None).await.unwrap();
         let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
         (rollout.clone(), format!("{}/rollout/{rollout}/attempt/{attempt}/v1", self.url))
     }
@@ -253,7 +253,7 @@ impl Setup {
     /// Attributes of a rollout's last call, as readers get them.
     pub async fn attributes(&self, rollout: &str) -> Value {
         let filter = SpanFilter { rollout_id: rollout.to_owned(), ..SpanFilter::default() };
-        let spans = self.store.query_spans(&filter).await.unwrap().items;
+        let spans = self.store.spans().query(&filter).await.unwrap().items;
         json!(spans.last().unwrap().attributes)
     }
 
@@ -262,7 +262,7 @@ impl Setup {
     }
 
     pub async fn generations(&self) -> Vec<Generation> {
-        self.store.generations(&GenerationFilter::default()).await.unwrap()
+        self.store.generations().matching(&GenerationFilter::default()).await.unwrap()
     }
 
     /// A generation of a rollout, once there is one.

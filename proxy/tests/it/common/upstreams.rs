@@ -78,7 +78,7 @@ impl Setup {
     /// The same, of a rollout with that metadata.
     pub async fn attempt_with(&self, metadata: Value) -> (String, String) {
         let rollout = NewRollout { metadata: metadata.as_object().cloned(), ..NewRollout::default() };
-        let started = self.store.start_rollout(rollout, None).await.unwrap();
+        let started = self.store.rollouts().start(rollout, None).await.unwrap();
         let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
         (rollout.clone(), format!("{}/rollout/{rollout}/attempt/{attempt}/v1", self.url))
     }
@@ -88,7 +88,7 @@ impl Setup {
     }
 
     pub async fn generations(&self) -> Vec<Generation> {
-        self.store.generations(&GenerationFilter::default()).await.unwrap()
+        self.store.generations().matching(&GenerationFilter::default()).await.unwrap()
     }
 
     /// The only generation, once what the server still writes about it is written.
@@ -106,7 +106,7 @@ impl Setup {
 
     pub async fn spans(&self, rollout: &str) -> Vec<Span> {
         let filter = SpanFilter { rollout_id: rollout.to_owned(), ..SpanFilter::default() };
-        self.store.query_spans(&filter).await.unwrap().items
+        self.store.spans().query(&filter).await.unwrap().items
     }
 
     pub async fn attributes(&self, rollout: &str) -> Value {

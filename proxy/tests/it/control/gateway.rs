@@ -18,7 +18,7 @@ async fn send(setup: &Setup, method: Method, path: &str, body: &Value) -> (u16, 
 }
 
 async fn enqueue(setup: &Setup) -> String {
-    let rollouts = setup.store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap();
+    let rollouts = setup.store.rollouts().enqueue(vec![NewRollout::default()]).await.unwrap();
     rollouts[0].rollout_id.clone()
 }
 
@@ -102,7 +102,7 @@ async fn what_is_wrong_is_told_as_the_gateway_tells_it_and_begins_nothing() {
     assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
     let (status, error) = send(&setup, Method::GET, &format!("{known}/chat/completions"), &json!({})).await;
     assert_eq!((status, error), (405, json!({ "detail": "Method Not Allowed" })));
-    assert_eq!(setup.store.attempts(&rollout).await.unwrap(), []);
+    assert_eq!(setup.store.attempts().of_rollout(&rollout).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn registered_servers_are_listed_beside_the_models_served_here() {
     let path = format!("{}/chat/completions", base(&rollout, "train"));
     let (status, error) = send(&setup, Method::POST, &path, &request).await;
     assert_eq!((status, &error["detail"]), (503, &json!("No server for model gpt: name one of huge, tiny")));
-    assert_eq!(setup.store.attempts(&rollout).await.unwrap(), []);
+    assert_eq!(setup.store.attempts().of_rollout(&rollout).await.unwrap(), []);
 
     assert_eq!(send(&setup, Method::DELETE, "/api/models", &Value::Null).await, (200, json!({ "status": "ok" })));
     assert_eq!(send(&setup, Method::GET, "/api/models", &Value::Null).await, (200, json!([served])));
@@ -218,7 +218,7 @@ async fn calls_of_a_registered_model_are_passed_on_and_recorded_with_the_tokens_
 /// The data of the events that failed calls of a rollout have left.
 async fn failed_calls(setup: &Setup, rollout: &str) -> Vec<Value> {
     let filter = SpanFilter { rollout_id: rollout.to_owned(), ..SpanFilter::default() };
-    let spans = setup.store.query_spans(&filter).await.unwrap().items;
+    let spans = setup.store.spans().query(&filter).await.unwrap().items;
     let events = spans.iter().filter(|span| span.attributes.get(EVENT_TYPE) == Some(&json!("model_request")));
     events.map(|span| serde_json::from_str(span.attributes[EVENT_DATA].as_str().unwrap()).unwrap()).collect()
 }
@@ -255,7 +255,7 @@ async fn a_failed_call_leaves_its_status_and_its_request_whole_and_one_that_is_a
     assert_eq!(status, 200, "{reply}");
     // A call of an attempt that has ended is no part of it.
     let ended = fulgurite_types::AttemptUpdate::status(AttemptStatus::Failed);
-    setup.store.update_attempt(&rollout, "0", ended).await.unwrap();
+    setup.store.attempts().update(&rollout, "0", ended).await.unwrap();
     request["user"] = json!("late");
     assert!(send(&setup, Method::POST, &path, &request).await.0 >= 400);
     assert_eq!(failed_calls(&setup, &rollout).await.len(), 2);

@@ -108,7 +108,7 @@ async fn whoever_leaves_while_held_never_reaches_the_host() {
 #[tokio::test]
 async fn only_the_gateway_refuses_while_paused_and_its_pause_holds_the_others() {
     let setup = Setup::new(vec![]).await;
-    let rollout = setup.store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap().remove(0).rollout_id;
+    let rollout = setup.store.rollouts().enqueue(vec![NewRollout::default()]).await.unwrap().remove(0).rollout_id;
     let gateway = format!("{}/proxy/rollout/{rollout}/attempt/0/mode/train/openai/v1", setup.url);
     ask(&setup, "tiny/pause", &json!({ "reason": "maintenance" })).await;
     let refused = setup.post(&gateway, &body()).await;

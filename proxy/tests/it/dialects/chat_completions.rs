@@ -65,11 +65,11 @@ async fn a_rollout_run_again_asks_for_the_same_tokens() {
     for rollout_seed in [5, 5, 6] {
         let metadata = json!({ "seed": rollout_seed }).as_object().cloned();
         let rollout = NewRollout { metadata, ..NewRollout::default() };
-        let first = setup.store.start_rollout(rollout, None).await.unwrap();
+        let first = setup.store.rollouts().start(rollout, None).await.unwrap();
         let rollout = first.rollout.rollout_id.as_str();
         let calls = [call(rollout, &first.attempt.attempt_id).await, call(rollout, &first.attempt.attempt_id).await];
         assert_ne!(calls[0], calls[1]);
-        let second = setup.store.start_attempt(rollout, None).await.unwrap();
+        let second = setup.store.rollouts().start_attempt(rollout, None).await.unwrap();
         assert_eq!(calls[0], call(rollout, &second.attempt.attempt_id).await);
         assert_eq!(calls[1], call(rollout, &second.attempt.attempt_id).await);
         seeds.push(calls);
@@ -190,7 +190,7 @@ async fn every_bad_request_gets_openais_error_and_stores_nothing() {
         assert!(answer["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
     }
     assert_eq!(setup.generations().await, []);
-    let rollouts = setup.store.query_rollouts(&RolloutFilter::default()).await.unwrap();
+    let rollouts = setup.store.rollouts().query(&RolloutFilter::default()).await.unwrap();
     assert_eq!(rollouts.total, 1, "only the one that the test made");
 }
 
@@ -199,7 +199,7 @@ async fn an_attempt_that_has_ended_takes_no_more_calls() {
     use fulgurite_types::{AttemptStatus, AttemptUpdate};
     let setup = Setup::new(vec![]).await;
     let (rollout, base) = setup.attempt().await;
-    setup.store.update_attempt(&rollout, "latest", AttemptUpdate::status(AttemptStatus::Failed)).await.unwrap();
+    setup.store.attempts().update(&rollout, "latest", AttemptUpdate::status(AttemptStatus::Failed)).await.unwrap();
     let response = setup.post(&base, &body()).await;
     assert_eq!(response.status(), 410);
     assert_eq!(setup.generations().await, []);
@@ -241,7 +241,7 @@ async fn a_call_that_names_no_rollout_gets_a_session_of_its_own() {
     setup.play(Script::Answer(vec![setup.stop()], SamplingEnd::StopToken));
     assert_eq!(setup.post(&format!("{}/v1", setup.url), &body()).await.status(), 200);
     let generation = setup.generation_when(|_| true).await;
-    let (rollout, _) = setup.store.get_rollout(&generation.rollout_id).await.unwrap().unwrap();
+    let (rollout, _) = setup.store.rollouts().get(&generation.rollout_id).await.unwrap().unwrap();
     assert_eq!(rollout.metadata.unwrap()["kind"], "session");
 }
 
@@ -296,7 +296,7 @@ async fn what_a_request_tells_the_models_template_is_told_to_it_and_its_conversa
     for [before, after] in prompts.array_windows() {
         assert!(after.starts_with(&[before.clone(), sampled.clone()].concat()));
     }
-    let drift = setup.store.drift(&rollout).await.unwrap();
+    let drift = setup.store.queries().drift(&rollout).await.unwrap();
     assert_eq!(drift.continued, 2, "{drift:?}");
     assert_eq!(
         setup.attributes(&rollout).await["fulgurite.request.extra"],

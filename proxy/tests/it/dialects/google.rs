@@ -173,7 +173,7 @@ async fn what_was_answered_comes_back_as_the_same_message_with_or_without_ids() 
         ]);
         let expected = setup.continued(&chat, &tools(), 3, &setup.sampled(family.turn));
         assert_eq!(setup.sampler.requests.lock().unwrap()[1].prompt, expected, "{}", family.format);
-        assert_eq!(setup.store.drift(&rollout).await.unwrap().continued, 1);
+        assert_eq!(setup.store.queries().drift(&rollout).await.unwrap().continued, 1);
     }
 }
 
@@ -198,7 +198,7 @@ async fn calls_of_later_turns_have_ids_of_their_own_and_go_on_without_them() {
         request["contents"].as_array_mut().unwrap().extend([content, results]);
     }
     assert_eq!(json!(ids), json!(["call_0", "call_1", "call_2", "call_3", "call_4", "call_5"]));
-    assert_eq!(setup.store.drift(&rollout).await.unwrap().continued, 2);
+    assert_eq!(setup.store.queries().drift(&rollout).await.unwrap().continued, 2);
 }
 
 #[tokio::test]
@@ -437,7 +437,7 @@ async fn every_bad_request_gets_googles_error_and_stores_nothing() {
         }
     }
     assert_eq!(setup.generations().await, []);
-    assert_eq!(setup.store.query_rollouts(&RolloutFilter::default()).await.unwrap().total, 0);
+    assert_eq!(setup.store.rollouts().query(&RolloutFilter::default()).await.unwrap().total, 0);
 }
 
 #[tokio::test]

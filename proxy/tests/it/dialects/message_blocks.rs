@@ -69,7 +69,7 @@ async fn a_conversation_goes_on_after_a_call_that_broke_while_it_was_streamed() 
         setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("Sorry.")), SamplingEnd::StopToken));
         let next = post(&setup, &base, &request).await;
         assert_eq!(next.status(), 200, "{}: {}", family.format, next.text().await.unwrap());
-        let drift = setup.store.drift(&rollout).await.unwrap();
+        let drift = setup.store.queries().drift(&rollout).await.unwrap();
         assert_eq!((drift.continued, &drift.calls[1].reason), (1, &None), "{}", family.format);
     }
 }

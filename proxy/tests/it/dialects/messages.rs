@@ -444,7 +444,7 @@ async fn every_bad_request_gets_anthropics_error_and_stores_nothing() {
         assert!(message.contains(words), "{words}: {message}");
     }
     assert_eq!(setup.generations().await, []);
-    assert_eq!(setup.store.query_rollouts(&RolloutFilter::default()).await.unwrap().total, 0);
+    assert_eq!(setup.store.rollouts().query(&RolloutFilter::default()).await.unwrap().total, 0);
 }
 
 #[tokio::test]
@@ -515,5 +515,5 @@ async fn what_claude_code_says_as_the_system_late_reaches_a_model_whose_template
         reminder("Once more.")
     );
     assert_eq!(setup.renderer.tokenizer().decode(&prompt), expected);
-    assert_eq!(setup.store.drift(&rollout).await.unwrap().continued, 1);
+    assert_eq!(setup.store.queries().drift(&rollout).await.unwrap().continued, 1);
 }

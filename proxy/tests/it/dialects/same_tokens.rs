@@ -344,7 +344,7 @@ async fn tokens_of(setup: &Setup, dialect: Dialect, family: &Family, steps: &[St
         }
     }
     let filter = GenerationFilter { rollout_id: Some(rollout), ..GenerationFilter::default() };
-    let generations = setup.store.generations(&filter).await.unwrap();
+    let generations = setup.store.generations().matching(&filter).await.unwrap();
     assert_eq!(generations.len(), steps.len());
     for turns in generations.windows(2) {
         let goes_on_from = Some(&turns[0].generation_id);

@@ -76,7 +76,7 @@ async fn a_call_is_recorded_as_both_adapters_read_it() {
     let reply: Value = setup.post(&base, &request).await.json().await.unwrap();
 
     let filter = fulgurite_types::SpanFilter { rollout_id: rollout, ..Default::default() };
-    let page: Value = serde_json::from_str(&setup.store.query_spans_as_json(&filter).await.unwrap()).unwrap();
+    let page: Value = serde_json::from_str(&setup.store.spans().query_as_json(&filter).await.unwrap()).unwrap();
     let [traced, raw] = page["items"].as_array().unwrap().as_slice() else { panic!("{page}") };
 
     assert_eq!(traced["name"], "openai.chat.completion");

@@ -224,7 +224,7 @@ async fn a_conversation_goes_on_after_a_call_that_broke_while_it_was_streamed() 
         (history[2], history[3]) = (reply, json!({ "role": "user", "content": "no JSON" }));
         let expected = setup.continued(&history, &tools(), 3, &sampled);
         assert_eq!(setup.sampler.requests.lock().unwrap()[1].prompt, expected, "{}", family.format);
-        let drift = setup.store.drift(&rollout).await.unwrap();
+        let drift = setup.store.queries().drift(&rollout).await.unwrap();
         assert_eq!((drift.continued, &drift.calls[1].reason), (1, &None), "{}", family.format);
     }
 }
@@ -489,7 +489,7 @@ async fn a_conversation_with_tools_in_words_goes_on_token_by_token_whole_and_str
     let shown = setup.renderer.tokenizer().decode(&first);
     assert!(shown.contains("<tools>\n{\"type\": \"function\"") && shown.contains("\"weather\""), "{shown}");
 
-    let attempt = setup.store.attempts(&rollout).await.unwrap()[0].attempt_id.clone();
+    let attempt = setup.store.attempts().of_rollout(&rollout).await.unwrap()[0].attempt_id.clone();
     let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
     let result = json!({ "role": "tool", "tool_call_id": whole["tool_calls"][0]["id"], "content": "dry" });
     let second = json!([question[0], whole, result]);

@@ -81,7 +81,7 @@ impl Setup {
 
     /// Asks as a new attempt's agent.
     async fn ask(&self, stream: bool) -> reqwest::Response {
-        let started = self.store.start_rollout(NewRollout::default(), None).await.unwrap();
+        let started = self.store.rollouts().start(NewRollout::default(), None).await.unwrap();
         let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
         let url = format!("{}/rollout/{rollout}/attempt/{attempt}/v1/chat/completions", self.url);
         let messages = [json!({ "role": "user", "content": "Say" })];
@@ -95,7 +95,7 @@ impl Setup {
     }
 
     async fn generations(&self) -> Vec<Generation> {
-        self.store.generations(&GenerationFilter::default()).await.unwrap()
+        self.store.generations().matching(&GenerationFilter::default()).await.unwrap()
     }
 
     /// The only generation, once it is there.

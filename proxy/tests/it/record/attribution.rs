@@ -58,16 +58,16 @@ fn plain(setup: &Setup) -> String {
 }
 
 async fn attempts(setup: &Setup, rollout: &str) -> Vec<Attempt> {
-    setup.store.query_attempts(rollout, &Default::default()).await.unwrap().items
+    setup.store.attempts().query(rollout, &Default::default()).await.unwrap().items
 }
 
 async fn rollouts(setup: &Setup) -> Vec<Rollout> {
-    let found = setup.store.query_rollouts(&RolloutFilter::default()).await.unwrap();
+    let found = setup.store.rollouts().query(&RolloutFilter::default()).await.unwrap();
     found.items.into_iter().map(|(rollout, _)| rollout).collect()
 }
 
 async fn statuses(setup: &Setup, rollout: &str) -> (RolloutStatus, AttemptStatus) {
-    let (rollout, attempt) = setup.store.get_rollout(rollout).await.unwrap().unwrap();
+    let (rollout, attempt) = setup.store.rollouts().get(rollout).await.unwrap().unwrap();
     (rollout.status, attempt.unwrap().status)
 }
 
@@ -76,7 +76,7 @@ async fn headers_name_the_attempt_in_every_dialect_as_a_path_does() {
     let setup = Setup::new(vec![]).await;
     let (rollout, _) = setup.attempt().await;
     let first = attempts(&setup, &rollout).await.remove(0).attempt_id;
-    let latest = setup.store.start_attempt(&rollout, None).await.unwrap().attempt.attempt_id;
+    let latest = setup.store.rollouts().start_attempt(&rollout, None).await.unwrap().attempt.attempt_id;
     for dialect in DIALECTS {
         for (headers, attempt) in [
             (&[("x-rollout-id", rollout.as_str()), ("x-attempt-id", &first)] as Headers, &first),
@@ -111,7 +111,7 @@ async fn a_path_comes_before_a_session_and_what_a_header_may_say() {
 async fn ids_that_contradict_each_other_or_that_nobody_knows_are_refused_and_change_nothing() {
     let setup = Setup::new(vec![]).await;
     let (rollout, base) = setup.attempt().await;
-    let queued = setup.store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap().remove(0).rollout_id;
+    let queued = setup.store.rollouts().enqueue(vec![NewRollout::default()]).await.unwrap().remove(0).rollout_id;
     let plain = plain(&setup);
     let refusals: [(&str, Headers, u16, &[&str]); 7] = [
         (&base, &[("x-rollout-id", "other")], 400, &[&rollout, "`other`"]),
@@ -174,7 +174,7 @@ async fn all_calls_of_a_clients_session_belong_to_one_rollout_that_goes_on() {
         let attempt = attempts(&setup, rollout).await.remove(0).attempt_id;
         assert!(calls.iter().all(|call| call.rollout_id == *rollout && call.attempt_id == attempt));
         assert_eq!(statuses(&setup, rollout).await, (RolloutStatus::Running, AttemptStatus::Running));
-        let (stored, _) = setup.store.get_rollout(rollout).await.unwrap().unwrap();
+        let (stored, _) = setup.store.rollouts().get(rollout).await.unwrap().unwrap();
         assert_eq!(json!(stored.metadata), json!({ "kind": "session", "session": { "header": name, "name": "one" } }));
         assert_eq!(stored.config.unresponsive_seconds, Some(3600.0));
         let two = generation(&setup, &plain(&setup), "messages", &[(name, "two")]).await;
@@ -274,8 +274,8 @@ async fn no_call_after_a_restart_has_the_seed_of_one_before_it() {
 /// As if nothing had been heard of a session for long.
 async fn fall_silent(setup: &Setup, rollout: &str) {
     let heard = AttemptUpdate { last_heartbeat_time: Some(0.0), ..AttemptUpdate::default() };
-    let attempt = setup.store.update_attempt(rollout, "latest", heard).await.unwrap();
-    let ended = setup.store.scan_watchdog().await.unwrap();
+    let attempt = setup.store.attempts().update(rollout, "latest", heard).await.unwrap();
+    let ended = setup.store.attempts().scan_watchdog().await.unwrap();
     assert_eq!(ended.iter().map(|ended| &ended.attempt_id).collect::<Vec<_>>(), [&attempt.attempt_id]);
     assert_eq!(statuses(setup, rollout).await, (RolloutStatus::Failed, AttemptStatus::Unresponsive));
 }
@@ -290,7 +290,7 @@ async fn a_session_that_was_silent_for_too_long_goes_on_with_its_next_call() {
     assert_eq!((&late.rollout_id, &late.attempt_id), (&first.rollout_id, &first.attempt_id));
     let running = (RolloutStatus::Running, AttemptStatus::Running);
     assert_eq!(statuses(&setup, &first.rollout_id).await, running);
-    assert_eq!(setup.store.scan_watchdog().await.unwrap(), []);
+    assert_eq!(setup.store.attempts().scan_watchdog().await.unwrap(), []);
 
     // While an answer is sampled, too: its record wakes the attempt, and the next call the rollout.
     let (on_disconnect, disconnected) = oneshot::channel();
@@ -316,7 +316,7 @@ async fn a_session_that_somebody_ended_takes_no_more_calls() {
     let base = plain(&setup);
     let rollout = generation(&setup, &base, "messages", &[SESSION]).await.rollout_id;
     let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
-    setup.store.update_attempt(&rollout, "latest", ended).await.unwrap();
+    setup.store.attempts().update(&rollout, "latest", ended).await.unwrap();
     let (status, refused) = send(&setup, &base, "chat/completions", &body(), &[SESSION]).await;
     assert_eq!((status, &refused["error"]["code"]), (410, &json!("attempt_ended")));
 }

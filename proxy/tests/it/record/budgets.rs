@@ -64,7 +64,7 @@ async fn an_attempt_makes_no_more_calls_than_it_may_also_after_a_restart() {
 async fn why_a_call_failed_is_noted_of_its_attempt_and_is_for_nobody_else_to_say() {
     let setup = setup(Budget { calls: Some(1), ..Budget::default() }).await;
     let (rollout, base) = setup.attempt().await;
-    let attempt = async || setup.store.get_attempt(&rollout, AttemptRef::Latest).await.unwrap().unwrap();
+    let attempt = async || setup.store.attempts().get(&rollout, AttemptRef::Latest).await.unwrap().unwrap();
     assert_eq!(setup.post(&base, &body()).await.status(), 503);
     assert_eq!((attempt().await.host_error(), attempt().await.limit()), (Some("overloaded"), None));
     answered(&setup, &base, 1).await;
@@ -74,7 +74,7 @@ async fn why_a_call_failed_is_noted_of_its_attempt_and_is_for_nobody_else_to_say
     }
     let forged = json!({ "fulgurite_stop": "completed", "mine": 1 }).as_object().cloned();
     let update = AttemptUpdate { metadata: forged, ..AttemptUpdate::default() };
-    let updated = setup.store.update_attempt(&rollout, AttemptRef::Latest, update).await.unwrap();
+    let updated = setup.store.attempts().update(&rollout, AttemptRef::Latest, update).await.unwrap();
     let expected = json!({ "mine": 1, "fulgurite_stop": "max_turns", "fulgurite_host_error": "overloaded" });
     assert_eq!(json!(updated.metadata), expected);
 }
@@ -91,7 +91,7 @@ async fn answers_have_tokens_of_their_own_also_after_a_restart() {
     assert_eq!(setup.sampler.requests.lock().unwrap().last().unwrap().max_tokens, 2);
     let refusal = refused(setup.post(&base, &body()).await, 400).await;
     assert_eq!(refusal["message"], "the attempt's budget of 5 sampled tokens is spent");
-    let attempt = setup.store.get_attempt(&rollout, AttemptRef::Latest).await.unwrap().unwrap();
+    let attempt = setup.store.attempts().get(&rollout, AttemptRef::Latest).await.unwrap().unwrap();
     assert_eq!(attempt.limit(), Some(EpisodeStop::MaxSampledTokens));
 }
 
@@ -132,7 +132,8 @@ async fn until_its_time_is_over(setup: &Setup, tokens: &[u32]) -> reqwest::Respo
     let mut seconds = 0.1;
     loop {
         let metadata = json!({ "fulgurite_budget": { "seconds": seconds } }).as_object().cloned();
-        let started = setup.store.start_rollout(NewRollout { metadata, ..NewRollout::default() }, None).await.unwrap();
+        let started =
+            setup.store.rollouts().start(NewRollout { metadata, ..NewRollout::default() }, None).await.unwrap();
         let base =
             format!("{}/rollout/{}/attempt/{}/v1", setup.url, started.rollout.rollout_id, started.attempt.attempt_id);
         let (on_disconnect, disconnected) = oneshot::channel();
@@ -238,7 +239,8 @@ async fn a_tool_call_of_an_answer_that_was_broken_off_and_went_on_counts_once() 
     for restarted in [false, true] {
         let mut setup = QWEN3.setup().await;
         let metadata = json!({ "fulgurite_budget": { "tool_calls": 2 } }).as_object().cloned();
-        let started = setup.store.start_rollout(NewRollout { metadata, ..NewRollout::default() }, None).await.unwrap();
+        let started =
+            setup.store.rollouts().start(NewRollout { metadata, ..NewRollout::default() }, None).await.unwrap();
         let path = format!("/rollout/{}/attempt/{}/v1", started.rollout.rollout_id, started.attempt.attempt_id);
         // It breaks off behind its whole call, of which its client has seen the beginning.
         let turn = setup.sampled(QWEN3.turn);
@@ -273,7 +275,8 @@ async fn a_rollouts_own_budget_is_kept_and_one_that_cannot_be_read_is_told() {
     let setup = setup(Budget { calls: Some(1), ..Budget::default() }).await;
     let attempt = async |budget: Value| {
         let metadata = json!({ "fulgurite_budget": budget }).as_object().cloned();
-        let started = setup.store.start_rollout(NewRollout { metadata, ..NewRollout::default() }, None).await.unwrap();
+        let started =
+            setup.store.rollouts().start(NewRollout { metadata, ..NewRollout::default() }, None).await.unwrap();
         format!("{}/rollout/{}/attempt/{}/v1", setup.url, started.rollout.rollout_id, started.attempt.attempt_id)
     };
     let over = attempt(json!({ "seconds": 0.0 })).await;

@@ -60,7 +60,7 @@ fn context(generation: &Generation) -> Vec<u32> {
 async fn the_next_prompt_is_the_last_one_and_what_was_sampled_and_the_new_messages() {
     let mut setup = Setup::of_family("qwen3", "qwen3").await;
     let (rollout, _) = setup.attempt().await;
-    let attempt = setup.store.get_rollout(&rollout).await.unwrap().unwrap().1.unwrap().attempt_id;
+    let attempt = setup.store.rollouts().get(&rollout).await.unwrap().unwrap().1.unwrap().attempt_id;
     let base = |setup: &Setup| format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
     let mut messages = vec![system("Be brief."), user("Rain in Paris?")];
     let mut last: Option<Generation> = None;
@@ -131,7 +131,7 @@ async fn a_call_that_continues_nothing_says_why_whatever_its_prompt_is() {
     (0..2).for_each(|_| setup.play(answer()));
     assert_eq!(setup.post(&format!("{}/v1", setup.url), &chat).await.status(), 200);
     let session = setup.generations().await.remove(0).rollout_id;
-    let report = setup.store.drift(&session).await.unwrap();
+    let report = setup.store.queries().drift(&session).await.unwrap();
     assert_eq!((report.continued, json!(report.reasons)), (0, json!({ "first_turn": 2 })));
 
     let (rollout, base) = setup.attempt().await;
@@ -144,7 +144,7 @@ async fn a_call_that_continues_nothing_says_why_whatever_its_prompt_is() {
         let reply: Value = call.json().await.unwrap();
         before = context(&generation(&setup, reply["id"].as_str().unwrap()).await);
     }
-    let report = setup.store.drift(&rollout).await.unwrap();
+    let report = setup.store.queries().drift(&rollout).await.unwrap();
     let reasons: Vec<Option<&str>> =
         report.calls.iter().map(|call| call.reason.as_ref().map(fulgurite_types::BranchReason::as_str)).collect();
     assert_eq!(reasons, [Some("first_turn"), None, Some("history_rewritten")]);

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 async fn an_error_of_the_upstream_is_passed_on_as_it_is_but_for_its_key() {
     let setup = Setup::new(vec![]).await;
     let (sender, exported) = std::sync::mpsc::channel();
-    setup.store.notify_of_calls(false, move |span| sender.send(span).unwrap());
+    setup.store.recording().notify_of_calls(false, move |span| sender.send(span).unwrap());
     let (rollout, base) = setup.attempt().await;
     for (status, is_stream) in [(400, false), (401, true), (429, false), (500, true)] {
         let error = json!({ "error": { "message": format!("no: {KEY}"), "code": status, "mood": "bad" } }).to_string();
@@ -40,7 +40,7 @@ async fn an_error_of_the_upstream_is_passed_on_as_it_is_but_for_its_key() {
     assert_eq!(spans[0].attributes["gen_ai.prompt.0.content"], "Say you are 17.");
     // The same is told of them elsewhere, but for what was said.
     let mut exported: Vec<_> = exported.try_iter().collect();
-    setup.store.number_spans(&mut exported).await.unwrap();
+    setup.store.recording().number_spans(&mut exported).await.unwrap();
     assert_eq!(
         exported.iter().map(|span| (&span.span_id, span.sequence_id)).collect::<Vec<_>>(),
         spans.iter().map(|span| (&span.span_id, span.sequence_id)).collect::<Vec<_>>()

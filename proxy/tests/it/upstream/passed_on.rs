@@ -73,7 +73,7 @@ async fn a_request_goes_on_as_it_came_and_its_answer_comes_back_as_it_is() {
     }
     let extra: Value = serde_json::from_str(attributes["fulgurite.request.extra"].as_str().unwrap()).unwrap();
     assert_eq!(extra, json!({ "temperature": 0.25, "mood": request["mood"] }));
-    let drift = setup.store.drift(&rollout).await.unwrap();
+    let drift = setup.store.queries().drift(&rollout).await.unwrap();
     assert_eq!(json!(drift.reasons), json!({ "upstream": 1 }));
 }
 
@@ -488,7 +488,7 @@ async fn a_call_of_nobody_is_a_session_of_its_own_and_answers_of_one_id_are_kept
     assert_eq!(generations[0].generation_id, "same");
     assert_ne!(generations[0].rollout_id, generations[1].rollout_id);
     assert_eq!(setup.attributes(&generations[1].rollout_id).await["gen_ai.response.id"], "same");
-    let (rollout, attempt) = setup.store.get_rollout(&generations[0].rollout_id).await.unwrap().unwrap();
+    let (rollout, attempt) = setup.store.rollouts().get(&generations[0].rollout_id).await.unwrap().unwrap();
     assert_eq!((rollout.status.as_str(), attempt.unwrap().status.as_str()), ("succeeded", "succeeded"));
 }
 

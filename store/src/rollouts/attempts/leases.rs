@@ -97,30 +97,30 @@ mod tests {
 
     /// Hands one rollout out, with a lease if one is given.
     async fn handed_out(store: &TestStore, lease: Option<Duration>) -> AttemptedRollout {
-        store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap();
+        store.rollouts().enqueue(vec![NewRollout::default()]).await.unwrap();
         again(store, lease).await.unwrap()
     }
 
     async fn again(store: &TestStore, lease: Option<Duration>) -> Option<AttemptedRollout> {
-        store.dequeue_leased(1, Some("w"), None, Duration::ZERO, lease).await.unwrap().pop()
+        store.rollouts().dequeue_leased(1, Some("w"), None, Duration::ZERO, lease).await.unwrap().pop()
     }
 
     #[tokio::test]
     async fn a_dequeue_whose_reply_was_lost_is_given_back_and_costs_no_attempt() {
         let store = TestStore::new().await;
         let lost = handed_out(&store, Some(LEASE)).await;
-        assert!(store.scan_watchdog_at(now() + 29.0).await.unwrap().is_empty());
+        assert!(store.attempts().scan_watchdog_at(now() + 29.0).await.unwrap().is_empty());
         assert!(again(&store, None).await.is_none());
-        store.scan_watchdog_at(now() + 31.0).await.unwrap();
-        assert_eq!(store.worker("w").await.unwrap().unwrap().current_attempt_id, None);
+        store.attempts().scan_watchdog_at(now() + 31.0).await.unwrap();
+        assert_eq!(store.workers().get("w").await.unwrap().unwrap().current_attempt_id, None);
         let second = again(&store, Some(LEASE)).await.unwrap();
         assert_eq!(second.rollout.rollout_id, lost.rollout.rollout_id);
         assert_ne!(second.attempt.attempt_id, lost.attempt.attempt_id);
         assert_eq!(second.attempt.sequence_id, 1);
-        assert_eq!(store.attempts(&second.rollout.rollout_id).await.unwrap().len(), 1);
+        assert_eq!(store.attempts().of_rollout(&second.rollout.rollout_id).await.unwrap().len(), 1);
         // If the first worker did get the attempt after all, its reports are refused.
         let late = vec![(lost.rollout.rollout_id, lost.attempt.attempt_id)];
-        assert!(store.heartbeat_attempts(late).await.unwrap().is_empty());
+        assert!(store.attempts().heartbeat(late).await.unwrap().is_empty());
     }
 
     #[tokio::test]
@@ -128,10 +128,10 @@ mod tests {
         let store = TestStore::new().await;
         let beating = handed_out(&store, Some(LEASE)).await;
         let name = (beating.rollout.rollout_id.clone(), beating.attempt.attempt_id.clone());
-        store.heartbeat_attempts(vec![name]).await.unwrap();
+        store.attempts().heartbeat(vec![name]).await.unwrap();
         let calling = handed_out(&store, Some(LEASE)).await;
-        store.record_generation(generation("g", &calling, &[1], &[2])).await.unwrap();
-        store.scan_watchdog_at(now() + 1e6).await.unwrap();
+        store.recording().record(generation("g", &calling, &[1], &[2])).await.unwrap();
+        store.attempts().scan_watchdog_at(now() + 1e6).await.unwrap();
         assert!(again(&store, None).await.is_none());
     }
 
@@ -139,7 +139,7 @@ mod tests {
     async fn a_runner_that_promises_no_sign_of_life_may_work_in_silence() {
         let store = TestStore::new().await;
         handed_out(&store, None).await;
-        store.scan_watchdog_at(now() + 1e6).await.unwrap();
+        store.attempts().scan_watchdog_at(now() + 1e6).await.unwrap();
         assert!(again(&store, None).await.is_none());
     }
 
@@ -147,7 +147,7 @@ mod tests {
     async fn a_lease_of_no_time_is_refused() {
         let store = TestStore::new().await;
         for lease in [Duration::ZERO, Duration::MAX] {
-            let error = store.dequeue_leased(1, None, None, Duration::ZERO, Some(lease)).await.unwrap_err();
+            let error = store.rollouts().dequeue_leased(1, None, None, Duration::ZERO, Some(lease)).await.unwrap_err();
             assert!(error.to_string().starts_with("lease_seconds: must be above 0"), "{error}");
         }
     }

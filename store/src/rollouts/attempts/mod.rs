@@ -7,3 +7,17 @@ pub(crate) mod propagation;
 pub(crate) mod reports;
 pub(crate) mod rows;
 pub(crate) mod watchdog;
+
+use crate::open_database::Database;
+
+/// Attempts of rollouts, and the watchdog over them.
+#[derive(Clone, Debug)]
+pub struct Attempts {
+    database: Database,
+}
+
+impl Attempts {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self { database: database.clone() }
+    }
+}

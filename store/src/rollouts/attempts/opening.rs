@@ -3,19 +3,22 @@
 use fulgurite_types::{Attempt, AttemptRef};
 
 use crate::database::writer::Write;
+use crate::rollouts::attempts::Attempts;
 use crate::rollouts::attempts::rows::{find_attempt, insert_attempt};
 use crate::rollouts::rows::existing_rollout;
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
-impl Store {
+impl Attempts {
     /// An attempt by its id, which is made if its rollout has none of that name.
-    pub async fn open_attempt(&self, rollout_id: &str, attempt_id: &str) -> Result<Attempt> {
+    pub async fn open(&self, rollout_id: &str, attempt_id: &str) -> Result<Attempt> {
         let id = AttemptRef::Id(attempt_id.to_owned());
-        if let Some(attempt) = find_attempt(&mut *self.reader().await?, rollout_id, &id).await? {
+        if let Some(attempt) = find_attempt(&mut *self.database.reader().await?, rollout_id, &id).await? {
             return Ok(attempt);
         }
         let (rollout_id, attempt_id) = (rollout_id.to_owned(), attempt_id.to_owned());
-        self.write(move |write| Box::pin(async move { open_attempt(write, &rollout_id, &attempt_id).await })).await
+        self.database
+            .write(move |write| Box::pin(async move { open_attempt(write, &rollout_id, &attempt_id).await }))
+            .await
     }
 }
 

@@ -2,30 +2,33 @@
 
 use fulgurite_types::{Attempt, AttemptNote, AttemptRef, AttemptUpdate, Page, Paginated};
 
+use crate::Result;
 use crate::database::clock::now;
 use crate::database::sql::{Sql, to_integer};
 use crate::list_pages::{ListKind, ListPages};
+use crate::rollouts::attempts::Attempts;
 use crate::rollouts::attempts::propagation::{
     AttemptWithRollout, apply_update, existing_attempt_with_rollout, find_attempt_with_rollout, write_metadata,
 };
 use crate::rollouts::attempts::rows::{SORT_FIELDS, attempt_from_row, existing_attempt, find_attempt};
-use crate::{Result, Store};
 
-impl Store {
+impl Attempts {
     /// An attempt, if there is one.
-    pub async fn get_attempt(&self, rollout_id: &str, attempt: impl Into<AttemptRef>) -> Result<Option<Attempt>> {
+    pub async fn get(&self, rollout_id: &str, attempt: impl Into<AttemptRef>) -> Result<Option<Attempt>> {
         let attempt = &attempt.into();
-        self.patiently(|| async { find_attempt(&mut *self.reader().await?, rollout_id, attempt).await }).await
+        self.database
+            .patiently(|| async { find_attempt(&mut *self.database.reader().await?, rollout_id, attempt).await })
+            .await
     }
 
     /// All attempts of a rollout, first to latest; none if it is not known.
-    pub async fn attempts(&self, rollout_id: &str) -> Result<Vec<Attempt>> {
-        Ok(self.query_attempts(rollout_id, &Page::default()).await?.items)
+    pub async fn of_rollout(&self, rollout_id: &str) -> Result<Vec<Attempt>> {
+        Ok(self.query(rollout_id, &Page::default()).await?.items)
     }
 
     /// A page of the attempts of a rollout, sorted by `sequence_id` unless the query sorts otherwise.
-    pub async fn query_attempts(&self, rollout_id: &str, page: &Page) -> Result<Paginated<Attempt>> {
-        let mut connection = self.reader().await?;
+    pub async fn query(&self, rollout_id: &str, page: &Page) -> Result<Paginated<Attempt>> {
+        let mut connection = self.database.reader().await?;
         let mut total = Sql::new("SELECT COUNT(*) FROM attempts WHERE rollout_id = ");
         total.text(rollout_id);
         let mut sql = Sql::new("SELECT *, sequence_id AS position FROM attempts WHERE rollout_id = ");
@@ -38,8 +41,8 @@ impl Store {
         })
     }
 
-    /// Attempts as [`Store::query_attempts`] gives them.
-    pub async fn attempt_pages(&self, rollout_id: &str, page: &Page) -> Result<ListPages<Attempt>> {
+    /// Attempts as [`Attempts::query`] gives them.
+    pub async fn pages(&self, rollout_id: &str, page: &Page) -> Result<ListPages<Attempt>> {
         let of_rollout = |select: &str| {
             let mut sql = Sql::new(select);
             sql.push(" FROM attempts WHERE rollout_id = ").text(rollout_id);
@@ -49,95 +52,99 @@ impl Store {
         rows.push(" AND sequence_id IN ");
         let kind = ListKind { sort_fields: SORT_FIELDS, part: 128, read: attempt_from_row };
         let (total, places) = (of_rollout("SELECT COUNT(*)"), of_rollout("SELECT sequence_id AS position"));
-        ListPages::find(self, kind, &total, places, rows, page).await
+        ListPages::find(&self.database, kind, &total, places, rows, page).await
     }
 
     /// Updates an attempt. If it is the latest of its rollout, the rollout follows: it runs, succeeds, fails, or goes back
     /// into the queue when its config allows another attempt.
-    pub async fn update_attempt(
+    pub async fn update(
         &self,
         rollout_id: &str,
         attempt: impl Into<AttemptRef>,
         update: AttemptUpdate,
     ) -> Result<Attempt> {
         let (rollout_id, attempt) = (rollout_id.to_owned(), attempt.into());
-        self.write(move |write| {
-            Box::pin(async move {
-                // The rollout, whose input may be large, follows a status alone.
-                let found = match update.status {
-                    Some(_) => existing_attempt_with_rollout(write.connection(), &rollout_id, &attempt).await?,
-                    None => {
-                        let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
-                        AttemptWithRollout { attempt, leads: None }
-                    }
-                };
-                apply_update(write, found, update).await
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    // The rollout, whose input may be large, follows a status alone.
+                    let found = match update.status {
+                        Some(_) => existing_attempt_with_rollout(write.connection(), &rollout_id, &attempt).await?,
+                        None => {
+                            let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
+                            AttemptWithRollout { attempt, leads: None }
+                        }
+                    };
+                    apply_update(write, found, update).await
+                })
             })
-        })
-        .await
+            .await
     }
 
-    /// As [`Store::update_attempt`], for a runner whose report may come late: an attempt that has ended, or that a
+    /// As [`Attempts::update`], for a runner whose report may come late: an attempt that has ended, or that a
     /// later one has superseded, or whose rollout has finished, stays as it is and is given back unchanged.
-    pub async fn report_attempt(&self, rollout_id: &str, attempt_id: &str, update: AttemptUpdate) -> Result<Attempt> {
+    pub async fn report(&self, rollout_id: &str, attempt_id: &str, update: AttemptUpdate) -> Result<Attempt> {
         let (rollout_id, attempt) = (rollout_id.to_owned(), AttemptRef::Id(attempt_id.to_owned()));
-        self.write(move |write| {
-            Box::pin(async move {
-                let found = existing_attempt_with_rollout(write.connection(), &rollout_id, &attempt).await?;
-                if found.is_over() {
-                    return Ok(found.attempt);
-                }
-                apply_update(write, found, update).await
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let found = existing_attempt_with_rollout(write.connection(), &rollout_id, &attempt).await?;
+                    if found.is_over() {
+                        return Ok(found.attempt);
+                    }
+                    apply_update(write, found, update).await
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Notes something in an attempt's metadata, unless there is such a note already or the attempt has ended.
-    pub async fn note_attempt(&self, rollout_id: &str, attempt_id: &str, note: AttemptNote) -> Result<()> {
+    pub async fn note(&self, rollout_id: &str, attempt_id: &str, note: AttemptNote) -> Result<()> {
         let (key, value) = note.entry();
         let is_noted = |attempt: &Attempt| {
             attempt.status.is_ended() || attempt.metadata.as_ref().is_some_and(|noted| noted.contains_key(key))
         };
         let attempt = AttemptRef::Id(attempt_id.to_owned());
-        if is_noted(&existing_attempt(&mut *self.reader().await?, rollout_id, &attempt).await?) {
+        if is_noted(&existing_attempt(&mut *self.database.reader().await?, rollout_id, &attempt).await?) {
             return Ok(());
         }
         let rollout_id = rollout_id.to_owned();
-        self.write(move |write| {
-            Box::pin(async move {
-                let mut found = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
-                if !is_noted(&found) {
-                    found.metadata.get_or_insert_default().insert(key.to_owned(), value.into());
-                    write_metadata(write, &found).await?;
-                }
-                Ok(())
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let mut found = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
+                    if !is_noted(&found) {
+                        found.metadata.get_or_insert_default().insert(key.to_owned(), value.into());
+                        write_metadata(write, &found).await?;
+                    }
+                    Ok(())
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Records heartbeats of these attempts (rollout id, attempt id). Returns those that exist with their state, so that a
     /// runner sees which of its attempts have ended; these are not changed.
-    pub async fn heartbeat_attempts(&self, attempts: Vec<(String, String)>) -> Result<Vec<Attempt>> {
-        self.write(move |write| {
-            Box::pin(async move {
-                let mut known = Vec::with_capacity(attempts.len());
-                for (rollout_id, attempt_id) in attempts {
-                    let id = AttemptRef::Id(attempt_id);
-                    let Some(found) = find_attempt_with_rollout(write.connection(), &rollout_id, &id).await? else {
-                        continue;
-                    };
-                    known.push(if found.is_over() {
-                        found.attempt
-                    } else {
-                        let update = AttemptUpdate { last_heartbeat_time: Some(now()), ..AttemptUpdate::default() };
-                        apply_update(write, found, update).await?
-                    });
-                }
-                Ok(known)
+    pub async fn heartbeat(&self, attempts: Vec<(String, String)>) -> Result<Vec<Attempt>> {
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let mut known = Vec::with_capacity(attempts.len());
+                    for (rollout_id, attempt_id) in attempts {
+                        let id = AttemptRef::Id(attempt_id);
+                        let Some(found) = find_attempt_with_rollout(write.connection(), &rollout_id, &id).await? else {
+                            continue;
+                        };
+                        known.push(if found.is_over() {
+                            found.attempt
+                        } else {
+                            let update = AttemptUpdate { last_heartbeat_time: Some(now()), ..AttemptUpdate::default() };
+                            apply_update(write, found, update).await?
+                        });
+                    }
+                    Ok(known)
+                })
             })
-        })
-        .await
+            .await
     }
 }

@@ -8,13 +8,14 @@ use tokio::task::JoinHandle;
 
 use crate::database::clock::now;
 use crate::lifecycle::overdue;
+use crate::rollouts::attempts::Attempts;
 use crate::rollouts::attempts::leases;
 use crate::rollouts::attempts::propagation::apply;
 use crate::rollouts::attempts::rows::latest_attempt;
 use crate::rollouts::rows::rollout_from_row;
-use crate::{Result, Store, StoreError};
+use crate::{Result, StoreError};
 
-impl Store {
+impl Attempts {
     /// Ends every attempt that has timed out or shown no activity for too long, by its rollout's config, and reclaims those
     /// whose lease has expired. Returns the attempts that it has ended.
     pub async fn scan_watchdog(&self) -> Result<Vec<Attempt>> {
@@ -23,25 +24,26 @@ impl Store {
 
     pub(crate) async fn scan_watchdog_at(&self, time: f64) -> Result<Vec<Attempt>> {
         // Looking needs no transaction; only when something is overdue is one made, which looks again.
-        let mut reader = self.reader().await?;
+        let mut reader = self.database.reader().await?;
         if leases::expired(&mut reader, time).await?.is_empty() && overdue_attempts(&mut reader, time).await?.is_empty()
         {
             return Ok(Vec::new());
         }
         drop(reader);
-        self.write(move |write| {
-            Box::pin(async move {
-                for attempt in leases::expired(write.connection(), time).await? {
-                    leases::reclaim(write, &attempt).await?;
-                }
-                let mut ended = Vec::new();
-                for (attempt, status) in overdue_attempts(write.connection(), time).await? {
-                    ended.push(apply(write, attempt, AttemptUpdate::status(status)).await?);
-                }
-                Ok(ended)
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    for attempt in leases::expired(write.connection(), time).await? {
+                        leases::reclaim(write, &attempt).await?;
+                    }
+                    let mut ended = Vec::new();
+                    for (attempt, status) in overdue_attempts(write.connection(), time).await? {
+                        ended.push(apply(write, attempt, AttemptUpdate::status(status)).await?);
+                    }
+                    Ok(ended)
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Scans now and every `interval` from now on, until the store is closed or the task is aborted.

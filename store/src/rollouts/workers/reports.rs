@@ -2,13 +2,14 @@
 
 use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate, Object, Paginated, Worker, WorkerFilter};
 
+use crate::Result;
 use crate::database::clock::now;
 use crate::database::sql::{Conditions, SortField, Sql, checked_id, to_integer, to_optional_json};
 use crate::list_pages::{ListKind, ListPages};
 use crate::rollouts::attempts::propagation::apply;
 use crate::rollouts::attempts::rows::attempt_from_row;
+use crate::rollouts::workers::Workers;
 use crate::rollouts::workers::rows::worker_from_row;
-use crate::{Result, Store};
 
 const SORT_FIELDS: &[SortField] = &[
     SortField::text("worker_id"),
@@ -22,19 +23,19 @@ const SORT_FIELDS: &[SortField] = &[
     SortField::text("current_attempt_id"),
 ];
 
-impl Store {
+impl Workers {
     /// A worker, if it is known.
-    pub async fn worker(&self, worker_id: &str) -> Result<Option<Worker>> {
+    pub async fn get(&self, worker_id: &str) -> Result<Option<Worker>> {
         let row = sqlx::query("SELECT * FROM workers WHERE worker_id = $1")
             .bind(worker_id)
-            .fetch_optional(&mut *self.reader().await?)
+            .fetch_optional(&mut *self.database.reader().await?)
             .await?;
         row.as_ref().map(worker_from_row).transpose()
     }
 
     /// Workers that meet a filter.
-    pub async fn query_workers(&self, filter: &WorkerFilter) -> Result<Paginated<Worker>> {
-        let mut connection = self.reader().await?;
+    pub async fn query(&self, filter: &WorkerFilter) -> Result<Paginated<Worker>> {
+        let mut connection = self.database.reader().await?;
         let mut total = Sql::new("SELECT COUNT(*) FROM workers");
         push_conditions(&mut total, filter);
         let mut page = Sql::new("SELECT * FROM workers");
@@ -48,62 +49,64 @@ impl Store {
         })
     }
 
-    /// Workers as [`Store::query_workers`] gives them.
-    pub async fn worker_pages(&self, filter: &WorkerFilter) -> Result<ListPages<Worker>> {
+    /// Workers as [`Workers::query`] gives them.
+    pub async fn pages(&self, filter: &WorkerFilter) -> Result<ListPages<Worker>> {
         let mut total = Sql::new("SELECT COUNT(*) FROM workers");
         push_conditions(&mut total, filter);
         let mut places = Sql::new("SELECT position FROM workers");
         push_conditions(&mut places, filter);
         let rows = Sql::new("SELECT * FROM workers WHERE position IN ");
         let kind = ListKind { sort_fields: SORT_FIELDS, part: 128, read: worker_from_row };
-        ListPages::find(self, kind, &total, places, rows, &filter.page).await
+        ListPages::find(&self.database, kind, &total, places, rows, &filter.page).await
     }
 
     /// Records a worker and the statistics of its machine. An unknown worker is created.
-    pub async fn update_worker(&self, worker_id: &str, heartbeat_stats: Option<Object>) -> Result<Worker> {
+    pub async fn update(&self, worker_id: &str, heartbeat_stats: Option<Object>) -> Result<Worker> {
         let worker_id = worker_id.to_owned();
-        self.write(move |write| {
-            Box::pin(async move {
-                let row = sqlx::query(
-                    "INSERT INTO workers (worker_id, status, heartbeat_stats, last_heartbeat_time)
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let row = sqlx::query(
+                        "INSERT INTO workers (worker_id, status, heartbeat_stats, last_heartbeat_time)
                      VALUES ($1, 'unknown', $2, $3)
                      ON CONFLICT (worker_id) DO UPDATE SET last_heartbeat_time = excluded.last_heartbeat_time,
                          heartbeat_stats = COALESCE(excluded.heartbeat_stats, workers.heartbeat_stats)
                      RETURNING *",
-                )
-                .bind(checked_id("worker_id", &worker_id)?)
-                .bind(to_optional_json("heartbeat_stats", heartbeat_stats.as_ref())?)
-                .bind(now())
-                .fetch_one(write.connection())
-                .await?;
-                worker_from_row(&row)
+                    )
+                    .bind(checked_id("worker_id", &worker_id)?)
+                    .bind(to_optional_json("heartbeat_stats", heartbeat_stats.as_ref())?)
+                    .bind(now())
+                    .fetch_one(write.connection())
+                    .await?;
+                    worker_from_row(&row)
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Records that a worker has gone: the attempts that it was running become unresponsive at once, so that they are
     /// retried where their config allows it. Returns the attempts that were ended.
-    pub async fn release_worker(&self, worker_id: &str) -> Result<Vec<Attempt>> {
+    pub async fn release(&self, worker_id: &str) -> Result<Vec<Attempt>> {
         let worker_id = worker_id.to_owned();
-        self.write(move |write| {
-            Box::pin(async move {
-                let rows = sqlx::query(
-                    "SELECT * FROM attempts WHERE worker_id = $1 AND status IN ('preparing', 'running')
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let rows = sqlx::query(
+                        "SELECT * FROM attempts WHERE worker_id = $1 AND status IN ('preparing', 'running')
                      ORDER BY start_time",
-                )
-                .bind(worker_id)
-                .fetch_all(write.connection())
-                .await?;
-                let mut released = Vec::with_capacity(rows.len());
-                for row in &rows {
-                    let update = AttemptUpdate::status(AttemptStatus::Unresponsive);
-                    released.push(apply(write, attempt_from_row(row)?, update).await?);
-                }
-                Ok(released)
+                    )
+                    .bind(worker_id)
+                    .fetch_all(write.connection())
+                    .await?;
+                    let mut released = Vec::with_capacity(rows.len());
+                    for row in &rows {
+                        let update = AttemptUpdate::status(AttemptStatus::Unresponsive);
+                        released.push(apply(write, attempt_from_row(row)?, update).await?);
+                    }
+                    Ok(released)
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

@@ -21,7 +21,7 @@ fn filled_store(directory: &Path) -> (String, String) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let rollout_id = runtime.block_on(async {
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
-        let started = store.start_rollout(NewRollout::default(), None).await.unwrap();
+        let started = store.rollouts().start(NewRollout::default(), None).await.unwrap();
         let span = |number: usize| -> Span {
             serde_json::from_value(json!({
                 "rollout_id": started.rollout.rollout_id, "attempt_id": started.attempt.attempt_id,
@@ -34,7 +34,7 @@ fn filled_store(directory: &Path) -> (String, String) {
             .unwrap()
         };
         for first in (0..SPANS).step_by(2000) {
-            store.add_spans((first..first + 2000).map(span).collect()).await.unwrap();
+            store.spans().add((first..first + 2000).map(span).collect()).await.unwrap();
         }
         store.close().await;
         started.rollout.rollout_id
@@ -127,7 +127,7 @@ fn a_filter_gives_exactly_what_it_means_of_more_rollouts_than_a_statement_takes_
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         for first in (0..ROLLOUTS).step_by(4000) {
-            store.enqueue_rollouts((first..first + 4000).map(rollout).collect()).await.unwrap();
+            store.rollouts().enqueue((first..first + 4000).map(rollout).collect()).await.unwrap();
         }
         store.close().await;
     });

@@ -20,7 +20,7 @@ pub(super) struct ReasoningForm {
 
 impl ReasoningForm {
     /// The form that a request's fields require.
-    pub(super) fn asked_in(request: &Map<String, Value>) -> Self {
+    pub(super) fn requested_in(request: &Map<String, Value>) -> Self {
         let reasoning = request.get("reasoning");
         // The older name still counts.
         let is_given = |name: &str| reasoning.and_then(|fields| fields.get(name)).is_some_and(|form| !form.is_null());

@@ -18,7 +18,7 @@ pub(crate) fn recorded_response(call: &RecordedCall, renderer: Option<&dyn Rende
         return recorded_compaction(call);
     }
     let response_status = response_status(call);
-    let items = said(call, renderer, &response_status).0;
+    let items = answer_items(call, renderer, &response_status).0;
     recorded(call, &response_status, items.values())
 }
 
@@ -26,10 +26,10 @@ pub(crate) fn recorded_response(call: &RecordedCall, renderer: Option<&dyn Rende
 /// cannot be read any more.
 pub(crate) fn recorded_stream(call: &RecordedCall, renderer: Option<&dyn Renderer>, after: Option<u64>) -> Vec<u8> {
     let response_status = response_status(call);
-    let (items, changes) = said(call, renderer, &response_status);
-    let mut begun = recorded(call, &ResponseStatus::InProgress, Vec::new());
-    begun["usage"] = Value::Null;
-    let mut events = vec![status_event("created", begun.clone()), status_event("in_progress", begun)];
+    let (items, changes) = answer_items(call, renderer, &response_status);
+    let mut started = recorded(call, &ResponseStatus::InProgress, Vec::new());
+    started["usage"] = Value::Null;
+    let mut events = vec![status_event("created", started.clone()), status_event("in_progress", started)];
     events.extend(changes.iter().flat_map(|change| items.events(change)));
     events.push(status_event(response_status.name(), recorded(call, &response_status, items.values())));
     let mut out = Vec::new();
@@ -49,20 +49,20 @@ fn response_status(call: &RecordedCall) -> ResponseStatus {
 
 /// The items of the answer, and how they came about: as its tokens gave them, where they can still be read, so that calls
 /// which broke or were cut leave the items that they left in the answer.
-fn said(
+fn answer_items(
     call: &RecordedCall,
     renderer: Option<&dyn Renderer>,
     response_status: &ResponseStatus,
 ) -> (OutputItems, Vec<Change>) {
     let is_whole = matches!(response_status, ResponseStatus::Completed);
-    let form = ReasoningForm::asked_in(&call.request_extra);
+    let form = ReasoningForm::requested_in(&call.request_extra);
     let no_reply = Message::default();
     let reply = call.reply.as_ref().unwrap_or(&no_reply);
     let mut items = OutputItems::new(&call.generation.generation_id, form, recorded_forms(&call.request_extra));
     let changes = match renderer.and_then(|renderer| read_again(call, renderer, reply)) {
         Some(deltas) => {
-            let taken: Vec<Change> = deltas.iter().flat_map(|delta| items.take(delta, Vec::new())).collect();
-            [taken, items.finish(reply, is_whole)].concat()
+            let changes: Vec<Change> = deltas.iter().flat_map(|delta| items.take(delta, Vec::new())).collect();
+            [changes, items.finish(reply, is_whole)].concat()
         }
         None => items.take_message(reply, is_whole),
     };
@@ -120,8 +120,8 @@ pub(crate) fn recorded_input(call: &RecordedCall) -> Vec<Value> {
         match message.role.as_str() {
             "assistant" => {
                 let form = ReasoningForm::default();
-                let said = format!("resp_{own}-{place}");
-                items.extend(OutputItems::of_message(&said, form, forms.clone(), message, true).values());
+                let response_id = format!("resp_{own}-{place}");
+                items.extend(OutputItems::of_message(&response_id, form, forms.clone(), message, true).values());
             }
             "tool" => items.push(json!({
                 "id": format!("fco_{own}-{place}"), "type": "function_call_output", "status": "completed",

@@ -79,13 +79,13 @@ impl ResponseWriter {
                 }
                 Delta::Reasoning(_) | Delta::Text(_) | Delta::Arguments { .. } => {}
             }
-            let said_by = &self.tokens[std::mem::replace(&mut self.silent_since, self.tokens.len())..];
+            let silent_tokens = &self.tokens[std::mem::replace(&mut self.silent_since, self.tokens.len())..];
             let logprobs = match delta {
                 Delta::Reasoning(_) => {
-                    self.reasoning_tokens += said_by.len();
+                    self.reasoning_tokens += silent_tokens.len();
                     Vec::new()
                 }
-                Delta::Text(text) if self.format.logprobs => self.entries(self.tokens_of_text(said_by, text)),
+                Delta::Text(text) if self.format.logprobs => self.entries(self.tokens_of_text(silent_tokens, text)),
                 _ => Vec::new(),
             };
             changes.extend(self.items.take(delta, logprobs));

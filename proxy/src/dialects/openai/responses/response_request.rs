@@ -69,7 +69,7 @@ const OF_OTHER_ITEMS: [&str; 6] = [
 /// Reads and checks a request, which continues the `earlier` responses that it names.
 pub(crate) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
     let (digest, mut extra) = (digest(&body), recorded_extra(&body));
-    let (echo, reasoning) = (echo(&body), ReasoningForm::asked_in(&body));
+    let (echo, reasoning) = (echo(&body), ReasoningForm::requested_in(&body));
     let logprobs = is_included(&body, "message.output_text.logprobs");
     let fields: ResponseFields = read_fields(&mut body)?;
     let fields = ResponseFields { rest: body, ..fields };

@@ -120,7 +120,7 @@ async fn a_conversation_goes_on_token_by_token_from_the_items_of_an_answer_with_
             setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("Sorry.")), SamplingEnd::StopToken));
             let next = post(&setup, &base, &with(request(), "input", json!(items))).await;
             assert_eq!(next.status(), 200, "{} {way:?}: {}", family.format, next.text().await.unwrap());
-            let drift = setup.store.drift(&rollout).await.unwrap();
+            let drift = setup.store.queries().drift(&rollout).await.unwrap();
             assert_eq!((drift.continued, &drift.calls[1].reason), (1, &None), "{} {way:?}: {sampled}", family.format);
         }
     }
@@ -150,7 +150,7 @@ async fn a_conversation_goes_on_token_by_token_behind_a_call_that_broke() {
             setup.play(Script::Answer(setup.sampled(&(family.plain_turn)("Sorry.")), SamplingEnd::StopToken));
             let next = post(&setup, &base, &with(request(), "input", json!(items))).await;
             assert_eq!(next.status(), 200, "{}: {}", family.format, next.text().await.unwrap());
-            let drift = setup.store.drift(&rollout).await.unwrap();
+            let drift = setup.store.queries().drift(&rollout).await.unwrap();
             assert_eq!((drift.continued, &drift.calls[1].reason), (1, &None), "{} {is_last}", family.format);
         }
     }

@@ -417,7 +417,7 @@ async fn a_conversation_goes_on_token_by_token_behind_a_response_that_broke() {
     let kinds: Vec<&str> = items.iter().filter_map(|item| item["type"].as_str()).collect();
     let turn = ["reasoning", "message", "reasoning", "message", "function_call", "function_call_output"];
     assert_eq!(kinds, [&turn[..], &["reasoning", "message"]].concat());
-    let calls = setup.store.drift(&rollout).await.unwrap().calls;
+    let calls = setup.store.queries().drift(&rollout).await.unwrap().calls;
     assert_eq!((&calls[2].continues, &calls[2].reason), (&Some(calls[1].generation_id.clone()), &None));
 }
 

@@ -67,7 +67,7 @@ async fn calls_of_namespaces_custom_tools_and_shells_come_back_in_their_own_word
         setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)("Done.")), SamplingEnd::StopToken));
         let next: Value = post(&setup, &base, &with(request, "input", json!(items))).await.json().await.unwrap();
         assert_eq!(texts_of(&next).last().unwrap(), &("message", "Done."), "{next}");
-        let drift = setup.store.drift(&rollout).await.unwrap();
+        let drift = setup.store.queries().drift(&rollout).await.unwrap();
         assert_eq!(drift.continued, 1, "{name}: {drift:?}");
     }
 }

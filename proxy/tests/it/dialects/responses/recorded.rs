@@ -81,5 +81,5 @@ async fn a_deleted_response_is_found_no_more_and_its_record_stays() {
     items.push(json!({ "type": "function_call_output", "call_id": call_id, "output": "7" }));
     setup.play(Script::Answer(setup.sampled(&(QWEN3.plain_turn)("7")), SamplingEnd::StopToken));
     assert_eq!(post(&setup, &base, &with(request(), "input", json!(items))).await.status(), 200);
-    assert_eq!(setup.store.drift(&rollout).await.unwrap().continued, 1);
+    assert_eq!(setup.store.queries().drift(&rollout).await.unwrap().continued, 1);
 }

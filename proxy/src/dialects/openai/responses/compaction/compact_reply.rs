@@ -80,8 +80,8 @@ fn reasoning_tokens(choice: &WholeChoice) -> usize {
     for taken in choice.tokens() {
         silent += 1;
         for delta in taken.deltas.iter() {
-            let said_by = std::mem::take(&mut silent);
-            reasoning += if matches!(delta, Delta::Reasoning(_)) { said_by } else { 0 };
+            let silent_tokens = std::mem::take(&mut silent);
+            reasoning += if matches!(delta, Delta::Reasoning(_)) { silent_tokens } else { 0 };
         }
     }
     reasoning

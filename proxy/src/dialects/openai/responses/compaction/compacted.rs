@@ -62,7 +62,7 @@ pub(super) fn compacted_response(
 ) -> Value {
     let own = response_id.trim_start_matches("resp_");
     let mut output: Vec<Value> =
-        kept.iter().enumerate().map(|(place, message)| said_item(&format!("msg_{own}-{place}"), message)).collect();
+        kept.iter().enumerate().map(|(place, message)| input_item(&format!("msg_{own}-{place}"), message)).collect();
     let id = ItemId { response_id: response_id.to_owned(), kind: ItemKind::Compaction, key: "0".to_owned() };
     let encrypted = format!("{ENCRYPTED_PREFIX}{summary}");
     output.push(json!({ "id": id.text(), "type": "compaction", "encrypted_content": encrypted }));
@@ -88,7 +88,7 @@ fn summary_of(call: &RecordedCall) -> String {
 }
 
 /// The item of what was said to the assistant, with its parts as they were given.
-fn said_item(id: &str, message: &Message) -> Value {
+fn input_item(id: &str, message: &Message) -> Value {
     let parts: Vec<&str> = match &message.content {
         None => Vec::new(),
         Some(Content::Text(text)) => vec![text],

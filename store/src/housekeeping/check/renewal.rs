@@ -5,13 +5,14 @@ use std::time::Duration;
 use serde::Serialize;
 use sqlx::{AnyConnection, Connection};
 
-use crate::check::row_totals::{ChangedRow, Findings, TABLES, Total, TotalledTable};
 use crate::database::dialect::Dialect;
 use crate::database::location::{Access, Connector, Location};
 use crate::database::migrations::require_migrated;
 use crate::database::options::{BUSY_TIMEOUT, Synchronous};
 use crate::database::sql::Sql;
-use crate::{Result, Store, StoreError};
+use crate::housekeeping::Housekeeping;
+use crate::housekeeping::check::row_totals::{ChangedRow, Findings, TABLES, Total, TotalledTable};
+use crate::{Result, StoreError};
 
 /// Takes the file for this connection alone, which fails while any other connection has it open.
 const ALONE: &str = "PRAGMA busy_timeout = 1000; PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL";
@@ -42,7 +43,7 @@ pub struct TableRenewal {
     pub rows: i64,
     /// Whether the digest of all rows changes, as it does with any of the above.
     pub new_digest: bool,
-    /// Rows that cannot be read or lack their counts. They stay as they are, for `Store::check` to find.
+    /// Rows that cannot be read or lack their counts. They stay as they are, for `Housekeeping::check` to find.
     pub rows_left: u64,
 }
 
@@ -65,7 +66,7 @@ impl TableRenewal {
     }
 }
 
-impl Store {
+impl Housekeeping {
     /// Takes rollouts and attempts as they are for what was recorded: writes their checksums, their numbers and the digests
     /// of all of them anew. Rows without a checksum stay without; generations, spans and the counts of attempts keep theirs.
     ///

@@ -8,11 +8,13 @@ use fulgurite_types::{
 };
 use sqlx::AnyConnection;
 
+use crate::Result;
 use crate::call_records::conversations::conversations;
 use crate::database::dialect::Dialect;
 use crate::database::readers::Reader;
 use crate::database::sql::{Sql, column, count, json, optional_json, word};
 use crate::generations::reading::generations_of_spans;
+use crate::housekeeping::Housekeeping;
 use crate::queries::listing::{ATTEMPTS, ROLLOUTS, SPANS, page, start};
 use crate::resources::resources_from_row;
 use crate::rollouts::attempts::rows::attempt_from_row;
@@ -22,7 +24,6 @@ use crate::runs::record::{run_from_row, step_from_row};
 use crate::runs::teacher_logprobs;
 use crate::spans::rows::span_from_row;
 use crate::spans::with_tokens::add_tokens;
-use crate::{Result, Store};
 
 /// Records of the big tables that are read at a time.
 const PAGE: u64 = 256;
@@ -53,7 +54,7 @@ pub struct Export {
     cursor: Cursor,
 }
 
-impl Store {
+impl Housekeeping {
     /// Begins to read the store as it is at this moment. A filter narrows rollouts and what belongs to them.
     pub async fn export(&self, scope: ArchiveScope, filter: ListFilter) -> Result<Export> {
         use Stage::{Attempts, Calls, Checkpoints, Generations, Resources, Rollouts, Runs, Spans, Steps, Workers};
@@ -65,7 +66,7 @@ impl Store {
             ArchiveScope::Generations => vec![Generations],
         };
         // It ends with its transaction open.
-        let mut connection = self.own_reader().await?;
+        let mut connection = self.database.own_reader().await?;
         let begin = Dialect::of(&connection).begin_snapshot();
         sqlx::raw_sql(begin).execute(&mut *connection).await?;
         Ok(Export { connection, filter, stages: stages.into(), cursor: Cursor::default() })

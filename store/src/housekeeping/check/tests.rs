@@ -6,8 +6,10 @@ use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection};
 
 use super::*;
-use crate::StoreOptions;
 use crate::testing::{TestStore, generation};
+
+mod renewed;
+use crate::{Store, StoreOptions};
 
 /// A finished rollout `a` with a conversation of two calls and a reward, and a queued rollout `b`.
 async fn sound_store() -> TestStore {
@@ -17,16 +19,16 @@ async fn sound_store() -> TestStore {
         metadata: json!({"run_id": "run", "step": 1}).as_object().cloned(),
         ..NewRollout::default()
     };
-    store.create_run(NewRun { run_id: "run".into(), name: "run".into(), config: json!({}), seed: 1 }).await.unwrap();
-    let attempted = store.start_rollout(named("a"), Some("worker")).await.unwrap();
-    store.enqueue_rollouts(vec![named("b")]).await.unwrap();
+    store.runs().create(NewRun { run_id: "run".into(), name: "run".into(), config: json!({}), seed: 1 }).await.unwrap();
+    let attempted = store.rollouts().start(named("a"), Some("worker")).await.unwrap();
+    store.rollouts().enqueue(vec![named("b")]).await.unwrap();
     for (id, prompt) in [("one", &[1][..]), ("two", &[1, 2, 3])] {
         let mut new = generation(id, &attempted, prompt, &[2]);
         for message in 0..prompt.len() {
             let content = format!("gen_ai.prompt.{message}.content");
             new.attributes.insert(content, json!(format!("message {message}")));
         }
-        store.record_generation(new).await.unwrap();
+        store.recording().record(new).await.unwrap();
     }
     let used = GenerationUse { generation_id: "one".into(), cause: "trained".into(), tokens: 1 };
     let of_teacher = TeacherLogprobs { generation_id: "one".into(), teacher: "large".into(), logprobs: vec![-0.5] };
@@ -39,15 +41,16 @@ async fn sound_store() -> TestStore {
         teacher_logprobs: vec![of_teacher],
         checkpoint: None,
     };
-    store.record_step(step).await.unwrap();
-    store.add_reward("a", "latest", None, Reward::new(1.0)).await.unwrap();
-    store.update_attempt("a", "latest", AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
+    store.runs().record_step(step).await.unwrap();
+    store.rewards().add("a", "latest", None, Reward::new(1.0)).await.unwrap();
+    store.attempts().update("a", "latest", AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
     store
 }
 
 async fn violations(store: &Store) -> Vec<Violation> {
     let mut found = Vec::new();
     let number = store
+        .housekeeping()
         .check(&mut |event| {
             if let CheckEvent::Violation(violation) = event {
                 found.push(violation);
@@ -92,7 +95,7 @@ async fn a_sound_store_breaks_no_law_and_every_row_is_looked_at() {
             looked_at.push((table, done, total));
         }
     };
-    store.check(&mut report).await.unwrap();
+    store.housekeeping().check(&mut report).await.unwrap();
     let expected = [
         ("rollouts", 2, 2),
         ("attempts", 1, 1),
@@ -325,17 +328,17 @@ async fn rows_of_older_stores_have_no_checksum_and_are_counted() {
     )
     .await;
     // An attempt from before stays without checksums when calls are added.
-    let (rollout, attempt) = store.get_rollout("a").await.unwrap().unwrap();
+    let (rollout, attempt) = store.rollouts().get("a").await.unwrap().unwrap();
     let attempted = fulgurite_types::AttemptedRollout { rollout, attempt: attempt.unwrap() };
-    store.record_generation(generation("three", &attempted, &[1, 2, 3, 2, 5], &[2])).await.unwrap();
-    store.set_client_disconnected("one", true).await.unwrap();
+    store.recording().record(generation("three", &attempted, &[1, 2, 3, 2, 5], &[2])).await.unwrap();
+    store.recording().set_client_disconnected("one", true).await.unwrap();
     let mut without = Vec::new();
     let mut report = |event| {
         if let CheckEvent::WithoutChecksum { table, rows } = event {
             without.push((table, rows));
         }
     };
-    assert_eq!(store.check(&mut report).await.unwrap(), 0);
+    assert_eq!(store.housekeeping().check(&mut report).await.unwrap(), 0);
     assert_eq!(without, [("rollouts", 2), ("attempts", 1), ("generations", 2)]);
 }
 
@@ -348,19 +351,19 @@ async fn checksums_follow_whatever_the_store_itself_changes() {
         client_disconnected: true,
         ..generation("begun", &attempted, &[1, 2], &[3])
     };
-    store.record_generation(partial).await.unwrap();
-    store.replace_generation(generation("begun", &attempted, &[1, 2], &[3, 4])).await.unwrap();
-    store.record_generation(generation("next", &attempted, &[1, 2, 3, 4, 5], &[6])).await.unwrap();
-    store.set_client_disconnected("next", true).await.unwrap();
-    store.set_client_disconnected("begun", true).await.unwrap();
-    store.set_client_disconnected("begun", false).await.unwrap();
+    store.recording().record(partial).await.unwrap();
+    store.recording().replace(generation("begun", &attempted, &[1, 2], &[3, 4])).await.unwrap();
+    store.recording().record(generation("next", &attempted, &[1, 2, 3, 4, 5], &[6])).await.unwrap();
+    store.recording().set_client_disconnected("next", true).await.unwrap();
+    store.recording().set_client_disconnected("begun", true).await.unwrap();
+    store.recording().set_client_disconnected("begun", false).await.unwrap();
     let session = NewGeneration {
         rollout_id: "ro-alone".into(),
         attempt_id: "at-alone".into(),
         ..generation("alone", &attempted, &[7], &[8])
     };
-    store.record_session(session).await.unwrap();
-    store.add_reward(&attempted.rollout.rollout_id, "latest", Some("next"), Reward::new(0.5)).await.unwrap();
+    store.recording().record_session(session).await.unwrap();
+    store.rewards().add(&attempted.rollout.rollout_id, "latest", Some("next"), Reward::new(0.5)).await.unwrap();
     assert_eq!(violations(&store).await, []);
 }
 
@@ -456,9 +459,9 @@ async fn a_row_that_is_missing_or_moved_or_an_earlier_version_of_itself_is_found
             metadata: Some(json!({ key: true }).as_object().cloned()),
             ..RolloutUpdate::default()
         };
-        store.update_rollout("b", update("x")).await.unwrap();
+        store.rollouts().update("b", update("x")).await.unwrap();
         let beat = AttemptUpdate { last_heartbeat_time: Some(5.0), ..AttemptUpdate::default() };
-        store.update_attempt("a", "latest", beat).await.unwrap();
+        store.attempts().update("a", "latest", beat).await.unwrap();
         assert_eq!(violations(&store).await, []);
         corrupt(&store, after).await;
         let found = violations(&store).await;
@@ -471,12 +474,12 @@ async fn a_change_from_outside_is_still_found_after_the_program_has_changed_the_
     let store = sound_store().await;
     corrupt(&store, "UPDATE rollouts SET input = '7' WHERE rollout_id = 'b'").await;
     corrupt(&store, "UPDATE attempts SET metadata = '{\"x\": 1}'").await;
-    store.dequeue_rollouts(1, Some("worker"), std::time::Duration::ZERO).await.unwrap();
+    store.rollouts().dequeue(1, Some("worker"), std::time::Duration::ZERO).await.unwrap();
     let update = RolloutUpdate { mode: Some(Some(RolloutMode::Val)), ..RolloutUpdate::default() };
-    store.update_rollout("b", update).await.unwrap();
+    store.rollouts().update("b", update).await.unwrap();
     let metadata = json!({"y": 2}).as_object().cloned();
     let update = AttemptUpdate { metadata, ..AttemptUpdate::status(AttemptStatus::Failed) };
-    store.update_attempt("a", "latest", update).await.unwrap();
+    store.attempts().update("a", "latest", update).await.unwrap();
     let found = violations(&store).await;
     assert_eq!(laws(&found), ["attempt_checksum", "rollout_checksum"], "{found:?}");
 }
@@ -491,13 +494,14 @@ async fn rows_of_older_stores_change_and_stay_without_checksums() {
     )
     .await;
     store
+        .rollouts()
         .dequeue_leased(1, Some("worker"), None, std::time::Duration::ZERO, Some(std::time::Duration::from_secs(9)))
         .await
         .unwrap();
     let beat = AttemptUpdate { last_heartbeat_time: Some(5.0), ..AttemptUpdate::default() };
-    store.update_attempt("a", "latest", beat).await.unwrap();
-    store.add_reward("a", "latest", None, Reward::new(0.5)).await.unwrap();
-    store.update_rollout("a", RolloutUpdate::default()).await.unwrap();
+    store.attempts().update("a", "latest", beat).await.unwrap();
+    store.rewards().add("a", "latest", None, Reward::new(0.5)).await.unwrap();
+    store.rollouts().update("a", RolloutUpdate::default()).await.unwrap();
     assert_eq!(violations(&store).await, []);
     corrupt(&store, "DELETE FROM attempts WHERE rollout_id = 'b'; DELETE FROM rollouts WHERE rollout_id = 'b'").await;
     assert!(laws(&violations(&store).await).contains(&"all_rollouts"));
@@ -507,32 +511,37 @@ async fn rows_of_older_stores_change_and_stay_without_checksums() {
 async fn checksums_follow_resources_sessions_leases_and_notes() {
     let store = sound_store().await;
     let resources = json!({"llm": {"resource_type": "llm", "endpoint": "http://127.0.0.1", "model": "m"}});
-    store.update_resources(Some("rs"), resources.as_object().cloned().unwrap()).await.unwrap();
-    store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap();
+    store.resources().update(Some("rs"), resources.as_object().cloned().unwrap()).await.unwrap();
+    store.rollouts().enqueue(vec![NewRollout::default()]).await.unwrap();
     let attempted = store.start().await;
     let session = NewGeneration {
         rollout_id: "ro-alone".into(),
         attempt_id: "at-alone".into(),
         ..generation("alone", &attempted, &[7], &[8])
     };
-    store.record_session(session).await.unwrap();
+    store.recording().record_session(session).await.unwrap();
     let second = std::time::Duration::from_secs(1);
     for _ in 0..2 {
-        store.dequeue_leased(1, Some("w"), Some("g"), std::time::Duration::ZERO, Some(second)).await.unwrap();
+        store
+            .rollouts()
+            .dequeue_leased(1, Some("w"), Some("g"), std::time::Duration::ZERO, Some(second))
+            .await
+            .unwrap();
     }
-    store.scan_watchdog_at(crate::database::clock::now() + 1e6).await.unwrap();
+    store.attempts().scan_watchdog_at(crate::database::clock::now() + 1e6).await.unwrap();
     let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.clone(), attempted.attempt.attempt_id.clone());
     let (note, beat) = (AttemptNote::HostError("overloaded"), vec![(rollout_id.clone(), attempt_id.clone())]);
-    store.note_attempt(&rollout_id, &attempt_id, note).await.unwrap();
-    store.heartbeat_attempts(beat).await.unwrap();
+    store.attempts().note(&rollout_id, &attempt_id, note).await.unwrap();
+    store.attempts().heartbeat(beat).await.unwrap();
     // One that was given up is heard again.
     store
-        .update_attempt(&rollout_id, attempt_id.as_str(), AttemptUpdate::status(AttemptStatus::Unresponsive))
+        .attempts()
+        .update(&rollout_id, attempt_id.as_str(), AttemptUpdate::status(AttemptStatus::Unresponsive))
         .await
         .unwrap();
-    store.record_generation(generation("late", &attempted, &[1], &[2])).await.unwrap();
+    store.recording().record(generation("late", &attempted, &[1], &[2])).await.unwrap();
     assert_eq!(violations(&store).await, []);
-    assert_eq!(store.get_rollout("ro-alone").await.unwrap().unwrap().0.resources_id.as_deref(), Some("rs"));
+    assert_eq!(store.rollouts().get("ro-alone").await.unwrap().unwrap().0.resources_id.as_deref(), Some("rs"));
 }
 
 /// What a version without checksums of rollouts and attempts does to them: an end, a heartbeat, a rollout more.
@@ -541,52 +550,3 @@ const OLDER_VERSION_WRITES: &str = "
     UPDATE attempts SET last_heartbeat_time = 9;
     INSERT INTO rollouts (rollout_id, input, start_time, status, config, position)
         VALUES ('c', '0', 8, 'running', '{}', 99)";
-
-#[tokio::test]
-async fn what_an_older_version_wrote_afterwards_is_sound_once_its_checksums_are_renewed() {
-    let TestStore { store, database } = sound_store().await;
-    corrupt_url(&database.url, OLDER_VERSION_WRITES).await;
-    let broken = ["all_attempts", "all_rollouts", "attempt_checksum", "rollout_checksum"];
-    assert_eq!(laws(&violations(&store).await), broken[1..]);
-
-    let planned = Store::renew_row_checksums(&database.url, RenewalMode::Plan).await.unwrap();
-    let numbers = |renewal: &TableRenewal| (renewal.changed_rows, renewal.rows_recorded, renewal.rows);
-    assert_eq!(planned.iter().map(numbers).collect::<Vec<_>>(), [(1, Some(2), 3), (1, Some(1), 1)]);
-    let refused = Store::renew_row_checksums(&database.url, RenewalMode::Write).await.unwrap_err();
-    assert!(matches!(&refused, StoreError::Busy { message } if message.contains("stop every server")), "{refused}");
-    assert_eq!(laws(&violations(&store).await), broken[1..], "nothing has changed");
-
-    store.close().await;
-    drop(store);
-    assert_eq!(Store::renew_row_checksums(&database.url, RenewalMode::Write).await.unwrap(), planned);
-    let store = Store::open(&database.url, StoreOptions::default()).await.unwrap();
-    assert_eq!(violations(&store).await, []);
-    // And it goes on from there.
-    store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap();
-    store
-        .update_attempt("a", "latest", AttemptUpdate { last_heartbeat_time: Some(10.0), ..AttemptUpdate::default() })
-        .await
-        .unwrap();
-    assert_eq!(violations(&store).await, []);
-    let again = Store::renew_row_checksums(&database.url, RenewalMode::Plan).await.unwrap();
-    assert!(again.iter().all(TableRenewal::is_needless), "{again:?}");
-}
-
-#[tokio::test]
-async fn a_renewal_leaves_generations_and_rows_that_cannot_be_read_as_wrong_as_they_are() {
-    let TestStore { store, database } = sound_store().await;
-    corrupt_url(
-        &database.url,
-        "UPDATE generations SET seed = 5 WHERE generation_id = 'two'; UPDATE rollouts SET config = '[' WHERE rollout_id = 'b';
-         UPDATE attempts SET span_count = NULL; DELETE FROM spans WHERE name LIKE '%annotation%'",
-    )
-    .await;
-    let before = violations(&store).await;
-    store.close().await;
-    drop(store);
-    Store::renew_row_checksums(&database.url, RenewalMode::Write).await.unwrap();
-    let store = Store::open(&database.url, StoreOptions::default()).await.unwrap();
-    let after = violations(&store).await;
-    assert_eq!(laws(&after), laws(&before), "{after:?}");
-    assert_eq!(laws(&after), ["attempt_checksum", "checksum", "readable", "rollout_checksum"], "{after:?}");
-}

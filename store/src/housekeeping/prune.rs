@@ -1,18 +1,15 @@
 //! Deleting rollouts that are over, with all that belongs to them.
 
 use fulgurite_types::RolloutStatus;
-use serde::Serialize;
 
+use crate::Result;
 use crate::database::dialect::Dialect;
 use crate::database::sql::{Sql, column};
-use crate::database::writer::Write;
-use crate::{Result, Store};
+use crate::housekeeping::Housekeeping;
+use crate::rollouts::deletion::{Pruned, delete_rollouts};
 
 /// Rollouts that are deleted in one transaction, so that others need not wait long.
 const BATCH: u64 = 100;
-
-/// Tables whose rows belong to a rollout, those that refer to others first.
-const TABLES: [&str; 6] = ["generations", "spans", "attempts", "gateway_rollouts", "sequence_counters", "rollouts"];
 
 /// Which finished rollouts are deleted.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,31 +18,6 @@ pub struct PruneFilter {
     pub ended_before: f64,
     /// Those with one of these statuses.
     pub status_in: Vec<RolloutStatus>,
-}
-
-/// How many rows are deleted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Pruned {
-    /// Rollouts.
-    pub rollouts: u64,
-    /// Their attempts.
-    pub attempts: u64,
-    /// Their spans.
-    pub spans: u64,
-    /// Their generations.
-    pub generations: u64,
-    /// The uses of these generations that runs had recorded.
-    pub generation_uses: u64,
-}
-
-impl std::ops::AddAssign for Pruned {
-    fn add_assign(&mut self, other: Self) {
-        self.rollouts += other.rollouts;
-        self.attempts += other.attempts;
-        self.spans += other.spans;
-        self.generations += other.generations;
-        self.generation_uses += other.generation_uses;
-    }
 }
 
 /// What became of the space that deleted rows had taken.
@@ -57,10 +29,10 @@ pub enum Space {
     LeftToTheServer,
 }
 
-impl Store {
-    /// What [`Store::prune`] would delete.
+impl Housekeeping {
+    /// What [`Housekeeping::prune`] would delete.
     pub async fn prunable(&self, filter: &PruneFilter) -> Result<Pruned> {
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         let mut count = async |before: &str| {
             let mut sql = Sql::new(before);
             sql.push("rollout_id IN (SELECT rollout_id FROM rollouts WHERE ");
@@ -81,23 +53,24 @@ impl Store {
     /// Deletes some of the rollouts that a filter selects, oldest first, with all that belongs to them; nothing is
     /// deleted once none is left. A rollout stays whose generation another rollout's continues.
     pub async fn prune(&self, filter: PruneFilter) -> Result<Pruned> {
-        self.write(move |write| {
-            Box::pin(async move {
-                let mut sql = Sql::new("SELECT rollout_id FROM rollouts WHERE ");
-                push_conditions(&mut sql, &filter).push(" ORDER BY position").part(Some(BATCH), 0)?;
-                let rows = sql.all(write.connection()).await?;
-                let ids = rows.iter().map(|row| column(row, "rollout_id")).collect::<Result<Vec<&str>>>()?;
-                delete_rollouts(write, &ids).await
+        self.database
+            .write(move |write| {
+                Box::pin(async move {
+                    let mut sql = Sql::new("SELECT rollout_id FROM rollouts WHERE ");
+                    push_conditions(&mut sql, &filter).push(" ORDER BY position").part(Some(BATCH), 0)?;
+                    let rows = sql.all(write.connection()).await?;
+                    let ids = rows.iter().map(|row| column(row, "rollout_id")).collect::<Result<Vec<&str>>>()?;
+                    delete_rollouts(write, &ids).await
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Gives the space of deleted rows back to the file system. On SQLite the whole file is rewritten, during which nothing
     /// else may be written.
     pub async fn give_space_back(&self) -> Result<Space> {
-        self.writer()?;
-        let mut connection = self.own_reader().await?;
+        self.database.writer()?;
+        let mut connection = self.database.own_reader().await?;
         if Dialect::of(&connection) == Dialect::Postgres {
             return Ok(Space::LeftToTheServer);
         }
@@ -119,46 +92,6 @@ fn push_conditions<'s>(sql: &'s mut Sql, filter: &PruneFilter) -> &'s mut Sql {
     )
 }
 
-/// Deletes rollouts with all that belongs to them.
-pub(crate) async fn delete_rollouts(write: &mut Write, rollout_ids: &[&str]) -> Result<Pruned> {
-    let mut pruned = Pruned::default();
-    if rollout_ids.is_empty() {
-        return Ok(pruned);
-    }
-    let ids = || rollout_ids.iter().copied();
-    ids().for_each(|rollout_id| write.rollout_changed(rollout_id));
-    let connection = write.connection();
-    let mut uses = Sql::new(
-        "DELETE FROM generation_uses WHERE generation_id IN
-             (SELECT generation_id FROM generations WHERE rollout_id IN ",
-    );
-    uses.list(ids()).push(")");
-    pruned.generation_uses = uses.execute(connection).await?;
-    let mut deletion = Sql::new(
-        "DELETE FROM teacher_logprobs WHERE generation_id IN
-             (SELECT generation_id FROM generations WHERE rollout_id IN ",
-    );
-    deletion.list(ids()).push(")");
-    deletion.execute(connection).await?;
-    // Readers of the list of finished rollouts continue after a place, so that places must not change.
-    let mut completions = Sql::new("UPDATE completions SET rollout_id = NULL WHERE rollout_id IN ");
-    completions.list(ids());
-    completions.execute(connection).await?;
-    for table in TABLES {
-        let mut sql = Sql::new("DELETE FROM ");
-        sql.push(table).push(" WHERE rollout_id IN ").list(ids());
-        let deleted = sql.execute(connection).await?;
-        match table {
-            "generations" => pruned.generations = deleted,
-            "spans" => pruned.spans = deleted,
-            "attempts" => pruned.attempts = deleted,
-            "rollouts" => pruned.rollouts = deleted,
-            _ => {}
-        }
-    }
-    Ok(pruned)
-}
-
 #[cfg(test)]
 mod tests {
     use fulgurite_types::{
@@ -173,27 +106,28 @@ mod tests {
     /// Six rollouts with two generations each, of which every other one has succeeded.
     async fn half_finished(store: &TestStore) {
         store
-            .create_run(NewRun { run_id: "run".into(), name: String::new(), config: serde_json::Value::Null, seed: 0 })
+            .runs()
+            .create(NewRun { run_id: "run".into(), name: String::new(), config: serde_json::Value::Null, seed: 0 })
             .await
             .unwrap();
         for number in 0..6 {
             let attempted = store.start().await;
             for (call, prompt) in [(0, &[1][..]), (1, &[1, 2, 3])] {
                 let id = format!("{number}-{call}");
-                store.record_generation(generation(&id, &attempted, prompt, &[2])).await.unwrap();
+                store.recording().record(generation(&id, &attempted, prompt, &[2])).await.unwrap();
                 let used = GenerationUse { generation_id: id, cause: "trained".into(), tokens: 1 };
-                store.record_uses("run", vec![used]).await.unwrap();
+                store.runs().record_uses("run", vec![used]).await.unwrap();
             }
             if number % 2 == 0 {
                 let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
-                store.update_attempt(&attempted.rollout.rollout_id, "latest", ended).await.unwrap();
+                store.attempts().update(&attempted.rollout.rollout_id, "latest", ended).await.unwrap();
             }
         }
     }
 
     /// What a teacher made of every generation.
     async fn taught(store: &TestStore) {
-        let generations = store.generations(&GenerationFilter::default()).await.unwrap();
+        let generations = store.generations().matching(&GenerationFilter::default()).await.unwrap();
         let of_teacher = |generation: Generation| TeacherLogprobs {
             generation_id: generation.generation_id,
             teacher: "large".into(),
@@ -208,7 +142,7 @@ mod tests {
             teacher_logprobs: generations.into_iter().map(of_teacher).collect(),
             checkpoint: None,
         };
-        store.record_step(step).await.unwrap();
+        store.runs().record_step(step).await.unwrap();
     }
 
     fn ended_before(time: f64) -> PruneFilter {
@@ -222,17 +156,17 @@ mod tests {
         taught(&store).await;
         let all = ended_before(now() + 1.0);
         let expected = Pruned { rollouts: 3, attempts: 3, spans: 6, generations: 6, generation_uses: 6 };
-        assert_eq!(store.prunable(&all).await.unwrap(), expected);
-        assert_eq!(store.prune(all.clone()).await.unwrap(), expected);
-        assert_eq!(store.prune(all).await.unwrap(), Pruned::default());
+        assert_eq!(store.housekeeping().prunable(&all).await.unwrap(), expected);
+        assert_eq!(store.housekeeping().prune(all.clone()).await.unwrap(), expected);
+        assert_eq!(store.housekeeping().prune(all).await.unwrap(), Pruned::default());
         let every = Part::Newest { limit: None, sort_by: None };
-        assert_eq!(store.list_rollouts(&ListFilter::default(), &every).await.unwrap().items.len(), 3);
-        let left = store.generations(&GenerationFilter::default()).await.unwrap();
+        assert_eq!(store.queries().list_rollouts(&ListFilter::default(), &every).await.unwrap().items.len(), 3);
+        let left = store.generations().matching(&GenerationFilter::default()).await.unwrap();
         assert_eq!(
             left.iter().map(|left| &left.generation_id[..]).collect::<Vec<_>>(),
             ["1-0", "1-1", "3-0", "3-1", "5-0", "5-1"]
         );
-        assert_eq!(store.check(&mut |_| {}).await.unwrap(), 0);
+        assert_eq!(store.housekeeping().check(&mut |_| {}).await.unwrap(), 0);
     }
 
     #[tokio::test]
@@ -240,18 +174,18 @@ mod tests {
         let store = TestStore::new().await;
         half_finished(&store).await;
         let failed = PruneFilter { status_in: vec![RolloutStatus::Failed], ..ended_before(now() + 1.0) };
-        assert_eq!(store.prune(failed).await.unwrap(), Pruned::default());
-        assert_eq!(store.prune(ended_before(1.0)).await.unwrap(), Pruned::default());
+        assert_eq!(store.housekeeping().prune(failed).await.unwrap(), Pruned::default());
+        assert_eq!(store.housekeeping().prune(ended_before(1.0)).await.unwrap(), Pruned::default());
         let running = PruneFilter { status_in: vec![RolloutStatus::Running], ..ended_before(now() + 1.0) };
-        assert_eq!(store.prune(running).await.unwrap(), Pruned::default());
+        assert_eq!(store.housekeeping().prune(running).await.unwrap(), Pruned::default());
     }
 
     #[tokio::test]
     async fn space_is_given_back() {
         let store = TestStore::new().await;
         half_finished(&store).await;
-        while store.prune(ended_before(now() + 1.0)).await.unwrap() != Pruned::default() {}
-        let space = store.give_space_back().await.unwrap();
+        while store.housekeeping().prune(ended_before(now() + 1.0)).await.unwrap() != Pruned::default() {}
+        let space = store.housekeeping().give_space_back().await.unwrap();
         let expected = if store.database.is_postgres() { Space::LeftToTheServer } else { Space::GivenBack };
         assert_eq!(space, expected);
         // The store is still usable.

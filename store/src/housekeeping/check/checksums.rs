@@ -7,9 +7,9 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::Result;
-use crate::check::findings::{Check, CheckEvent, PAGE};
 use crate::checksums::{GenerationColumns, Recorded};
 use crate::database::sql::{Sql, column, count};
+use crate::housekeeping::check::findings::{Check, CheckEvent, PAGE};
 
 /// An attempt of a page: the counts and digest in its row, and those of its spans and generations.
 struct Attempt {

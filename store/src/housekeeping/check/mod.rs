@@ -23,16 +23,17 @@ use crate::database::dialect::Dialect;
 use crate::database::sql::{Sql, column, count};
 use crate::generations::reading as generations;
 use crate::generations::reading::rebuild;
-use crate::{Result, Store, StoreError};
+use crate::housekeeping::Housekeeping;
+use crate::{Result, StoreError};
 
-impl Store {
+impl Housekeeping {
     /// Checks every row of the store and reports each violation; nothing is changed. Returns the number of violations.
     ///
     /// # Errors
     /// Only if the database does not answer. That a row, or a table, cannot be read is a violation.
     pub async fn check(&self, report: &mut (dyn FnMut(CheckEvent) + Send)) -> Result<u64> {
         let mut check = Check { violations: 0, report };
-        let mut connection = self.reader().await?;
+        let mut connection = self.database.reader().await?;
         if Dialect::of(&connection) == Dialect::Sqlite {
             check.file(&mut connection).await?;
         }

@@ -6,10 +6,10 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::Result;
-use crate::check::findings::Check;
-use crate::check::rows::{read_attempt, read_rollout};
 use crate::checksums::add;
 use crate::database::sql::{Sql, column};
+use crate::housekeeping::check::findings::Check;
+use crate::housekeeping::check::rows::{read_attempt, read_rollout};
 use crate::row_checksums::{AttemptColumns, RolloutColumns, heartbeat_checksum, rollout_weight};
 
 /// A table whose rows have checksums and a total.

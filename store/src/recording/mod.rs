@@ -38,6 +38,6 @@ impl Recording {
 }
 
 #[cfg(test)]
-mod cost;
+mod cost_tests;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 //! measured in one process, in turns:
 //!
 //!     cargo test --config 'profile.dev.package.fulgurite-store.opt-level=3' -p fulgurite-store \
-//!         recording::cost -- --ignored --nocapture
+//!         recording::cost_tests -- --ignored --nocapture
 
 use std::fs::read_to_string;
 use std::time::{Duration, Instant};

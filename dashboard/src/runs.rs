@@ -37,6 +37,10 @@ pub(super) struct RunRow {
     max_steps: Option<u64>,
     held_out_before: Option<f64>,
     held_out_after: Option<f64>,
+    /// The last share of right tokens or comparisons among held-out data.
+    held_out_accuracy: Option<f64>,
+    /// The last loss of a token of held-out data.
+    held_out_loss: Option<f64>,
     /// Its last training reward.
     reward: Option<f64>,
     sampled_tokens: u64,
@@ -93,6 +97,8 @@ pub(super) fn row(run: Run, steps: &[Step]) -> RunRow {
         objective: run.config["trainer"]["objective"].as_str().unwrap_or("grpo").to_owned(),
         held_out_before: steps.iter().find_map(number(HELD_OUT)),
         held_out_after: steps.iter().rev().find_map(number(HELD_OUT)),
+        held_out_accuracy: steps.iter().rev().find_map(number("test/accuracy")),
+        held_out_loss: steps.iter().rev().find_map(number("test/nll")),
         reward: steps.iter().rev().find_map(number("env/all/reward/total")),
         cost: cost(&run.config["prices"], sampled_tokens, sum("env/all/total_ob_tokens"), trained_tokens),
         sampled_tokens,
@@ -164,11 +170,12 @@ mod tests {
                 2,
                 json!({ "env/all/total_ac_tokens": 500_000, "optim/trained_tokens": 1_000_000, "time/training": 1, "time/total": 1.0 }),
             ),
-            step(3, 2, json!({ HELD_OUT: 0.9 })),
+            step(3, 2, json!({ HELD_OUT: 0.9, "test/accuracy": 0.75, "test/nll": 0.5 })),
         ];
         let row = row(run, &steps);
         assert_eq!((row.steps, row.max_steps, row.ended, row.last_time), (2, Some(9), true, Some(3.0)));
         assert_eq!((row.held_out_before, row.held_out_after, row.seconds), (Some(0.1), Some(0.9), 3.0));
+        assert_eq!((row.held_out_accuracy, row.held_out_loss), (Some(0.75), Some(0.5)));
         assert_eq!((row.sampled_tokens, row.trained_tokens), (1_000_000, 1_000_000));
         assert_eq!(row.cost.map(|cost| (cost.currency, cost.total)), Some(("EUR".to_owned(), 6.0)));
         let keys: Vec<&str> = row.settings.keys().map(String::as_str).collect();

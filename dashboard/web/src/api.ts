@@ -68,6 +68,9 @@ export interface RunRow {
   max_steps: number | null;
   held_out_before: number | null;
   held_out_after: number | null;
+  /** Absent where the server is older than the page, like the loss. */
+  held_out_accuracy?: number | null;
+  held_out_loss?: number | null;
   reward: number | null;
   sampled_tokens: number;
   trained_tokens: number;

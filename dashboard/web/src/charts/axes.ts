@@ -12,7 +12,21 @@ export interface Axis {
   ticks: [place: number, label: string][];
 }
 
-const HELD_OUT = "held-out after";
+/** What a run reached. */
+interface Score {
+  title: string;
+  of: (run: RunRow) => number | null | undefined;
+  isLoss?: boolean;
+}
+
+/** The first that some run has is drawn. */
+const SCORES: Score[] = [
+  { title: "held-out after", of: (run) => run.held_out_after },
+  { title: "held-out accuracy", of: (run) => run.held_out_accuracy },
+  { title: "held-out loss", of: (run) => run.held_out_loss, isLoss: true },
+  { title: "training reward", of: (run) => run.reward },
+];
+
 /** More than these nobody can read. */
 const MOST = 12;
 const TEXTS = 8;
@@ -46,17 +60,40 @@ function axis(key: string, values: Setting[]): Axis {
   return isNumbers && known.length > 0 ? ofNumbers(key, values, known as number[]) : ofTexts(key, values);
 }
 
+/** A run with what it reached, and how good that is beside the others. */
+export interface ScoredRun {
+  row: RunRow;
+  score: number;
+  merit: number;
+}
+
+export interface Axes {
+  runs: ScoredRun[];
+  axes: Axis[];
+  leftOut: number;
+}
+
+function scored(rows: RunRow[]): { title: string; runs: ScoredRun[] } {
+  const has = (score: Score) => rows.some((row) => typeof score.of(row) === "number");
+  const { title, of, isLoss } = SCORES.find(has) ?? { title: "", of: () => null };
+  const runs = rows.flatMap((row): ScoredRun[] => {
+    const score = of(row);
+    return row.settings && typeof score === "number" ? [{ row, score, merit: isLoss ? -score : score }] : [];
+  });
+  return { title, runs };
+}
+
 /** The axes of runs that have settings and were scored, the score last; none where they do not differ. */
-export function axesOf(rows: RunRow[]): { runs: RunRow[]; axes: Axis[]; leftOut: number } {
-  const runs = rows.filter((run) => run.settings && run.held_out_after !== null);
-  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.settings ?? {})))].sort();
-  const values = (key: string) => runs.map((run): Setting => run.settings?.[key]);
+export function axesOf(rows: RunRow[]): Axes {
+  const { title, runs } = scored(rows);
+  const keys = [...new Set(runs.flatMap(({ row }) => Object.keys(row.settings ?? {})))].sort();
+  const values = (key: string) => runs.map(({ row }): Setting => row.settings?.[key]);
   const differing = keys.filter((key) => new Set(values(key)).size > 1);
   if (runs.length < 2 || differing.length === 0) return { runs, axes: [], leftOut: 0 };
   const axes = differing.slice(0, MOST).map((key) => axis(key, values(key)));
-  const score = axis(
-    HELD_OUT,
-    runs.map((run) => run.held_out_after ?? undefined),
+  const reached = axis(
+    title,
+    runs.map(({ score }) => score),
   );
-  return { runs, axes: [...axes, score], leftOut: Math.max(0, differing.length - MOST) };
+  return { runs, axes: [...axes, reached], leftOut: Math.max(0, differing.length - MOST) };
 }

@@ -1,6 +1,6 @@
 // Every run as a line over the settings in which runs differ, to what it reached.
 import type { RunRow } from "../api";
-import { type Axis, axesOf, short } from "./axes";
+import { type Axis, axesOf, type ScoredRun, short } from "./axes";
 
 const WIDTH = 150;
 const [TOP, BOTTOM, UNKNOWN] = [44, 244, 268];
@@ -32,15 +32,12 @@ function line(axes: Axis[], run: number): string {
     .join(" ");
 }
 
-function Picture({ runs, axes }: { runs: RunRow[]; axes: Axis[] }) {
-  const score = (run: RunRow) => run.held_out_after ?? -Infinity;
+function Picture({ runs, axes }: { runs: ScoredRun[]; axes: Axis[] }) {
+  const merit = (run: number) => runs[run]?.merit ?? -Infinity;
   // The best is drawn last, above all others.
-  const order = runs.map((_, index) => index).sort((one, other) => score(runs[one]!) - score(runs[other]!));
+  const order = runs.map((_, index) => index).sort((one, other) => merit(one) - merit(other));
   const best = order.at(-1);
-  const told =
-    best === undefined
-      ? ""
-      : `: the best is ${runs[best]?.run_id} with ${short(runs[best]?.held_out_after ?? undefined)}`;
+  const told = best === undefined ? "" : `: the best is ${runs[best]?.row.run_id} with ${short(runs[best]?.score)}`;
   return (
     <svg
       class="parallel"
@@ -54,13 +51,13 @@ function Picture({ runs, axes }: { runs: RunRow[]; axes: Axis[] }) {
       ))}
       {order.map((run, rank) => (
         <path
-          key={runs[run]?.run_id}
+          key={runs[run]?.row.run_id}
           d={line(axes, run)}
           class={run === best ? "best" : ""}
           opacity={run === best ? 1 : 0.25 + (0.5 * rank) / order.length}
         >
           <title>
-            {runs[run]?.run_id}: {short(runs[run]?.held_out_after ?? undefined)}
+            {runs[run]?.row.run_id}: {short(runs[run]?.score)}
           </title>
         </path>
       ))}
@@ -94,10 +91,10 @@ export function Parallel({ rows }: { rows: RunRow[] }) {
               </tr>
             </thead>
             <tbody>
-              {runs.map((run, index) => (
-                <tr key={run.run_id}>
+              {runs.map(({ row }, index) => (
+                <tr key={row.run_id}>
                   <td>
-                    <a href={`#/runs/${encodeURIComponent(run.run_id)}`}>{run.run_id}</a>
+                    <a href={`#/runs/${encodeURIComponent(row.run_id)}`}>{row.run_id}</a>
                   </td>
                   {axes.map((axis) => (
                     <td class="number" key={axis.key}>

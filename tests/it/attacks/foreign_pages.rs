@@ -80,8 +80,8 @@ fn a_foreign_page_changes_nothing_and_reads_nothing() {
         }
     }
     assert!(server.query("rollouts").is_empty());
-    let asked = [("origin", EVIL), ("access-control-request-method", "POST")];
-    assert_eq!(send(&server, Method::OPTIONS, "/v1/chat/completions", &asked, "").status(), 403);
+    let headers = [("origin", EVIL), ("access-control-request-method", "POST")];
+    assert_eq!(send(&server, Method::OPTIONS, "/v1/chat/completions", &headers, "").status(), 403);
     assert_eq!(send(&server, Method::GET, "/healthz", &[("origin", EVIL)], "").status(), 200);
 }
 
@@ -110,12 +110,12 @@ fn a_name_that_was_made_to_mean_this_machine_opens_nothing() {
 fn a_page_that_is_listed_and_one_of_the_servers_own_are_let_in() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve(directory.path());
-    let asked = [
+    let headers = [
         ("origin", FRIEND),
         ("access-control-request-method", "POST"),
         ("access-control-request-headers", "authorization, content-type"),
     ];
-    let answered = send(&server, Method::OPTIONS, "/v1/agl/queues/rollouts/enqueue", &asked, "");
+    let answered = send(&server, Method::OPTIONS, "/v1/agl/queues/rollouts/enqueue", &headers, "");
     assert_eq!(answered.status(), 204);
     assert_eq!(header(&answered, "access-control-allow-origin").as_deref(), Some(FRIEND));
     assert_eq!(header(&answered, "access-control-allow-headers").as_deref(), Some("authorization, content-type"));

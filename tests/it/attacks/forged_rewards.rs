@@ -38,8 +38,8 @@ fn notes(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "notes") {
             for line in std::fs::read_to_string(&path).unwrap().lines() {
-                let (door, status) = line.split_once(' ').unwrap();
-                answers.entry(door.to_owned()).or_default().insert(status.to_owned());
+                let (way, status) = line.split_once(' ').unwrap();
+                answers.entry(way.to_owned()).or_default().insert(status.to_owned());
             }
         }
     }
@@ -63,8 +63,8 @@ fn an_agent_that_tries_every_door_trains_the_same_weights_as_an_honest_one() {
 
     let answers = notes(&folder);
     let refused = BTreeSet::from(["403".to_owned()]);
-    for door in ["own_key", "no_key", "claim", "forged_key", "rollout", "event", "others_key"] {
-        assert_eq!(answers[door], refused, "{door}");
+    for way in ["own_key", "no_key", "claim", "forged_key", "rollout", "event", "others_key"] {
+        assert_eq!(answers[way], refused, "{way}");
     }
     // A child that outlives its agent is killed with the attempt, mostly before it says anything.
     assert!(answers.get("late").is_none_or(|answers| *answers == refused), "{answers:?}");

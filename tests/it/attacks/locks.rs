@@ -82,8 +82,8 @@ fn a_server_that_cannot_start_leaves_no_database() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store.db");
     let url = format!("sqlite://{}", store.display());
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
     let no_model = model_flag("m", &directory.path().join("nothing"));
     for arguments in [["--listen", address.as_str()], ["--model", no_model.as_str()]] {
         let ran = run(["serve", "--store", &url].into_iter().chain(arguments));

@@ -253,11 +253,11 @@ fn samples(server: &Server) -> Vec<Sample> {
 fn send(client: &Client, server: &Server, (method, path, _): &Sample, body: Vec<u8>, what: &str) -> u16 {
     let request =
         client.request(method.clone(), format!("{}{path}", server.url)).header("content-type", "application/json");
-    let told = String::from_utf8_lossy(&body).chars().take(3000).collect::<String>();
-    let response = request.body(body).send().unwrap_or_else(|error| panic!("{what} to {path}: {error:?}\n{told}"));
+    let sent = String::from_utf8_lossy(&body).chars().take(3000).collect::<String>();
+    let response = request.body(body).send().unwrap_or_else(|error| panic!("{what} to {path}: {error:?}\n{sent}"));
     let status = response.status().as_u16();
-    let said = response.text().unwrap_or_else(|error| panic!("{what} to {path}: {error:?}\n{told}"));
-    assert!(status < 500 || [501, 503, 507].contains(&status), "{what} to {path}: {status} {said}\n{told}");
+    let answer = response.text().unwrap_or_else(|error| panic!("{what} to {path}: {error:?}\n{sent}"));
+    assert!(status < 500 || [501, 503, 507].contains(&status), "{what} to {path}: {status} {answer}\n{sent}");
     status
 }
 
@@ -267,7 +267,7 @@ fn requests_that_were_changed_at_random_break_nothing() {
     let model = tiny_model(directory.path(), 256);
     let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
     let client = Client::builder().timeout(Duration::from_secs(120)).build().unwrap();
-    let number = |name: &str, usual: u64| std::env::var(name).map_or(usual, |said| said.parse().unwrap());
+    let number = |name: &str, usual: u64| std::env::var(name).map_or(usual, |value| value.parse().unwrap());
     let mut numbers = Numbers(number("MUTATION_SEED", 1));
     let samples = samples(&server);
     for sample in &samples {

@@ -31,17 +31,17 @@ impl Alive {
     /// Reads until every process that holds it is gone, on a thread, and says when the first of them has begun.
     fn watch(&self) -> (std::sync::mpsc::Receiver<()>, std::sync::mpsc::Receiver<()>) {
         use std::io::{BufRead, BufReader, Read};
-        let (begun, has_begun) = std::sync::mpsc::channel();
-        let (gone, disconnected) = std::sync::mpsc::channel();
+        let (started, has_started) = std::sync::mpsc::channel();
+        let (ended, disconnected) = std::sync::mpsc::channel();
         let path = self.path.clone();
         std::thread::spawn(move || {
             let mut pipe = BufReader::new(std::fs::File::open(path).unwrap());
             pipe.read_line(&mut String::new()).unwrap();
-            begun.send(()).unwrap();
+            started.send(()).unwrap();
             pipe.read_to_end(&mut Vec::new()).unwrap();
-            gone.send(()).unwrap();
+            ended.send(()).unwrap();
         });
-        (has_begun, disconnected)
+        (has_started, disconnected)
     }
 }
 
@@ -63,10 +63,10 @@ fn nothing_of_an_agent_survives_a_runner_that_is_killed() {
     for options in [&[][..], &["--warm"]] {
         server.enqueue([json!("task")], &json!({}));
         let alive = Alive::new(directory.path());
-        let (has_begun, disconnected) = alive.watch();
+        let (has_started, disconnected) = alive.watch();
         // A runner of the same name takes over what the one before it held.
         let mut runner = runner(&server, directory.path(), &[options, &["--worker-id", "one"]].concat(), "600");
-        has_begun.recv_timeout(PATIENCE).unwrap();
+        has_started.recv_timeout(PATIENCE).unwrap();
         runner.kill();
         disconnected.recv_timeout(PATIENCE).unwrap();
         std::fs::remove_file(alive.path).unwrap();
@@ -82,9 +82,9 @@ fn nothing_of_an_agent_survives_its_time_or_its_own_end() {
     {
         let [rollout] = &*server.enqueue([json!("task")], &json!({})) else { panic!("one was queued") };
         let alive = Alive::new(directory.path());
-        let (has_begun, disconnected) = alive.watch();
+        let (has_started, disconnected) = alive.watch();
         let mut runner = runner(&server, directory.path(), options, seconds);
-        has_begun.recv_timeout(PATIENCE).unwrap();
+        has_started.recv_timeout(PATIENCE).unwrap();
         disconnected.recv_timeout(PATIENCE).unwrap();
         assert_eq!(runner.exit_code(), Some(0));
         let attempts = server.query("attempts");
@@ -101,9 +101,9 @@ fn a_runner_that_is_told_to_leave_takes_its_agents_along() {
     for options in [&[][..], &["--warm"]] {
         server.enqueue([json!("task")], &json!({}));
         let alive = Alive::new(directory.path());
-        let (has_begun, disconnected) = alive.watch();
+        let (has_started, disconnected) = alive.watch();
         let mut runner = runner(&server, directory.path(), options, "600");
-        has_begun.recv_timeout(PATIENCE).unwrap();
+        has_started.recv_timeout(PATIENCE).unwrap();
         assert_eq!(runner.terminate(), Some(0));
         disconnected.recv_timeout(PATIENCE).unwrap();
         std::fs::remove_file(alive.path).unwrap();

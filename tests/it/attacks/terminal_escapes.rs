@@ -18,8 +18,8 @@ fn codes_for_terminals_are_shown_and_not_obeyed() {
     });
     server.post("/v1/agl/queues/rollouts/enqueue", &json!({ "rollouts": [rollout] })).expect(201);
     let worker = json!({ "limit": 1, "worker_id": SLY });
-    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &worker).expect(200);
-    let attempt = text(&taken[0]["attempt"]["attempt_id"]);
+    let claimed = server.post("/v1/agl/queues/rollouts/dequeue", &worker).expect(200);
+    let attempt = text(&claimed[0]["attempt"]["attempt_id"]);
     let escaped: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let base = format!("/rollout/{escaped}/attempt/{attempt}");
     let call = json!({ "model": "tiny", "max_tokens": 4, "messages": [{ "role": "user", "content": SLY }] });

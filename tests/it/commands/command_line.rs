@@ -300,15 +300,15 @@ fn the_program_says_what_it_was_built_from() {
     assert_eq!(printed(["-V"]), format!("fulgurite {version}\n"));
     let long = printed(["--version"]);
     let lines: Vec<&str> = long.lines().collect();
-    let told =
+    let stated =
         |at: usize, what: &str| lines[at].strip_prefix(what).unwrap_or_else(|| panic!("{long}")).trim().to_owned();
     assert_eq!((lines.len(), lines[0]), (4, format!("fulgurite {version}").as_str()), "{long}");
-    let commit = told(1, "commit:");
+    let commit = stated(1, "commit:");
     let is_commit = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
     // Where there is no checkout, as in an unpacked archive, nobody knows.
     assert!(is_commit || (commit == "unknown" && !Path::new(".git").exists()), "{long}");
-    assert!(told(2, "target:").contains('-'), "{long}");
-    assert!(["none", "cuda"].contains(&told(3, "features:").as_str()), "{long}");
+    assert!(stated(2, "target:").contains('-'), "{long}");
+    assert!(["none", "cuda"].contains(&stated(3, "features:").as_str()), "{long}");
 }
 
 #[test]
@@ -373,8 +373,8 @@ fn a_number_of_threads_that_is_none_is_an_error() {
     };
     assert_eq!(with("3").code, Some(0));
     for wrong in ["0", "many", "-1", ""] {
-        let said = with(wrong).failure("/no/such/directory".as_ref());
-        assert_eq!(said, format!("error: TOKIO_WORKER_THREADS is {wrong:?}, but must be a whole number above 0\n"));
+        let message = with(wrong).failure("/no/such/directory".as_ref());
+        assert_eq!(message, format!("error: TOKIO_WORKER_THREADS is {wrong:?}, but must be a whole number above 0\n"));
     }
 }
 
@@ -385,10 +385,10 @@ fn a_filter_of_the_log_that_cannot_be_read_is_an_error() {
         Ran::from(command.envs(variables.iter().copied()).output().unwrap())
     };
     for name in ["FULGURITE_LOG", "RUST_LOG"] {
-        let said = with(&[(name, "warn,fulgurite=lots")]).failure("/no/such/directory".as_ref());
+        let message = with(&[(name, "warn,fulgurite=lots")]).failure("/no/such/directory".as_ref());
         let expected =
             format!("error: {name} is \"warn,fulgurite=lots\", which is no filter of the log\n  caused by: ");
-        assert!(said.starts_with(&expected), "{said}");
+        assert!(message.starts_with(&expected), "{message}");
     }
     assert_eq!(with(&[("FULGURITE_LOG", "warn"), ("RUST_LOG", "fulgurite=lots")]).code, Some(0));
 }

@@ -285,8 +285,8 @@ fn what_the_environment_says_is_shown_with_its_variable() {
         ("FULGURITE_MAX_STEPS", "9"),
     ]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let said: Vec<&str> = ran.stdout.lines().filter(|line| line.contains("FULGURITE_")).collect();
-    insta::assert_snapshot!(said.join("\n"), @r#"
+    let variables: Vec<&str> = ran.stdout.lines().filter(|line| line.contains("FULGURITE_")).collect();
+    insta::assert_snapshot!(variables.join("\n"), @r#"
     server.listen = "127.0.0.1:4800"  # FULGURITE_LISTEN (serve)
     server.watchdog_interval = 0.5  # FULGURITE_WATCHDOG_INTERVAL (serve)
     store.url = "postgres://me@host/db"  # FULGURITE_STORE (serve)
@@ -332,9 +332,9 @@ fn base(script: &str) -> String {
 fn training_that_cannot_start_says_what_is_missing() {
     let fail = |config: &str| {
         let (directory, file) = configured(config);
-        let said = run(["train", &file]).failure(directory.path());
+        let message = run(["train", &file]).failure(directory.path());
         assert!(!directory.path().join("model").exists(), "half a model would be taken for a whole one");
-        said
+        message
     };
     insta::assert_snapshot!(fail(TASKS), @r"
     error: [directory]/config.toml
@@ -368,9 +368,9 @@ fn training_that_cannot_start_says_what_is_missing() {
 fn a_config_that_cannot_train_is_refused_at_the_start_with_file_key_and_fix() {
     let fail = |more: &str| {
         let (directory, file) = configured(&[MODEL, &base("exit 9"), more].concat());
-        let said = run(["train", &file]).failure(directory.path());
+        let message = run(["train", &file]).failure(directory.path());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is made");
-        said
+        message
     };
     let trainer = |lines: &str| fail(&format!("{TASKS}[trainer]\n{lines}\n"));
     let runner = |lines: &str| fail(&TASKS.replace("command = [\"true\"]", lines));
@@ -479,8 +479,8 @@ fn a_config_that_cannot_train_is_refused_at_the_start_with_file_key_and_fix() {
 fn a_device_that_is_not_there_is_named_before_anything_is_served() {
     let (directory, file) = configured(&["[engine]\ndevice = \"cuda:1000\"\n", MODEL].concat());
     tiny_model(directory.path(), 64);
-    let said = run(["serve", "--listen", "127.0.0.1:0", "--config", &file]).failure(directory.path());
-    assert!(said.contains("no product can be computed on cuda:1000: "), "{said}");
+    let message = run(["serve", "--listen", "127.0.0.1:0", "--config", &file]).failure(directory.path());
+    assert!(message.contains("no product can be computed on cuda:1000: "), "{message}");
 }
 
 #[test]

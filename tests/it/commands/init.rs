@@ -67,7 +67,7 @@ const SHARED: [(&str, &str, &str); 11] = [
 ];
 
 /// Whether some file of an example says this.
-fn says(name: &str, files: &[String], words: &str) -> bool {
+fn mentions(name: &str, files: &[String], words: &str) -> bool {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
     files.iter().any(|file| fs::read_to_string(directory.join(file)).unwrap().contains(words))
 }
@@ -84,7 +84,7 @@ fn every_example_that_is_a_project_can_be_written_out() {
         writeln!(text, "    recipe!(\"{name}\":").unwrap();
         files.iter().for_each(|file| writeln!(text, "        \"{file}\"").unwrap());
         for (shared, source, words) in SHARED {
-            if !files.iter().any(|file| file == shared) && says(&name, &files, words) {
+            if !files.iter().any(|file| file == shared) && mentions(&name, &files, words) {
                 writeln!(text, "        ; \"{shared}\" from \"{source}\"").unwrap();
             }
         }
@@ -111,8 +111,8 @@ fn what_is_written_out_stands_alone() {
     for name in names {
         let written = fulgurite(["init", name]).current_dir(directory.path()).output().unwrap();
         assert!(written.status.success(), "{name}: {written:?}");
-        let told = String::from_utf8(written.stdout).unwrap();
-        assert!(told.contains("    fulgurite "), "{name} says which command is next: {told}");
+        let printed = String::from_utf8(written.stdout).unwrap();
+        assert!(printed.contains("    fulgurite "), "{name} says which command is next: {printed}");
         for entry in walkdir(&directory.path().join(name)) {
             let text = fs::read_to_string(&entry).unwrap();
             let is_config = entry.extension().is_some_and(|extension| extension == "toml");
@@ -163,16 +163,16 @@ fn a_recipe_overwrites_nothing_and_one_that_is_not_there_is_named() {
     );
     assert_eq!(init(&["wordle", "-o", "a/b"]).0, Some(0));
     fs::write(directory.path().join("file"), "").unwrap();
-    let (code, said) = init(&["wordle", "-o", "file"]);
-    assert_eq!((code, said.as_str()), (Some(1), "error: file is a file: name another directory with --output\n"));
-    let (code, said) = init(&["wordel"]);
+    let (code, message) = init(&["wordle", "-o", "file"]);
+    assert_eq!((code, message.as_str()), (Some(1), "error: file is a file: name another directory with --output\n"));
+    let (code, message) = init(&["wordel"]);
     assert_eq!(code, Some(1));
     assert!(
-        said.starts_with("error: there is no recipe `wordel`; did you mean `wordle`? There are arithmetic, "),
-        "{said}"
+        message.starts_with("error: there is no recipe `wordel`; did you mean `wordle`? There are arithmetic, "),
+        "{message}"
     );
-    let (_, said) = init(&["shakespeare"]);
-    assert!(said.starts_with("error: there is no recipe `shakespeare`. There are arithmetic, "), "{said}");
+    let (_, message) = init(&["shakespeare"]);
+    assert!(message.starts_with("error: there is no recipe `shakespeare`. There are arithmetic, "), "{message}");
     let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");
 }
@@ -193,15 +193,15 @@ fn hello_is_written_out_without_a_compiler_and_stays_the_same_game() {
     ] {
         assert!(config.contains(&format!("\n{key} = {value}\n")), "{key}: {config}");
     }
-    let said = |program: &mut Command| {
+    let printed_by = |program: &mut Command| {
         let output = program.current_dir(&hello).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     for (seed, count) in [("1", "400"), ("18446744073709551615", "70")] {
         let words = ["--seed", seed, "--count", count];
-        let script = said(Command::new("python3").arg("corpus.py").args(words));
-        assert!(script == said(Command::new(program("hello-corpus")).args(words)), "seed {seed}");
+        let script = printed_by(Command::new("python3").arg("corpus.py").args(words));
+        assert!(script == printed_by(Command::new(program("hello-corpus")).args(words)), "seed {seed}");
     }
     for reply in [
         "I am 17.\n",
@@ -219,7 +219,7 @@ fn hello_is_written_out_without_a_compiler_and_stays_the_same_game() {
         fs::write(&file, reply).unwrap();
         let grade = |program: &mut Command| -> BTreeMap<String, f64> {
             program.env("FULGURITE_TASK", "17").stdin(fs::File::open(&file).unwrap());
-            serde_json::from_str(&said(program)).unwrap()
+            serde_json::from_str(&printed_by(program)).unwrap()
         };
         let script = grade(Command::new("python3").args(["-I", "grader.py"]));
         assert_eq!(script, grade(&mut Command::new(program("hello-grader"))), "{reply}");

@@ -5,8 +5,8 @@ use std::process::Command;
 /// Runs Python at the top of the house, and gives what it says if it fails.
 pub(super) fn python(arguments: &[&str]) -> Result<(), String> {
     let output = Command::new("python3").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    output.status.success().then_some(()).ok_or(said)
+    let output_text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    output.status.success().then_some(()).ok_or(output_text)
 }
 
 #[test]

@@ -20,11 +20,12 @@ const NOT_FOR_USERS: [&str; 12] = [
     "EOF",
 ];
 
-fn is_for_users(said: &str) {
+fn is_for_users(words_shown: &str) {
     // A temporary directory's name may hold any letters.
-    let words = said.split_whitespace().filter(|word| !word.contains("/.tmp")).collect::<Vec<_>>().join(" ") + " ";
+    let words =
+        words_shown.split_whitespace().filter(|word| !word.contains("/.tmp")).collect::<Vec<_>>().join(" ") + " ";
     let found = NOT_FOR_USERS.iter().find(|word| words.contains(**word));
-    assert_eq!(found, None, "{said}");
+    assert_eq!(found, None, "{words_shown}");
 }
 
 /// A body with these fields in place of its own.
@@ -46,7 +47,7 @@ fn mistakes_in_requests_are_told_in_the_words_of_the_request() {
     let messages = json!({ "model": "tiny", "messages": user, "max_tokens": 3 });
     let responses = json!({ "model": "tiny", "input": "Hi" });
     let weights = "/v1/fulgurite/models/tiny/weights";
-    for (path, body, said) in [
+    for (path, body, expected) in [
         ("/v1/chat/completions", with(&chat, json!({ "max_tokens": "5" })), "max_tokens is \"5\", but must be a whole"),
         ("/v1/chat/completions", with(&chat, json!({ "temperature": "hot" })), "temperature is \"hot\", but must be a"),
         ("/v1/chat/completions", json!({ "model": "tiny" }), "`messages` is missing"),
@@ -97,16 +98,17 @@ fn mistakes_in_requests_are_told_in_the_words_of_the_request() {
     ] {
         let answer = server.post(path, &body);
         assert!((400..500).contains(&answer.status), "{path} {body}: {} {}", answer.status, answer.text);
-        let told: Value = serde_json::from_str(&answer.text).unwrap();
-        let told = [&told["error"]["message"], &told["message"], &told["detail"][0]["msg"], &told["detail"]];
-        let told = text(told.into_iter().find(|told| told.is_string()).unwrap());
-        assert!(told.contains(said), "{path} {body}: {told}");
-        is_for_users(&told);
+        let shown: Value = serde_json::from_str(&answer.text).unwrap();
+        let places = [&shown["error"]["message"], &shown["message"], &shown["detail"][0]["msg"], &shown["detail"]];
+        let shown = text(places.into_iter().find(|place| place.is_string()).unwrap());
+        assert!(shown.contains(expected), "{path} {body}: {shown}");
+        is_for_users(&shown);
     }
-    for (body, said) in [("", "the request body is empty"), ("{", "is not JSON: it ends too early at line 1 column 1")]
+    for (body, expected) in
+        [("", "the request body is empty"), ("{", "is not JSON: it ends too early at line 1 column 1")]
     {
         let answer = server.post_text("/v1/chat/completions", body);
-        assert!(answer.text.contains(said), "{}", answer.text);
+        assert!(answer.text.contains(expected), "{}", answer.text);
         is_for_users(&answer.text);
     }
     let answer = server.get("/api/v1/sessions?limit=ten");
@@ -118,7 +120,7 @@ fn mistakes_in_a_config_are_told_in_the_words_of_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("x.toml");
     let model = |line: &str| format!("[[models]]\nname = \"a\"\n{line}\n");
-    for (lines, said) in [
+    for (lines, expected) in [
         (
             "[trainer]\nmax_steps = \"x\"\n".to_owned(),
             "trainer.max_steps is \"x\", but must be a whole number, 0 or more",
@@ -140,7 +142,7 @@ fn mistakes_in_a_config_are_told_in_the_words_of_the_file() {
         std::fs::write(&config, &lines).unwrap();
         let ran = run(["config", "show", "--config", config.to_str().unwrap()]);
         assert_eq!(ran.code, Some(1), "{lines}");
-        assert!(ran.stderr.contains(said), "{lines}{}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{lines}{}", ran.stderr);
         is_for_users(&ran.stderr);
     }
 }
@@ -162,7 +164,7 @@ fn a_path_that_is_no_text_is_refused_in_its_dialect() {
 
 #[test]
 fn numbers_that_are_none_are_told_in_words_of_the_option() {
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (
             ["run", "--parallel", "x"],
             "error: invalid value 'x' for '--parallel <N>': it is no whole number, 0 or more\n",
@@ -174,7 +176,7 @@ fn numbers_that_are_none_are_told_in_words_of_the_option() {
     ] {
         let ran = run(arguments);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
-        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
         is_for_users(&ran.stderr);
     }
 }

@@ -12,10 +12,10 @@ fn vector(name: &str) -> String {
 #[test]
 fn a_model_is_told_with_what_it_takes() {
     let output = fulgurite(["model", "inspect", "--json", &vector("llama-3.1")]).output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["architecture"], "LlamaForCausalLM");
-    assert_eq!(told["element_types"]["F32"], told["parameters"]);
-    let memory = |what: &str| told["memory"][what].as_u64().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["architecture"], "LlamaForCausalLM");
+    assert_eq!(report["element_types"]["F32"], report["parameters"]);
+    let memory = |what: &str| report["memory"][what].as_u64().unwrap();
     assert_eq!(memory("sampling"), memory("weights") + memory("rotation") + memory("prefix_cache"));
     // Of a model this small an adapter is the larger part.
     assert!(memory("lora_training") > memory("training") && memory("training") > memory("sampling"));
@@ -53,8 +53,8 @@ fn a_model_is_converted_and_its_directory_is_never_overwritten() {
     let arguments = ["model", "convert", &vector("llama"), &target, "--dtype", "bf16"];
     assert!(fulgurite(arguments).status().unwrap().success());
     let output = fulgurite(["model", "inspect", "--json", &target]).output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["element_types"]["BF16"], told["parameters"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["element_types"]["BF16"], report["parameters"]);
     let failure = run(arguments).failure(directory.path());
     assert!(failure.contains("cannot be converted") && failure.contains("exists"), "{failure}");
     let merged = directory.path().join("merged").display().to_string();
@@ -80,8 +80,8 @@ fn a_gguf_file_is_told_without_being_converted() {
     converted to     f32
     ");
     let output = fulgurite(["model", "inspect", "--json", &vector("gguf/llama.gguf")]).output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&told["gguf"]["converted_to"], &told["gguf"]["chat_template"]), (&json!("f16"), &json!(true)));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["gguf"]["converted_to"], &report["gguf"]["chat_template"]), (&json!("f16"), &json!(true)));
 }
 
 /// The model's words for a question, and what the server said when it started.
@@ -89,9 +89,9 @@ fn served(path: &Path, home: &Path) -> (Value, String) {
     let cache = home.join("cache");
     let environment = [("XDG_CACHE_HOME", cache.to_str().unwrap())];
     let server = Server::start_in(&environment, home, ["--model", &format!("tiny=embedded:{}", path.display())]);
-    let asked = json!({ "model": "tiny", "temperature": 0, "max_tokens": 8, "logprobs": true,
+    let request = json!({ "model": "tiny", "temperature": 0, "max_tokens": 8, "logprobs": true,
                         "messages": [{ "role": "user", "content": "ab 12" }] });
-    let answer = server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"].clone();
+    let answer = server.post("/v1/chat/completions", &request).expect(200)["choices"][0]["logprobs"].clone();
     (answer, std::fs::read_to_string(home.join("serve.log")).unwrap())
 }
 
@@ -104,13 +104,13 @@ fn a_gguf_file_is_served_as_the_directory_that_it_converts_to_which_is_made_once
     let converted = ["model", "convert", file.to_str().unwrap(), directory.to_str().unwrap()];
     assert!(fulgurite(converted).status().unwrap().success());
 
-    let (expected, said) = served(&directory, home.path());
-    assert!(expected["content"][0]["logprob"].is_number() && !said.contains("converting"), "{expected} {said}");
+    let (expected, log) = served(&directory, home.path());
+    assert!(expected["content"][0]["logprob"].is_number() && !log.contains("converting"), "{expected} {log}");
     assert!(!home.path().join("cache").exists());
-    let (first, said) = served(&file, home.path());
-    assert!(said.contains("tiny.gguf: converting it into") && said.contains("cache/fulgurite/models/tiny-"), "{said}");
-    let (again, said) = served(&file, home.path());
-    assert!(!said.contains("converting"), "{said}");
+    let (first, log) = served(&file, home.path());
+    assert!(log.contains("tiny.gguf: converting it into") && log.contains("cache/fulgurite/models/tiny-"), "{log}");
+    let (again, log) = served(&file, home.path());
+    assert!(!log.contains("converting"), "{log}");
     assert_eq!((&first, &again), (&expected, &expected));
 }
 

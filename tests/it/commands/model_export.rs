@@ -37,9 +37,9 @@ fn answer(home: &Path, model: &Path) -> Value {
     let cache = home.join("cache");
     let environment = [("XDG_CACHE_HOME", cache.to_str().unwrap())];
     let server = Server::start_in(&environment, home, ["--model", &model_flag("hello", model)]);
-    let asked = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 8, "logprobs": true,
+    let request = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 8, "logprobs": true,
                         "messages": [{ "role": "user", "content": "Say 7" }] });
-    server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"]["content"].clone()
+    server.post("/v1/chat/completions", &request).expect(200)["choices"][0]["logprobs"]["content"].clone()
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn a_run_that_trains_all_weights_is_exported_merged_and_as_gguf_and_answers_as_i
     // A directory for it, which is made, and a checkpoint that is named by its path.
     let name = exported(&project, &["run/checkpoints/000002", "--format", "gguf", "--output", "out/files"]);
     assert_eq!(name, "out/files/run-000002-f16.gguf");
-    let told = run(["model", "inspect", "--json", project.path(&name).to_str().unwrap()]).json_lines();
-    assert_eq!(told[0]["gguf"]["converted_to"], "f16");
+    let report = run(["model", "inspect", "--json", project.path(&name).to_str().unwrap()]).json_lines();
+    assert_eq!(report[0]["gguf"]["converted_to"], "f16");
 
     let refused = |arguments: &[&str]| export(&project, arguments).failure(home);
     insta::assert_snapshot!(refused(&["run", "--format", "peft"]), @"error: [directory]/run/checkpoints/000003 is a whole model, trained without LoRA, and has no adapter: --format merged writes it ([[models]] lora_rank trains an adapter)");
@@ -162,8 +162,8 @@ fn half_an_adapter_and_one_that_computes_otherwise_are_refused_by_every_command(
             let failure = in_project(arguments).failure(home);
             assert!(failure.contains(expected), "{arguments:?}: {failure}");
         }
-        let asked = json!({ "version": 1, "adapter": adapter });
-        let refused = server.post("/v1/fulgurite/models/hello/weights", &asked);
+        let request = json!({ "version": 1, "adapter": adapter });
+        let refused = server.post("/v1/fulgurite/models/hello/weights", &request);
         let text = refused.text.replace("\\\"", "\"");
         assert!(refused.status >= 400 && text.contains(expected), "{} {text}", refused.status);
     }

@@ -116,8 +116,8 @@ impl Process {
 
     /// SIGTERM, and the exit code.
     pub fn terminate(&mut self) -> Option<i32> {
-        let told = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        let signalled = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
+        assert!(signalled.success());
         self.exit_code()
     }
 

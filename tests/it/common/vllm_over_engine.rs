@@ -173,8 +173,8 @@ async fn prompt_logprobs(shared: &Shared, prompt: Vec<u32>, alternatives: usize)
     for (place, logprob) in scores.logprobs.iter().enumerate() {
         let likeliest = scores.likeliest.get(place).into_iter().flatten().copied();
         let tokens = likeliest.chain([(prompt[place + 1], *logprob)]);
-        let told = |(id, logprob): (u32, f32)| (id.to_string(), json!({ "logprob": logprob, "rank": 1 }));
-        places.push(tokens.map(told).collect());
+        let entry = |(id, logprob): (u32, f32)| (id.to_string(), json!({ "logprob": logprob, "rank": 1 }));
+        places.push(tokens.map(entry).collect());
     }
     let choice = json!({ "index": 0, "text": "", "finish_reason": "length", "prompt_logprobs": places });
     Json(json!({ "choices": [choice] })).into_response()

@@ -24,33 +24,33 @@ fn a_model_directory_answers_line_by_line() {
     tiny_model(directory.path(), 256);
     let arguments = ["model", "--temperature", "0", "--max-tokens", "4"];
     let with_json: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
-    let told = chat(directory.path(), &with_json, "Say 7\nSay 8\n/reset\nSay 7\n").json_lines();
-    assert_eq!(told.len(), 3);
-    for reply in &told {
+    let replies = chat(directory.path(), &with_json, "Say 7\nSay 8\n/reset\nSay 7\n").json_lines();
+    assert_eq!(replies.len(), 3);
+    for reply in &replies {
         assert_eq!((reply["token_ids"].as_array().unwrap().len(), &reply["finish_reason"]), (4, &json!("length")));
         assert!(reply["logprobs"].as_array().unwrap().iter().all(|logprob| logprob.as_f64().unwrap() <= 0.0));
     }
-    assert_eq!(told[0], told[2], "forgotten, the conversation begins anew");
+    assert_eq!(replies[0], replies[2], "forgotten, the conversation begins anew");
 
     // Without JSON the text alone, and token by token what was said last.
     let plain = chat(directory.path(), &arguments, "Say 7\n/tokens\n/tokesn\n/quit\nSay 8\n");
     assert_eq!(plain.code, Some(0));
     assert_eq!(plain.stderr, "there is no /tokesn: there are /reset, /tokens and /quit\n");
-    let first = told[0]["reply"].as_str().unwrap();
+    let first = replies[0]["reply"].as_str().unwrap();
     let tokens = plain.stdout.strip_prefix(&format!("{first}\n")).unwrap();
     let ids: Vec<Value> =
         tokens.lines().map(|line| json!(line.split_whitespace().next().unwrap().parse::<u64>().unwrap())).collect();
-    assert_eq!(&json!(ids), &told[0]["token_ids"]);
+    assert_eq!(&json!(ids), &replies[0]["token_ids"]);
 
     // The same over a server that has it, and a system message changes what is said.
     let model = directory.path().join("model");
     let server = Server::start(directory.path(), ["--model", &format!("tiny=embedded:{}", model.display())]);
     let over_http: Vec<&str> = [server.url.as_str()].into_iter().chain(with_json[1..].iter().copied()).collect();
-    assert_eq!(chat(directory.path(), &over_http, "Say 7\n").json_lines()[0], told[0]);
+    assert_eq!(chat(directory.path(), &over_http, "Say 7\n").json_lines()[0], replies[0]);
     let with_system: Vec<&str> = over_http.iter().copied().chain(["--system", "You are 17."]).collect();
     chat(directory.path(), &with_system, "Say 7\n").json_lines();
-    let asked = server.query("generations");
-    assert_ne!(asked[0]["prompt_tokens"], asked[1]["prompt_tokens"]);
+    let generations = server.query("generations");
+    assert_ne!(generations[0]["prompt_tokens"], generations[1]["prompt_tokens"]);
 }
 
 #[test]
@@ -101,14 +101,14 @@ fn a_person_is_asked_line_by_line_and_leaves_by_a_word() {
         \x20   if lines and b'> ' in seen:\n        os.write(terminal, lines.pop(0)); seen = b''\n\
         sys.stdout.buffer.write(shown)\n\
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n";
-    let said = fulgurite(["chat", "model", "--temperature", "0", "--max-tokens", "4"]);
+    let command = fulgurite(["chat", "model", "--temperature", "0", "--max-tokens", "4"]);
     let mut terminal = std::process::Command::new("python3");
-    terminal.args(["-c", script]).arg(said.get_program()).args(said.get_args());
+    terminal.args(["-c", script]).arg(command.get_program()).args(command.get_args());
     let ran = terminal.current_dir(directory.path()).env("NO_COLOR", "1").env("TERM", "dumb").output().unwrap();
     let shown = String::from_utf8_lossy(&ran.stdout).replace('\r', "");
     assert!(ran.status.success(), "{shown}");
-    let told = chat(directory.path(), &["model", "--temperature", "0", "--max-tokens", "4", "--json"], "Say 7\n");
-    let reply = &told.json_lines()[0];
+    let answered = chat(directory.path(), &["model", "--temperature", "0", "--max-tokens", "4", "--json"], "Say 7\n");
+    let reply = &answered.json_lines()[0];
     let description = format!("{}; /reset, /tokens, /quit\n", directory.path().join("model").display());
     assert!(shown.starts_with(&format!("{description}> ")), "{shown}");
     assert!(shown.contains("there is no /tokesn: there are /reset, /tokens and /quit"), "{shown}");

@@ -13,11 +13,11 @@ fn the_published_rule_stands_beside_the_learning_rate_where_the_model_is_here() 
         let mut command = fulgurite(["config", "show", "--config", "t.toml"]);
         Ran::from(command.args(arguments).current_dir(directory.path()).output().unwrap())
     };
-    let told =
+    let notes_of =
         |shown: &[Value]| -> Vec<Value> { shown.iter().filter(|line| !line["note"].is_null()).cloned().collect() };
-    assert!(told(&show(&["--json"]).json_lines()).is_empty(), "the model is not here");
+    assert!(notes_of(&show(&["--json"]).json_lines()).is_empty(), "the model is not here");
     tiny_model(directory.path(), 64);
-    let notes = told(&show(&["--json"]).json_lines());
+    let notes = notes_of(&show(&["--json"]).json_lines());
     assert_eq!((notes.len(), &notes[0]["key"]), (1, &Value::from("trainer.learning_rate")));
     let plain = show(&[]).stdout;
     let line = plain.lines().find(|line| line.starts_with("# ")).unwrap();

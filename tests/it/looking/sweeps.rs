@@ -84,8 +84,8 @@ fn every_arm_is_trained_with_the_same_seeds_and_the_best_comes_first() {
 #[test]
 fn a_sweep_beside_a_server_is_refused_before_its_runs_overwrite_each_others_weights() {
     let project = Project::new(UNEVEN, SMALL);
-    let beside = ["trainer.learning_rate=1e-3,4e-3", "--server", "http://127.0.0.1:4747"];
-    let refused = Ran::from(sweep(&project, &beside).output().unwrap());
+    let at_server = ["trainer.learning_rate=1e-3,4e-3", "--server", "http://127.0.0.1:4747"];
+    let refused = Ran::from(sweep(&project, &at_server).output().unwrap());
     insta::assert_snapshot!(refused.failure(project.directory.path()), @"error: --server http://127.0.0.1:4747: the runs of a sweep would put their weights in each other's place behind one model of that server, so that each has a server of its own: leave --server out");
     assert!(!project.path("s").exists(), "nothing is begun");
 }

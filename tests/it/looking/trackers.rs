@@ -62,12 +62,12 @@ fn assert_tensorboard_has(directory: &Path, steps: &[Value]) {
 fn assert_wandb_has(log: &Value, steps: &[Value]) {
     let history = log["history"].as_array().unwrap();
     assert_eq!(history.len(), steps.len());
-    for (told, step) in history.iter().zip(steps) {
-        assert_eq!((&told["step"], &told["_step"]), (&step["step"], &step["step"]));
+    for (logged, step) in history.iter().zip(steps) {
+        assert_eq!((&logged["step"], &logged["_step"]), (&step["step"], &step["step"]));
         for (key, value) in step.as_object().unwrap().iter().filter(|(_, value)| value.is_number()) {
-            assert_eq!(told[key].as_f64(), value.as_f64(), "{key}");
+            assert_eq!(logged[key].as_f64(), value.as_f64(), "{key}");
         }
-        assert!(told["_runtime"].as_f64().unwrap() >= 0.0);
+        assert!(logged["_runtime"].as_f64().unwrap() >= 0.0);
     }
     let last = steps.last().unwrap()["test/env/all/reward/total"].as_f64();
     assert_eq!((log["summary"]["test/env/all/reward/total"].as_f64(), &log["exit"]), (last, &json!(0)));
@@ -92,10 +92,10 @@ fn a_run_that_is_killed_and_resumed_is_one_run_to_its_trackers() {
     assert_tensorboard_has(&run.join("tensorboard"), &steps);
     let resumed = wandb_log(&run.join("wandb"));
     assert_eq!(resumed.file_name(), log.file_name(), "the same run, in place of its unfinished log");
-    let told = read("wandb", &resumed);
-    assert_wandb_has(&told, &steps);
-    let config = &told["run"]["config"];
-    assert_eq!((&told["run"]["project"], &told["run"]["name"]), (&json!("hello"), &json!("run")));
+    let logged = read("wandb", &resumed);
+    assert_wandb_has(&logged, &steps);
+    let config = &logged["run"]["config"];
+    assert_eq!((&logged["run"]["project"], &logged["run"]["name"]), (&json!("hello"), &json!("run")));
     assert_eq!((&config["trainer"]["group_size"], &config["run"]["seed"]), (&json!(3), &json!(1)));
 
     // The same after the fact, and as a table.
@@ -108,7 +108,7 @@ fn a_run_that_is_killed_and_resumed_is_one_run_to_its_trackers() {
     export("wandb");
     let exported = read("wandb", &wandb_log(&project.path("out/wandb")));
     assert_wandb_has(&exported, &steps);
-    assert_eq!(exported["run"]["id"], told["run"]["id"]);
+    assert_eq!(exported["run"]["id"], logged["run"]["id"]);
     assert_eq!(export("csv")["written"], "out/run.csv");
     let table = std::fs::read_to_string(project.path("out/run.csv")).unwrap();
     assert_eq!(table.lines().count(), 7);
@@ -124,8 +124,8 @@ fn a_tracker_that_cannot_write_is_told_of_once_and_the_run_goes_on() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let warnings: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("warning: ")).collect();
     assert_eq!(warnings.len(), 2, "{}", ran.stderr);
-    let said = warnings[0].replace(project.directory.path().to_str().unwrap(), "[directory]");
-    insta::assert_snapshot!(said, @"warning: TensorBoard is not told of this run, which goes on: cannot create [directory]/taken/tensorboard/run: Not a directory (os error 20)");
+    let message = warnings[0].replace(project.directory.path().to_str().unwrap(), "[directory]");
+    insta::assert_snapshot!(message, @"warning: TensorBoard is not told of this run, which goes on: cannot create [directory]/taken/tensorboard/run: Not a directory (os error 20)");
 }
 
 #[test]

@@ -18,15 +18,18 @@ fn script(name: &str) -> PathBuf {
 fn drive(mut client: Command, name: &str) -> Value {
     client.env("XDG_STATE_HOME", super::host::STATE);
     client.env("GRADER", short().to_string()).env("RUN", run(name, "short").to_string());
-    let said = Ran::from(client.output().unwrap());
-    let told = said.json_lines().pop().unwrap_or_else(|| panic!("{}", said.stderr));
-    assert_eq!((&told["server"], &told["tools"], &told["wrong"]), (&json!("fulgurite"), &json!(19), &json!(true)));
-    let trained = told["trained"].as_str().unwrap();
+    let ran = Ran::from(client.output().unwrap());
+    let printed = ran.json_lines().pop().unwrap_or_else(|| panic!("{}", ran.stderr));
+    assert_eq!(
+        (&printed["server"], &printed["tools"], &printed["wrong"]),
+        (&json!("fulgurite"), &json!(19), &json!(true))
+    );
+    let trained = printed["trained"].as_str().unwrap();
     assert!(trained.starts_with(&format!("Run \"{name}\" has made 2 updates")), "{trained}");
     // Clients give up the progress of a call that is answered, so that the last word of it may be lost.
-    let first = &told["progress"][0];
-    assert_eq!((first[0].as_f64(), first[1].as_f64()), (Some(1.0), Some(2.0)), "{told}");
-    told
+    let first = &printed["progress"][0];
+    assert_eq!((first[0].as_f64(), first[1].as_f64()), (Some(1.0), Some(2.0)), "{printed}");
+    printed
 }
 
 fn python() -> Command {
@@ -58,9 +61,9 @@ fn sessions_over_http_are_sixty_four_at_most_and_make_room_when_they_end() {
     let url = format!("{}/mcp", wait_until_ready(&mut server, &ready, &log));
     let http = reqwest::blocking::Client::new();
     let client = json!({ "name": "test", "version": "1" });
-    let begun = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let parameters = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
     let begin = || {
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begun });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters });
         let request = http.post(&url).header("accept", "application/json, text/event-stream");
         request.header("content-type", "application/json").body(body.to_string()).send().unwrap()
     };
@@ -69,8 +72,8 @@ fn sessions_over_http_are_sixty_four_at_most_and_make_room_when_they_end() {
     let sessions: Vec<String> = (0..64).map(|_| session(&begin())).collect();
     let refused = begin();
     assert_eq!(refused.status(), 503);
-    let said: Value = serde_json::from_str(&refused.text().unwrap()).unwrap();
-    assert!(said["error"]["message"].as_str().unwrap().starts_with("64 sessions are open"), "{said}");
+    let answer: Value = serde_json::from_str(&refused.text().unwrap()).unwrap();
+    assert!(answer["error"]["message"].as_str().unwrap().starts_with("64 sessions are open"), "{answer}");
     let ended = http.delete(&url).header("mcp-session-id", &sessions[0]).send().unwrap();
     assert!(ended.status().is_success(), "{}", ended.status());
     assert_eq!(begin().status(), 200);
@@ -125,8 +128,8 @@ fn the_inspectors_command_line_lists_and_calls_tools() {
     let inspect = |arguments: &[&str]| -> Value {
         let mut command = Command::new(modules.join(".bin/mcp-inspector"));
         command.args(["--cli", program(), "mcp"]).args(arguments).current_dir(directory.path());
-        let said = Ran::from(command.output().unwrap());
-        serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{}{}", said.stdout, said.stderr))
+        let ran = Ran::from(command.output().unwrap());
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{}{}", ran.stdout, ran.stderr))
     };
     assert_eq!(inspect(&["--method", "tools/list"])["tools"].as_array().unwrap().len(), 19);
     let called = inspect(&["--method", "tools/call", "--tool-name", "list_runs"]);

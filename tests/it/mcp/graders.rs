@@ -20,11 +20,12 @@ fn two() -> Value {
 fn a_grader_counts_once_its_examples_come_out_as_they_must() {
     let directory = tempfile::tempdir().unwrap();
     let mut host = Host::start(directory.path(), &["--grader-seconds", "5"]);
-    let said = host.refused("write_grader", grader("def grade(task, answer): return 1", two()));
+    let message = host.refused("write_grader", grader("def grade(task, answer): return 1", two()));
     assert!(
-        said.starts_with("the grader does not count: 1 of 2 examples did not come out as they must\nok    1 -> a: 1")
+        message
+            .starts_with("the grader does not count: 1 of 2 examples did not come out as they must\nok    1 -> a: 1")
     );
-    assert!(said.contains("WRONG 1 -> b: 1, expected 0"), "{said}");
+    assert!(message.contains("WRONG 1 -> b: 1, expected 0"), "{message}");
     let broken = [
         ("def grade(task, answer): return 1/0", "ZeroDivisionError"),
         ("def other(task, answer): return 1", "has no attribute 'grade'"),
@@ -43,12 +44,15 @@ fn a_grader_counts_once_its_examples_come_out_as_they_must() {
     // Without a sandbox nothing keeps them from it.
     let reaching = if there_are_no_sandboxes() { &[][..] } else { &reaching };
     for (code, why) in broken.iter().chain(reaching) {
-        let said = host.refused("write_grader", grader(code, two()));
-        assert!(said.contains(why), "{code}: {said}");
+        let message = host.refused("write_grader", grader(code, two()));
+        assert!(message.contains(why), "{code}: {message}");
     }
     let same = json!([{ "task": 1, "answer": "a", "reward": 1 }, { "task": 1, "answer": "b", "reward": 1 }]);
-    let said = host.refused("write_grader", grader("def grade(task, answer): return 1", same));
-    assert!(said.ends_with("all examples earn the same: give one answer that must earn more than another"), "{said}");
+    let message = host.refused("write_grader", grader("def grade(task, answer): return 1", same));
+    assert!(
+        message.ends_with("all examples earn the same: give one answer that must earn more than another"),
+        "{message}"
+    );
     host.refused("write_grader", grader("def grade(task, answer): return 1", json!([])));
     host.refused("write_grader", json!({ "name": "../g", "code": "", "examples": two() }));
     assert_eq!(fs::read_dir(directory.path().join("fulgurite/graders")).unwrap().count(), 0, "nothing is left of them");
@@ -62,9 +66,9 @@ fn tools_that_are_started_without_bubblewrap_say_what_is_missing() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = crate::common::fulgurite(["mcp", "--directory"]);
     command.arg(directory.path().join("tools")).env("PATH", directory.path()).stdin(std::process::Stdio::null());
-    let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    let message = String::from_utf8(command.output().unwrap().stderr).unwrap();
     let missing = "warning: graders cannot run here: cannot find the program \"bwrap\"";
-    assert!(said.starts_with(missing) && said.contains("apt install bubblewrap python3"), "{said}");
+    assert!(message.starts_with(missing) && message.contains("apt install bubblewrap python3"), "{message}");
 }
 
 #[test]
@@ -74,8 +78,8 @@ fn what_a_run_is_graded_and_scored_by_is_fixed_once_it_has_begun() {
     host.done("write_grader", short());
     let mut leaky = run("leaky", "short");
     leaky["held_out"] = tasks(39..44);
-    let said = host.refused("start_run", leaky);
-    assert!(said.contains("1 of the rows of held_out.jsonl are among the tasks that are trained on"), "{said}");
+    let message = host.refused("start_run", leaky);
+    assert!(message.contains("1 of the rows of held_out.jsonl are among the tasks that are trained on"), "{message}");
     host.done("start_run", run("one", "short"));
     // A grader of that name that is written anew is for runs to come.
     let mut other = short();
@@ -91,8 +95,8 @@ fn what_a_run_is_graded_and_scored_by_is_fixed_once_it_has_begun() {
             ("finish", json!({ "run": "one" })),
             ("evaluate", json!({ "run": "one" })),
         ] {
-            let said = host.refused(tool, arguments);
-            assert!(said.contains("has been changed since run \"one\" began"), "{tool}: {said}");
+            let message = host.refused(tool, arguments);
+            assert!(message.contains("has been changed since run \"one\" began"), "{tool}: {message}");
         }
         fs::write(&path, kept).unwrap();
     }

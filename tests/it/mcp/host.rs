@@ -46,9 +46,9 @@ impl Host {
             notified: Vec::new(),
         };
         let client = json!({ "name": "test", "version": "1" });
-        let begun = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
-        let told = host.request("initialize", &begun);
-        assert_eq!(told["result"]["serverInfo"]["name"], "fulgurite", "{told}");
+        let parameters = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+        let answer = host.request("initialize", &parameters);
+        assert_eq!(answer["result"]["serverInfo"]["name"], "fulgurite", "{answer}");
         host.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         host
     }
@@ -87,7 +87,7 @@ impl Host {
     /// Calls a tool.
     pub fn tool(&mut self, name: &str, arguments: Value) -> Answer {
         let id = self.call(name, arguments);
-        self.told(id)
+        self.answer_of(id)
     }
 
     /// Begins to call a tool.
@@ -97,7 +97,7 @@ impl Host {
     }
 
     /// What a call came to.
-    pub fn told(&mut self, id: u64) -> Answer {
+    pub fn answer_of(&mut self, id: u64) -> Answer {
         let answer = self.answer_to(id);
         let result = &answer["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();

@@ -13,8 +13,11 @@ fn nothing_is_spent_beyond_what_the_user_allows() {
     let mut host = Host::start(project.directory.path(), &["--max-tokens", "150"]);
     host.done("write_grader", short());
     host.done("start_run", run("one", "short"));
-    let said = host.refused("train_steps", json!({ "run": "one", "steps": 1000, "wait_seconds": -1 }));
-    assert!(said.starts_with("the user's limit is reached: ") && said.contains(" sampled tokens of 150"), "{said}");
+    let message = host.refused("train_steps", json!({ "run": "one", "steps": 1000, "wait_seconds": -1 }));
+    assert!(
+        message.starts_with("the user's limit is reached: ") && message.contains(" sampled tokens of 150"),
+        "{message}"
+    );
     for (tool, arguments) in [
         ("train_steps", json!({ "run": "one", "steps": 1 })),
         ("evaluate", json!({ "run": "one" })),
@@ -34,13 +37,13 @@ fn nothing_is_spent_beyond_what_the_user_allows() {
 fn a_config_is_the_users_word_and_settings_name_no_commands() {
     let project = project();
     let mut host = Host::start(project.directory.path(), &[]);
-    let said = host.refused("start_run", json!({ "name": "one", "config": "t.toml" }));
-    assert!(said.contains("is not among the configs that the user has named"), "{said}");
+    let message = host.refused("start_run", json!({ "name": "one", "config": "t.toml" }));
+    assert!(message.contains("is not among the configs that the user has named"), "{message}");
     host.done("write_grader", short());
     let mut sly = run("sly", "short");
     sly["settings"] = json!({ "runner.command": ["sh", "-c", "touch stolen"] });
-    let said = host.refused("start_run", sly);
-    assert!(said.contains("settings: runner.command cannot be set"), "{said}");
+    let message = host.refused("start_run", sly);
+    assert!(message.contains("settings: runner.command cannot be set"), "{message}");
     for (key, value) in [
         ("models.0.path ", json!("/etc")),
         ("models.0.backend='vllm' #", json!(1)),
@@ -52,8 +55,8 @@ fn a_config_is_the_users_word_and_settings_name_no_commands() {
     ] {
         let mut sly = run("sly", "short");
         sly["settings"] = json!({ key: value });
-        let said = host.refused("start_run", sly);
-        assert!(said.starts_with("arguments of start_run: settings: "), "{key:?}: {said}");
+        let message = host.refused("start_run", sly);
+        assert!(message.starts_with("arguments of start_run: settings: "), "{key:?}: {message}");
     }
     assert!(!project.path("fulgurite/runs/sly").exists());
     host.close();
@@ -66,8 +69,8 @@ fn a_config_is_the_users_word_and_settings_name_no_commands() {
     assert!(kept.contains("\"group_size\": 2"), "{kept}");
     // Nor does it change while the run goes on.
     project.change_config("learning_rate = 1e-3", "learning_rate = 1e-2");
-    let said = host.refused("train_steps", json!({ "run": "one", "steps": 1 }));
-    assert!(said.contains("t.toml has been changed since run \"one\" began"), "{said}");
+    let message = host.refused("train_steps", json!({ "run": "one", "steps": 1 }));
+    assert!(message.contains("t.toml has been changed since run \"one\" began"), "{message}");
     host.close();
 }
 
@@ -89,12 +92,12 @@ fn what_is_malformed_is_a_clear_error_and_the_session_goes_on() {
         ("finish", json!({ "run": "none" }), "there is no run"),
         ("no_tool", json!({}), "there is no tool \"no_tool\"; there are list_models"),
     ] {
-        let said = host.refused(tool, arguments);
-        assert!(said.contains(why), "{tool}: {said}");
+        let message = host.refused(tool, arguments);
+        assert!(message.contains(why), "{tool}: {message}");
     }
     let rows = vec!["x".repeat(1000); 9000];
-    let said = host.refused("start_run", json!({ "name": "x", "tasks": rows }));
-    assert!(said.contains("write data to a file, and name that"), "{said}");
+    let message = host.refused("start_run", json!({ "name": "x", "tasks": rows }));
+    assert!(message.contains("write data to a file, and name that"), "{message}");
     let unknown = host.request("no/method", &json!({}));
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
     host.write(&json!("not a message"));
@@ -120,8 +123,8 @@ fn a_pipe_that_nobody_writes_to_is_no_data_and_keeps_nobody_waiting() {
         ("fetch_model", json!({ "source": "model", "name": "m" })),
         ("start_run", json!({ "name": "x", "objective": "sft", "model": "model", "data": "pipe.jsonl" })),
     ] {
-        let said = host.refused(tool, arguments);
-        assert!(said.contains("is neither a file nor a directory, but a pipe"), "{tool}: {said}");
+        let message = host.refused(tool, arguments);
+        assert!(message.contains("is neither a file nor a directory, but a pipe"), "{tool}: {message}");
     }
     assert_eq!(host.close(), Some(0));
 }
@@ -146,8 +149,8 @@ fn a_record_that_was_rewritten_beside_the_tools_trains_nothing() {
         ("load_checkpoint", json!({ "run": "one", "checkpoint": "1", "new_run": "two" })),
         ("finish", json!({ "run": "one" })),
     ] {
-        let said = host.refused(tool, arguments);
-        assert!(said.contains("tools.json was not written by these tools for run \"one\""), "{tool}: {said}");
+        let message = host.refused(tool, arguments);
+        assert!(message.contains("tools.json was not written by these tools for run \"one\""), "{tool}: {message}");
     }
     // It is looked at all the same, and goes on once it is what it was.
     assert!(host.done("run_status", json!({ "run": "one" })).contains("one"));

@@ -20,9 +20,9 @@ fn a_run_learns_from_conversations_or_comparisons_by_tools_alone() {
         "name": "taught", "model": "model-1", "objective": "sft", "data": "chats.jsonl",
         "settings": { "trainer.learning_rate": 0.01, "trainer.batch_size": 4, "trainer.epochs": 3 },
     });
-    let said =
+    let text =
         host.refused("start_run", json!({ "name": "taught", "model": "model-1", "objective": "sft", "tasks": [1] }));
-    assert!(said.contains("sft learns from `data`: leave out tasks"), "{said}");
+    assert!(text.contains("sft learns from `data`: leave out tasks"), "{text}");
     host.done("start_run", run);
     let trained = host.done("train_steps", json!({ "run": "taught", "steps": 5, "wait_seconds": -1 }));
     assert!(trained.starts_with("Run \"taught\" has made 5 updates") && trained.contains(" nll "), "{trained}");
@@ -35,8 +35,8 @@ fn a_run_learns_from_conversations_or_comparisons_by_tools_alone() {
     assert!(nll.len() == 5 && nll[4] < nll[0], "{trained}");
     let more = host.done("train_steps", json!({ "run": "taught", "steps": 1000, "wait_seconds": -1 }));
     assert!(more.starts_with("Run \"taught\" is over after 27 updates"), "{more}");
-    let said = host.done("sample", json!({ "run": "taught", "prompts": ["Say 99."], "temperature": 0 }));
-    assert_eq!(said, "Say 99.\n  -> yes");
+    let text = host.done("sample", json!({ "run": "taught", "prompts": ["Say 99."], "temperature": 0 }));
+    assert_eq!(text, "Say 99.\n  -> yes");
 
     let pair = |n: u32| json!({ "prompt": format!("Say {n}."), "chosen": "no", "rejected": "yes" });
     let run = json!({

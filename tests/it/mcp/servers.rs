@@ -11,7 +11,7 @@ use crate::common::Server;
 use crate::common::project::Project;
 
 /// Tools beside a server that serves the project's model.
-fn beside(server: &Server, project: &Project, more: &[&str]) -> Host {
+fn at_server(server: &Server, project: &Project, more: &[&str]) -> Host {
     Host::start(project.directory.path(), &[&["--server", server.url.as_str()], more].concat())
 }
 
@@ -26,7 +26,7 @@ fn what_a_server_recorded_of_a_run_is_shown_graded_and_counted() {
     let server = server(directory.path(), &project);
     // Rollouts of others, which are none of the run's.
     server.enqueue([json!("somebody else's")], &json!({}));
-    let mut host = beside(&server, &project, &[]);
+    let mut host = at_server(&server, &project, &[]);
     host.done("write_grader", short());
     host.done("start_run", run("one", "short"));
     host.done("train_steps", json!({ "run": "one", "steps": 2, "wait_seconds": -1 }));
@@ -52,9 +52,9 @@ fn what_a_server_recorded_of_a_run_is_shown_graded_and_counted() {
     host.close();
 
     // Its rollouts are among those that a limit counts.
-    let mut host = beside(&server, &project, &["--max-tokens", "10"]);
-    let said = host.refused("train_steps", json!({ "run": "one", "steps": 1 }));
-    assert!(said.contains("sampled tokens of 10"), "{said}");
+    let mut host = at_server(&server, &project, &["--max-tokens", "10"]);
+    let message = host.refused("train_steps", json!({ "run": "one", "steps": 1 }));
+    assert!(message.contains("sampled tokens of 10"), "{message}");
     host.close();
 }
 
@@ -63,7 +63,7 @@ fn a_limit_refuses_runs_whose_record_nobody_here_can_read() {
     let project = project();
     let directory = tempfile::tempdir().unwrap();
     let server = server(directory.path(), &project);
-    let mut host = beside(&server, &project, &[]);
+    let mut host = at_server(&server, &project, &[]);
     host.done("write_grader", short());
     host.done("start_run", run("one", "short"));
     host.done("train_steps", json!({ "run": "one", "steps": 1, "wait_seconds": -1 }));
@@ -74,11 +74,11 @@ fn a_limit_refuses_runs_whose_record_nobody_here_can_read() {
     assert!(config["servers_store"].as_str().unwrap().starts_with("sqlite:///"), "{config}");
     config["servers_store"] = json!("sqlite:///nowhere/store.db");
     fs::write(&file, config.to_string()).unwrap();
-    let mut host = beside(&server, &project, &["--max-tokens", "1000000"]);
-    let said = host.refused("train_steps", json!({ "run": "one", "steps": 1 }));
-    assert!(said.contains("run \"one\": the user limits") && said.contains("cannot be read here"), "{said}");
-    let said = host.refused("show_rollouts", json!({ "run": "one" }));
-    assert!(said.contains("cannot open the store sqlite:///nowhere/store.db"), "{said}");
+    let mut host = at_server(&server, &project, &["--max-tokens", "1000000"]);
+    let message = host.refused("train_steps", json!({ "run": "one", "steps": 1 }));
+    assert!(message.contains("run \"one\": the user limits") && message.contains("cannot be read here"), "{message}");
+    let message = host.refused("show_rollouts", json!({ "run": "one" }));
+    assert!(message.contains("cannot open the store sqlite:///nowhere/store.db"), "{message}");
     host.close();
 }
 
@@ -87,7 +87,7 @@ fn a_start_that_weights_at_the_server_are_in_the_way_of_is_refused_with_choices_
     let project = project();
     let directory = tempfile::tempdir().unwrap();
     let server = server(directory.path(), &project);
-    let mut host = beside(&server, &project, &[]);
+    let mut host = at_server(&server, &project, &[]);
     host.done("write_grader", short());
     host.done("start_run", run("one", "short"));
     host.done("train_steps", json!({ "run": "one", "steps": 1, "wait_seconds": -1 }));
@@ -112,22 +112,22 @@ fn a_start_that_weights_at_the_server_are_in_the_way_of_is_refused_with_choices_
     let offered = choices(&mut host, "train_steps", &goes_on);
     assert_eq!(offered, [("train_steps".into(), json!("replace_weights")), ("start_run".into(), json!("start_over"))]);
     let (tool, arguments) = with(goes_on, offered[0].clone());
-    let said = host.done(&tool, arguments);
-    assert!(said.contains("has made 2 updates"), "{said}");
+    let message = host.done(&tool, arguments);
+    assert!(message.contains("has made 2 updates"), "{message}");
     let from_checkpoint = json!({ "run": "two", "checkpoint": "1", "new_run": "three" });
     let offered = choices(&mut host, "load_checkpoint", &from_checkpoint);
     assert_eq!(offered[1], ("load_checkpoint".into(), json!("start_over")));
     // What no start can do.
-    let said = host.refused("train_steps", json!({ "run": "two", "steps": 1, "at_start": "start_over" }));
-    assert!(said.contains("start_run with another name"), "{said}");
+    let message = host.refused("train_steps", json!({ "run": "two", "steps": 1, "at_start": "start_over" }));
+    assert!(message.contains("start_run with another name"), "{message}");
     let mut of_none = run("four", "short");
     of_none["at_start"] = json!("replace_weights");
-    let said = host.refused("start_run", of_none.clone());
-    assert!(said.contains("has no checkpoint yet"), "{said}");
+    let message = host.refused("start_run", of_none.clone());
+    assert!(message.contains("has no checkpoint yet"), "{message}");
     host.close();
     let mut host = Host::start(project.directory.path(), &[]);
-    let said = host.refused("start_run", of_none);
-    assert!(said.contains("this run has none: leave it out"), "{said}");
+    let message = host.refused("start_run", of_none);
+    assert!(message.contains("this run has none: leave it out"), "{message}");
     host.close();
 }
 
@@ -136,7 +136,7 @@ fn tinkerers_tools_beside_a_server_offer_choices_of_their_own() {
     let project = project();
     let directory = tempfile::tempdir().unwrap();
     let server = server(directory.path(), &project);
-    let mut host = beside(&server, &project, &["--tools", "tinkerer"]);
+    let mut host = at_server(&server, &project, &["--tools", "tinkerer"]);
     let grpo = json!({
         "base_model": "model-1", "prompts": tasks(0..20), "held_out_prompts": tasks(20..22), "max_tokens": 8,
         "grading_function": short()["code"], "examples": short()["examples"], "learning_rate": 0.01, "group_size": 4,

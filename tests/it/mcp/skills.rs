@@ -25,7 +25,7 @@ fn filled_in(command: &str, project: &Project) -> String {
         rollouts.last().map_or(String::new(), |rollout| rollout["rollout_id"].as_str().unwrap().to_owned())
     };
     let word = Regex::new("[A-Z_]{3,}").unwrap();
-    let meant = |name: &str| match name {
+    let value_of = |name: &str| match name {
         "MODEL" => "model-1".to_owned(),
         "CONFIG" => "t.toml".to_owned(),
         "RUN" => "run".to_owned(),
@@ -43,7 +43,7 @@ fn filled_in(command: &str, project: &Project) -> String {
         "ROLLOUT" => rollout(),
         other => panic!("{other} of {command:?} stands for nothing"),
     };
-    word.replace_all(command, |found: &regex::Captures<'_>| meant(&found[0])).into_owned()
+    word.replace_all(command, |found: &regex::Captures<'_>| value_of(&found[0])).into_owned()
 }
 
 /// Runs a command of a skill as a shell does.
@@ -111,16 +111,16 @@ fn every_command_of_a_skill_runs() {
         assert!(commands.len() >= 10, "{skill}");
         if skill == "debugging" {
             // It is about a run that is there.
-            let said =
+            let ran =
                 shell("train t.toml --max-steps 3 --run-directory run --set trainer.checkpoint_every=1", &project);
-            assert_eq!(said.code, Some(0), "{}", said.stderr);
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         }
         for command in &commands {
             let filled = filled_in(command, &project);
-            let said = shell(&filled, &project);
-            assert_eq!(said.code, Some(0), "{skill}: fulgurite {filled}: {}{}", said.stdout, said.stderr);
+            let ran = shell(&filled, &project);
+            assert_eq!(ran.code, Some(0), "{skill}: fulgurite {filled}: {}{}", ran.stdout, ran.stderr);
             assert!(
-                !said.stdout.is_empty() || project.path("page.html").exists(),
+                !ran.stdout.is_empty() || project.path("page.html").exists(),
                 "{skill}: fulgurite {filled} says nothing"
             );
         }

@@ -6,8 +6,8 @@ use super::host::Host;
 use super::{project, short, tasks};
 use crate::common::printed;
 
-fn names(told: &Value, list: &str) -> Vec<String> {
-    let listed = told["result"][list].as_array().unwrap_or_else(|| panic!("{told}"));
+fn names(answer: &Value, list: &str) -> Vec<String> {
+    let listed = answer["result"][list].as_array().unwrap_or_else(|| panic!("{answer}"));
     listed.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -17,9 +17,9 @@ fn tools_are_twenty_at_most_and_their_schemas_small() {
     let directory = tempfile::tempdir().unwrap();
     for (set, number) in [("own", 19), ("tinkerer", 8)] {
         let mut host = Host::start(directory.path(), &["--tools", set]);
-        let told = host.request("tools/list", &json!({}));
-        assert_eq!(names(&told, "tools").len(), number);
-        for tool in told["result"]["tools"].as_array().unwrap() {
+        let answer = host.request("tools/list", &json!({}));
+        assert_eq!(names(&answer, "tools").len(), number);
+        for tool in answer["result"]["tools"].as_array().unwrap() {
             assert!(tool["inputSchema"].to_string().len() < 16_384 && tool["description"].is_string(), "{tool}");
         }
         let prompts = host.request("prompts/list", &json!({}));
@@ -50,7 +50,7 @@ fn tinkerers_eight_names_do_the_same_work() {
     let project = project();
     let mut host = Host::start(project.directory.path(), &["--tools", "tinkerer"]);
     assert!(host.refused("train_grpo_step", json!({})).contains("there is no session yet"));
-    let begun = host.done(
+    let started = host.done(
         "init_grpo",
         json!({
             "base_model": "model-1", "prompts": tasks(0..20), "held_out_prompts": tasks(20..22), "max_tokens": 8,
@@ -59,8 +59,8 @@ fn tinkerers_eight_names_do_the_same_work() {
         }),
     );
     assert!(
-        begun.contains("The grader \"session-1\" counts.") && begun.contains("Run \"session-1\" has begun"),
-        "{begun}"
+        started.contains("The grader \"session-1\" counts.") && started.contains("Run \"session-1\" has begun"),
+        "{started}"
     );
     host.done("sample", json!({ "prompts": ["Say 7."], "max_tokens": 4 }));
     host.done("train_grpo_step", json!({ "num_steps": 2, "wait_seconds": -1 }));

@@ -21,8 +21,8 @@ fn an_agent_trains_a_model_with_nothing_but_tools() {
     assert!(host.done("list_models", json!({})).starts_with("No models yet. fetch_model brings one"));
     let fetched = host.done("fetch_model", json!({ "source": "model-1", "name": "tiny" }));
     assert!(fetched.starts_with("tiny: ") && fetched.ends_with("Next: start_run(model = \"tiny\", ...)."), "{fetched}");
-    let said = host.done("sample", json!({ "model": "tiny", "prompts": ["Say you are 7.", "-x"], "max_tokens": 4 }));
-    assert!(said.starts_with("Say you are 7.\n  -> ") && said.contains("\n-x\n  -> "), "{said}");
+    let text = host.done("sample", json!({ "model": "tiny", "prompts": ["Say you are 7.", "-x"], "max_tokens": 4 }));
+    assert!(text.starts_with("Say you are 7.\n  -> ") && text.contains("\n-x\n  -> "), "{text}");
 
     // A grader that asks for what the model never says.
     let strict = json!({
@@ -33,8 +33,8 @@ fn an_agent_trains_a_model_with_nothing_but_tools() {
         ],
     });
     host.done("write_grader", strict);
-    let begun = host.done("start_run", run("first", "strict"));
-    assert!(begun.starts_with("Run \"first\" has begun: objective grpo"), "{begun}");
+    let started = host.done("start_run", run("first", "strict"));
+    assert!(started.starts_with("Run \"first\" has begun: objective grpo"), "{started}");
     let trained = host.done("train_steps", json!({ "run": "first", "steps": 2, "wait_seconds": -1 }));
     assert!(trained.contains("NO SIGNAL: 4 of 4 groups were constant (0 % all good, 100 % all bad)"), "{trained}");
     assert!(
@@ -54,9 +54,10 @@ fn an_agent_trains_a_model_with_nothing_but_tools() {
     let trained = host.done("train_steps", json!({ "run": "second", "steps": 10, "wait_seconds": -1 }));
     assert!(trained.starts_with("Run \"second\" has made 10 updates (10 in this call) and waits."), "{trained}");
     assert!(trained.contains("     9  ") && trained.contains("Next: show_rollouts"), "{trained}");
-    let told: Vec<f64> = host.notified.iter().filter_map(|told| told["params"]["progress"].as_f64()).collect();
-    assert!(told.is_sorted() || told.len() > 10, "{told:?}");
-    assert!(host.notified.iter().any(|told| told["params"]["total"] == 10.0), "{:?}", host.notified);
+    let progress: Vec<f64> =
+        host.notified.iter().filter_map(|progress| progress["params"]["progress"].as_f64()).collect();
+    assert!(progress.is_sorted() || progress.len() > 10, "{progress:?}");
+    assert!(host.notified.iter().any(|progress| progress["params"]["total"] == 10.0), "{:?}", host.notified);
     let before = host.done("evaluate", json!({ "run": "second", "checkpoint": "before", "samples": 2 }));
     let after = host.done("evaluate", json!({ "run": "second", "samples": 2 }));
     let reward = |text: &str| -> f64 {

@@ -16,11 +16,11 @@ pub(super) fn serving(directory: &std::path::Path, context: usize, key: Option<&
 }
 
 /// A rollout whose attempt has begun, and where it calls models.
-pub(super) fn begun(server: &Server) -> (String, String) {
+pub(super) fn started_attempt(server: &Server) -> (String, String) {
     let started = server.post("/v1/agl/rollouts", &json!({ "input": "x" })).expect(201);
     let (rollout, attempt) = (text(&started["rollout_id"]), text(&started["attempt"]["attempt_id"]));
-    let door = format!("/rollout/{rollout}/attempt/{attempt}/v1/chat/completions");
-    (rollout, door)
+    let url = format!("/rollout/{rollout}/attempt/{attempt}/v1/chat/completions");
+    (rollout, url)
 }
 
 pub(super) fn user(words: &str) -> Value {
@@ -31,11 +31,11 @@ pub(super) fn user(words: &str) -> Value {
 fn sixty_four_thousand_tokens_are_drawn_where_they_are_looked_at() {
     let directory = tempfile::tempdir().unwrap();
     let server = serving(directory.path(), 8192, None);
-    let (rollout, door) = begun(&server);
+    let (rollout, url) = started_attempt(&server);
     for call in 0..11 {
         let words: String = (0..6000).map(|place| char::from(b'a' + ((place * 7 + call * 3) % 26) as u8)).collect();
         let call = json!({ "model": "tiny", "max_tokens": 2, "messages": [user(&words)] });
-        server.post(&door, &call).expect(200);
+        server.post(&url, &call).expect(200);
     }
     let path = format!("{}/ui/data/rollouts/{rollout}/tokens", server.url);
     let sent = client().get(path).send().unwrap().bytes().unwrap().len();
@@ -52,18 +52,18 @@ fn sixty_four_thousand_tokens_are_drawn_where_they_are_looked_at() {
 fn a_call_is_shown_once_it_is_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let server = serving(directory.path(), 256, None);
-    let (rollout, door) = begun(&server);
+    let (rollout, url) = started_attempt(&server);
     let call = |words: &str| {
         let call = json!({ "model": "tiny", "max_tokens": 2, "messages": [user(words)] });
-        server.post(&door, &call).expect(200);
+        server.post(&url, &call).expect(200);
     };
     call("One.");
     let Some(mut browser) = browser("grows", &server.url, &[&rollout]) else { return };
-    let mut said = ready(&mut browser);
+    let mut output = ready(&mut browser);
     call("Another.");
     browser.stdin.take().unwrap().write_all(b"more\n").unwrap();
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    output.read_line(&mut line).unwrap();
     let ended = browser.wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let seen: Value = serde_json::from_str(&line).unwrap();
@@ -74,10 +74,10 @@ fn a_call_is_shown_once_it_is_recorded() {
 fn a_conversation_within_another_is_shown_inside_it() {
     let directory = tempfile::tempdir().unwrap();
     let server = serving(directory.path(), 1024, None);
-    let (rollout, door) = begun(&server);
+    let (rollout, url) = started_attempt(&server);
     let ask = |messages: &[Value]| {
         let call = json!({ "model": "tiny", "max_tokens": 6, "messages": messages });
-        let answer = server.post(&door, &call).expect(200);
+        let answer = server.post(&url, &call).expect(200);
         let message = answer["choices"][0]["message"].clone();
         [messages, &[message]].concat()
     };
@@ -97,8 +97,8 @@ fn a_conversation_within_another_is_shown_inside_it() {
 fn a_server_is_shown_with_its_models_its_queue_and_its_spans() {
     let directory = tempfile::tempdir().unwrap();
     let server = serving(directory.path(), 256, None);
-    let (rollout, door) = begun(&server);
-    server.post(&door, &json!({ "model": "tiny", "max_tokens": 2, "messages": [user("x")] })).expect(200);
+    let (rollout, url) = started_attempt(&server);
+    server.post(&url, &json!({ "model": "tiny", "max_tokens": 2, "messages": [user("x")] })).expect(200);
     server.enqueue([json!(1), json!(2)], &json!({}));
     let Some(browser) = browser("store", &server.url, &[&rollout]) else { return };
     let seen = seen(browser);

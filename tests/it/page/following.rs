@@ -11,11 +11,11 @@ use crate::common::project::{Project, SMALL};
 
 /// A browser that has said that it is ready, with what it says from then on.
 pub(super) fn ready(browser: &mut Child) -> BufReader<std::process::ChildStdout> {
-    let mut said = BufReader::new(browser.stdout.take().unwrap());
+    let mut output = BufReader::new(browser.stdout.take().unwrap());
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    output.read_line(&mut line).unwrap();
     assert!(line.contains("ready"), "{line}");
-    said
+    output
 }
 
 /// Opens the page over a run, has it go on, and gives what was seen of that.
@@ -25,12 +25,12 @@ fn followed(how: Option<&str>) -> Option<Value> {
     let (_page, url) = dashboard(&project, "r");
     let values: Vec<&str> = ["r"].into_iter().chain(how).collect();
     let mut browser = browser("live", &url, &values)?;
-    let mut said = ready(&mut browser);
+    let mut output = ready(&mut browser);
     // By another process, which the page's server does not know of.
     project.train("r", &["--resume", "--max-steps", "4"]);
     browser.stdin.take().unwrap().write_all(b"more\n").unwrap();
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    output.read_line(&mut line).unwrap();
     let ended = browser.wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     Some(serde_json::from_str(&line).unwrap())
@@ -70,12 +70,12 @@ fn an_open_page_does_not_keep_its_server_from_stopping() {
     events.args(["-sN", &format!("{}/ui/data/events", server.url)]);
     let mut events = events.stdout(Stdio::piped()).spawn().unwrap();
     // It is open once something has been told.
-    let mut told = BufReader::new(events.stdout.take().unwrap());
+    let mut news = BufReader::new(events.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("event: rollouts") {
         server.enqueue([json!(1)], &json!({}));
         line.clear();
-        told.read_line(&mut line).unwrap();
+        news.read_line(&mut line).unwrap();
     }
     assert_eq!(server.process.terminate(), Some(0));
     assert!(events.wait().unwrap().success(), "the stream has ended as it should");

@@ -43,8 +43,8 @@ fn on_path(name: &str) -> Option<PathBuf> {
 fn seen(browser: Child) -> Value {
     let ended = browser.wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    let said = String::from_utf8(ended.stdout).unwrap();
-    serde_json::from_str(said.lines().last().unwrap()).unwrap()
+    let printed = String::from_utf8(ended.stdout).unwrap();
+    serde_json::from_str(printed.lines().last().unwrap()).unwrap()
 }
 
 /// The page over a run that nobody serves, and where it is.
@@ -92,8 +92,8 @@ fn a_key_is_asked_for_and_its_cookie_only_reads() {
     assert_eq!(entered.unwrap().json::<Value>().unwrap(), json!({ "changes": false }));
     // A client whose base URL is wrong is told so in its own dialect, and not by the page.
     let astray = http.post(&server.url).json(&json!({})).send().unwrap();
-    let (status, said) = (astray.status().as_u16(), astray.json::<Value>().unwrap());
-    assert_eq!((status, &said["error"]["code"]), (404, &json!("unknown_url")));
+    let (status, reply) = (astray.status().as_u16(), astray.json::<Value>().unwrap());
+    assert_eq!((status, &reply["error"]["code"]), (404, &json!("unknown_url")));
     let Some(browser) = browser("login", &server.url, &["wrong", ADMIN]) else { return };
     let seen = seen(browser);
     assert_eq!(seen["refused"], "this is neither the admin key nor a reader's");
@@ -207,9 +207,9 @@ fn what_an_update_made_of_each_token_is_shown() {
     // A model that has hardly learnt anything is as undecided as it can be: darkest is what is above three nats.
     assert!(text(&seen["entropy"]).contains(" p9"), "{seen}");
     assert_eq!(seen["legends"]["entropy"].as_array().unwrap().last(), Some(&json!("above 3 nats")), "{seen}");
-    let told = text(&seen["told"]);
-    assert!(told.contains("ratio 1.0000 when it was trained") && told.contains("advantage "), "{seen}");
-    assert!(told.contains(" · entropy ") && told.ends_with(" nats"), "{seen}");
+    let shown = text(&seen["told"]);
+    assert!(shown.contains("ratio 1.0000 when it was trained") && shown.contains("advantage "), "{seen}");
+    assert!(shown.contains(" · entropy ") && shown.ends_with(" nats"), "{seen}");
 }
 
 #[test]
@@ -253,19 +253,19 @@ fn what_is_not_there_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Server::start(directory.path(), [] as [&str; 0]);
     let Some(mut browser) = browser("missing", &server.url, &[]) else { return };
-    let mut said = BufReader::new(browser.stdout.take().unwrap());
+    let mut output = BufReader::new(browser.stdout.take().unwrap());
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    output.read_line(&mut line).unwrap();
     assert!(line.contains("ready"), "{line}");
     server.process.terminate();
     browser.stdin.take().unwrap().write_all(b"gone\n").unwrap();
     line.clear();
-    said.read_line(&mut line).unwrap();
+    output.read_line(&mut line).unwrap();
     let ended = browser.wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let seen: Value = serde_json::from_str(&line).unwrap();
-    let told = seen["told"].as_array().unwrap();
-    assert!(text(&told[0]).to_lowercase().contains("run not found: none"), "{seen}");
-    assert!(text(&told[1]).contains("Rollout not found: none"), "{seen}");
+    let shown = seen["told"].as_array().unwrap();
+    assert!(text(&shown[0]).to_lowercase().contains("run not found: none"), "{seen}");
+    assert!(text(&shown[1]).contains("Rollout not found: none"), "{seen}");
     assert!(text(&seen["gone"]).contains("The server does not answer."), "{seen}");
 }

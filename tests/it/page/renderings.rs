@@ -7,7 +7,7 @@ use fulgurite_renderers::open_renderer;
 use fulgurite_types::Message;
 use serde_json::{Value, json};
 
-use super::by_hand::{begun, serving, user};
+use super::by_hand::{serving, started_attempt, user};
 use super::{browser, seen, words};
 use crate::common::{Process, Server, client, fulgurite, text, wait_until_ready};
 
@@ -38,9 +38,9 @@ fn columns(url: &str, path: &str) -> (Value, Vec<u32>) {
 /// A server with a rollout that has called a model once; the rollout, and the call.
 fn called(directory: &Path) -> (Server, String, String) {
     let server = serving(directory, 256, None);
-    let (rollout, door) = begun(&server);
+    let (rollout, url) = started_attempt(&server);
     let call = json!({ "model": "tiny", "max_tokens": 2, "messages": messages() });
-    let answer = server.post(&door, &call).expect(200);
+    let answer = server.post(&url, &call).expect(200);
     (server, rollout, text(&answer["id"]))
 }
 
@@ -79,25 +79,25 @@ fn a_conversation_is_rendered_by_whatever_its_tokenizer_has_the_tokens_for() {
     }
     assert_ne!(expected(directory.path(), "qwen3_disable_thinking"), as_called);
 
-    let said = |path: &str, status: u16| text(&server.get(path).expect(status)["detail"]);
-    let unknown = said(&at("rendering?renderer=nobody"), 400);
+    let detail = |path: &str, status: u16| text(&server.get(path).expect(status)["detail"]);
+    let unknown = detail(&at("rendering?renderer=nobody"), 400);
     assert!(unknown.starts_with("there is no renderer `nobody`; there are auto, template, chatml, "), "{unknown}");
-    let lacking = said(&at("rendering?renderer=llama3"), 400);
+    let lacking = detail(&at("rendering?renderer=llama3"), 400);
     assert!(lacking.contains("the llama3 format needs the token `<|eot_id|>`"), "{lacking}");
     assert!(lacking.contains("it has the tokens of auto, template, chatml"), "{lacking}");
-    let elsewhere = said(&at("rendering?renderer=chatml&generation_id=none"), 404);
+    let elsewhere = detail(&at("rendering?renderer=chatml&generation_id=none"), 404);
     assert_eq!(elsewhere, format!("the rollout {rollout} has no model call none"));
-    assert!(said("/ui/data/rollouts/none/renderers", 404).contains("Rollout not found: none"));
-    assert!(said("/ui/data/rollouts/none/rendering?renderer=chatml", 404).contains("Rollout not found: none"));
+    assert!(detail("/ui/data/rollouts/none/renderers", 404).contains("Rollout not found: none"));
+    assert!(detail("/ui/data/rollouts/none/rendering?renderer=chatml", 404).contains("Rollout not found: none"));
 
     // Another rollout: first nothing, then a call whose prompt is a text.
-    let (rollout, door) = begun(&server);
+    let (rollout, url) = started_attempt(&server);
     let rendering = format!("/ui/data/rollouts/{rollout}/rendering?renderer=chatml");
-    let none = said(&rendering, 404);
+    let none = detail(&rendering, 404);
     assert!(none.contains(&format!("no model call of the rollout {rollout} is recorded")), "{none}");
     let completion = json!({ "model": "tiny", "max_tokens": 1, "prompt": "Hi" });
-    server.post(&door.replace("chat/completions", "completions"), &completion).expect(200);
-    let of_text = said(&rendering, 404);
+    server.post(&url.replace("chat/completions", "completions"), &completion).expect(200);
+    let of_text = detail(&rendering, 404);
     assert!(of_text.contains("was given a text or tokens: no messages are recorded"), "{of_text}");
 }
 
@@ -108,9 +108,9 @@ fn two_renderers_of_a_conversation_stand_side_by_side() {
     // A page that has the store alone says what it lacks.
     let (_alone, alone) = page_over(&server.store, directory.path(), "alone.json", &[]);
     let refused = client().get(format!("{alone}/ui/data/rollouts/{rollout}/rendering?renderer=chatml")).send().unwrap();
-    let (status, said) = (refused.status().as_u16(), refused.json::<Value>().unwrap());
-    assert_eq!(status, 501, "{said}");
-    assert!(text(&said["detail"]).starts_with("this server has no tokenizer of the model \"tiny\""), "{said}");
+    let (status, reply) = (refused.status().as_u16(), refused.json::<Value>().unwrap());
+    assert_eq!(status, 501, "{reply}");
+    assert!(text(&reply["detail"]).starts_with("this server has no tokenizer of the model \"tiny\""), "{reply}");
     let found = client().get(format!("{alone}/ui/data/rollouts/{rollout}/renderers")).send().unwrap();
     assert_eq!(found.json::<Value>().unwrap()["renderers"], json!({}));
     let model = directory.path().join(MODEL);
@@ -123,8 +123,8 @@ fn two_renderers_of_a_conversation_stand_side_by_side() {
     let Some(walk) = browser("renderings", &server.url, &[&rollout, "qwen3_disable_thinking"]) else { return };
     let found = seen(walk);
     let shared = chatml.iter().zip(&qwen).take_while(|(one, other)| one == other).count();
-    let told = text(&found["difference"]);
-    assert!(told.starts_with(&format!("They part at token {shared}: ")), "{found}");
+    let difference = text(&found["difference"]);
+    assert!(difference.starts_with(&format!("They part at token {shared}: ")), "{found}");
     assert_eq!(found["marked"], json!([shared.to_string()]), "{found}");
     assert!(found["differing"].as_u64().unwrap() >= 1, "{found}");
     let offered = found["offered"].as_array().unwrap();

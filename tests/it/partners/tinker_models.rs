@@ -46,8 +46,8 @@ fn an_agent_is_answered_from_a_service() {
     assert_eq!(server.post("/v1/completions", &streamed).text.matches("[DONE]").count(), 1);
     let generations = server.query("generations");
     assert_eq!(generations.len(), 2);
-    for (generation, asked) in generations.iter().zip(host.posts("asample")) {
-        assert_eq!(generation["prompt_tokens"], asked["prompt"]["chunks"][0]["tokens"]);
+    for (generation, sent) in generations.iter().zip(host.posts("asample")) {
+        assert_eq!(generation["prompt_tokens"], sent["prompt"]["chunks"][0]["tokens"]);
         assert_eq!(generation["logprobs"], json!([-2.0, -2.0, -2.0, -2.0]));
         assert_eq!(generation["weights_versions"], json!([{ "version": 0, "first_token": 0 }]));
     }

@@ -53,12 +53,12 @@ fn saved_weights_are_named_as_a_model_in_every_dialect_and_recorded_under_their_
     let session = server.post("/api/v1/create_session", &json!({})).expect(200)["session_id"].clone();
     let opened = json!({ "session_id": session, "sampling_session_seq_id": 0, "model_path": path });
     let sampler = server.post("/api/v1/create_sampling_session", &opened).expect(200)["sampling_session_id"].clone();
-    let asked = json!({
+    let request = json!({
         "sampling_session_id": sampler, "seq_id": 0, "num_samples": 1,
         "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
         "sampling_params": { "max_tokens": 5, "temperature": 0 },
     });
-    let expected = result(&server, "asample", &asked)["sequences"][0].clone();
+    let expected = result(&server, "asample", &request)["sequences"][0].clone();
     for model in [path.clone(), format!("tiny;{path}"), format!("tiny:peft:64;{path}")] {
         assert_eq!(server.post("/v1/completions", &completion(&model)).expect(200)["model"], path.as_str());
     }
@@ -166,8 +166,8 @@ fn a_name_of_no_saved_weights_is_refused_in_each_dialect_with_those_that_there_a
         kind.as_object().unwrap().iter().for_each(|(key, value)| assert_eq!(&error[key], value, "{url}: {error}"));
         for wrong in ["tinker://nobody", "tinker://nobody/other/b", "tiny;tinker://"] {
             let error = ask(url, wrong, 400);
-            let said = text(&error["message"]);
-            assert!(said.contains("tinker://RUN/weights|sampler_weights|external_weights/NAME"), "{url}: {error}");
+            let message = text(&error["message"]);
+            assert!(message.contains("tinker://RUN/weights|sampler_weights|external_weights/NAME"), "{url}: {error}");
         }
     }
     let external = path.replace("sampler_weights", "external_weights");

@@ -123,7 +123,7 @@ fn what_cannot_be_done_is_refused_in_the_apis_words() {
     let opened = json!({ "session_id": session, "sampling_session_seq_id": 0, "base_model": "tiny" });
     let sampler = server.post("/api/v1/create_sampling_session", &opened).expect(200);
     let sampler = sampler["sampling_session_id"].as_str().unwrap();
-    let asked = |change: Value| {
+    let request_with = |change: Value| {
         let mut body = json!({
             "sampling_session_id": sampler, "seq_id": 0, "sampling_params": { "max_tokens": 2, "seed": 1 },
             "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
@@ -131,21 +131,21 @@ fn what_cannot_be_done_is_refused_in_the_apis_words() {
         body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         body
     };
-    refused("asample", asked(json!({ "num_samples": 0 })), 400, "num_samples is 0");
-    refused("asample", asked(json!({ "sampling_params": { "top_k": 0 } })), 400, "top_k is 0");
-    refused("asample", asked(json!({ "sampling_params": { "temperature": -1.0 } })), 400, "temperature is -1");
-    refused("asample", asked(json!({ "prompt": { "chunks": [] } })), 400, "prompt is empty");
-    refused("asample", asked(json!({ "prompt": { "chunks": [{ "type": "dmel", "dmel": "" }] } })), 400, "sound");
-    refused("asample", asked(json!({ "sampling_session_id": "x" })), 404, "no sampling session `x`");
+    refused("asample", request_with(json!({ "num_samples": 0 })), 400, "num_samples is 0");
+    refused("asample", request_with(json!({ "sampling_params": { "top_k": 0 } })), 400, "top_k is 0");
+    refused("asample", request_with(json!({ "sampling_params": { "temperature": -1.0 } })), 400, "temperature is -1");
+    refused("asample", request_with(json!({ "prompt": { "chunks": [] } })), 400, "prompt is empty");
+    refused("asample", request_with(json!({ "prompt": { "chunks": [{ "type": "dmel", "dmel": "" }] } })), 400, "sound");
+    refused("asample", request_with(json!({ "sampling_session_id": "x" })), 404, "no sampling session `x`");
     // A place that was refused is free; one that was taken is the same request again.
-    let first = server.post("/api/v1/asample", &asked(json!({ "num_samples": 2 }))).expect(200);
+    let first = server.post("/api/v1/asample", &request_with(json!({ "num_samples": 2 }))).expect(200);
     assert_eq!(first["sample_sequence_ids"].as_array().unwrap().len(), 2);
-    assert_eq!(server.post("/api/v1/asample", &asked(json!({ "num_samples": 2 }))).expect(200), first);
+    assert_eq!(server.post("/api/v1/asample", &request_with(json!({ "num_samples": 2 }))).expect(200), first);
     let result = server.post("/api/v1/retrieve_future", &json!({ "request_id": first["request_id"] })).expect(200);
     assert_eq!(result["sequences"].as_array().unwrap().len(), 2, "JSON for who asks for it: {result}");
     server.post(&format!("/api/v1/sessions/{session}/finish"), &json!({ "reason": { "type": "success" } }));
     refused("session_heartbeat", json!({ "session_id": session }), 410, "is over");
-    refused("asample", asked(json!({ "seq_id": 1 })), 404, "no sampling session");
+    refused("asample", request_with(json!({ "seq_id": 1 })), 404, "no sampling session");
 }
 
 /// Pages that show usage ask for it, and take a 404 for a fault.
@@ -219,11 +219,11 @@ fn samples_of_a_copy_of_a_client_are_asked_after_together() {
         let body = json!({ "target": target, "prev_cursor": cursor, "timeout": timeout });
         server.post("/api/v1/retrieve_futures", &body).expect(200)
     };
-    let asked = ask(2_000_000_000);
-    let told = done(2, &json!(0), None);
-    assert_eq!(told["completions"][0]["request_id"], asked, "{told}");
-    assert_eq!(told["completions"][0]["state"], "finished", "{told}");
-    for (copy, cursor) in [(0, &json!(0)), (2, &told["cursor"])] {
+    let request_id = ask(2_000_000_000);
+    let done_page = done(2, &json!(0), None);
+    assert_eq!(done_page["completions"][0]["request_id"], request_id, "{done_page}");
+    assert_eq!(done_page["completions"][0]["state"], "finished", "{done_page}");
+    for (copy, cursor) in [(0, &json!(0)), (2, &done_page["cursor"])] {
         assert_eq!(done(copy, cursor, Some(0))["completions"], json!([]));
     }
 }
@@ -259,7 +259,7 @@ fn what_cannot_be_done_has_its_place_and_those_after_it_do_not_wait() {
     let model = result(&server, "create_model", &create)["model_id"].clone();
     let image = json!({ "chunks": [{ "type": "image", "data": "", "format": "png" }] });
     let datum = json!({ "model_input": image, "loss_fn_inputs": {} });
-    for (place, path, words, asked) in [
+    for (place, path, words, fields) in [
         (1, "optim_step", "the optimizer `dimuon`", json!({ "optimizer_params": { "type": "dimuon" } })),
         (2, "optim_step", "adam_params is missing", json!({})),
         (3, "save_weights", "no name for a checkpoint", json!({ "path": "../x" })),
@@ -267,7 +267,7 @@ fn what_cannot_be_done_has_its_place_and_those_after_it_do_not_wait() {
         (5, "forward", "an image", json!({ "forward_input": { "data": [datum], "loss_fn": "cross_entropy" } })),
     ] {
         let mut body = json!({ "model_id": model, "seq_id": place });
-        body.as_object_mut().unwrap().extend(asked.as_object().unwrap().clone());
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let failed = result(&server, path, &body);
         assert_eq!(failed["category"], "user", "{path}: {failed}");
         assert!(failed["error"].as_str().unwrap().contains(words), "{path}: {failed}");
@@ -323,8 +323,8 @@ fn checkpoints_and_samplers_outlive_the_process() {
 
     server.process.kill();
     server = start_again(directory.path());
-    let gone = server.post("/api/v1/optim_step", &step(&model, 7)).expect(404);
-    assert!(gone["detail"].as_str().unwrap().contains("load one of its checkpoints"), "{gone}");
+    let missing = server.post("/api/v1/optim_step", &step(&model, 7)).expect(404);
+    assert!(missing["detail"].as_str().unwrap().contains("load one of its checkpoints"), "{missing}");
     assert_eq!(result(&server, "asample", &ask(0)), sampled);
     let load = json!({ "session_id": session, "model_seq_id": 1, "path": state, "optimizer": true });
     let loaded = result(&server, "load_weights", &load)["model_id"].clone();
@@ -366,18 +366,18 @@ fn a_flipped_bit_in_kept_weights_is_refused_by_name() {
     server = start_again(directory.path());
 
     let load = |place: u64| {
-        let asked = json!({ "session_id": session, "model_seq_id": place, "path": state, "optimizer": true });
-        result(&server, "load_weights", &asked)
+        let request = json!({ "session_id": session, "model_seq_id": place, "path": state, "optimizer": true });
+        result(&server, "load_weights", &request)
     };
     let sampler = |place: u64| {
         let opened = json!({ "session_id": session, "sampling_session_seq_id": place, "model_path": sampled });
         let opened = server.post("/api/v1/create_sampling_session", &opened).expect(200);
-        let asked = json!({
+        let request = json!({
             "sampling_session_id": opened["sampling_session_id"], "seq_id": 0,
             "sampling_params": { "max_tokens": 2, "seed": 1 },
             "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
         });
-        server.post("/api/v1/asample", &asked)
+        server.post("/api/v1/asample", &request)
     };
     let put_behind = || {
         let body = json!({ "version": 1, "kept": sampled });
@@ -386,13 +386,13 @@ fn a_flipped_bit_in_kept_weights_is_refused_by_name() {
     let weights = weight_files(&directory.path().join("fulgurite-tinker"));
     assert_eq!(weights.len(), 2, "{weights:?}");
     weights.iter().for_each(|path| flip(path));
-    let says = |answer: &Value| {
+    let names_the_damage = |answer: &Value| {
         let text = answer.to_string();
         assert!(text.contains("model.safetensors is not what was saved: its SHA-256 is"), "{text}");
     };
-    says(&load(1));
-    says(&sampler(0).expect(400));
-    says(&put_behind().expect(422));
+    names_the_damage(&load(1));
+    names_the_damage(&sampler(0).expect(400));
+    names_the_damage(&put_behind().expect(422));
     weights.iter().for_each(|path| flip(path));
     assert_eq!(load(2)["path"], state);
     sampler(1).expect(200);
@@ -428,12 +428,12 @@ fn calls_that_repeat_a_seed_get_seeds_of_their_own_which_are_the_same_after_a_re
         let sampler =
             server.post("/api/v1/create_sampling_session", &opened).expect(200)["sampling_session_id"].clone();
         let sample = |place: u64| {
-            let asked = json!({
+            let request = json!({
                 "sampling_session_id": sampler, "seq_id": place, "num_samples": 1,
                 "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
                 "sampling_params": { "max_tokens": 20, "seed": 42 },
             });
-            let post = client().post(format!("{}/api/v1/asample", server.url)).json(&asked);
+            let post = client().post(format!("{}/api/v1/asample", server.url)).json(&request);
             let post = if own_seed { post.header("x-fulgurite-own-seed", "1") } else { post };
             let submitted: Value = post.send().unwrap().json().unwrap();
             let future = json!({ "request_id": submitted["request_id"] });
@@ -457,12 +457,12 @@ fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
     let opened = json!({ "session_id": session["session_id"], "sampling_session_seq_id": 0, "base_model": "tiny" });
     let sampler = server.post("/api/v1/create_sampling_session", &opened).expect(200)["sampling_session_id"].clone();
     let sample = |place: u64, stop: Value| {
-        let asked = json!({
+        let request = json!({
             "sampling_session_id": sampler, "seq_id": place, "num_samples": 2,
             "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
             "sampling_params": { "max_tokens": 60, "seed": 1, "stop": stop },
         });
-        result(&server, "asample", &asked)["sequences"].clone()
+        result(&server, "asample", &request)["sequences"].clone()
     };
     let endless = sample(0, json!([]));
     let tokenizer = Tokenizer::open(&model).unwrap();
@@ -475,7 +475,8 @@ fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
     let text = words[20..].windows(2).find_map(|pair| String::from_utf8(pair.concat()).ok()).unwrap();
     let ended = sample(1, json!(["never said", text]));
     for (ended, endless) in ended.as_array().unwrap().iter().zip(endless.as_array().unwrap()) {
-        let holds = |said: &[Vec<u8>]| said.concat().windows(text.len()).any(|window| window == text.as_bytes());
+        let holds =
+            |sequences: &[Vec<u8>]| sequences.concat().windows(text.len()).any(|window| window == text.as_bytes());
         let words = spelt(endless);
         let length = (1..=words.len()).find(|&length| holds(&words[..length]));
         let expected = &endless["tokens"].as_array().unwrap()[..length.unwrap_or(words.len())];

@@ -73,7 +73,7 @@ fn a_workers_key_speaks_for_its_own_attempts_and_opens_nothing_else() {
         (403, &json!("the API key is of the workers `box` and `box-...`, and opens nothing of `another`"))
     );
     let (own, other) = (take("box-1", &key).1, take("another", ADMIN).1);
-    let name = |taken: &Value| (text(&taken[0]["rollout_id"]), text(&taken[0]["attempt"]["attempt_id"]));
+    let name = |claimed: &Value| (text(&claimed[0]["rollout_id"]), text(&claimed[0]["attempt"]["attempt_id"]));
     let ((own_rollout, own_attempt), (other_rollout, other_attempt)) = (name(&own), name(&other));
     let beat = |rollout: &str, attempt: &str| {
         let body = json!({ "attempts": [{ "rollout_id": rollout, "attempt_id": attempt }] });

@@ -59,7 +59,7 @@ struct Drain {
 #[derive(Default)]
 struct Record {
     /// Attempts that were handed out, by rollout and attempt id.
-    taken: Vec<(String, String)>,
+    claimed: Vec<(String, String)>,
     /// Sequence ids that were given, by rollout.
     sequence_ids: HashMap<String, Vec<u64>>,
     /// Spans that were stored: rollout, attempt and span id.
@@ -100,7 +100,7 @@ fn scrambled(one: u64, two: u64) -> u64 {
 /// Why a runner gives its attempt up.
 enum Trouble {
     /// The server went away; it is not known whether it had done what it was asked.
-    Gone,
+    Disconnected,
     /// The database was held by others for too long.
     Busy,
 }
@@ -170,12 +170,12 @@ impl Drain {
 
     async fn one_attempt(&self, server: usize, worker_id: &str) -> Result<Fate, Trouble> {
         let body = json!({ "worker_id": worker_id, "wait_seconds": 60.0 });
-        let taken = self.post(server, "/v1/agl/queues/rollouts/dequeue", &body).await?;
-        let Some(taken) = taken.as_array().unwrap().first() else { return Ok(Fate::Succeeds) };
-        let (rollout_id, attempt) = (text(&taken["rollout_id"]), &taken["attempt"]);
+        let claimed = self.post(server, "/v1/agl/queues/rollouts/dequeue", &body).await?;
+        let Some(claimed) = claimed.as_array().unwrap().first() else { return Ok(Fate::Succeeds) };
+        let (rollout_id, attempt) = (text(&claimed["rollout_id"]), &claimed["attempt"]);
         let attempt_id = text(&attempt["attempt_id"]);
-        self.record.lock().unwrap().taken.push((rollout_id.clone(), attempt_id.clone()));
-        let (input, sequence_id) = (taken["input"].as_u64().unwrap(), attempt["sequence_id"].as_u64().unwrap());
+        self.record.lock().unwrap().claimed.push((rollout_id.clone(), attempt_id.clone()));
+        let (input, sequence_id) = (claimed["input"].as_u64().unwrap(), attempt["sequence_id"].as_u64().unwrap());
         let fate = Fate::of(input, sequence_id);
         let spans = if let Fate::Crashes(spans) = fate { spans } else { 1 + scrambled(input, 0) % 3 };
         for number in 0..spans {
@@ -221,9 +221,9 @@ impl Drain {
     async fn post(&self, server: usize, path: &str, body: &Value) -> Result<Value, Trouble> {
         let url = self.running.lock().unwrap()[server % self.servers].url.clone();
         let sent = self.client.post(format!("{url}{path}")).json(body).send().await;
-        let response = sent.map_err(|_| Trouble::Gone)?;
+        let response = sent.map_err(|_| Trouble::Disconnected)?;
         let status = response.status().as_u16();
-        let text = response.text().await.map_err(|_| Trouble::Gone)?;
+        let text = response.text().await.map_err(|_| Trouble::Disconnected)?;
         match status {
             200 | 201 => Ok(serde_json::from_str(&text).unwrap()),
             503 => Err(Trouble::Busy),
@@ -233,9 +233,9 @@ impl Drain {
 
     async fn check(&self, ids: &[String]) {
         let record = std::mem::take(&mut *self.record.lock().unwrap());
-        let mut taken: HashMap<&str, Vec<&str>> = HashMap::new();
-        for (rollout_id, attempt_id) in &record.taken {
-            taken.entry(rollout_id).or_default().push(attempt_id);
+        let mut claimed: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (rollout_id, attempt_id) in &record.claimed {
+            claimed.entry(rollout_id).or_default().push(attempt_id);
         }
         let mut spans: HashMap<&str, HashSet<(&str, &str)>> = HashMap::new();
         for (rollout_id, attempt_id, span_id) in &record.spans {
@@ -252,7 +252,7 @@ impl Drain {
             let id = rollout["rollout_id"].as_str().unwrap();
             let attempts = self.list(&format!("/v1/agl/rollouts/{id}/attempts/search"), json!({})).await;
             check_attempts(rollout, &attempts, succeeded.get(id).copied());
-            check_handed_out(&attempts, taken.get(id).map_or(&[][..], Vec::as_slice));
+            check_handed_out(&attempts, claimed.get(id).map_or(&[][..], Vec::as_slice));
 
             let stored = self.list("/v1/agl/spans/search", json!({ "rollout_id": id })).await;
             let stored: HashSet<_> =
@@ -303,11 +303,11 @@ fn check_attempts(rollout: &Value, attempts: &[Value], acknowledged_success: Opt
 }
 
 /// No attempt was handed to two runners, and none began before the one before it had ended.
-fn check_handed_out(attempts: &[Value], taken: &[&str]) {
+fn check_handed_out(attempts: &[Value], claimed: &[&str]) {
     let stored: HashSet<_> = attempts.iter().map(|attempt| as_text(attempt, "attempt_id")).collect();
-    let different: HashSet<_> = taken.iter().copied().collect();
-    assert_eq!(different.len(), taken.len(), "an attempt was handed out twice: {taken:?}");
-    assert!(different.is_subset(&stored), "{taken:?} {attempts:?}");
+    let different: HashSet<_> = claimed.iter().copied().collect();
+    assert_eq!(different.len(), claimed.len(), "an attempt was handed out twice: {claimed:?}");
+    assert!(different.is_subset(&stored), "{claimed:?} {attempts:?}");
     for pair in attempts.windows(2) {
         // A word from an attempt that was given up revives it, and takes its end away.
         if let Some(end) = pair[0]["end_time"].as_f64() {

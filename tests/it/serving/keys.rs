@@ -276,7 +276,7 @@ fn the_admin_key_opens_everything_however_it_is_sent() {
 fn googles_clients_send_their_key_in_a_header_of_their_own_or_in_the_query() {
     let guarded = Guarded::start();
     let [one, other] = guarded.hand_out_two();
-    let said = json!({ "contents": [{ "parts": [{ "text": "Say" }] }], "generationConfig": { "maxOutputTokens": 2 } });
+    let body = json!({ "contents": [{ "parts": [{ "text": "Say" }] }], "generationConfig": { "maxOutputTokens": 2 } });
     let path = "/v1beta/models/tiny:generateContent";
     let by_header = [("x-goog-api-key", one.key.as_str())];
     let in_query = format!("?key={}", one.key);
@@ -286,7 +286,7 @@ fn googles_clients_send_their_key_in_a_header_of_their_own_or_in_the_query() {
         (format!("{}{path}{in_query}", one.path()), &[]),
         (format!("/v1/models/tiny:generateContent{in_query}"), &[]),
     ] {
-        assert_eq!(guarded.ask(Method::POST, &path, headers, &said).status, 200, "{path}");
+        assert_eq!(guarded.ask(Method::POST, &path, headers, &body).status, 200, "{path}");
     }
     assert_eq!(guarded.recorded(), vec![one.rollout_id.clone(); 4]);
     for (path, headers, status, name) in [
@@ -295,7 +295,7 @@ fn googles_clients_send_their_key_in_a_header_of_their_own_or_in_the_query() {
         (format!("{path}?key=wrong"), &[], 401, "UNAUTHENTICATED"),
         (format!("{}{path}{in_query}", other.path()), &[], 403, "PERMISSION_DENIED"),
     ] {
-        let refused = guarded.ask(Method::POST, &path, headers, &said);
+        let refused = guarded.ask(Method::POST, &path, headers, &body);
         let error = &refused.json()["error"];
         assert_eq!(
             (refused.status, &error["code"], &error["status"]),
@@ -316,8 +316,8 @@ fn tinkers_prefixes_are_other_names_of_the_same_calls() {
     assert_eq!(guarded.with_key(Method::POST, "/oai/api/v1/chat/completions", &one.key, &call()).status, 200);
     let message = guarded.ask(Method::POST, "/anthropic/api/v1/messages", &by_key, &call());
     assert_eq!((message.status, &message.json()["type"]), (200, &json!("message")));
-    let said = json!({ "model": "tiny", "messages": [{ "role": "user", "content": "Say" }] });
-    let counted = guarded.ask(Method::POST, "/anthropic/api/v1/messages/count_tokens", &by_key, &said);
+    let body = json!({ "model": "tiny", "messages": [{ "role": "user", "content": "Say" }] });
+    let counted = guarded.ask(Method::POST, "/anthropic/api/v1/messages/count_tokens", &by_key, &body);
     assert_eq!((counted.status, counted.json()["input_tokens"].is_u64()), (200, true));
     assert_eq!(guarded.recorded(), vec![one.rollout_id.clone(); 2]);
     assert_eq!(guarded.with_key(Method::GET, "/oai/api/v1/models", &one.key, &Value::Null).status, 200);
@@ -486,8 +486,9 @@ fn with_an_admin_key_the_server_listens_everywhere_and_a_key_that_is_none_is_tol
     open.env("FULGURITE_ADMIN_KEY", LONG);
     let mut process = Process::spawn(open);
     let url = wait_until_ready(&mut process, &ready, &log);
-    let asked = |key: &str| client().get(format!("{url}/v1/agl/health")).bearer_auth(key).send().unwrap().status();
-    assert_eq!((asked(LONG).as_u16(), asked("other").as_u16()), (200, 401));
+    let status_with =
+        |key: &str| client().get(format!("{url}/v1/agl/health")).bearer_auth(key).send().unwrap().status();
+    assert_eq!((status_with(LONG).as_u16(), status_with("other").as_u16()), (200, 401));
     process.terminate();
 
     for (key, expected) in [
@@ -497,8 +498,8 @@ fn with_an_admin_key_the_server_listens_everywhere_and_a_key_that_is_none_is_tol
         let mut closed = command();
         closed.env("FULGURITE_ADMIN_KEY", key);
         assert_eq!(Process::spawn(closed).exit_code(), Some(1));
-        let said = std::fs::read_to_string(&log).unwrap();
-        assert!(said.starts_with(expected) && !said.contains("two words"), "{said}");
+        let logged = std::fs::read_to_string(&log).unwrap();
+        assert!(logged.starts_with(expected) && !logged.contains("two words"), "{logged}");
     }
 }
 

@@ -18,9 +18,9 @@ fn serve(directory: &std::path::Path, config: &str) -> Server {
 fn answer(server: &Server, sent: &str) -> String {
     let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
     stream.write_all(sent.as_bytes()).unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    said
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    received
 }
 
 /// What is told of a head that could not be read.
@@ -29,10 +29,10 @@ fn refusal(message: &str, code: &str) -> Value {
 }
 
 /// The status and the JSON of a whole answer.
-fn told(said: &str) -> (u16, Value) {
-    let (head, body) = said.split_once("\r\n\r\n").unwrap();
+fn status_and_json(received: &str) -> (u16, Value) {
+    let (head, body) = received.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {said}")))
+    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {received}")))
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_head_that_does_not_arrive_is_given_up_and_a_connection_that_says_nothing_is
     let late = answer(&server, "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-slow: ");
     assert!(late.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{late}");
     let words = "the request's head did not arrive within 0.2 seconds (server.header_seconds)";
-    assert_eq!(told(&late), (408, refusal(words, "request_timeout")));
+    assert_eq!(status_and_json(&late), (408, refusal(words, "request_timeout")));
     assert_eq!(answer(&server, ""), "");
     // Nor may a second request on the same connection take its time.
     let second = answer(&server, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea");
@@ -57,7 +57,11 @@ fn a_head_that_is_too_large_is_431() {
     assert!(answer(&server, &head(8000)).starts_with("HTTP/1.1 200 "));
     let words = "the request's head is over the limit of 9000 bytes (server.header_limit_bytes)";
     for bytes in [9000, 100_000] {
-        assert_eq!(told(&answer(&server, &head(bytes))), (431, refusal(words, "header_too_large")), "{bytes}");
+        assert_eq!(
+            status_and_json(&answer(&server, &head(bytes))),
+            (431, refusal(words, "header_too_large")),
+            "{bytes}"
+        );
     }
     // Many small heads on one connection are none of them too large, and nor is a body.
     let many = head(3000).repeat(9);
@@ -65,8 +69,12 @@ fn a_head_that_is_too_large_is_431() {
     let length = body.len();
     let call =
         format!("POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}");
-    let said = answer(&server, &format!("{many}{call}"));
-    assert_eq!((said.matches("HTTP/1.1 200 ").count(), said.matches("HTTP/1.1 404 ").count()), (9, 1), "{said}");
+    let received = answer(&server, &format!("{many}{call}"));
+    assert_eq!(
+        (received.matches("HTTP/1.1 200 ").count(), received.matches("HTTP/1.1 404 ").count()),
+        (9, 1),
+        "{received}"
+    );
 }
 
 #[test]
@@ -84,9 +92,9 @@ fn a_client_that_takes_nothing_in_is_given_up() {
     while stream.write_all(b"x").is_ok() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let mut said = Vec::new();
-    let ended = stream.read_to_end(&mut said);
-    assert!(ended.is_err() || said.len() < bytes, "{} bytes arrived", said.len());
+    let mut received = Vec::new();
+    let ended = stream.read_to_end(&mut received);
+    assert!(ended.is_err() || received.len() < bytes, "{} bytes arrived", received.len());
 }
 
 #[test]
@@ -106,11 +114,11 @@ fn a_body_that_does_not_arrive_is_told_in_the_dialect_of_its_route() {
         ("/v1/traces", json!({ "message": words })),
     ] {
         let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
-        let said = answer(&server, &format!("{head}content-length: 100\r\n\r\n{{\"model\""));
-        assert_eq!(told(&said), (408, expected), "{path}");
+        let received = answer(&server, &format!("{head}content-length: 100\r\n\r\n{{\"model\""));
+        assert_eq!(status_and_json(&received), (408, expected), "{path}");
     }
     let head = "POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n4\r\n{\"mo\r\n";
-    let (status, error) = told(&answer(&server, head));
+    let (status, error) = status_and_json(&answer(&server, head));
     assert_eq!((status, &error["error"]), (408, &json!({ "type": "invalid_request_error", "message": words })));
 }
 

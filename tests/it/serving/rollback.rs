@@ -31,7 +31,7 @@ impl RolledBack {
         command.current_dir(self.project.directory.path()).args(arguments).output().unwrap().into()
     }
 
-    fn said(&self, arguments: &[&str]) -> String {
+    fn publish(&self, arguments: &[&str]) -> String {
         let ran = self.rollback(arguments);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
         ran.stdout.trim_end().to_owned()
@@ -39,9 +39,9 @@ impl RolledBack {
 
     /// The version behind the model, and its words for a question.
     fn answer(&self) -> (Value, Value) {
-        let asked = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 8, "logprobs": true,
+        let request = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 8, "logprobs": true,
                             "messages": [{ "role": "user", "content": "Say 7" }] });
-        let words = self.server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"].clone();
+        let words = self.server.post("/v1/chat/completions", &request).expect(200)["choices"][0]["logprobs"].clone();
         (self.server.get("/v1/fulgurite/models/hello").expect(200)["weights_version"].clone(), words)
     }
 }
@@ -50,12 +50,12 @@ impl RolledBack {
 fn an_earlier_checkpoint_is_put_back_and_stays_over_a_restart_when_the_run_has_removed_it() {
     for rank in [0, 4] {
         let mut it = RolledBack::of_rank(rank);
-        assert_eq!(it.said(&["run", "--checkpoint", "4"]), "hello: version 4 in place of version 0");
+        assert_eq!(it.publish(&["run", "--checkpoint", "4"]), "hello: version 4 in place of version 0");
         let newest = it.answer();
         // Without a word of which, the one before what is served; then the one before that.
-        assert_eq!(it.said(&["run"]), "hello: version 3 in place of version 4");
+        assert_eq!(it.publish(&["run"]), "hello: version 3 in place of version 4");
         let third = it.answer();
-        assert_eq!(it.said(&["run/checkpoints/000002"]), "hello: version 2 in place of version 3");
+        assert_eq!(it.publish(&["run/checkpoints/000002"]), "hello: version 2 in place of version 3");
         let second = it.answer();
         assert_eq!((&newest.0, &third.0, &second.0), (&json!(4), &json!(3), &json!(2)));
         assert!(newest.1 != third.1 && third.1 != second.1 && second.1["content"][0]["logprob"].is_number());
@@ -66,7 +66,7 @@ fn an_earlier_checkpoint_is_put_back_and_stays_over_a_restart_when_the_run_has_r
         assert_eq!(it.answer(), second, "after a restart, without the checkpoint");
         let kept: Vec<_> = std::fs::read_dir(it.project.path("run/rolled-back")).unwrap().collect();
         assert_eq!(kept.len(), 1);
-        assert_eq!(it.said(&["run", "--checkpoint", "newest"]), "hello: version 4 in place of version 2");
+        assert_eq!(it.publish(&["run", "--checkpoint", "newest"]), "hello: version 4 in place of version 2");
         assert_eq!(it.answer(), newest);
     }
 }
@@ -77,11 +77,11 @@ fn an_adapter_put_back_after_whole_weights_computes_the_same_after_a_restart() {
     let base = it.answer();
     it.project.train_adapters(4);
     it.project.train("lora", &[]);
-    it.said(&["lora", "--checkpoint", "newest"]);
+    it.publish(&["lora", "--checkpoint", "newest"]);
     let adapter = it.answer().1;
-    it.said(&["run", "--checkpoint", "newest"]);
+    it.publish(&["run", "--checkpoint", "newest"]);
     let whole = it.answer().1;
-    it.said(&["lora", "--checkpoint", "newest"]);
+    it.publish(&["lora", "--checkpoint", "newest"]);
     assert!(
         it.answer().1 == adapter && adapter != whole && adapter != base.1,
         "over the base, not over the whole model"
@@ -101,7 +101,7 @@ fn an_adapter_put_back_after_whole_weights_computes_the_same_after_a_restart() {
 #[test]
 fn other_files_of_a_published_version_are_refused_also_to_who_names_its_run() {
     let it = RolledBack::of_rank(0);
-    it.said(&["run", "--checkpoint", "4"]);
+    it.publish(&["run", "--checkpoint", "4"]);
     let before = it.answer();
     let post = |checkpoint: &str| {
         let model = it.project.path("run/checkpoints").join(checkpoint);
@@ -119,7 +119,7 @@ fn other_files_of_a_published_version_are_refused_also_to_who_names_its_run() {
 fn a_run_is_not_rolled_back_by_the_count_of_another_runs_updates() {
     let it = RolledBack::of_rank(0);
     it.project.train("other", &[]);
-    it.said(&["other", "--checkpoint", "4"]);
+    it.publish(&["other", "--checkpoint", "4"]);
     let failure = it.rollback(&["run"]).failure(it.project.directory.path());
     assert!(
         failure.contains("version 4, which is served, is of run other and not of run: say by --checkpoint"),

@@ -15,7 +15,7 @@ fn serve(directory: &Path, context_length: usize) -> Server {
 }
 
 /// A request for at most `max_tokens` tokens that asks for them as ids, too.
-fn asked(max_tokens: usize) -> Value {
+fn request_of(max_tokens: usize) -> Value {
     json!({
         "model": "tiny", "messages": [{ "role": "user", "content": "Say you are 17." }],
         "max_tokens": max_tokens, "logprobs": true, "return_token_ids": true,
@@ -31,9 +31,9 @@ fn with(mut body: Value, fields: Value) -> Value {
 fn attempt(server: &Server, metadata: Value) -> String {
     let rollout = json!({ "input": 17, "metadata": metadata });
     server.post("/v1/agl/queues/rollouts/enqueue", &json!({ "rollouts": [rollout] })).expect(201);
-    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "worker_id": "test" })).expect(200);
-    let rollout_id = text(&taken[0]["rollout_id"]);
-    format!("/rollout/{rollout_id}/attempt/{}/v1", text(&taken[0]["attempt"]["attempt_id"]))
+    let claimed = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "worker_id": "test" })).expect(200);
+    let rollout_id = text(&claimed[0]["rollout_id"]);
+    format!("/rollout/{rollout_id}/attempt/{}/v1", text(&claimed[0]["attempt"]["attempt_id"]))
 }
 
 /// What a client has of an answer, streamed or not.
@@ -74,7 +74,7 @@ impl Received {
     }
 
     /// What does not differ between two answers of the same tokens.
-    fn said(&self) -> (&str, &[Value], &[Value], &str) {
+    fn content_parts(&self) -> (&str, &[Value], &[Value], &str) {
         (&self.content, &self.token_ids, &self.logprobs, &self.finish_reason)
     }
 }
@@ -114,10 +114,10 @@ fn it_says_what_it_serves_and_leaves_when_told() {
 fn what_was_streamed_is_what_is_recorded_and_a_seed_brings_it_back() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve(directory.path(), 256);
-    let body = asked(24);
+    let body = request_of(24);
     let whole = ask(&server, &attempt(&server, json!({ "seed": 5 })), &body);
     let streamed = ask_streamed(&server, &attempt(&server, json!({ "seed": 5 })), &body);
-    assert_eq!(whole.said(), streamed.said());
+    assert_eq!(whole.content_parts(), streamed.content_parts());
     let other = ask(&server, &attempt(&server, json!({ "seed": 6 })), &body);
     assert_ne!(whole.token_ids, other.token_ids);
 
@@ -141,7 +141,7 @@ fn what_was_streamed_is_what_is_recorded_and_a_seed_brings_it_back() {
 fn an_unattributed_call_gets_a_session_that_has_ended_well() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve(directory.path(), 256);
-    let received = ask_streamed(&server, "/v1", &asked(8));
+    let received = ask_streamed(&server, "/v1", &request_of(8));
     let [rollout] = &server.query("rollouts")[..] else { panic!("not one rollout") };
     assert_eq!((&rollout["status"], &rollout["metadata"]["kind"]), (&json!("succeeded"), &json!("session")));
     let [triplet] = &server.query("triplets")[..] else { panic!("not one triplet") };
@@ -159,23 +159,23 @@ fn an_unattributed_call_gets_a_session_that_has_ended_well() {
 fn sampling_parameters_do_what_they_say() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve(directory.path(), 256);
-    let greedy = with(asked(12), json!({ "temperature": 0 }));
+    let greedy = with(request_of(12), json!({ "temperature": 0 }));
     let first = ask(&server, "/v1", &greedy);
     assert_eq!((first.token_ids.len(), first.finish_reason.as_str()), (12, "length"));
-    assert_eq!(first.said(), ask(&server, "/v1", &greedy).said());
+    assert_eq!(first.content_parts(), ask(&server, "/v1", &greedy).content_parts());
 
-    let seeded = |seed: u64| ask(&server, "/v1", &with(asked(12), json!({ "seed": seed })));
-    assert_eq!(seeded(1).said(), seeded(1).said());
+    let seeded = |seed: u64| ask(&server, "/v1", &with(request_of(12), json!({ "seed": seed })));
+    assert_eq!(seeded(1).content_parts(), seeded(1).content_parts());
     assert_ne!(seeded(1).token_ids, seeded(2).token_ids);
 
-    let sampled = ask(&server, "/v1", &with(asked(64), json!({ "seed": 3 })));
+    let sampled = ask(&server, "/v1", &with(request_of(64), json!({ "seed": 3 })));
     let stop: String = sampled.content.chars().skip(5).take(2).collect();
-    let stopped = ask(&server, "/v1", &with(asked(64), json!({ "seed": 3, "stop": [stop] })));
+    let stopped = ask(&server, "/v1", &with(request_of(64), json!({ "seed": 3, "stop": [stop] })));
     let (before, _) = sampled.content.split_once(&stop).unwrap();
     assert_eq!((stopped.content.as_str(), stopped.finish_reason.as_str()), (before, "stop"));
     assert!(stopped.token_ids.len() < sampled.token_ids.len());
 
-    let to_the_brim = with(asked(100_000), json!({ "temperature": 0 }));
+    let to_the_brim = with(request_of(100_000), json!({ "temperature": 0 }));
     let answer = server.post("/v1/chat/completions", &to_the_brim).expect(200);
     assert_eq!(answer["usage"]["total_tokens"], 256);
     assert_eq!(answer["choices"][0]["finish_reason"], "length");
@@ -190,7 +190,7 @@ fn every_bad_request_is_told_in_openais_shape_and_leaves_no_trace() {
     let server =
         Server::start(directory.path(), ["--config", config.to_str().unwrap(), "--model", &model_flag("tiny", &model)]);
     let user = |content: &str| json!([{ "role": "user", "content": content }]);
-    let but = |fields: Value| with(asked(4), fields).to_string();
+    let but = |fields: Value| with(request_of(4), fields).to_string();
     let base = attempt(&server, json!({}));
     let unknown_attempt = format!("{}x/v1", base.strip_suffix("/v1").unwrap());
     let cases = [
@@ -243,7 +243,7 @@ fn every_bad_request_is_told_in_openais_shape_and_leaves_no_trace() {
     assert_eq!(server.query("spans"), [] as [Value; 0]);
     assert_eq!(server.query("triplets"), [] as [Value; 0]);
     // The refused calls on the attempt have used up nothing of it.
-    ask(&server, &base, &asked(4));
+    ask(&server, &base, &request_of(4));
 }
 
 #[test]
@@ -278,12 +278,12 @@ fn a_client_that_hangs_up_in_mid_stream_stops_the_sampling() {
     let [triplet] = &server.query("triplets")[..] else { panic!("not one triplet") };
     assert_eq!(triplet["response"]["token_ids"].as_array().unwrap().len(), sampled);
     assert_ne!(triplet["metadata"]["exclusion"], Value::Null, "what nobody received is not trained");
-    ask(&server, "/v1", &asked(4));
+    ask(&server, "/v1", &request_of(4));
 }
 
 /// Calls until the server is gone, and notes every answer that has come in whole.
 fn call_until_killed(url: &str, base: &str, streamed: bool, received: &Mutex<HashMap<String, Received>>) {
-    let body = with(asked(40), json!({ "stream": streamed })).to_string();
+    let body = with(request_of(40), json!({ "stream": streamed })).to_string();
     let client = client();
     loop {
         let request = client.post(format!("{url}{base}/chat/completions")).header("content-type", "application/json");
@@ -329,7 +329,7 @@ fn a_killed_server_has_kept_every_answer_that_was_received_once() {
     }
     let server = Server::start(directory.path(), ["--model", &model]);
     for base in attempts.iter().map(String::as_str).chain(["/v1"]) {
-        let after = ask(&server, base, &asked(4));
+        let after = ask(&server, base, &request_of(4));
         received.lock().unwrap().insert(after.id.clone(), after);
     }
 
@@ -381,8 +381,8 @@ fn what_cannot_be_served_is_a_clear_error() {
       caused by: the database failed: error returned from database: (code: 14) unable to open database file
     ");
 
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
     let error = serve(&["--listen", &address]).replace(&address, "[address]");
     insta::assert_snapshot!(error, @r"
     error: cannot listen on [address] (server.listen)
@@ -397,17 +397,17 @@ fn the_stores_api_is_agent_lightnings() {
     let config = json!({ "max_attempts": 2, "retry_condition": ["failed"] });
     let ids = server.enqueue([json!({ "n": 1 }), json!("two")], &config);
 
-    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "worker_id": "w" })).expect(200);
-    assert_eq!((&taken[0]["rollout_id"], &taken[0]["status"]), (&json!(ids[0]), &json!("preparing")));
-    assert_eq!((&taken[0]["input"], &taken[0]["attempt"]["worker_id"]), (&json!({ "n": 1 }), &json!("w")));
-    let first = text(&taken[0]["attempt"]["attempt_id"]);
+    let claimed = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "worker_id": "w" })).expect(200);
+    assert_eq!((&claimed[0]["rollout_id"], &claimed[0]["status"]), (&json!(ids[0]), &json!("preparing")));
+    assert_eq!((&claimed[0]["input"], &claimed[0]["attempt"]["worker_id"]), (&json!({ "n": 1 }), &json!("w")));
+    let first = text(&claimed[0]["attempt"]["attempt_id"]);
     let of_first = format!("/v1/agl/rollouts/{}/attempts/{first}", ids[0]);
     assert_eq!(server.post(&of_first, &json!({ "status": "failed" })).expect(200)["status"], "failed");
     let found = server.get(&format!("/v1/agl/rollouts/{}", ids[0])).expect(200);
     assert_eq!((&found["status"], &found["attempt"]["attempt_id"]), (&json!("requeuing"), &json!(first)));
 
     let both = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 9, "worker_id": "w" })).expect(200);
-    let order: Vec<&Value> = both.as_array().unwrap().iter().map(|taken| &taken["rollout_id"]).collect();
+    let order: Vec<&Value> = both.as_array().unwrap().iter().map(|claimed| &claimed["rollout_id"]).collect();
     assert_eq!(order, [ids[1].as_str(), ids[0].as_str()], "the failed one waits behind the queue");
     let second = text(&both[1]["attempt"]["attempt_id"]);
     let rewarded = server.post(&format!("/rollout/{}/attempt/{second}/reward", ids[0]), &json!({ "value": 0.25 }));

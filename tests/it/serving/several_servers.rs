@@ -23,8 +23,8 @@ fn an_attempt_whose_calls_come_to_either_of_two_servers_goes_on_token_by_token()
         directories.each_ref().map(|directory| Server::start_on(&database.url, directory.path(), ["--model", &model]));
     let [here, there] = &servers;
     let rollout_id = here.enqueue([json!(17)], &json!({})).remove(0);
-    let taken = there.post("/v1/agl/queues/rollouts/dequeue", &json!({ "worker_id": "w" })).expect(200);
-    let base = format!("/rollout/{rollout_id}/attempt/{}/v1", text(&taken[0]["attempt"]["attempt_id"]));
+    let claimed = there.post("/v1/agl/queues/rollouts/dequeue", &json!({ "worker_id": "w" })).expect(200);
+    let base = format!("/rollout/{rollout_id}/attempt/{}/v1", text(&claimed[0]["attempt"]["attempt_id"]));
 
     let mut messages = vec![json!({ "role": "user", "content": "Say you are 17." })];
     // Each server has calls before and behind one of the other's, and knows some of them already.

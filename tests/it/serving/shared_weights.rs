@@ -44,9 +44,9 @@ impl Shared {
 }
 
 fn call(server: &Server) -> Answer {
-    let asked =
+    let request =
         json!({ "model": "tiny", "prompt": "Say", "temperature": 1, "seed": 7, "max_tokens": 4, "logprobs": 1 });
-    server.post("/v1/completions", &asked)
+    server.post("/v1/completions", &request)
 }
 
 /// What a server answers, and the version that the answer is recorded with.
@@ -58,8 +58,8 @@ fn answer(server: &Server) -> (Value, Value) {
 }
 
 /// Version, state and message of the model at a server, as all servers know it.
-fn known_of(server: &Server, asked: &Server) -> Value {
-    let servers = asked.get("/v1/fulgurite/servers").expect(200);
+fn known_of(server: &Server, observer: &Server) -> Value {
+    let servers = observer.get("/v1/fulgurite/servers").expect(200);
     let found = servers.as_array().unwrap().iter().find(|known| known["url"] == json!(server.url)).cloned();
     found.unwrap_or_default()
 }
@@ -266,8 +266,8 @@ fn an_adapter_after_whole_weights_has_one_base_at_every_server_or_is_refused() {
     };
     let answers = |server: &Server| -> Vec<Value> {
         let ask = |seed: u64| {
-            let asked = json!({ "model": "hello", "prompt": "Say", "temperature": 1, "seed": seed, "max_tokens": 4, "logprobs": 1 });
-            server.post("/v1/completions", &asked).expect(200)["choices"][0]["logprobs"].clone()
+            let request = json!({ "model": "hello", "prompt": "Say", "temperature": 1, "seed": seed, "max_tokens": 4, "logprobs": 1 });
+            server.post("/v1/completions", &request).expect(200)["choices"][0]["logprobs"].clone()
         };
         (0..5).map(ask).collect()
     };

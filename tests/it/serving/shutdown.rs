@@ -29,7 +29,7 @@ fn call(max_tokens: usize) -> Value {
 }
 
 /// A stream whose first event has come.
-fn begun(server: &Server, path: &str, body: &Value) -> BufReader<Response> {
+fn started_stream(server: &Server, path: &str, body: &Value) -> BufReader<Response> {
     let response = client().post(format!("{}{path}", server.url)).json(body).send().unwrap();
     assert_eq!(response.status(), 200);
     let mut stream = BufReader::new(response);
@@ -43,9 +43,9 @@ fn begun(server: &Server, path: &str, body: &Value) -> BufReader<Response> {
 fn kept_connection(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(address(server)).unwrap();
     stream.write_all(b"HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
-    let mut said = vec![0; 1024];
-    let read = stream.read(&mut said).unwrap();
-    assert!(said[..read].starts_with(b"HTTP/1.1 200 OK\r\n"));
+    let mut received = vec![0; 1024];
+    let read = stream.read(&mut received).unwrap();
+    assert!(received[..read].starts_with(b"HTTP/1.1 200 OK\r\n"));
     stream
 }
 
@@ -62,7 +62,7 @@ fn a_stream_is_finished_and_the_server_ends_with_it() {
     let directory = tempfile::tempdir().unwrap();
     tiny_model(directory.path(), 4096);
     let mut server = serve(directory.path(), 120.0);
-    let mut stream = begun(&server, "/v1/chat/completions", &call(2000));
+    let mut stream = started_stream(&server, "/v1/chat/completions", &call(2000));
     signal(&server);
     wait_until_it_drains(&server);
     let mut rest = String::new();
@@ -80,7 +80,7 @@ fn what_comes_on_a_kept_connection_meanwhile_is_refused_and_the_connection_close
     tiny_model(directory.path(), 65_536);
     let mut server = serve(directory.path(), 600.0);
     let kept: Vec<TcpStream> = (0..3).map(|_| kept_connection(&server)).collect();
-    let stream = begun(&server, "/v1/chat/completions", &call(60_000));
+    let stream = started_stream(&server, "/v1/chat/completions", &call(60_000));
     signal(&server);
     wait_until_it_drains(&server);
     let words = "the server is shutting down";
@@ -93,12 +93,12 @@ fn what_comes_on_a_kept_connection_meanwhile_is_refused_and_the_connection_close
     ];
     for (mut connection, (path, expected)) in kept.into_iter().zip(refusals) {
         write!(connection, "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}").unwrap();
-        let mut said = String::new();
-        connection.read_to_string(&mut said).unwrap();
-        let (head, body) = said.split_once("\r\n\r\n").unwrap();
-        let mut told: Value = serde_json::from_str(body).unwrap();
-        told.as_object_mut().unwrap().remove("request_id");
-        assert_eq!(told, expected, "{path}");
+        let mut received = String::new();
+        connection.read_to_string(&mut received).unwrap();
+        let (head, body) = received.split_once("\r\n\r\n").unwrap();
+        let mut shown: Value = serde_json::from_str(body).unwrap();
+        shown.as_object_mut().unwrap().remove("request_id");
+        assert_eq!(shown, expected, "{path}");
         assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("\r\nretry-after: 1"), "{head}");
         assert!(head.contains("\r\nconnection: close"), "{head}");
     }
@@ -115,26 +115,26 @@ fn what_takes_too_long_is_cut_short_in_its_dialect_and_goes_on_at_the_next_serve
     tiny_model(directory.path(), 65_536);
     let mut server = serve(directory.path(), 0.3);
     server.enqueue([json!(1)], &Value::Null);
-    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &Value::Null).expect(200);
-    let (rollout, attempt) = (text(&taken[0]["rollout_id"]), text(&taken[0]["attempt"]["attempt_id"]));
+    let claimed = server.post("/v1/agl/queues/rollouts/dequeue", &Value::Null).expect(200);
+    let (rollout, attempt) = (text(&claimed[0]["rollout_id"]), text(&claimed[0]["attempt"]["attempt_id"]));
     let path = format!("/rollout/{rollout}/attempt/{attempt}/v1/chat/completions");
-    let mut one = begun(&server, &path, &call(60_000));
+    let mut one = started_stream(&server, &path, &call(60_000));
     let anthropic = json!({
         "model": "tiny", "stream": true, "temperature": 0, "max_tokens": 60_000,
         "messages": [{ "role": "user", "content": "Say" }],
     });
-    let mut other = begun(&server, "/v1/messages", &anthropic);
+    let mut other = started_stream(&server, "/v1/messages", &anthropic);
     signal(&server);
-    let (mut said, mut said_to_other) = (String::new(), String::new());
-    one.read_to_string(&mut said).unwrap();
-    other.read_to_string(&mut said_to_other).unwrap();
+    let (mut received, mut text_of_other) = (String::new(), String::new());
+    one.read_to_string(&mut received).unwrap();
+    other.read_to_string(&mut text_of_other).unwrap();
     let error = json!({ "error": {
         "message": "the server is shutting down", "type": "server_error", "param": null, "code": "shutting_down",
     } });
-    assert!(said.contains(&format!("data: {error}\n\n")), "{}", &said[said.len() - 400..]);
-    assert!(!said.contains("\"finish_reason\":\"length\""));
+    assert!(received.contains(&format!("data: {error}\n\n")), "{}", &received[received.len() - 400..]);
+    assert!(!received.contains("\"finish_reason\":\"length\""));
     let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"the server is";
-    assert!(said_to_other.contains(error), "{}", &said_to_other[said_to_other.len() - 400..]);
+    assert!(text_of_other.contains(error), "{}", &text_of_other[text_of_other.len() - 400..]);
     assert_eq!(server.process.exit_code(), Some(0));
     let before = server.query("generations");
     assert_eq!(before.len(), 2);
@@ -144,7 +144,7 @@ fn what_takes_too_long_is_cut_short_in_its_dialect_and_goes_on_at_the_next_serve
 
     // Its client sends the request again, and gets what was sampled before and what follows.
     server = serve(directory.path(), 0.3);
-    let mut again = begun(&server, &path, &call(60_000));
+    let mut again = started_stream(&server, &path, &call(60_000));
     let mut length = 0;
     for line in again.by_ref().lines().map(Result::unwrap).filter(|line| line.starts_with("data: ")) {
         length += 1;
@@ -169,7 +169,7 @@ fn a_second_signal_ends_it_at_once_and_nobody_waits_for_work_any_more() {
         client().post(url).json(&body).send().unwrap().text().unwrap()
     });
     eventually("the runner to wait", || server.get("/v1/agl/workers").expect(200)["total"].as_u64().filter(|n| *n > 0));
-    let stream = begun(&server, "/v1/chat/completions", &call(60_000));
+    let stream = started_stream(&server, "/v1/chat/completions", &call(60_000));
     signal(&server);
     assert_eq!(runner.join().unwrap(), "[]");
     wait_until_it_drains(&server);

@@ -40,8 +40,8 @@ fn a_response_that_names_the_one_before_joins_its_session() {
         let mut body = json!({ "model": "tiny", "input": "Go on." });
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         host.say("Yes.");
-        let told = host.post("/v1/responses", &[], &body);
-        (told.rollout.clone(), told.json())
+        let answered = host.post("/v1/responses", &[], &body);
+        (answered.rollout.clone(), answered.json())
     };
     let (rollout, first) = ask(json!({}));
     let (joined, _) = ask(json!({ "previous_response_id": first["id"] }));
@@ -96,12 +96,12 @@ fn a_retry_is_the_same_call_of_the_same_session_whatever_others_do() {
     let host = Host::start("");
     let mut messages = Vec::new();
     let rollout = host.turn(&[], &mut messages, "Hello", "Good day.");
-    let asked = [messages.clone(), vec![json!({ "role": "user", "content": "Go on" })]].concat();
+    let longer = [messages.clone(), vec![json!({ "role": "user", "content": "Go on" })]].concat();
     host.turn(&[], &mut messages, "Go on", "On.");
     // Another has the same first answer meanwhile, which nobody has continued.
     let mut other = Vec::new();
     let others = host.turn(&[], &mut other, "Hello", "Good day.");
-    let (again, _) = host.chat(&[("x-stainless-retry-count", "1")], &asked);
+    let (again, _) = host.chat(&[("x-stainless-retry-count", "1")], &longer);
     assert_eq!(again, rollout);
     assert_eq!(host.turn(&[], &mut other, "Go on", "Over."), others);
     assert_eq!((host.calls(&rollout).len(), host.calls(&others).len()), (2, 2));
@@ -222,10 +222,10 @@ fn a_conversation_whose_calls_come_to_either_of_two_servers_is_one_session() {
     for (turn, server) in [&here.server, &there, &there, &here.server, &there].into_iter().enumerate() {
         messages.push(json!({ "role": "user", "content": format!("turn {turn}") }));
         here.say("Yes.");
-        let told = post(server, "/v1/chat/completions", &[], &json!({ "model": "tiny", "messages": messages }));
-        told.json();
+        let answered = post(server, "/v1/chat/completions", &[], &json!({ "model": "tiny", "messages": messages }));
+        answered.json();
         messages.push(json!({ "role": "assistant", "content": "Yes." }));
-        rollouts.insert(told.rollout);
+        rollouts.insert(answered.rollout);
     }
     assert_eq!(rollouts.len(), 1);
     here.assert_chain(rollouts.first().unwrap(), 5);
@@ -244,9 +244,9 @@ fn every_turn_of_a_conversation_is_trained_by_one_reward() {
         for turn in 0..3 {
             messages.push(json!({ "role": "user", "content": format!("{user} {turn}") }));
             let body = json!({ "model": "hello", "messages": messages, "max_tokens": 5 });
-            let told = post(&server, "/v1/chat/completions", &[], &body);
-            messages.push(told.json()["choices"][0]["message"].clone());
-            rollouts.push(told.rollout);
+            let answered = post(&server, "/v1/chat/completions", &[], &body);
+            messages.push(answered.json()["choices"][0]["message"].clone());
+            rollouts.push(answered.rollout);
         }
         assert!(rollouts.iter().all(|rollout| *rollout == rollouts[0]), "{rollouts:?}");
         let url = format!("{}/rollout/{}/reward", server.url, rollouts[2]);

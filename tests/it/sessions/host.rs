@@ -21,13 +21,13 @@ pub struct Host {
 }
 
 /// A whole HTTP answer with the rollout that its headers name.
-pub struct Told {
+pub struct Answered {
     pub status: u16,
     pub rollout: String,
     pub text: String,
 }
 
-impl Told {
+impl Answered {
     pub fn json(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text);
         serde_json::from_str(&self.text).unwrap()
@@ -71,14 +71,14 @@ impl Host {
         self.vllm.play(Reply::Stream(steps));
     }
 
-    pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Told {
+    pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answered {
         post(&self.server, path, headers, body)
     }
 
     /// A chat's answer, and the rollout that it is in.
     pub fn chat(&self, headers: &[(&str, &str)], messages: &[Value]) -> (String, Value) {
-        let told = self.post("/v1/chat/completions", headers, &json!({ "model": "tiny", "messages": messages }));
-        (told.rollout.clone(), told.json())
+        let answered = self.post("/v1/chat/completions", headers, &json!({ "model": "tiny", "messages": messages }));
+        (answered.rollout.clone(), answered.json())
     }
 
     /// The next message of a user, and the model's answer to it, which both join the messages; the rollout that it is in.
@@ -112,11 +112,15 @@ pub fn start(store: &str, directory: &Path, model_flag: &str) -> Server {
     Server::start_on(store, directory, ["--config", "serve.toml", "--model", model_flag])
 }
 
-pub fn post(server: &Server, path: &str, headers: &[(&str, &str)], body: &Value) -> Told {
+pub fn post(server: &Server, path: &str, headers: &[(&str, &str)], body: &Value) -> Answered {
     let request = client().post(format!("{}{path}", server.url)).json(body);
     let response = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).send().unwrap();
     let rollout = response.headers().get("x-fulgurite-rollout-id").map(|id| id.to_str().unwrap().to_owned());
-    Told { status: response.status().as_u16(), rollout: rollout.unwrap_or_default(), text: response.text().unwrap() }
+    Answered {
+        status: response.status().as_u16(),
+        rollout: rollout.unwrap_or_default(),
+        text: response.text().unwrap(),
+    }
 }
 
 fn tokenizer() -> PathBuf {

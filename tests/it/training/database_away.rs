@@ -49,22 +49,22 @@ fn a_run_goes_on_after_its_database_has_crashed_and_is_back() {
     let mut command = project.command("run");
     command.stdout(File::create(&out).unwrap()).stderr(File::create(&log).unwrap());
     let mut run = Process::spawn(command);
-    let said = || std::fs::read_to_string(&log).unwrap();
+    let log_text = || std::fs::read_to_string(&log).unwrap();
     // It starts before its database does, too.
     eventually("the run to wait", || {
-        assert!(!run.has_ended(), "{}", said());
-        said().contains("the database is away").then_some(())
+        assert!(!run.has_ended(), "{}", log_text());
+        log_text().contains("the database is away").then_some(())
     });
     database.start();
     for steps in [1, 3] {
         eventually("steps", || {
-            assert!(!run.has_ended(), "{}", said());
+            assert!(!run.has_ended(), "{}", log_text());
             (recorded_steps(&project.path("run")) >= steps).then_some(())
         });
         database.stop();
         database.start();
     }
-    assert_eq!(run.exit_code(), Some(0), "{}", said());
+    assert_eq!(run.exit_code(), Some(0), "{}", log_text());
     let metrics = std::fs::read_to_string(project.path("run").join("metrics.jsonl")).unwrap();
     let step = |line: &str| serde_json::from_str::<Value>(line).unwrap()["step"].as_u64().unwrap();
     assert_eq!(metrics.lines().map(step).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5], "each step once, and its end");

@@ -72,7 +72,7 @@ fn a_run_is_exported_by_its_name_whatever_is_written_of_it() {
         (&["own"], "runs/own/config.json: soft targets are of a run with objective = \"off_policy_distillation\""),
         (&store, "--store names no run: give its directory, or its name below runs/"),
     ] {
-        let said = refused(&[arguments, &["--what", "soft-targets"]].concat());
-        assert!(said.contains(expected), "{arguments:?}: {said}");
+        let message = refused(&[arguments, &["--what", "soft-targets"]].concat());
+        assert!(message.contains(expected), "{arguments:?}: {message}");
     }
 }

@@ -222,8 +222,8 @@ fn rewards_that_no_sum_can_hold_or_that_are_out_of_bounds_train_nothing() {
     let call = |task: u64| {
         let started = post(&server.url, "/v1/agl/rollouts", &json!({ "input": { "task": task } }));
         let (id, attempt) = (text(&started["rollout_id"]), text(&started["attempt"]["attempt_id"]));
-        let said = post(&server.url, &format!("/rollout/{id}/attempt/{attempt}/v1/chat/completions"), &ask(task));
-        ((id, attempt), text(&said["id"]))
+        let answer = post(&server.url, &format!("/rollout/{id}/attempt/{attempt}/v1/chat/completions"), &ask(task));
+        ((id, attempt), text(&answer["id"]))
     };
     let calls: Vec<_> = (0..5).map(call).collect();
     server.process.terminate();

@@ -73,8 +73,11 @@ fn a_loss_that_cannot_be_is_refused_before_anything_is_made() {
         ("kl = { coefficient = 1.0, reference = 'base' }", "kl.reference = \"base\": there is no such [[models]]"),
         ("learning_rate_schedule = 'triangle'", "triangle"),
     ] {
-        let said = refused(&project, lines);
-        assert!(said.contains(expected) || lines.contains("reinforce") && said.contains("reinforce"), "{said}");
+        let message = refused(&project, lines);
+        assert!(
+            message.contains(expected) || lines.contains("reinforce") && message.contains("reinforce"),
+            "{message}"
+        );
         assert!(!project.path("refused").exists() && !project.path("model-1.training").exists(), "{lines}");
     }
 }
@@ -212,8 +215,11 @@ fn tasks_that_are_too_hard_teach_nothing_and_those_that_are_half_solved_are_trie
     let resumed = project.train("resumed", &["--resume"]).pop().unwrap();
     assert!(weights(&resumed) == weights(&summary), "how often tasks were solved is in the checkpoint");
 
-    let said = refused(&project, "dynamic_sampling = { solve_rate = [0.9, 0.1] }");
-    assert!(said.contains("duplicate key") || said.contains("must be two shares from 0 to 1, in order"), "{said}");
+    let message = refused(&project, "dynamic_sampling = { solve_rate = [0.9, 0.1] }");
+    assert!(
+        message.contains("duplicate key") || message.contains("must be two shares from 0 to 1, in order"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -347,13 +353,16 @@ fn conversations_are_learnt_beside_rewards_also_in_minibatches_and_after_a_resum
 #[test]
 fn conversations_that_cannot_be_learnt_are_refused_before_anything_is_sampled() {
     let project = Project::new(UNEVEN, SMALL);
-    let told = |lines: &str, expected: &str| {
-        let said = refused(&project, &format!("conversations = {lines}"));
-        assert!(said.contains(expected), "{said}");
+    let assert_refused = |lines: &str, expected: &str| {
+        let message = refused(&project, &format!("conversations = {lines}"));
+        assert!(message.contains(expected), "{message}");
     };
-    told("{ file = 'none.jsonl' }", "[trainer] conversations.file: cannot read");
+    assert_refused("{ file = 'none.jsonl' }", "[trainer] conversations.file: cannot read");
     std::fs::write(project.path("chats.jsonl"), "{\"messages\": [{\"role\": \"king\", \"content\": \"\"}]}\n").unwrap();
-    told("{ file = 'chats.jsonl' }", "chats.jsonl");
-    told("{ file = 'chats.jsonl', weight = 0.0 }", "[trainer] conversations.weight is 0, but must be");
-    told("{ file = 'chats.jsonl', batch_size = 0 }", "[trainer] conversations.batch_size is 0, but must be at least 1");
+    assert_refused("{ file = 'chats.jsonl' }", "chats.jsonl");
+    assert_refused("{ file = 'chats.jsonl', weight = 0.0 }", "[trainer] conversations.weight is 0, but must be");
+    assert_refused(
+        "{ file = 'chats.jsonl', batch_size = 0 }",
+        "[trainer] conversations.batch_size is 0, but must be at least 1",
+    );
 }

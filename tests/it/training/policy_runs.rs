@@ -238,9 +238,9 @@ fn an_agent_that_always_fails_stops_the_run_with_its_reason() {
     let project = Project::new(&format!("command = [\"python3\", \"-c\", \"{agent}\"]\nmax_attempts = 1"), SMALL);
     let ran = Ran::from(project.command("run").output().unwrap());
     assert_eq!(ran.code, Some(1));
-    let said = "all 4 rollouts of held_out at step 0 failed; the most frequent reason: agent exited with status 1 \
+    let expected = "all 4 rollouts of held_out at step 0 failed; the most frequent reason: agent exited with status 1 \
                 (4 of the 4 that failed); the agent's standard error ended with\n    no such tool ";
-    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("no such tool").count(), 1, "once: {}", ran.stderr);
     let event: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&event["event"], &event["phase"]), (&json!("rollouts_failed"), &json!("held_out")));
@@ -256,8 +256,8 @@ fn agents_that_fail_alike_are_counted_once_with_one_example() {
     let project = Project::new("command = [\"python3\", \"agent.py\"]\nwarm = true\nmax_attempts = 1", SMALL);
     std::fs::write(project.path("agent.py"), agent).unwrap();
     let ran = Ran::from(project.command("run").output().unwrap());
-    let told = "agent failed (4 of the 4 that failed); for example: agent failed: boom 10";
-    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    let expected = "agent failed (4 of the 4 that failed); for example: agent failed: boom 10";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     assert!(
         ran.stderr.contains("help: the model was not called: an agent's client finds it at OPENAI_BASE_URL"),
         "{}",
@@ -271,12 +271,12 @@ fn agents_that_run_out_of_time_are_told_with_the_key_and_whether_they_called_the
     let project = Project::new(runner, SMALL);
     project.change_config("timeout_seconds = 60", "timeout_seconds = 1");
     let ran = Ran::from(project.command("run").output().unwrap());
-    for told in [
+    for expected in [
         "agent still ran after 1s ([runner] timeout_seconds) (4 of the 4 that failed)",
         "the agent's standard error ends with \"importing\"",
         "help: the model was not called: what takes long to start needs a greater [runner] timeout_seconds, or a smaller `parallel`",
     ] {
-        assert!(ran.stderr.contains(told), "{told}: {}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
     }
 }
 

@@ -214,8 +214,8 @@ fn keys_of_another_objective_and_numbers_that_cannot_be_are_refused_by_name() {
         ),
     ] {
         project.change(from, to);
-        let said = project.refused("refused");
-        assert!(said.contains(expected), "{to}: {said}");
+        let message = project.refused("refused");
+        assert!(message.contains(expected), "{to}: {message}");
         project.write("t.toml", CONFIG);
         let _ = std::fs::remove_dir_all(project.path("refused"));
     }
@@ -245,8 +245,8 @@ fn a_row_that_cannot_be_trained_on_is_named_and_nothing_is_trained() {
         ("huge", format!("\"{}\"", "x".repeat(17 << 20)), "pairs.jsonl line 3: is longer than 16 MiB"),
     ] {
         project.write("pairs.jsonl", format!("{good}\n\n{bad}\n{good}\n"));
-        let said = project.refused(name);
-        assert!(said.contains(expected), "{name}: {said}");
+        let message = project.refused(name);
+        assert!(message.contains(expected), "{name}: {message}");
     }
     project.write("pairs.jsonl", format!("\u{feff}{good}\n"));
     assert!(project.refused("mark").contains("pairs.jsonl line 1: begins with a byte order mark"));
@@ -311,8 +311,8 @@ fn a_table_trains_as_the_same_lines_do_and_ties_are_passed_over_by_name() {
         project.write("t.toml", CONFIG);
     }
     project.write("pairs.jsonl", format!("{tie}\n"));
-    let said = project.refused("ties");
-    assert!(said.contains("has no comparison to train on: of its rows 1 are tie"), "{said}");
+    let message = project.refused("ties");
+    assert!(message.contains("has no comparison to train on: of its rows 1 are tie"), "{message}");
 }
 
 #[test]

@@ -90,8 +90,8 @@ fn runs_on_data_tell_their_trained_tokens_and_their_accuracy() {
     project.change("dpo", "sft");
     project.change("comparisons", "conversations");
     let chat = |n: usize| {
-        let said = |role: &str, text: String| json!({ "role": role, "content": text });
-        json!({ "messages": [said("user", format!("Say {n}.")), said("assistant", format!("I am {n}."))] })
+        let message_of = |role: &str, text: String| json!({ "role": role, "content": text });
+        json!({ "messages": [message_of("user", format!("Say {n}.")), message_of("assistant", format!("I am {n}."))] })
     };
     project.write("rows.jsonl", (0..10).map(|n| format!("{}\n", chat(n))).collect::<String>());
     check("sft");
@@ -99,12 +99,12 @@ fn runs_on_data_tell_their_trained_tokens_and_their_accuracy() {
     // A start that fails is no run that was cut short, and its error is told until it goes on.
     let model = std::fs::read(project.path("model/model.safetensors")).unwrap();
     project.write("model/model.safetensors", &model[..64]);
-    let said = project.refused("runs/torn");
+    let torn = project.refused("runs/torn");
     let shown = runs(&["show", "torn", "--json"]).json_lines().remove(0);
     assert_eq!((&shown["state"], &shown["updates"]), (&json!("failed"), &json!(0)));
     let failure = shown["failure"].as_str().unwrap();
     let cause = "model.safetensors is not what was saved";
-    assert!(failure.contains(cause) && said.contains(cause), "{failure}: {said}");
+    assert!(failure.contains(cause) && torn.contains(cause), "{failure}: {torn}");
     let table = runs(&[]).stdout;
     assert!(table.contains("failed") && !table.contains("stopped") && !table.contains("-0.0"), "{table}");
     project.write("model/model.safetensors", &model);
@@ -127,12 +127,12 @@ fn a_run_that_cannot_learn_is_diagnosed_and_ends() {
     assert_eq!((&found[0]["name"], &found[0]["severity"]), (&json!("constant_groups"), &json!("error")));
     assert_eq!(found[0]["answers"].as_array().unwrap().len(), 3);
     assert_eq!(found[0]["numbers"]["without_gradient"], 2);
-    let told = ran(&project, &["doctor", "runs/stuck"]);
-    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    let ran_command = ran(&project, &["doctor", "runs/stuck"]);
+    assert_eq!(ran_command.code, Some(0), "{}", ran_command.stderr);
     assert!(
-        told.stdout.starts_with("error constant_groups: 100 % of groups earned the same bad reward"),
+        ran_command.stdout.starts_with("error constant_groups: 100 % of groups earned the same bad reward"),
         "{}",
-        told.stdout
+        ran_command.stdout
     );
 
     let store = format!("sqlite://{}", project.path("runs/stuck/fulgurite.db").display());
@@ -158,13 +158,16 @@ fn a_dry_run_says_what_a_run_would_take_and_keeps_nothing_of_it() {
     let group = estimate["group"].as_array().unwrap();
     assert_eq!(group.len(), 3);
     assert!(group.iter().all(|rollout| rollout["reward"].is_number() && rollout["calls"].is_number()), "{estimate}");
-    assert!(group.iter().any(|rollout| rollout["answer"].as_str().is_some_and(|said| !said.is_empty())), "{estimate}");
+    assert!(
+        group.iter().any(|rollout| rollout["answer"].as_str().is_some_and(|answer| !answer.is_empty())),
+        "{estimate}"
+    );
     let tokens = |key: &str| estimate["tokens"][key].as_u64().unwrap();
     assert!(tokens("trained") >= 45 && tokens("sampled") == tokens("trained") + tokens("evaluation"), "{estimate}");
     let cost = (tokens("sampled") + tokens("prefilled") + tokens("trained")) as f64 / 1e6;
     assert!((estimate["cost"]["total"].as_f64().unwrap() - cost).abs() < 1e-12, "{estimate}");
     assert!(!project.path("runs").exists());
-    let told = ran(&project, &["train", "t.toml", "--dry-run"]);
+    let ran_command = ran(&project, &["train", "t.toml", "--dry-run"]);
     for part in [
         "run               5 updates, 9 rollouts each, and 20 that are scored alone",
         "sampled tokens",
@@ -172,7 +175,7 @@ fn a_dry_run_says_what_a_run_would_take_and_keeps_nothing_of_it() {
         "measured",
         ": 3 earned ",
     ] {
-        assert!(told.stdout.contains(part), "{part}: {told:?}");
+        assert!(ran_command.stdout.contains(part), "{part}: {ran_command:?}");
     }
     let trained = project.train("real", &[]).pop().unwrap();
     let real = trained["sampled_tokens"].as_u64().unwrap();
@@ -181,8 +184,8 @@ fn a_dry_run_says_what_a_run_would_take_and_keeps_nothing_of_it() {
 
 #[test]
 fn a_report_stands_alone_and_what_an_agent_says_is_text() {
-    let said = CALL.replace("Say 7", "<script>alert(1)</script>");
-    let project = Project::new(&format!("command = {}\n{UNEVEN_GRADE}\n", json!(["python3", "-c", said])), SMALL);
+    let scripted = CALL.replace("Say 7", "<script>alert(1)</script>");
+    let project = Project::new(&format!("command = {}\n{UNEVEN_GRADE}\n", json!(["python3", "-c", scripted])), SMALL);
     project.train("runs/one", &["--max-steps", "2"]);
     project.train("runs/two", &["--max-steps", "1", "--seed", "1"]);
     let written = ran(&project, &["report", "one", "runs/two", "-o", "report.html"]);

@@ -175,14 +175,14 @@ fn a_failure_is_told_with_its_reason() {
         assert_eq!((&rollout["status"], &rollout["reward"]), (&json!("failed"), &Value::Null));
         (text(&rollout["attempt"]["status"]), text(&rollout["attempt"]["metadata"]["reason"]))
     };
-    let said = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
-    assert_eq!(reason("crash"), said("failed", "agent exited with status 3"));
+    let ending = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
+    assert_eq!(reason("crash"), ending("failed", "agent exited with status 3"));
     let silent = "no reward: none was posted, and of the agent's output: it printed nothing (help: print {\"reward\": 1.0} as \
                   the last line, post to FULGURITE_REWARD_URL, or set [runner] grade)";
-    assert_eq!(reason("silent"), said("failed", silent));
+    assert_eq!(reason("silent"), ending("failed", silent));
     let slow =
         "agent still ran after 1.5s ([runner] timeout_seconds): the agent's standard error ends with \"importing\"";
-    assert_eq!(reason("slow"), said("timeout", slow));
+    assert_eq!(reason("slow"), ending("timeout", slow));
     assert_eq!(rollouts[r#""crash""#]["attempt"]["metadata"]["stderr_tail"], "out of sand\n");
     let table = run(["rollouts", "--store", &server.store]);
     assert!(table.stdout.contains("agent exited with status 3"), "{}", table.stdout);

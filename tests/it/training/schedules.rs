@@ -52,11 +52,11 @@ fn rollouts_run_ahead_are_all_trained_and_none_is_older_than_allowed() {
     let staleness = numbers(steps, "async/staleness_max");
     assert!(staleness.iter().all(|updates| *updates <= 2.0) && staleness[0] == 0.0, "{staleness:?}");
     // Those of the second and third step are told of the weights that were there when they were put on the queue.
-    let told = |step: u64| {
+    let lag = |step: u64| {
         let of_step = trained.iter().find(|rollout| rollout["metadata"]["step"] == step).unwrap();
         of_step["resources_id"].as_str().unwrap().rsplit_once('-').unwrap().1.to_owned()
     };
-    assert_eq!([0, 1, 2, 3, 4].map(told), ["0", "0", "0", "1", "2"]);
+    assert_eq!([0, 1, 2, 3, 4].map(lag), ["0", "0", "0", "1", "2"]);
     let account = project.account("ahead", summary);
     assert_eq!(account.get("stale_weights"), None, "{account:?}");
 
@@ -128,8 +128,8 @@ fn minibatches_have_the_batchs_gradient_and_go_on_after_a_kill() {
         ("kl = { coefficient = 0.1 }", "kl.in = \"reward\""),
         ("dynamic_sampling = {}", "dynamic_sampling"),
     ] {
-        let said = refused(&project, &format!("schedule = {{ minibatches = 2 }}\n{lines}"));
+        let message = refused(&project, &format!("schedule = {{ minibatches = 2 }}\n{lines}"));
         let expected = format!("[trainer] schedule cannot be in minibatches with {other}, which is of a whole batch");
-        assert!(said.contains(&expected), "{said}");
+        assert!(message.contains(&expected), "{message}");
     }
 }

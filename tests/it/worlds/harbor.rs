@@ -128,13 +128,13 @@ fn tasks_that_cannot_be_run_here_are_refused_by_name_before_the_run() {
         assert_eq!(ran.code, Some(1));
         ran.stderr.replace(at.to_str().unwrap(), "[directory]").trim().to_owned()
     };
-    let said = refused("");
-    assert!(said.contains("Harbor's task \"a\" has tests: [runner] harbor_tests = true"), "{said}");
-    let said = refused("harbor_tests = true");
-    assert!(said.contains("sandbox = { kind = \"bubblewrap\" }"), "{said}");
+    let message = refused("");
+    assert!(message.contains("Harbor's task \"a\" has tests: [runner] harbor_tests = true"), "{message}");
+    let message = refused("harbor_tests = true");
+    assert!(message.contains("sandbox = { kind = \"bubblewrap\" }"), "{message}");
     write(at, "tasks/a/environment/Dockerfile", "FROM scratch\n");
-    let said = refused("harbor_tests = true\nsandbox = { kind = \"bubblewrap\" }");
-    assert!(said.contains("runs in an image ([directory]/tasks/a/environment/Dockerfile)"), "{said}");
+    let message = refused("harbor_tests = true\nsandbox = { kind = \"bubblewrap\" }");
+    assert!(message.contains("runs in an image ([directory]/tasks/a/environment/Dockerfile)"), "{message}");
 }
 
 /// A task in an image, whose agent says where it is and mends what is there.

@@ -101,7 +101,7 @@ fn check(directory: &Path, faults: &[&str], flags: &[&str]) -> Ran {
 }
 
 /// The findings and the error; between them is how far it had come, where that took long.
-fn told(ran: &Ran) -> String {
+fn findings_and_error(ran: &Ran) -> String {
     format!("{}{}", ran.stdout, ran.stderr.lines().last().unwrap_or_default())
 }
 
@@ -130,8 +130,8 @@ fn an_agent_is_said_to_do_well_and_how_it_calls_its_model() {
         let findings = found["findings"].as_array().unwrap();
         findings.iter().find(|found| found["check"] == check).unwrap()["facts"].to_string()
     };
-    let said = ["dialect", "variables", "tools", "continuation", "side requests", "budget"].map(facts).join("\n");
-    insta::assert_snapshot!(said, @r#"
+    let findings = ["dialect", "variables", "tools", "continuation", "side requests", "budget"].map(facts).join("\n");
+    insta::assert_snapshot!(findings, @r#"
     [{"dialect":"chat","streamed":false}]
     ["OPENAI_API_KEY","OPENAI_BASE_URL"]
     {"offered":1,"shell":"bash"}
@@ -171,7 +171,7 @@ fn what_is_amiss_with_an_agent_is_named_and_is_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let ran = check(directory.path(), &["rewrites", "one_call", "titles", "keyless", "obstinate"], &[]);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
-    insta::assert_snapshot!(told(&ran), @r"
+    insta::assert_snapshot!(findings_and_error(&ran), @r"
     python3
     ok       dialect         Chat Completions, whole
     warning  variables       OPENAI_BASE_URL; not every call brings the key, which a server with an admin key asks for
@@ -188,7 +188,7 @@ fn what_is_amiss_with_an_agent_is_named_and_is_a_failure() {
 
     let ran = check(directory.path(), &["impatient"], &[]);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
-    insta::assert_snapshot!(told(&ran), @r"
+    insta::assert_snapshot!(findings_and_error(&ran), @r"
     python3
     ok       dialect         Chat Completions, whole
     ok       variables       OPENAI_API_KEY, OPENAI_BASE_URL
@@ -207,7 +207,7 @@ fn what_is_amiss_with_an_agent_is_named_and_is_a_failure() {
 #[test]
 fn an_agent_that_calls_no_model_or_is_not_there_is_told_apart() {
     let ran = run(["harness", "check", "--", "sh", "-c", "echo no model >&2; exit 3", "{task}"]);
-    insta::assert_snapshot!(told(&ran), @r"
+    insta::assert_snapshot!(findings_and_error(&ran), @r"
     sh
     fault    dialect         no call of a model came: agent exited with status 3: no model
     error: 1 of 1 checks failed: dialect

@@ -138,10 +138,10 @@ fn no_agent_gets_out_of_its_sandbox_whoever_its_runner_is() {
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     for user in users() {
         let at = directory.path().join(user.to_string());
-        let (said, _) = play(&at, user, &format!("{ESCAPES}\necho '{{\"reward\": 1}}'"), "");
-        let escaped: Vec<&str> = said.lines().filter(|line| is_a_word(line)).collect();
-        assert!(escaped.is_empty(), "as {user}: {escaped:?}\n{said}");
-        assert!(said.contains("works: before\nyes"), "as {user}: {said}");
+        let (output, _) = play(&at, user, &format!("{ESCAPES}\necho '{{\"reward\": 1}}'"), "");
+        let escaped: Vec<&str> = output.lines().filter(|line| is_a_word(line)).collect();
+        assert!(escaped.is_empty(), "as {user}: {escaped:?}\n{output}");
+        assert!(output.contains("works: before\nyes"), "as {user}: {output}");
         assert!(!Path::new("/usr/fulgurite-escaped").exists());
         let files = fs::read_to_string(at.join("files")).unwrap();
         assert!(files.contains(&format!("{user} 644 setup")), "what the agent leaves is the runner's: {files}");
@@ -161,8 +161,8 @@ fn no_agent_uses_more_than_its_sandbox_may() {
     let bounds = "processes = 60\nmemory_bytes = 500000000\ndisk_bytes = 1000000";
     for user in users() {
         let at = directory.path().join(user.to_string());
-        let (said, _) = play(&at, user, &format!("{GREED}\necho '{{\"reward\": 1}}'"), bounds);
-        let exceeded: Vec<&str> = said.lines().filter(|line| is_a_word(line)).collect();
+        let (output, _) = play(&at, user, &format!("{GREED}\necho '{{\"reward\": 1}}'"), bounds);
+        let exceeded: Vec<&str> = output.lines().filter(|line| is_a_word(line)).collect();
         assert!(exceeded.is_empty(), "as {user}: {exceeded:?}");
     }
 }
@@ -331,8 +331,9 @@ fn a_grader_in_a_sandbox_reads_what_it_is_shown_and_neither_writes_nor_calls() {
     let command = ["/bin/sh".to_owned(), "-c".to_owned(), script];
     let task = json!(1);
     let attempt = GradedAttempt { rollout_id: "ro-1", attempt_id: "at-1", task: &task, output: b"" };
-    let said = |grader: Grader| in_a_runtime(grader.grade(&attempt, Duration::from_secs(600))).unwrap_err().to_string();
-    let open = said(Grader::find(&command, Some(project.clone())).unwrap());
+    let failure =
+        |grader: Grader| in_a_runtime(grader.grade(&attempt, Duration::from_secs(600))).unwrap_err().to_string();
+    let open = failure(Grader::find(&command, Some(project.clone())).unwrap());
     assert!(open.contains("read\nhidden\nwritten\ncalled\n"), "{open}");
     fs::remove_file(project.join("new")).unwrap();
     let options = GraderSandboxOptions {
@@ -340,7 +341,7 @@ fn a_grader_in_a_sandbox_reads_what_it_is_shown_and_neither_writes_nor_calls() {
         bounds: Bounds::default(),
         own_program: env!("CARGO_BIN_EXE_fulgurite").into(),
     };
-    let kept = said(Grader::find(&command, Some(project)).unwrap().in_sandbox(options).unwrap());
+    let kept = failure(Grader::find(&command, Some(project)).unwrap().in_sandbox(options).unwrap());
     assert!(kept.ends_with("read\nvariables\npowerless"), "{kept}");
 }
 
@@ -359,7 +360,10 @@ fn a_sandbox_that_would_not_hold_is_refused_before_any_agent_runs() {
     );
     let mut command = crate::common::fulgurite(["run", "--server", "http://127.0.0.1:9", "--config"]);
     let ran = command.arg(at.join("c.toml")).arg("--worlds").arg(at.join("worlds")).output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(!ran.status.success(), "{said}");
-    assert!(said.contains("no sandbox is made here that holds: bwrap: Unknown option --no-such-argument"), "{said}");
+    let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success(), "{errors}");
+    assert!(
+        errors.contains("no sandbox is made here that holds: bwrap: Unknown option --no-such-argument"),
+        "{errors}"
+    );
 }

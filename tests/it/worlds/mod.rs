@@ -1,9 +1,9 @@
 //! Agents in worlds of their own, in sandboxes, and what is left when their runners are killed.
+mod auxiliary_models;
 mod harbor;
 mod harness;
 mod hooks;
 mod isolation;
-mod models_beside;
 mod recipe_mistakes;
 mod recipes;
 mod rubric;
@@ -72,6 +72,6 @@ fn python_tests(example: &str, tests: &[&str]) {
         command.env_remove(name);
     }
     let ran = command.env("FULGURITE", env!("CARGO_BIN_EXE_fulgurite")).output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success() && !said.contains("skipped"), "{said}\n{}", String::from_utf8_lossy(&ran.stdout));
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && !errors.contains("skipped"), "{errors}\n{}", String::from_utf8_lossy(&ran.stdout));
 }

@@ -22,15 +22,15 @@ fn a_model_that_is_not_there_is_named_with_how_to_get_it() {
         let here = written_out(name, config, directory.path());
         fs::remove_dir_all(here.join("models")).unwrap();
         if here.join("make_data.py").exists() {
-            let told = script("make_data.py").current_dir(&here).output().unwrap();
-            let told = String::from_utf8(told.stdout).unwrap();
+            let printed = script("make_data.py").current_dir(&here).output().unwrap();
+            let printed = String::from_utf8(printed.stdout).unwrap();
             let model = fs::canonicalize(&here).unwrap().join("models/SmolLM2-135M-Instruct");
-            assert!(told.contains(&format!("{} is not there: python3 ", model.display())), "{name}: {told}");
+            assert!(printed.contains(&format!("{} is not there: python3 ", model.display())), "{name}: {printed}");
         }
-        let said = failed(&here, config);
+        let message = failed(&here, config);
         let wanted = "models/SmolLM2-135M-Instruct does not exist, and there is no [base] to make it from";
-        assert!(said.contains(wanted), "{name}: {said}");
-        assert!(said.contains("an example's README says how its own is made"), "{name}: {said}");
+        assert!(message.contains(wanted), "{name}: {message}");
+        assert!(message.contains("an example's README says how its own is made"), "{name}: {message}");
         let readme = fs::read_to_string(here.join("README.md")).unwrap();
         assert!(readme.contains("smollm2.py"), "{name}: its README does say so");
         assert!(!here.join("runs").exists(), "{name}: nothing was begun");
@@ -48,9 +48,9 @@ fn a_package_that_is_not_there_ends_a_run_and_is_named() {
     // More attempts than runners that give up before it is clear that they all do.
     table["tasks"]["held_out"]["range"] = toml::Value::from(vec![0, 512]);
     fs::write(&config, table.to_string()).unwrap();
-    let said = failed(&here, "smollm2.toml");
-    assert!(said.contains("ModuleNotFoundError: No module named 'httpx'"), "{said}");
-    assert!(said.contains("the runner is gone: it died 5 times in a row soon after its start"), "{said}");
+    let message = failed(&here, "smollm2.toml");
+    assert!(message.contains("ModuleNotFoundError: No module named 'httpx'"), "{message}");
+    assert!(message.contains("the runner is gone: it died 5 times in a row soon after its start"), "{message}");
 }
 
 #[test]
@@ -59,20 +59,20 @@ fn a_wrong_line_of_a_recipes_data_is_named_and_data_that_are_not_there_with_how_
     let here = written_out("distill", "heed.toml", directory.path());
     let made_how = "an example's README says how its own is made";
     for (config, file) in [("distill.toml", "train.jsonl"), ("heed.toml", "heed.jsonl")] {
-        let said = failed(&here, config);
-        assert!(said.contains(&format!("/{file}")) && said.contains(made_how), "{said}");
+        let message = failed(&here, config);
+        assert!(message.contains(&format!("/{file}")) && message.contains(made_how), "{message}");
     }
     let readme = fs::read_to_string(here.join("README.md")).unwrap();
     assert!(readme.contains("make_data.py"), "its README does say so");
     done(&here, script("make_data.py"));
-    for (config, file, told) in [
+    for (config, file, expected) in [
         ("distill.toml", "train.jsonl", "/train.jsonl: line 2, column 7 is not JSON: it ends too early"),
         ("heed.toml", "heed.jsonl", "/heed.jsonl line 2: is not JSON: it ends too early"),
     ] {
         let text = fs::read_to_string(here.join(file)).unwrap();
         let lines = text.lines().enumerate().map(|(index, line)| if index == 1 { "{\"name\"" } else { line });
         fs::write(here.join(file), lines.collect::<Vec<_>>().join("\n")).unwrap();
-        let said = failed(&here, config);
-        assert!(said.contains(told), "{said}");
+        let message = failed(&here, config);
+        assert!(message.contains(expected), "{message}");
     }
 }

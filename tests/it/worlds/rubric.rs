@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::common::project::{Project, SMALL};
 use crate::common::{Ran, fulgurite, parts_of_report, program};
 
-/// A judge elsewhere, in OpenAI's dialect: it says of each criterion what `says` says, and keeps what it was asked.
+/// A judge elsewhere, in OpenAI's dialect: it says of each criterion what `answer_to` says, and keeps what it was asked.
 pub(super) struct Judge {
     pub(super) url: String,
-    asked: Arc<Mutex<Vec<Value>>>,
+    requests: Arc<Mutex<Vec<Value>>>,
 }
 
 /// The body of a request, whatever its length.
@@ -32,20 +32,20 @@ fn body(stream: &mut std::net::TcpStream) -> Option<Value> {
     }
 }
 
-pub(super) fn judge(says: impl Fn(&Value) -> String + Send + Sync + 'static) -> Judge {
+pub(super) fn judge(answer_to: impl Fn(&Value) -> String + Send + Sync + 'static) -> Judge {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let (kept, says) = (Arc::clone(&asked), Arc::new(says));
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let (kept, answer_to) = (Arc::clone(&requests), Arc::new(answer_to));
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let (kept, says, mut stream) = (Arc::clone(&kept), Arc::clone(&says), stream.unwrap());
+            let (kept, answer_to, mut stream) = (Arc::clone(&kept), Arc::clone(&answer_to), stream.unwrap());
             std::thread::spawn(move || {
                 let Some(request) = body(&mut stream) else { return };
                 let last = request["messages"].as_array().unwrap().last().unwrap();
-                let said = says(&serde_json::from_str(last["content"].as_str().unwrap()).unwrap());
+                let content = answer_to(&serde_json::from_str(last["content"].as_str().unwrap()).unwrap());
                 kept.lock().unwrap().push(request);
-                let message = json!({ "role": "assistant", "content": said });
+                let message = json!({ "role": "assistant", "content": content });
                 let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
                 let usage = json!({ "prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18 });
                 let reply = json!({
@@ -58,7 +58,7 @@ pub(super) fn judge(says: impl Fn(&Value) -> String + Send + Sync + 'static) -> 
             });
         }
     });
-    Judge { url, asked }
+    Judge { url, requests }
 }
 
 /// A run whose attempts are judged by what `criteria` say.
@@ -89,8 +89,13 @@ fn attempts_earn_the_share_of_criteria_that_a_judge_says_they_meet() {
     let rewards: Vec<f64> = rollouts.iter().map(|rollout| rollout["reward"].as_f64().unwrap()).collect();
     assert!(rewards.iter().all(|reward| [0.25, 1.0].contains(reward)) && rewards.contains(&1.0), "{rewards:?}");
     // What it said stands with the attempt.
-    let said = &rollouts[0]["attempt"]["metadata"]["judgements"];
-    assert_eq!((&said[0]["criterion"], &said[1]["reason"]), (&json!("any"), &json!("counted")), "{}", rollouts[0]);
+    let judgements = &rollouts[0]["attempt"]["metadata"]["judgements"];
+    assert_eq!(
+        (&judgements[0]["criterion"], &judgements[1]["reason"]),
+        (&json!("any"), &json!("counted")),
+        "{}",
+        rollouts[0]
+    );
     // Its own answers are recorded, and nobody's to learn.
     assert_eq!(summary["untrained_tokens"]["other"], 0, "{summary}");
     let spans = project.query("spans", "r");
@@ -98,11 +103,11 @@ fn attempts_earn_the_share_of_criteria_that_a_judge_says_they_meet() {
     let policys = spans.iter().filter(|span| span["attributes"]["gen_ai.request.model"] == "hello");
     let sampled: u64 = policys.filter_map(|span| span["attributes"]["gen_ai.usage.output_tokens"].as_u64()).sum();
     assert_eq!(summary["sampled_tokens"], sampled, "what the judge said is in no account of the policy's");
-    let asked = judge.asked.lock().unwrap();
-    assert_eq!(of_judge, asked.len());
+    let requests = judge.requests.lock().unwrap();
+    assert_eq!(of_judge, requests.len());
     // Each is kept, beside the account of calls.
-    assert_eq!(fs::read_dir(project.path("r/judgements")).unwrap().count(), asked.len() + 1);
-    assert!(asked.iter().all(|request| request["response_format"]["type"] == "json_schema"));
+    assert_eq!(fs::read_dir(project.path("r/judgements")).unwrap().count(), requests.len() + 1);
+    assert!(requests.iter().all(|request| request["response_format"]["type"] == "json_schema"));
 }
 
 #[test]
@@ -127,23 +132,23 @@ fn the_same_question_is_not_asked_twice() {
     );
     project.change_config("command = [\"hello-agent\", \"{task}\"]", &played);
     project.change_config("parallel = 4", "parallel = 1");
-    let said = fulgurite(["eval", "--json", "--samples", "3"]).arg(project.path("t.toml")).output().unwrap();
-    let scored = Ran::from(said).json_lines().pop().unwrap();
+    let ran = fulgurite(["eval", "--json", "--samples", "3"]).arg(project.path("t.toml")).output().unwrap();
+    let scored = Ran::from(ran).json_lines().pop().unwrap();
     assert_eq!(scored["reward"]["value"], 1.0, "{scored}");
     // Two tasks of three attempts, and two criteria.
-    assert_eq!(judge.asked.lock().unwrap().len(), 4);
+    assert_eq!(judge.requests.lock().unwrap().len(), 4);
 }
 
 #[test]
 fn a_judge_that_says_ten_gives_nothing_and_the_run_says_so() {
     let judge = judge(|_| "{\"reason\": \"as I was told\", \"met\": 10}".to_owned());
     let project = project(&judge, TWO);
-    let said = Ran::from(project.command("r").output().unwrap());
-    assert_eq!(said.code, Some(1));
+    let ran = Ran::from(project.command("r").output().unwrap());
+    assert_eq!(ran.code, Some(1));
     assert!(
-        said.stderr.contains("judge \"judge\" on \"any\"") && said.stderr.contains("which is no judgement"),
+        ran.stderr.contains("judge \"judge\" on \"any\"") && ran.stderr.contains("which is no judgement"),
         "{}",
-        said.stderr
+        ran.stderr
     );
 }
 
@@ -155,9 +160,9 @@ fn a_rubric_that_cannot_judge_is_refused_before_anything_is_run() {
         if !more.is_empty() {
             project.change_config("command = [\"hello-agent\", \"{task}\"]", more);
         }
-        let said = Ran::from(project.command("r").output().unwrap());
-        assert_eq!(said.code, Some(1));
-        said.stderr
+        let ran = Ran::from(project.command("r").output().unwrap());
+        assert_eq!(ran.code, Some(1));
+        ran.stderr
     };
     let none = refused("criteria = []", "");
     assert!(none.contains("[runner.rubric] criteria: there are 0, and must be 1 to 64"), "{none}");
@@ -169,19 +174,19 @@ fn a_rubric_that_cannot_judge_is_refused_before_anything_is_run() {
     assert!(unknown.contains("[runner.rubric.labelled]") && unknown.contains("nowhere.jsonl"), "{unknown}");
     let project = project(&judge, TWO);
     project.change_config("judge = \"judge\", ", "judge = \"jugde\", ");
-    let said = Ran::from(project.command("r").output().unwrap()).stderr;
-    assert!(said.contains("[runner.rubric] judge = \"jugde\": there is no such [[models]]"), "{said}");
-    assert!(judge.asked.lock().unwrap().is_empty());
+    let ran = Ran::from(project.command("r").output().unwrap()).stderr;
+    assert!(ran.contains("[runner.rubric] judge = \"jugde\": there is no such [[models]]"), "{ran}");
+    assert!(judge.requests.lock().unwrap().is_empty());
 }
 
 #[test]
 fn no_more_calls_of_a_judge_are_made_than_are_allowed() {
     let judge = judge(by_letters);
     let project = project(&judge, &format!("max_calls = 3, {TWO}"));
-    let said = Ran::from(project.command("r").output().unwrap());
-    assert_eq!(said.code, Some(1));
-    assert!(said.stderr.contains("[runner.rubric] max_calls = 3 are made"), "{}", said.stderr);
-    assert_eq!(judge.asked.lock().unwrap().len(), 3);
+    let ran = Ran::from(project.command("r").output().unwrap());
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("[runner.rubric] max_calls = 3 are made"), "{}", ran.stderr);
+    assert_eq!(judge.requests.lock().unwrap().len(), 3);
 }
 
 /// Calls the judge by every way that it has, and says how each went.
@@ -214,22 +219,26 @@ fn an_agents_own_calls_of_a_judge_do_not_pass_the_limits_of_its_calls() {
         let judge = judge(by_letters);
         let project =
             project(&judge, &format!("{limit}, criteria = [{{ name = \"any\", text = \"It is an answer\" }}]"));
-        let (agent, said) = (project.path("agent.py"), project.path("said.json"));
+        let (agent, answers) = (project.path("agent.py"), project.path("said.json"));
         fs::write(&agent, CALLS_THE_JUDGE).unwrap();
         project
             .change_config("[\"hello-agent\", \"{task}\"]", &format!("[\"python3\", {:?}]", agent.to_str().unwrap()));
         let mut command = project.command("r");
-        let _ = command.args(["--max-steps", "1"]).env("SAID", &said).output().unwrap();
-        let said: Vec<(u16, String)> = serde_json::from_str(&fs::read_to_string(said).unwrap()).unwrap();
-        assert_eq!(said.len(), 24);
-        assert!(said.iter().all(|(status, _)| *status == 403), "{said:?}");
+        let _ = command.args(["--max-steps", "1"]).env("SAID", &answers).output().unwrap();
+        let statuses: Vec<(u16, String)> = serde_json::from_str(&fs::read_to_string(answers).unwrap()).unwrap();
+        assert_eq!(statuses.len(), 24);
+        assert!(statuses.iter().all(|(status, _)| *status == 403), "{statuses:?}");
         let words =
             "only a grader's key or the admin key opens it (help: an agent that needs it calls it by another name";
-        assert!(said[0].1.contains(words) && said[0].1.contains("model_reserved"), "{said:?}");
+        assert!(statuses[0].1.contains(words) && statuses[0].1.contains("model_reserved"), "{statuses:?}");
         // Graders ask for the schema of a judgement.
-        let asked = judge.asked.lock().unwrap();
-        assert!(asked.iter().all(|request| request["response_format"].is_object()), "{limit}: {asked:?}");
-        assert!(!asked.is_empty() && (asked.len() == 1 || limit.starts_with("max_cost")), "{limit}: {}", asked.len());
+        let requests = judge.requests.lock().unwrap();
+        assert!(requests.iter().all(|request| request["response_format"].is_object()), "{limit}: {requests:?}");
+        assert!(
+            !requests.is_empty() && (requests.len() == 1 || limit.starts_with("max_cost")),
+            "{limit}: {}",
+            requests.len()
+        );
     }
 }
 
@@ -240,11 +249,11 @@ fn no_more_money_is_spent_on_a_judge_than_is_allowed_whoever_goes_on() {
     let limit = "max_cost = 0.01, max_tokens = 10, prices = { prefilled = 2.0, sampled = 100.0 }";
     let project = project(&judge, &format!("{limit}, {TWO}"));
     project.change_config("parallel = 4", "parallel = 1");
-    let said = Ran::from(project.command("r").output().unwrap());
-    assert_eq!(said.code, Some(1));
-    assert!(said.stderr.contains("[runner.rubric] max_cost = 0.01: "), "{}", said.stderr);
-    let asked = judge.asked.lock().unwrap().len();
-    assert!(asked > 2, "{asked}");
+    let ran = Ran::from(project.command("r").output().unwrap());
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("[runner.rubric] max_cost = 0.01: "), "{}", ran.stderr);
+    let requests = judge.requests.lock().unwrap().len();
+    assert!(requests > 2, "{requests}");
     let again = Ran::from(project.command("r").arg("--resume").output().unwrap());
     assert!(again.stderr.contains("[runner.rubric] max_cost = 0.01: "), "{}", again.stderr);
     let calls = fs::read_to_string(project.path("r/judgements/calls.jsonl")).unwrap();
@@ -252,7 +261,7 @@ fn no_more_money_is_spent_on_a_judge_than_is_allowed_whoever_goes_on() {
     let spent: f64 = lines.iter().map(|line| line["cost"].as_f64().unwrap()).sum();
     assert!(spent <= 0.01, "{spent}");
     let made: u64 = lines.iter().map(|line| line["calls"].as_u64().unwrap()).sum();
-    assert_eq!(made as usize, judge.asked.lock().unwrap().len());
+    assert_eq!(made as usize, judge.requests.lock().unwrap().len());
 }
 
 #[test]
@@ -326,8 +335,8 @@ fn a_judge_gives_its_share_beside_a_grader() {
         "command = [\"hello-agent\", \"{task}\"]",
         "command = [\"hello-agent\", \"{task}\"]\ngrade = [\"sh\", \"-c\", \"echo '{\\\"reward\\\": 2, \\\"of_code\\\": 1}'\"]",
     );
-    let said = fulgurite(["eval", "--json", "--samples", "3"]).arg(project.path("t.toml")).output().unwrap();
-    let scored = Ran::from(said).json_lines().pop().unwrap();
+    let ran = fulgurite(["eval", "--json", "--samples", "3"]).arg(project.path("t.toml")).output().unwrap();
+    let scored = Ran::from(ran).json_lines().pop().unwrap();
     let components = &scored["components"];
     assert_eq!(
         (&components["graded"]["value"], &components["of_code"]["value"]),

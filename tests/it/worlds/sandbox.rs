@@ -247,8 +247,8 @@ fn what_makes_sandboxes_is_named_where_it_is_missing() {
     let config = at.join("c.toml");
     let mut command = crate::common::fulgurite(["run", "--server", "http://127.0.0.1:9", "--config"]);
     let ran = command.arg(config).env("PATH", "/nowhere").output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(!ran.status.success() && said.contains("cannot find the program \"podman\""), "{said}");
+    let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && errors.contains("cannot find the program \"podman\""), "{errors}");
     // And of what is there, `run` itself is unchanged.
     assert_eq!(run(["run", "--server", "http://127.0.0.1:9"]).code, Some(2));
 }

@@ -78,18 +78,18 @@ fn streams_that_are_cancelled_at_any_byte_leave_nothing_behind() {
     let generations = server.query("generations");
     let ids: HashSet<String> = generations.iter().map(|generation| text(&generation["generation_id"])).collect();
     assert_eq!(ids.len(), generations.len(), "each is recorded once");
-    let mut gone = 0;
+    let mut left = 0;
     for generation in &generations {
         let (id, disconnected) = (text(&generation["generation_id"]), generation["client_gone"] == Value::Bool(true));
         let is_whole = ["stop", "length"].contains(&text(&generation["stop_reason"]).as_str());
-        gone += usize::from(disconnected);
+        left += usize::from(disconnected);
         // What a client had not read is either marked, and never trained, or had been sent to its end.
         assert!(disconnected || is_whole, "{generation}");
         if seen.get(&id) == Some(&true) {
             assert!(is_whole && !disconnected, "a client had it to its end: {generation}");
         }
     }
-    assert!(gone > 0, "nobody left early");
+    assert!(left > 0, "nobody left early");
     let missing: Vec<&String> = seen.keys().filter(|id| !ids.contains(*id)).collect();
     assert!(missing.is_empty(), "a client has read of {missing:?}");
     assert_eq!(printed(["store", "check", "--store", &server.store]), "the store is sound\n");

@@ -78,6 +78,7 @@ fn a_client_that_closes_its_half_gets_its_answer_and_one_that_has_gone_is_notice
         let newest: Vec<&Value> = generations.iter().filter(|generation| generation["client_gone"] == true).collect();
         assert!(!newest.is_empty(), "a client that had gone was waited for: {generations:?}");
     }
-    let gone = server.query("generations").iter().filter(|generation| generation["client_gone"] == true).count();
-    assert_eq!(gone, 3);
+    let disconnected =
+        server.query("generations").iter().filter(|generation| generation["client_gone"] == true).count();
+    assert_eq!(disconnected, 3);
 }

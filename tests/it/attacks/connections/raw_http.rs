@@ -171,18 +171,18 @@ fn exchange(host: &str, sent: &str, is_all: bool) -> String {
     if is_all {
         let _ = stream.shutdown(Shutdown::Write);
     }
-    let mut said = Vec::new();
-    match stream.read_to_end(&mut said) {
+    let mut received = Vec::new();
+    match stream.read_to_end(&mut received) {
         Ok(_) => {}
         // What arrived before the connection was reset was said all the same.
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
     }
-    String::from_utf8_lossy(&said).into_owned()
+    String::from_utf8_lossy(&received).into_owned()
 }
 
 /// The statuses of the answers in it.
-fn statuses(said: &str) -> Vec<u16> {
-    let heads = said.split("HTTP/1.").skip(1);
+fn statuses(received: &str) -> Vec<u16> {
+    let heads = received.split("HTTP/1.").skip(1);
     heads.filter_map(|head| head.split(' ').nth(1)?.get(..3)?.parse().ok()).collect()
 }
 
@@ -201,14 +201,14 @@ fn what_is_no_request_is_refused_and_the_next_client_is_served() {
     let length = SMUGGLED.replace("HOST", host).len();
     for (name, sent, then) in cases() {
         let sent = sent.replace("LENGTH", &length.to_string()).replace("HOST", host);
-        let said = exchange(host, &sent, matches!(then, Refused | Unharmed));
-        let statuses = statuses(&said);
+        let received = exchange(host, &sent, matches!(then, Refused | Unharmed));
+        let statuses = statuses(&received);
         let fails = |status: &u16| *status == 500 || *status > 505;
-        assert!(!statuses.iter().any(fails), "{name}: {said}");
+        assert!(!statuses.iter().any(fails), "{name}: {received}");
         match then {
-            Refused => assert!(statuses.iter().all(|status| (400..=505).contains(status)), "{name}: {said}"),
-            RefusedAlone => assert!(matches!(statuses[..], [400..=499]), "{name}: {said}"),
-            Answered(count) => assert_eq!(statuses, vec![200; count], "{name}: {said}"),
+            Refused => assert!(statuses.iter().all(|status| (400..=505).contains(status)), "{name}: {received}"),
+            RefusedAlone => assert!(matches!(statuses[..], [400..=499]), "{name}: {received}"),
+            Answered(count) => assert_eq!(statuses, vec![200; count], "{name}: {received}"),
             Unharmed => {}
         }
         let health = exchange(host, &format!("{HEALTH}connection: close\r\n\r\n").replace("HOST", host), false);

@@ -52,7 +52,7 @@ fn an_8_mb_prompt_does_not_stop_other_calls() {
     let begin = Instant::now();
     let alone = healthy(&|| begin.elapsed() > Duration::from_secs(2));
     let (is_over, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let beside = std::thread::scope(|scope| {
+    let meanwhile = std::thread::scope(|scope| {
         scope.spawn(|| {
             let counted = client().post(format!("{url}/v1/messages/count_tokens")).body(large).send();
             // Others stop whatever came of it.
@@ -67,10 +67,10 @@ fn an_8_mb_prompt_does_not_stop_other_calls() {
         });
         healthy(&|| is_over.load(Ordering::Acquire))
     });
-    let ratio = beside / alone;
+    let ratio = meanwhile / alone;
     eprintln!("/healthz beside it: {ratio:.2} of {alone:.0} a second, {calls:?} calls");
     // Three threads share with it what one had alone; that it is not stopped is what must hold everywhere.
-    assert!(ratio > 0.1, "{beside} a second beside {alone}");
+    assert!(ratio > 0.1, "{meanwhile} a second beside {alone}");
     assert!(calls.load(Ordering::Relaxed) >= 3, "{calls:?} calls beside it");
 }
 
@@ -100,15 +100,15 @@ fn answer_to_head(server: &Server, path: &str, length: u64) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
     stream.write_all(format!("{head}content-length: {length}\r\n\r\n{{").as_bytes()).unwrap();
-    let mut said = String::new();
+    let mut received = String::new();
     let mut buffer = [0; 4096];
-    while !said.contains('}') {
+    while !received.contains('}') {
         match stream.read(&mut buffer).unwrap() {
             0 => break,
-            read => said.push_str(std::str::from_utf8(&buffer[..read]).unwrap()),
+            read => received.push_str(std::str::from_utf8(&buffer[..read]).unwrap()),
         }
     }
-    said
+    received
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn a_content_length_over_the_limit_is_refused_before_the_body_is_read() {
         "/api/v1/asample",
     ] {
         for length in [33 * MEGABYTE as u64, 1 << 40] {
-            let said = answer_to_head(&server, path, length);
-            assert!(said.starts_with("HTTP/1.1 413 ") && said.contains(&words), "{path} {length}: {said}");
+            let received = answer_to_head(&server, path, length);
+            assert!(received.starts_with("HTTP/1.1 413 ") && received.contains(&words), "{path} {length}: {received}");
         }
     }
 }
@@ -189,7 +189,7 @@ fn json_that_is_100_000_deep_is_refused_wherever_it_stands() {
     let marks = [("lists", &lists), ("objects", &objects)];
     for (kind, deep) in marks {
         let text = Value::from(deep.as_str()).to_string();
-        let said = r#""messages":[{"role":"user","content":"a"}]"#;
+        let messages = r#""messages":[{"role":"user","content":"a"}]"#;
         let call = |arguments: &str| {
             format!(
                 r#"{{"model":"tiny","max_tokens":1,"messages":[{{"role":"user","content":"a"}},{{"role":"assistant","tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":{arguments}}}}}]}},{{"role":"tool","tool_call_id":"c","content":"r"}}]}}"#
@@ -198,17 +198,19 @@ fn json_that_is_100_000_deep_is_refused_wherever_it_stands() {
         let refused = [
             ("/v1/chat/completions", deep.clone()),
             ("/v1/chat/completions", format!(r#"{{"model":"tiny","messages":[{{"role":"user","content":{deep}}}]}}"#)),
-            ("/v1/chat/completions", format!(r#"{{"model":"tiny","x":{deep},{said}}}"#)),
+            ("/v1/chat/completions", format!(r#"{{"model":"tiny","x":{deep},{messages}}}"#)),
             ("/v1/chat/completions", call(deep)),
             (
                 "/v1/chat/completions",
                 format!(
-                    r#"{{"model":"tiny",{said},"tools":[{{"type":"function","function":{{"name":"f","parameters":{deep}}}}}]}}"#
+                    r#"{{"model":"tiny",{messages},"tools":[{{"type":"function","function":{{"name":"f","parameters":{deep}}}}}]}}"#
                 ),
             ),
             (
                 "/v1/messages",
-                format!(r#"{{"model":"tiny","max_tokens":1,{said},"tools":[{{"name":"f","input_schema":{deep}}}]}}"#),
+                format!(
+                    r#"{{"model":"tiny","max_tokens":1,{messages},"tools":[{{"name":"f","input_schema":{deep}}}]}}"#
+                ),
             ),
             ("/v1/responses", format!(r#"{{"model":"tiny","input":{deep}}}"#)),
             ("/v1beta/models/tiny:generateContent", format!(r#"{{"contents":{deep}}}"#)),

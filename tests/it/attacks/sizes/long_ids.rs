@@ -10,8 +10,8 @@ fn an_id_that_a_client_chooses_is_bounded_in_every_api() {
     let model = tiny_model(directory.path(), 64);
     let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
     let [rollout] = server.enqueue([json!(1)], &json!({})).try_into().unwrap();
-    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 1 })).expect(200);
-    let attempt = text(&taken[0]["attempt"]["attempt_id"]);
+    let claimed = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 1 })).expect(200);
+    let attempt = text(&claimed[0]["attempt"]["attempt_id"]);
     let (long, in_path) = ("x".repeat(1 << 20), "y".repeat(513));
     let span = |name: &str, value: &str| {
         let mut span = json!({

@@ -77,10 +77,10 @@ fn counts_that_nobody_means_take_no_memory_and_are_refused_by_name() {
             for value in COUNTS {
                 // A limit that is only large is one.
                 let last = field.rsplit('.').next().unwrap();
-                let is_taken = may_be_large.contains(&last) && !["-1", "1e308", "1.5"].contains(&value);
+                let is_accepted = may_be_large.contains(&last) && !["-1", "1e308", "1.5"].contains(&value);
                 let answered = post(&server, path, body, field, value);
                 let is_refused = [400, 422].contains(&answered.status) && answered.text.contains(last);
-                let is_answered = is_taken && answered.status == 200;
+                let is_answered = is_accepted && answered.status == 200;
                 assert!(is_refused || is_answered, "{path} {field} {value}: {} {}", answered.status, answered.text);
             }
         }
@@ -129,12 +129,12 @@ fn lists_of_a_model_request_are_bounded_by_name() {
     let opened = json!({ "session_id": session["session_id"], "sampling_session_seq_id": 0, "base_model": "tiny" });
     let sampler = server.post("/api/v1/create_sampling_session", &opened).expect(200)["sampling_session_id"].clone();
     for stop in [repeat(json!("x"), 65), json!("x".repeat(1025)), repeat(json!(7), 1025)] {
-        let asked = json!({
+        let request = json!({
             "sampling_session_id": sampler, "num_samples": 1,
             "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [1, 2] }] },
             "sampling_params": { "max_tokens": 1, "stop": stop },
         });
-        let refused = server.post("/api/v1/asample", &asked).expect(400);
+        let refused = server.post("/api/v1/asample", &request).expect(400);
         let detail = refused["detail"].as_str().unwrap();
         assert!(detail.starts_with("stop") && detail.contains("at most"), "{detail}");
     }

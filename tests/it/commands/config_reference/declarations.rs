@@ -53,7 +53,7 @@ impl Declarations {
         });
         match found {
             // What is read is the type that it is made from.
-            Some(Declaration::Struct(item)) => match serde_says(&item.attrs, "from") {
+            Some(Declaration::Struct(item)) => match serde_value(&item.attrs, "from") {
                 Some(table) => self.find(&table),
                 None => Some(Declaration::Struct(item)),
             },
@@ -111,8 +111,8 @@ pub fn documentation(attributes: &[Attribute]) -> String {
 }
 
 /// What serde is told of an item: the value of `rename = "..."` and the like, or an empty string for a bare word.
-pub fn serde_says(attributes: &[Attribute], word: &str) -> Option<String> {
-    let mut said = None;
+pub fn serde_value(attributes: &[Attribute], word: &str) -> Option<String> {
+    let mut value_found = None;
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
         attribute
             .parse_nested_meta(|meta| {
@@ -121,21 +121,21 @@ pub fn serde_says(attributes: &[Attribute], word: &str) -> Option<String> {
                     false => String::new(),
                 };
                 if meta.path.is_ident(word) {
-                    said = Some(value);
+                    value_found = Some(value);
                 }
                 Ok(())
             })
             .unwrap();
     }
-    said
+    value_found
 }
 
 /// The names under which serde knows the variants of an enum; none if one of them holds something.
 pub fn variants(item: &ItemEnum) -> Option<Vec<String>> {
-    let case = serde_says(&item.attrs, "rename_all");
+    let case = serde_value(&item.attrs, "rename_all");
     let name = |variant: &syn::Variant| {
         let written = variant.ident.to_string();
-        serde_says(&variant.attrs, "rename").unwrap_or_else(|| in_case(&written, case.as_deref()))
+        serde_value(&variant.attrs, "rename").unwrap_or_else(|| in_case(&written, case.as_deref()))
     };
     item.variants.iter().map(|variant| matches!(variant.fields, Fields::Unit).then(|| name(variant))).collect()
 }

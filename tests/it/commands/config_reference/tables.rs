@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 use syn::{Field, GenericArgument, ItemStruct, PathArguments, Type};
 
-use super::declarations::{Declaration, Declarations, documentation, serde_says, variants};
+use super::declarations::{Declaration, Declarations, documentation, serde_value, variants};
 
 /// Types whose form their own code decides.
 const FORMS: [(&str, &str); 5] = [
@@ -81,12 +81,12 @@ impl Maker<'_> {
     fn write_table(&self, out: &mut String, place: &Place, about: &str, item: &ItemStruct) {
         write!(out, "\n### `{}`\n\n{about}\n\n", place.heading).unwrap();
         out.push_str("| key | type | default | meaning |\n|---|---|---|---|\n");
-        let is_default = serde_says(&item.attrs, "default").is_some();
+        let is_default = serde_value(&item.attrs, "default").is_some();
         let mut below = Vec::new();
         for field in &item.fields {
             let (name, kind, about) = (key_of(field), self.kind(&field.ty), documentation(&field.attrs));
             assert!(!about.is_empty(), "{} {name} has no meaning", place.heading);
-            let has_default = is_default || kind.is_optional || serde_says(&field.attrs, "default").is_some();
+            let has_default = is_default || kind.is_optional || serde_value(&field.attrs, "default").is_some();
             let default = if has_default { self.default(place, &name, &kind) } else { "required".to_owned() };
             let cell = about.replace('|', "\\|");
             writeln!(out, "| `{name}` | {} | {default} | {cell} |", kind.words.replace('|', "\\|")).unwrap();
@@ -182,7 +182,7 @@ impl Maker<'_> {
 
 fn key_of(field: &Field) -> String {
     let name = field.ident.as_ref().unwrap().to_string();
-    serde_says(&field.attrs, "rename").unwrap_or_else(|| name.trim_start_matches("r#").to_owned())
+    serde_value(&field.attrs, "rename").unwrap_or_else(|| name.trim_start_matches("r#").to_owned())
 }
 
 fn plural(words: &str) -> String {

@@ -243,11 +243,11 @@ fn send_large(
     range: Option<&str>,
     fault: Option<Fault>,
 ) -> std::io::Result<()> {
-    let asked = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
+    let requested = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
     let from = match fault {
         Some(Fault::IgnoreRange) => None,
-        Some(Fault::WrongRange) => asked.map(|from: usize| from / 2),
-        _ => asked,
+        Some(Fault::WrongRange) => requested.map(|from: usize| from / 2),
+        _ => requested,
     };
     let (body, total) = (&bytes[from.unwrap_or(0)..], bytes.len());
     let (status, headers) = match from {

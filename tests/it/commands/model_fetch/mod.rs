@@ -76,8 +76,8 @@ fn a_model_is_fetched_checked_and_served() {
         assert_eq!(request.authorization, request.at_hub.then(|| "Bearer hf_of_the_test".to_owned()), "{request:?}");
     }
     let server = Server::start(home.path(), ["--model", &model_flag("tiny", &target)]);
-    let asked = json!({ "model": "tiny", "messages": [{ "role": "user", "content": "17" }], "max_tokens": 2 });
-    server.post("/v1/chat/completions", &asked).expect(200);
+    let request = json!({ "model": "tiny", "messages": [{ "role": "user", "content": "17" }], "max_tokens": 2 });
+    server.post("/v1/chat/completions", &request).expect(200);
 
     let again: Ran = fetched(&hub, &target, &[]);
     let text = again.stdout.replace(target.to_str().unwrap(), "[target]");
@@ -219,10 +219,10 @@ fn what_arrives_is_believed_only_if_it_is_what_was_listed() {
         (Fault::Page, "17 bytes are sent where the hub lists 200000: another file, or a proxy's page"),
     ];
     let (hub, bytes, directory) = one_file(200_000);
-    for (fault, said) in cases {
+    for (fault, expected) in cases {
         hub.order([fault]);
         let failure = fetched(&hub, directory.path(), &ONE_FILE).failure(directory.path());
-        assert!(failure.contains("q.gguf") && failure.contains(said), "{failure}");
+        assert!(failure.contains("q.gguf") && failure.contains(expected), "{failure}");
         assert!(!directory.path().join("q.gguf").exists());
     }
     // None of it is in the way of the file itself.
@@ -358,9 +358,9 @@ fn a_token_never_goes_out_in_the_clear_and_what_the_environment_says_is_checked(
         let ran: Ran = command.env("SSL_CERT_FILE", &file).env_remove("HF_TOKEN").output().unwrap().into();
         assert!(ran.failure(directory.path()).contains("SSL_CERT_FILE is [directory]/"), "{}", ran.stderr);
     }
-    for (endpoint, said) in [("hub", "which is no address"), ("ftp://hub.invalid", "must be like https://")] {
+    for (endpoint, expected) in [("hub", "which is no address"), ("ftp://hub.invalid", "must be like https://")] {
         let mut command = fulgurite(["model", "fetch", "hf:someone/tiny"]);
         let ran: Ran = command.env("HF_ENDPOINT", endpoint).env_remove("HF_TOKEN").output().unwrap().into();
-        assert!(ran.failure(directory.path()).contains(said), "{}", ran.stderr);
+        assert!(ran.failure(directory.path()).contains(expected), "{}", ran.stderr);
     }
 }

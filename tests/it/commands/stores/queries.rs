@@ -21,8 +21,8 @@ fn three_rollouts(directory: &Path) -> Server {
     server.post("/v1/agl/queues/rollouts/enqueue", &queued).expect(201);
     let resources = json!({ "main_llm": { "resource_type": "llm", "endpoint": "http://127.0.0.1", "model": "tiny" } });
     server.post("/v1/agl/resources/rs-1", &resources).expect(200);
-    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 2, "worker_id": "w" })).expect(200);
-    let attempts: Vec<String> = (0..2).map(|index| text(&taken[index]["attempt"]["attempt_id"])).collect();
+    let claimed = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 2, "worker_id": "w" })).expect(200);
+    let attempts: Vec<String> = (0..2).map(|index| text(&claimed[index]["attempt"]["attempt_id"])).collect();
     let base = format!("/rollout/ro-played/attempt/{}", attempts[0]);
     let call = json!({
         "model": "tiny", "messages": [{ "role": "user", "content": "hi" }], "temperature": 0, "max_tokens": 5,
@@ -446,11 +446,11 @@ fn a_store_named_by_the_environment_is_meant_where_the_command_line_names_none()
     let path = |name: &str| directory.path().join(name).display().to_string();
     let config = path("a.toml");
     std::fs::write(&config, "[store]\nurl = \"sqlite://of-config.db\"\n").unwrap();
-    let asked = |arguments: &[&str]| {
+    let last_error = |arguments: &[&str]| {
         let mut command = fulgurite(["rollouts"].iter().chain(arguments));
         command.current_dir(directory.path()).env("FULGURITE_STORE", "sqlite://of-environment.db");
-        let said = Ran::from(command.output().unwrap()).stderr;
-        said.lines().last().unwrap_or_default().to_owned()
+        let message = Ran::from(command.output().unwrap()).stderr;
+        message.lines().last().unwrap_or_default().to_owned()
     };
     let run = path("a-run");
     let cases: [(&[&str], &str); 4] = [
@@ -460,8 +460,8 @@ fn a_store_named_by_the_environment_is_meant_where_the_command_line_names_none()
         (&["--store", "sqlite://of-flag.db"], "of-flag.db"),
     ];
     for (arguments, named) in cases {
-        let said = asked(arguments);
-        assert!(said.contains("store not found") && said.ends_with(named), "{arguments:?}: {said}");
+        let message = last_error(arguments);
+        assert!(message.contains("store not found") && message.ends_with(named), "{arguments:?}: {message}");
     }
 }
 

@@ -14,9 +14,9 @@ fn played(directory: &Path, rollouts: usize) -> Server {
     let llm = json!({ "main_llm": { "resource_type": "llm", "endpoint": "http://127.0.0.1", "model": "tiny" } });
     server.post("/v1/agl/resources/rs-1", &llm).expect(200);
     let dequeue = json!({ "limit": rollouts, "worker_id": "w" });
-    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &dequeue).expect(200);
-    for (number, taken) in taken.as_array().unwrap().iter().enumerate() {
-        let (rollout, attempt) = (text(&taken["rollout_id"]), text(&taken["attempt"]["attempt_id"]));
+    let claimed = server.post("/v1/agl/queues/rollouts/dequeue", &dequeue).expect(200);
+    for (number, claimed) in claimed.as_array().unwrap().iter().enumerate() {
+        let (rollout, attempt) = (text(&claimed["rollout_id"]), text(&claimed["attempt"]["attempt_id"]));
         let base = format!("/rollout/{rollout}/attempt/{attempt}");
         for content in ["hi", "and now?"] {
             let messages = json!([{ "role": "user", "content": content }]);
@@ -50,10 +50,10 @@ fn a_store_goes_through_a_file_and_comes_out_the_same() {
         let file = file.to_str().unwrap();
         let copy = format!("sqlite://{}", directory.path().join(format!("{format}.db")).display());
         // A worker, resources, 4 rollouts, 3 attempts, 6 calls, 3 rewards.
-        let said = printed(["export", "--store", &server.store, "--to", file]);
-        assert_eq!(said, format!("exported 18 records to {file}\n"));
-        let said = printed(["import", file, "--store", &copy]);
-        assert_eq!(said, "imported 18 records; 0 were there already\n");
+        let printed_line = printed(["export", "--store", &server.store, "--to", file]);
+        assert_eq!(printed_line, format!("exported 18 records to {file}\n"));
+        let printed_line = printed(["import", file, "--store", &copy]);
+        assert_eq!(printed_line, "imported 18 records; 0 were there already\n");
         assert_eq!(everything(&copy), before, "{format}");
         assert_eq!(printed(["store", "check", "--store", &copy]), "the store is sound\n");
         let again = run(["import", file, file, "--store", &copy, "--json"]).json_lines();
@@ -188,9 +188,11 @@ fn old_rollouts_are_pruned_when_it_is_told_to() {
     VACUUM has given the space back
     ");
     assert_eq!(server.query("rollouts").len(), 3);
-    let [said] = &prune(&["--older-than", "0s", "--yes", "--json"]).json_lines()[..] else { panic!("not one line") };
+    let [printed_line] = &prune(&["--older-than", "0s", "--yes", "--json"]).json_lines()[..] else {
+        panic!("not one line")
+    };
     assert_eq!(
-        said["deleted"],
+        printed_line["deleted"],
         json!({ "rollouts": 2, "attempts": 2, "spans": 6, "generations": 4, "generation_uses": 0 })
     );
     let left = server.query("rollouts");

@@ -12,8 +12,8 @@ fn conversation(directory: &Path) -> Server {
     let server = Server::start(directory, ["--model", &model_flag("tiny", &model)]);
     let rollout = json!({ "rollout_id": "ro-talk", "input": "count", "mode": "val", "metadata": { "run_id": "run-1", "step": 3 } });
     server.post("/v1/agl/queues/rollouts/enqueue", &json!({ "rollouts": [rollout] })).expect(201);
-    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 1, "worker_id": "w" })).expect(200);
-    let attempt = text(&taken[0]["attempt"]["attempt_id"]);
+    let claimed = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 1, "worker_id": "w" })).expect(200);
+    let attempt = text(&claimed[0]["attempt"]["attempt_id"]);
     let base = format!("/rollout/ro-talk/attempt/{attempt}");
     let call = |messages: &Value| {
         let call = json!({ "model": "tiny", "messages": messages, "seed": 1, "max_tokens": 4 });
@@ -22,8 +22,8 @@ fn conversation(directory: &Path) -> Server {
     let system = json!({ "role": "system", "content": "You count.\nNothing else." });
     let one = json!({ "role": "user", "content": "one" });
     let answer = call(&json!([system, one]));
-    let said = answer["choices"][0]["message"].clone();
-    call(&json!([system, one, said, { "role": "user", "content": "two" }]));
+    let answer_message = answer["choices"][0]["message"].clone();
+    call(&json!([system, one, answer_message, { "role": "user", "content": "two" }]));
     call(&json!([system, { "role": "user", "content": "three" }]));
     let of_call = format!("/rollout/ro-talk/generation/{}/reward", text(&answer["id"]));
     server.post(&of_call, &json!({ "value": -0.25 })).expect(201);

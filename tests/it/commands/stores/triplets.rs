@@ -8,8 +8,8 @@ fn server_with(directory: &std::path::Path, spans: impl IntoIterator<Item = Valu
     let server = Server::start::<&str>(directory, []);
     let queued = json!({ "rollouts": [{ "rollout_id": "ro-1", "input": 1 }] });
     server.post("/v1/agl/queues/rollouts/enqueue", &queued).expect(201);
-    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 1, "worker_id": "w" })).expect(200);
-    let attempt_id = text(&taken[0]["attempt"]["attempt_id"]);
+    let claimed = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 1, "worker_id": "w" })).expect(200);
+    let attempt_id = text(&claimed[0]["attempt"]["attempt_id"]);
     for mut span in spans {
         span["attempt_id"] = json!(attempt_id);
         server.post("/v1/agl/spans", &span).expect(201);
@@ -148,10 +148,10 @@ fn an_attempt_without_triplets_is_explained() {
 #[test]
 fn options_that_do_nothing_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let asked = |flags: &[&str]| run(["triplets", "--store", "sqlite://none.db"].iter().chain(flags));
-    let ran = asked(&["--adapter", "llm-proxy", "--agent", "coder"]);
+    let triplets_with = |flags: &[&str]| run(["triplets", "--store", "sqlite://none.db"].iter().chain(flags));
+    let ran = triplets_with(&["--adapter", "llm-proxy", "--agent", "coder"]);
     insta::assert_snapshot!(ran.failure(directory.path()), @"error: --agent is not for --adapter llm-proxy, which knows its spans by name and their rewards by order");
-    let ran = asked(&["--agent", "("]);
+    let ran = triplets_with(&["--agent", "("]);
     assert_eq!(ran.code, Some(2));
     assert!(
         ran.stderr.starts_with("error: invalid value '(' for '--agent <REGEX>': regex parse error"),

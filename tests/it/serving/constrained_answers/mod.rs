@@ -200,8 +200,8 @@ fn text_meets_the_schema_in_every_format() {
         let form = json!({ "type": "json_schema", "json_schema": { "name": "answer", "schema": schema } });
         let choice = choice(server, format, tokenizer, seed, json!({ "response_format": form }));
         assert_eq!(choice["finish_reason"], "stop", "{format}: {choice}");
-        let said: Value = serde_json::from_str(choice["message"]["content"].as_str().unwrap()).unwrap();
-        assert!(is_met(&schema, &said), "{format}: {schema}: {said}");
+        let content: Value = serde_json::from_str(choice["message"]["content"].as_str().unwrap()).unwrap();
+        assert!(is_met(&schema, &content), "{format}: {schema}: {content}");
         assert_eq!(choice["message"]["tool_calls"], Value::Null);
     });
 }
@@ -246,8 +246,8 @@ fn an_answer_or_a_call_and_both_are_recorded_with_what_they_were_kept_to() {
                     calls(&choice).iter().all(|(name, arguments)| name == "look" && arguments["flag"].is_boolean())
                 ),
                 false => {
-                    let said: Value = serde_json::from_str(choice["message"]["content"].as_str().unwrap()).unwrap();
-                    assert!(said == json!({ "answer": 1 }) || said == json!({ "answer": 2 }), "{said}");
+                    let content: Value = serde_json::from_str(choice["message"]["content"].as_str().unwrap()).unwrap();
+                    assert!(content == json!({ "answer": 1 }) || content == json!({ "answer": 2 }), "{content}");
                 }
             }
             seen[usize::from(has_called)] = true;

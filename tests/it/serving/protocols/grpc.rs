@@ -35,10 +35,10 @@ fn play(server: &Server, arguments: &[&str]) -> Value {
 
 /// The code and text of a call that failed.
 fn failure(reply: &Reply) -> (u8, String) {
-    let said =
+    let trailer =
         |name: &str| reply.head.get(name).unwrap_or_else(|| panic!("no {name}: {:?}", reply.head)).to_str().unwrap();
     assert_eq!((reply.status.as_u16(), reply.body.len(), &reply.trailers), (200, 0, &None));
-    (said("grpc-status").parse().unwrap(), said("grpc-message").to_owned())
+    (trailer("grpc-status").parse().unwrap(), trailer("grpc-message").to_owned())
 }
 
 /// What never ends after these bytes.
@@ -54,8 +54,8 @@ fn their_exporter_sends_spans_plain_and_compressed_that_the_store_has() {
     let rollout = server.enqueue([json!(1)], &json!({})).remove(0);
     let dequeued = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "worker_id": "w" })).expect(200);
     let attempt = text(&dequeued[0]["attempt"]["attempt_id"]);
-    let said = play(&server, &[&rollout, &attempt]);
-    insta::assert_snapshot!(serde_json::to_string_pretty(&said).unwrap(), @r#"
+    let exported = play(&server, &[&rollout, &attempt]);
+    insta::assert_snapshot!(serde_json::to_string_pretty(&exported).unwrap(), @r#"
     {
       "plain": "SUCCESS",
       "gzip": "SUCCESS",
@@ -147,9 +147,9 @@ fn a_call_by_http_1_is_told_what_it_needs() {
     let head =
         format!("POST {EXPORT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc\r\nconnection: close\r\n");
     stream.write_all(format!("{head}content-length: 5\r\n\r\n\0\0\0\0\0").as_bytes()).unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    let (head, body) = said.split_once("\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");
     let message = "gRPC is served over HTTP/2 with prior knowledge and Content-Type application/grpc, but the request came by \
                    HTTP/1.1; OTLP over HTTP is served at /v1/traces";

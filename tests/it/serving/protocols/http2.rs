@@ -114,11 +114,11 @@ fn header_block(headers: &[(&str, &str)]) -> Vec<u8> {
 fn frames(server: &Server, sent: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut stream = TcpStream::connect(address(server)).unwrap();
     stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[]), sent].concat()).unwrap();
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     // A connection that is closed on bytes that nobody read is reset.
-    let _ = stream.read_to_end(&mut said);
+    let _ = stream.read_to_end(&mut received);
     let mut frames = Vec::new();
-    let mut rest = &said[..];
+    let mut rest = &received[..];
     while let Some((head, after)) = rest.split_first_chunk::<9>() {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         frames.push((head[3], after[..length].to_vec()));
@@ -178,9 +178,9 @@ fn a_connection_that_says_nothing_is_closed_and_half_a_preface_is_a_head_that_is
 
     let mut half = TcpStream::connect(address(&server)).unwrap();
     half.write_all(&PREFACE[..9]).unwrap();
-    let mut said = String::new();
-    half.read_to_string(&mut said).unwrap();
-    assert!(said.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{said}");
+    let mut received = String::new();
+    half.read_to_string(&mut received).unwrap();
+    assert!(received.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{received}");
 }
 
 #[test]
@@ -224,8 +224,8 @@ fn hostile_frames_end_their_own_connection_alone() {
         header_block(&[(":method", "GET"), (":scheme", "http"), (":path", "/healthz"), (":authority", "localhost")]);
     let whole = |stream| frame(HEADERS, 5, stream, &head);
     // Requests that are taken back as fast as they come.
-    let taken_back = (0..1000).flat_map(|n| [whole(2 * n + 1), frame(RESET, 0, 2 * n + 1, &[0, 0, 0, 8])].concat());
-    assert_eq!(reasons(&frames(&server, &taken_back.collect::<Vec<u8>>())), [11], "enhance your calm");
+    let cancelled = (0..1000).flat_map(|n| [whole(2 * n + 1), frame(RESET, 0, 2 * n + 1, &[0, 0, 0, 8])].concat());
+    assert_eq!(reasons(&frames(&server, &cancelled.collect::<Vec<u8>>())), [11], "enhance your calm");
     // A frame that is larger than any that was agreed on, of which the rest never comes.
     assert_eq!(reasons(&frames(&server, &[&[255, 255, 255, 0, 0, 0, 0, 0, 1][..], &[0; 100]].concat())), [6]);
     // A stream of a number that clients do not have.

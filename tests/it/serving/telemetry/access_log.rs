@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::metrics::{asked, attempt};
+use super::metrics::{attempt, request_of};
 use crate::common::{Server, client, eventually, model_flag, tiny_model};
 use serde_json::json;
 
 const SECRET: &str = "sk-verysecret";
-const SAID: &str = "Say you are 17.";
+const SECRET_PROMPT: &str = "Say you are 17.";
 
 /// The server's log once it has so many lines of requests.
 fn log_of(directory: &Path, requests: usize) -> String {
@@ -46,7 +46,7 @@ fn a_request_has_one_line_and_nothing_that_was_said_or_sent_as_a_key_stands_in_t
         let server = Server::start_in(&[("RUST_LOG", level)], directory.path(), arguments);
         let base = attempt(&server);
         let ask = |path: &str, stream: bool| {
-            let mut body = asked(&[("user", SAID)]);
+            let mut body = request_of(&[("user", SECRET_PROMPT)]);
             body["stream"] = stream.into();
             let request = client().post(format!("{}{path}?key={SECRET}", server.url)).json(&body);
             let request = request.header("x-api-key", SECRET).bearer_auth(SECRET);
@@ -72,7 +72,7 @@ fn a_request_has_one_line_and_nothing_that_was_said_or_sent_as_a_key_stands_in_t
              prompt_tokens=26 sampled_tokens=4"
         );
         assert_eq!(line(&log, "status=404"), "method=\"POST\" path=\"/*\" status=404 milliseconds=N bytes=N");
-        for secret in [SECRET, SAID, "you are"] {
+        for secret in [SECRET, SECRET_PROMPT, "you are"] {
             assert!(!log.contains(secret), "{secret} at {level}: {log}");
         }
     }
@@ -86,7 +86,7 @@ fn a_key_of_a_client_of_googles_stands_in_no_log() {
     std::fs::write(&config, "[server]\naccess_log = true\n").unwrap();
     let arguments = ["--config", config.to_str().unwrap(), "--model", &model_flag("tiny", &model)];
     let body = json!({
-        "contents": [{ "parts": [{ "text": SAID }] }],
+        "contents": [{ "parts": [{ "text": SECRET_PROMPT }] }],
         "generationConfig": { "maxOutputTokens": 4 },
     });
     for level in ["warn,fulgurite::access=info", "debug"] {
@@ -103,7 +103,7 @@ fn a_key_of_a_client_of_googles_stands_in_no_log() {
         let log = log_of(directory.path(), 4);
         let answered = line(&log, "{*model}");
         assert!(answered.starts_with("method=\"POST\" route=\"/v1beta/models/{*model}\" status=200 "), "{answered}");
-        for secret in [SECRET, SAID, "you are"] {
+        for secret in [SECRET, SECRET_PROMPT, "you are"] {
             assert!(!log.contains(secret), "{secret} at {level}: {log}");
         }
     }

@@ -36,11 +36,11 @@ fn table(metrics: &BTreeMap<String, Metric>) -> String {
 /// Takes a rollout off the queue, and gives the base of its calls' paths.
 pub fn attempt(server: &Server) -> String {
     server.enqueue([json!(1)], &json!({}));
-    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "worker_id": "w" })).expect(200);
-    format!("/rollout/{}/attempt/{}/v1", text(&taken[0]["rollout_id"]), text(&taken[0]["attempt"]["attempt_id"]))
+    let claimed = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "worker_id": "w" })).expect(200);
+    format!("/rollout/{}/attempt/{}/v1", text(&claimed[0]["rollout_id"]), text(&claimed[0]["attempt"]["attempt_id"]))
 }
 
-pub fn asked(messages: &[(&str, &str)]) -> Value {
+pub fn request_of(messages: &[(&str, &str)]) -> Value {
     let messages: Vec<Value> =
         messages.iter().map(|(role, content)| json!({ "role": role, "content": content })).collect();
     json!({ "model": "tiny", "messages": messages, "max_tokens": 4, "temperature": 0 })
@@ -69,7 +69,7 @@ fn every_metric_is_documented_as_it_is() {
     let environment = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")];
     let server = Server::start_in(&environment, directory.path(), arguments);
     let base = attempt(&server);
-    server.post(&format!("{base}/chat/completions"), &asked(&[("user", "Say")])).expect(200);
+    server.post(&format!("{base}/chat/completions"), &request_of(&[("user", "Say")])).expect(200);
     let page = Page::of(&server);
     assert_eq!(documented(), page.metrics, "docs/reference/metrics.md should say:\n{}", table(&page.metrics));
 }
@@ -93,12 +93,12 @@ fn tokens_drift_and_times_are_those_of_the_calls() {
     let model = tiny_model(directory.path(), 256);
     let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
     let path = format!("{}/chat/completions", attempt(&server));
-    let first = server.post(&path, &asked(&[("user", "Say")])).expect(200);
-    let said = text(&first["choices"][0]["message"]["content"]);
-    let history = [("user", "Say"), ("assistant", &said), ("user", "you are 17.")];
-    let second = server.post(&path, &asked(&history)).expect(200);
+    let first = server.post(&path, &request_of(&[("user", "Say")])).expect(200);
+    let answer = text(&first["choices"][0]["message"]["content"]);
+    let history = [("user", "Say"), ("assistant", &answer), ("user", "you are 17.")];
+    let second = server.post(&path, &request_of(&history)).expect(200);
     // Another beginning: it continues nothing.
-    let third = server.post(&path, &asked(&[("user", "17.")])).expect(200);
+    let third = server.post(&path, &request_of(&[("user", "17.")])).expect(200);
     let completion = json!({ "model": "tiny", "prompt": "Say", "max_tokens": 3, "temperature": 0 });
     let fourth = server.post("/v1/completions", &completion).expect(200);
 
@@ -138,11 +138,11 @@ fn calls_are_counted_by_how_they_ended() {
     let calls = |page: &Page, model: &str, endpoint: &str, outcome: &str| {
         page.sum("fulgurite_calls_total", &[("model", model), ("endpoint", endpoint), ("outcome", outcome)])
     };
-    let mut streamed = asked(&[("user", "Say")]);
+    let mut streamed = request_of(&[("user", "Say")]);
     streamed["stream"] = json!(true);
     let path = "/v1/chat/completions";
     assert_eq!(server.post(path, &streamed).status, 200);
-    server.post("/v1/messages", &asked(&[("user", "Say")])).expect(200);
+    server.post("/v1/messages", &request_of(&[("user", "Say")])).expect(200);
     server.post("/v1/responses", &json!({ "model": "tiny", "input": "Say", "max_output_tokens": 2 })).expect(200);
     let mut unknown = streamed.clone();
     unknown["model"] = json!("a\"b\nc");
@@ -152,7 +152,7 @@ fn calls_are_counted_by_how_they_ended() {
     server.post("/v1/completions", &json!({ "model": "tiny", "prompt": [100_000] })).expect(400);
     // Nothing of these is a call.
     server.get("/v1/models").expect(200);
-    server.post("/v1/messages/count_tokens", &asked(&[("user", "Say")])).expect(200);
+    server.post("/v1/messages/count_tokens", &request_of(&[("user", "Say")])).expect(200);
 
     streamed["max_tokens"] = json!(null);
     let socket = begin(&server, path, &streamed);
@@ -223,9 +223,9 @@ fn an_answer_that_broke_off_is_resumed_and_only_what_is_sampled_then_counts_anew
     let directory = tempfile::tempdir().unwrap();
     let model = tiny_model(directory.path(), 64);
     let vllm = Vllm::new(true, true);
-    let said = |token, end| Step::Event(generated(&[(token, -0.5)], end));
-    vllm.play(Reply::Stream(vec![said(65, None), Step::Hang(oneshot::channel().0)]));
-    vllm.play(Reply::Stream(std::iter::once(said(66, Some("length"))).chain(Step::done()).collect()));
+    let step_of = |token, end| Step::Event(generated(&[(token, -0.5)], end));
+    vllm.play(Reply::Stream(vec![step_of(65, None), Step::Hang(oneshot::channel().0)]));
+    vllm.play(Reply::Stream(std::iter::once(step_of(66, Some("length"))).chain(Step::done()).collect()));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let host = runtime.block_on(ScriptedServer::start(move |request| vllm.answer(request)));
     let flag = format!("tiny=vllm:{},path={}", host.url, model.display());
@@ -249,7 +249,7 @@ fn calls_that_came_before_or_are_made_beside_the_task_are_told_apart() {
     let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
     let ask = |header: (&str, &str)| {
         let request = client().post(format!("{}/v1/chat/completions", server.url)).header(header.0, header.1);
-        assert_eq!(request.json(&asked(&[("user", "Say")])).send().unwrap().status(), 200);
+        assert_eq!(request.json(&request_of(&[("user", "Say")])).send().unwrap().status(), 200);
     };
     ask(("idempotency-key", "1"));
     ask(("idempotency-key", "1"));

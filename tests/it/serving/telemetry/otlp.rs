@@ -18,11 +18,11 @@ use prost::Message;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::metrics::{asked, attempt};
+use super::metrics::{attempt, request_of};
 use super::page::Page;
 use crate::common::{Server, eventually, model_flag, text, tiny_model};
 
-const SAID: &str = "Say you are 17.";
+const SECRET_PROMPT: &str = "Say you are 17.";
 
 /// How the collector answers once.
 #[derive(Clone, Copy)]
@@ -143,7 +143,7 @@ fn a_call_is_a_span_that_says_whose_it_is_but_not_what_was_said() {
     ];
     let server = serve(directory.path(), "", &environment);
     let base = attempt(&server);
-    let answer = server.post(&format!("{base}/chat/completions"), &asked(&[("user", SAID)])).expect(200);
+    let answer = server.post(&format!("{base}/chat/completions"), &request_of(&[("user", SECRET_PROMPT)])).expect(200);
     collector.spans(1);
     let (headers, body) = &collector.exports()[0];
     assert_eq!(headers["content-type"], "application/x-protobuf");
@@ -151,7 +151,7 @@ fn a_call_is_a_span_that_says_whose_it_is_but_not_what_was_said() {
     let [(resource, span)] = &read(body)[..] else { panic!("not one span") };
     assert_eq!((&resource["service.name"], span.kind), (&json!("fulgurite"), 3));
     let (rollout, attempt) = base[9..base.len() - 3].split_once("/attempt/").unwrap();
-    let said = attributes(&span.attributes);
+    let exported = attributes(&span.attributes);
     for (key, expected) in [
         ("agentlightning.rollout_id", json!(rollout)),
         ("agentlightning.attempt_id", json!(attempt)),
@@ -164,13 +164,13 @@ fn a_call_is_a_span_that_says_whose_it_is_but_not_what_was_said() {
         ("gen_ai.usage.output_tokens", answer["usage"]["completion_tokens"].clone()),
         ("fulgurite.departure.reason", json!("first_turn")),
     ] {
-        assert_eq!(said[key], expected, "{key} in {said}");
+        assert_eq!(exported[key], expected, "{key} in {exported}");
     }
-    assert!(!String::from_utf8_lossy(body).contains(SAID));
+    assert!(!String::from_utf8_lossy(body).contains(SECRET_PROMPT));
     let stored = server.query("spans").into_iter().find(|span| span["name"] != "raw_gen_ai_request").unwrap();
     assert_eq!(text(&stored["span_id"]), span.span_id.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
     let log = log(directory.path());
-    assert!(!log.contains("very-secret") && !log.contains(SAID), "{log}");
+    assert!(!log.contains("very-secret") && !log.contains(SECRET_PROMPT), "{log}");
 }
 
 #[test]
@@ -178,9 +178,9 @@ fn what_was_said_is_sent_where_it_is_asked_for() {
     let directory = tempfile::tempdir().unwrap();
     let collector = Collector::start([]);
     let server = serve(directory.path(), &format!("{}content = true\n", exporting_to(&collector.url)), &[]);
-    server.post("/v1/messages", &asked(&[("user", SAID)])).expect(200);
-    let said = attributes(&collector.spans(1)[0].attributes);
-    assert_eq!(said["gen_ai.prompt.0.content"], SAID);
+    server.post("/v1/messages", &request_of(&[("user", SECRET_PROMPT)])).expect(200);
+    let exported = attributes(&collector.spans(1)[0].attributes);
+    assert_eq!(exported["gen_ai.prompt.0.content"], SECRET_PROMPT);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_collector_that_fails_gets_every_span_once_it_does_not() {
     let unavailable = Scripted::Fail(StatusCode::SERVICE_UNAVAILABLE);
     let collector = Collector::start([unavailable, Scripted::Fail(StatusCode::TOO_MANY_REQUESTS), unavailable]);
     let server = serve(directory.path(), &exporting_to(&collector.url), &[]);
-    let call = || text(&server.post("/v1/chat/completions", &asked(&[("user", SAID)])).expect(200)["id"]);
+    let call = || text(&server.post("/v1/chat/completions", &request_of(&[("user", SECRET_PROMPT)])).expect(200)["id"]);
     let mut ids: Vec<String> = (0..3).map(|_| call()).collect();
     let spans = collector.spans(3);
     let mut got: Vec<String> =
@@ -206,7 +206,7 @@ fn what_a_collector_refuses_is_dropped_and_counted() {
     let directory = tempfile::tempdir().unwrap();
     let collector = Collector::start([Scripted::Fail(StatusCode::BAD_REQUEST)]);
     let server = serve(directory.path(), &exporting_to(&collector.url), &[]);
-    let call = || server.post("/v1/chat/completions", &asked(&[("user", SAID)])).expect(200);
+    let call = || server.post("/v1/chat/completions", &request_of(&[("user", SECRET_PROMPT)])).expect(200);
     call();
     eventually("the refusal", || (dropped(&server, "rejected") == 1.0).then_some(()));
     call();
@@ -232,7 +232,8 @@ fn a_collector_that_hangs_holds_up_no_call_and_what_finds_no_room_is_counted() {
 #[test]
 fn a_server_stops_though_no_collector_is_there_and_sends_the_last_spans_if_one_is() {
     let directory = tempfile::tempdir().unwrap();
-    let call = |server: &Server| server.post("/v1/chat/completions", &asked(&[("user", SAID)])).expect(200);
+    let call =
+        |server: &Server| server.post("/v1/chat/completions", &request_of(&[("user", SECRET_PROMPT)])).expect(200);
     let mut server = serve(directory.path(), &exporting_to("http://127.0.0.1:1"), &[]);
     call(&server);
     assert_eq!(server.process.terminate(), Some(0));

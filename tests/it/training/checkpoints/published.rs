@@ -81,8 +81,8 @@ fn better_weights_are_put_behind_the_model_and_worse_ones_are_kept_back() {
     assert_eq!(of(&lines, "publish/version"), [0, 1, 2, 3, 4], "{lines:?}");
     assert_eq!(of(&lines, "publish/kept_back"), [0, 0, 0, 0]);
     assert!(of(&lines, "publish/difference_high").iter().all(|high| high.as_f64().unwrap() < 0.0));
-    let told = lines.iter().filter(|line| line["event"] == "weights_published").count();
-    assert_eq!((version(&server), told), (json!(4), 4));
+    let count = lines.iter().filter(|line| line["event"] == "weights_published").count();
+    assert_eq!((version(&server), count), (json!(4), 4));
     let better = lines.last().unwrap();
     let keys = lines.iter().flat_map(|line| line.as_object().unwrap().keys());
     let keys: BTreeSet<String> = keys.filter(|key| key.starts_with("publish/")).cloned().collect();
@@ -95,8 +95,8 @@ fn better_weights_are_put_behind_the_model_and_worse_ones_are_kept_back() {
     assert_eq!(of(&lines, "publish/version"), [0, 0, 0, 0, 0], "{lines:?}");
     assert_eq!(of(&lines, "publish/kept_back"), [1, 1, 1, 1]);
     assert!(of(&lines, "publish/difference_low").iter().all(|low| low.as_f64().unwrap() > 0.0));
-    let told = lines.iter().filter(|line| line["event"] == "weights_kept_back").count();
-    assert_eq!((version(&server), told), (json!(0), 4));
+    let count = lines.iter().filter(|line| line["event"] == "weights_kept_back").count();
+    assert_eq!((version(&server), count), (json!(0), 4));
     assert_eq!(lines.last().unwrap()["steps"], 4, "it has learnt all the same");
 
     // Killed in the middle, it puts back what was there, and ends in the same weights, published in the same way.
@@ -121,9 +121,9 @@ fn a_resumed_run_puts_back_what_was_behind_the_model_and_not_what_it_has_learnt_
     let it = Harvest::new();
     let server = it.serve("worse");
     it.ran(WORSE, &server, "worse", &["--max-steps", "2"]).json_lines();
-    let asked = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 5, "logprobs": true,
+    let request = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 5, "logprobs": true,
                         "messages": [{ "role": "user", "content": "Say 1" }] });
-    let answer = || server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"].clone();
+    let answer = || server.post("/v1/chat/completions", &request).expect(200)["choices"][0]["logprobs"].clone();
     let before = answer();
     // Other weights, as after a mistake.
     let checkpoint = it.path().join("worse/checkpoints/000002");
@@ -157,9 +157,9 @@ fn what_is_behind_the_model_is_uploaded_and_put_back_after_the_machine_is_lost()
     // Worse weights stay where they are, and what they are worse than is all that is there.
     let server = it.serve("worse");
     ran(WORSE, &server, "worse", &["--max-steps", "2"]);
-    let asked = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 5, "logprobs": true,
+    let request = json!({ "model": "hello", "temperature": 1, "seed": 7, "max_tokens": 5, "logprobs": true,
                         "messages": [{ "role": "user", "content": "Say 1" }] });
-    let answer = || server.post("/v1/chat/completions", &asked).expect(200)["choices"][0]["logprobs"].clone();
+    let answer = || server.post("/v1/chat/completions", &request).expect(200)["choices"][0]["logprobs"].clone();
     let before = answer();
     assert_eq!(behind("worse"), BTreeSet::from(["000000".to_owned()]));
     let checkpoint = it.path().join("worse/checkpoints/000002");

@@ -60,7 +60,7 @@ fn a_new_run_whose_name_is_taken_at_its_server_gets_the_next_id() {
     for (place, id) in [("elsewhere", "first-2"), ("third", "first-3")] {
         std::fs::create_dir(it.path(place)).unwrap();
         let run = format!("{place}/first");
-        let mut process = it.begun(&run, &["--start-over"]);
+        let mut process = it.started(&run, &["--start-over"]);
         it.gets(id, 0);
         process.kill();
         let log = std::fs::read_to_string(it.log(&run)).unwrap();
@@ -70,7 +70,7 @@ fn a_new_run_whose_name_is_taken_at_its_server_gets_the_next_id() {
     assert_eq!(it.recorded(), ["first", "first-2", "first-3"]);
     assert_eq!(it.sql("SELECT * FROM steps"), steps, "the other run is as it was");
     // They go on by their own ids.
-    let mut process = it.begun("third/first", &["--resume"]);
+    let mut process = it.started("third/first", &["--resume"]);
     it.called(0..4);
     it.rewarded();
     it.gets("first-3", 1);
@@ -169,7 +169,7 @@ fn an_adapter_is_refused_at_a_server_with_other_files_whatever_is_published() {
     assert!(!it.path("new").exists());
     // Whole weights take the place of what is there.
     std::fs::write(&it.config, others.replace("lora_rank = 2", "")).unwrap();
-    let mut whole = it.begun("whole", &["--start-over"]);
+    let mut whole = it.started("whole", &["--start-over"]);
     it.gets("whole", 0);
     whole.kill();
 }
@@ -212,7 +212,7 @@ fn a_run_directory_of_an_earlier_release_goes_on_at_a_server() {
     // The copy says which run it is of, and the server's run does not: that is not known to be the same.
     let refused = it.ran("copy", &["--resume", "--max-steps", "4"]);
     assert!(refused.stderr.contains("its run first is another"), "{}", refused.stderr);
-    let mut process = it.begun("first", &["--resume", "--max-steps", "4"]);
+    let mut process = it.started("first", &["--resume", "--max-steps", "4"]);
     // The same weights, by a name with which what they sample can be trained.
     it.gets("first", 2);
     it.called(0..4);

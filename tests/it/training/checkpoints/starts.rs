@@ -49,7 +49,7 @@ impl Served {
     }
 
     /// A run in the background, which waits where there is nothing to learn from.
-    pub(super) fn begun(&self, run: &str, more: &[&str]) -> Process {
+    pub(super) fn started(&self, run: &str, more: &[&str]) -> Process {
         let mut command = self.command(run, more);
         let log = std::fs::File::create(self.log(run)).unwrap();
         command.stdout(Stdio::null()).stderr(log);
@@ -129,19 +129,19 @@ fn a_start_changes_what_is_behind_a_model_only_if_it_is_told_to() {
 
     // Beside a running one, and after that was killed.
     let goes_on = ["--resume", "--max-steps", "9"];
-    let mut first = it.begun("first", &goes_on);
+    let mut first = it.started("first", &goes_on);
     it.gets("first", 3);
     let third = it.behind();
     it.is_refused("second", &[], "`hello` has version 3 of run first after 3 updates, put there ");
     first.kill();
     it.is_refused("second", &[], "`hello` has version 3 of run first after 3 updates, put there ");
     // The same update makes the same weights.
-    let mut first = it.begun("first", &goes_on);
+    let mut first = it.started("first", &goes_on);
     it.called(0..4);
     assert_eq!(it.behind(), third);
 
     // Another run takes the model over; what the first one learns from then is no longer put behind it.
-    let mut second = it.begun("second", &["--start-over"]);
+    let mut second = it.started("second", &["--start-over"]);
     it.gets("second", 0);
     it.rewarded();
     assert_eq!(first.exit_code(), Some(1));
@@ -157,7 +157,7 @@ fn a_start_changes_what_is_behind_a_model_only_if_it_is_told_to() {
 
     // The first one goes on once it is told to put its own back.
     it.is_refused("first", &goes_on, "which is not the run's: ");
-    let mut first = it.begun("first", &["--resume", "--max-steps", "9", "--replace-weights"]);
+    let mut first = it.started("first", &["--resume", "--max-steps", "9", "--replace-weights"]);
     it.gets("first", 4);
     first.kill();
 
@@ -203,11 +203,11 @@ fn a_killed_harvest_that_goes_on_puts_no_older_weights_behind_its_model() {
         .replace("max_steps = 2", "checkpoint_every = 50\nmax_steps = 3");
     std::fs::write(&it.config, rare).unwrap();
     let goes_on = ["--resume", "--max-steps", "5"];
-    let mut first = it.begun("first", &["--max-steps", "5"]);
+    let mut first = it.started("first", &["--max-steps", "5"]);
     it.gets("first", 3);
     first.kill();
     // Its last checkpoint is its start: it makes three updates again before it comes to what is new.
-    let mut first = it.begun("first", &goes_on);
+    let mut first = it.started("first", &goes_on);
     it.called(0..4);
     it.rewarded();
     it.gets("first", 4);
@@ -227,7 +227,7 @@ pub(super) fn truncate(checkpoint: &Path) {
 
 /// A run with checkpoints after its first and third update, of which the newer one is lost: what is behind its model is two
 /// updates ahead, and its config permits one.
-fn goes_on_from_an_older_checkpoint_only_if_it_is_told_to(lose: impl FnOnce(&Path)) {
+fn assert_older_checkpoint_needs_permission(lose: impl FnOnce(&Path)) {
     let it = Served::new();
     let change = |from: &str, to: &str| {
         let config = std::fs::read_to_string(&it.config).unwrap();
@@ -247,28 +247,28 @@ fn goes_on_from_an_older_checkpoint_only_if_it_is_told_to(lose: impl FnOnce(&Pat
     // The printed command is one that is not refused.
     it.is_refused("first", &["--resume"], "--resume --replace-weights` goes on with run first and puts ");
     assert_eq!(publications(), before);
-    let mut first = it.begun("first", &["--resume", "--replace-weights"]);
+    let mut first = it.started("first", &["--resume", "--replace-weights"]);
     eventually("its first update's weights", || (publications() > before).then_some(()));
     first.kill();
 }
 
 #[test]
 fn a_resumed_run_with_a_truncated_checkpoint_puts_no_older_weights_behind_its_model() {
-    goes_on_from_an_older_checkpoint_only_if_it_is_told_to(truncate);
+    assert_older_checkpoint_needs_permission(truncate);
 }
 
 #[test]
 fn a_resumed_run_with_a_missing_checkpoint_puts_no_older_weights_behind_its_model() {
-    goes_on_from_an_older_checkpoint_only_if_it_is_told_to(|checkpoint| std::fs::remove_dir_all(checkpoint).unwrap());
+    assert_older_checkpoint_needs_permission(|checkpoint| std::fs::remove_dir_all(checkpoint).unwrap());
 }
 
 #[test]
 fn a_run_whose_model_gets_others_weights_ends_although_nobody_samples_from_its_own() {
     let it = Served::new();
-    let mut first = it.begun("first", &["--max-steps", "9"]);
+    let mut first = it.started("first", &["--max-steps", "9"]);
     it.gets("first", 3);
     // It waits for more to learn from, which can never come once others' weights answer.
-    let mut second = it.begun("second", &["--start-over"]);
+    let mut second = it.started("second", &["--start-over"]);
     assert_eq!(first.exit_code(), Some(1));
     second.kill();
     let log = std::fs::read_to_string(it.log("first")).unwrap();
@@ -293,7 +293,7 @@ fn a_run_is_not_begun_anew_because_its_store_is_another() {
 fn a_copy_of_a_run_is_refused_while_a_process_trains_it() {
     let it = Served::new();
     let goes_on = ["--resume", "--max-steps", "9"];
-    let mut first = it.begun("first", &["--max-steps", "9"]);
+    let mut first = it.started("first", &["--max-steps", "9"]);
     it.gets("first", 3);
     let steps = || it.sql("SELECT step, time FROM steps ORDER BY step");
     eventually("its record", || (steps().len() == 3).then_some(()));
@@ -315,7 +315,7 @@ fn a_copy_of_a_run_is_refused_while_a_process_trains_it() {
 
     // The same machine sees that it was killed.
     first.kill();
-    let mut copy = it.begun("copy", &goes_on);
+    let mut copy = it.started("copy", &goes_on);
     it.called(0..4);
     it.rewarded();
     it.gets("first", 4);

@@ -109,10 +109,10 @@ fn a_connection_that_breaks_in_an_upload_is_told_of_and_the_run_goes_on() {
     let (it, undisturbed) = Uploading::new();
     let url = it.store.behind_broken_line("PUT /runs/tests/broken/checkpoints/000003/model.safetensors");
     let lines = Ran::from(it.command(&url, "broken", &[]).output().unwrap()).json_lines();
-    let told: Vec<&Value> = lines.iter().filter(|line| line["event"] == "checkpoint_not_uploaded").collect();
-    assert_eq!(told.len(), 1, "{lines:?}");
-    assert_eq!(told[0]["checkpoint"], "checkpoints/000003");
-    let reason = told[0]["reason"].as_str().unwrap();
+    let warnings: Vec<&Value> = lines.iter().filter(|line| line["event"] == "checkpoint_not_uploaded").collect();
+    assert_eq!(warnings.len(), 1, "{lines:?}");
+    assert_eq!(warnings[0]["checkpoint"], "checkpoints/000003");
+    let reason = warnings[0]["reason"].as_str().unwrap();
     assert!(
         reason.starts_with("cannot write s3://runs/tests/broken/checkpoints/000003/model.safetensors: "),
         "{reason}"
@@ -132,15 +132,15 @@ fn what_cannot_be_written_to_is_refused_before_anything_is_run() {
         ran.stderr.lines().filter(|line| !line.contains(" INFO ")).collect::<Vec<_>>().join("\n")
     };
     let keyless = ObjectStore::refusing();
-    let said = refused(&keyless.url, "keyless");
-    assert!(said.contains("checkpoints cannot be uploaded ([trainer] checkpoint_url)"), "{said}");
-    assert!(said.contains("the credentials are refused, or may not do that: AWS_ACCESS_KEY_ID"), "{said}");
+    let message = refused(&keyless.url, "keyless");
+    assert!(message.contains("checkpoints cannot be uploaded ([trainer] checkpoint_url)"), "{message}");
+    assert!(message.contains("the credentials are refused, or may not do that: AWS_ACCESS_KEY_ID"), "{message}");
     it.project.change_config("s3://runs/tests", "s3://ruins/tests");
-    let said = refused(&it.store.url, "absent");
-    assert!(said.contains("cannot write s3://ruins/tests/absent/config.json: is there such a bucket?"), "{said}");
+    let message = refused(&it.store.url, "absent");
+    assert!(message.contains("cannot write s3://ruins/tests/absent/config.json: is there such a bucket?"), "{message}");
     // Nobody listens.
-    let said = refused("http://127.0.0.1:9", "nobody");
-    assert!(said.contains("cannot read s3://ruins/tests/nobody/config.json: "), "{said}");
+    let message = refused("http://127.0.0.1:9", "nobody");
+    assert!(message.contains("cannot read s3://ruins/tests/nobody/config.json: "), "{message}");
     it.project.change_config("s3://ruins/tests", "s3:/runs");
     insta::assert_snapshot!(refused(&it.store.url, "mistyped").replace(it.project.directory.path().to_str().unwrap(), "[directory]"), @r"
     error: [directory]/t.toml

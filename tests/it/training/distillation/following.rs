@@ -9,8 +9,8 @@ use crate::common::project::{numbers, recorded_steps, saved, weights};
 #[test]
 fn a_teacher_that_follows_the_student_is_what_it_has_become() {
     let project = project();
-    let beside = "[[models]]\nname = \"teacher\"\nbackend = \"embedded\"\npath = \"teacher\"\n\n";
-    project.change_config(beside, "");
+    let teacher_model = "[[models]]\nname = \"teacher\"\nbackend = \"embedded\"\npath = \"teacher\"\n\n";
+    project.change_config(teacher_model, "");
     project.change_config("teacher = 'teacher'", "teacher = 'hello', reward_coefficient = 1.0");
     project.change_config("group_size = 1", "group_size = 3");
     let steps = project.train("follows", &["--max-steps", "3"]);
@@ -19,20 +19,20 @@ fn a_teacher_that_follows_the_student_is_what_it_has_become() {
     assert_eq!(numbers(&steps, "teacher_kl"), [0.0; 3]);
     assert!(recorded(&project, "follows").iter().all(|(sampler, teacher)| sampler == teacher), "to the bit");
     project.change_config("reward_coefficient = 1.0", "teacher_system = 'Say {task}.'");
-    let told = project.train("told", &["--max-steps", "2"]);
-    assert!(numbers(&told, "teacher_kl").iter().all(|kl| *kl != 0.0), "{told:?}");
+    let lines_of = project.train("told", &["--max-steps", "2"]);
+    assert!(numbers(&lines_of, "teacher_kl").iter().all(|kl| *kl != 0.0), "{lines_of:?}");
     project.train("stopped", &["--max-steps", "1"]);
     let resumed = project.train("stopped", &["--max-steps", "2", "--resume"]);
-    assert!(weights(resumed.last().unwrap()) == weights(told.last().unwrap()));
+    assert!(weights(resumed.last().unwrap()) == weights(lines_of.last().unwrap()));
 }
 
 #[test]
 fn a_teacher_that_is_refreshed_at_times_is_what_the_student_was_then_and_survives_a_kill() {
     let project = project();
-    let beside = "[[models]]\nname = \"teacher\"\nbackend = \"embedded\"\npath = \"teacher\"\n\n";
-    project.change_config(beside, "");
-    let said = refused(&project, "{ teacher = 'teacher' }", "{ teacher = 'hello', refresh_every = 0 }");
-    assert!(said.contains("[trainer] distillation.refresh_every is 0, but must be at least 1"), "{said}");
+    let teacher_model = "[[models]]\nname = \"teacher\"\nbackend = \"embedded\"\npath = \"teacher\"\n\n";
+    project.change_config(teacher_model, "");
+    let message = refused(&project, "{ teacher = 'teacher' }", "{ teacher = 'hello', refresh_every = 0 }");
+    assert!(message.contains("[trainer] distillation.refresh_every is 0, but must be at least 1"), "{message}");
     let options = "teacher = 'hello', reward_coefficient = 1.0, refresh_every = 3";
     project.change_config("teacher = 'teacher'", options);
     project.change_config("group_size = 1", "group_size = 3");
@@ -47,12 +47,14 @@ fn a_teacher_that_is_refreshed_at_times_is_what_the_student_was_then_and_survive
         let away = numbers(&whole, "teacher_kl");
         let refreshed: Vec<bool> = away.iter().map(|away| *away == 0.0).collect();
         assert_eq!(refreshed, [true, false, false, true, false, false, true, false], "{away:?}");
-        let told = recorded(&project, &run("whole"));
-        let is_same = |step: usize| told[9 * step..9 * (step + 1)].iter().all(|(sampler, teacher)| sampler == teacher);
+        let recorded_rows = recorded(&project, &run("whole"));
+        let is_same =
+            |step: usize| recorded_rows[9 * step..9 * (step + 1)].iter().all(|(sampler, teacher)| sampler == teacher);
         assert_eq!((0..8).map(is_same).collect::<Vec<bool>>(), refreshed, "to the bit");
         // Its weights stand beside a checkpoint between two refreshes, and nowhere else.
-        let beside = |step: usize| project.path(&run("whole")).join(format!("checkpoints/{step:06}/teacher")).is_dir();
-        assert_eq!((beside(6), beside(7), beside(8)), (false, true, true));
+        let holds_teacher =
+            |step: usize| project.path(&run("whole")).join(format!("checkpoints/{step:06}/teacher")).is_dir();
+        assert_eq!((holds_teacher(6), holds_teacher(7), holds_teacher(8)), (false, true, true));
 
         // Stopped between two refreshes, and killed in the middle of what comes then.
         let stopped = run("stopped");
@@ -70,13 +72,16 @@ fn a_teacher_that_is_refreshed_at_times_is_what_the_student_was_then_and_survive
 #[test]
 fn what_cannot_be_refreshed_is_refused_by_name() {
     let project = project();
-    let said = refused(&project, "{ teacher = 'teacher' }", "{ teacher = 'teacher', refresh_every = 2 }");
+    let message = refused(&project, "{ teacher = 'teacher' }", "{ teacher = 'teacher', refresh_every = 2 }");
     let expected = "[trainer] distillation.refresh_every is 2, but no teacher is the trained model `hello`";
-    assert!(said.contains(expected), "{said}");
-    let beside = "[[models]]\nname = \"teacher\"\nbackend = \"embedded\"\npath = \"teacher\"\n\n";
-    project.change_config(beside, "");
+    assert!(message.contains(expected), "{message}");
+    let teacher_model = "[[models]]\nname = \"teacher\"\nbackend = \"embedded\"\npath = \"teacher\"\n\n";
+    project.change_config(teacher_model, "");
     let _server = project.train_at_our_tinker_server();
     let _ = std::fs::remove_dir_all(project.path("refused"));
-    let said = refused(&project, "{ teacher = 'teacher' }", "{ teacher = 'hello', refresh_every = 2 }");
-    assert!(said.contains("distillation, teacher \"hello\"\n  caused by: it is trained at a service, whose"), "{said}");
+    let message = refused(&project, "{ teacher = 'teacher' }", "{ teacher = 'hello', refresh_every = 2 }");
+    assert!(
+        message.contains("distillation, teacher \"hello\"\n  caused by: it is trained at a service, whose"),
+        "{message}"
+    );
 }

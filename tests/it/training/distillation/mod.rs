@@ -42,13 +42,13 @@ fn with(project: &Project, from: &str, to: &str, then: impl FnOnce()) {
 }
 
 fn refused(project: &Project, from: &str, to: &str) -> String {
-    let mut said = String::new();
+    let mut message = String::new();
     with(project, from, to, || {
         let ran = Ran::from(project.command("refused").output().unwrap());
         assert_eq!(ran.code, Some(1), "{ran:?}");
-        said = ran.stderr;
+        message = ran.stderr;
     });
-    said
+    message
 }
 
 /// What the teachers of a run said, by the generations' places, beside what the sampler had said.
@@ -78,8 +78,8 @@ fn a_policy_comes_nearer_to_its_teacher_which_is_recorded_and_survives_a_resume(
     let whole = steps.last().unwrap();
     assert_eq!(whole["max_logprob_difference"], json!(0.0));
     // Of every generation that was trained: the mean over a step's tokens is what its metrics say.
-    let told = recorded(&project, "whole");
-    assert_eq!(told.len(), 4 * 3);
+    let pairs = recorded(&project, "whole");
+    assert_eq!(pairs.len(), 4 * 3);
     let difference = |(sampler, teacher): &(Value, Value)| -> (f64, usize) {
         let pairs = sampler.as_array().unwrap().iter().zip(teacher.as_array().unwrap());
         let pairs: Vec<f64> = pairs.map(|(s, t)| s.as_f64().unwrap() - t.as_f64().unwrap()).collect();
@@ -87,7 +87,7 @@ fn a_policy_comes_nearer_to_its_teacher_which_is_recorded_and_survives_a_resume(
         (pairs.iter().sum(), pairs.len())
     };
     let (sum, tokens) =
-        told[..3].iter().map(difference).fold((0.0, 0), |(sum, count), (more, of)| (sum + more, count + of));
+        pairs[..3].iter().map(difference).fold((0.0, 0), |(sum, count), (more, of)| (sum + more, count + of));
     let first = numbers(&steps, "teacher_kl")[0];
     assert!((sum / tokens as f64 - first).abs() < 1e-4 * first.abs(), "{} is not {first}", sum / tokens as f64);
     project.train("resumed", &["--max-steps", "2"]);
@@ -205,8 +205,8 @@ fn whole_distributions_are_learnt_at_a_tinker_service_as_in_this_process() {
     with(&project, "backend = \"embedded\"\npath = \"teacher\"", &hosted, || {
         for loss in losses {
             let options = format!("{{ teacher = 'teacher', loss = '{loss}', top_k = 21 }}");
-            let said = refused(&project, "{ teacher = 'teacher' }", &options);
-            assert!(said.contains("distillation.top_k is 21, but the teacher `teacher` tells 20"), "{said}");
+            let message = refused(&project, "{ teacher = 'teacher' }", &options);
+            assert!(message.contains("distillation.top_k is 21, but the teacher `teacher` tells 20"), "{message}");
             assert_eq!(project.query("rollouts", "refused"), [] as [Value; 0], "before the first sample");
             std::fs::remove_dir_all(project.path("refused")).unwrap();
         }
@@ -282,8 +282,8 @@ fn tasks_have_the_teacher_of_their_tag_and_rewards_count_if_they_are_to() {
     with(&project, "group_size = 1", "group_size = 3", || {
         let alone = project.train("alone", &["--max-steps", "1"]).pop().unwrap();
         project.change_config("{ task_tag", "{ reward_coefficient = 0.5, task_tag");
-        let beside = project.train("beside", &["--max-steps", "1"]).pop().unwrap();
-        assert!(weights(&alone) != weights(&beside));
+        let with_rewards = project.train("beside", &["--max-steps", "1"]).pop().unwrap();
+        assert!(weights(&alone) != weights(&with_rewards));
         project.change_config("group_size = 3", "group_size = 1");
         let ran = Ran::from(project.command("ungrouped").output().unwrap());
         assert!(ran.stderr.contains("[trainer] group_size is 1"), "{}", ran.stderr);
@@ -294,24 +294,24 @@ fn tasks_have_the_teacher_of_their_tag_and_rewards_count_if_they_are_to() {
 fn what_cannot_teach_is_refused_by_name_before_the_first_sample() {
     let project = project();
     let embedded = "backend = \"embedded\"\npath = \"teacher\"";
-    let said = refused(&project, "teacher = 'teacher'", "teacher = 'nobody'");
-    assert!(said.contains("[trainer] distillation, teacher \"nobody\": there is no such [[models]]"), "{said}");
-    let said = refused(&project, embedded, "backend = \"openai\"\nurls = [\"http://127.0.0.1:9\"]");
+    let message = refused(&project, "teacher = 'teacher'", "teacher = 'nobody'");
+    assert!(message.contains("[trainer] distillation, teacher \"nobody\": there is no such [[models]]"), "{message}");
+    let message = refused(&project, embedded, "backend = \"openai\"\nurls = [\"http://127.0.0.1:9\"]");
     assert!(
-        said.contains("teacher \"teacher\": its backend is openai, which passes calls on and tells no logprobs"),
-        "{said}"
+        message.contains("teacher \"teacher\": its backend is openai, which passes calls on and tells no logprobs"),
+        "{message}"
     );
-    let said = refused(&project, "distillation = { teacher = 'teacher' }\n", "");
-    assert!(said.contains("[trainer] distillation is missing"), "{said}");
-    let said = refused(&project, "{ teacher = 'teacher' }", "{ teacher = 'teacher', coefficient = 0.0 }");
-    assert!(said.contains("[trainer] distillation.coefficient is 0, but must be"), "{said}");
+    let message = refused(&project, "distillation = { teacher = 'teacher' }\n", "");
+    assert!(message.contains("[trainer] distillation is missing"), "{message}");
+    let message = refused(&project, "{ teacher = 'teacher' }", "{ teacher = 'teacher', coefficient = 0.0 }");
+    assert!(message.contains("[trainer] distillation.coefficient is 0, but must be"), "{message}");
     assert!(!project.path("refused").exists());
 
     // llama.cpp samples, and says nothing of a prompt.
-    let said =
+    let message =
         refused(&project, embedded, "backend = \"llama-cpp\"\nurls = [\"http://127.0.0.1:9\"]\npath = \"teacher\"");
-    assert!(said.contains("the teacher `teacher` ([trainer] distillation)"), "{said}");
-    assert!(said.contains("tells no logprobs of a prompt"), "{said}");
+    assert!(message.contains("the teacher `teacher` ([trainer] distillation)"), "{message}");
+    assert!(message.contains("tells no logprobs of a prompt"), "{message}");
     assert_eq!(project.query("rollouts", "refused"), [] as [Value; 0]);
 
     // A teacher with a tokenizer of its own.
@@ -323,9 +323,9 @@ fn what_cannot_teach_is_refused_by_name_before_the_first_sample() {
     std::fs::write(project.path("teacher/tokenizer.json"), tokenizer.to_string()).unwrap();
     std::fs::remove_file(project.path("teacher/fulgurite.sha256")).unwrap();
     std::fs::remove_dir_all(project.path("refused")).unwrap();
-    let said = refused(&project, "max_steps = 4", "max_steps = 5");
+    let message = refused(&project, "max_steps = 4", "max_steps = 5");
     let expected = "teacher \"teacher\": its tokenizer is not that of the model that is trained";
-    assert!(said.contains(expected), "{said}");
+    assert!(message.contains(expected), "{message}");
 }
 
 #[test]
@@ -342,26 +342,26 @@ fn a_teacher_may_read_a_system_message_that_the_policy_does_not_get() {
     project.change_config("{ teacher = 'teacher' }", "{ teacher = 'teacher', teacher_system = 'Answer {task.how}.' }");
     let steps = project.train("prompted", &[]);
     assert!(numbers(&steps, "teacher_kl").iter().all(|away| *away != 0.0), "the same weights, told otherwise");
-    let told = recorded(&project, "prompted");
-    assert!(!told.is_empty());
-    let lengths = |told: &Value| told.as_array().unwrap().len();
-    assert!(told.iter().all(|(sampler, teacher)| lengths(sampler) == lengths(teacher) && sampler != teacher));
+    let pairs = recorded(&project, "prompted");
+    assert!(!pairs.is_empty());
+    let lengths = |pairs: &Value| pairs.as_array().unwrap().len();
+    assert!(pairs.iter().all(|(sampler, teacher)| lengths(sampler) == lengths(teacher) && sampler != teacher));
     project.train("resumed", &["--max-steps", "2"]);
     let resumed = project.train("resumed", &["--resume"]).pop().unwrap();
     assert!(weights(&resumed) == weights(steps.last().unwrap()));
 
-    let said = refused(&project, "{task.how}", "{task.tone}");
-    assert!(said.contains("distillation.teacher_system asks for the field `tone`, which the task"), "{said}");
+    let message = refused(&project, "{task.how}", "{task.tone}");
+    assert!(message.contains("distillation.teacher_system asks for the field `tone`, which the task"), "{message}");
     assert_eq!(project.query("rollouts", "refused"), [] as [Value; 0], "before the first sample");
     let agent = "import json, os, urllib.request; \
         body = json.dumps({'model': 'hello', 'max_tokens': 9, 'messages': [{'role': 'system', 'content': 'x'}, {'role': 'user', 'content': 'Say 7'}]}); \
         urllib.request.urlopen(urllib.request.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions', body.encode(), \
         {'content-type': 'application/json', 'authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']})).read()";
     std::fs::remove_dir_all(project.path("refused")).unwrap();
-    let said = refused(&project, "[\"hello-agent\", \"{task.n}\"]", &format!("[\"python3\", \"-c\", \"{agent}\"]"));
+    let message = refused(&project, "[\"hello-agent\", \"{task.n}\"]", &format!("[\"python3\", \"-c\", \"{agent}\"]"));
     assert!(
-        said.contains("is put before conversations that have no system message, and the agent writes one"),
-        "{said}"
+        message.contains("is put before conversations that have no system message, and the agent writes one"),
+        "{message}"
     );
 }
 
@@ -391,12 +391,12 @@ fn whole_distributions_of_what_was_sampled_are_learnt_forward_and_in_reverse() {
                 ("kl = { coefficient = 1.0 }", "[trainer] kl"),
                 ("loss_aggregation = 'token_mean'", "[trainer] loss_aggregation"),
             ] {
-                let said = refused(&project, "max_steps = 12", &format!("max_steps = 12\n{line}"));
+                let message = refused(&project, "max_steps = 12", &format!("max_steps = 12\n{line}"));
                 let expected = format!("{key} is nothing that distillation.loss = \"{loss}\" takes: leave it out");
-                assert!(said.contains(&expected), "{said}");
+                assert!(message.contains(&expected), "{message}");
             }
-            let said = refused(&project, "top_k = 8", "top_k = 8, discount = 0.5");
-            assert!(said.contains("distillation.discount is of loss = \"policy_gradient\""), "{said}");
+            let message = refused(&project, "top_k = 8", "top_k = 8, discount = 0.5");
+            assert!(message.contains("distillation.discount is of loss = \"policy_gradient\""), "{message}");
         });
     }
     // The teacher's own distribution has nothing to teach, in either direction.

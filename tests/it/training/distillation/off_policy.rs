@@ -76,17 +76,20 @@ fn soft_targets_are_learnt_at_a_tinker_service_too_and_what_cannot_be_is_refused
     }
     std::fs::write(project.path("t.toml"), config).unwrap();
 
-    let said = refused(&project, "top_k = 8", "top_k = 8, discount = 0.5");
-    assert!(said.contains("distillation.discount is no key of objective = \"off_policy_distillation\""), "{said}");
-    let said = refused(&project, "top_k = 8", "top_k = 0");
-    assert!(said.contains("[trainer] distillation.top_k is 0, but a place needs a token"), "{said}");
+    let message = refused(&project, "top_k = 8", "top_k = 8, discount = 0.5");
+    assert!(
+        message.contains("distillation.discount is no key of objective = \"off_policy_distillation\""),
+        "{message}"
+    );
+    let message = refused(&project, "top_k = 8", "top_k = 0");
+    assert!(message.contains("[trainer] distillation.top_k is 0, but a place needs a token"), "{message}");
     let vllm = VllmOverEngine::start(&project.path("teacher"));
     let hosted = format!("backend = \"vllm\"\nurls = [\"{}\"]\npath = \"teacher\"", vllm.url);
     with(&project, "backend = \"embedded\"\npath = \"teacher\"", &hosted, || {
-        let told = project.train("vllm", &["--max-steps", "3"]);
-        assert_eq!(numbers(&told, "teacher_entropy"), numbers(&here, "teacher_entropy"));
-        let said = refused(&project, "top_k = 8", "top_k = 21");
-        assert!(said.contains("distillation.top_k is 21, but the teacher `teacher` tells 20"), "{said}");
+        let at_vllm = project.train("vllm", &["--max-steps", "3"]);
+        assert_eq!(numbers(&at_vllm, "teacher_entropy"), numbers(&here, "teacher_entropy"));
+        let message = refused(&project, "top_k = 8", "top_k = 21");
+        assert!(message.contains("distillation.top_k is 21, but the teacher `teacher` tells 20"), "{message}");
     });
 }
 
@@ -94,7 +97,7 @@ fn soft_targets_are_learnt_at_a_tinker_service_too_and_what_cannot_be_is_refused
 fn targets_that_were_written_before_train_as_the_teacher_that_wrote_them() {
     let project = off_policy();
     project.change_config("epochs = 3", "epochs = 3\nlearning_rate_schedule = 'constant'");
-    let asked = project.train("asked", &[]);
+    let live = project.train("asked", &[]);
     let export = |to: &str| {
         let mut export = fulgurite(["export", "--what", "soft-targets", "--config"]);
         Ran::from(export.arg(project.path("t.toml")).arg("--to").arg(project.path(to)).output().unwrap())
@@ -117,10 +120,10 @@ fn targets_that_were_written_before_train_as_the_teacher_that_wrote_them() {
     project.change_config("'chats.jsonl'", "'targets.jsonl', form = 'soft_targets'");
     let read = project.train("read", &[]);
     for key in ["teacher_cross_entropy", "teacher_entropy", "optim/gradient_norm", "test/nll"] {
-        assert_eq!(numbers(&read, key), numbers(&asked, key), "{key}");
+        assert_eq!(numbers(&read, key), numbers(&live, key), "{key}");
     }
     let whole = weights(read.last().unwrap());
-    assert!(whole == weights(asked.last().unwrap()));
+    assert!(whole == weights(live.last().unwrap()));
     project.train("stopped", &["--max-steps", "5"]);
     assert!(weights(project.train("stopped", &["--resume"]).last().unwrap()) == whole);
     let again = export("again.jsonl");
@@ -148,23 +151,23 @@ fn targets_that_were_written_before_train_as_the_teacher_that_wrote_them() {
         *bad[2].pointer_mut(&at).unwrap() = value;
         let text: String = bad.iter().map(|line| format!("{line}\n")).collect();
         std::fs::write(project.path("bad.jsonl"), text).unwrap();
-        let said = refused(&project, "'targets.jsonl'", "'bad.jsonl'");
-        assert!(said.contains("bad.jsonl line 3: ") && said.contains(expected), "{at}: {said}");
+        let message = refused(&project, "'targets.jsonl'", "'bad.jsonl'");
+        assert!(message.contains("bad.jsonl line 3: ") && message.contains(expected), "{at}: {message}");
         let _ = std::fs::remove_dir_all(project.path("refused"));
     }
-    let beside = "objective = 'off_policy_distillation'\ntrain_on = 'all_tokens'";
+    let of_all_tokens = "objective = 'off_policy_distillation'\ntrain_on = 'all_tokens'";
     for (from, to, expected) in [
         ("{ top_k = 8 }", "{ top_k = 7 }", "targets.jsonl line 1: has targets of top_k = 8"),
         ("{ top_k = 8 }", "{ teacher = 'hello', top_k = 8 }", "[trainer] distillation.teacher is not asked"),
-        ("objective = 'off_policy_distillation'", beside, "soft targets say themselves what each place counts"),
+        ("objective = 'off_policy_distillation'", of_all_tokens, "soft targets say themselves what each place counts"),
         (
             "objective = 'off_policy_distillation'\ndistillation = { top_k = 8 }",
             "objective = 'sft'",
             "[trainer] source.form is \"soft_targets\", from which objective = \"off_policy_distillation\" learns",
         ),
     ] {
-        let said = refused(&project, from, to);
-        assert!(said.contains(expected), "{to}: {said}");
+        let message = refused(&project, from, to);
+        assert!(message.contains(expected), "{to}: {message}");
         let _ = std::fs::remove_dir_all(project.path("refused"));
     }
 }

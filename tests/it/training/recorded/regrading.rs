@@ -84,10 +84,10 @@ fn a_grader_that_was_mended_grades_what_is_recorded() {
 fn people_see_what_would_change_and_what_cannot_be_graded() {
     let project = trained();
     let run = project.path("run");
-    let told = regrade(&run, &["--grade", "echo {\"reward\":5}"]);
-    assert_eq!(told.code, Some(0), "{told:?}");
+    let ran = regrade(&run, &["--grade", "echo {\"reward\":5}"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
     for expected in ["old", "new", "5.0000", "rollouts graded", "groups are ordered otherwise", "--apply gives"] {
-        assert!(told.stdout.contains(expected), "{expected}: {}", told.stdout);
+        assert!(ran.stdout.contains(expected), "{expected}: {}", ran.stdout);
     }
     for (arguments, expected) in [
         (vec!["--grade", "false"], "the grader gave none of"),

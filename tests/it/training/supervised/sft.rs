@@ -137,8 +137,8 @@ fn keys_and_sections_of_another_objective_are_refused_by_name() {
         ("epochs = 2", "max_tokens = 512", "[trainer] max_tokens is 512, but the model's context is 256"),
     ] {
         project.change(from, to);
-        let said = project.refused("refused");
-        assert!(said.contains(expected), "{to}: {said}");
+        let message = project.refused("refused");
+        assert!(message.contains(expected), "{to}: {message}");
         project.write("t.toml", CONFIG);
         let _ = std::fs::remove_dir_all(project.path("refused"));
     }
@@ -164,8 +164,8 @@ fn a_row_that_cannot_be_trained_on_is_named_and_nothing_is_trained() {
         ),
     ] {
         project.write("chats.jsonl", format!("{good}\n\n{bad}\n{good}\n"));
-        let said = project.refused(name);
-        assert!(said.contains(expected), "{name}: {said}");
+        let message = project.refused(name);
+        assert!(message.contains(expected), "{name}: {message}");
     }
     project.write("chats.jsonl", format!("\u{feff}{good}\n"));
     assert!(project.refused("mark").contains("chats.jsonl line 1: begins with a byte order mark"));

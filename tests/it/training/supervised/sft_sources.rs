@@ -94,8 +94,8 @@ fn rollouts_that_earned_enough_are_learnt_token_by_token() {
         ("reward >= 1; DELETE FROM rollouts", "`;` is nothing that a filter has"),
     ] {
         write(filter);
-        let said = refused(directory, &format!("refused-{}", filter.len()));
-        assert!(said.contains(expected), "{filter}: {said}");
+        let message = refused(directory, &format!("refused-{}", filter.len()));
+        assert!(message.contains(expected), "{filter}: {message}");
     }
     let without_store = config("", "model-1", "{ rollouts = \"reward >= 1\" }");
     std::fs::write(directory.join("s.toml"), without_store).unwrap();
@@ -129,8 +129,8 @@ fn a_parquet_file_trains_as_the_same_lines_do() {
     let table = train(directory, "table", &[]).1;
     assert!(weights(&table) == weights(&lines));
     with("bad.parquet");
-    let said = refused(directory, "bad");
-    assert!(said.contains("bad.parquet row 2: message 0 has the role `usr`; did you mean `user`?"), "{said}");
+    let message = refused(directory, "bad");
+    assert!(message.contains("bad.parquet row 2: message 0 has the role `usr`; did you mean `user`?"), "{message}");
 }
 
 #[test]
@@ -194,8 +194,8 @@ fn calls_that_others_logged_train_as_the_conversations_that_they_are() {
     ];
     for (index, (source, more, expected)) in refusals.into_iter().enumerate() {
         with(source, more);
-        let said = refused(directory, &format!("refused-{index}"));
-        assert!(said.contains(expected), "{source}: {said}");
+        let message = refused(directory, &format!("refused-{index}"));
+        assert!(message.contains(expected), "{source}: {message}");
     }
 }
 

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Finds names in Rust, and names of files, that are made of words which do not say what they hold.
+
+    python3 tests/house/words.py            counts them by folder
+    python3 tests/house/words.py --check    lists them, each with the word to write in its place, and fails if there are any
+
+A name is the name of a module, a type, a function, a field or a variable, or one that a format string holds. Comments and
+texts may have these words, and so may the names of test functions, which are sentences.
+"""
+
+import collections
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HOUSE = Path(__file__).resolve().parents[2]
+
+INSTEAD = {
+    "told": "reported, known or described",
+    "untold": "unknown or unreported",
+    "telling": "reporting",
+    "said": "message, text or stated",
+    "says": "states, or is_ with what it is",
+    "asked": "requested, or request",
+    "asker": "caller",
+    "beside": "auxiliary, next_to or alongside",
+    "gone": "removed, missing or disconnected",
+    "begun": "started",
+    "taken": "claimed, accepted or in_use",
+    "whose": "owner",
+    "whom": "owner",
+    "leave": "permission",
+    "meant": "matching or intended",
+    "amiss": "finding or problem",
+    "door": "endpoint or entry",
+    "crew": "workers",
+    "workshop": "workspace",
+    "orders": "commands",
+    "wishes": "preferences or hints",
+}
+
+# Names that may have such a word, each with its reason.
+ALLOWED = {
+    "GONE": "a status code's name in the crate http",
+    "LeaveAlternateScreen": "a name of the crate crossterm",
+}
+# Files that may.
+ALLOWED_FILES = {
+    "tests/agents/programs/crewai_crew.py": "CrewAI calls a group of agents so",
+    "examples/distill/curves/ask-told.json": "named after the run that it is of",
+    "examples/modes/prompt-distillation/told.toml": "users run it by this name",
+}
+# To leave out is to omit: `leave_out`, `LeaveOut`, and the baseline that leaves one out.
+OMIT = re.compile(r"(?i)leave_?(?:one_?)?out")
+
+# Folders whose names are still to be read through.
+OPEN = ()
+
+TOKEN = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*(?:.|\n)*?\*/)"""
+    r"""|(?P<text>\b[bc]?r(?P<marks>\#*)"(?:.|\n)*?"(?P=marks)|[bc]?"(?:[^"\\]|\\(?:.|\n))*")"""
+    r"""|(?P<letter>b?'(?:[^'\\\n]|\\(?:u\{[^}]*\}|x..|.))')"""
+    r"""|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"""
+)
+CAPTURED = re.compile(r"(?<!\{)\{(?:\{\{)*([a-z_][a-z0-9_]*)(?=[:}])")
+TEST = re.compile(r"#\[(?:\w+::)*test\b[^\n]*\n(?:\s*(?:#\[|//)[^\n]*\n)*\s*(?:async\s+)?fn\s+(\w+)")
+
+
+def parts(name):
+    """The words of a name, in small letters.
+
+    >>> parts("JudgesDoor"), parts("has_said_so"), parts("HTTPDoor"), parts("LEAVE_THERE")
+    (['judges', 'door'], ['has', 'said', 'so'], ['http', 'door'], ['leave', 'there'])
+    """
+    return [part.lower() for part in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)]
+
+
+def word_of(name):
+    """The word in a name that is not to be there.
+
+    >>> word_of("JudgesDoor"), word_of("is_told"), word_of("gold"), word_of("LEAVE_OUT"), word_of("LeaveOneOut")
+    ('door', 'told', None, None, None)
+    >>> word_of("GONE"), word_of("Gone"), word_of("leave")
+    (None, 'gone', 'leave')
+    """
+    if name in ALLOWED:
+        return None
+    return next((part for part in parts(OMIT.sub("", name)) if part in INSTEAD), None)
+
+
+def names(text):
+    r"""The names in a file of Rust that have such a word, each with its line.
+
+    >>> list(names('let told = 1; // said\nlet text = "said {asked:?} {{gone}} {0}";\nfn f(door: &\'a str) {}'))
+    [(1, 'told'), (2, 'asked'), (3, 'door')]
+    >>> list(names("#[test]\nfn what_is_said_is_kept() {\n    let said = '\"';\n}\nfn said() {}"))
+    [(3, 'said'), (5, 'said')]
+    >>> list(names('#[tokio::test]\n// Why.\nasync fn one_is_told() {}\nlet raw = r#"a "told" b"#;'))
+    []
+    """
+    sentences = {found.start(1) for found in TEST.finditer(text)}
+    for token in TOKEN.finditer(text):
+        found = []
+        if token["name"] and token.start() not in sentences:
+            found = [(token.start(), token["name"])]
+        elif token["text"]:
+            found = [(token.start() + hole.start(), hole[1]) for hole in CAPTURED.finditer(token["text"])]
+        for at, name in found:
+            if word_of(name):
+                yield text.count("\n", 0, at) + 1, name
+
+
+def file_name(path):
+    """The name of a file without what it ends in, if it has such a word.
+
+    >>> file_name("runner/src/door.rs"), file_name("a/gate.rs"), file_name("docs/the-untold.md")
+    ('door', None, 'the-untold')
+    >>> file_name("tests/agents/programs/crewai_crew.py"), file_name("tests/crewai_crew.py")
+    (None, 'crewai_crew')
+    """
+    stem = Path(path).name.split(".")[0]
+    return stem if path not in ALLOWED_FILES and word_of(stem) else None
+
+
+def main():
+    listed = subprocess.run(["git", "ls-files"], cwd=HOUSE, capture_output=True, text=True, check=True).stdout
+    files = [name for name in listed.splitlines() if not name.endswith(".snap") and (HOUSE / name).is_file()]
+    found = []
+    for file in files:
+        if file.startswith(OPEN):
+            continue
+        if file_name(file):
+            found.append((file, 1, file_name(file)))
+        if file.endswith(".rs"):
+            found += [(file, line, name) for line, name in names((HOUSE / file).read_text())]
+    if "--check" not in sys.argv:
+        for folder, number in collections.Counter(file.split("/")[0] for file, _, _ in found).most_common():
+            print(f"{number:6} {folder}")
+        return 0
+    for file, line, name in found:
+        word = word_of(name)
+        print(f"{file}:{line}: `{name}` has `{word}`; write {INSTEAD[word]}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,7 +5,7 @@ embedded engine.
 import sys
 from pathlib import Path
 
-import beside_llama_cpp as beside
+import against_llama_cpp as comparison
 import gguf
 import peft
 import torch
@@ -38,7 +38,7 @@ def in_pytorch(command, home):
         [{"role": "user", "content": "Say 3."}], add_generation_prompt=True, tokenize=False
     )
     assert chat.endswith("<|im_start|>assistant\n"), chat
-    fulgurite = beside.Fulgurite(command, out / "merged", home)
+    fulgurite = comparison.Fulgurite(command, out / "merged", home)
     ours = fulgurite.logprobs(tokens)
     fulgurite.end()
     merged = transformers.AutoModelForCausalLM.from_pretrained(out / "merged", dtype=torch.float32)
@@ -58,16 +58,16 @@ def in_llama_cpp(command, home, name, directory, most):
     file = home / "out" / f"{name}.gguf"
     template = gguf.GGUFReader(file).get_field("tokenizer.chat_template")
     print(f"{name}: a chat template of {len(template.contents())} characters")
-    llama_cpp = beside.LlamaCpp(file)
-    failed = name.startswith("adapter") and beside.tokenizers_differ(llama_cpp, directory)
+    llama_cpp = comparison.LlamaCpp(file)
+    failed = name.startswith("adapter") and comparison.tokenizers_differ(llama_cpp, directory)
     if name.startswith("adapter"):
-        told = list(beside.answers(llama_cpp))
+        told = list(comparison.answers(llama_cpp))
     else:
         # Of small models every token is as likely as any other, and control tokens are sampled as others are.
         told = [(prompt, llama_cpp.answer(prompt, seed)) for seed, prompt in enumerate([[2, 3, 4], [5, 6, 7, 8]])]
     del llama_cpp
-    fulgurite = beside.Fulgurite(command, directory, home)
-    failed |= beside.compared(f"llama.cpp with {file.name}", told, fulgurite) > most
+    fulgurite = comparison.Fulgurite(command, directory, home)
+    failed |= comparison.compared(f"llama.cpp with {file.name}", told, fulgurite) > most
     fulgurite.end()
     return failed
 

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { RolloutRow } from "../api";
 import { count, duration, fixed } from "../format";
 import { COLOURS } from "./chart";
-import { durationOf } from "../rollouts/orders";
+import { durationOf } from "../rollouts/sorting";
 
 const HEIGHT = 220;
 const MARGIN = { left: 56, right: 12, top: 10, bottom: 24 };

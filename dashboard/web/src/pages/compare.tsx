@@ -3,7 +3,7 @@ import { fixed } from "../format";
 import { Shown, useLoaded } from "../loading";
 import { Renderings } from "../rollouts/renderings";
 import { SameTask } from "../rollouts/same_task";
-import { Beside } from "../tokens/beside";
+import { SideBySide } from "../tokens/side_by_side";
 import { type Tokens, unpacked } from "../tokens/tokens";
 
 const at = (id: string) => `/ui/data/rollouts/${encodeURIComponent(id)}`;
@@ -79,7 +79,8 @@ export function Compare({ query }: { query: URLSearchParams }) {
           <Rewards key={`${a} ${b}`} a={a} b={b} />
           <Shown of={loaded}>
             {([one, other]) =>
-              one && other && <Beside key={`${a} ${b}`} one={sideOf(a, one)} other={sideOf(b, other)} kind="Rollout" />
+              one &&
+              other && <SideBySide key={`${a} ${b}`} one={sideOf(a, one)} other={sideOf(b, other)} kind="Rollout" />
             }
           </Shown>
         </>

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Model, models } from "../api";
 import { Shown, useLoaded } from "../loading";
-import { useKeyed } from "../play/key_asked";
+import { useKeyed } from "../play/key_prompt";
 import { AnswerView } from "../play/play_answer";
 import { Messages } from "../play/play_messages";
 import { AsPair, AsReward, AsTask } from "../play/play_uses";

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { RolloutRow } from "../api";
 import { Shown } from "../loading";
 import { LiveMark } from "../runs/live";
-import { causeOf, causes, type Order, sorted } from "../rollouts/orders";
+import { causeOf, causes, type Order, sorted } from "../rollouts/sorting";
 import { Filter, Where } from "../rollouts/rollout_filter";
 import { type Newest, type Pages, usePages } from "../rollouts/rollout_pages";
 import { RolloutTable } from "../rollouts/rollout_table";

@@ -1,7 +1,7 @@
 // What a conversation by hand becomes: a task, a comparison, a reward.
 import { useState } from "preact/hooks";
 import { type Answer, download, enqueue, pair, reward, type Said } from "./play";
-import { useKeyed } from "./key_asked";
+import { useKeyed } from "./key_prompt";
 
 /** A task as a text is that text; what is JSON in braces or brackets is that value. */
 function taskOf(text: string): unknown {

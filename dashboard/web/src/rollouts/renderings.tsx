@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { get, getBytes } from "../api";
 import { Shown, useLoaded } from "../loading";
-import { Beside } from "../tokens/beside";
+import { SideBySide } from "../tokens/side_by_side";
 import { unpacked } from "../tokens/tokens";
 
 interface RenderableCall {
@@ -136,7 +136,7 @@ function Rendered({ id, call, left, right }: { id: string; call: string; left: s
   );
   return (
     <Shown of={loaded}>
-      {() => sides?.[0] && sides[1] && <Beside key={key} one={sides[0]} other={sides[1]} kind="Renderer" />}
+      {() => sides?.[0] && sides[1] && <SideBySide key={key} one={sides[0]} other={sides[1]} kind="Renderer" />}
     </Shown>
   );
 }

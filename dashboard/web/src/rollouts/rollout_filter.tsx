@@ -1,6 +1,6 @@
 // Which rollouts are shown.
 import { useEffect, useState } from "preact/hooks";
-import { ORDERS, type Order } from "./orders";
+import { ORDERS, type Order } from "./sorting";
 
 const STATUSES = ["queuing", "preparing", "running", "succeeded", "failed", "cancelled", "requeuing"];
 const MODES = ["train", "val", "test"];

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import type { RolloutRow } from "../api";
 import { count, duration, fixed } from "../format";
-import { durationOf } from "./orders";
+import { durationOf } from "./sorting";
 
 const ROW_HEIGHT = 34;
 const VIEW_ROWS = 24;

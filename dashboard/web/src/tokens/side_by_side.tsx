@@ -102,7 +102,7 @@ export interface BesideProps {
   kind: "Rollout" | "Renderer";
 }
 
-export function Beside({ one, other, kind }: BesideProps) {
+export function SideBySide({ one, other, kind }: BesideProps) {
   const { hunks, isExact } = useMemo(() => {
     const number = numbering(one.tokens, other.tokens);
     return diff(keys(one.tokens, number), keys(other.tokens, number));

@@ -69,18 +69,18 @@ async fn serve(arguments: Arc<AskArguments>, client: Client) -> Result<()> {
                 let (arguments, client, sender) = (Arc::clone(&arguments), client.clone(), sender.clone());
                 playing.spawn(async move {
                     let answered = answer(&arguments, &client, &task, (&base_url, &api_key)).await;
-                    let mut told = json!({ "rollout_id": rollout_id, "attempt_id": attempt_id });
+                    let mut answer = json!({ "rollout_id": rollout_id, "attempt_id": attempt_id });
                     match answered {
-                        Ok(text) => told["output"] = json!(text),
-                        Err(error) => told["error"] = json!(format!("{error:#}")),
+                        Ok(text) => answer["output"] = json!(text),
+                        Err(error) => answer["error"] = json!(format!("{error:#}")),
                     }
                     // Nobody reads any more once this process ends.
-                    drop(sender.send(told));
+                    drop(sender.send(answer));
                 });
             }
-            Some(told) = answers.recv() => {
-                let told = async { output.write_all(format!("{told}\n").as_bytes()).await?; output.flush().await };
-                told.await.context("cannot write to standard output")?;
+            Some(answer) = answers.recv() => {
+                let written = async { output.write_all(format!("{answer}\n").as_bytes()).await?; output.flush().await };
+                written.await.context("cannot write to standard output")?;
             }
             Some(_) = playing.join_next() => {}
         }
@@ -101,8 +101,8 @@ async fn answer(arguments: &AskArguments, client: &Client, task: &Value, (url, k
         bail!("the model answered {status}: {text}");
     }
     let reply: Value = serde_json::from_str(&text).context("the model's answer is not JSON")?;
-    let said = &reply["choices"][0]["message"]["content"];
-    said.as_str().map(str::to_owned).ok_or_else(|| anyhow!("the model answered no text: {text}"))
+    let content = &reply["choices"][0]["message"]["content"];
+    content.as_str().map(str::to_owned).ok_or_else(|| anyhow!("the model answered no text: {text}"))
 }
 
 /// What a task has the model asked: itself if it is text, its messages, or a field of it.
@@ -123,11 +123,11 @@ mod tests {
     #[test]
     fn a_task_is_a_question_or_holds_one() {
         let user = |text: &str| json!([{ "role": "user", "content": text }]);
-        let asked = |task: Value| messages(&task, "q").map(Value::from).map_err(|error| error.to_string());
-        assert_eq!(asked(json!("2+2")), Ok(user("2+2")));
-        assert_eq!(asked(json!({ "q": "2+2", "answer": 4 })), Ok(user("2+2")));
-        assert_eq!(asked(json!({ "messages": user("a"), "q": "b" })), Ok(user("a")));
-        assert!(asked(json!({ "prompt": "2+2" })).unwrap_err().contains("the text `q`"));
-        assert!(asked(json!(4)).is_err());
+        let messages_for = |task: Value| messages(&task, "q").map(Value::from).map_err(|error| error.to_string());
+        assert_eq!(messages_for(json!("2+2")), Ok(user("2+2")));
+        assert_eq!(messages_for(json!({ "q": "2+2", "answer": 4 })), Ok(user("2+2")));
+        assert_eq!(messages_for(json!({ "messages": user("a"), "q": "b" })), Ok(user("a")));
+        assert!(messages_for(json!({ "prompt": "2+2" })).unwrap_err().contains("the text `q`"));
+        assert!(messages_for(json!(4)).is_err());
     }
 }

@@ -76,11 +76,11 @@ const STACK: usize = 16 << 20;
 /// Threads that serve: one for every two processors, so that the others are left to those who sample, train and commit,
 /// each on threads of their own; but two at least, so that no call waits for another's. [`WORKERS`] says otherwise.
 fn workers() -> anyhow::Result<usize> {
-    let Some(said) = std::env::var_os(WORKERS) else {
+    let Some(value) = std::env::var_os(WORKERS) else {
         return Ok(std::thread::available_parallelism().map_or(1, |processors| processors.get() / 2).max(2));
     };
-    let number = said.to_str().and_then(|said| said.parse().ok()).filter(|number| *number > 0);
-    number.with_context(|| format!("{WORKERS} is {said:?}, but must be a whole number above 0"))
+    let number = value.to_str().and_then(|value| value.parse().ok()).filter(|number| *number > 0);
+    number.with_context(|| format!("{WORKERS} is {value:?}, but must be a whole number above 0"))
 }
 
 /// In the environment: as many threads serve. Tokio's own name for it.
@@ -96,15 +96,15 @@ fn usual_log(command: &Command) -> &'static str {
 
 /// What is logged: what the environment says, or else what is usual.
 fn log_filter(usual: &str) -> anyhow::Result<EnvFilter> {
-    let said = FILTERS.into_iter().find_map(|name| Some((name, std::env::var_os(name)?)));
-    let Some((name, said)) = said else { return filter(usual) };
-    filter(&said.to_string_lossy()).with_context(|| format!("{name} is {said:?}, which is no filter of the log"))
+    let value = FILTERS.into_iter().find_map(|name| Some((name, std::env::var_os(name)?)));
+    let Some((name, value)) = value else { return filter(usual) };
+    filter(&value.to_string_lossy()).with_context(|| format!("{name} is {value:?}, which is no filter of the log"))
 }
 
 /// A filter with the requests of a server that is to log them, unless it says itself what becomes of those.
-fn filter(said: &str) -> anyhow::Result<EnvFilter> {
-    let filter = EnvFilter::try_new(said)?;
-    Ok(match said.contains(ACCESS) {
+fn filter(directives: &str) -> anyhow::Result<EnvFilter> {
+    let filter = EnvFilter::try_new(directives)?;
+    Ok(match directives.contains(ACCESS) {
         true => filter,
         false => filter.add_directive(format!("{ACCESS}=info").parse()?),
     })
@@ -172,12 +172,12 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
 /// An error as a chain, the last link being what the system said. Some links say their cause themselves; nobody needs
 /// to read it twice.
 fn fail(error: &anyhow::Error) -> ExitCode {
-    let mut said = error.to_string();
-    terminal::output::note(format_args!("error: {said}"));
+    let mut shown = error.to_string();
+    terminal::output::note(format_args!("error: {shown}"));
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !said.ends_with(&cause) {
+        if !shown.ends_with(&cause) {
             terminal::output::note(format_args!("  caused by: {cause}"));
-            said = cause;
+            shown = cause;
         }
     }
     ExitCode::from(1)

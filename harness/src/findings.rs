@@ -126,7 +126,7 @@ fn dialect(plain: &Evidence) -> Finding {
     let calls = plain.seen.iter().filter_map(|seen| Some((seen.dialect?, seen.is_streamed)));
     let calls: BTreeSet<(Dialect, bool)> = calls.collect();
     if calls.is_empty() {
-        let others: BTreeSet<&str> = plain.seen.iter().map(|seen| seen.asked.as_str()).collect();
+        let others: BTreeSet<&str> = plain.seen.iter().map(|seen| seen.request.as_str()).collect();
         let others = match others.is_empty() {
             true => String::new(),
             false => format!(", but {}", Vec::from_iter(others).join(", ")),
@@ -249,7 +249,7 @@ fn side_requests(plain: &Evidence) -> Finding {
     }
     let mut others: BTreeMap<&str, usize> = BTreeMap::new();
     for seen in plain.seen.iter().filter(|seen| seen.dialect.is_none()) {
-        *others.entry(&seen.asked).or_default() += 1;
+        *others.entry(&seen.request).or_default() += 1;
     }
     let answered = |seen: &&super::http_log::Seen| seen.dialect.is_some() && !seen.is_of_task() && seen.status == 200;
     let without_tools = plain.seen.iter().filter(answered).count();

@@ -105,7 +105,7 @@ pub(crate) struct Seen {
     /// Whose it is.
     pub(crate) trial: Trial,
     /// `POST /v1/messages`, without what names the attempt.
-    pub(crate) asked: String,
+    pub(crate) request: String,
     /// The dialect of a call for an answer.
     pub(crate) dialect: Option<Dialect>,
     /// The variable that named the server.
@@ -163,16 +163,16 @@ async fn note(State(log): State<Arc<HttpLog>>, request: Request, next: Next) -> 
     };
     let Ok(body) = to_bytes(body, BODY_LIMIT).await else { return StatusCode::PAYLOAD_TOO_LARGE.into_response() };
     // What a harness sends is noted as it is; the model's server answers what is no JSON.
-    let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let content: Value = serde_json::from_slice(&body).unwrap_or_default();
     let dialect = Dialect::of(&parts.method, &endpoint);
     let mut seen = Seen {
         trial,
-        asked: format!("{} {endpoint}", parts.method),
+        request: format!("{} {endpoint}", parts.method),
         dialect,
         base,
         key: key_of(&parts),
-        is_streamed: dialect.is_some_and(|dialect| dialect.is_streamed(&endpoint, &said)),
-        tools: tools(&said),
+        is_streamed: dialect.is_some_and(|dialect| dialect.is_streamed(&endpoint, &content)),
+        tools: tools(&content),
         status: 0,
     };
     let response = match log.refuses(&seen) {
@@ -180,7 +180,7 @@ async fn note(State(log): State<Arc<HttpLog>>, request: Request, next: Next) -> 
         false => next.run(Request::from_parts(parts, Body::from(body))).await,
     };
     seen.status = response.status().as_u16();
-    tracing::debug!(target: LOG, "{}: {} {} with {} tools", seen.trial.name(), seen.asked, seen.status, seen.tools);
+    tracing::debug!(target: LOG, "{}: {} {} with {} tools", seen.trial.name(), seen.request, seen.status, seen.tools);
     log.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
     response
 }
@@ -218,12 +218,12 @@ fn attempt_of(path: &str) -> Option<(Trial, String)> {
 
 fn key_of(parts: &Parts) -> Option<&'static str> {
     let in_query = fulgurite_proxy::key_in_query(&parts.uri);
-    let said: Vec<&str> = ["x-api-key", "x-goog-api-key", AUTHORIZATION.as_str()]
+    let headers: Vec<&str> = ["x-api-key", "x-goog-api-key", AUTHORIZATION.as_str()]
         .iter()
         .filter_map(|name| parts.headers.get(*name)?.to_str().ok())
         .chain(in_query.as_deref())
         .collect();
-    KEYS.into_iter().find(|key| said.iter().any(|said| said.ends_with(key)))
+    KEYS.into_iter().find(|key| headers.iter().any(|header| header.ends_with(key)))
 }
 
 #[cfg(test)]

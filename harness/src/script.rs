@@ -13,7 +13,7 @@ const FIRST_COMMAND: &str = "printf 'first ' > a.txt; echo word >> a.txt";
 /// What begins every answer, so that reasoning has to come back as well.
 const THOUGHT: &str = "<think>\nI need the shell.\n</think>\n\n";
 /// What a call without the task's tools is answered with.
-const BESIDE_THE_TASK: &str = "A title";
+const TITLE: &str = "A title";
 
 /// A program that some tool of the agent's runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,16 +128,16 @@ impl Step {
     }
 
     /// What is said then; `ended_by` ends an agent that an answer without a call does not.
-    pub(crate) fn says(self, shell: Option<&Shell>, ended_by: Option<&str>) -> String {
-        let said = match (self, shell, ended_by) {
-            (Self::SideRequest, ..) => return BESIDE_THE_TASK.to_owned(),
+    pub(crate) fn text(self, shell: Option<&Shell>, ended_by: Option<&str>) -> String {
+        let text = match (self, shell, ended_by) {
+            (Self::SideRequest, ..) => return TITLE.to_owned(),
             (Self::First, Some(shell), _) => format!("I write it.\n{}", shell.calls(&[FIRST_COMMAND])),
             (Self::Second, Some(shell), _) => shell.calls(&COMMANDS),
             (Self::Onward, Some(shell), _) => shell.calls(&["true"]),
             (Self::Last, Some(shell), Some(command)) => shell.calls(&[command]),
             _ => "It is \"word\".".to_owned(),
         };
-        format!("{THOUGHT}{said}")
+        format!("{THOUGHT}{text}")
     }
 }
 
@@ -175,10 +175,10 @@ mod tests {
     #[test]
     fn a_prompt_says_whose_it_is_and_how_far_its_agent_has_come() {
         let declared = tool("bash", &json!({ "properties": { "command": { "type": "string" } } }));
-        let begun = format!("# Tools\n<tools>\n{declared}\n</tools>\nuser\n{}\n", Trial::Plain.task());
+        let beginning = format!("# Tools\n<tools>\n{declared}\n</tools>\nuser\n{}\n", Trial::Plain.task());
         let result = "<tool_response>\nfirst word\n</tool_response>";
         let steps = [0, 1, 2, 3].map(|results| {
-            let prompt = Prompt::read(&format!("{begun}{}", result.repeat(results)));
+            let prompt = Prompt::read(&format!("{beginning}{}", result.repeat(results)));
             let shell = Shell::among(&prompt.tools);
             (prompt.trial, Step::after(&prompt, shell.as_ref()))
         });
@@ -186,11 +186,11 @@ mod tests {
         assert_eq!(steps, [(plain, Step::First), (plain, Step::Second), (plain, Step::Last), (plain, Step::Last)]);
 
         let title = Prompt::read(&format!("Write a title for this: {}", Trial::Plain.task()));
-        assert_eq!(Step::after(&title, None).says(None, None), "A title");
-        let budget = Prompt::read(&begun.replace(": plain)", ": budget)"));
+        assert_eq!(Step::after(&title, None).text(None, None), "A title");
+        let budget = Prompt::read(&beginning.replace(": plain)", ": budget)"));
         let shell = Shell::among(&budget.tools);
         assert_eq!((budget.trial, Step::after(&budget, shell.as_ref())), (Some(Trial::Budget), Step::Onward));
-        assert!(Step::Last.says(shell.as_ref(), Some("echo END")).contains("echo END"));
-        assert!(Step::Last.says(shell.as_ref(), None).ends_with("It is \"word\"."));
+        assert!(Step::Last.text(shell.as_ref(), Some("echo END")).contains("echo END"));
+        assert!(Step::Last.text(shell.as_ref(), None).ends_with("It is \"word\"."));
     }
 }

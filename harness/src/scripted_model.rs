@@ -123,9 +123,9 @@ impl Sampler for ScriptedModel {
         if matches!(fate, Fate::Fails) {
             return Err(BackendError::Unavailable { message: "the script has it fail".to_owned() });
         }
-        let said = step.says(shell.as_ref(), self.ended_by);
+        let text = step.text(shell.as_ref(), self.ended_by);
         let tokenizer = self.renderer.tokenizer();
-        let encoded = tokenizer.encode_with_specials(&said);
+        let encoded = tokenizer.encode_with_specials(&text);
         let mut tokens = encoded.map_err(|error| BackendError::Internal { message: error.to_string() })?;
         tokens.extend(request.stop_tokens.first());
         let end = if tokens.len() > request.max_tokens { SamplingEnd::Length } else { SamplingEnd::StopToken };

@@ -147,6 +147,6 @@ fn within_variables(command: &[String], home: Option<String>) -> Vec<String> {
         script.push_str("export HOME=\"$0\"\nunset XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_CACHE_HOME\n");
     }
     script.push_str("exec \"$@\"");
-    let begun = ["sh".to_owned(), "-c".to_owned(), script, home.unwrap_or_else(|| "sh".to_owned())];
-    begun.into_iter().chain(command.iter().cloned()).collect()
+    let words = ["sh".to_owned(), "-c".to_owned(), script, home.unwrap_or_else(|| "sh".to_owned())];
+    words.into_iter().chain(command.iter().cloned()).collect()
 }

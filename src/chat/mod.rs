@@ -43,9 +43,9 @@ pub async fn chat(arguments: ChatArguments) -> Result<()> {
         output::line(paint.dim(&format!("{}; /reset, /tokens, /quit", talk.host.description)));
     }
     if !arguments.prompts.is_empty() {
-        let asked = talk.ask_each(&arguments.prompts, &mut interruptions).await;
+        let outcome = talk.ask_each(&arguments.prompts, &mut interruptions).await;
         talk.host.close().await?;
-        return asked;
+        return outcome;
     }
     let mut lines = lines();
     let outcome = loop {
@@ -59,7 +59,7 @@ pub async fn chat(arguments: ChatArguments) -> Result<()> {
         let Some(line) = line else { break Ok(()) };
         match talk.take(&line?, &mut interruptions).await {
             Ok(Next::GoOn) => {}
-            Ok(Next::Leave) => break Ok(()),
+            Ok(Next::Quit) => break Ok(()),
             // A person asks again; a script has to know.
             Err(error) if person => output::note(format_args!("error: {error:#}")),
             Err(error) => break Err(error),
@@ -75,7 +75,7 @@ pub async fn chat(arguments: ChatArguments) -> Result<()> {
 /// What comes after a line.
 enum Next {
     GoOn,
-    Leave,
+    Quit,
 }
 
 /// A conversation.
@@ -95,7 +95,7 @@ impl Talk {
     async fn take(&mut self, line: &str, interruptions: &mut Interruptions) -> Result<Next> {
         match line.trim() {
             "" => {}
-            "/quit" => return Ok(Next::Leave),
+            "/quit" => return Ok(Next::Quit),
             "/reset" => {
                 self.messages.clear();
                 self.last = Reply::default();
@@ -104,7 +104,7 @@ impl Talk {
             command if is_command(command) => {
                 output::note(format_args!("there is no {command}: there are /reset, /tokens and /quit"));
             }
-            said => self.say(said, interruptions).await?,
+            text => self.say(text, interruptions).await?,
         }
         Ok(Next::GoOn)
     }
@@ -119,21 +119,21 @@ impl Talk {
     }
 
     /// Has the model answer; what it said so far counts if it is cut short.
-    async fn say(&mut self, said: &str, interruptions: &mut Interruptions) -> Result<()> {
-        self.messages.push(json!({ "role": "user", "content": said }));
+    async fn say(&mut self, text: &str, interruptions: &mut Interruptions) -> Result<()> {
+        self.messages.push(json!({ "role": "user", "content": text }));
         let request = self.request();
         let json = self.json;
         let mut reply = Reply::default();
-        let mut told = |piece: &str| {
+        let mut print = |piece: &str| {
             if !json {
                 output::piece(piece);
             }
         };
-        let asked = tokio::select! {
-            asked = ask(&self.client, &self.host, &request, &mut reply, &mut told) => asked,
+        let outcome = tokio::select! {
+            outcome = ask(&self.client, &self.host, &request, &mut reply, &mut print) => outcome,
             () = interruptions.next() => Ok(()),
         };
-        if let Err(error) = asked {
+        if let Err(error) = outcome {
             // What was not answered was not said.
             self.messages.pop();
             return Err(error);

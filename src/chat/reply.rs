@@ -41,11 +41,11 @@ impl Reply {
         self.text.push_str(new);
         let ids: Vec<u64> = choice["token_ids"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
         let logprobs = choice["logprobs"]["content"].as_array().into_iter().flatten();
-        for (place, told) in logprobs.enumerate() {
+        for (place, entry) in logprobs.enumerate() {
             self.tokens.push(SampledToken {
                 id: ids.get(place).copied(),
-                logprob: told["logprob"].as_f64().unwrap_or(f64::NAN),
-                text: told["token"].as_str().unwrap_or_default().to_owned(),
+                logprob: entry["logprob"].as_f64().unwrap_or(f64::NAN),
+                text: entry["token"].as_str().unwrap_or_default().to_owned(),
             });
         }
         if let Some(reason) = choice["finish_reason"].as_str() {
@@ -65,14 +65,14 @@ impl Reply {
     }
 }
 
-/// Asks for a reply to `messages`; `told` gets each piece of text as it comes. What has come is in `reply` even if this is
+/// Asks for a reply to `messages`; `print` gets each piece of text as it comes. What has come is in `reply` even if this is
 /// given up.
 pub async fn ask(
     client: &Client,
     host: &Host,
     request: &Value,
     reply: &mut Reply,
-    told: &mut (dyn FnMut(&str) + Send),
+    print: &mut (dyn FnMut(&str) + Send),
 ) -> Result<()> {
     let mut request = request.clone();
     request["stream"] = json!(true);
@@ -87,8 +87,8 @@ pub async fn ask(
     if !response.status().is_success() {
         let status = response.status();
         let text = response.text().await.unwrap_or_default();
-        let said: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-        let message = said["error"]["message"].as_str().or(said["detail"].as_str());
+        let error_body: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let message = error_body["error"]["message"].as_str().or(error_body["detail"].as_str());
         bail!("the model's host says {status}: {}", message.unwrap_or(text.trim()));
     }
     let mut events = EventDecoder::default();
@@ -101,7 +101,7 @@ pub async fn ask(
             let event: Value = serde_json::from_str(&data).context("the model's host sends no JSON")?;
             let new = reply.take(&event)?;
             if !new.is_empty() {
-                told(&new);
+                print(&new);
             }
         }
     }
@@ -120,11 +120,11 @@ fn whole_events(events: &mut EventDecoder, bytes: &[u8]) -> Result<Vec<String>> 
 }
 
 async fn send(client: &Client, host: &Host, request: &Value) -> Result<Response> {
-    let mut asked = client.post(format!("{}/chat/completions", host.url)).json(request);
+    let mut request = client.post(format!("{}/chat/completions", host.url)).json(request);
     if let Some(key) = &host.key {
-        asked = asked.bearer_auth(key);
+        request = request.bearer_auth(key);
     }
-    asked.send().await.with_context(|| format!("cannot reach {}", host.url))
+    request.send().await.with_context(|| format!("cannot reach {}", host.url))
 }
 
 #[cfg(test)]

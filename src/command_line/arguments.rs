@@ -72,12 +72,12 @@ impl Cli {
     }
 }
 
-fn plain_value_words(said: &str) -> String {
-    let (first, rest) = said.split_once('\n').unwrap_or((said, ""));
+fn plain_value_words(message: &str) -> String {
+    let (first, rest) = message.split_once('\n').unwrap_or((message, ""));
     let words = VALUE_WORDS.iter().find(|(rusts, _)| first.ends_with(rusts));
     match words.and_then(|(_, ours)| Some((first.rsplit_once("': ")?.0, ours))) {
         Some((value, ours)) => format!("{value}': {ours}\n{rest}"),
-        None => said.to_owned(),
+        None => message.to_owned(),
     }
 }
 

@@ -44,17 +44,17 @@ fn words(family: &str, width: u64, is_adapter: bool) -> Option<String> {
     let (_, exponent) = FAMILIES.iter().find(|(name, _)| family.starts_with(name))?;
     let all_weights = BASE * (REFERENCE_WIDTH / width as f64).powf(*exponent);
     let factor = if is_adapter { ADAPTER } else { 1.0 };
-    let mut said =
+    let mut text =
         format!("tinker-cookbook's rule would say {:.1e}: 5e-5 * (2000 / {width})^{exponent}", factor * all_weights);
     // Text takes whatever is written to it.
     let _ = match is_adapter {
-        true => write!(said, ", ten times that for LoRA"),
-        false => write!(said, "; {:.1e} for LoRA, ten times that", ADAPTER * all_weights),
+        true => write!(text, ", ten times that for LoRA"),
+        false => write!(text, "; {:.1e} for LoRA, ten times that", ADAPTER * all_weights),
     };
     if width < LEAST_WIDTH {
-        let _ = write!(said, "; an extrapolation, as the models that it is for are at least {LEAST_WIDTH} wide");
+        let _ = write!(text, "; an extrapolation, as the models that it is for are at least {LEAST_WIDTH} wide");
     }
-    Some(said)
+    Some(text)
 }
 
 #[cfg(test)]

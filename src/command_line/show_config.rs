@@ -52,7 +52,7 @@ pub fn run(arguments: ConfigArguments) -> Result<()> {
 /// Puts what the environment says in place of keys, as the commands do that read it. Gives for each such key the variable
 /// and the command.
 fn override_by_environment(config: &mut Config) -> HashMap<String, (String, &'static str)> {
-    let mut said = HashMap::new();
+    let mut overrides = HashMap::new();
     for reader in READERS {
         match Cli::parse_from(reader).command {
             Command::Serve(arguments) => serve::override_by_flags(config, &arguments),
@@ -62,11 +62,11 @@ fn override_by_environment(config: &mut Config) -> HashMap<String, (String, &'st
         let command = reader[1];
         for (key, variable) in variables_of(command) {
             if std::env::var_os(&variable).is_some() {
-                said.insert(key, (variable, command));
+                overrides.insert(key, (variable, command));
             }
         }
     }
-    said
+    overrides
 }
 
 /// What the environment can say of a command's arguments: each by its id, which is a key of the config but for that of the

@@ -2,7 +2,7 @@
 //! there is no `docs/` to link to.
 
 /// Where the agent's part of the protocol for warm agents is.
-const BESIDE: &str = "sys.path.insert(0, str(Path(__file__).resolve().parent))";
+const NEXT_TO_FILE: &str = "sys.path.insert(0, str(Path(__file__).resolve().parent))";
 
 /// A file's text, as it is written out. `path` is below the recipe's directory.
 pub(super) fn standing_alone(name: &str, path: &str, text: &str) -> String {
@@ -20,7 +20,7 @@ pub(super) fn standing_alone(name: &str, path: &str, text: &str) -> String {
         .replace("../hello/corpus.py", "corpus.py")
         .replace("../hello/grader.py", "grader.py")
         .replace("../chat_sft/eval_table.py", "eval_table.py")
-        .replace("sys.path.insert(0, str(Path(__file__).resolve().parents[2] / \"python\"))", BESIDE)
+        .replace("sys.path.insert(0, str(Path(__file__).resolve().parents[2] / \"python\"))", NEXT_TO_FILE)
         .replace("../../javascript/src/agent.js", "./fulgurite_agent.js")
         .replace("../interval.py", "interval.py")
         .replace("../../target/", "venvs/")
@@ -115,14 +115,14 @@ pub(super) fn first_commands(readme: &str) -> String {
         |line: &str| ["fulgurite ", "python3 "].iter().any(|program| line.trim_start().starts_with(program));
     let blocks = readme.split("\n\n").filter(|block| block.lines().all(|line| line.starts_with("    ")));
     let blocks = blocks.filter(|block| block.lines().any(is_command));
-    let mut taken = Vec::new();
+    let mut kept = Vec::new();
     for block in blocks {
-        taken.push(block.trim_end());
+        kept.push(block.trim_end());
         if block.contains("fulgurite train") {
             break;
         }
     }
-    taken.join("\n")
+    kept.join("\n")
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ fn options(arguments: McpArguments) -> Result<Options> {
     let directory = project.join(&arguments.directory);
     let patience = match arguments.lock_seconds {
         forever if forever < 0.0 => None,
-        said => Some(seconds("--lock-seconds", said)?),
+        value => Some(seconds("--lock-seconds", value)?),
     };
     Ok(Options {
         program,

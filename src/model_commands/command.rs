@@ -66,12 +66,12 @@ fn inspect(arguments: &ModelInspectArguments) -> Result<()> {
     let found = inspect_model(model).with_context(|| format!("{} cannot be run here", model.display()))?;
     let available = available_memory();
     if arguments.json {
-        let mut told = json!(found);
-        told["memory"]["sampling"] = json!(found.memory.sampling());
-        told["memory"]["training"] = json!(found.memory.training());
-        told["memory"]["lora_training"] = json!(found.lora_memory.training());
-        told["memory"]["available"] = json!(available);
-        output::line(told);
+        let mut report = json!(found);
+        report["memory"]["sampling"] = json!(found.memory.sampling());
+        report["memory"]["training"] = json!(found.memory.training());
+        report["memory"]["lora_training"] = json!(found.lora_memory.training());
+        report["memory"]["available"] = json!(available);
+        output::line(report);
         return Ok(());
     }
     for (what, value) in rows(&found, available) {

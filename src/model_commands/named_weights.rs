@@ -92,14 +92,14 @@ impl NamedWeights {
         }
     }
 
-    /// The model that an adapter is over: `told`, else that of the run, else what the adapter says.
-    pub fn base(&self, told: Option<&Path>) -> Result<PathBuf> {
-        if let Some(told) = told {
-            return model_directory(told, &TerminalNotices);
+    /// The model that an adapter is over: `given`, else that of the run, else what the adapter says.
+    pub fn base(&self, given: Option<&Path>) -> Result<PathBuf> {
+        if let Some(given) = given {
+            return model_directory(given, &TerminalNotices);
         }
         let known = match &self.run {
             Some(run) => run_model(run)?.1,
-            None => said_base(&self.directory)?,
+            None => stated_base(&self.directory)?,
         };
         if !known.exists() {
             bail!(
@@ -124,11 +124,12 @@ pub fn run_model(run: &Path) -> Result<(String, PathBuf)> {
     }
 }
 
-fn said_base(adapter: &Path) -> Result<PathBuf> {
+fn stated_base(adapter: &Path) -> Result<PathBuf> {
     let path = adapter.join(ADAPTER_CONFIG);
     let text = fulgurite_engine::read_model_config(&path)?;
     let config: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
-    let said = config["base_model_name_or_path"].as_str().filter(|said| !said.is_empty());
-    let said = said.with_context(|| format!("{} names no base model: name its directory by --base", path.display()))?;
-    Ok(PathBuf::from(said))
+    let stated = config["base_model_name_or_path"].as_str().filter(|stated| !stated.is_empty());
+    let stated =
+        stated.with_context(|| format!("{} names no base model: name its directory by --base", path.display()))?;
+    Ok(PathBuf::from(stated))
 }

@@ -205,11 +205,11 @@ fn reward_line(attempt: &AttemptTranscript, found: &FoundReward, style: &Style) 
         none if none.is_empty() => none,
         parts => format!(" ({parts})"),
     };
-    let whom = match &found.recorded.generation_id {
+    let subject = match &found.recorded.generation_id {
         None => "the attempt".to_owned(),
         Some(id) => attempt.calls.number(id).map_or(id.clone(), |number| format!("#{number}")),
     };
-    format!("  reward {value} {}{parts}: for {whom}, from a span {}", reward.name, found.span_name)
+    format!("  reward {value} {}{parts}: for {subject}, from a span {}", reward.name, found.span_name)
 }
 
 fn span_line(span: &Span, style: &Style) -> String {

@@ -45,8 +45,8 @@ pub async fn report(arguments: &ReportArguments) -> Result<()> {
 /// The runs that a sweep's directory has, or what is named itself.
 fn runs_of(named: &Path) -> Result<Vec<PathBuf>> {
     let Some(plan) = SweepPlan::read(named)? else { return Ok(vec![named.to_owned()]) };
-    let begun = plan.runs().into_iter().map(|run| named.join(run.name)).filter(|run| records::is_run(run));
-    Ok(begun.collect())
+    let started = plan.runs().into_iter().map(|run| named.join(run.name)).filter(|run| records::is_run(run));
+    Ok(started.collect())
 }
 
 /// A run's curve of `metric`: `run` is its directory, or its file of metrics.

@@ -195,13 +195,13 @@ fn print_tables(rescored: &[Rescored], left_out: usize, description: &str, open:
         )),
     }
     let (risen, fallen) = most_moved(rescored, SHOWN);
-    let said = |moved: &[Moved]| {
+    let described = |moved: &[Moved]| {
         let words = moved.iter().map(|moved| format!("{} {:+.2} ({}x)", word(moved.token), moved.mean, moved.count));
         words.collect::<Vec<_>>().join(", ")
     };
     for (what, moved) in [("more likely now", risen), ("less likely now", fallen)] {
         if !moved.is_empty() {
-            output::line(format!("{what}: {}", said(&moved)));
+            output::line(format!("{what}: {}", described(&moved)));
         }
     }
     if left_out > 0 {

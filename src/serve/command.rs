@@ -34,8 +34,8 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
         Some(url) => url.clone(),
         None => store_url(&loaded),
     };
-    let said = arguments.models.iter().map(|spec| parse_model(spec)).collect::<Result<Vec<_>>>()?;
-    if !loaded.config.models.iter().chain(&said).any(|entry| entry.backend == Backend::Embedded) {
+    let named = arguments.models.iter().map(|spec| parse_model(spec)).collect::<Result<Vec<_>>>()?;
+    if !loaded.config.models.iter().chain(&named).any(|entry| entry.backend == Backend::Embedded) {
         use_small_pages();
     }
     // What may be wrong is found out before there is a store, so that none is left behind.
@@ -44,7 +44,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     for entry in &loaded.config.models {
         models.push(OpenModel::open(entry, &loaded.directory, &loaded.config, &TerminalNotices)?);
     }
-    for entry in &said {
+    for entry in &named {
         models.push(OpenModel::open(entry, "".as_ref(), &loaded.config, &TerminalNotices)?);
     }
     let tinker = tinker_api(&mut models, &loaded)?;

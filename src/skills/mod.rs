@@ -48,7 +48,7 @@ pub fn skills(arguments: &SkillsArguments) -> Result<()> {
         Some(directory) => vec![directory.clone()],
         None => [(*claude || both, ".claude/skills"), (*agents || both, ".agents/skills")]
             .into_iter()
-            .filter(|(is_meant, _)| *is_meant)
+            .filter(|(is_wanted, _)| *is_wanted)
             .map(|(_, place)| PathBuf::from(place))
             .collect(),
     };

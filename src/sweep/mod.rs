@@ -34,11 +34,11 @@ pub async fn sweep(arguments: SweepArguments) -> Result<()> {
     let _lock = ExclusiveLock::take(directory.join("sweep.lock"), &what, "fulgurite sweep", "")?;
     plan.write(&directory)?;
     let capacity = capacity::capacity(&plan, arguments.parallel)?;
-    if let Some(said) = &capacity.said {
-        output::note(format_args!("warning: {said}"));
+    if let Some(reason) = &capacity.reason {
+        output::note(format_args!("warning: {reason}"));
     }
     let execution = Execution { plan: &plan, directory: &directory, parallel: capacity.parallel };
-    let mut sweep = Sweep { execution, json: arguments.json, told: 0, failures: BTreeMap::new(), stopped: Vec::new() };
+    let mut sweep = Sweep { execution, json: arguments.json, ended: 0, failures: BTreeMap::new(), stopped: Vec::new() };
     if !arguments.json {
         let seeds: Vec<String> = plan.seeds.iter().map(u64::to_string).collect();
         output::line(format!(
@@ -71,7 +71,7 @@ struct Sweep<'a> {
     execution: Execution<'a>,
     json: bool,
     /// Runs that were told of.
-    told: usize,
+    ended: usize,
     /// Runs that failed, each with the first line of its error.
     failures: BTreeMap<String, String>,
     /// Arms that were stopped early.
@@ -101,7 +101,7 @@ impl Sweep<'_> {
 
     /// Plays what is left until it has ended, or has made so many updates.
     async fn play_until(&mut self, until: Option<u64>) -> Result<()> {
-        let Self { execution, json, told, failures, stopped } = self;
+        let Self { execution, json, ended, failures, stopped } = self;
         let (plan, directory) = (execution.plan, execution.directory);
         let mut runs = Vec::new();
         for run in plan.runs() {
@@ -115,8 +115,8 @@ impl Sweep<'_> {
         let all = plan.runs().len();
         let mut tell = |run: &SweepRun, outcome: &Outcome| {
             if *outcome != Outcome::Paused {
-                *told += 1;
-                say(*json, run, outcome, directory, (*told, all));
+                *ended += 1;
+                say(*json, run, outcome, directory, (*ended, all));
             }
         };
         for (run, outcome) in execution.play(runs, until, &mut tell).await? {
@@ -140,7 +140,7 @@ impl Sweep<'_> {
 }
 
 /// Tells of a run that ended.
-fn say(json: bool, run: &SweepRun, outcome: &Outcome, directory: &Path, (told, all): (usize, usize)) {
+fn say(json: bool, run: &SweepRun, outcome: &Outcome, directory: &Path, (ended, all): (usize, usize)) {
     let steps = scores::steps(&directory.join(&run.name));
     let held_out = scores::held_out(&steps, u64::MAX);
     let error = match outcome {
@@ -160,7 +160,7 @@ fn say(json: bool, run: &SweepRun, outcome: &Outcome, directory: &Path, (told, a
         (None, Some(score)) => format!("ended, held-out {:+.3}", score.value),
         (None, None) => "ended".to_owned(),
     };
-    output::line(format!("{told}/{all} {}: {how}", run.name));
+    output::line(format!("{ended}/{all} {}: {how}", run.name));
 }
 
 /// Where the sweep is.
@@ -188,9 +188,9 @@ fn plan(arguments: &SweepArguments, directory: &Path) -> Result<SweepPlan> {
         (None, false) => SweepPlan::of(&arguments.request()),
         (Some(there), true) => {
             let SweepArguments { keys, list, seeds, overrides, stop_early, agent, .. } = arguments;
-            let says_nothing = keys.is_empty() && seeds.is_empty() && overrides.is_empty() && agent.is_empty();
-            let says_nothing = says_nothing && list.is_none() && !stop_early;
-            if !says_nothing && SweepPlan::of(&arguments.request())? != there {
+            let is_unchanged = keys.is_empty() && seeds.is_empty() && overrides.is_empty() && agent.is_empty();
+            let is_unchanged = is_unchanged && list.is_none() && !stop_early;
+            if !is_unchanged && SweepPlan::of(&arguments.request())? != there {
                 bail!(
                     "{} was begun with others than these arms, seeds or keys: leave them out to go on",
                     path.display()

@@ -72,7 +72,7 @@ fn write(text: &str) {
 }
 
 /// Whether whoever read standard output has gone away, which a command that waits would not notice by itself.
-pub fn reader_has_gone() -> bool {
+pub fn reader_has_left() -> bool {
     let out = stdout();
     let mut watched = [PollFd::new(&out, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -71,7 +71,7 @@ fn resumable(base: ServedBase, published: Option<&Publication>, leeway: Leeway) 
 }
 
 /// All that may be said where a start finds this, by whatever it was refused.
-fn said(commands: &CommandLines, found: Found<'_>, leeway: Leeway) -> Vec<WeightsInPlace> {
+fn refusals(commands: &CommandLines, found: Found<'_>, leeway: Leeway) -> Vec<WeightsInPlace> {
     let behind = if found.published.is_some() { Behind::Others } else { Behind::Nothing };
     let new = [StartFlag::New, StartFlag::StartOver].map(|flag| decide(found.base, behind, flag, leeway));
     // A process that goes on with a run has it, so that no other has.
@@ -142,7 +142,7 @@ fn no_printed_command_is_refused_where_it_is_printed() {
                 };
                 for directory in directories {
                     let found = Found { base, published, resumable: run.as_ref(), directory };
-                    for WeightsInPlace { message, ways, .. } in said(&commands, found, leeway) {
+                    for WeightsInPlace { message, ways, .. } in refusals(&commands, found, leeway) {
                         if run.as_ref().is_none_or(|run| run.progress == RunProgress::FromStart) {
                             assert!(!message.contains("checkpoint"), "{message}");
                         }

@@ -44,7 +44,7 @@ pub async fn watch(arguments: WatchArguments) -> Result<()> {
         screen.draw(|grid| draw(grid, &watched, chosen)).context("cannot draw on the terminal")?;
         let metrics = watched.metrics().len().max(1);
         match pressed()? {
-            Some(Key::Leave) => return Ok(()),
+            Some(Key::Quit) => return Ok(()),
             Some(Key::Next) => chosen = (chosen + 1) % metrics,
             Some(Key::Before) => chosen = (chosen + metrics - 1) % metrics,
             None => {}
@@ -97,7 +97,7 @@ impl Drop for Screen {
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
-    Leave,
+    Quit,
     Next,
     Before,
 }
@@ -120,9 +120,9 @@ fn key_of(event: &Event) -> Option<Key> {
         return None;
     }
     match key.code {
-        KeyCode::Char('q') | KeyCode::Esc => Some(Key::Leave),
+        KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
         // The terminal sends it as a key while this draws.
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Leave),
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Quit),
         KeyCode::Tab | KeyCode::Right | KeyCode::Char('n') => Some(Key::Next),
         KeyCode::BackTab | KeyCode::Left | KeyCode::Char('p') => Some(Key::Before),
         _ => None,
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn keys_mean_what_the_last_line_says() {
         let key = |code, modifiers| key_of(&Event::Key(KeyEvent::new(code, modifiers)));
-        assert_eq!(key(KeyCode::Char('q'), KeyModifiers::NONE), Some(Key::Leave));
-        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Key::Leave));
+        assert_eq!(key(KeyCode::Char('q'), KeyModifiers::NONE), Some(Key::Quit));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Key::Quit));
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), None);
         assert_eq!(key(KeyCode::Tab, KeyModifiers::NONE), Some(Key::Next));
         assert_eq!(key(KeyCode::BackTab, KeyModifiers::SHIFT), Some(Key::Before));

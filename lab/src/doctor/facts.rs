@@ -75,9 +75,9 @@ pub(crate) async fn servers(store: &Store, run: &Run) -> Result<ServerFacts> {
 
 /// What the spans of an attempt say that it answered last, and what it earned.
 fn answer(task: Value, spans: &[Span]) -> Option<Answer> {
-    let said = spans.iter().rev().find_map(|span| span.attributes.get(ANSWER)?.as_str())?;
+    let answer = spans.iter().rev().find_map(|span| span.attributes.get(ANSWER)?.as_str())?;
     let rewards = spans.iter().rev().filter_map(recorded_reward);
     let reward = rewards.into_iter().find(|reward| reward.generation_id.is_none())?.reward;
     let components = reward.components.into_iter().collect();
-    Some(Answer { task, answer: said.to_owned(), reward: reward.value, components })
+    Some(Answer { task, answer: answer.to_owned(), reward: reward.value, components })
 }

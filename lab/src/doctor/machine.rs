@@ -261,8 +261,8 @@ mod tests {
     #[test]
     fn a_port_that_is_taken_and_a_disk_that_is_not_there_are_named() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let taken = port_fact(listener.local_addr().unwrap().port(), "vLLM");
-        assert_eq!(taken.state, FactState::Warning);
+        let in_use = port_fact(listener.local_addr().unwrap().port(), "vLLM");
+        assert_eq!(in_use.state, FactState::Warning);
         assert_eq!(disk(Path::new("/no/such/directory")).state, FactState::Missing);
         let directory = tempfile::tempdir().unwrap();
         assert!(sync_time(directory.path()).is_ok());

@@ -104,12 +104,12 @@ pub fn lines(group: &[DryRollout]) -> Vec<String> {
         let earned = reward.map_or_else(|| "failed".to_owned(), |reward| format!("{reward:+.3}"));
         let named: Vec<String> = components.iter().map(|(name, value)| format!("{name} {value:+.3}")).collect();
         let named = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
-        let said = match (failure, calls) {
+        let outcome = match (failure, calls) {
             (Some(failure), _) => beginning(failure),
             (None, 0) => "it did not call the model".to_owned(),
             (None, _) => format!("{:?}", beginning(answer)),
         };
-        format!("  {earned}{named}  {said}")
+        format!("  {earned}{named}  {outcome}")
     }));
     lines
 }

@@ -34,7 +34,8 @@ pub struct Placement {
     /// Whether they have it by turns.
     pub by_turns: bool,
     /// Bytes of the fullest GPU.
-    pub taken: u64,
+    #[serde(rename = "taken")]
+    pub needed: u64,
     /// Bytes of a GPU without what the driver keeps.
     pub usable: u64,
     /// vLLM's `--gpu-memory-utilization`.
@@ -64,7 +65,7 @@ impl Placement {
             sampler,
             is_shared,
             by_turns,
-            taken: match (is_shared, by_turns) {
+            needed: match (is_shared, by_turns) {
                 (true, true) => (of_sampler + learner::CONTEXT).max(of_learner + sampler::CONTEXT),
                 (true, false) => of_sampler + of_learner,
                 (false, _) => of_sampler.max(of_learner),
@@ -76,7 +77,7 @@ impl Placement {
 
     /// Whether it fits.
     pub fn fits(&self) -> bool {
-        self.taken <= self.usable
+        self.needed <= self.usable
     }
 }
 
@@ -104,11 +105,11 @@ mod tests {
         let placement = Placement::of(&small, &gpus("24GiB"), Work::Both);
         let (learner, sampler) = (placement.learner.unwrap(), placement.sampler.unwrap());
         assert!(placement.is_shared && placement.fits());
-        assert_eq!(placement.taken, learner.sum() + sampler.sum());
+        assert_eq!(placement.needed, learner.sum() + sampler.sum());
         let apart = Placement::of(&small, &gpus("8x24GiB"), Work::Both);
         let sampler = apart.sampler.unwrap();
         assert_eq!((apart.is_shared, sampler.servers, sampler.tensor_parallel), (false, 7, 1));
-        assert_eq!(apart.taken, apart.learner.unwrap().sum().max(sampler.sum()));
+        assert_eq!(apart.needed, apart.learner.unwrap().sum().max(sampler.sum()));
         let trains = Placement::of(&small, &gpus("24GiB"), Work::Train);
         assert_eq!((trains.sampler, trains.gpu_memory_utilization), (None, None));
     }
@@ -120,7 +121,7 @@ mod tests {
         let (learner, sampler) = (placement.learner.unwrap(), placement.sampler.unwrap());
         assert!(placement.by_turns && placement.fits());
         // 1536 MiB of vLLM's stay, and 768 MiB of the learner's.
-        assert_eq!(placement.taken, (learner.sum() + (1536 << 20)).max(sampler.sum() + (768 << 20)));
+        assert_eq!(placement.needed, (learner.sum() + (1536 << 20)).max(sampler.sum() + (768 << 20)));
         assert!(!Placement::of(&apart, &gpu, Work::Both).fits());
         assert!(!Placement::of(&Job { turns: Turns::On, ..apart }, &gpus("2x24GiB"), Work::Both).by_turns);
     }

@@ -106,7 +106,7 @@ fn remedy(job: &Job, gpus: &Gpus, work: Work) -> (Option<Remedy>, Job, Placement
             return (Some(remedy), found.job, found.placement, more);
         }
     }
-    let least = own.placement.taken + (gpus.memory - own.placement.usable);
+    let least = own.placement.needed + (gpus.memory - own.placement.usable);
     (Some(Remedy::LargerGpu(least)), own.job, own.placement, gpus.clone())
 }
 
@@ -193,7 +193,7 @@ impl GpuPlan {
             let parts = parts.into_iter().map(|(name, bytes)| format!("{name} {}", gibibytes(bytes)));
             parts.collect::<Vec<_>>().join(", ")
         };
-        let Placement { learner, sampler, is_shared, by_turns, taken, usable, .. } = &self.placement;
+        let Placement { learner, sampler, is_shared, by_turns, needed, usable, .. } = &self.placement;
         lines.push(("gpu", self.gpus.text()));
         if let Some(learner) = learner {
             let checkpoints = if learner.checkpoints { "with" } else { "without" };
@@ -217,7 +217,7 @@ impl GpuPlan {
             (false, _) => "on the fullest GPU",
         };
         let fits = if self.fits { "yes" } else { "no" };
-        lines.push(("fits", format!("{fits}: {} of {}, {where_it_is}", gibibytes(*taken), gibibytes(*usable))));
+        lines.push(("fits", format!("{fits}: {} of {}, {where_it_is}", gibibytes(*needed), gibibytes(*usable))));
         lines.extend(self.remedy.iter().flat_map(Remedy::lines));
         if let Some(vllm) = &self.vllm {
             lines.push(("vllm", vllm.clone()));

@@ -136,8 +136,8 @@ struct Holder {
 fn holder(file: &mut File) -> Holder {
     let mut text = String::new();
     let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
-    let said: Value = read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
-    let (pid, command, since) = (said["pid"].as_u64(), said["command"].as_str(), said["since"].as_f64());
+    let stated: Value = read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
+    let (pid, command, since) = (stated["pid"].as_u64(), stated["command"].as_str(), stated["since"].as_f64());
     let text = match (pid, command, since) {
         (Some(pid), Some(command), Some(since)) => {
             format!("`{command}` (process {pid}, since {} UTC)", time::text(since))

@@ -42,13 +42,13 @@ async fn each_considered(
         let considered = page.into_iter().filter(|(rollout, _)| is_considered(rollout));
         let ids: Vec<String> = considered.map(|(rollout, _)| rollout.rollout_id).collect();
         let records = store.rollout_records(&ids).await?.into_iter().flatten();
-        records.filter(|record| expression.is_none_or(|expression| is_meant(record, expression))).for_each(&mut take);
+        records.filter(|record| expression.is_none_or(|expression| matches(record, expression))).for_each(&mut take);
     }
     Ok(())
 }
 
 /// Whether the expression means a rollout.
-fn is_meant(record: &RolloutRecord, expression: &RolloutExpression) -> bool {
+fn matches(record: &RolloutRecord, expression: &RolloutExpression) -> bool {
     let latest = record.attempts.last().map(|attempt| attempt.attempt_id.as_str());
     let called = record.generations.iter().filter(|generation| latest == Some(&generation.attempt_id));
     let models: Vec<&str> = called.map(|generation| generation.model.as_str()).collect();
@@ -58,8 +58,8 @@ fn is_meant(record: &RolloutRecord, expression: &RolloutExpression) -> bool {
 /// Narrows a filter down to those that the expression means.
 pub async fn narrow(store: &Store, filter: ListFilter, expression: Option<&RolloutExpression>) -> Result<ListFilter> {
     let Some(expression) = expression else { return Ok(filter) };
-    let asked = filter.rollout_id_in.as_deref();
-    let is_asked = |rollout: &Rollout| asked.is_none_or(|ids| ids.contains(&rollout.rollout_id));
-    let ids = matching(store, expression, is_asked).await?;
+    let requested = filter.rollout_id_in.as_deref();
+    let is_requested = |rollout: &Rollout| requested.is_none_or(|ids| ids.contains(&rollout.rollout_id));
+    let ids = matching(store, expression, is_requested).await?;
     Ok(ListFilter { rollout_id_in: Some(ids), ..filter })
 }

@@ -43,9 +43,9 @@ pub fn run_id_of(directory: &Path) -> String {
 
 /// Whether files are in a run's directory, as it is now or was when the run began.
 pub fn is_in_run(path: &Path, directory: &Path) -> bool {
-    let begun_in = run_file(directory).ok().and_then(|file| file[RUN_DIRECTORY].as_str().map(PathBuf::from));
+    let started_in = run_file(directory).ok().and_then(|file| file[RUN_DIRECTORY].as_str().map(PathBuf::from));
     let now = std::path::absolute(directory).ok();
-    [begun_in, now].into_iter().flatten().any(|directory| path.starts_with(directory))
+    [started_in, now].into_iter().flatten().any(|directory| path.starts_with(directory))
 }
 
 /// What names a run alone, whatever others are called; runs of before have their id alone.
@@ -115,8 +115,8 @@ pub fn run_tokenizers(directory: &Path) -> Vec<PathBuf> {
     let seed = config["run"]["seed"].as_u64().unwrap_or_default();
     let own = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     // Runs of before did not say where they were started; most are in a directory beside their config.
-    let said = config[CONFIG_DIRECTORY].as_str().map(PathBuf::from);
-    let bases: Vec<PathBuf> = said.into_iter().chain(own.ancestors().take(3).map(Path::to_owned)).collect();
+    let stated = config[CONFIG_DIRECTORY].as_str().map(PathBuf::from);
+    let bases: Vec<PathBuf> = stated.into_iter().chain(own.ancestors().take(3).map(Path::to_owned)).collect();
     let models = config["models"].as_array().into_iter().flatten().filter_map(|model| model["path"].as_str());
     models.flat_map(|path| bases.iter().map(move |base| base.join(fill_seed(Path::new(path), seed)))).collect()
 }

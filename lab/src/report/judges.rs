@@ -22,7 +22,10 @@ pub(super) async fn rows(store: &Store, run: &Run, directory: &Path) -> Result<V
     let mut rows = on_labels(directory)?;
     if let Some(second) = &rubric.second {
         for (criterion, agreement) in of_two(store, run).await? {
-            rows.push((format!("{} and {} on {criterion}", rubric.judge, second.judge), told(&agreement, "answers")));
+            rows.push((
+                format!("{} and {} on {criterion}", rubric.judge, second.judge),
+                agreement_text(&agreement, "answers"),
+            ));
         }
     }
     let (calls, cost) = fulgurite_runner::judges_spending(&directory.join(JUDGEMENTS))?;
@@ -42,7 +45,7 @@ fn on_labels(directory: &Path) -> Result<Vec<(String, String)>> {
     let row = |JudgeOnLabels { judge, criterion, agreement }: &JudgeOnLabels| {
         let Agreement { first_yes, second_yes, .. } = agreement;
         let wrong = format!("; yes where people say no: {first_yes}, no where they say yes: {second_yes}");
-        (format!("{judge} on {criterion}"), told(agreement, "labels") + &wrong)
+        (format!("{judge} on {criterion}"), agreement_text(agreement, "labels") + &wrong)
     };
     Ok(judged.iter().map(row).collect())
 }
@@ -75,7 +78,7 @@ fn agreements(metadata: Option<&Object>) -> Vec<(String, Agreement)> {
     judgements.into_iter().flatten().filter_map(agreement).collect()
 }
 
-fn told(agreement: &Agreement, what: &str) -> String {
+fn agreement_text(agreement: &Agreement, what: &str) -> String {
     let share = agreement.share().map_or(String::new(), |share| format!("agree on {share:.3} of "));
     let kappa = agreement.kappa().map_or(String::new(), |kappa| format!(", kappa {kappa:.2}"));
     format!("{share}{} {what}{kappa}", agreement.count())
@@ -97,6 +100,6 @@ mod tests {
         let found = agreements(metadata.as_object());
         assert_eq!(found, [("a".to_owned(), Agreement::of(true, false))]);
         assert!(agreements(None).is_empty());
-        assert_eq!(told(&Agreement::of(true, false), "labels"), "agree on 0.000 of 1 labels, kappa 0.00");
+        assert_eq!(agreement_text(&Agreement::of(true, false), "labels"), "agree on 0.000 of 1 labels, kappa 0.00");
     }
 }

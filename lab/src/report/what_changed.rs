@@ -8,7 +8,7 @@ use fulgurite_types::{ListFilter, Part, Rollout, Run};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::transcripts::{last_said, text, transcript_of};
+use super::transcripts::{last_message, text, transcript_of};
 
 /// Tasks that are shown.
 const SHOWN: usize = 4;
@@ -27,7 +27,8 @@ struct ChangedAnswer {
     /// Updates before it.
     step: u64,
     reward: f64,
-    said: String,
+    #[serde(rename = "said")]
+    answer: String,
 }
 
 /// The first answers to some held-out tasks, each time that shows how they changed: at the first scoring, at the middle one and at the
@@ -58,7 +59,7 @@ pub(crate) async fn changed_answers(store: &Store, run: &Run) -> Result<Vec<Chan
             let Some(rollout) = scored.get(step).and_then(|groups| groups.get(&group)) else { continue };
             let Some(transcript) = transcript_of(store, run, rollout).await? else { continue };
             task.get_or_insert_with(|| text(&rollout.input));
-            answers.push(ChangedAnswer { step: *step, reward: transcript.reward, said: last_said(&transcript) });
+            answers.push(ChangedAnswer { step: *step, reward: transcript.reward, answer: last_message(&transcript) });
         }
         changed.extend(task.map(|task| ChangedAnswers { task, answers }));
     }

@@ -48,11 +48,11 @@ pub fn choose(run: &Path, which: WhichCheckpoint) -> Result<RunCheckpoint> {
         WhichCheckpoint::Step(step) => step,
         WhichCheckpoint::Best => best(run, &found)?,
     };
-    let told: Vec<String> = found.iter().map(|checkpoint| checkpoint.step.to_string()).collect();
+    let steps: Vec<String> = found.iter().map(|checkpoint| checkpoint.step.to_string()).collect();
     found.retain(|checkpoint| checkpoint.step == step);
     found.pop().with_context(|| {
-        let told = told.join(", ");
-        format!("{} has no checkpoint after {step} updates: there are those after {told}", run.display())
+        let steps = steps.join(", ");
+        format!("{} has no checkpoint after {step} updates: there are those after {steps}", run.display())
     })
 }
 

@@ -27,7 +27,7 @@ pub async fn answer_of_run<T: Serialize>(
         Err(error) => return failed(error.into()),
     };
     match say(run).await {
-        Ok(said) => Json(json!(said)).into_response(),
+        Ok(answer) => Json(json!(answer)).into_response(),
         Err(error) => failed(error),
     }
 }

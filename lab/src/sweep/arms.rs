@@ -115,7 +115,7 @@ fn named(arms: Vec<Unnamed>) -> Result<Vec<Arm>> {
     let mut seen = HashSet::new();
     let mut names = BTreeSet::new();
     let mut all = Vec::with_capacity(arms.len());
-    for (said, overrides) in arms {
+    for (name, overrides) in arms {
         for (own, hint) in OWN_KEYS {
             let own_key: SettingKey = own.parse()?;
             if overrides.iter().any(|(key, _)| key.holds(&own_key)) {
@@ -127,7 +127,7 @@ fn named(arms: Vec<Unnamed>) -> Result<Vec<Arm>> {
         if !seen.insert(keys) {
             bail!("two arms are the same: {}", if described.is_empty() { "the config as it is" } else { &described });
         }
-        let plain = said.map_or_else(|| name_of(&overrides), |said| file_name_part(&said));
+        let plain = name.map_or_else(|| name_of(&overrides), |name| file_name_part(&name));
         let mut name = plain.clone();
         for number in 2.. {
             if names.insert(name.clone()) {
@@ -208,12 +208,12 @@ mod tests {
 
     #[test]
     fn what_is_no_arm_is_refused() {
-        let said = |error: anyhow::Error| format!("{error:#}");
-        insta::assert_snapshot!(said(grid(&["trainer.group_size=4,4"]).unwrap_err()), @"two arms are the same: trainer.group_size=4");
-        insta::assert_snapshot!(said(grid(&["run.seed=1,2"]).unwrap_err()), @"run.seed is no key of a sweep: --seeds says them");
-        insta::assert_snapshot!(said(grid(&["trainer.group_size="]).unwrap_err()), @"trainer.group_size has no values: write them after the =, with commas between them");
-        insta::assert_snapshot!(said(grid(&["trainer"]).unwrap_err()), @r#"write trainer=A,B,C: "trainer" has no ="#);
-        let of_file = |text: &str| said(list(text).unwrap_err()).rsplit_once("arms.jsonl").unwrap().1.to_owned();
+        let message = |error: anyhow::Error| format!("{error:#}");
+        insta::assert_snapshot!(message(grid(&["trainer.group_size=4,4"]).unwrap_err()), @"two arms are the same: trainer.group_size=4");
+        insta::assert_snapshot!(message(grid(&["run.seed=1,2"]).unwrap_err()), @"run.seed is no key of a sweep: --seeds says them");
+        insta::assert_snapshot!(message(grid(&["trainer.group_size="]).unwrap_err()), @"trainer.group_size has no values: write them after the =, with commas between them");
+        insta::assert_snapshot!(message(grid(&["trainer"]).unwrap_err()), @r#"write trainer=A,B,C: "trainer" has no ="#);
+        let of_file = |text: &str| message(list(text).unwrap_err()).rsplit_once("arms.jsonl").unwrap().1.to_owned();
         insta::assert_snapshot!(of_file("{\"trainer.loss\": null}\n"), @", line 1: trainer.loss has a value that TOML cannot have, null");
         insta::assert_snapshot!(of_file(""), @r#" holds no arm: write one a line, {"trainer.learning_rate": 1e-3}"#);
     }

@@ -22,23 +22,23 @@ pub struct Capacity {
     /// Runs at a time.
     pub parallel: usize,
     /// Why it is less than what was asked for.
-    pub said: Option<String>,
+    pub reason: Option<String>,
 }
 
-/// As many as `asked`, or one for every two processors; but no more than the memory that is available now holds of the
+/// As many as `requested`, or one for every two processors; but no more than the memory that is available now holds of the
 /// largest model that is trained, and one at a time where runs put whole models behind the same host.
-pub fn capacity(plan: &SweepPlan, asked: Option<NonZeroUsize>) -> Result<Capacity> {
+pub fn capacity(plan: &SweepPlan, requested: Option<NonZeroUsize>) -> Result<Capacity> {
     let mut greatest = 0;
     for run in plan.runs() {
         greatest = greatest.max(training_memory(&plan.config_of(&run)?).unwrap_or(0));
     }
-    let fit = within(asked.map(NonZeroUsize::get), processors(), plan.runs().len(), greatest, available_memory());
+    let fit = within(requested.map(NonZeroUsize::get), processors(), plan.runs().len(), greatest, available_memory());
     Ok(match shared_host(plan)? {
         Some(host) if fit.parallel > 1 => {
-            let said = format!(
+            let reason = format!(
                 "one run at a time: each puts its whole model behind {host}, where the others would sample from it"
             );
-            Capacity { parallel: 1, said: Some(said) }
+            Capacity { parallel: 1, reason: Some(reason) }
         }
         _ => fit,
     })
@@ -70,17 +70,17 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-fn within(asked: Option<usize>, processors: usize, runs: usize, need: u64, available: Option<u64>) -> Capacity {
-    let wanted = asked.unwrap_or((processors / PROCESSORS_OF_A_RUN).max(1)).min(runs.max(1));
+fn within(requested: Option<usize>, processors: usize, runs: usize, need: u64, available: Option<u64>) -> Capacity {
+    let wanted = requested.unwrap_or((processors / PROCESSORS_OF_A_RUN).max(1)).min(runs.max(1));
     let fit = match available {
         Some(available) if need > 0 => usize::try_from(available / need).unwrap_or(usize::MAX).max(1),
         _ => usize::MAX,
     };
-    let said = (fit < wanted).then(|| {
+    let reason = (fit < wanted).then(|| {
         let (need, available) = (bytes_text(need), bytes_text(available.unwrap_or_default()));
         format!("{fit} of {wanted} runs at a time: training takes up to {need} each, and {available} are available")
     });
-    Capacity { parallel: wanted.min(fit), said }
+    Capacity { parallel: wanted.min(fit), reason }
 }
 
 /// Bytes that training the model of a run takes in this process; `None` where it is trained elsewhere, or nothing is known.
@@ -146,19 +146,19 @@ mod tests {
         }
         let held = capacity(&plan("\"vllm\"\nurls = [\"http://h:1\"]", &[rates]), NonZeroUsize::new(2)).unwrap();
         assert_eq!(held.parallel, 1);
-        assert!(held.said.unwrap().contains("behind http://h:1"));
+        assert!(held.reason.unwrap().contains("behind http://h:1"));
     }
 
     #[test]
     fn no_more_runs_go_on_than_memory_holds() {
-        let parallel = |asked, need, available| within(asked, 8, 12, need, available).parallel;
+        let parallel = |requested, need, available| within(requested, 8, 12, need, available).parallel;
         assert_eq!(parallel(None, 1 << 30, Some(64 << 30)), 4);
         assert_eq!(parallel(Some(20), 1 << 30, Some(64 << 30)), 12, "there are no more runs");
         assert_eq!(parallel(Some(6), 0, None), 6);
         assert_eq!(parallel(Some(6), 3 << 30, Some(1 << 30)), 1, "one is always tried, and says itself what it lacks");
         let held = within(Some(6), 8, 12, 3 << 30, Some(10 << 30));
         assert_eq!(held.parallel, 3);
-        assert!(held.said.unwrap().starts_with("3 of 6 runs at a time: training takes up to 3"));
-        assert!(within(Some(3), 8, 12, 3 << 30, Some(10 << 30)).said.is_none());
+        assert!(held.reason.unwrap().starts_with("3 of 6 runs at a time: training takes up to 3"));
+        assert!(within(Some(3), 8, 12, 3 << 30, Some(10 << 30)).reason.is_none());
     }
 }

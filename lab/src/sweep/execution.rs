@@ -55,7 +55,7 @@ impl Execution<'_> {
         &self,
         runs: Vec<SweepRun>,
         until: Option<u64>,
-        told: &mut dyn FnMut(&SweepRun, &Outcome),
+        report: &mut dyn FnMut(&SweepRun, &Outcome),
     ) -> Result<Vec<(SweepRun, Outcome)>> {
         let logs = self.directory.join(LOGS);
         std::fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
@@ -84,7 +84,7 @@ impl Execution<'_> {
                 Some(over) = playing.join_next() => {
                     let (run, outcome) = over.context("what waits for a run broke")?;
                     models.remove(&run.name);
-                    told(&run, &outcome);
+                    report(&run, &outcome);
                     ended.push((run, outcome));
                 }
                 () = tokio::time::sleep(LOOK_INTERVAL), if playing.len() < self.parallel => {}
@@ -185,8 +185,8 @@ async fn wait(
 /// The first line of the error that ended a run, of what it wrote to its standard error.
 fn first_error(file: &Path) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
-    let said = text.lines().rev().find_map(|line| line.strip_prefix("error: "));
-    said.or(text.lines().rev().find(|line| !line.trim().is_empty())).map(str::to_owned)
+    let error_line = text.lines().rev().find_map(|line| line.strip_prefix("error: "));
+    error_line.or(text.lines().rev().find(|line| !line.trim().is_empty())).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -62,19 +62,19 @@ struct Trackers {
     ways: Vec<(&'static str, Open)>,
     open: Vec<(&'static str, Box<dyn Tracker>)>,
     /// Whether any step has been told of since they were opened.
-    is_told: bool,
+    is_reported: bool,
     warn: Warn,
 }
 
 impl Trackers {
     fn begin(inner: Box<dyn Reporter>, ways: Vec<(&'static str, Open)>, warn: Warn) -> Self {
-        let mut trackers = Self { inner, ways, open: Vec::new(), is_told: false, warn };
+        let mut trackers = Self { inner, ways, open: Vec::new(), is_reported: false, warn };
         trackers.open();
         trackers
     }
 
     fn open(&mut self) {
-        (self.open, self.is_told) = (Vec::new(), false);
+        (self.open, self.is_reported) = (Vec::new(), false);
         let (open, warn) = (&mut self.open, &self.warn);
         self.ways.retain(|(name, way)| match way() {
             Ok(tracker) => {
@@ -98,7 +98,7 @@ impl Trackers {
                 false
             }
         });
-        self.is_told = true;
+        self.is_reported = true;
     }
 }
 
@@ -111,7 +111,7 @@ impl Reporter for Trackers {
     fn report(&mut self, event: TrainEvent) {
         match &event {
             // A run that is begun again in one process, after a host was lost, tells of all its steps once more.
-            TrainEvent::RunStarted { .. } if self.is_told => self.open(),
+            TrainEvent::RunStarted { .. } if self.is_reported => self.open(),
             TrainEvent::Step { step, metrics } => {
                 let step = TrackedStep { number: *step, time: time::now(), metrics };
                 self.each(|tracker| tracker.step(&step));

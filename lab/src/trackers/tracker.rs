@@ -28,12 +28,12 @@ impl TrackedRun {
     /// The run in a directory, as its own file tells of it.
     pub fn of_directory(directory: &Path, project: &str) -> Result<Self> {
         let config = run_file(directory)?;
-        let said = |key: &str| config[key].as_str().unwrap_or_default().to_owned();
-        let instance = said("instance");
+        let text = |key: &str| config[key].as_str().unwrap_or_default().to_owned();
+        let instance = text("instance");
         // The time is in the instance's id, so that a resumed run began when it was begun.
         let began = Uuid::parse_str(&instance).ok().and_then(|id| id.get_timestamp());
         let start_time = began.map_or_else(time::now, |began| began.to_unix().0 as f64);
-        Ok(Self { run_id: said("run_id"), project: project.to_owned(), instance, config, start_time })
+        Ok(Self { run_id: text("run_id"), project: project.to_owned(), instance, config, start_time })
     }
 }
 

@@ -142,8 +142,9 @@ mod tests {
         };
         let error = Wandb::create(&python, directory.path(), &run).unwrap_err().to_string();
         let python = python.display();
-        let told = format!("{python} ([trackers] python) has no package wandb (help: {python} -m pip install wandb)");
-        assert_eq!(error, told);
+        let expected =
+            format!("{python} ([trackers] python) has no package wandb (help: {python} -m pip install wandb)");
+        assert_eq!(error, expected);
         let missing = Wandb::create(Path::new("/no/such/python"), directory.path(), &run).unwrap_err().to_string();
         assert_eq!(missing, "cannot start /no/such/python ([trackers] python)");
         assert_eq!(id_of(&run), "bbbbccccdddd");

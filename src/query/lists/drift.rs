@@ -47,9 +47,9 @@ impl TableRecord for CallDrift {
 /// Where a call leaves what was recorded.
 fn first_difference(call: &CallDrift) -> String {
     let places = [("message", call.message_index), ("token", call.token_index)];
-    let mut said: Vec<String> =
+    let mut parts: Vec<String> =
         places.into_iter().filter_map(|(what, index)| Some(format!("{what} {}", index?))).collect();
-    said.extend(call.nearest.as_ref().filter(|_| !said.is_empty()).map(|nearest| format!("of {nearest}")));
-    said.extend(call.detail.clone());
-    said.join(" ")
+    parts.extend(call.nearest.as_ref().filter(|_| !parts.is_empty()).map(|nearest| format!("of {nearest}")));
+    parts.extend(call.detail.clone());
+    parts.join(" ")
 }

@@ -66,7 +66,7 @@ async fn follow<R: TableRecord>(
     mut printer: Printer,
 ) -> Result<()> {
     let mut interruptions = Interruptions::listen()?;
-    while !output::reader_has_gone() {
+    while !output::reader_has_left() {
         let mut add = |records: Vec<R>| printer.add(&records);
         cursor = records_after::<R>(store, filter, cursor, &mut add).await?;
         printer.flush();

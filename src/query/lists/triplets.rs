@@ -54,12 +54,12 @@ pub async fn triplets(mut arguments: TripletsArguments) -> Result<()> {
 /// What is asked of the adapter. Calls without tokens are of use to nobody but the tracer adapter's readers, who expect
 /// them.
 fn options(arguments: &TripletsArguments) -> Result<TripletOptions> {
-    let asked = [
+    let flags = [
         ("--agent", arguments.agent.is_some()),
         ("--llm-call", arguments.llm_call.is_some()),
         ("--reward", arguments.reward.is_some()),
     ];
-    if let (Adapter::LlmProxy, Some((flag, _))) = (arguments.adapter, asked.iter().find(|(_, asked)| *asked)) {
+    if let (Adapter::LlmProxy, Some((flag, _))) = (arguments.adapter, flags.iter().find(|(_, is_given)| *is_given)) {
         bail!("{flag} is not for --adapter llm-proxy, which knows its spans by name and their rewards by order");
     }
     Ok(TripletOptions {

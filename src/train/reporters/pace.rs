@@ -60,10 +60,10 @@ mod tests {
     #[test]
     fn the_time_left_is_said_after_two_updates_and_then_at_each_tenth() {
         let mut pace = Pace::new(0, 30);
-        let said: Vec<(u64, String)> =
+        let remaining: Vec<(u64, String)> =
             (1..=30).filter_map(|update| Some((update, pace.after_update(2.0)?.trim().to_owned()))).collect();
-        assert_eq!(said[0], (2, "2 of at most 30 updates, 2.0 s each: done in 56 s at the latest".to_owned()));
-        let updates: Vec<u64> = said.iter().map(|(update, _)| *update).collect();
+        assert_eq!(remaining[0], (2, "2 of at most 30 updates, 2.0 s each: done in 56 s at the latest".to_owned()));
+        let updates: Vec<u64> = remaining.iter().map(|(update, _)| *update).collect();
         assert_eq!(updates, [2, 5, 8, 11, 14, 17, 20, 23, 26, 29]);
     }
 
@@ -71,8 +71,8 @@ mod tests {
     fn a_run_that_goes_on_counts_from_where_it_was() {
         let mut pace = Pace::new(50, 100);
         assert_eq!(pace.after_update(60.0), None);
-        let said = pace.after_update(60.0).unwrap();
-        assert_eq!(said.trim(), "52 of at most 100 updates, 60 s each: done in 48 min at the latest");
+        let remaining = pace.after_update(60.0).unwrap();
+        assert_eq!(remaining.trim(), "52 of at most 100 updates, 60 s each: done in 48 min at the latest");
     }
 
     #[test]

@@ -12,6 +12,16 @@ fn faults_of_files_and_json_are_not_swallowed() {
 }
 
 #[test]
+fn words_are_found_in_names_and_not_in_texts() {
+    python(&["-m", "doctest", "tests/house/words.py"]).unwrap();
+}
+
+#[test]
+fn names_say_what_they_hold() {
+    python(&["tests/house/words.py", "--check"]).unwrap();
+}
+
+#[test]
 fn folders_import_only_folders_below_them() {
     python(&["tests/house/import_circles.py", "--check"]).unwrap();
 }

@@ -334,14 +334,14 @@ mod tests {
         let prompt = renderer.render_prompt(std::slice::from_ref(&user), std::slice::from_ref(&tool)).unwrap();
         let prompt = renderer.tokenizer().decode(&prompt.tokens);
         let words = prompt.strip_prefix("<|im_start|>system\n").and_then(|rest| rest.split_once("<|im_end|>"));
-        let told = [&[message("system", words.unwrap().0)], &spoken[..]].concat();
+        let messages = [&[message("system", words.unwrap().0)], &spoken[..]].concat();
 
         // Both corpora have the same texts, and so the same tokenizer; one trains what is declared, one what is written.
         let mut weights = Vec::new();
         for (name, declared, written) in [("declared", "train", "validation"), ("written", "validation", "train")] {
             let rows = [
                 json!({ "messages": spoken, "tools": [tool], "split": declared }),
-                json!({ "messages": told, "split": written }),
+                json!({ "messages": messages, "split": written }),
             ];
             let corpus = path(&format!("{name}.jsonl"));
             std::fs::write(&corpus, rows.map(|row| format!("{row}\n")).concat()).unwrap();

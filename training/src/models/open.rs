@@ -380,12 +380,12 @@ impl Limits {
         let unreadable = || format!("cannot read {}", path.display());
         let text = fulgurite_engine::read_model_config(&path)?;
         let config: Value = serde_json::from_str(&text).with_context(unreadable)?;
-        let told = |name: &str| {
+        let number = |name: &str| {
             let found = [&config[name], &config["text_config"][name]].into_iter().find_map(Value::as_u64);
             found.map(|number| number as usize)
         };
-        let vocabulary_size = told("vocab_size").map_or(of_tokenizer, |told| of_tokenizer.max(told));
-        Ok(Self { vocabulary_size, context_length: told("max_position_embeddings") })
+        let vocabulary_size = number("vocab_size").map_or(of_tokenizer, |number| of_tokenizer.max(number));
+        Ok(Self { vocabulary_size, context_length: number("max_position_embeddings") })
     }
 }
 
@@ -411,9 +411,9 @@ mod tests {
             let flag = format!("m=tinker:http://x,path=p,base_model={base},renderer={renderer}");
             unusual_renderer(&fulgurite_config::models::parse_model(&flag).unwrap())
         };
-        let told = "model `m`: Qwen/Qwen3-8B is written by `qwen3`, `qwen3_disable_thinking`, not by `chatml` \
+        let expected = "model `m`: Qwen/Qwen3-8B is written by `qwen3`, `qwen3_disable_thinking`, not by `chatml` \
                     ([[models]] renderer)";
-        assert_eq!(warning("Qwen/Qwen3-8B", "chatml").as_deref(), Some(told));
+        assert_eq!(warning("Qwen/Qwen3-8B", "chatml").as_deref(), Some(expected));
         for (base, renderer) in [("Qwen/Qwen3-8B", "qwen3"), ("Qwen/Qwen3-8B", "auto"), ("my/model", "chatml")] {
             assert_eq!(warning(base, renderer), None, "{base}");
         }

@@ -268,8 +268,8 @@ impl StartAtServer<'_> {
     pub(crate) async fn check_recorded(&self, directory: &Path) -> Result<()> {
         let what = match recorded_run(self.record, self.loaded, directory).await? {
             RecordedRun::Same | RecordedRun::Missing => return Ok(()),
-            RecordedRun::Another { begun_in } => format!(
-                "{} holds a run that the server at {} does not have: its run {} is another, which was begun{begun_in}",
+            RecordedRun::Another { started_in } => format!(
+                "{} holds a run that the server at {} does not have: its run {} is another, which was begun{started_in}",
                 directory.display(),
                 self.command_lines.url(),
                 run_id_of(directory),

@@ -19,7 +19,7 @@ pub(super) enum RecordedRun {
     /// A run of the same id that was begun elsewhere.
     Another {
         /// Where, in words that follow "begun".
-        begun_in: String,
+        started_in: String,
     },
     /// Nothing, or no step, of a run that has made some.
     InAnotherStore {
@@ -36,7 +36,7 @@ pub(super) async fn recorded_run(record: &dyn Record, loaded: &LoadedConfig, dir
     if let Some(run) = &recorded
         && !is_same(run, &file)
     {
-        return Ok(RecordedRun::Another { begun_in: begun_in(run) });
+        return Ok(RecordedRun::Another { started_in: started_in(run) });
     }
     let checkpoints = match loaded.config.trainer.common.checkpoint_url {
         Some(_) => KeptCheckpointsAt::ObjectStore,
@@ -64,6 +64,6 @@ pub(super) fn is_same(run: &Run, file: &Value) -> bool {
 }
 
 /// Where a run was begun, in words that follow "begun".
-pub(super) fn begun_in(run: &Run) -> String {
+pub(super) fn started_in(run: &Run) -> String {
     run.config[RUN_DIRECTORY].as_str().map(|directory| format!(" in {directory}")).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use fulgurite_lab::records::run_files::CONFIG_FILE;
 use fulgurite_trainer::Record;
 
 use super::held_run::HeldRun;
-use super::identity::begun_in;
+use super::identity::started_in;
 use super::owner::StoreAccess;
 use super::run_directory::{id_of_directory, new_run, new_run_file, write_run_file};
 use super::uploaded_runs::run_archive;
@@ -29,7 +29,7 @@ pub(crate) struct NewRunIn<'r> {
 }
 
 /// A new run that is this process's, and recorded.
-pub(crate) struct BegunRun {
+pub(crate) struct StartedRun {
     pub run_id: String,
     pub held: HeldRun,
 }
@@ -40,19 +40,19 @@ impl NewRunIn<'_> {
     ///
     /// # Errors
     /// If the record cannot be written. Nothing is left of the run then.
-    pub(crate) async fn begin(self) -> Result<BegunRun> {
+    pub(crate) async fn begin(self) -> Result<StartedRun> {
         let wanted = id_of_directory(self.directory);
-        let mut begun_before = None;
+        let mut started_before = None;
         for number in 1_u64.. {
             let run_id = if number == 1 { wanted.clone() } else { format!("{wanted}-{number}") };
-            if let Some(by) = self.begun_under(&run_id).await? {
+            if let Some(by) = self.started_under(&run_id).await? {
                 if self.loaded.config.trainer.common.checkpoint_url.is_some() {
                     bail!(
                         "run {run_id} is there already (begun{by}), and what is uploaded to [trainer] checkpoint_url is found \
                          again by the name of the run's directory: begin this one with --run-directory and another name"
                     );
                 }
-                begun_before.get_or_insert(by);
+                started_before.get_or_insert(by);
                 continue;
             }
             // The id is this process's from here on: another one that begins at the same moment gets the next.
@@ -61,15 +61,15 @@ impl NewRunIn<'_> {
             let recorded = self.recorded(&run_id).await;
             let Err(error) = recorded else {
                 if run_id != wanted {
-                    let begun = begun_before.unwrap_or_default();
+                    let started = started_before.unwrap_or_default();
                     self.notices
-                        .note(format_args!("run {wanted} is there already (begun{begun}): this one is {run_id}"));
+                        .note(format_args!("run {wanted} is there already (begun{started}): this one is {run_id}"));
                 }
-                return Ok(BegunRun { run_id, held });
+                return Ok(StartedRun { run_id, held });
             };
             held.give_back().await;
             self.forget_file();
-            if self.begun_under(&run_id).await?.is_none() {
+            if self.started_under(&run_id).await?.is_none() {
                 return Err(error.context(format!("cannot begin run {run_id}")));
             }
         }
@@ -77,9 +77,9 @@ impl NewRunIn<'_> {
     }
 
     /// Who has an id, in words that follow "begun"; `None` if nobody has.
-    async fn begun_under(&self, run_id: &str) -> Result<Option<String>> {
+    async fn started_under(&self, run_id: &str) -> Result<Option<String>> {
         if let Some(run) = self.record.run(run_id).await? {
-            return Ok(Some(begun_in(&run)));
+            return Ok(Some(started_in(&run)));
         }
         // Of a run whose record is elsewhere, or was pruned.
         let Some(model) = self.model else { return Ok(None) };

@@ -12,7 +12,7 @@ use fulgurite_store::Store;
 use fulgurite_trainer::Record;
 
 use super::held_run::{HeldRun, RunLoss};
-use super::new_run::{BegunRun, NewRunIn};
+use super::new_run::{NewRunIn, StartedRun};
 use super::owner::StoreAccess;
 use super::run_directory::go_on_with_run;
 use crate::notices::Notices;
@@ -48,7 +48,7 @@ impl OwnRun {
         } else {
             let new =
                 NewRunIn { record: &record, model: None, loaded, directory, servers_store: None, access, notices };
-            let BegunRun { run_id, held } = new.begin().await?;
+            let StartedRun { run_id, held } = new.begin().await?;
             (run_id, held)
         };
         Ok(Self { store, run_id, held, _store_lock: store_lock })

@@ -34,7 +34,7 @@ use crate::runners::{AgentsServer, Runner, rollout_config};
 use crate::start::at_server::{ModelStart, StartAtServer};
 use crate::start::command_lines::CommandLines;
 use crate::start::held_run::{HeldRun, RunLoss};
-use crate::start::new_run::{BegunRun, NewRunIn};
+use crate::start::new_run::{NewRunIn, StartedRun};
 use crate::start::owner::StoreAccess;
 use crate::start::rules::StartFlag;
 use crate::start::run_directory::go_on_with_run;
@@ -88,7 +88,7 @@ pub(super) async fn train(prepared: Prepared, url: String) -> Result<()> {
     };
     let opened = OpenedRun { prepared, server, record, admin, command_lines, directory: path.clone() };
     match unless_interrupted(&mut interruptions, opened.begin()).await {
-        Ok(BegunRun { run_id, held }) => {
+        Ok(StartedRun { run_id, held }) => {
             let loss = held.loss();
             let training = held.during(opened.train(run_id, start, loss, interruptions));
             failure::kept(&path, training).await
@@ -123,7 +123,7 @@ struct OpenedRun {
 
 impl OpenedRun {
     /// Begins a new run.
-    async fn begin(&self) -> Result<BegunRun> {
+    async fn begin(&self) -> Result<StartedRun> {
         let record: Arc<dyn Record> = Arc::new(self.record.clone());
         let servers_store = self.server.store_url().await?;
         let new = NewRunIn {

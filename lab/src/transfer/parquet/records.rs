@@ -107,8 +107,8 @@ fn text(value: &Value, key: &str) -> Option<String> {
 
 /// Takes a list, or null, out of an object.
 fn take_list<T: serde::de::DeserializeOwned>(object: &mut Value, key: &'static str) -> Result<Option<Vec<T>>> {
-    let taken = object.as_object_mut().and_then(|fields| fields.shift_remove(key)).unwrap_or_default();
-    serde_json::from_value(taken).map_err(|source| ParquetFileError::List { key, source })
+    let list = object.as_object_mut().and_then(|fields| fields.shift_remove(key)).unwrap_or_default();
+    serde_json::from_value(list).map_err(|source| ParquetFileError::List { key, source })
 }
 
 /// Writes records as rows.

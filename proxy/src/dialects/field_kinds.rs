@@ -53,7 +53,7 @@ pub(super) const NEUTRAL: [&str; 37] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Inside {
     /// A reader takes it, or it changes nothing.
-    Taken,
+    Accepted,
     /// A wish that nothing follows, with the values that wish for nothing.
     Hint(&'static [Neutral]),
     /// It is an object of these fields.
@@ -81,13 +81,13 @@ pub(super) enum ReadElsewhere {
 pub(super) const READ_ELSEWHERE: [(&str, ReadElsewhere); 11] = [
     ("include", ReadElsewhere::ByItsDialect),
     ("mcp_servers", ReadElsewhere::ByItsDialect),
-    ("output_config", ReadElsewhere::InPart(&[("effort", Inside::Taken)])),
+    ("output_config", ReadElsewhere::InPart(&[("effort", Inside::Accepted)])),
     ("output_format", ReadElsewhere::ByItsDialect),
-    ("reasoning", ReadElsewhere::InPart(&[("effort", Inside::Taken)])),
+    ("reasoning", ReadElsewhere::InPart(&[("effort", Inside::Accepted)])),
     ("reasoning_effort", ReadElsewhere::ByTemplate),
     ("stream_options", ReadElsewhere::ByItsDialect),
-    ("text", ReadElsewhere::InPart(&[("verbosity", Inside::Taken)])),
-    ("thinking", ReadElsewhere::InPart(&[("type", Inside::Taken), ("budget_tokens", Inside::Taken)])),
+    ("text", ReadElsewhere::InPart(&[("verbosity", Inside::Accepted)])),
+    ("thinking", ReadElsewhere::InPart(&[("type", Inside::Accepted), ("budget_tokens", Inside::Accepted)])),
     ("verbosity", ReadElsewhere::ByTemplate),
     (TEMPLATE_ARGUMENTS, ReadElsewhere::ByTemplate),
 ];
@@ -117,7 +117,7 @@ impl LeftOut {
         for (name, value) in fields.filter(|(_, value)| !value.is_null()) {
             let place = format!("{place}.{name}");
             match known.iter().find(|(field, _)| *field == name.as_str()) {
-                Some((_, Inside::Taken)) => {}
+                Some((_, Inside::Accepted)) => {}
                 Some((_, Inside::Hint(neutral))) if neutral.iter().any(|neutral| neutral.is(value)) => {}
                 Some((_, Inside::Hint(_))) => self.hints.push(place),
                 Some((_, Inside::Object(of_it))) => self.look_into(&place, Some(value), of_it),
@@ -185,10 +185,10 @@ mod tests {
         const OF_DIALECT: Objects = &[(
             "reasoning",
             &[
-                ("effort", Inside::Taken),
+                ("effort", Inside::Accepted),
                 ("context", Inside::Hint(&[Neutral::Word("auto")])),
                 ("mode", Inside::Hint(&[])),
-                ("format", Inside::Object(&[("type", Inside::Taken)])),
+                ("format", Inside::Object(&[("type", Inside::Accepted)])),
             ],
         )];
         let body = json!({

@@ -6,36 +6,36 @@ use crate::dialects::field_kinds::{Inside, Known, Objects};
 
 /// Chat Completions' `response_format`: a schema in `json_schema`, or beside the type.
 pub(crate) const RESPONSE_FORMAT: Known = &[
-    ("type", Inside::Taken),
-    ("name", Inside::Taken),
-    ("schema", Inside::Taken),
+    ("type", Inside::Accepted),
+    ("name", Inside::Accepted),
+    ("schema", Inside::Accepted),
     // Whatever it is, the answer keeps to the schema.
-    ("strict", Inside::Taken),
+    ("strict", Inside::Accepted),
     ("description", Inside::Hint(&[])),
     ("json_schema", Inside::Object(SCHEMA)),
 ];
 
 const SCHEMA: Known = &[
-    ("name", Inside::Taken),
-    ("schema", Inside::Taken),
-    ("strict", Inside::Taken),
+    ("name", Inside::Accepted),
+    ("schema", Inside::Accepted),
+    ("strict", Inside::Accepted),
     ("description", Inside::Hint(&[])),
 ];
 
 /// OpenAI's `tool_choice`, in which a chat names a function below its type, and a response beside it.
 pub(crate) const TOOL_CHOICE: Known = &[
-    ("type", Inside::Taken),
-    ("name", Inside::Taken),
-    ("mode", Inside::Taken),
-    ("tools", Inside::Taken),
-    ("function", Inside::Object(&[("name", Inside::Taken)])),
-    ("custom", Inside::Object(&[("name", Inside::Taken)])),
-    ("allowed_tools", Inside::Object(&[("mode", Inside::Taken), ("tools", Inside::Taken)])),
+    ("type", Inside::Accepted),
+    ("name", Inside::Accepted),
+    ("mode", Inside::Accepted),
+    ("tools", Inside::Accepted),
+    ("function", Inside::Object(&[("name", Inside::Accepted)])),
+    ("custom", Inside::Object(&[("name", Inside::Accepted)])),
+    ("allowed_tools", Inside::Object(&[("mode", Inside::Accepted), ("tools", Inside::Accepted)])),
 ];
 
 /// `stream_options`, of which a chat's reader takes `include_usage`; a response always tells its usage.
 pub(crate) const STREAM_OPTIONS: Known = &[
-    ("include_usage", Inside::Taken),
+    ("include_usage", Inside::Accepted),
     ("include_obfuscation", Inside::Hint(&[Neutral::False])),
     ("continuous_usage_stats", Inside::Hint(&[Neutral::False])),
 ];
@@ -45,14 +45,14 @@ pub(crate) const OF_RESPONSES: Objects = &[
     (
         "reasoning",
         &[
-            ("effort", Inside::Taken),
-            ("summary", Inside::Taken),
-            ("generate_summary", Inside::Taken),
+            ("effort", Inside::Accepted),
+            ("summary", Inside::Accepted),
+            ("generate_summary", Inside::Accepted),
             ("context", Inside::Hint(&[Neutral::Word("auto")])),
             ("mode", Inside::Hint(&[Neutral::Word("standard")])),
         ],
     ),
-    ("text", &[("format", Inside::Object(RESPONSE_FORMAT)), ("verbosity", Inside::Taken)]),
+    ("text", &[("format", Inside::Object(RESPONSE_FORMAT)), ("verbosity", Inside::Accepted)]),
     ("stream_options", STREAM_OPTIONS),
     // A list, whose words are looked at apart.
     ("include", &[]),
@@ -63,15 +63,19 @@ pub(crate) const OF_MESSAGES: Objects = &[
     (
         "thinking",
         &[
-            ("type", Inside::Taken),
-            ("budget_tokens", Inside::Taken),
-            ("display", Inside::Taken),
+            ("type", Inside::Accepted),
+            ("budget_tokens", Inside::Accepted),
+            ("display", Inside::Accepted),
             ("block_binding", Inside::Hint(&[])),
         ],
     ),
     (
         "output_config",
-        &[("effort", Inside::Taken), ("format", Inside::Object(RESPONSE_FORMAT)), ("task_budget", Inside::Hint(&[]))],
+        &[
+            ("effort", Inside::Accepted),
+            ("format", Inside::Object(RESPONSE_FORMAT)),
+            ("task_budget", Inside::Hint(&[])),
+        ],
     ),
     ("output_format", RESPONSE_FORMAT),
     ("mcp_servers", &[]),
@@ -79,7 +83,7 @@ pub(crate) const OF_MESSAGES: Objects = &[
 
 /// Anthropic's `tool_choice`.
 pub(crate) const MESSAGES_TOOL_CHOICE: Known =
-    &[("type", Inside::Taken), ("name", Inside::Taken), ("disable_parallel_tool_use", Inside::Taken)];
+    &[("type", Inside::Accepted), ("name", Inside::Accepted), ("disable_parallel_tool_use", Inside::Accepted)];
 
 /// Objects of vLLM's generate.
 pub(crate) const OF_GENERATE: Objects = &[("stream_options", STREAM_OPTIONS)];

@@ -101,18 +101,19 @@ async fn round(store: &Store, path: Path, writers: usize) -> (Duration, f64) {
 async fn calls_as_one_statement_and_one_by_one() {
     for writers in [1, 8, 64] {
         let stores = [(TestStore::new().await, Path::AtOnce), (TestStore::new().await, Path::OneByOne)];
-        let mut taken = [(Vec::new(), 0.0), (Vec::new(), 0.0)];
+        let mut measured = [(Vec::new(), 0.0), (Vec::new(), 0.0)];
         for _ in 0..ROUNDS {
-            for ((store, path), (times, processor)) in stores.iter().zip(&mut taken) {
+            for ((store, path), (times, processor)) in stores.iter().zip(&mut measured) {
                 let (time, seconds) = round(store, *path, writers).await;
                 times.push(time);
                 *processor += seconds;
             }
         }
-        let [(at_once, at_once_processor), (one_by_one, one_by_one_processor)] = taken.map(|(mut times, processor)| {
-            times.sort();
-            (CALLS as f64 / times[ROUNDS / 2].as_secs_f64(), 1000.0 * processor / (CALLS * ROUNDS) as f64)
-        });
+        let [(at_once, at_once_processor), (one_by_one, one_by_one_processor)] =
+            measured.map(|(mut times, processor)| {
+                times.sort();
+                (CALLS as f64 / times[ROUNDS / 2].as_secs_f64(), 1000.0 * processor / (CALLS * ROUNDS) as f64)
+            });
         println!(
             "{writers} writers: {at_once:.0} calls a second and {at_once_processor:.3} ms of processor time each at once, \
              {one_by_one:.0} and {one_by_one_processor:.3} one by one: {:.2} times, {:.3} ms",

@@ -145,8 +145,8 @@ mod tests {
             tool
         };
         let tools = json!([named("a", json!(false)), named("b", json!(true)), named("c", json!(null)), tool("d")]);
-        let said = [("a".to_owned(), false), ("b".to_owned(), true)];
-        assert_eq!(check(json!({ "tools": tools })).unwrap().eager, said);
+        let expected = [("a".to_owned(), false), ("b".to_owned(), true)];
+        assert_eq!(check(json!({ "tools": tools })).unwrap().eager, expected);
     }
 
     #[test]

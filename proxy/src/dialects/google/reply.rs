@@ -136,13 +136,13 @@ impl GoogleWriter {
         }
     }
 
-    fn keep(&mut self, taken: &AnswerToken) {
-        self.usage.count(1, &taken.deltas);
+    fn keep(&mut self, sampled: &AnswerToken) {
+        self.usage.count(1, &sampled.deltas);
         if self.context.logprobs {
-            self.waiting.push(taken.token.clone());
+            self.waiting.push(sampled.token.clone());
         }
         if self.context.token_ids {
-            self.all.push(taken.token.id);
+            self.all.push(sampled.token.id);
         }
     }
 
@@ -211,9 +211,9 @@ impl ReplyWriter for GoogleWriter {
     fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
         for choice in choices {
             let mut parts = Vec::new();
-            for taken in choice.tokens() {
-                self.keep(taken);
-                self.read(&taken.deltas, &mut parts);
+            for sampled in choice.tokens() {
+                self.keep(sampled);
+                self.read(&sampled.deltas, &mut parts);
             }
             self.usage.count(0, &choice.finished.held_back);
             self.read(&choice.finished.held_back, &mut parts);
@@ -228,10 +228,10 @@ impl ReplyWriter for GoogleWriter {
         }
     }
 
-    fn token(&mut self, _choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
-        self.keep(taken);
+    fn token(&mut self, _choice: usize, sampled: &AnswerToken, out: &mut Vec<u8>) {
+        self.keep(sampled);
         let mut parts = Vec::new();
-        self.read(&taken.deltas, &mut parts);
+        self.read(&sampled.deltas, &mut parts);
         if !parts.is_empty() {
             let item = self.response(parts, None);
             self.write(&item, out);

@@ -220,8 +220,8 @@ impl OpenAiReply {
 impl OpenAiWriter {
     /// Whether a token is part of the reply. Token ids are all that was sampled, and logprobs beside them match them one to
     /// one; alone, they are of the text only.
-    fn carries(&self, taken: &AnswerToken) -> bool {
-        taken.is_text || self.context.token_ids
+    fn carries(&self, sampled: &AnswerToken) -> bool {
+        sampled.is_text || self.context.token_ids
     }
 
     /// The prompt's tokens, if the reply contains them.
@@ -284,7 +284,7 @@ impl ReplyWriter for OpenAiWriter {
     fn whole(&mut self, answers: &[WholeChoice], out: &mut Vec<u8>) {
         for (index, answer) in answers.iter().enumerate() {
             self.count(index, &answer.finished);
-            answer.tokens().for_each(|taken| self.choices[index].count_reasoning(1, &taken.deltas));
+            answer.tokens().for_each(|sampled| self.choices[index].count_reasoning(1, &sampled.deltas));
             self.choices[index].count_reasoning(0, &answer.finished.held_back);
         }
         let sampled_tokens: usize = answers.iter().map(|answer| answer.finished.sampled_tokens).sum();
@@ -293,8 +293,8 @@ impl ReplyWriter for OpenAiWriter {
         let mut choices = Vec::with_capacity(answers.len());
         for (index, answer) in answers.iter().enumerate() {
             let content = self.format.shape.whole(&answer.finished.message);
-            let carried = answer.tokens().filter(|taken| self.carries(taken));
-            let tokens: Vec<&SampledToken> = carried.map(|taken| &taken.token).collect();
+            let carried = answer.tokens().filter(|sampled| self.carries(sampled));
+            let tokens: Vec<&SampledToken> = carried.map(|sampled| &sampled.token).collect();
             choices.push(self.format.choice(
                 &self.context,
                 content,
@@ -326,12 +326,12 @@ impl ReplyWriter for OpenAiWriter {
         }
     }
 
-    fn token(&mut self, choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
-        if self.carries(taken) {
-            self.choices[choice].waiting.push(taken.token.clone());
+    fn token(&mut self, choice: usize, sampled: &AnswerToken, out: &mut Vec<u8>) {
+        if self.carries(sampled) {
+            self.choices[choice].waiting.push(sampled.token.clone());
         }
-        self.choices[choice].count_reasoning(1, &taken.deltas);
-        self.write_deltas(choice, &taken.deltas, out);
+        self.choices[choice].count_reasoning(1, &sampled.deltas);
+        self.write_deltas(choice, &sampled.deltas, out);
     }
 
     fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>) {

@@ -73,7 +73,7 @@ fn spelled_out(prefix: &str, bytes: &[u8]) -> String {
 pub(crate) struct TextOffset {
     characters: usize,
     /// The beginning of a character.
-    begun: Vec<u8>,
+    incomplete: Vec<u8>,
 }
 
 impl TextOffset {
@@ -84,20 +84,20 @@ impl TextOffset {
 
     /// Takes a token's bytes.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
-        self.begun.extend_from_slice(bytes);
-        let mut chunks = self.begun.utf8_chunks().peekable();
+        self.incomplete.extend_from_slice(bytes);
+        let mut chunks = self.incomplete.utf8_chunks().peekable();
         let mut left = Vec::new();
         while let Some(chunk) = chunks.next() {
             self.characters += chunk.valid().chars().count();
             let is_incomplete = std::str::from_utf8(chunk.invalid()).is_err_and(|error| error.error_len().is_none());
             match (chunks.peek(), chunk.invalid()) {
-                (None, begun) if is_incomplete => left = begun.to_vec(),
+                (None, incomplete) if is_incomplete => left = incomplete.to_vec(),
                 (_, []) => {}
                 // What is no text reads as a replacement character.
                 _ => self.characters += 1,
             }
         }
-        self.begun = left;
+        self.incomplete = left;
     }
 }
 

@@ -396,18 +396,19 @@ mod tests {
     #[test]
     fn what_the_assistant_says_in_a_row_is_one_message() {
         let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "f", "arguments": "{\"a\": 1}" });
-        let says = |text: &str| json!({ "role": "assistant", "content": [{ "type": "output_text", "text": text }] });
+        let output_text =
+            |text: &str| json!({ "role": "assistant", "content": [{ "type": "output_text", "text": text }] });
         let called =
             |id: &str| json!({ "id": id, "type": "function", "function": { "name": "f", "arguments": "{\"a\": 1}" } });
         let input = json!([
             { "role": "user", "content": "hi" },
             { "type": "reasoning", "summary": [], "content": [{ "type": "reasoning_text", "text": "hm" }] },
-            says("Looking."), call("c1"), call("c2"),
+            output_text("Looking."), call("c1"), call("c2"),
             { "type": "function_call_output", "call_id": "c1", "output": "7" },
             { "type": "function_call_output", "call_id": "c2", "output": [{ "type": "input_text", "text": "8" }] },
-            call("c3"), says("behind it"),
+            call("c3"), output_text("behind it"),
             { "type": "message", "role": "user", "content": [] },
-            says("one"), says("another"),
+            output_text("one"), output_text("another"),
         ]);
         let expected = json!([
             { "role": "user", "content": "hi" },
@@ -443,7 +444,8 @@ mod tests {
 
     #[test]
     fn a_call_that_broke_is_the_text_of_its_response_and_its_output_is_the_users() {
-        let says = |id: &str, text: &str| json!({ "type": "message", "id": id, "role": "assistant", "content": text });
+        let message_of =
+            |id: &str, text: &str| json!({ "type": "message", "id": id, "role": "assistant", "content": text });
         let broken = [
             json!({ "type": "function_call", "id": "fc_a_c", "call_id": "c", "name": "f", "arguments": "{\"a\": 1,]" }),
             json!({ "type": "function_call", "id": "fc_a_c", "call_id": "c", "name": "f", "arguments": "{\"a\": 1",
@@ -462,7 +464,7 @@ mod tests {
             { "role": "assistant", "content": "Sorry." },
         ]);
         let (before, behind, next) =
-            (says("msg_a_0", "Looking."), says("msg_a_1", "<call>"), says("msg_b_0", "Sorry."));
+            (message_of("msg_a_0", "Looking."), message_of("msg_a_1", "<call>"), message_of("msg_b_0", "Sorry."));
         for call in &broken {
             // The output stands where the client answers calls: behind the response, or behind the call itself.
             for input in [json!([before, call, behind, output, next]), json!([before, call, output, behind, next])] {

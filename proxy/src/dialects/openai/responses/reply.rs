@@ -93,9 +93,9 @@ impl ResponseWriter {
         changes
     }
 
-    fn take(&mut self, taken: &AnswerToken) -> Vec<Change> {
-        self.tokens.push(Kept { token: taken.token.clone(), is_text: taken.is_text });
-        self.take_deltas(&taken.deltas)
+    fn take(&mut self, sampled: &AnswerToken) -> Vec<Change> {
+        self.tokens.push(Kept { token: sampled.token.clone(), is_text: sampled.is_text });
+        self.take_deltas(&sampled.deltas)
     }
 
     fn end_items(&mut self, finished: &Finished) -> Vec<Change> {
@@ -172,8 +172,8 @@ impl ReplyWriter for ResponseWriter {
     fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
         for choice in choices {
             let finished = &choice.finished;
-            for taken in choice.tokens() {
-                self.take(taken);
+            for sampled in choice.tokens() {
+                self.take(sampled);
             }
             self.end_items(finished);
             out.extend_from_slice(exact_json(&self.ended(finished)).as_bytes());
@@ -186,8 +186,8 @@ impl ReplyWriter for ResponseWriter {
         self.write_status("in_progress", response, out);
     }
 
-    fn token(&mut self, _choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
-        let changes = self.take(taken);
+    fn token(&mut self, _choice: usize, sampled: &AnswerToken, out: &mut Vec<u8>) {
+        let changes = self.take(sampled);
         self.write_changes(&changes, out);
     }
 

@@ -57,7 +57,7 @@ impl ReplyWriter for CompactWriter {
 
     fn begin(&mut self, _out: &mut Vec<u8>) {}
 
-    fn token(&mut self, _choice: usize, _taken: &AnswerToken, _out: &mut Vec<u8>) {}
+    fn token(&mut self, _choice: usize, _sampled: &AnswerToken, _out: &mut Vec<u8>) {}
 
     fn finish(&mut self, _choice: usize, _finished: &Finished, _out: &mut Vec<u8>) {}
 
@@ -77,9 +77,9 @@ fn summary_of(finished: &Finished) -> String {
 /// How many tokens were reasoning: those since something was said last, where reasoning was said next.
 fn reasoning_tokens(choice: &WholeChoice) -> usize {
     let (mut silent, mut reasoning) = (0, 0);
-    for taken in choice.tokens() {
+    for sampled in choice.tokens() {
         silent += 1;
-        for delta in taken.deltas.iter() {
+        for delta in sampled.deltas.iter() {
             let silent_tokens = std::mem::take(&mut silent);
             reasoning += if matches!(delta, Delta::Reasoning(_)) { silent_tokens } else { 0 };
         }

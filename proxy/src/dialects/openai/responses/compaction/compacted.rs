@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn the_request_for_a_summary_is_known_as_made_beside_the_task() {
         let rules = AuxiliaryRules::new(&AuxiliaryRule::built_in()).unwrap();
-        let asked = [Message::text("user", "Go."), Message::text("user", SUMMARY_REQUEST)];
-        assert_eq!(rules.recognise(&asked, &[]), Some("responses_compaction"));
-        assert_eq!(rules.recognise(&asked[..1], &[]), None);
+        let summary_request = [Message::text("user", "Go."), Message::text("user", SUMMARY_REQUEST)];
+        assert_eq!(rules.recognise(&summary_request, &[]), Some("responses_compaction"));
+        assert_eq!(rules.recognise(&summary_request[..1], &[]), None);
     }
 }

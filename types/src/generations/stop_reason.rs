@@ -30,7 +30,7 @@ impl StopReason {
     /// The word of [`Error`](Self::Error).
     pub const ERROR: &'static str = "error";
 
-    /// The word of [`ClientDisconnected`](Self::ClientGone), for SQL.
+    /// The word of [`ClientDisconnected`](Self::ClientDisconnected), for SQL.
     pub const CLIENT_DISCONNECTED: &'static str = "client_gone";
 
     /// Whether the answer came to its own end, so that a conversation can go on behind it.

@@ -15,7 +15,7 @@ use fulgurite_api::conventions::serving::Reply;
 use fulgurite_renderers::{FormatOptions, RenderError, Tokenizer, renderer_names, renderer_of};
 use fulgurite_store::Store;
 use fulgurite_store::message_attributes::{CallMessages, messages_of};
-use fulgurite_types::{Date, Generation, GenerationFilter, Object};
+use fulgurite_types::{Generation, GenerationFilter, Object, time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -170,7 +170,7 @@ async fn recorded_call(
 
 /// `time` is when the prompt is rendered, in seconds since 1970, for formats that write the date into it.
 fn rendered(tokenizer: &Arc<Tokenizer>, name: &str, called: &CallMessages, time: f64) -> Result<Vec<u32>, RenderError> {
-    let options = FormatOptions { current_date: Some(Date::of_seconds(time).to_string()), ..FormatOptions::default() };
+    let options = FormatOptions { current_date: Some(time::date(time)), ..FormatOptions::default() };
     let renderer = renderer_of(Arc::clone(tokenizer), name, &options)?;
     Ok(renderer.render_prompt(&called.messages, &called.tools)?.tokens)
 }

@@ -26,7 +26,6 @@ mod attempt;
 mod attribute_names;
 mod base_url;
 mod call;
-mod clock;
 mod dialects;
 mod endpoints;
 mod error;

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use fulgurite_store::Store;
 
 use crate::attempt::attempt_memories::AttemptMemories;
-use crate::clock::now;
 use crate::models::named_weights::NamedWeights;
 use crate::models::pause_state::PauseState;
 use crate::models::registered_models::RegisteredModels;
@@ -20,6 +19,7 @@ use crate::state::call_services::CallServices;
 use crate::state::forwarded_calls::ForwardedCalls;
 use crate::state::planning_rules::PlanningRules;
 use crate::state::shutdown::Shutdown;
+use fulgurite_types::time::now;
 
 /// The models behind the door and the store that keeps the record. Cheap to clone.
 #[derive(Clone)]

@@ -4,12 +4,12 @@ use fulgurite_types::{Object, Page, Paginated, ResourcesUpdate, TextFilter, new_
 use serde_json::{Map, Value, json};
 use sqlx::any::AnyRow;
 
-use crate::database::clock::now;
 use crate::database::sql::{Conditions, SortField, Sql, checked_id, column, count, json, to_integer, to_json};
 use crate::list_pages::{ListKind, ListPages};
 use crate::open_database::Database;
 use crate::row_checksums::resources_digest;
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 const SORT_FIELDS: &[SortField] = &[
     SortField::text("resources_id"),

@@ -15,9 +15,8 @@
 //! - [`WeightsId`], [`NamedWeights`], [`Publication`]: which weights a version names, and which are behind a model.
 //! - [`RolloutExpression`]: which rollouts are meant, in words that people write.
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
-//! - [`Date`]: a day of the calendar.
+//! - [`time`]: now, and how times are written and read.
 
-mod calendar;
 mod datum;
 mod filter;
 mod gateway;
@@ -32,10 +31,10 @@ mod present;
 mod rollouts;
 mod run;
 mod span;
+pub mod time;
 mod weights;
 mod words;
 
-pub use calendar::Date;
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use filter::{Comparison, Condition, ExpressionError, Field, Operand, RolloutExpression, RolloutFacts};
 pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};

@@ -4,9 +4,9 @@ use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate, NewRollout, Rollout
 use serde_json::json;
 
 use crate::attempt::budget::{Allowance, Budget};
-use crate::clock::now;
 use crate::error::ProxyError;
 use crate::requests::call_target::{CallMaker, CallTarget, ClientSession};
+use fulgurite_types::time::now;
 
 /// Whose call it is.
 #[derive(Clone, Debug, PartialEq)]

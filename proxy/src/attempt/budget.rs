@@ -5,8 +5,8 @@ use std::time::Duration;
 use fulgurite_types::{EpisodeStop, Rollout};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::now;
 use crate::error::ProxyError;
+use fulgurite_types::time::now;
 
 /// What the model calls of one attempt may consume together. A request that is sent again is answered from the same call,
 /// and consumes nothing. A running call reserves what it may still sample until it has ended; a call to an upstream

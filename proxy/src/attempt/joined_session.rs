@@ -9,9 +9,9 @@ use fulgurite_types::Message;
 
 use crate::attempt::attempt_memories::AttemptMemories;
 use crate::attempt::attribution::Attribution;
-use crate::clock::now;
 use crate::models::served_models::ServedModels;
 use crate::retries::logged_requests::Identity;
+use fulgurite_types::time::now;
 
 /// A conversation that names no rollout.
 #[derive(Clone, Debug)]

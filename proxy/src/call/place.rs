@@ -5,7 +5,6 @@ use crate::attempt::attribution::{Attribution, attribute};
 use crate::attempt::joined_session::{SessionLogs, SessionSearch, UnnamedConversation};
 use crate::call::admit::AdmittedRequest;
 use crate::call::respond::AnsweredRequest;
-use crate::clock::now;
 use crate::error::ProxyError;
 use crate::models::served_model::SampledModel;
 use crate::parts::Parts;
@@ -18,6 +17,7 @@ use crate::requests::model_request::{ModelRequest, Prompt};
 use crate::retries::logged_requests::Identity;
 use crate::retries::request_log::{Claim, OpenRequest};
 use crate::state::call_services::CallServices;
+use fulgurite_types::time::now;
 
 /// Where a request stands among others of its attempt.
 pub(crate) enum Placement<'p> {

@@ -8,10 +8,10 @@ use crate::attribute_names::CACHED_TOKENS;
 use crate::call::call_end::End;
 use crate::call::model_call::{Call, Reading};
 use crate::call::sampled_answer::WholeAnswer;
-use crate::clock::now;
 use crate::error::ProxyError;
 use crate::record::message_attributes::{ANSWER, add_message, message_parts};
 use crate::state::call_services::CallServices;
+use fulgurite_types::time::now;
 
 /// When a call began.
 pub(crate) struct CallStart {

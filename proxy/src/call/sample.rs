@@ -12,7 +12,6 @@ use crate::call::record::{CallStart, record, sampled_tokens};
 use crate::call::respond::AnsweredRequest;
 use crate::call::sampled_answer::{SampledAnswer, WholeAnswer, ended_before};
 use crate::call::sampling::Sampling;
-use crate::clock::now;
 use crate::error::ProxyError;
 use crate::models::pause_state::InFlight;
 use crate::parts::Parts;
@@ -22,6 +21,7 @@ use crate::reply::finish_reason::FinishReason;
 use crate::reply::flight::Flight;
 use crate::retries::request_log::OpenRequest;
 use crate::state::call_services::CallServices;
+use fulgurite_types::time::now;
 
 /// Starts the calls for a request's answers. They run until they are recorded even without listeners, but without listeners
 /// sampling stops. The gateway counts the request until they are over.

@@ -7,8 +7,8 @@ use fulgurite_types::{AttemptRef, Generation, Span, SpanFilter, SpanStatus, Stat
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 
-use crate::clock::now;
 use crate::record::recorded_call::RecordedCall;
+use fulgurite_types::time::now;
 
 const DELETED: &str = "fulgurite.response.deleted";
 

@@ -11,7 +11,6 @@ use super::route::Route;
 use crate::attempt::attribution::{Attribution, attribute};
 use crate::attempt::joined_session::{SessionLogs, SessionSearch, UnnamedConversation};
 use crate::attempt::owner::Owner;
-use crate::clock::now;
 use crate::error::ProxyError;
 use crate::models::pause_state::InFlight;
 use crate::models::served_model::UpstreamModel;
@@ -30,6 +29,7 @@ use crate::state::forwarded_calls::ForwardedCalls;
 use crate::state::forwarded_part::ForwardedPart;
 use crate::state::reply_cache::CachedReply;
 use crate::upstream::forwarded_call::{Admitted, ForwardedCall};
+use fulgurite_types::time::now;
 
 /// Fields by which a request names messages that its upstream remembers.
 const KEPT_BY_UPSTREAM: [&str; 2] = ["previous_response_id", "conversation"];

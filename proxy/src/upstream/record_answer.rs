@@ -11,10 +11,10 @@ use super::forwarded_call::ForwardedCall;
 use super::route::Conversation;
 use super::upstream_answer::{Answer, Choice, Tokens};
 use crate::attribute_names::{IDEMPOTENCY_KEY, REQUEST_EXTRA};
-use crate::clock::now;
 use crate::error::ProxyError;
 use crate::record::delivery::Recorded;
 use crate::record::message_attributes::{add_message, add_messages, add_tools, message_parts};
+use fulgurite_types::time::now;
 
 /// Limit of a recorded error message, in characters.
 const MESSAGE_LIMIT: usize = 500;

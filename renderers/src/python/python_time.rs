@@ -1,132 +1,35 @@
-use std::time::{SystemTime, UNIX_EPOCH};
+use fulgurite_types::time;
+use jiff::fmt::strtime;
 
-use fulgurite_types::Date;
-
-const DAY_SECONDS: i64 = 86_400;
-
-/// A time as `strftime` takes it apart: UTC, so that the same moment gives the same prompt on every machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Moment {
-    year: i64,
-    /// 1 to 12.
-    month: usize,
-    /// 1 to 31.
-    day: i64,
-    /// 1 to 366.
-    day_of_year: i64,
-    /// 0 is Sunday.
-    weekday: usize,
-    hour: i64,
-    minute: i64,
-    second: i64,
-}
-
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+/// The directives whose result is the same in Python on every system.
+const DIRECTIVES: &str = "YymBbhdejAaHIpMSFTD%";
 
 /// Now, in seconds since 1970.
 pub(crate) fn unix_seconds() -> i64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-    i64::try_from(elapsed).unwrap_or(i64::MAX)
+    time::now() as i64
 }
 
 /// Today's date as `YYYY-MM-DD`, UTC.
 pub(crate) fn today() -> String {
-    let Moment { year, month, day, .. } = moment(unix_seconds());
-    format!("{year}-{month:02}-{day:02}")
+    time::date(time::now())
 }
 
-/// Python's `strftime` in the C locale, of seconds since 1970. `None` for a directive that is not known here.
+/// Python's `strftime` in the C locale, of seconds since 1970, UTC: the same moment gives the same prompt on every machine.
+/// `None` for a directive that is not known here.
 pub(crate) fn strftime(format: &str, unix_seconds: i64) -> Option<String> {
-    let moment = moment(unix_seconds);
-    let mut out = String::new();
-    let mut characters = format.chars();
-    while let Some(character) = characters.next() {
-        if character != '%' {
-            out.push(character);
-            continue;
-        }
-        let directive = characters.next()?;
-        if directive == '-' {
-            let written = write(moment, characters.next()?)?;
-            let bare = written.trim_start_matches(['0', ' ']);
-            out.push_str(if bare.is_empty() { "0" } else { bare });
-        } else {
-            out.push_str(&write(moment, directive)?);
-        }
+    let mut rest = format.chars();
+    while rest.any(|character| character == '%') {
+        let directive = rest.next().filter(|character| *character != '-').or_else(|| rest.next())?;
+        DIRECTIVES.contains(directive).then_some(())?;
     }
-    Some(out)
+    strtime::format(format, time::date_time(unix_seconds as f64)).ok()
 }
 
 /// Midnight of a day, `YYYY-MM-DD`, UTC, in seconds since 1970. `None` for what is no day.
 pub(crate) fn midnight(date: &str) -> Option<i64> {
-    let mut fields = date.splitn(3, '-').map(|field| field.parse::<i64>().ok());
-    let (year, month, day) = (fields.next()??, fields.next()??, fields.next()??);
-    let parsed = Date { year, month, day };
-    let number = parsed.day_number().filter(|_| (0..=9999).contains(&year))?;
     // Python takes no other way of writing the same day.
-    (parsed.to_string() == date).then_some(number * DAY_SECONDS)
-}
-
-fn write(moment: Moment, directive: char) -> Option<String> {
-    let (month, weekday) = (MONTHS[moment.month - 1], WEEKDAYS[moment.weekday]);
-    let hour_of_twelve = (moment.hour + 11) % 12 + 1;
-    Some(match directive {
-        'Y' => moment.year.to_string(),
-        'y' => format!("{:02}", moment.year % 100),
-        'm' => format!("{:02}", moment.month),
-        'B' => month.to_owned(),
-        'b' | 'h' => month[..3].to_owned(),
-        'd' => format!("{:02}", moment.day),
-        'e' => format!("{:2}", moment.day),
-        'j' => format!("{:03}", moment.day_of_year),
-        'A' => weekday.to_owned(),
-        'a' => weekday[..3].to_owned(),
-        'H' => format!("{:02}", moment.hour),
-        'I' => format!("{hour_of_twelve:02}"),
-        'p' => if moment.hour < 12 { "AM" } else { "PM" }.to_owned(),
-        'M' => format!("{:02}", moment.minute),
-        'S' => format!("{:02}", moment.second),
-        'F' => strftime_parts(moment, "Y-m-d")?,
-        'T' => strftime_parts(moment, "H:M:S")?,
-        'D' => strftime_parts(moment, "m/d/y")?,
-        '%' => "%".to_owned(),
-        _ => return None,
-    })
-}
-
-/// Directives by their letters, with what stands between them.
-fn strftime_parts(moment: Moment, parts: &str) -> Option<String> {
-    parts.chars().map(|part| if part.is_alphabetic() { write(moment, part) } else { Some(part.into()) }).collect()
-}
-
-fn moment(unix_seconds: i64) -> Moment {
-    let (days, seconds) = (unix_seconds.div_euclid(DAY_SECONDS), unix_seconds.rem_euclid(DAY_SECONDS));
-    let Date { year, month, day } = Date::of_day(days);
-    let new_year = Date { year, month: 1, day: 1 }.day_number().unwrap_or(days);
-    Moment {
-        year,
-        month: usize::try_from(month).unwrap_or(1),
-        day,
-        day_of_year: days - new_year + 1,
-        weekday: usize::try_from((days + 4).rem_euclid(7)).unwrap_or(0),
-        hour: seconds / 3_600,
-        minute: seconds / 60 % 60,
-        second: seconds % 60,
-    }
+    let seconds = time::parse(date).filter(|seconds| time::date(*seconds) == date)?;
+    Some(seconds as i64)
 }
 
 #[cfg(test)]

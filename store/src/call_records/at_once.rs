@@ -14,10 +14,10 @@ use crate::Result;
 use crate::call_records::call_record::CallRecord;
 use crate::call_records::columns::{AT_ONCE, Column, GENERATION, OWNER, SPAN, Writing, bind, names, width};
 use crate::checksums::MASK;
-use crate::database::clock::now;
 use crate::error::is_constraint;
 use crate::lifecycle::{ATTEMPTS_THAT_WAKE, ROLLOUTS_THAT_WAIT, sql_words};
 use crate::row_checksums::{attempt_state, difference, rollout_state};
+use fulgurite_types::time::now;
 
 /// Calls that one statement takes, at most.
 pub(crate) const CALLS_AT_ONCE: usize = 32;

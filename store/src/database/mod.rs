@@ -2,7 +2,6 @@
 
 pub(crate) mod aside;
 pub(crate) mod checkpoints;
-pub(crate) mod clock;
 pub(crate) mod dialect;
 pub(crate) mod listener;
 pub(crate) mod location;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use fulgurite_types::{Attempt, AttemptStatus, Rollout, RolloutStatus};
 
-use crate::database::clock::now;
 use crate::lifecycle::ROLLOUTS_THAT_WAIT;
+use fulgurite_types::time::now;
 
 /// Rollouts that are kept in each of two halves.
 const ROLLOUTS: usize = 2048;

@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(answers(&store).await.len(), 3, "a call alone was rewarded");
         store.rewards().add(&rollout_id, &attempt_id, None, Reward::new(1.0)).await.unwrap();
         assert_eq!(answers(&store).await.len(), 2);
-        let later = crate::database::clock::now() + 1.0;
+        let later = fulgurite_types::time::now() + 1.0;
         assert_eq!(
             store.generations().answers_of_conversation(&HELLO, later).await.unwrap(),
             RecordedAnswers::default()

@@ -100,8 +100,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::database::clock::now;
     use crate::testing::{TestStore, generation};
+    use fulgurite_types::time::now;
 
     /// Six rollouts with two generations each, of which every other one has succeeded.
     async fn half_finished(store: &TestStore) {

@@ -5,9 +5,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac;
 use serde::{Deserialize, Serialize};
 
-use crate::database::clock::now;
 use crate::keys::admin_key::new_hmac;
 use crate::keys::holder::{KeyHolder, KeyRefused};
+use fulgurite_types::time::now;
 
 /// Seconds for which a key that is issued opens its door. An attempt that has ended takes no more calls, however long its
 /// key would last.

@@ -1,10 +1,10 @@
 //! Keys: the admin key opens everything; issued keys open one attempt, or model calls alone, for a time. Issued keys are
 //! not stored: they are verified by the server's secret.
 
-use crate::database::clock::now;
 use crate::keys::admin_key::AdminKey;
 use crate::keys::holder::{KeyHolder, KeyRefused};
 use crate::keys::issued_keys::IssuedKeys;
+use fulgurite_types::time::now;
 
 /// The keys that a server takes.
 #[derive(Clone, Debug)]

@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use sqlx::Row;
 
 use crate::Store;
-use crate::database::clock::now;
 use crate::lifecycle::propagate;
 use crate::testing::TestStore;
+use fulgurite_types::time::now;
 
 /// Limits that are far from how long a test takes, and times at which one or both are over.
 const UNRESPONSIVE_SECONDS: f64 = 1e5;

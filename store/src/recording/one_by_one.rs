@@ -10,7 +10,6 @@ use crate::call_records::columns::{Column, GENERATION, OWNER, SPAN, Writing, bin
 use crate::call_records::conversations::{RecordedConversation, StoredConversation};
 use crate::call_records::tokens::{ContextHash, PrefixHasher};
 use crate::checksums::Recorded;
-use crate::database::clock::now;
 use crate::database::sql::{HASHES_PER_QUERY, Sql, column, count, to_integer};
 use crate::database::writer::Write;
 use crate::generations::reading::load_chains;
@@ -20,6 +19,7 @@ use crate::rollouts::attempts::rows::{existing_attempt, insert_attempt};
 use crate::rollouts::changes::insert_rollout;
 use crate::spans::writing::{allocate_sequence_id, insert_span, raise_sequence_id};
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 /// The sequence id of a rollout's first span.
 const FIRST: u64 = 1;

@@ -3,7 +3,6 @@
 use fulgurite_types::{Attempt, AttemptRef, NewReward, RecordedReward, Repeat, Reward, RewardGiver, SpanFilter};
 use sha2::{Digest, Sha256};
 
-use crate::database::clock::now;
 use crate::database::sql::Sql;
 use crate::database::writer::Write;
 use crate::reward_rules::annotations::{ANNOTATION, attributes, recorded_reward};
@@ -15,6 +14,7 @@ use crate::spans::instant_spans::instant_span;
 use crate::spans::rows::span_from_row;
 use crate::spans::writing::{allocate_sequence_id, insert_span};
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 impl Rewards {
     /// Gives a reward to an attempt, or to one of its generations. The attempt's status does not matter, and does not

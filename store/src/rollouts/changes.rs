@@ -3,12 +3,12 @@
 use fulgurite_types::{NewRollout, Rollout, RolloutStatus, new_rollout_id};
 
 use crate::checksums::MASK;
-use crate::database::clock::now;
 use crate::database::sql::{OptionalReal, checked_id, column, optional_id, to_json, to_optional_json};
 use crate::database::writer::Write;
 use crate::rollouts::rows::{find_rollout, run_and_step};
 use crate::row_checksums::{RolloutColumns, difference, rollout_state};
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 pub(crate) fn validate(rollout: &NewRollout) -> Result<()> {
     if let Some(id) = &rollout.rollout_id

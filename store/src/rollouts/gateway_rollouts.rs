@@ -11,7 +11,6 @@ use serde_json::Value;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::database::clock::now;
 use crate::database::sql::{Sql, column, count, optional_id, optional_json, optional_plain, to_optional_json};
 use crate::database::writer::Write;
 use crate::open_database::Database;
@@ -23,6 +22,7 @@ use crate::rollouts::changes::{insert_rollout, set_rollout_status};
 use crate::rollouts::deletion::delete_rollouts;
 use crate::rollouts::rows::{existing_rollout, find_rollout};
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 /// A row of `gateway_rollouts`.
 #[derive(Default)]

@@ -6,7 +6,6 @@ use fulgurite_types::{AttemptedRollout, NewRollout, Rollout, RolloutStatus, Sess
 use tokio::time::{Instant, sleep_until};
 
 use crate::Result;
-use crate::database::clock::now;
 use crate::database::sql::to_integer;
 use crate::database::telemetry::rollouts_were_claimed;
 use crate::database::writer::Write;
@@ -16,6 +15,7 @@ use crate::rollouts::attempts::rows::{insert_attempt, latest_attempt};
 use crate::rollouts::changes::{insert_rollout, set_rollout_status, validate};
 use crate::rollouts::rows::{existing_rollout, rollout_from_row};
 use crate::rollouts::workers::rows::{worker_found_nothing, worker_took};
+use fulgurite_types::time::now;
 
 impl Rollouts {
     /// Creates rollouts and puts them at the end of the queue, in order. One whose id is supplied and known already

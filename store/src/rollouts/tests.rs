@@ -309,7 +309,7 @@ async fn histories(store: &Store, operations: Vec<Operation>) -> BTreeMap<String
                 store.workers().release("w").await.unwrap();
             }
             Operation::Watchdog => {
-                store.attempts().scan_watchdog_at(crate::database::clock::now() + 1e6).await.unwrap();
+                store.attempts().scan_watchdog_at(fulgurite_types::time::now() + 1e6).await.unwrap();
             }
             Operation::Cancel(index) => {
                 let waiting = RolloutFilter { status_in: Some(vec![RolloutStatus::Queuing]), ..Default::default() };

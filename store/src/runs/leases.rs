@@ -3,10 +3,10 @@
 use fulgurite_types::{RunClaim, RunLease, RunOwner};
 use sqlx::AnyConnection;
 
-use crate::database::clock::now;
 use crate::database::sql::{Sql, checked_id, column, json, plain, to_json};
 use crate::runs::Runs;
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 /// The longest time that a process may have a run for without a word.
 const LONGEST_SECONDS: f64 = 3600.0;

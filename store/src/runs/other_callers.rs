@@ -4,9 +4,9 @@ use fulgurite_types::{OtherCallers, RolloutStatus};
 use sqlx::AnyConnection;
 
 use crate::Result;
-use crate::database::clock::now;
 use crate::database::sql::{Sql, column, count};
 use crate::runs::Runs;
+use fulgurite_types::time::now;
 
 /// Calls that are looked at in one query, the newest first: no index has the times of calls.
 const CALLS_PER_QUERY: i64 = 1000;

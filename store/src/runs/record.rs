@@ -9,7 +9,6 @@ use fulgurite_types::{
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use crate::database::clock::now;
 use crate::database::sql::{Sql, checked_id, column, count, json, plain, to_integer, to_json, word};
 use crate::database::writer::Write;
 use crate::rollouts::changes::set_rollout_status;
@@ -17,6 +16,7 @@ use crate::rollouts::rows::rollout_from_row;
 use crate::runs::Runs;
 use crate::runs::teacher_logprobs;
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 /// What a use becomes when its step is undone.
 const AFTER_LAST_CHECKPOINT: TokenUse = TokenUse::Untrained(UntrainedCause::AfterLastCheckpoint);

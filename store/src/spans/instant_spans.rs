@@ -6,7 +6,6 @@ use fulgurite_types::{Object, Span, SpanStatus, StatusCode};
 use uuid::Uuid;
 
 use crate::checksums::Recorded;
-use crate::database::clock::now;
 use crate::database::writer::Write;
 use crate::reward_rules::annotations::ANNOTATION;
 use crate::reward_rules::rights::{Sender, admit};
@@ -15,6 +14,7 @@ use crate::rollouts::attempts::opening::open_attempt;
 use crate::spans::Spans;
 use crate::spans::writing::{allocate_sequence_id, insert_span};
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 /// What has just happened in an attempt.
 #[derive(Clone, Debug, PartialEq)]

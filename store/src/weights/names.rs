@@ -4,10 +4,10 @@ use fulgurite_types::{NamedWeights, NewNamedWeights};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::database::clock::now;
 use crate::database::sql::{Sql, checked_id, column, count, optional_id, to_integer, word};
 use crate::weights::Weights;
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 /// What is selected of a row, for [`named_from_row`].
 pub(super) const COLUMNS: &str =

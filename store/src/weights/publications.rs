@@ -5,11 +5,11 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 use tokio::sync::watch;
 
-use crate::database::clock::now;
 use crate::database::sql::{Sql, column, count, json, to_integer, to_json, word};
 use crate::weights::Weights;
 use crate::weights::names::{COLUMNS, corrupt, named_from_row};
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 impl Weights {
     /// Publishes weights that have a version: every server of the store puts them behind the model. Weights that are there

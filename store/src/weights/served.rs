@@ -2,10 +2,10 @@
 
 use fulgurite_types::ServedWeights;
 
-use crate::database::clock::now;
 use crate::database::sql::{Sql, checked_id, column, optional_plain, plain, to_integer, to_json, word};
 use crate::weights::Weights;
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 impl Weights {
     /// Records what a server samples a model from, now.

@@ -3,13 +3,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::server::error::run_blocking;
-use crate::server::state::clock::now;
 use crate::server::state::records::SampledWeights;
 use crate::server::state::records::SamplerRecord;
 use crate::server::state::records::SessionRecord;
 use crate::wire::{CreateSessionRequest, CreateSessionResponse, FinishSessionRequest};
 use axum::http::StatusCode;
 use fulgurite_backends::BackendError;
+use fulgurite_types::time::now;
 
 use crate::server::refusals::Refusal;
 use crate::server::state::names::new_id;

@@ -11,8 +11,8 @@ use super::sampling::sampled_requests::SampledRequests;
 use super::tinker_server::TinkerServer;
 use crate::server::management::link_signer::LinkSigner;
 use crate::server::sampling::weights_cache::WeightsCache;
-use crate::server::state::clock::now;
 use crate::server::state::state_directory::StateDirectory;
+use fulgurite_types::time::now;
 
 /// How often sessions and checkpoints are looked at that nobody may need any more.
 const SWEEP: Duration = Duration::from_secs(15);

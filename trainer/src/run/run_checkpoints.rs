@@ -1,8 +1,7 @@
 //! A run's checkpoints as it goes on: saved, uploaded, removed; and the weights that it puts behind the model, or not.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use fulgurite_types::CheckpointRecord;
+use fulgurite_types::time::now;
 use serde_json::{Map, Value, json};
 
 use super::checkpoint_rules::KnownCheckpoint;
@@ -163,7 +162,6 @@ impl<Data> TrainingRun<Data> {
     /// Removes those that are kept no longer.
     pub(super) async fn remove_old_checkpoints(&self, progress: &Progress) -> Result<(), TrainError> {
         let checkpoints = self.record.checkpoints(&self.identity.run_id).await?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         let archive = self.identity.archive.as_ref();
         let uploaded = match archive {
             Some(archive) => uploads::known(archive).await,
@@ -173,7 +171,7 @@ impl<Data> TrainingRun<Data> {
         let known: Vec<KnownCheckpoint> = checkpoints
             .iter()
             .map(|checkpoint| KnownCheckpoint {
-                age: now - checkpoint.time,
+                age: now() - checkpoint.time,
                 score: progress.held_out.get(&checkpoint.weights_version).copied(),
                 is_there: is_there(&checkpoint.directory),
             })

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::condition::{Comparison, Condition, Field, Operand};
 use super::expression::RolloutExpression;
-use crate::{Date, RolloutMode, RolloutStatus};
+use crate::{RolloutMode, RolloutStatus, time};
 
 /// How deep an expression may be nested.
 const DEEPEST: usize = 64;
@@ -230,7 +230,11 @@ impl Parser {
         };
         match field {
             Field::Since => {
-                let number = text.parse().ok().filter(|seconds: &f64| seconds.is_finite()).or_else(|| seconds_of(text));
+                let number = text
+                    .parse()
+                    .ok()
+                    .filter(|seconds: &f64| seconds.is_finite())
+                    .or_else(|| time::parse(text).filter(|seconds| *seconds >= 0.0));
                 let form = "2026-11-25, 2026-11-25T04:00:00 (UTC) or seconds since 1970";
                 number.map(Operand::Number).ok_or_else(|| self.wrong(format!("`{text}` is no time: {form}")))
             }
@@ -263,28 +267,6 @@ fn one_or(
     }
 }
 
-/// Seconds since 1970 of a date, or of a date and a time of day, in UTC.
-fn seconds_of(text: &str) -> Option<f64> {
-    let text = text.strip_suffix('Z').unwrap_or(text);
-    let (date, time) = text.split_once('T').unwrap_or((text, "00:00:00"));
-    let numbers = |text: &str, by: char| -> Option<Vec<u32>> {
-        let is_plain = |part: &&str| !part.is_empty() && part.bytes().all(|digit| digit.is_ascii_digit());
-        text.split(by).map(|part| Some(part).filter(is_plain)?.parse().ok()).collect()
-    };
-    let (date, time) = (numbers(date, '-')?, numbers(time, ':')?);
-    let ([year, month, day], [hour, minute, second @ ..]) = (date.as_slice(), time.as_slice()) else { return None };
-    let second = match second {
-        [] => 0,
-        [second] => *second,
-        _ => return None,
-    };
-    if !(1970..=9999).contains(year) || *hour > 23 || *minute > 59 || second > 59 {
-        return None;
-    }
-    let date = Date { year: (*year).into(), month: (*month).into(), day: (*day).into() };
-    Some(date.day_number()? as f64 * 86_400.0 + f64::from(hour * 3600 + minute * 60 + second))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -304,11 +286,11 @@ mod tests {
 
     #[test]
     fn times_are_dates_or_seconds() {
-        assert_eq!(seconds_of("1970-01-01"), Some(0.0));
-        assert_eq!(seconds_of("2000-03-01T00:00:01Z"), Some(951_868_801.0));
-        assert_eq!(seconds_of("2024-02-29T23:59"), Some(1_709_251_140.0));
+        assert_eq!(time::parse("1970-01-01"), Some(0.0));
+        assert_eq!(time::parse("2000-03-01T00:00:01Z"), Some(951_868_801.0));
+        assert_eq!(time::parse("2024-02-29T23:59"), Some(1_709_251_140.0));
         for wrong in ["2023-02-29", "2024-13-01", "2024-00-01", "2024-01-00", "2024-1", "x", "2024-01-01T24:00"] {
-            assert_eq!(seconds_of(wrong), None, "{wrong}");
+            assert_eq!(time::parse(wrong), None, "{wrong}");
         }
     }
 

@@ -7,10 +7,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::clock::now;
 use crate::models::gate::{Gate, Holder};
 use crate::models::weights::model_weights::{CaughtUp, ModelWeights, WeightsOf};
 use crate::models::weights::reports::{ServerName, report};
+use fulgurite_types::time::now;
 
 /// What a model is held for at first.
 const FIRST_WEIGHTS: &str = "its published weights are being loaded";

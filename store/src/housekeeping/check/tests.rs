@@ -528,7 +528,7 @@ async fn checksums_follow_resources_sessions_leases_and_notes() {
             .await
             .unwrap();
     }
-    store.attempts().scan_watchdog_at(crate::database::clock::now() + 1e6).await.unwrap();
+    store.attempts().scan_watchdog_at(fulgurite_types::time::now() + 1e6).await.unwrap();
     let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.clone(), attempted.attempt.attempt_id.clone());
     let (note, beat) = (AttemptNote::HostError("overloaded"), vec![(rollout_id.clone(), attempt_id.clone())]);
     store.attempts().note(&rollout_id, &attempt_id, note).await.unwrap();

@@ -6,13 +6,13 @@ use fulgurite_types::{AttemptStatus, RolloutStatus};
 use sqlx::{AnyConnection, AssertSqlSafe};
 
 use crate::checksums::{MASK, Recorded};
-use crate::database::clock::now;
 use crate::database::sql::{column, word};
 use crate::database::writer::Write;
 use crate::lifecycle::{ATTEMPTS_THAT_WAKE, ROLLOUTS_THAT_WAIT, sql_words};
 use crate::rollouts::rows::existing_rollout;
 use crate::row_checksums::{attempt_state, difference, heartbeat_checksum, rollout_state};
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 /// An attempt that shows activity.
 const ACTIVITY: &str = "UPDATE attempts SET last_heartbeat_time = $3, span_count = span_count + $4,

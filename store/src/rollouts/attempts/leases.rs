@@ -90,8 +90,8 @@ mod tests {
     use fulgurite_types::{AttemptedRollout, NewRollout};
 
     use super::*;
-    use crate::database::clock::now;
     use crate::testing::{TestStore, generation};
+    use fulgurite_types::time::now;
 
     const LEASE: Duration = Duration::from_secs(30);
 

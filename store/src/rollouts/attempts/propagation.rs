@@ -4,7 +4,6 @@ use fulgurite_types::{Attempt, AttemptNote, AttemptRef, AttemptUpdate, Object, R
 use sqlx::AnyConnection;
 
 use crate::checksums::{MASK, add};
-use crate::database::clock::now;
 use crate::database::sql::{OptionalReal, column, count, optional_id, to_json};
 use crate::database::writer::Write;
 use crate::lifecycle::propagate;
@@ -16,6 +15,7 @@ use crate::row_checksums::{
     REVISION_WEIGHT, attempt_state, difference, heartbeat_checksum, metadata_digest, worker_digest,
 };
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 /// An attempt, and its rollout if it is the latest of it: that one follows it.
 pub(crate) struct AttemptWithRollout {

@@ -3,7 +3,6 @@
 use fulgurite_types::{Attempt, AttemptNote, AttemptRef, AttemptUpdate, Page, Paginated};
 
 use crate::Result;
-use crate::database::clock::now;
 use crate::database::sql::{Sql, to_integer};
 use crate::list_pages::{ListKind, ListPages};
 use crate::rollouts::attempts::Attempts;
@@ -11,6 +10,7 @@ use crate::rollouts::attempts::propagation::{
     AttemptWithRollout, apply_update, existing_attempt_with_rollout, find_attempt_with_rollout, write_metadata,
 };
 use crate::rollouts::attempts::rows::{SORT_FIELDS, attempt_from_row, existing_attempt, find_attempt};
+use fulgurite_types::time::now;
 
 impl Attempts {
     /// An attempt, if there is one.

@@ -7,11 +7,11 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::checksums::MASK;
-use crate::database::clock::now;
 use crate::database::sql::{SortField, Sql, checked_id, column, count, optional_id, optional_json, word};
 use crate::rollouts::rows::{IDS_PER_QUERY, existing_rollout};
 use crate::row_checksums::{AttemptColumns, SEQUENCE_WEIGHT};
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 pub(crate) const SORT_FIELDS: &[SortField] = &[
     SortField::text("rollout_id"),

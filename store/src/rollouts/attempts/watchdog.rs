@@ -6,7 +6,6 @@ use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate};
 use sqlx::AnyConnection;
 use tokio::task::JoinHandle;
 
-use crate::database::clock::now;
 use crate::lifecycle::overdue;
 use crate::rollouts::attempts::Attempts;
 use crate::rollouts::attempts::leases;
@@ -14,6 +13,7 @@ use crate::rollouts::attempts::propagation::apply;
 use crate::rollouts::attempts::rows::latest_attempt;
 use crate::rollouts::rows::rollout_from_row;
 use crate::{Result, StoreError};
+use fulgurite_types::time::now;
 
 impl Attempts {
     /// Ends every attempt that has timed out or shown no activity for too long, by its rollout's config, and reclaims those

@@ -3,13 +3,13 @@
 use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate, Object, Paginated, Worker, WorkerFilter};
 
 use crate::Result;
-use crate::database::clock::now;
 use crate::database::sql::{Conditions, SortField, Sql, checked_id, to_integer, to_optional_json};
 use crate::list_pages::{ListKind, ListPages};
 use crate::rollouts::attempts::propagation::apply;
 use crate::rollouts::attempts::rows::attempt_from_row;
 use crate::rollouts::workers::Workers;
 use crate::rollouts::workers::rows::worker_from_row;
+use fulgurite_types::time::now;
 
 const SORT_FIELDS: &[SortField] = &[
     SortField::text("worker_id"),

@@ -5,8 +5,8 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::Result;
-use crate::database::clock::now;
 use crate::database::sql::{checked_id, column, optional_json, word};
+use fulgurite_types::time::now;
 
 pub(crate) fn worker_from_row(row: &AnyRow) -> Result<Worker> {
     Ok(Worker {

@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
 use crate::server::registry::Registry;
-use crate::server::state::clock::iso_time;
 use crate::server::state::records::CheckpointRecord;
 use crate::wire::{CheckpointKind, CheckpointPath};
+use fulgurite_types::time::rfc3339;
 
 /// A run's checkpoints, the oldest first.
 pub(crate) fn of_run<'a>(
@@ -29,11 +29,11 @@ pub(crate) fn shown(path: &CheckpointPath, record: &CheckpointRecord) -> Value {
     json!({
         "checkpoint_id": format!("{}/{}", path.kind.segment(), path.name),
         "checkpoint_type": kind,
-        "time": iso_time(record.created),
+        "time": rfc3339(record.created),
         "tinker_path": record.path,
         "size_bytes": record.size_bytes,
         "public": record.public,
         "user_metadata": record.user_metadata,
-        "expires_at": record.expires.map(iso_time),
+        "expires_at": record.expires.map(rfc3339),
     })
 }

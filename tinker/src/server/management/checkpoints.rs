@@ -16,12 +16,12 @@ use crate::server::error::run_blocking;
 use crate::server::input::{Parameters, read};
 use crate::server::management::checkpoint_list::{of_run, shown};
 use crate::server::refusals::Refusal;
-use crate::server::state::clock::now;
 use crate::server::state::lifetimes::expiry;
 use crate::server::state::names::new_id;
 use crate::server::state::records::{CheckpointRecord, RunRecord};
 use crate::server::tinker_server::{Server, TinkerServer};
 use crate::wire::{CheckpointPath, CopyWeightsRequest, CopyWeightsResponse, SetTtlRequest};
+use fulgurite_types::time::now;
 
 const IDEMPOTENCY_KEY: &str = "x-idempotency-key";
 

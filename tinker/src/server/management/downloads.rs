@@ -22,9 +22,9 @@ use crate::server::host::FileBeginning;
 use crate::server::management::checkpoints::{CheckpointSegments, checkpoint_path};
 use crate::server::management::tar;
 use crate::server::refusals::Refusal;
-use crate::server::state::clock::{iso_time, now};
 use crate::server::tinker_server::{Server, TinkerServer};
 use crate::wire::{CheckpointKind, CheckpointPath};
+use fulgurite_types::time::{now, rfc3339};
 
 /// Seconds that a link is good for.
 const GOOD_FOR: f64 = 3600.0;
@@ -103,7 +103,7 @@ async fn external_weights_urls(
     let expires = (now() + GOOD_FOR) as u64;
     let files = server.files(&path.to_string()).await?;
     let links = files.iter().map(|(name, ..)| (name.clone(), json!(server.link(&headers, expires, &path, name))));
-    Ok(Json(json!({ "urls": links.collect::<serde_json::Map<_, _>>(), "expires": iso_time(expires as f64) })))
+    Ok(Json(json!({ "urls": links.collect::<serde_json::Map<_, _>>(), "expires": rfc3339(expires as f64) })))
 }
 
 /// Sends older clients to an archive of all files.

@@ -16,10 +16,10 @@ use crate::server::management::checkpoint_list::{of_run, shown};
 use crate::server::management::session_search::search;
 use crate::server::refusals::Refusal;
 use crate::server::registry::Registry;
-use crate::server::state::clock::iso_time;
 use crate::server::state::records::{OWNER, RunRecord};
 use crate::server::tinker_server::{Server, TinkerServer};
 use crate::wire::{AssignProjectRequest, CheckpointKind, SessionSearchRequest};
+use fulgurite_types::time::rfc3339;
 
 /// Which training runs are requested.
 #[derive(Debug, Default, Deserialize)]
@@ -88,7 +88,7 @@ fn shown_run(registry: &Registry, run: &RunRecord) -> Value {
         "is_lora": run.adapter.is_some(),
         "lora_rank": run.adapter.map(|adapter| adapter.rank),
         "corrupted": false,
-        "last_request_time": iso_time(run.last_request),
+        "last_request_time": rfc3339(run.last_request),
         "last_checkpoint": last(CheckpointKind::Weights),
         "last_sampler_checkpoint": last(CheckpointKind::SamplerWeights),
         "user_metadata": run.user_metadata,

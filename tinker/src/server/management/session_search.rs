@@ -1,9 +1,9 @@
 use crate::server::management::checkpoint_list::of_run;
 use crate::server::registry::Registry;
-use crate::server::state::clock::iso_time;
 use crate::server::state::records::OWNER;
 use crate::server::state::records::SessionRecord;
 use crate::wire::{SessionOwner, SessionSearchCursor, SessionSearchRequest, SessionStatusQuery};
+use fulgurite_types::time::rfc3339;
 use serde_json::{Value, json};
 
 /// Sessions of a page at most.
@@ -21,7 +21,7 @@ pub(crate) fn search(registry: &Registry, request: &SessionSearchRequest) -> Res
     let mut found = registry.sessions.values().rev().filter(is_found);
     let page: Vec<&SessionRecord> = found.by_ref().take(request.limit).collect();
     let next_cursor = page.last().filter(|_| found.next().is_some()).map(|last| SessionSearchCursor {
-        last_created_at: iso_time(last.created),
+        last_created_at: rfc3339(last.created),
         last_session_id: last.session_id.clone(),
     });
     let sessions: Vec<Value> = page.into_iter().map(|session| summary(registry, session)).collect();
@@ -80,7 +80,7 @@ fn summary(registry: &Registry, session: &SessionRecord) -> Value {
     };
     json!({
         "session_id": session.session_id,
-        "created_at": iso_time(session.created),
+        "created_at": rfc3339(session.created),
         "owner": OWNER,
         "project_id": project_of(session),
         "status": status,

@@ -4,7 +4,6 @@
 //! - [`state_directory`]: where it is kept.
 //! - [`names`], [`clock`], [`lifetimes`]: what files may be called; times; how long a checkpoint stays.
 
-pub(crate) mod clock;
 pub(crate) mod lifetimes;
 pub(crate) mod names;
 pub(crate) mod records;

@@ -7,7 +7,6 @@ use crate::server::base::TinkerBase;
 use crate::server::futures::{Claim, Fingerprint, Outcome};
 use crate::server::refusals::{Refusal, users_fault};
 use crate::server::sampling::sampling_sessions::sampler_id;
-use crate::server::state::clock::now;
 use crate::server::state::names::{check_name, new_id};
 use crate::server::state::records::{RunRecord, SampledWeights, SamplerRecord, UserMetadata};
 use crate::server::tinker_server::TinkerServer;
@@ -20,6 +19,7 @@ use crate::wire::{
     ModelUnloaded, OptimStepRequest, OptimizerConfig, SamplerWeightsKind, SaveWeightsExternalRequest,
     SaveWeightsForSamplerRequest, SaveWeightsRequest, SubmittedRequest,
 };
+use fulgurite_types::time::now;
 
 /// A training run that is to begin.
 struct NewRun {

@@ -15,7 +15,6 @@ use crate::server::error::run_blocking;
 use crate::server::futures::Outcome;
 use crate::server::host::HostedLearner;
 use crate::server::refusals::{failure, servers_fault, users_fault};
-use crate::server::state::clock::now;
 use crate::server::state::lifetimes::expiry;
 use crate::server::state::names::new_id;
 use crate::server::state::records::{CheckpointRecord, SampledWeights, SamplerRecord};
@@ -24,6 +23,7 @@ use crate::wire::{
     AdamParams, CheckpointKind, CheckpointPath, LoadWeightsResponse, LoraConfig, ModelCreated, OptimStepResponse,
     RequestFailed, SaveWeightsExternalResponse, SaveWeightsForSamplerResponse, SaveWeightsResponse,
 };
+use fulgurite_types::time::now;
 
 /// Starts a model's worker, which waits for its first command.
 pub(crate) fn start_model(

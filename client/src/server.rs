@@ -3,6 +3,7 @@
 use std::fmt::{self, Debug, Formatter};
 use std::time::{Duration, Instant};
 
+use fulgurite_types::Backoff;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde::Serialize;
@@ -200,7 +201,7 @@ impl Server {
         is_answer: impl Fn(&Reply) -> bool,
     ) -> Result<Reply, ServerError> {
         let (mut since, mut warned) = (None, None::<Instant>);
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut earlier_lost = false;
         loop {
             let unreachable = |reason: &str| ServerError::Unreachable {
@@ -218,15 +219,14 @@ impl Server {
                 }
             };
             let since = *since.get_or_insert_with(Instant::now);
-            if since.elapsed() + pause > self.options.patience {
+            if since.elapsed() + backoff.peek() > self.options.patience {
                 return Err(unreachable(&reason));
             }
             if warned.is_none_or(|last| last.elapsed() >= WARNING_INTERVAL) {
                 tracing::warn!(%url, reason, "the server is out of reach; it is asked again until it answers");
                 warned = Some(Instant::now());
             }
-            sleep(pause).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
+            sleep(backoff.pause()).await;
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
+use fulgurite_types::Backoff;
 
 /// Why an attempt failed.
 #[derive(Debug)]
@@ -39,9 +40,16 @@ const WORTH_SAYING: Duration = Duration::from_secs(1);
 pub type Waiting = Box<dyn Fn(&Error, Duration) + Send + Sync>;
 
 /// Counts what failed in a row.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Patience {
     failed: u32,
+    backoff: Backoff,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { failed: 0, backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT) }
+    }
 }
 
 impl Patience {
@@ -54,7 +62,7 @@ impl Patience {
                 if self.failed == TRIES {
                     return Err(error).with_context(|| format!("given up after {TRIES} tries; what is there is kept"));
                 }
-                let wait = self.wait(wait);
+                let wait = self.next_wait(wait);
                 if wait >= WORTH_SAYING {
                     waiting(&error, wait);
                 }
@@ -66,11 +74,12 @@ impl Patience {
 
     /// Something went well.
     pub(crate) fn renew(&mut self) {
-        self.failed = 0;
+        *self = Self::default();
     }
 
-    fn wait(&self, requested: Option<Duration>) -> Duration {
-        requested.unwrap_or_else(|| FIRST_WAIT * 2_u32.pow(self.failed.saturating_sub(1))).min(LONGEST_WAIT)
+    fn next_wait(&mut self, requested: Option<Duration>) -> Duration {
+        let doubled = self.backoff.pause();
+        requested.unwrap_or(doubled).min(LONGEST_WAIT)
     }
 }
 
@@ -80,9 +89,10 @@ mod tests {
 
     #[test]
     fn waits_double_and_are_never_longer_than_a_minute() {
-        let wait = |failed, requested| Patience { failed }.wait(requested);
-        assert_eq!((wait(1, None), wait(7, None)), (FIRST_WAIT, Duration::from_secs(16)));
-        assert_eq!(wait(1, Some(Duration::from_secs(1 << 40))), LONGEST_WAIT);
-        assert_eq!(wait(1, Some(Duration::ZERO)), Duration::ZERO);
+        let mut patience = Patience::default();
+        let waits: Vec<u128> = (1..TRIES).map(|_| patience.next_wait(None).as_millis()).collect();
+        assert_eq!(waits, [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000]);
+        assert_eq!(patience.next_wait(Some(Duration::from_secs(1 << 40))), LONGEST_WAIT);
+        assert_eq!(patience.next_wait(Some(Duration::ZERO)), Duration::ZERO);
     }
 }

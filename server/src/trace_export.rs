@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fulgurite_api::{rejected_spans, spans_to_protobuf};
 use fulgurite_store::Store;
-use fulgurite_types::{Span, SpanResource};
+use fulgurite_types::{Backoff, Span, SpanResource};
 use metrics::{Counter, Unit, counter, describe_counter};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, StatusCode, Url};
@@ -248,7 +248,7 @@ impl Sender {
     async fn deliver(&mut self, batch: &mut [Span]) -> bool {
         self.number(batch).await;
         let body = spans_to_protobuf(batch);
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             // A collector that has it already would be sent it twice if it were broken off.
             let posted = self.post(body.clone(), ANSWER_LIMIT);
@@ -265,14 +265,12 @@ impl Sender {
                 }
                 Err(Refusal::Later { why, after }) => {
                     self.trouble.warn(&format!("{} takes no spans, which wait: {why}", self.name));
-                    let closed = timeout(
-                        after.unwrap_or(pause).min(LONGEST_PAUSE),
-                        self.is_closing.wait_for(|is_closing| *is_closing),
-                    );
+                    let doubled = backoff.pause();
+                    let pause = after.unwrap_or(doubled).min(LONGEST_PAUSE);
+                    let closed = timeout(pause, self.is_closing.wait_for(|is_closing| *is_closing));
                     if closed.await.is_ok() {
                         return false;
                     }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }

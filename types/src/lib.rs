@@ -15,8 +15,10 @@
 //! - [`WeightsId`], [`NamedWeights`], [`Publication`]: which weights a version names, and which are behind a model.
 //! - [`RolloutExpression`]: which rollouts are meant, in words that people write.
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
+//! - [`Backoff`]: the pauses between tries.
 //! - [`time`]: now, and how times are written and read.
 
+mod backoff;
 mod datum;
 mod filter;
 mod gateway;
@@ -35,6 +37,7 @@ pub mod time;
 mod weights;
 mod words;
 
+pub use backoff::Backoff;
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use filter::{Comparison, Condition, ExpressionError, Field, Operand, RolloutExpression, RolloutFacts};
 pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use fulgurite_backends::{AnswerFault, BackendError, SampleEvent, SampleRequest, SampleStream, Sampled};
+use fulgurite_types::Backoff;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -37,7 +38,7 @@ pub(crate) fn is_away(error: &ProxyError) -> bool {
 /// When a host that is away is tried again, until patience ends.
 pub(crate) struct Patience {
     until: Instant,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 impl Patience {
@@ -45,14 +46,13 @@ impl Patience {
         let now = Instant::now();
         Self {
             until: now.checked_add(patience).unwrap_or(now + patience.min(Duration::from_secs(1 << 30))),
-            pause: FIRST_PAUSE,
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
         }
     }
 
     /// When to try again; `None` once patience has ended.
     pub(crate) fn next(&mut self) -> Option<Instant> {
-        let at = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        let at = Instant::now() + self.backoff.pause();
         (at <= self.until).then_some(at)
     }
 }

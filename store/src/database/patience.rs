@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use fulgurite_types::Backoff;
+
 use crate::database::signals::Signals;
 use crate::{Result, StoreError};
 
@@ -13,13 +15,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Patience {
     longest: Duration,
     since: Option<Instant>,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 impl Patience {
     /// Patience for so long, from the first failure on.
     pub(crate) fn new(longest: Duration) -> Self {
-        Self { longest, since: None, pause: FIRST_PAUSE }
+        Self { longest, since: None, backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE) }
     }
 
     /// Waits for the next try after a failure.
@@ -32,7 +34,7 @@ impl Patience {
         }
         let is_first = self.since.is_none();
         let since = *self.since.get_or_insert_with(Instant::now);
-        if since.elapsed() + self.pause > self.longest {
+        if since.elapsed() + self.backoff.peek() > self.longest {
             return Err(error);
         }
         if is_first {
@@ -40,10 +42,9 @@ impl Patience {
             tracing::warn!(%error, "the database is away; it is waited for, at most {seconds} s");
         }
         tokio::select! {
-            () = tokio::time::sleep(self.pause) => {}
+            () = tokio::time::sleep(self.backoff.pause()) => {}
             () = signals.closed() => return Err(error),
         }
-        self.pause = LONGEST_PAUSE.min(self.pause * 2);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use fulgurite_backends::BackendError;
+use fulgurite_types::Backoff;
 
 /// How often in a row an answer may make no sense before it is believed.
 const DOUBTS: u32 = 3;
@@ -76,17 +77,19 @@ pub(crate) struct Tries {
     trouble: Option<(Trouble, Instant)>,
     /// How often in a row.
     failures: u32,
+    backoff: Backoff,
 }
 
 impl Tries {
     pub(crate) fn new(patience: Patience) -> Self {
-        Self { patience, trouble: None, failures: 0 }
+        let backoff = Backoff::new(patience.first_wait, patience.longest_wait);
+        Self { patience, trouble: None, failures: 0, backoff }
     }
 
     /// The service works.
     pub(crate) fn succeeded(&mut self) {
         self.trouble = None;
-        self.failures = 0;
+        self.start_over();
     }
 
     /// Waits until it is time for another try; the failure's error if there is to be none.
@@ -101,7 +104,7 @@ impl Tries {
         let since = match self.trouble {
             Some((same, since)) if same == trouble => since,
             _ => {
-                self.failures = 0;
+                self.start_over();
                 now
             }
         };
@@ -121,12 +124,13 @@ impl Tries {
             tracing::warn!(%error, "somebody has to pay; until then, requests wait");
         }
         tracing::debug!(%error, ?trouble, tries = self.failures, "a request is tried again");
-        Ok(retry_after.unwrap_or_else(|| self.wait()))
+        let wait = self.backoff.pause();
+        Ok(retry_after.unwrap_or(wait))
     }
 
-    fn wait(&self) -> Duration {
-        let doublings = self.failures.saturating_sub(1).min(16);
-        self.patience.first_wait.saturating_mul(1 << doublings).min(self.patience.longest_wait)
+    fn start_over(&mut self) {
+        self.failures = 0;
+        self.backoff.reset();
     }
 }
 

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fulgurite_store::Store;
-use fulgurite_types::{NewNamedWeights, Publication, WeightsId, WeightsVersion};
+use fulgurite_types::{Backoff, NewNamedWeights, Publication, WeightsId, WeightsVersion};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -102,7 +102,7 @@ impl WeightsFollower {
 async fn follow(model: FollowingModel, mut is_held: bool, base: Option<WeightsId>, host_patience: Duration) {
     let FollowingModel { weights, of, gate } = model;
     let mut published = of.store.weights().published_weights();
-    let (mut away_since, mut failed_pause, mut checked) = (None, FIRST_PAUSE, None);
+    let (mut away_since, mut backoff, mut checked) = (None, Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), None);
     loop {
         let caught_up = weights.catch_up(&of).await;
         let waits = match caught_up {
@@ -127,15 +127,14 @@ async fn follow(model: FollowingModel, mut is_held: bool, base: Option<WeightsId
             }
             CaughtUp::Serving => LOOK,
             CaughtUp::Away | CaughtUp::Unread => HOST_AWAY,
-            CaughtUp::Failed => failed_pause,
+            CaughtUp::Failed => backoff.pause(),
         };
-        failed_pause = match caught_up {
-            CaughtUp::Failed => LONGEST_PAUSE.min(2 * failed_pause),
-            _ => FIRST_PAUSE,
-        };
+        if !matches!(caught_up, CaughtUp::Failed) {
+            backoff.reset();
+        }
         tokio::select! {
             // The store is in our hands, so that this does not fail.
-            _ = published.changed() => failed_pause = FIRST_PAUSE,
+            _ = published.changed() => backoff.reset(),
             () = weights.is_to_look() => {}
             () = sleep(pause) => {}
         }

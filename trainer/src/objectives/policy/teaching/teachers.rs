@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fulgurite_backends::{Learner, PromptScores, Sampler};
 use fulgurite_renderers::Renderer;
-use fulgurite_types::{Chunk, Datum, LossInputs, TeacherLogprobs};
+use fulgurite_types::{Backoff, Chunk, Datum, LossInputs, TeacherLogprobs};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 
@@ -161,11 +161,12 @@ impl Teachers {
         alternatives: usize,
     ) -> Result<PromptScores, TrainError> {
         let sampler = self.sampler(name)?;
-        for wait in (0..TRIES).map(|tried| Duration::from_secs(1 << tried)) {
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::MAX);
+        for _ in 0..TRIES {
             match sampler.score_prompt(tokens, alternatives).await {
                 Err(error) if error.is_hosts_fault() => {
                     tracing::warn!(teacher = name, %error, "a teacher does not answer, and is asked again");
-                    tokio::time::sleep(wait).await;
+                    tokio::time::sleep(backoff.pause()).await;
                 }
                 Ok(scores) => return Ok(scores),
                 Err(source) => return Err(TrainError::Teacher { name: name.to_owned(), source: Box::new(source) }),

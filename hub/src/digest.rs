@@ -48,10 +48,6 @@ impl Digest {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Takes a file's bytes, in order, for the digest that it must have.
 #[derive(Clone)]
 pub(crate) struct FileHasher {
@@ -106,8 +102,8 @@ impl FileHasher {
     /// Whether what it has taken is what was wanted; where nothing is known of that, it is.
     pub(crate) fn agrees(&self) -> bool {
         let found = match &self.state {
-            State::Sha256(state) => hex(&state.clone().finalize()),
-            State::GitBlob(state) => hex(&state.clone().finalize()),
+            State::Sha256(state) => hex::encode(state.clone().finalize()),
+            State::GitBlob(state) => hex::encode(state.clone().finalize()),
             State::Nothing => return true,
         };
         self.wanted.as_ref().is_none_or(|wanted| wanted.digits() == found)

@@ -30,7 +30,7 @@ impl WeightsId {
 
 impl fmt::Display for WeightsId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        formatter.write_str(&hex::encode(self.0))
     }
 }
 
@@ -49,16 +49,10 @@ impl FromStr for WeightsId {
     type Err = NoWeightsId;
 
     fn from_str(text: &str) -> Result<Self, NoWeightsId> {
-        let refused = || NoWeightsId(text.to_owned());
-        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if text.len() != 32 || !text.bytes().all(is_digit) {
-            return Err(refused());
-        }
         let mut id = [0; 16];
-        for (place, byte) in id.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * place..2 * place + 2], 16).map_err(|_| refused())?;
-        }
-        Ok(Self(id))
+        let is_read = hex::decode_to_slice(text, &mut id).is_ok();
+        let has_capitals = text.bytes().any(|byte| byte.is_ascii_uppercase());
+        if is_read && !has_capitals { Ok(Self(id)) } else { Err(NoWeightsId(text.to_owned())) }
     }
 }
 

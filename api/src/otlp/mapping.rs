@@ -152,14 +152,7 @@ fn seconds(nanoseconds: u64) -> Option<f64> {
 
 /// Lowercase, filled up with zeros to `digits`.
 fn hexadecimal(bytes: &[u8], digits: usize) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(digits.max(2 * bytes.len()));
-    text.extend(std::iter::repeat_n('0', digits.saturating_sub(2 * bytes.len())));
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text
+    format!("{:0>digits$}", hex::encode(bytes))
 }
 
 fn attributes(pairs: Vec<KeyValue>) -> Object {

@@ -133,7 +133,7 @@ fn identity(source: &Path) -> std::io::Result<String> {
         file.by_ref().take(FINGERPRINT_BYTES).read_to_end(&mut bytes)?;
         digest.update(&bytes);
     }
-    Ok(digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(&digest.finalize()[..8]))
 }
 
 #[cfg(test)]

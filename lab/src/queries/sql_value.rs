@@ -20,7 +20,7 @@ pub fn value_text(value: SqlValue) -> String {
         SqlValue::Integer(value) => value.to_string(),
         SqlValue::Real(value) => value.to_string(),
         SqlValue::Text(text) => text,
-        SqlValue::Blob(bytes) => hexadecimal(&bytes),
+        SqlValue::Blob(bytes) => hex::encode(bytes),
     }
 }
 
@@ -39,13 +39,9 @@ fn value_json(column: &str, value: SqlValue) -> Value {
             ("logprobs", (words, [])) => {
                 json!(words.iter().map(|word| f32::from_le_bytes(*word)).collect::<Vec<_>>())
             }
-            _ => json!(hexadecimal(&bytes)),
+            _ => json!(hex::encode(bytes)),
         },
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! A run's metrics for programs of others that draw them: TensorBoard and Weights & Biases, while the run goes on or after.
 
-mod crc;
 pub mod tensorboard;
 pub mod tracker;
 pub mod wandb;

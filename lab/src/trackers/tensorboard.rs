@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use crc::{CRC_32_ISCSI, Crc};
 use prost::{Message, Oneof};
 
-use super::crc::crc32c;
 use super::tracker::{TrackedStep, Tracker, numbers};
 use crate::time;
 
@@ -123,9 +123,12 @@ fn record(bytes: &[u8]) -> Vec<u8> {
     [&length[..], &masked(&length).to_le_bytes(), bytes, &masked(bytes).to_le_bytes()].concat()
 }
 
+/// Castagnoli's, as TensorFlow's records have it.
+static CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+
 /// The checksum as records have it, so that one of bytes which hold checksums is not their own.
 fn masked(bytes: &[u8]) -> u32 {
-    crc32c(&[bytes]).rotate_right(15).wrapping_add(0xA282_EAD8)
+    CHECKSUM.checksum(bytes).rotate_right(15).wrapping_add(0xA282_EAD8)
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ impl Snapshot {
             digest.update(path.as_os_str().as_bytes());
             digest.update(format!("\0{bytes} {kind:?} {content}\0"));
         }
-        hexadecimal(digest)
+        format!("{:x}", digest.finalize())
     }
 }
 
@@ -133,7 +133,7 @@ impl Walk<'_> {
         if metadata.is_symlink() {
             let target = fs::read_link(path)?;
             let bytes = target.as_os_str().as_bytes();
-            let content = Content::Digest(hexadecimal(Sha256::new_with_prefix(bytes)));
+            let content = Content::Digest(format!("{:x}", Sha256::digest(bytes)));
             let text = Some(format!("{}\n", target.display()));
             return Ok(Some(Entry { bytes: bytes.len() as u64, kind: Kind::Link, content, text }));
         }
@@ -169,11 +169,7 @@ fn read(path: &Path, bytes: u64, keep: bool) -> io::Result<(String, Option<Strin
         }
     }
     let is_text = keep && !kept.contains(&0);
-    Ok((hexadecimal(digest), is_text.then(|| String::from_utf8(kept).ok()).flatten()))
-}
-
-fn hexadecimal(digest: Sha256) -> String {
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok((format!("{:x}", digest.finalize()), is_text.then(|| String::from_utf8(kept).ok()).flatten()))
 }
 
 #[cfg(test)]

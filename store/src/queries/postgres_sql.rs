@@ -74,15 +74,11 @@ fn read(kind: &str, text: &str) -> SqlValue {
         "FLOAT4" | "FLOAT8" => real().unwrap_or_else(as_text),
         "NUMERIC" if digits <= EXACT_DIGITS => integer().or_else(real).unwrap_or_else(as_text),
         "NUMERIC" => integer().unwrap_or_else(as_text),
-        "BYTEA" => text.strip_prefix("\\x").and_then(bytes).map_or_else(as_text, SqlValue::Blob),
+        "BYTEA" => {
+            text.strip_prefix("\\x").and_then(|digits| hex::decode(digits).ok()).map_or_else(as_text, SqlValue::Blob)
+        }
         _ => as_text(),
     }
-}
-
-/// The bytes that hexadecimal digits spell.
-fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let digits = digits.as_bytes().chunks(2);
-    digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 #[cfg(test)]

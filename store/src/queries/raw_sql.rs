@@ -227,7 +227,7 @@ mod tests {
             .await
             .unwrap();
         let bytes: Vec<u8> = row.get("secret");
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(bytes)
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The keys of the config that a coding agent may set for its runs, by `fulgurite mcp`'s tools.
 
 use anyhow::{Result, anyhow, bail};
+use fulgurite_types::shortened;
 use serde::Deserialize;
 use toml::Value;
 
@@ -151,7 +152,7 @@ fn check(key: &SettingKey, value: &Value) -> Result<()> {
         );
     };
     if !kind.takes(value) {
-        bail!("{key} is {}, but must be {}", shortened(value), kind.described());
+        bail!("{key} is {}, but must be {}", shortened(&value.to_string(), 200, "..."), kind.described());
     }
     Ok(())
 }
@@ -206,13 +207,6 @@ fn is_word(text: &str) -> bool {
     text.len() <= LONGEST_WORD
         && text.bytes().all(is_plain)
         && text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
-}
-
-fn shortened(value: &Value) -> String {
-    const SHOWN: usize = 200;
-    let text = value.to_string();
-    let shown: String = text.chars().take(SHOWN).collect();
-    if shown.len() < text.len() { shown + "..." } else { shown }
 }
 
 #[cfg(test)]

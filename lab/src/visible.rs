@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use fulgurite_types::shortened;
+
 /// The text with every character that would steer a terminal written as JSON escapes it, such as `\u001b`. Line ends and
 /// tabs stay. In JSON the escapes mean the same characters, so that JSON stays what it is.
 pub fn visible(text: &str) -> Cow<'_, str> {
@@ -30,11 +32,7 @@ pub const CELL_CHARACTERS: usize = 60;
 
 /// One line of at most as many characters as a cell shows.
 pub fn cut(text: &str) -> String {
-    let line = visible_line(text);
-    match line.char_indices().nth(CELL_CHARACTERS) {
-        None => line,
-        Some((end, _)) => format!("{}…", &line[..end]),
-    }
+    shortened(&visible_line(text), CELL_CHARACTERS, "…")
 }
 
 /// Control characters of both sets, those that turn the direction of writing, and the line ends that are none to a terminal.

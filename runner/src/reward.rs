@@ -1,5 +1,6 @@
 //! The reward that a program prints: its last line that is not blank, a JSON object such as `{"reward": 1, "exact": 0}`.
 
+use fulgurite_types::shortened;
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
@@ -92,8 +93,7 @@ pub(crate) fn on_last_line(output: &[u8]) -> Result<Reward, NoReward> {
 /// Quotes as much of the line as a person needs to recognise it.
 fn not_a_reward(line: &str) -> NoReward {
     const QUOTED: usize = 200;
-    let quoted: String = line.chars().take(QUOTED).collect();
-    NoReward::NotAReward(if quoted.len() < line.len() { quoted + "..." } else { quoted })
+    NoReward::NotAReward(shortened(line, QUOTED, "..."))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //! - [`RolloutExpression`]: which rollouts are meant, in words that people write.
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
 //! - [`Backoff`]: the pauses between tries.
+//! - [`shortened`]: the beginning of a text that is too long to be shown.
 //! - [`time`]: now, and how times are written and read.
 
 mod backoff;
@@ -32,6 +33,7 @@ mod nearest_name;
 mod present;
 mod rollouts;
 mod run;
+mod short_text;
 mod span;
 pub mod time;
 mod weights;
@@ -83,6 +85,7 @@ pub use run::{
     Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, OtherCallers, RecordedTeacherLogprobs, Run,
     RunClaim, RunLease, RunOwner, Step, StepRecord, TeacherLogprobs, UnaccountedGeneration,
 };
+pub use short_text::{shortened, shortened_line};
 pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
 pub use weights::{
     NamedWeights, NewNamedWeights, NewPublication, NoWeightsId, OtherFiles, Publication, PublicationCause,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use fulgurite_config::declarations::Config;
 use fulgurite_runner::RubricOptions;
 use fulgurite_store::{SpanMessage, Store};
-use fulgurite_types::{AttemptRef, RolloutMode, RolloutRecord, SpanFilter};
+use fulgurite_types::{AttemptRef, RolloutMode, RolloutRecord, SpanFilter, shortened_line};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -98,16 +98,16 @@ pub fn lines(group: &[DryRollout]) -> Vec<String> {
             format!("{} earned {least:+.3} to {most:+.3}, {mean:+.3} in the mean", rewards.len())
         }
     };
-    let mut lines = vec![format!("task {}: {earned}", beginning(&task))];
+    let mut lines = vec![format!("task {}: {earned}", shortened_line(&task, SHOWN, "…"))];
     lines.extend(group.iter().map(|rollout| {
         let DryRollout { reward, components, calls, answer, failure, .. } = rollout;
         let earned = reward.map_or_else(|| "failed".to_owned(), |reward| format!("{reward:+.3}"));
         let named: Vec<String> = components.iter().map(|(name, value)| format!("{name} {value:+.3}")).collect();
         let named = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
         let outcome = match (failure, calls) {
-            (Some(failure), _) => beginning(failure),
+            (Some(failure), _) => shortened_line(failure, SHOWN, "…"),
             (None, 0) => "it did not call the model".to_owned(),
-            (None, _) => format!("{:?}", beginning(answer)),
+            (None, _) => format!("{:?}", shortened_line(answer, SHOWN, "…")),
         };
         format!("  {earned}{named}  {outcome}")
     }));
@@ -119,15 +119,6 @@ fn text(message: &SpanMessage) -> String {
     let calls = message.calls.iter().map(|(name, arguments)| format!("{name}({arguments})"));
     let content = Some(message.content.clone()).filter(|content| !content.is_empty());
     content.into_iter().chain(calls).collect::<Vec<_>>().join("\n")
-}
-
-/// The beginning of a text on one line, in which nothing moves the cursor.
-fn beginning(text: &str) -> String {
-    let mut shown: String = text.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fulgurite_runner::{Bounds, GradedAttempt, Grader, GraderSandboxOptions, SUPERVISE_AGENT};
+use fulgurite_types::shortened_line;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::models::cut;
 use crate::error::ToolError;
 use crate::options::Options;
 use crate::progress::Progress;
@@ -155,7 +155,14 @@ async fn check_one(grader: &Grader, example: &Example, timeout: Duration) -> (bo
         Err(fault) => (false, fault.to_string()),
     };
     let mark = if is_right { "ok   " } else { "WRONG" };
-    (is_right, format!("{mark} {} -> {}: {given}, expected {reward}", cut(&task.to_string(), 80), cut(answer, 80)))
+    (
+        is_right,
+        format!(
+            "{mark} {} -> {}: {given}, expected {reward}",
+            shortened_line(&task.to_string(), 80, "..."),
+            shortened_line(answer, 80, "...")
+        ),
+    )
 }
 
 /// What a grader is kept in, on examples as in runs.

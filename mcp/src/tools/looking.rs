@@ -8,12 +8,11 @@ use fulgurite_lab::queries::listing::{ListRequest, SortOrder, list_records};
 use fulgurite_lab::queries::named_store::NamedStore;
 use fulgurite_lab::queries::rollout_reading::EventPages;
 use fulgurite_lab::records::matching_rollouts::narrow;
-use fulgurite_types::{ListFilter, RolloutStatus};
+use fulgurite_types::{ListFilter, RolloutStatus, shortened_line};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::models::cut;
 use super::spending;
 use crate::error::ToolError;
 use crate::program::{failure_of, words};
@@ -141,7 +140,7 @@ pub(super) async fn replies(session: &Session, sample: &Sample) -> Result<Vec<Va
 }
 
 fn text(reply: &Value) -> String {
-    cut(reply["reply"].as_str().unwrap_or_default(), SHOWN)
+    shortened_line(reply["reply"].as_str().unwrap_or_default(), SHOWN, "...")
 }
 
 pub(super) async fn sample(session: &Session, arguments: Sample, _: &Progress) -> Result<String, ToolError> {
@@ -151,7 +150,7 @@ pub(super) async fn sample(session: &Session, arguments: Sample, _: &Progress) -
             .as_str()
             .filter(|end| *end != "stop")
             .map_or(String::new(), |end| format!(" [{end}]"));
-        format!("{}\n  -> {}{end}", cut(prompt, SHOWN), text(reply))
+        format!("{}\n  -> {}{end}", shortened_line(prompt, SHOWN, "..."), text(reply))
     });
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
@@ -171,7 +170,7 @@ pub(super) async fn compare(session: &Session, arguments: Compare, _: &Progress)
     let after = replies(session, &of(checkpoint)).await?;
     let rows = prompts.iter().zip(before.iter().zip(&after)).map(|(prompt, (before, after))| {
         let same = if text(before) == text(after) { " (the same)" } else { "" };
-        format!("{}\n  before: {}\n  after:  {}{same}", cut(prompt, SHOWN), text(before), text(after))
+        format!("{}\n  before: {}\n  after:  {}{same}", shortened_line(prompt, SHOWN, "..."), text(before), text(after))
     });
     Ok(rows.collect::<Vec<_>>().join("\n"))
 }
@@ -215,7 +214,7 @@ pub(super) async fn transcript(home: &RunHome, listed: &ListedRollout) -> Result
         RolloutStatus::Succeeded => String::new(),
         other => format!(" [{other}]"),
     };
-    let task = cut(&rollout.input.to_string(), SHOWN);
+    let task = shortened_line(&rollout.input.to_string(), SHOWN, "...");
     Ok(format!("{reward}{status}  {task}\n    -> {}\n", answers.join("\n    -> ")))
 }
 
@@ -227,7 +226,7 @@ async fn answers(home: &RunHome, rollout_id: &str) -> anyhow::Result<Vec<String>
         let mut pages = EventPages::of(&store, attempt).await?;
         while let Some(page) = pages.next().await? {
             answers.extend(page.filter_map(|event| match event {
-                Event::Call(call) => Some(cut(&call.answer.content, SHOWN)),
+                Event::Call(call) => Some(shortened_line(&call.answer.content, SHOWN, "...")),
                 Event::Reward(_) | Event::Span(_) => None,
             }));
         }

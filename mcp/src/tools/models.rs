@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use fulgurite_types::shortened_line;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -149,7 +150,7 @@ fn look(path: &Path, shown: usize, is_wanted: &AtomicBool) -> Result<String, Too
             Err(_) => {}
         }
         if first.len() < shown {
-            first.push(cut(&line, ROW));
+            first.push(shortened_line(&line, ROW, "..."));
         }
     }
     let fields = fields.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ");
@@ -159,12 +160,6 @@ fn look(path: &Path, shown: usize, is_wanted: &AtomicBool) -> Result<String, Too
     lines.extend(wrong);
     lines.extend(first);
     Ok(lines.join("\n"))
-}
-
-/// The beginning of a text, in one line.
-pub(super) fn cut(text: &str, length: usize) -> String {
-    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(length).collect();
-    if text.chars().count() > length { plain + "..." } else { plain }
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::time::Duration;
 use fulgurite_lab::doctor::finding_lines::{finding_lines, nothing_found};
 use fulgurite_lab::doctor::findings_of;
 use fulgurite_lab::runs::registry;
+use fulgurite_types::shortened_line;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::looking::{Order, rollouts, transcript};
-use super::models::cut;
 use crate::at_start::AtStart;
 use crate::error::ToolError;
 use crate::program::{failure_of, words};
@@ -255,5 +255,5 @@ pub(super) async fn finished(
 }
 
 fn cut_lines(text: &str) -> String {
-    text.lines().map(|line| cut(line, 200)).collect::<Vec<_>>().join("\n")
+    text.lines().map(|line| shortened_line(line, 200, "...")).collect::<Vec<_>>().join("\n")
 }

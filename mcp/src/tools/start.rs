@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fulgurite_types::shortened_line;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -333,7 +334,7 @@ fn check_apart(setup: &Path) -> Result<(), ToolError> {
             return Err(wrong(format!(
                 "{} of the rows of {name} are among the tasks that are trained on, such as {}: take them out of either",
                 shared.len(),
-                super::models::cut(first, 200)
+                shortened_line(first, 200, "...")
             )));
         }
     }

@@ -1,7 +1,8 @@
 //! Waiting for a run, while its host is told how far it has come.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use fulgurite_types::time;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -76,6 +77,6 @@ fn summary(metrics: &Value) -> String {
 
 /// Writes how a run stands, for whoever looks.
 fn note(home: &RunHome, text: &str) -> Result<(), ToolError> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let seconds = time::now() as u64;
     write_whole(&home.progress(), &format!("{seconds} {text}\n"))
 }

@@ -2,6 +2,7 @@
 //! the policy said.
 
 use fulgurite_trainer::SampleAnswer;
+use fulgurite_types::shortened_line;
 
 /// Characters of a task and of an answer that are shown.
 const SHOWN: usize = 80;
@@ -46,22 +47,17 @@ impl WithinStep {
 
     /// Keeps what the policy said until its step is told of.
     pub fn keep_reply(&mut self, SampleAnswer { task, answer, reward }: &SampleAnswer) {
-        self.reply = Some(format!("      {reward:+.3}  {} -> {}", shown(task), shown(answer)));
+        self.reply = Some(format!(
+            "      {reward:+.3}  {} -> {}",
+            shortened_line(task, SHOWN, "…"),
+            shortened_line(answer, SHOWN, "…")
+        ));
     }
 
     /// What the policy said in the step that is told of.
     pub fn take_reply(&mut self) -> Option<String> {
         self.reply.take()
     }
-}
-
-/// The beginning of a text on one line, in which nothing moves the cursor.
-fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 #[cfg(test)]

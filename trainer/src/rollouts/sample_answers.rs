@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fulgurite_types::shortened_line;
 use serde_json::Value;
 
 use super::collected::Collected;
@@ -39,17 +40,8 @@ fn answer(member: &Member, decode: &Decode) -> Option<SampleAnswer> {
         other => other.to_string(),
     };
     Some(SampleAnswer {
-        task: beginning(&task),
-        answer: beginning(&decode(&call.sampled_tokens)),
+        task: shortened_line(&task, SHOWN, "..."),
+        answer: shortened_line(&decode(&call.sampled_tokens), SHOWN, "..."),
         reward: member.total_reward,
     })
-}
-
-/// The beginning of a text on one line.
-fn beginning(text: &str) -> String {
-    let mut shown: String = text.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push_str("...");
-    }
-    shown
 }

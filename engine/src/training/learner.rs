@@ -6,6 +6,7 @@ use fulgurite_backends::{
     AdamParameters, BackendError, Comparisons, ForwardBackward, Learner, LossFunction, OptimizerStep,
 };
 use fulgurite_types::{Chunk, Datum, WeightsVersion};
+use rayon::ThreadPool;
 
 use crate::adapters::adapter::Adapter;
 use crate::adapters::lora::LoraOptions;
@@ -50,6 +51,8 @@ pub(crate) struct LearnerState {
     pub(crate) adam: AdamState,
     shards: Vec<Shard>,
     threads: usize,
+    /// The threads, once there was work for them.
+    pool: Option<Arc<ThreadPool>>,
     /// Where tokenizer and chat template are copied from.
     source: PathBuf,
 }
@@ -64,7 +67,8 @@ impl EmbeddedLearner {
         let config = &policy.weights.model.config;
         let budget = activation_budget(config, policy.trained_count());
         let shards = (0..shard_count(config)).map(|_| Shard::new(budget)).collect();
-        let state = LearnerState { policy, reference: None, adam: AdamState::default(), shards, threads, source };
+        let adam = AdamState::default();
+        let state = LearnerState { policy, reference: None, adam, shards, threads, pool: None, source };
         Self { state: Arc::new(Mutex::new(state)), published }
     }
 
@@ -306,7 +310,16 @@ impl LearnerState {
         if self.threads == 1 || self.policy.trained_count() < MIN_PARALLEL_WORK {
             return self.step(parameters);
         }
-        thread_pool("fulgurite-learner", self.threads)?.install(|| self.step(parameters))
+        let pool = self.pool()?;
+        pool.install(|| self.step(parameters))
+    }
+
+    fn pool(&mut self) -> Result<Arc<ThreadPool>, EngineError> {
+        let pool = match self.pool.take() {
+            Some(pool) => pool,
+            None => Arc::new(thread_pool("fulgurite-learner", self.threads)?),
+        };
+        Ok(Arc::clone(self.pool.insert(pool)))
     }
 
     fn step(&mut self, parameters: &AdamParameters) -> Result<OptimizerStep, EngineError> {
@@ -394,10 +407,10 @@ impl LearnerState {
         hands: Vec<Vec<Example<'_>>>,
         work: impl Fn(&mut Shard, &Policy, &[Example<'_>]) -> Vec<Scored> + Sync,
     ) -> Result<Vec<Scored>, EngineError> {
-        let (work, policy) = (&work, &self.policy);
         let mut scored = Vec::new();
-        if let ([shard], [hand]) = (&mut self.shards[..], &hands[..]) {
-            let pool = thread_pool("fulgurite-learner", self.threads)?;
+        let pool = if self.shards.len() == 1 { Some(self.pool()?) } else { None };
+        let (work, policy) = (&work, &self.policy);
+        if let (Some(pool), [shard], [hand]) = (pool, &mut self.shards[..], &hands[..]) {
             scored = pool.install(|| work(shard, policy, hand));
         } else if self.threads == 1 {
             for (shard, hand) in self.shards.iter_mut().zip(&hands) {

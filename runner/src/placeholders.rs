@@ -4,10 +4,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use fulgurite_types::{TaskPlaceholder, fill_placeholders};
 use serde_json::Value;
 
 /// How a task's placeholder begins; what follows decides whether it is one.
-const OPENING: &str = "{task";
 const PROJECT: &str = "{project}";
 const WORLD: &str = "{world}";
 
@@ -90,7 +90,7 @@ pub fn check_arguments<'t>(
             return Err(PlaceholderError::Misspelt { name: name.to_owned(), argument: argument.clone() });
         }
     }
-    let asking: Vec<&String> = arguments.iter().filter(|argument| argument.contains(OPENING)).collect();
+    let asking: Vec<&String> = arguments.iter().filter(|argument| TaskPlaceholder::is_in(argument)).collect();
     let places = Places { world: Some(String::new()), ..Places::default() };
     for task in tasks {
         for argument in &asking {
@@ -118,37 +118,22 @@ fn misspelt(argument: &str) -> Option<&str> {
     })
 }
 
-/// `argument` with every placeholder replaced. `{task}` is the whole task, `{task.a.b}` the field `b` of its field `a`. A
-/// string is inserted bare, everything else as compact JSON. All else in the argument stays as it is, other braces included,
-/// and nothing that was inserted is looked at again.
+/// `argument` with every placeholder replaced.
 pub(crate) fn fill(argument: &str, task: &Value, places: &Places) -> Result<String, Unfilled> {
-    let mut filled = String::with_capacity(argument.len());
-    let mut rest = argument;
-    while let Some(start) = rest.find('{') {
-        let (before, opening) = rest.split_at(start);
-        filled.push_str(before);
-        rest = if let Some(behind) = opening.strip_prefix(PROJECT) {
-            filled.push_str(&places.project);
-            behind
-        } else if let Some(behind) = opening.strip_prefix(WORLD) {
-            let world = places.world.as_ref();
-            filled.push_str(world.ok_or_else(|| Unfilled::NoWorld { argument: argument.to_owned() })?);
-            behind
-        } else if let Some((path, behind)) = opening.strip_prefix(OPENING).and_then(field_path) {
-            let value = path.split('.').skip(1).try_fold(task, |value, name| value.as_object()?.get(name));
-            let unknown = || Unfilled::UnknownField { field: path[1..].to_owned(), argument: argument.to_owned() };
-            match value.ok_or_else(unknown)? {
-                Value::String(text) => filled.push_str(text),
-                other => filled.push_str(&other.to_string()),
-            }
-            behind
+    fill_placeholders(argument, |opening| {
+        Ok(Some(if let Some(after) = opening.strip_prefix(PROJECT) {
+            (places.project.as_str().into(), after)
+        } else if let Some(after) = opening.strip_prefix(WORLD) {
+            let no_world = || Unfilled::NoWorld { argument: argument.to_owned() };
+            (places.world.as_deref().ok_or_else(no_world)?.into(), after)
+        } else if let Some(placeholder) = TaskPlaceholder::at_start(opening) {
+            let unknown =
+                |field: &str| Unfilled::UnknownField { field: field.to_owned(), argument: argument.to_owned() };
+            (placeholder.value(task).map_err(unknown)?, placeholder.after)
         } else {
-            filled.push('{');
-            &opening[1..]
-        };
-    }
-    filled.push_str(rest);
-    Ok(filled)
+            return Ok(None);
+        }))
+    })
 }
 
 /// Whether the argument asks for the attempt's world.
@@ -158,14 +143,7 @@ pub fn asks_for_world(argument: &str) -> bool {
 
 /// Whether the argument asks for the task or a part of it.
 pub fn asks_for_task(argument: &str) -> bool {
-    argument.match_indices(OPENING).any(|(start, _)| field_path(&argument[start + OPENING.len()..]).is_some())
-}
-
-/// What stands between `{task` and its closing brace (nothing, or `.a.b`), and the text behind that; `None` if this is no
-/// placeholder.
-fn field_path(after: &str) -> Option<(&str, &str)> {
-    let (path, behind) = after.split_once('}')?;
-    (path.is_empty() || path.starts_with('.')).then_some((path, behind))
+    TaskPlaceholder::is_in(argument)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
 //! - [`Backoff`]: the pauses between tries.
 //! - [`shortened`]: the beginning of a text that is too long to be shown.
+//! - [`TaskPlaceholder`]: `{task}` and `{task.FIELD}` in what people write.
 //! - [`time`]: now, and how times are written and read.
 
 mod backoff;
@@ -35,6 +36,7 @@ mod rollouts;
 mod run;
 mod short_text;
 mod span;
+mod task_placeholder;
 pub mod time;
 mod weights;
 mod words;
@@ -87,6 +89,7 @@ pub use run::{
 };
 pub use short_text::{shortened, shortened_line};
 pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
+pub use task_placeholder::{TaskPlaceholder, fill_placeholders};
 pub use weights::{
     NamedWeights, NewNamedWeights, NewPublication, NoWeightsId, OtherFiles, Publication, PublicationCause,
     PublishedFiles, Replaces, ServedWeights, ServingState, WeightsId,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fulgurite_renderers::Renderer;
-use fulgurite_types::Message;
+use fulgurite_types::{Message, TaskPlaceholder, fill_placeholders};
 use serde_json::Value;
 
 use crate::TrainError;
@@ -88,26 +88,11 @@ impl TeacherPrompt {
 
 /// A text with `{task}` and `{task.FIELD}` filled in.
 pub(crate) fn filled(text: &str, task: &Value) -> Result<String, TrainError> {
-    let (mut filled, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((before, behind)) = rest.split_once("{task") {
-        filled.push_str(before);
-        let Some((path, after)) = behind.split_once('}').filter(|(path, _)| path.is_empty() || path.starts_with('.'))
-        else {
-            filled.push_str("{task");
-            rest = behind;
-            continue;
-        };
-        let field = |value: &'_ Value, name: &str| value.get(name).cloned();
-        let found = path.split('.').skip(1).try_fold(task.clone(), |value, name| field(&value, name));
-        match found {
-            Some(Value::String(text)) => filled.push_str(&text),
-            Some(other) => filled.push_str(&other.to_string()),
-            None => return Err(wrong(format!("asks for the field `{}`, which the task {task} has not", &path[1..]))),
-        }
-        rest = after;
-    }
-    filled.push_str(rest);
-    Ok(filled)
+    fill_placeholders(text, |opening| {
+        let Some(placeholder) = TaskPlaceholder::at_start(opening) else { return Ok(None) };
+        let unknown = |field| wrong(format!("asks for the field `{field}`, which the task {task} has not"));
+        Ok(Some((placeholder.value(task).map_err(unknown)?, placeholder.after)))
+    })
 }
 
 fn wrong(message: String) -> TrainError {

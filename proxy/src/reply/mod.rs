@@ -3,6 +3,7 @@
 pub(crate) mod answer_token;
 pub(crate) mod assistant_message;
 pub(crate) mod call_event;
+pub(crate) mod event_text;
 pub(crate) mod finish_reason;
 pub(crate) mod flight;
 pub(crate) mod http_response;

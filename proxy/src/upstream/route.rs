@@ -4,8 +4,10 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::dialects::anthropic::error::RequestId;
+use crate::dialects::json_text::write_json;
 use crate::dialects::{anthropic, openai};
 use crate::error::ProxyError;
+use crate::reply::event_text::{write_event, write_named_event};
 use crate::requests::exact_json::ExactValues;
 
 /// A route whose calls are forwarded.
@@ -127,7 +129,8 @@ impl Route {
 
     /// The event that breaks a stream off.
     pub(super) fn error_event(self, error: &ProxyError) -> Vec<u8> {
-        let named = |event: Value| format!("event: error\ndata: {event}\n\n").into_bytes();
+        let mut out = Vec::new();
+        let mut named = |event: Value| write_named_event(&mut out, "error", event);
         match self {
             Route::Messages | Route::CountTokens => {
                 named(anthropic::error_event(error, &RequestId::of(Uuid::now_v7())))
@@ -138,8 +141,9 @@ impl Route {
                 named(event)
             }
             Route::ChatCompletions | Route::Completions | Route::Embeddings => {
-                format!("data: {}\n\n", openai::error::body(error)).into_bytes()
+                write_event(&mut out, |out| write_json(out, &openai::error::body(error)));
             }
         }
+        out
     }
 }

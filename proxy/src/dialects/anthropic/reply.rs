@@ -10,6 +10,7 @@ use crate::error::ProxyError;
 use crate::reply::answer_token::AnswerToken;
 use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
+use crate::reply::event_text::write_named_event;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 use crate::requests::model_request::ReplyFormat;
@@ -172,5 +173,5 @@ fn end(finished: &Finished) -> Value {
 /// Writes an event under its own name.
 fn write(out: &mut Vec<u8>, event: &Value) {
     let name = event["type"].as_str().unwrap_or_default();
-    out.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+    write_named_event(out, name, event);
 }

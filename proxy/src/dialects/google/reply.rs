@@ -10,6 +10,7 @@ use crate::error::ProxyError;
 use crate::reply::answer_token::AnswerToken;
 use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
+use crate::reply::event_text::write_event;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 use crate::requests::model_request::ReplyFormat;
@@ -195,9 +196,7 @@ impl GoogleWriter {
         let is_first = !std::mem::replace(&mut self.has_items, true);
         match self.stream {
             StreamForm::Events => {
-                out.extend_from_slice(b"data: ");
-                write_json(out, item);
-                out.extend_from_slice(b"\n\n");
+                write_event(out, |out| write_json(out, item));
             }
             StreamForm::Array => {
                 out.extend_from_slice(if is_first { b"" } else { b",\n" });

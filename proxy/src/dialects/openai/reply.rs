@@ -8,6 +8,7 @@ use crate::error::ProxyError;
 use crate::reply::answer_token::AnswerToken;
 use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
+use crate::reply::event_text::{DONE, KEEP_ALIVE, write_event};
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 use crate::requests::model_request::ReplyFormat;
 
@@ -106,9 +107,7 @@ impl Reply<'_> {
 
     /// Writes it as an event of a stream.
     fn write_event(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"data: ");
-        self.write(out);
-        out.extend_from_slice(b"\n\n");
+        write_event(out, |out| self.write(out));
     }
 }
 
@@ -347,16 +346,14 @@ impl ReplyWriter for OpenAiWriter {
             chunk.usage = Some(Some(self.usage()));
             chunk.write_event(out);
         }
-        out.extend_from_slice(b"data: [DONE]\n\n");
+        out.extend_from_slice(DONE);
     }
 
     fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"data: ");
-        write_json(out, &super::error::body(error));
-        out.extend_from_slice(b"\n\n");
+        write_event(out, |out| write_json(out, &super::error::body(error)));
     }
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b": keep-alive\n\n");
+        out.extend_from_slice(KEEP_ALIVE);
     }
 }

@@ -6,6 +6,7 @@ use crate::dialects::openai::error::body;
 use crate::error::ProxyError;
 use crate::reply::answer_token::AnswerToken;
 use crate::reply::call_event::Finished;
+use crate::reply::event_text::{DONE, KEEP_ALIVE, write_event};
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 use crate::requests::model_request::ReplyFormat;
 
@@ -64,10 +65,6 @@ impl GenerateWriter {
         }
         reply
     }
-
-    fn write_event(value: &Value, out: &mut Vec<u8>) {
-        out.extend_from_slice(format!("data: {value}\n\n").as_bytes());
-    }
 }
 
 /// Which weights sampled which of the tokens, counted from 0, ends excluded.
@@ -102,7 +99,7 @@ impl ReplyWriter for GenerateWriter {
     fn token(&mut self, choice: usize, token: &AnswerToken, out: &mut Vec<u8>) {
         if let Some(before) = self.choices[choice].last() {
             let written = self.choice(choice, std::slice::from_ref(before));
-            Self::write_event(&self.reply(vec![written]), out);
+            write_event(out, |out| write_json(out, &self.reply(vec![written])));
         }
         self.choices[choice].push(token.token.clone());
     }
@@ -110,18 +107,18 @@ impl ReplyWriter for GenerateWriter {
     fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>) {
         let all = &self.choices[choice];
         let ended = self.ended(self.choice(choice, &all[all.len().saturating_sub(1)..]), all, finished);
-        Self::write_event(&self.reply(vec![ended]), out);
+        write_event(out, |out| write_json(out, &self.reply(vec![ended])));
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"data: [DONE]\n\n");
+        out.extend_from_slice(DONE);
     }
 
     fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
-        Self::write_event(&body(error), out);
+        write_event(out, |out| write_json(out, &body(error)));
     }
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b": keep-alive\n\n");
+        out.extend_from_slice(KEEP_ALIVE);
     }
 }

@@ -12,6 +12,7 @@ use crate::error::wire_error::Dialect;
 use crate::reply::answer_token::AnswerToken;
 use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
+use crate::reply::event_text::KEEP_ALIVE;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 use crate::requests::model_request::ReplyFormat;
@@ -211,6 +212,6 @@ impl ReplyWriter for ResponseWriter {
     }
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b": keep-alive\n\n");
+        out.extend_from_slice(KEEP_ALIVE);
     }
 }

@@ -2,6 +2,7 @@ use fulgurite_types::exact_json;
 use serde_json::{Map, Value, json};
 
 use crate::reply::call_event::Finished;
+use crate::reply::event_text::write_named_event;
 
 /// The fields of a request that its response repeats.
 const ECHOED: [&str; 16] = [
@@ -118,8 +119,7 @@ pub(super) fn status_event(name: &str, response: Value) -> Value {
 pub(super) fn write_event(mut event: Value, number: u64, out: &mut Vec<u8>) {
     event["sequence_number"] = json!(number);
     let name = event["type"].as_str().unwrap_or_default();
-    let json = exact_json(&event);
-    out.extend_from_slice(format!("event: {name}\ndata: {json}\n\n").as_bytes());
+    write_named_event(out, name, exact_json(&event));
 }
 
 /// `usage` of a response.

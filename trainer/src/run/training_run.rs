@@ -75,12 +75,20 @@ pub(super) struct Progress {
     pub(super) metrics_file: MetricsFile,
     /// What is behind the model, once that has been scored, of a run that looks at it.
     pub(super) behind: Option<BehindModel>,
-    /// Held-out scores, by the updates before them; more is better.
-    pub(super) held_out: BTreeMap<u64, f64>,
+    pub(super) evaluations: Evaluations,
     /// Tokens that were sampled for the steps since the last checkpoint.
     pub(super) sampled_since_checkpoint: u64,
     /// When the last checkpoint was made, or this process began.
     pub(super) last_checkpoint: Instant,
+}
+
+/// The held-out scores of a run so far: those that it has recorded, and those of this process.
+#[derive(Default)]
+pub(super) struct Evaluations {
+    /// By the updates before them; more is better.
+    pub(super) scores: BTreeMap<u64, f64>,
+    /// Their metrics, oldest first.
+    metrics: Vec<Map<String, Value>>,
 }
 
 /// What is recorded of the tokens that a step was made of.
@@ -94,6 +102,16 @@ struct End {
     /// Updates made.
     step: u64,
     stopped_by_rule: bool,
+}
+
+impl Evaluations {
+    /// Adds the metrics of a step, if they have held-out scores.
+    fn add(&mut self, step: u64, metrics: &Map<String, Value>) {
+        if let Some(score) = held_out_score(metrics) {
+            self.scores.insert(step, score);
+            self.metrics.push(metrics.clone());
+        }
+    }
 }
 
 impl<Data> TrainingRun<Data> {
@@ -114,10 +132,10 @@ impl<Data> TrainingRun<Data> {
             checkpoint: (step > 0).then(|| checkpoint_name(step)),
             max_steps: self.schedule.max_steps(),
         });
-        let (metrics_file, held_out) = self.tell_recorded(reporter).await?;
+        let (metrics_file, evaluations) = self.tell_recorded(reporter).await?;
         let (sampled_since_checkpoint, last_checkpoint) = (0, Instant::now());
         let mut progress =
-            Progress { step, position, metrics_file, behind, held_out, sampled_since_checkpoint, last_checkpoint };
+            Progress { step, position, metrics_file, behind, evaluations, sampled_since_checkpoint, last_checkpoint };
         let mut has_permission = false;
         let end = loop {
             if !has_permission {
@@ -128,12 +146,10 @@ impl<Data> TrainingRun<Data> {
             if let Some(evaluation) = evaluation.as_mut().filter(|_| judges) {
                 self.publish_if_not_worse(&mut progress, evaluation, reporter).await?;
             }
-            let score = evaluation.as_ref().and_then(|evaluation| held_out_score(&evaluation.metrics));
-            progress.held_out.extend(score.map(|score| (progress.step, score)));
-            let met = match &evaluation {
-                Some(evaluation) => self.is_met_by(evaluation).await?,
-                None => false,
-            };
+            let met = evaluation.as_ref().is_some_and(|Evaluation { metrics, .. }| {
+                progress.evaluations.add(progress.step, metrics);
+                self.evaluator.is_met(&progress.evaluations.metrics.iter().collect::<Vec<_>>())
+            });
             if met {
                 self.schedule.end_early(progress.step);
             }
@@ -221,20 +237,19 @@ impl<Data> TrainingRun<Data> {
     }
 
     /// Tells of the steps that are recorded and stand in no metrics file, which is to say that a crash came before they
-    /// could be told of; and writes that file anew. Beside it, the held-out scores that they have.
-    async fn tell_recorded(
-        &self,
-        reporter: &mut dyn Reporter,
-    ) -> Result<(MetricsFile, BTreeMap<u64, f64>), TrainError> {
+    /// could be told of; and writes that file anew. Next to it, the held-out scores that they have.
+    async fn tell_recorded(&self, reporter: &mut dyn Reporter) -> Result<(MetricsFile, Evaluations), TrainError> {
         let path = self.identity.directory.join("metrics.jsonl");
         let written = MetricsFile::steps(&path);
         let steps = self.record.steps(&self.identity.run_id).await?;
         let mut recorded: Vec<Map<String, Value>> = Vec::with_capacity(steps.len());
-        let mut held_out = BTreeMap::new();
+        let mut evaluations = Evaluations::default();
         for Step { time, metrics, .. } in steps {
             let Value::Object(metrics) = metrics else { continue };
             let step = metrics.get("step").and_then(Value::as_u64);
-            held_out.extend(step.zip(held_out_score(&metrics)));
+            if let Some(step) = step {
+                evaluations.add(step, &metrics);
+            }
             match step {
                 Some(step) if !written.contains(&step) => {
                     reporter.report(TrainEvent::Step { step, metrics: metrics.clone() });
@@ -243,7 +258,7 @@ impl<Data> TrainingRun<Data> {
             }
             recorded.push(metrics);
         }
-        Ok((MetricsFile::rewrite(&path, &recorded)?, held_out))
+        Ok((MetricsFile::rewrite(&path, &recorded)?, evaluations))
     }
 
     async fn evaluate_if_due(
@@ -255,14 +270,6 @@ impl<Data> TrainingRun<Data> {
             return self.evaluator.held_out(step, reporter).await;
         }
         Ok(None)
-    }
-
-    /// Whether this evaluation, after those in the record, stops the run.
-    async fn is_met_by(&self, evaluation: &Evaluation) -> Result<bool, TrainError> {
-        let steps = self.record.steps(&self.identity.run_id).await?;
-        let mut history = history(&steps);
-        history.push(&evaluation.metrics);
-        Ok(self.evaluator.is_met(&history))
     }
 
     /// One update, and whether the run may make more. That is asked once: a run that waits has a checkpoint of where it waits,

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_lab::records::run_directory::{RUN_DIRECTORY, SERVERS_STORE, run_file, run_id_of};
+use fulgurite_lab::records::run_files::CONFIG_FILE;
 use fulgurite_trainer::{KeptCheckpointsAt, Record, TrainError, require_steps};
 use fulgurite_types::Run;
 use serde_json::Value;
@@ -30,9 +31,9 @@ pub(super) enum RecordedRun {
 
 /// Looks for the run in a directory.
 pub(super) async fn recorded_run(record: &dyn Record, loaded: &LoadedConfig, directory: &Path) -> Result<RecordedRun> {
+    let file = file_if_any(directory)?;
     let run_id = run_id_of(directory);
     let recorded = record.run(&run_id).await?;
-    let file = run_file(directory).unwrap_or_default();
     if let Some(run) = &recorded
         && !is_same(run, &file)
     {
@@ -58,6 +59,13 @@ pub(super) async fn recorded_run(record: &dyn Record, loaded: &LoadedConfig, dir
     }
 }
 
+/// The run's file; nothing where there is none yet.
+fn file_if_any(directory: &Path) -> Result<Value> {
+    let path = directory.join(CONFIG_FILE);
+    let is_there = path.try_exists().with_context(|| format!("cannot look for {}", path.display()))?;
+    if is_there { run_file(directory) } else { Ok(Value::Null) }
+}
+
 /// Whether a recorded run is the one of a directory's file. Runs of earlier releases have their id alone.
 pub(super) fn is_same(run: &Run, file: &Value) -> bool {
     run.config["instance"].as_str() == file["instance"].as_str()
@@ -66,4 +74,19 @@ pub(super) fn is_same(run: &Run, file: &Value) -> bool {
 /// Where a run was begun, in words that follow "begun".
 pub(super) fn started_in(run: &Run) -> String {
     run.config[RUN_DIRECTORY].as_str().map(|directory| format!(" in {directory}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runs_file_that_cannot_be_read_is_an_error_that_names_it() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(file_if_any(directory.path()).unwrap(), Value::Null);
+        let path = directory.path().join(CONFIG_FILE);
+        std::fs::write(&path, "{ \"run_id\": ").unwrap();
+        let error = file_if_any(directory.path()).unwrap_err();
+        assert!(format!("{error:#}").contains(&path.display().to_string()), "{error:#}");
+    }
 }

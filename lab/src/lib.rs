@@ -18,5 +18,6 @@ pub mod time;
 pub mod trackers;
 pub mod transfer;
 pub mod visible;
+pub mod watched;
 
 pub use self::run_routes::run_routes;

@@ -22,11 +22,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::arguments::ChatArguments;
-use crate::model_commands::named_weights::NamedWeights;
 use crate::terminal::notices::TerminalNotices;
 use fulgurite_training::SilentReporter;
 use fulgurite_training::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
 use fulgurite_training::models::open::{OpenModel, TrainedModel};
+use fulgurite_training::weights::named_weights::NamedWeights;
 
 /// What a model is called that has no config.
 const NAME: &str = "model";
@@ -123,7 +123,7 @@ impl Host {
         let served = match holds_adapter(&path) {
             false => OpenModel::open(&entry, &PathBuf::new(), &loaded.config, &TerminalNotices)?.served,
             true => {
-                entry.path = NamedWeights::find(&path, WhichCheckpoint::Newest)?.base(None).context(
+                entry.path = NamedWeights::find(&path, WhichCheckpoint::Newest, &TerminalNotices)?.base(None, &TerminalNotices).context(
                     "an adapter's base is what its adapter_config.json names, `model merge BASE ADAPTER NEW` takes another",
                 )?;
                 let opened = open_over(&entry, &path, WeightsVersion(0), &loaded.config, &TerminalNotices).await;

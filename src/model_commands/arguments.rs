@@ -89,7 +89,7 @@ pub struct ModelInspectArguments {
 }
 
 /// `fulgurite model export`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ModelExportArguments {
     /// A run, by its directory or its name below runs/; a checkpoint; or the directory of a model or an adapter
     #[arg(value_name = "RUN|CHECKPOINT|DIR")]
@@ -124,7 +124,7 @@ pub enum ExportFormat {
 }
 
 /// `fulgurite model rollback`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ModelRollbackArguments {
     /// A run, by its directory or its name below runs/, or one of its checkpoints
     #[arg(value_name = "RUN|CHECKPOINT")]

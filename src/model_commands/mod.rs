@@ -1,8 +1,7 @@
-//! `fulgurite model`: what can be done with models, and which weights a person means.
+//! `fulgurite model`: what can be done with models.
 
 pub mod arguments;
 pub mod command;
 mod export;
 pub mod fetch;
-pub mod named_weights;
 mod rollback;

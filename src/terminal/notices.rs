@@ -18,6 +18,13 @@ impl Notices for TerminalNotices {
     }
 }
 
+impl ShownProgress for Progress {
+    fn set(&mut self, what: &str, done: u64, total: Option<u64>) {
+        Progress::set(self, what, done, total);
+    }
+}
+
+/// Progress that is taken away as it is dropped.
 struct NoticedProgress(Progress);
 
 impl ShownProgress for NoticedProgress {

@@ -4,7 +4,6 @@ pub mod arguments;
 mod chart;
 mod grid;
 mod view;
-mod watched;
 
 use std::io::{IsTerminal, Stdout};
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use fulgurite_lab::runs::registry;
 use self::arguments::WatchArguments;
 use self::grid::Grid;
 use self::view::draw;
-use self::watched::Watched;
+use fulgurite_lab::watched::Watched;
 
 /// How often the run is read.
 const READ_INTERVAL: Duration = Duration::from_secs(2);

@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthChar;
 
 use super::chart::{Curve, draw_curves};
 use super::grid::{Area, Grid, Span, Weight};
-use super::watched::{Alarm, ServedByMost, Watched};
+use fulgurite_lab::watched::{Alarm, LastAnswer, ServedByMost, Watched};
 
 /// What rewards are drawn from, as far as a run has them, and what each line is called.
 const REWARDS: [(&str, &str, Color); 4] = [
@@ -76,7 +76,7 @@ fn head_line(watched: &Watched) -> Vec<Span> {
     if let Some(held_out) = last("test/env/all/reward/total") {
         parts.push(Span::plain(format!("  held-out {held_out:+.3}")));
     }
-    if let Some(speed) = last(super::watched::TOKENS_PER_SECOND) {
+    if let Some(speed) = last(fulgurite_lab::watched::TOKENS_PER_SECOND) {
         parts.push(Span::plain(format!("  {speed:.0} tokens/s")));
     }
     if let Some(ServedByMost { version, servers, all }) = watched.served {
@@ -108,7 +108,7 @@ fn alarm_lines(alarms: Option<&[Alarm]>) -> Vec<Vec<Span>> {
 }
 
 fn reply_lines(watched: &Watched, width: usize) -> Vec<Vec<Span>> {
-    let Some((task, answer, reward)) = &watched.reply else { return Vec::new() };
+    let Some(LastAnswer { task, answer, reward }) = &watched.reply else { return Vec::new() };
     let task = wrapped(&plain(task), width).into_iter().map(|line| vec![Span::weighted(line, Weight::Dim)]);
     let answer = wrapped(&format!("{reward:+.3}  {}", plain(answer)), width);
     task.chain(answer.into_iter().map(|line| vec![Span::plain(line)])).collect()
@@ -175,7 +175,7 @@ mod tests {
                 evidence: "30 % of rollouts\x1b[2J were cut off".to_owned(),
             }]),
             served: None,
-            reply: Some(("Say 7".to_owned(), "I am\n17.".to_owned(), 1.0)),
+            reply: Some(LastAnswer { task: "Say 7".to_owned(), answer: "I am\n17.".to_owned(), reward: 1.0 }),
         }
     }
 

@@ -8,11 +8,13 @@ mod data;
 pub mod evaluation;
 pub mod models;
 mod notices;
+pub mod rescore;
 pub mod runners;
 mod silent_reporter;
 pub mod start;
 pub mod train;
 mod upload_keys;
+pub mod weights;
 
 pub use self::notices::{Notices, ShownProgress};
 pub use self::silent_reporter::SilentReporter;

@@ -11,8 +11,8 @@ use fulgurite_lab::runs::registry;
 use fulgurite_lab::runs::which_checkpoint::WhichCheckpoint;
 use serde_json::Value;
 
-use crate::terminal::notices::TerminalNotices;
-use fulgurite_training::models::model_directory::model_directory;
+use crate::models::model_directory::model_directory;
+use crate::notices::Notices;
 
 /// The file of an adapter that says what it is over.
 const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -45,7 +45,10 @@ pub struct NamedWeights {
 
 impl NamedWeights {
     /// Finds them. `which` is of a run's checkpoints.
-    pub fn find(source: &Path, which: WhichCheckpoint) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If nothing is there, or no such checkpoint, or if a service has the weights.
+    pub fn find(source: &Path, which: WhichCheckpoint, notices: &dyn Notices) -> Result<Self> {
         if let Ok(run) = registry::directory(source) {
             let run = std::path::absolute(run).context("the working directory is gone")?;
             let chosen = choose(&run, which)?;
@@ -61,7 +64,7 @@ impl NamedWeights {
             bail!("{} is no run, and so has no checkpoint {which}: leave --checkpoint out", source.display());
         }
         let directory =
-            model_directory(&std::path::absolute(source).context("the working directory is gone")?, &TerminalNotices)?;
+            model_directory(&std::path::absolute(source).context("the working directory is gone")?, notices)?;
         let (run, step) = (run_of(&directory), step_of(&directory));
         Self::at(directory, run, step)
     }
@@ -92,10 +95,13 @@ impl NamedWeights {
         }
     }
 
-    /// The model that an adapter is over: `given`, else that of the run, else what the adapter says.
-    pub fn base(&self, given: Option<&Path>) -> Result<PathBuf> {
-        if let Some(given) = given {
-            return model_directory(given, &TerminalNotices);
+    /// The model that an adapter is over: `named`, else that of the run, else what the adapter says.
+    ///
+    /// # Errors
+    /// If none of them is known, or it is not there.
+    pub fn base(&self, named: Option<&Path>, notices: &dyn Notices) -> Result<PathBuf> {
+        if let Some(named) = named {
+            return model_directory(named, notices);
         }
         let known = match &self.run {
             Some(run) => run_model(run)?.1,
@@ -108,12 +114,12 @@ impl NamedWeights {
                 self.directory.display()
             );
         }
-        model_directory(&known, &TerminalNotices)
+        model_directory(&known, notices)
     }
 }
 
 /// The name of the model that a run trains, and where it was before.
-pub fn run_model(run: &Path) -> Result<(String, PathBuf)> {
+pub(super) fn run_model(run: &Path) -> Result<(String, PathBuf)> {
     let loaded = records::config_of_run(run)?;
     match model_roles::trainable_models(&loaded.config)?.as_slice() {
         [model] => {

@@ -7,13 +7,13 @@ use anyhow::Result;
 use fulgurite_types::Run;
 use serde_json::{Map, Value};
 
-use fulgurite_lab::doctor;
-use fulgurite_lab::doctor::findings::Severity;
-use fulgurite_lab::doctor::servers::ServerFacts;
-use fulgurite_lab::records;
-use fulgurite_lab::records::exclusive_lock::is_run_held;
-use fulgurite_lab::runs::registry::{self, RunState};
-use fulgurite_lab::sweep::scores::{self, steps};
+use crate::doctor;
+use crate::doctor::findings::Severity;
+use crate::doctor::servers::ServerFacts;
+use crate::records;
+use crate::records::exclusive_lock::is_run_held;
+use crate::runs::registry::{self, RunState};
+use crate::sweep::scores::{self, steps};
 
 /// A metric that is made of others: how fast rollouts sampled.
 pub const TOKENS_PER_SECOND: &str = "tokens/s";
@@ -51,6 +51,17 @@ impl ServedByMost {
     }
 }
 
+/// An answer of an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastAnswer {
+    /// What it was given to do.
+    pub task: String,
+    /// What it answered.
+    pub answer: String,
+    /// What that earned.
+    pub reward: f64,
+}
+
 /// A run as it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watched {
@@ -68,12 +79,15 @@ pub struct Watched {
     pub alarms: Option<Vec<Alarm>>,
     /// The version that most servers of its store answer with, and how many have it; nothing without a server.
     pub served: Option<ServedByMost>,
-    /// Task, answer and reward of the rollout that was played last.
-    pub reply: Option<(String, String, f64)>,
+    /// The answer of the rollout that was played last.
+    pub reply: Option<LastAnswer>,
 }
 
 impl Watched {
     /// Reads a run.
+    ///
+    /// # Errors
+    /// If its file, or its record, cannot be read.
     pub async fn read(directory: &Path) -> Result<Self> {
         let file = records::run_file(directory)?;
         let max_steps = file["trainer"]["max_steps"].as_u64();
@@ -112,7 +126,7 @@ impl Watched {
         self.alarms = Some(findings.into_iter().map(alarm).collect());
         self.reply = answer.map(|answer| {
             let task = answer.task.as_str().map_or_else(|| answer.task.to_string(), str::to_owned);
-            (task, answer.answer, answer.reward)
+            LastAnswer { task, answer: answer.answer, reward: answer.reward }
         });
         Ok(())
     }

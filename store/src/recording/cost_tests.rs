@@ -3,6 +3,9 @@
 //!
 //!     cargo test --config 'profile.dev.package.fulgurite-store.opt-level=3' -p fulgurite-store \
 //!         recording::cost_tests -- --ignored --nocapture
+//!
+//! The figures at the head of `call_records::at_once` are of a run with `sqlx`, `sqlx-core`, `sqlx-sqlite` and `tokio` at
+//! that level, too.
 
 use std::fs::read_to_string;
 use std::time::{Duration, Instant};

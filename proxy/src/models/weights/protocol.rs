@@ -230,27 +230,8 @@ impl World {
                     (Err(_), before, after) => prop_assert_eq!(before, after),
                 }
             }
-            Happening::PostAsRun { server, place } => {
-                let known = self.store.weights().published_files("m", OF_RUN).await.unwrap();
-                let posted = self.posted(place % ADAPTERS, Some(OF_RUN), Replaces::Anything);
-                let WeightsSource::Model(directory) = &posted.source else { unreachable!() };
-                let files_id = Some(weights_fingerprint(directory).unwrap());
-                let is_put = self.put(server, PostedWeights { run_id: Some("r".into()), ..posted }).await.is_ok();
-                prop_assert!(!is_put || known.is_none_or(|known| known.files_id == files_id));
-            }
-            Happening::RunPublishes { server, bytes } => {
-                let directory = self.published_by_run();
-                let before = std::fs::read_to_string(directory.join("model.safetensors"));
-                write(&directory, &format!("update {bytes}"));
-                let source = WeightsSource::Model(directory.clone());
-                let posted = self.posted(0, Some(OF_RUN), Replaces::Anything);
-                let posted = PostedWeights { source, run_id: Some("r".into()), ..posted };
-                let is_put = self.put(server, posted).await.is_ok();
-                prop_assert_eq!(is_put, self.can_read[server].load(Ordering::Relaxed));
-                if let (false, Ok(before)) = (is_put, before) {
-                    write(&directory, &before);
-                }
-            }
+            Happening::PostAsRun { server, place } => self.post_as_run(server, place).await?,
+            Happening::RunPublishes { server, bytes } => self.publish_by_run(server, bytes).await?,
             Happening::CrashBetween { server, place, version } => {
                 let posted = self.posted(place, Some(version), Replaces::Anything);
                 let crashing = &self.servers[server];
@@ -263,32 +244,8 @@ impl World {
                 prop_assert_eq!(&self.store.weights().publication("m").await.unwrap(), &before);
                 self.restart(server);
             }
-            Happening::Race { posts: [one, other] } => {
-                let post =
-                    |server, (place, version)| self.put(server, self.posted(place, Some(version), Replaces::Older));
-                let (one_put, other_put) = tokio::join!(post(0, one), post(1, other));
-                let after = self.store.weights().publication("m").await.unwrap().map(|after| after.weights.version);
-                let accepted = [(one_put.is_ok(), one.1), (other_put.is_ok(), other.1)];
-                let accepted = accepted.into_iter().filter(|(is_accepted, _)| *is_accepted).map(|(_, version)| version);
-                let greatest = accepted.chain(before.map(|before| before.weights.version)).max();
-                prop_assert!(after == greatest, "{after:?} where {greatest:?} was the newest that was taken");
-            }
-            Happening::Rollback { server, choice } if !self.history.is_empty() => {
-                let Publication { weights, source, base_id, .. } = self.history[choice % self.history.len()].clone();
-                let posted = PostedWeights {
-                    source: serde_json::from_value(source).unwrap(),
-                    base: base_id,
-                    run_id: weights.run_id.clone(),
-                    version: Some(WeightsVersion(weights.version)),
-                    replaces: Replaces::Anything,
-                    cause: PublicationCause::Rollback,
-                };
-                if self.put(server, posted).await.is_ok() {
-                    let after = self.store.weights().publication("m").await.unwrap().unwrap();
-                    prop_assert_eq!(after.weights, weights);
-                }
-            }
-            Happening::Rollback { .. } => {}
+            Happening::Race { posts } => self.race(posts, before).await?,
+            Happening::Rollback { server, choice } => self.roll_back(server, choice).await?,
             Happening::Look { server } => self.look(server).await?,
             Happening::Restart { server } => {
                 self.restart(server);
@@ -297,6 +254,62 @@ impl World {
             Happening::Reads { server, can } => self.can_read[server].store(can, Ordering::Relaxed),
         }
         self.note().await
+    }
+
+    async fn post_as_run(&self, server: usize, place: u64) -> Result<(), TestCaseError> {
+        let known = self.store.weights().published_files("m", OF_RUN).await.unwrap();
+        let posted = self.posted(place % ADAPTERS, Some(OF_RUN), Replaces::Anything);
+        let WeightsSource::Model(directory) = &posted.source else { unreachable!() };
+        let files_id = Some(weights_fingerprint(directory).unwrap());
+        let is_put = self.put(server, PostedWeights { run_id: Some("r".into()), ..posted }).await.is_ok();
+        prop_assert!(!is_put || known.is_none_or(|known| known.files_id == files_id));
+        Ok(())
+    }
+
+    async fn publish_by_run(&self, server: usize, bytes: u8) -> Result<(), TestCaseError> {
+        let directory = self.published_by_run();
+        let before = std::fs::read_to_string(directory.join("model.safetensors"));
+        write(&directory, &format!("update {bytes}"));
+        let source = WeightsSource::Model(directory.clone());
+        let posted = self.posted(0, Some(OF_RUN), Replaces::Anything);
+        let posted = PostedWeights { source, run_id: Some("r".into()), ..posted };
+        let is_put = self.put(server, posted).await.is_ok();
+        prop_assert_eq!(is_put, self.can_read[server].load(Ordering::Relaxed));
+        if let (false, Ok(before)) = (is_put, before) {
+            write(&directory, &before);
+        }
+        Ok(())
+    }
+
+    async fn race(&self, [one, other]: [(u64, u64); 2], before: Option<Publication>) -> Result<(), TestCaseError> {
+        let post = |server, (place, version)| self.put(server, self.posted(place, Some(version), Replaces::Older));
+        let (one_put, other_put) = tokio::join!(post(0, one), post(1, other));
+        let after = self.store.weights().publication("m").await.unwrap().map(|after| after.weights.version);
+        let accepted = [(one_put.is_ok(), one.1), (other_put.is_ok(), other.1)];
+        let accepted = accepted.into_iter().filter(|(is_accepted, _)| *is_accepted).map(|(_, version)| version);
+        let greatest = accepted.chain(before.map(|before| before.weights.version)).max();
+        prop_assert!(after == greatest, "{after:?} where {greatest:?} was the newest that was taken");
+        Ok(())
+    }
+
+    async fn roll_back(&self, server: usize, choice: usize) -> Result<(), TestCaseError> {
+        if self.history.is_empty() {
+            return Ok(());
+        }
+        let Publication { weights, source, base_id, .. } = self.history[choice % self.history.len()].clone();
+        let posted = PostedWeights {
+            source: serde_json::from_value(source).unwrap(),
+            base: base_id,
+            run_id: weights.run_id.clone(),
+            version: Some(WeightsVersion(weights.version)),
+            replaces: Replaces::Anything,
+            cause: PublicationCause::Rollback,
+        };
+        if self.put(server, posted).await.is_ok() {
+            let after = self.store.weights().publication("m").await.unwrap().unwrap();
+            prop_assert_eq!(after.weights, weights);
+        }
+        Ok(())
     }
 
     fn published_by_run(&self) -> PathBuf {

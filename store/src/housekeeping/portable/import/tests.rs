@@ -1,7 +1,7 @@
 use fulgurite_types::{
-    ArchiveScope, AttemptStatus, AttemptUpdate, CheckpointRecord, GenerationFilter, GenerationUse, ListFilter,
-    NewGatewayRollout, NewRollout, NewRun, Page, Part, Reward, RolloutFilter, RolloutMode, SpanFilter, StepRecord,
-    TeacherLogprobs, TextFilter, WorkerFilter,
+    ArchiveScope, AttemptStatus, AttemptUpdate, AttemptedRollout, CheckpointRecord, GenerationFilter, GenerationUse,
+    ListFilter, NewGatewayRollout, NewRollout, NewRun, Page, Part, Reward, RolloutFilter, RolloutMode, SpanFilter,
+    StepRecord, TeacherLogprobs, TextFilter, WorkerFilter,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -58,6 +58,33 @@ async fn everything(store: &Store) -> Vec<Value> {
     all
 }
 
+/// A call of the full store: with a message more than the one before, and logprobs of each kind.
+fn archived_call(index: usize, attempted: &AttemptedRollout, prompt: &[u32]) -> NewGeneration {
+    let mut new = generation(&format!("g{index}"), attempted, prompt, &[100, u32::MAX]);
+    for message in 0..=index {
+        new.attributes.insert(format!("gen_ai.prompt.{message}.role"), json!("user"));
+        new.attributes.insert(format!("gen_ai.prompt.{message}.content"), json!(format!("message {message}")));
+    }
+    new.logprobs = match index {
+        1 => None,
+        3 => Some(vec![f32::NAN, 0.0]),
+        _ => Some(vec![-0.1, -1e-45]),
+    };
+    new
+}
+
+fn gateway_rollout() -> NewGatewayRollout {
+    NewGatewayRollout {
+        rollout_id: Some("w".into()),
+        input: json!({"t": 1}),
+        mode: RolloutMode::Val,
+        timeout_seconds: 5.0,
+        local: Some(json!({"command": "x"})),
+        k8s: None,
+        metadata: Object::new(),
+    }
+}
+
 /// A store with something in every table.
 async fn full_store() -> TestStore {
     let store = TestStore::new().await;
@@ -80,17 +107,7 @@ async fn full_store() -> TestStore {
     store.rollouts().enqueue(vec![queued("z"), queued("y"), queued("x")]).await.unwrap();
     let claimed = store.rollouts().dequeue(2, Some("worker"), std::time::Duration::ZERO).await.unwrap();
     for (index, prompt) in [&[1, 2][..], &[1, 2, 100, 9], &[1, 2, 100, 8], &[5]].iter().enumerate() {
-        let mut new = generation(&format!("g{index}"), &claimed[index / 3], prompt, &[100, u32::MAX]);
-        for message in 0..=index {
-            new.attributes.insert(format!("gen_ai.prompt.{message}.role"), json!("user"));
-            new.attributes.insert(format!("gen_ai.prompt.{message}.content"), json!(format!("message {message}")));
-        }
-        new.logprobs = match index {
-            1 => None,
-            3 => Some(vec![f32::NAN, 0.0]),
-            _ => Some(vec![-0.1, -1e-45]),
-        };
-        store.recording().record(new).await.unwrap();
+        store.recording().record(archived_call(index, &claimed[index / 3], prompt)).await.unwrap();
         store
             .rewards()
             .add_to_generation(&claimed[index / 3].rollout.rollout_id, &format!("g{index}"), Reward::new(0.1))
@@ -121,16 +138,7 @@ async fn full_store() -> TestStore {
         })
         .await
         .unwrap();
-    let gateway = NewGatewayRollout {
-        rollout_id: Some("w".into()),
-        input: json!({"t": 1}),
-        mode: RolloutMode::Val,
-        timeout_seconds: 5.0,
-        local: Some(json!({"command": "x"})),
-        k8s: None,
-        metadata: Object::new(),
-    };
-    store.gateway_rollouts().create(vec![gateway]).await.unwrap();
+    store.gateway_rollouts().create(vec![gateway_rollout()]).await.unwrap();
     store
 }
 

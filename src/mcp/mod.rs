@@ -1,7 +1,6 @@
 //! `fulgurite mcp`: the tools by which a coding agent trains models.
 
 pub mod arguments;
-mod seal_key;
 
 use std::path::Path;
 
@@ -13,7 +12,9 @@ use fulgurite_config::seconds::seconds;
 use fulgurite_lab::interruptions::{Interruptions, interrupted};
 use fulgurite_lab::records::open_store::open_store;
 use fulgurite_lab::run_routes;
-use fulgurite_mcp::{Autocheckpoint, Limits, Options, ToolSet, TrainingTools, http_routes, serve_standard_streams};
+use fulgurite_mcp::{
+    Autocheckpoint, Limits, Options, ToolSet, TrainingTools, http_routes, read_or_make_seal_key, serve_standard_streams,
+};
 use fulgurite_server::{Listening, MetricsPage, RunningServer, ServerWeights, write_ready_file};
 
 use self::arguments::{McpArguments, ToolSetName};
@@ -100,7 +101,7 @@ fn options(arguments: McpArguments) -> Result<Options> {
         limits,
         prices: arguments.prices,
         settings: |key, value| agent_setting(key, value).map_err(|error| format!("{error:#}")),
-        seal_key: seal_key::read_or_make(&[&project, &directory])?,
+        seal_key: read_or_make_seal_key(&[&project, &directory])?,
         directory,
         project,
         autocheckpoint: Autocheckpoint {

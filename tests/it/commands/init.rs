@@ -12,10 +12,12 @@ const HEAD: &str =
     "//! The examples that are written out, file by file. `UPDATE_RECIPES=1 cargo nextest run init` writes this file.
 
 /// An example that can be written out.
-pub(super) struct Recipe {
-    pub(super) name: &'static str,
+#[derive(Debug)]
+pub struct Recipe {
+    /// Its name.
+    pub name: &'static str,
     /// Paths below its directory, and texts.
-    pub(super) files: &'static [(&'static str, &'static str)],
+    pub(crate) files: &'static [(&'static str, &'static str)],
 }
 
 macro_rules! recipe {
@@ -79,7 +81,7 @@ fn every_example_that_is_a_project_can_be_written_out() {
         return;
     };
     let mut text = HEAD.to_owned();
-    writeln!(text, "\n/// By their names.\npub(super) const RECIPES: &[Recipe] = &[").unwrap();
+    writeln!(text, "\n/// By their names.\npub(crate) const RECIPES: &[Recipe] = &[").unwrap();
     for (name, files) in files {
         writeln!(text, "    recipe!(\"{name}\":").unwrap();
         files.iter().for_each(|file| writeln!(text, "        \"{file}\"").unwrap());
@@ -91,7 +93,7 @@ fn every_example_that_is_a_project_can_be_written_out() {
         writeln!(text, "    ),").unwrap();
     }
     text += "];\n";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/init/recipes.rs");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes/src/recipe_files.rs");
     if std::env::var_os("UPDATE_RECIPES").is_some() {
         fs::write(&path, &text).unwrap();
     }

@@ -105,7 +105,8 @@ fn skills_are_put_where_agents_look_and_replace_nothing_of_others() {
 #[test]
 fn every_command_of_a_skill_runs() {
     for skill in ["research", "debugging"] {
-        let text = fs::read_to_string(format!("{}/src/skills/{skill}/SKILL.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let text =
+            fs::read_to_string(format!("{}/mcp/src/skills/{skill}/SKILL.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let project = project_with_data();
         let commands = commands(&text);
         assert!(commands.len() >= 10, "{skill}");

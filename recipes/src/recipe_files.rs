@@ -1,10 +1,12 @@
 //! The examples that are written out, file by file. `UPDATE_RECIPES=1 cargo nextest run init` writes this file.
 
 /// An example that can be written out.
-pub(super) struct Recipe {
-    pub(super) name: &'static str,
+#[derive(Debug)]
+pub struct Recipe {
+    /// Its name.
+    pub name: &'static str,
     /// Paths below its directory, and texts.
-    pub(super) files: &'static [(&'static str, &'static str)],
+    pub(crate) files: &'static [(&'static str, &'static str)],
 }
 
 macro_rules! recipe {
@@ -20,7 +22,7 @@ macro_rules! recipe {
 }
 
 /// By their names.
-pub(super) const RECIPES: &[Recipe] = &[
+pub(crate) const RECIPES: &[Recipe] = &[
     recipe!("arithmetic":
         "README.md"
         "agent.py"

@@ -1,17 +1,57 @@
-//! The key by which `fulgurite mcp` seals what it writes into a directory that agents may write to, too.
+//! The key by which the tools seal what they write into a directory that agents may write to, too.
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use fulgurite_mcp::SealKey;
+use crate::options::SealKey;
 
 const FILE: &str = "mcp-seal.key";
 
+/// Error for a key that can be neither read nor made.
+#[derive(Debug, thiserror::Error)]
+pub enum SealKeyError {
+    /// Its directory cannot be made.
+    #[error("cannot make {}: {source}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its file holds something else.
+    #[error("{} is no key of 32 bytes: remove it, and a new one is made", path.display())]
+    OtherFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Its file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The system makes no key.
+    #[error("the system gives no random numbers")]
+    NoRandomNumbers(#[source] io::Error),
+}
+
 /// Reads the user's key, and makes it the first time. `reached` are the directories whose files an agent may write.
-pub fn read_or_make(reached: &[&Path]) -> Result<SealKey> {
+///
+/// # Errors
+/// If there is no key, and the system gives no random numbers.
+pub fn read_or_make_seal_key(reached: &[&Path]) -> Result<SealKey, SealKeyError> {
     let state = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = state("XDG_STATE_HOME").or_else(|| Some(state("HOME")?.join(".local/state")));
     let Some(directory) = state.map(|state| state.join("fulgurite")) else {
@@ -25,7 +65,7 @@ pub fn read_or_make(reached: &[&Path]) -> Result<SealKey> {
         Ok(key) => key,
         Err(error) => {
             tracing::warn!(
-                "{error:#}: runs that begin now cannot go on once these tools have ended; set XDG_STATE_HOME to a directory that can be written"
+                "{error}: runs that begin now cannot go on once these tools have ended; set XDG_STATE_HOME to a directory that can be written"
             );
             return fresh();
         }
@@ -42,17 +82,17 @@ pub fn read_or_make(reached: &[&Path]) -> Result<SealKey> {
     Ok(key)
 }
 
-fn in_directory(directory: &Path) -> Result<SealKey> {
+fn in_directory(directory: &Path) -> Result<SealKey, SealKeyError> {
     let file = directory.join(FILE);
-    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    fs::create_dir_all(directory).map_err(|source| SealKeyError::Directory { path: directory.to_owned(), source })?;
     loop {
         match fs::read(&file) {
             Ok(bytes) => match bytes.try_into() {
                 Ok(key) => return Ok(SealKey(key)),
-                Err(_) => bail!("{} is no key of 32 bytes: remove it, and a new one is made", file.display()),
+                Err(_) => return Err(SealKeyError::OtherFile { path: file }),
             },
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
+            Err(source) => return Err(SealKeyError::Unreadable { path: file, source }),
         }
         // Linked once it is whole, so that two who begin at once have one key.
         let part = directory.join(format!("{FILE}.{}", std::process::id()));
@@ -61,21 +101,21 @@ fn in_directory(directory: &Path) -> Result<SealKey> {
             written.and_then(|mut file| file.write_all(&fresh_bytes()?)).and_then(|()| fs::hard_link(&part, &file));
         let _ = fs::remove_file(&part);
         match linked {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(error).with_context(|| format!("cannot write {}", file.display()));
+            Err(source) if source.kind() != ErrorKind::AlreadyExists => {
+                return Err(SealKeyError::Unwritable { path: file, source });
             }
             _ => {}
         }
     }
 }
 
-fn fresh() -> Result<SealKey> {
-    Ok(SealKey(fresh_bytes().context("the system gives no random numbers")?))
+fn fresh() -> Result<SealKey, SealKeyError> {
+    fresh_bytes().map(SealKey).map_err(SealKeyError::NoRandomNumbers)
 }
 
-fn fresh_bytes() -> std::io::Result<[u8; 32]> {
+fn fresh_bytes() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes)
 }
 

@@ -5,7 +5,7 @@
 const NEXT_TO_FILE: &str = "sys.path.insert(0, str(Path(__file__).resolve().parent))";
 
 /// A file's text, as it is written out. `path` is below the recipe's directory.
-pub(super) fn standing_alone(name: &str, path: &str, text: &str) -> String {
+pub(crate) fn standing_alone(name: &str, path: &str, text: &str) -> String {
     let in_examples = format!("examples/{name}/");
     let text = text
         .replace("cargo build && ", "")
@@ -98,7 +98,7 @@ fn without_links_up(text: &str) -> String {
 }
 
 /// The first sentence of a README, after its title.
-pub(super) fn first_sentence(readme: &str) -> String {
+pub(crate) fn first_sentence(readme: &str) -> String {
     let paragraphs = readme.split("\n\n").map(str::trim);
     let first = paragraphs.filter(|paragraph| !paragraph.starts_with('#')).find(|paragraph| !paragraph.is_empty());
     let words: Vec<&str> = first.unwrap_or_default().split_whitespace().collect();
@@ -110,7 +110,7 @@ pub(super) fn first_sentence(readme: &str) -> String {
 }
 
 /// A README's commands, up to the first that are this program's.
-pub(super) fn first_commands(readme: &str) -> String {
+pub(crate) fn first_commands(readme: &str) -> String {
     let is_command =
         |line: &str| ["fulgurite ", "python3 "].iter().any(|program| line.trim_start().starts_with(program));
     let blocks = readme.split("\n\n").filter(|block| block.lines().all(|line| line.starts_with("    ")));

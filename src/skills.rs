@@ -1,9 +1,10 @@
 //! `fulgurite skills`: what a coding agent is told of doing research with this program, put where it looks for that.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::{Args, Subcommand};
+use fulgurite_mcp::install_skills;
 
 use crate::terminal::output;
 
@@ -34,12 +35,6 @@ struct InstallArguments {
     directory: Option<PathBuf>,
 }
 
-/// Skills by the names of their directories.
-const SKILLS: [(&str, &str); 2] = [
-    ("fulgurite-research", include_str!("research/SKILL.md")),
-    ("fulgurite-debugging", include_str!("debugging/SKILL.md")),
-];
-
 /// Does what the command line says.
 pub fn skills(arguments: &SkillsArguments) -> Result<()> {
     let SkillsAction::Install(InstallArguments { claude, agents, directory }) = &arguments.action;
@@ -52,24 +47,8 @@ pub fn skills(arguments: &SkillsArguments) -> Result<()> {
             .map(|(_, place)| PathBuf::from(place))
             .collect(),
     };
-    for (place, (name, text)) in places.iter().flat_map(|place| SKILLS.map(|skill| (place, skill))) {
-        let path = place.join(name).join("SKILL.md");
-        install(&path, name, text).with_context(|| format!("cannot write {}", path.display()))?;
-        output::line(path.display());
+    for place in places {
+        install_skills(&place, &mut |path| output::line(path.display()))?;
     }
     Ok(())
-}
-
-/// Writes a skill; an older one of ours goes.
-fn install(path: &Path, name: &str, text: &str) -> Result<()> {
-    match std::fs::read_to_string(path) {
-        Ok(there) if !there.starts_with(&format!("---\nname: {name}\n")) => {
-            bail!("what is there is no skill {name}: move it away")
-        }
-        _ => {}
-    }
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    Ok(std::fs::write(path, text)?)
 }

@@ -5,6 +5,7 @@ pub mod csv;
 pub mod doctor;
 pub mod estimate;
 pub mod interruptions;
+pub mod learning_rate_rule;
 pub mod plan;
 pub mod queries;
 pub mod records;

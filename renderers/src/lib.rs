@@ -30,6 +30,7 @@ mod reasoning_marks;
 mod renderer;
 mod renderer_names;
 mod response_format;
+mod rows;
 mod small_files;
 mod supervised;
 mod system_reminder;
@@ -57,6 +58,7 @@ pub use parsing::{
 pub use renderer::{Continuation, RenderedPrompt, Renderer, RendererIdentity};
 pub use renderer_names::{recommended_renderers, renderer_names};
 pub use response_format::ResponseFormat;
+pub use rows::{Parsing, RowError, parse_row, render_row};
 pub use supervised::train_on_what::TrainOnWhat;
 pub use supervised::weighted_tokens::WeightedTokens;
 pub use templates::template_check::{Finding, StopToken, TemplateReport, TemplateVerdict, check_template};

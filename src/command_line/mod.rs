@@ -2,7 +2,6 @@
 
 pub mod arguments;
 pub mod completions;
-mod learning_rate_rule;
 pub mod reference;
 pub mod show_config;
 pub mod version;

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 use fulgurite_config::declarations::{Config, DEFAULT_STORE, LoadedConfig};
+use fulgurite_lab::learning_rate_rule::learning_rate_rule;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{Cli, Command, ConfigAction, ConfigArguments};
-use super::learning_rate_rule::learning_rate_rule;
 use crate::serve::command as serve;
 use crate::terminal::output;
 use crate::train;

@@ -4,7 +4,6 @@ pub mod arguments;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::StoreConfig;
@@ -13,12 +12,11 @@ use fulgurite_lab::records;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::open_store::open_store;
 use fulgurite_lab::regrade::comparison::{Comparison, Regraded};
-use fulgurite_lab::regrade::recorded::{LeftOut, Recorded, recorded};
+use fulgurite_lab::regrade::grading::{GradedAgain, GraderFault, Grading};
+use fulgurite_lab::regrade::recorded::{LeftOut, recorded};
 use fulgurite_lab::runs::registry;
-use fulgurite_runner::{Bounds, GradedAttempt, Grader, GraderSandboxOptions, Reward as Graded, SUPERVISE_AGENT};
-use fulgurite_store::{Sender, Store, redact_url};
-use fulgurite_types::{AttemptRef, NewReward, Repeat, Reward, RewardGiver};
-use futures::{StreamExt, stream};
+use fulgurite_runner::{Bounds, Grader, GraderSandboxOptions, SUPERVISE_AGENT};
+use fulgurite_store::{Store, redact_url};
 use serde_json::{Value, json};
 
 use crate::run::{own_program, this_program};
@@ -79,33 +77,17 @@ pub async fn regrade(arguments: RegradeArguments) -> Result<()> {
     if rollouts.is_empty() {
         bail!("there is nothing to grade again: {}", none_why(&left_out));
     }
-    let mut regraded = Vec::with_capacity(rollouts.len());
-    let mut faults = Vec::new();
     let mut progress = Progress::new(arguments.json);
-    let total = Some(rollouts.len() as u64);
-    let graded = stream::iter(&rollouts).map(|recorded| grade_one(&grader, recorded, timeout));
-    let mut graded = graded.buffered(arguments.parallel);
-    while let Some((recorded, graded)) = graded.next().await {
-        match graded {
-            Ok(reward) => {
-                let new = rewarded(recorded, reward)?;
-                if arguments.apply {
-                    give(&store, recorded, &new).await?;
-                }
-                let old = recorded.reward.as_ref().map(|reward| reward.value);
-                let rollout_id = recorded.rollout.rollout_id.clone();
-                regraded.push(Regraded { rollout_id, group: recorded.rollout.group(), old, new: new.value });
-            }
-            Err(fault) => faults.push((&recorded.rollout.rollout_id, fault)),
-        }
-        progress.set("rollouts graded", (regraded.len() + faults.len()) as u64, total);
-    }
+    let mut show = |done: u64, all: u64| progress.set("rollouts graded", done, Some(all));
+    let given_to = arguments.apply.then_some(&store);
+    let grading = Grading { grader: &grader, timeout, parallel: arguments.parallel, given_to };
+    let GradedAgain { regraded, faults } = grading.grade(&rollouts, &mut show).await?;
     progress.finish();
     store.close().await;
     if !faults.is_empty() {
         left_out.insert(LeftOut::Grader, faults.len());
     }
-    if let (true, Some((rollout_id, fault))) = (regraded.is_empty(), faults.first()) {
+    if let (true, Some(GraderFault { rollout_id, fault })) = (regraded.is_empty(), faults.first()) {
         bail!("the grader gave none of {} rollouts a reward; of {rollout_id}: {fault}", faults.len());
     }
     match arguments.json {
@@ -145,49 +127,6 @@ fn task(arguments: &RegradeArguments) -> Result<Task> {
     Ok(Task { store_url: records::store_of_run(&run)?, run_id, grade, directory, in_sandbox })
 }
 
-async fn grade_one<'r>(
-    grader: &Grader,
-    recorded: &'r Recorded,
-    timeout: Duration,
-) -> (&'r Recorded, Result<Graded, String>) {
-    let attempt = GradedAttempt {
-        rollout_id: &recorded.rollout.rollout_id,
-        attempt_id: &recorded.attempt_id,
-        task: &recorded.rollout.input,
-        output: recorded.output.as_bytes(),
-    };
-    (recorded, grader.grade(&attempt, timeout).await.map_err(|fault| fault.to_string()))
-}
-
-/// What the grader printed, as the store has rewards.
-fn rewarded(recorded: &Recorded, graded: Graded) -> Result<Reward> {
-    let finite = |number: Option<f64>| {
-        number
-            .filter(|number| number.is_finite())
-            .with_context(|| format!("the grader gave {} a number that is too large", recorded.rollout.rollout_id))
-    };
-    let components = graded.components.iter().map(|(name, number)| Ok((name.clone(), finite(number.as_f64())?)));
-    Ok(Reward { components: components.collect::<Result<_>>()?, ..Reward::new(finite(graded.value.as_f64())?) })
-}
-
-/// Gives a rollout its new reward, unless that is what it has.
-async fn give(store: &Store, recorded: &Recorded, reward: &Reward) -> Result<()> {
-    if recorded.reward.as_ref() == Some(reward) {
-        return Ok(());
-    }
-    let rollout_id = recorded.rollout.rollout_id.clone();
-    let new = NewReward {
-        attempt: Some(AttemptRef::Id(recorded.attempt_id.clone())),
-        generation_id: None,
-        reward: reward.clone(),
-        giver: Some(RewardGiver::Grader),
-        repeat: Repeat::New,
-        rollout_id,
-    };
-    let given = store.rewards().give(&Sender::Server, new).await;
-    given.map(drop).with_context(|| format!("cannot reward {}", recorded.rollout.rollout_id))
-}
-
 /// Why no rollout can be graded.
 fn none_why(left_out: &BTreeMap<LeftOut, usize>) -> String {
     if left_out.is_empty() {
@@ -209,7 +148,7 @@ fn print_json(regraded: &[Regraded], left_out: &BTreeMap<LeftOut, usize>, applie
 fn print_table(
     regraded: &[Regraded],
     left_out: &BTreeMap<LeftOut, usize>,
-    first_fault: Option<&(&String, String)>,
+    first_fault: Option<&GraderFault>,
     arguments: &RegradeArguments,
 ) {
     let number = |number: Option<f64>| number.map_or("-".to_owned(), |number| format!("{number:.4}"));
@@ -240,7 +179,7 @@ fn print_table(
     for (cause, count) in left_out {
         output::line(format!("{count} {}", cause.words()));
     }
-    if let Some((rollout_id, fault)) = first_fault {
+    if let Some(GraderFault { rollout_id, fault }) = first_fault {
         output::line(format!("the grader on {rollout_id}: {}", cut(fault)));
     }
     match (arguments.apply, changed) {

@@ -3,14 +3,12 @@
 
 pub mod arguments;
 mod check;
-mod parse;
-mod render;
 mod rows;
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use fulgurite_renderers::{FormatOptions, Renderer, Tokenizer, renderer_of};
+use fulgurite_renderers::{FormatOptions, Parsing, Renderer, Tokenizer, parse_row, render_row, renderer_of};
 
 use crate::template::arguments::{RendererArguments, TemplateAction, TemplateArguments};
 use crate::terminal::notices::TerminalNotices;
@@ -22,12 +20,12 @@ pub fn template(arguments: TemplateArguments) -> Result<()> {
         TemplateAction::Check(arguments) => check::check(&arguments),
         TemplateAction::Render(arguments) => {
             let renderer = open(&arguments.renderer)?;
-            rows::answer_each(arguments.rows.as_deref(), |line| render::render(renderer.as_ref(), line))
+            rows::answer_each(arguments.rows.as_deref(), |line| render_row(renderer.as_ref(), line))
         }
         TemplateAction::Parse(arguments) => {
             let renderer = open(&arguments.renderer)?;
-            let exact = arguments.renderer.cookbook_exact;
-            rows::answer_each(arguments.rows.as_deref(), |line| parse::parse(renderer.as_ref(), exact, line))
+            let parsing = if arguments.renderer.cookbook_exact { Parsing::CookbookExact } else { Parsing::Own };
+            rows::answer_each(arguments.rows.as_deref(), |line| parse_row(renderer.as_ref(), parsing, line))
         }
     }
 }

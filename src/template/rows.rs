@@ -2,14 +2,15 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, stdin};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
+use fulgurite_renderers::RowError;
 use serde_json::{Value, json};
 
 use crate::terminal::output;
 
 /// Reads lines from a file, or from standard input, and prints one line for each, in order: what `answer` makes of it,
 /// or `{"error": ...}`.
-pub fn answer_each(path: Option<&Path>, answer: impl Fn(&[u8]) -> Result<Value>) -> Result<()> {
+pub fn answer_each(path: Option<&Path>, answer: impl Fn(&[u8]) -> Result<Value, RowError>) -> Result<()> {
     let reader: Box<dyn BufRead> = match path {
         None => Box::new(stdin().lock()),
         Some(path) => {
@@ -19,7 +20,7 @@ pub fn answer_each(path: Option<&Path>, answer: impl Fn(&[u8]) -> Result<Value>)
     };
     for line in reader.split(b'\n') {
         let line = line.context("cannot read the rows")?;
-        output::line(answer(&line).unwrap_or_else(|error| json!({"error": format!("{error:#}")})));
+        output::line(answer(&line).unwrap_or_else(|error| json!({"error": format!("{:#}", Error::new(error))})));
     }
     Ok(())
 }

@@ -1,8 +1,21 @@
-use anyhow::{Context, Result};
-use fulgurite_renderers::{Renderer, parse_as_cookbook};
+//! Sampled tokens as a line of JSON, and the message that they are as another.
+
 use fulgurite_types::Message;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use super::error::RowError;
+use crate::parsing::parse_as_cookbook;
+use crate::renderer::Renderer;
+
+/// How tokens are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsing {
+    /// As the renderer reads them.
+    Own,
+    /// As tinker-cookbook reads them, faults included.
+    CookbookExact,
+}
 
 /// What a model sampled.
 #[derive(Debug, Deserialize)]
@@ -17,9 +30,12 @@ struct ParseRow {
 }
 
 /// The message in one row of tokens.
-pub fn parse(renderer: &dyn Renderer, cookbook_exact: bool, line: &[u8]) -> Result<Value> {
-    let row: ParseRow = serde_json::from_slice(line).context("not a row to parse")?;
-    if cookbook_exact {
+///
+/// # Errors
+/// If the line holds no tokens, or some that cannot be read.
+pub fn parse_row(renderer: &dyn Renderer, parsing: Parsing, line: &[u8]) -> Result<Value, RowError> {
+    let row: ParseRow = serde_json::from_slice(line).map_err(RowError::NotTokens)?;
+    if parsing == Parsing::CookbookExact {
         let parsed = parse_as_cookbook(renderer.name(), renderer.tokenizer(), &row.tokens)?;
         return Ok(json!({"message": parsed.message, "termination": parsed.termination}));
     }

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use serde_json::Value;
-
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::model_roles;
 use fulgurite_hub::known_model_directory;
-use fulgurite_lab::records::run_files::model_path;
+use serde_json::Value;
+
+use crate::records::run_files::model_path;
 
 /// The step size of all weights at [`REFERENCE_WIDTH`].
 const BASE: f64 = 5e-5;
@@ -32,7 +32,7 @@ pub fn learning_rate_rule(loaded: &LoadedConfig) -> Option<String> {
     let (family, width) = family_and_width(&known_model_directory(&path)?)?;
     // A service trains adapters, whatever is said here.
     let is_adapter = model.lora_rank.is_some_and(|rank| rank > 0) || model.backend.name() == "tinker";
-    words(&family, width, is_adapter)
+    rule_words(&family, width, is_adapter)
 }
 
 fn family_and_width(directory: &Path) -> Option<(String, u64)> {
@@ -40,21 +40,21 @@ fn family_and_width(directory: &Path) -> Option<(String, u64)> {
     Some((config["model_type"].as_str()?.to_owned(), config["hidden_size"].as_u64().filter(|width| *width > 0)?))
 }
 
-fn words(family: &str, width: u64, is_adapter: bool) -> Option<String> {
+fn rule_words(family: &str, width: u64, is_adapter: bool) -> Option<String> {
     let (_, exponent) = FAMILIES.iter().find(|(name, _)| family.starts_with(name))?;
     let all_weights = BASE * (REFERENCE_WIDTH / width as f64).powf(*exponent);
     let factor = if is_adapter { ADAPTER } else { 1.0 };
-    let mut text =
+    let mut words =
         format!("tinker-cookbook's rule would say {:.1e}: 5e-5 * (2000 / {width})^{exponent}", factor * all_weights);
     // Text takes whatever is written to it.
     let _ = match is_adapter {
-        true => write!(text, ", ten times that for LoRA"),
-        false => write!(text, "; {:.1e} for LoRA, ten times that", ADAPTER * all_weights),
+        true => write!(words, ", ten times that for LoRA"),
+        false => write!(words, "; {:.1e} for LoRA, ten times that", ADAPTER * all_weights),
     };
     if width < LEAST_WIDTH {
-        let _ = write!(text, "; an extrapolation, as the models that it is for are at least {LEAST_WIDTH} wide");
+        let _ = write!(words, "; an extrapolation, as the models that it is for are at least {LEAST_WIDTH} wide");
     }
-    Some(text)
+    Some(words)
 }
 
 #[cfg(test)]
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn the_rule_goes_by_family_and_width() {
-        insta::assert_snapshot!(words("llama", 4096, true).unwrap(), @"tinker-cookbook's rule would say 2.9e-4: 5e-5 * (2000 / 4096)^0.781, ten times that for LoRA");
-        insta::assert_snapshot!(words("qwen3", 2560, false).unwrap(), @"tinker-cookbook's rule would say 4.9e-5: 5e-5 * (2000 / 2560)^0.0775; 4.9e-4 for LoRA, ten times that");
-        insta::assert_snapshot!(words("qwen2", 64, true).unwrap(), @"tinker-cookbook's rule would say 6.5e-4: 5e-5 * (2000 / 64)^0.0775, ten times that for LoRA; an extrapolation, as the models that it is for are at least 2048 wide");
-        assert!(words("gpt_oss", 2880, true).is_none());
+        insta::assert_snapshot!(rule_words("llama", 4096, true).unwrap(), @"tinker-cookbook's rule would say 2.9e-4: 5e-5 * (2000 / 4096)^0.781, ten times that for LoRA");
+        insta::assert_snapshot!(rule_words("qwen3", 2560, false).unwrap(), @"tinker-cookbook's rule would say 4.9e-5: 5e-5 * (2000 / 2560)^0.0775; 4.9e-4 for LoRA, ten times that");
+        insta::assert_snapshot!(rule_words("qwen2", 64, true).unwrap(), @"tinker-cookbook's rule would say 6.5e-4: 5e-5 * (2000 / 64)^0.0775, ten times that for LoRA; an extrapolation, as the models that it is for are at least 2048 wide");
+        assert!(rule_words("gpt_oss", 2880, true).is_none());
     }
 }

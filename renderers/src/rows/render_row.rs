@@ -1,8 +1,13 @@
-use anyhow::{Context, Result, bail};
-use fulgurite_renderers::{Renderer, TrainOnWhat, WeightedTokens};
+//! A conversation as a line of JSON, and its tokens as another.
+
 use fulgurite_types::{Message, with_long_numbers};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use super::error::RowError;
+use crate::renderer::Renderer;
+use crate::supervised::train_on_what::TrainOnWhat;
+use crate::supervised::weighted_tokens::WeightedTokens;
 
 /// So deep in a row stand values that are written as they are: schemas, and fields of messages. Their long numbers keep their
 /// digits.
@@ -22,12 +27,15 @@ struct RenderRow {
     train_on: Option<String>,
 }
 
-/// The tokens of one row.
-pub fn render(renderer: &dyn Renderer, line: &[u8]) -> Result<Value> {
+/// The tokens of one row, and their text.
+///
+/// # Errors
+/// If the line holds no conversation, or one that cannot be rendered.
+pub fn render_row(renderer: &dyn Renderer, line: &[u8]) -> Result<Value, RowError> {
     let spelled = with_long_numbers(line, OF_VALUES).and_then(|spelled| serde_json::from_slice(&spelled).ok());
     let row: RenderRow = match spelled {
         Some(row) => row,
-        None => serde_json::from_slice(line).context("not a row to render")?,
+        None => serde_json::from_slice(line).map_err(RowError::NotAConversation)?,
     };
     let tools = row.tools.unwrap_or_default();
     let mut messages = row.messages;
@@ -65,7 +73,7 @@ fn stop(renderer: &dyn Renderer) -> Value {
     }
 }
 
-fn read_train_on(name: &str, messages: &[Message]) -> Result<TrainOnWhat> {
+fn read_train_on(name: &str, messages: &[Message]) -> Result<TrainOnWhat, RowError> {
     Ok(match name {
         "last_assistant_message" => TrainOnWhat::LastAssistantMessage,
         "last_assistant_turn" => TrainOnWhat::LastAssistantTurn,
@@ -73,15 +81,12 @@ fn read_train_on(name: &str, messages: &[Message]) -> Result<TrainOnWhat> {
         "all_messages" => TrainOnWhat::AllMessages,
         "all_tokens" => TrainOnWhat::AllTokens,
         "all_user_and_system_messages" => TrainOnWhat::AllUserAndSystemMessages,
-        "customized" => TrainOnWhat::Customized(messages.iter().enumerate().map(trainable).collect::<Result<_>>()?),
-        name => bail!(
-            "train_on: there is no `{name}`; there are last_assistant_message, last_assistant_turn, \
-             all_assistant_messages, all_messages, all_tokens, all_user_and_system_messages, customized"
-        ),
+        "customized" => TrainOnWhat::Customized(messages.iter().enumerate().map(trainable).collect::<Result<_, _>>()?),
+        name => return Err(RowError::UnknownTrainOn { name: name.to_owned() }),
     })
 }
 
-fn trainable((index, message): (usize, &Message)) -> Result<bool> {
+fn trainable((index, message): (usize, &Message)) -> Result<bool, RowError> {
     let mark = message.extra.get("trainable").and_then(Value::as_bool);
-    mark.with_context(|| format!("message {index}: train_on `customized` needs `trainable`, true or false"))
+    mark.ok_or(RowError::NoMark { index })
 }

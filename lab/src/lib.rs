@@ -1,6 +1,7 @@
 //! All that reads runs: where they are, what became of them, what is wrong with them, sweeps over them, reports and trackers.
 //! The command prints what these functions give. `plan` computes what a run needs before there is one.
 
+pub mod chat;
 pub mod csv;
 pub mod doctor;
 pub mod estimate;

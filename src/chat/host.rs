@@ -8,6 +8,7 @@ use fulgurite_backends::Learner;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::models::parse_model;
 use fulgurite_hub::{fetched_by, holds_adapter};
+use fulgurite_lab::chat::ChatEndpoint;
 use fulgurite_lab::records;
 use fulgurite_lab::records::open_store::open_store;
 use fulgurite_lab::run_routes;
@@ -33,14 +34,12 @@ const NAME: &str = "model";
 
 /// Whoever answers, and what has to stay for that.
 pub struct Host {
-    /// URL before `/chat/completions`.
-    pub url: String,
+    /// Where it answers.
+    pub endpoint: ChatEndpoint,
     /// The model's name there.
     pub model: String,
     /// What is talked to, for people.
     pub description: String,
-    /// What the server asks for.
-    pub key: Option<String>,
     own: Option<OwnServer>,
 }
 
@@ -95,7 +94,7 @@ impl Host {
             None => only_model(client, &url, key.as_deref()).await?,
         };
         let description = format!("{model} at {base}");
-        Ok(Self { url, model, description, key, own: None })
+        Ok(Self { endpoint: ChatEndpoint { url, key }, model, description, own: None })
     }
 
     /// A checkpoint of a run, or the last one.
@@ -151,9 +150,9 @@ impl Host {
         let listening = Listening::begin(&loaded.config.server, None).await?.with(run_routes);
         let served = vec![served];
         let server = RunningServer::start_private(&loaded.config, listening, store.clone(), served, &metrics).await?;
-        let url = format!("{}/v1", server.url);
+        let endpoint = ChatEndpoint { url: format!("{}/v1", server.url), key: None };
         let own = OwnServer { server, store, _learner: learner, _directory: directory };
-        Ok(Self { url, model, description, key: None, own: Some(own) })
+        Ok(Self { endpoint, model, description, own: Some(own) })
     }
 
     /// Lets go of what was started.

@@ -2,11 +2,11 @@
 
 pub mod arguments;
 mod host;
-mod reply;
 
 use std::io::{BufRead, IsTerminal};
 
 use anyhow::{Context, Result};
+use fulgurite_lab::chat::{Reply, ask};
 use fulgurite_lab::interruptions::Interruptions;
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 
 use self::arguments::ChatArguments;
 use self::host::Host;
-use self::reply::{Reply, ask};
 use crate::terminal::output;
 use crate::terminal::paint::Paint;
 
@@ -130,13 +129,13 @@ impl Talk {
             }
         };
         let outcome = tokio::select! {
-            outcome = ask(&self.client, &self.host, &request, &mut reply, &mut print) => outcome,
+            outcome = ask(&self.client, &self.host.endpoint, &request, &mut reply, &mut print) => outcome,
             () = interruptions.next() => Ok(()),
         };
         if let Err(error) = outcome {
             // What was not answered was not said.
             self.messages.pop();
-            return Err(error);
+            return Err(error.into());
         }
         match self.json {
             true => output::line(reply.to_json()),

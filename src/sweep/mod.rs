@@ -3,7 +3,6 @@
 pub mod arguments;
 mod printing;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -12,7 +11,8 @@ use fulgurite_lab::records;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::sweep::execution::{Execution, Outcome};
 use fulgurite_lab::sweep::plan::{PLAN_FILE, SweepPlan, SweepRun};
-use fulgurite_lab::sweep::{capacity, halving, results, scores};
+use fulgurite_lab::sweep::playing::{Sweep, SweepEvent};
+use fulgurite_lab::sweep::{capacity, results, scores};
 use serde_json::json;
 
 use self::arguments::SweepArguments;
@@ -38,7 +38,7 @@ pub async fn sweep(arguments: SweepArguments) -> Result<()> {
         output::note(format_args!("warning: {reason}"));
     }
     let execution = Execution { plan: &plan, directory: &directory, parallel: capacity.parallel };
-    let mut sweep = Sweep { execution, json: arguments.json, ended: 0, failures: BTreeMap::new(), stopped: Vec::new() };
+    let mut sweep = Sweep::new(execution);
     if !arguments.json {
         let seeds: Vec<String> = plan.seeds.iter().map(u64::to_string).collect();
         output::line(format!(
@@ -50,7 +50,7 @@ pub async fn sweep(arguments: SweepArguments) -> Result<()> {
             capacity.parallel
         ));
     }
-    let played = sweep.play().await;
+    let played = sweep.play(&mut |event| tell(arguments.json, &event, &directory)).await;
     let arms = results::results(&plan, &directory, &sweep.failures, &sweep.stopped).await?;
     records::write_whole(&directory.join(results::TABLE_FILE), &results::table_file(&plan.keys(), &arms))?;
     played?;
@@ -66,75 +66,15 @@ pub async fn sweep(arguments: SweepArguments) -> Result<()> {
     Ok(())
 }
 
-/// A sweep that is going on.
-struct Sweep<'a> {
-    execution: Execution<'a>,
-    json: bool,
-    /// Runs that were told of.
-    ended: usize,
-    /// Runs that failed, each with the first line of its error.
-    failures: BTreeMap<String, String>,
-    /// Arms that were stopped early.
-    stopped: Vec<usize>,
-}
-
-impl Sweep<'_> {
-    async fn play(&mut self) -> Result<()> {
-        let plan = self.execution.plan;
-        if plan.stop_early {
-            for rung in halving::rungs(plan.max_steps()?) {
-                self.play_until(Some(rung)).await?;
-                let alive: Vec<usize> = (0..plan.arms.len()).filter(|arm| self.is_alive(*arm)).collect();
-                let hopeless = halving::hopeless(plan, self.execution.directory, &alive, rung);
-                self.tell_stopped(&hopeless, rung);
-                self.stopped.extend(hopeless);
-            }
+/// Tells of what happened in the sweep.
+fn tell(json: bool, event: &SweepEvent<'_>, directory: &Path) {
+    match event {
+        SweepEvent::RunEnded { run, outcome, ended, all } => say(json, run, outcome, directory, (*ended, *all)),
+        SweepEvent::StoppedEarly { arm, updates } if json => {
+            output::line(json!({ "event": "stopped_early", "arm": arm, "updates": updates }));
         }
-        self.play_until(None).await
-    }
-
-    /// Whether an arm is still run: it was not stopped, and none of its runs failed.
-    fn is_alive(&self, arm: usize) -> bool {
-        let runs = self.execution.plan.runs().into_iter().filter(|run| run.arm == arm);
-        !self.stopped.contains(&arm) && runs.into_iter().all(|run| !self.failures.contains_key(&run.name))
-    }
-
-    /// Plays what is left until it has ended, or has made so many updates.
-    async fn play_until(&mut self, until: Option<u64>) -> Result<()> {
-        let Self { execution, json, ended, failures, stopped } = self;
-        let (plan, directory) = (execution.plan, execution.directory);
-        let mut runs = Vec::new();
-        for run in plan.runs() {
-            let path = directory.join(&run.name);
-            let is_left = !stopped.contains(&run.arm) && !failures.contains_key(&run.name);
-            let has_reached = until.is_some_and(|until| scores::updates(&scores::steps(&path)) >= until);
-            if is_left && !has_reached && !results::is_over(&path).await {
-                runs.push(run);
-            }
-        }
-        let all = plan.runs().len();
-        let mut tell = |run: &SweepRun, outcome: &Outcome| {
-            if *outcome != Outcome::Paused {
-                *ended += 1;
-                say(*json, run, outcome, directory, (*ended, all));
-            }
-        };
-        for (run, outcome) in execution.play(runs, until, &mut tell).await? {
-            if let Outcome::Failed(error) = outcome {
-                failures.insert(run.name, error);
-            }
-        }
-        Ok(())
-    }
-
-    fn tell_stopped(&self, arms: &[usize], rung: u64) {
-        for arm in arms {
-            let name = &self.execution.plan.arms[*arm].name;
-            if self.json {
-                output::line(json!({ "event": "stopped_early", "arm": name, "updates": rung }));
-            } else {
-                output::line(format!("{name}: stopped early, among the worse half after {rung} updates"));
-            }
+        SweepEvent::StoppedEarly { arm, updates } => {
+            output::line(format!("{arm}: stopped early, among the worse half after {updates} updates"));
         }
     }
 }

@@ -5,5 +5,6 @@ pub mod capacity;
 pub mod execution;
 pub mod halving;
 pub mod plan;
+pub mod playing;
 pub mod results;
 pub mod scores;

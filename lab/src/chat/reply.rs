@@ -1,12 +1,20 @@
 //! One reply of a model, as it comes.
 
-use anyhow::{Context, Result, bail};
 use fulgurite_backends::EventDecoder;
 use futures::StreamExt;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::host::Host;
+use super::error::ChatError;
+
+/// Where a model answers.
+#[derive(Clone, Debug)]
+pub struct ChatEndpoint {
+    /// URL before `/chat/completions`.
+    pub url: String,
+    /// What the server asks for.
+    pub key: Option<String>,
+}
 
 /// A token of a reply.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,20 +40,20 @@ pub struct Reply {
 
 impl Reply {
     /// Takes an event of a stream, and gives the text that is new in it.
-    fn take(&mut self, event: &Value) -> Result<String> {
-        if let Some(error) = event["error"]["message"].as_str() {
-            bail!("the model's host says: {error}");
+    fn take(&mut self, event: &Value) -> Result<String, ChatError> {
+        if let Some(message) = event["error"]["message"].as_str() {
+            return Err(ChatError::Stated { message: message.to_owned() });
         }
         let choice = &event["choices"][0];
         let new = choice["delta"]["content"].as_str().unwrap_or_default();
         self.text.push_str(new);
         let ids: Vec<u64> = choice["token_ids"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
         let logprobs = choice["logprobs"]["content"].as_array().into_iter().flatten();
-        for (place, entry) in logprobs.enumerate() {
+        for (place, token) in logprobs.enumerate() {
             self.tokens.push(SampledToken {
                 id: ids.get(place).copied(),
-                logprob: entry["logprob"].as_f64().unwrap_or(f64::NAN),
-                text: entry["token"].as_str().unwrap_or_default().to_owned(),
+                logprob: token["logprob"].as_f64().unwrap_or(f64::NAN),
+                text: token["token"].as_str().unwrap_or_default().to_owned(),
             });
         }
         if let Some(reason) = choice["finish_reason"].as_str() {
@@ -65,43 +73,46 @@ impl Reply {
     }
 }
 
-/// Asks for a reply to `messages`; `print` gets each piece of text as it comes. What has come is in `reply` even if this is
+/// Asks for a reply to `messages`; `heard` gets each piece of text as it comes. What has come is in `reply` even if this is
 /// given up.
+///
+/// # Errors
+/// If no host answers, or it refuses the request, or its answer breaks off.
 pub async fn ask(
     client: &Client,
-    host: &Host,
+    endpoint: &ChatEndpoint,
     request: &Value,
     reply: &mut Reply,
-    print: &mut (dyn FnMut(&str) + Send),
-) -> Result<()> {
+    heard: &mut (dyn FnMut(&str) + Send),
+) -> Result<(), ChatError> {
     let mut request = request.clone();
     request["stream"] = json!(true);
     let plain = request.clone();
     request["logprobs"] = json!(true);
     request["return_token_ids"] = json!(true);
-    let mut response = send(client, host, &request).await?;
+    let mut response = send(client, endpoint, &request).await?;
     if response.status() == StatusCode::BAD_REQUEST {
         // Not every host tells tokens.
-        response = send(client, host, &plain).await?;
+        response = send(client, endpoint, &plain).await?;
     }
     if !response.status().is_success() {
         let status = response.status();
         let text = response.text().await.unwrap_or_default();
-        let error_body: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-        let message = error_body["error"]["message"].as_str().or(error_body["detail"].as_str());
-        bail!("the model's host says {status}: {}", message.unwrap_or(text.trim()));
+        let body: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let message = body["error"]["message"].as_str().or(body["detail"].as_str());
+        return Err(ChatError::Refused { status, message: message.unwrap_or(text.trim()).to_owned() });
     }
     let mut events = EventDecoder::default();
     let mut bytes = response.bytes_stream();
     while let Some(piece) = bytes.next().await {
-        for data in whole_events(&mut events, &piece.context("the reply broke off")?)? {
+        for data in whole_events(&mut events, &piece.map_err(ChatError::BrokeOff)?)? {
             if data == "[DONE]" {
                 return Ok(());
             }
-            let event: Value = serde_json::from_str(&data).context("the model's host sends no JSON")?;
+            let event: Value = serde_json::from_str(&data)?;
             let new = reply.take(&event)?;
             if !new.is_empty() {
-                print(&new);
+                heard(&new);
             }
         }
     }
@@ -109,22 +120,23 @@ pub async fn ask(
 }
 
 /// Data of the events that end in these bytes.
-fn whole_events(events: &mut EventDecoder, bytes: &[u8]) -> Result<Vec<String>> {
+fn whole_events(events: &mut EventDecoder, bytes: &[u8]) -> Result<Vec<String>, ChatError> {
     let mut whole = Vec::new();
     let fed = events.feed(bytes, |data| {
         whole.push(data.trim().to_owned());
         Ok(())
     });
-    fed.context("the model's host sends no events")?;
+    fed.map_err(ChatError::NotEvents)?;
     Ok(whole)
 }
 
-async fn send(client: &Client, host: &Host, request: &Value) -> Result<Response> {
-    let mut request = client.post(format!("{}/chat/completions", host.url)).json(request);
-    if let Some(key) = &host.key {
+async fn send(client: &Client, endpoint: &ChatEndpoint, body: &Value) -> Result<Response, ChatError> {
+    let mut request = client.post(format!("{}/chat/completions", endpoint.url)).json(body);
+    if let Some(key) = &endpoint.key {
         request = request.bearer_auth(key);
     }
-    request.send().await.with_context(|| format!("cannot reach {}", host.url))
+    let unreachable = |source| ChatError::Unreachable { url: endpoint.url.clone(), source };
+    request.send().await.map_err(unreachable)
 }
 
 #[cfg(test)]

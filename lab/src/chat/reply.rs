@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::error::ChatError;
 
 /// Where a model answers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ChatEndpoint {
     /// URL before `/chat/completions`.
     pub url: String,

@@ -1,7 +1,6 @@
 //! The database: connections, the one writer, readers, and SQL in two dialects.
 
 pub(crate) mod aside;
-pub(crate) mod checkpoints;
 pub(crate) mod dialect;
 pub(crate) mod listener;
 pub(crate) mod location;

@@ -1,5 +1,7 @@
 //! The one task that writes. Jobs that wait at the same time share a transaction; each is answered after its commit.
 
+mod checkpoints;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +11,7 @@ use futures::future::BoxFuture;
 use sqlx::{AnyConnection, Connection};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::database::checkpoints::Checkpoints;
+use self::checkpoints::Checkpoints;
 use crate::database::dialect::Dialect;
 use crate::database::listener::CHANNEL;
 use crate::database::location::Connector;

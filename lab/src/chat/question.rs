@@ -101,11 +101,11 @@ mod tests {
     #[test]
     fn a_task_is_a_question_or_holds_one() {
         let user = |text: &str| json!([{ "role": "user", "content": text }]);
-        let asked = |task: Value| messages(&task, "q").map(Value::from).map_err(|error| error.to_string());
-        assert_eq!(asked(json!("2+2")), Ok(user("2+2")));
-        assert_eq!(asked(json!({ "q": "2+2", "answer": 4 })), Ok(user("2+2")));
-        assert_eq!(asked(json!({ "messages": user("a"), "q": "b" })), Ok(user("a")));
-        assert!(asked(json!({ "prompt": "2+2" })).unwrap_err().contains("the text `q`"));
-        assert!(asked(json!(4)).is_err());
+        let messages_of = |task: Value| messages(&task, "q").map(Value::from).map_err(|error| error.to_string());
+        assert_eq!(messages_of(json!("2+2")), Ok(user("2+2")));
+        assert_eq!(messages_of(json!({ "q": "2+2", "answer": 4 })), Ok(user("2+2")));
+        assert_eq!(messages_of(json!({ "messages": user("a"), "q": "b" })), Ok(user("a")));
+        assert!(messages_of(json!({ "prompt": "2+2" })).unwrap_err().contains("the text `q`"));
+        assert!(messages_of(json!(4)).is_err());
     }
 }

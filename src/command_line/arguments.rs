@@ -16,9 +16,9 @@ use crate::mcp::arguments::McpArguments;
 use crate::model_commands::arguments::ModelArguments;
 use crate::plan::arguments::PlanArguments;
 use crate::query::arguments::{
-    AttemptsArguments, ExportArguments, GenerationsArguments, ImportArguments, PruneArguments, ResourcesArguments,
-    RewardsArguments, RolloutsArguments, ShowArguments, SpansArguments, SqlArguments, StatsArguments,
-    StoreCommandArguments, TripletsArguments, WorkersArguments,
+    AttemptsArguments, GenerationsArguments, PruneArguments, ResourcesArguments, RewardsArguments, RolloutsArguments,
+    ShowArguments, SpansArguments, SqlArguments, StatsArguments, StoreCommandArguments, TripletsArguments,
+    WorkersArguments,
 };
 use crate::regrade::arguments::RegradeArguments;
 use crate::report::arguments::ReportArguments;
@@ -32,6 +32,7 @@ use crate::sweep::arguments::{SWEEP_EXIT_CODES, SweepArguments};
 use crate::template::arguments::TemplateArguments;
 use crate::terminal::output;
 use crate::train::arguments::TrainArguments;
+use crate::transfer::arguments::{ExportArguments, ImportArguments};
 use crate::watch::arguments::WatchArguments;
 
 /// Train any agent by reinforcement learning, unchanged: point its base URL here.

@@ -13,8 +13,8 @@ use fulgurite_store::Store;
 use fulgurite_types::{ArchiveScope, ListFilter};
 use serde_json::json;
 
+use super::arguments::{ExportArguments, ExportWhat, MetricsFormat};
 use super::export_subject::{named_run, open_subject};
-use crate::query::arguments::{ExportArguments, ExportWhat, MetricsFormat};
 use crate::terminal::notices::TerminalNotices;
 use crate::terminal::output;
 use crate::terminal::progress::Progress;

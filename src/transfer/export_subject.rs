@@ -9,7 +9,8 @@ use fulgurite_lab::runs::registry;
 use fulgurite_store::{Store, redact_url};
 use fulgurite_types::ListFilter;
 
-use crate::query::arguments::{ExportArguments, StoreArguments};
+use super::arguments::ExportArguments;
+use crate::query::arguments::StoreArguments;
 use crate::query::open;
 
 /// The directory of the run that is named, by its place on the command line or by `--run`.

@@ -5,7 +5,7 @@ use fulgurite_store::{Store, StoreOptions, redact_url};
 use fulgurite_types::Imported;
 use serde_json::json;
 
-use crate::query::arguments::ImportArguments;
+use super::arguments::ImportArguments;
 use crate::terminal::output;
 use crate::terminal::progress::Progress;
 

@@ -46,6 +46,7 @@ impl TorchLearner {
                 "dtype": options.dtype,
                 "max_tokens_per_pass": options.max_tokens_per_pass,
                 "gradient_checkpointing": options.gradient_checkpointing,
+                "processes": options.processes,
                 "shares_gpu": options.shares_gpu,
             }),
             &[],

@@ -2,13 +2,17 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+/// GPUs that a node may have.
+const MOST_PROCESSES: usize = 64;
+
 /// `[torch]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TorchOptions {
     /// A Python interpreter with the package `fulgurite[torch]`: a path, or a name on the PATH.
     pub python: PathBuf,
-    /// Processes that train; only 1 so far.
+    /// Processes that train, each on a GPU of its own, with the weights of layers spread over them (FSDP); on the CPU each has its
+    /// share of the cores.
     pub processes: usize,
     /// `cpu`, `cuda`, or `auto`: the GPU if there is one, else the CPU.
     pub device: TorchDevice,
@@ -86,10 +90,13 @@ impl TorchOptions {
     /// # Errors
     /// The message names the key and what to write.
     pub fn check(&self) -> Result<(), String> {
-        if self.processes != 1 {
-            let processes = self.processes;
+        if !(1..=MOST_PROCESSES).contains(&self.processes) {
+            return Err(format!("[torch] processes is {}, but must be 1 to {MOST_PROCESSES}", self.processes));
+        }
+        if self.shares_gpu && self.processes > 1 {
             return Err(format!(
-                "[torch] processes is {processes}, but training by several is not there yet: it must be 1"
+                "[torch] shares_gpu = true with processes = {}: one process and vLLM have one GPU by turns; set processes = 1",
+                self.processes
             ));
         }
         if self.max_tokens_per_pass == 0 {
@@ -142,7 +149,11 @@ mod tests {
     fn numbers_that_make_no_sense_are_refused_by_their_keys() {
         TorchOptions::default().check().unwrap();
         for (wrong, words) in [
-            (TorchOptions { processes: 2, ..TorchOptions::default() }, "[torch] processes is 2"),
+            (TorchOptions { processes: 65, ..TorchOptions::default() }, "[torch] processes is 65"),
+            (
+                TorchOptions { shares_gpu: true, processes: 2, ..TorchOptions::default() },
+                "[torch] shares_gpu = true with processes = 2",
+            ),
             (TorchOptions { processes: 0, ..TorchOptions::default() }, "[torch] processes is 0"),
             (TorchOptions { max_tokens_per_pass: 0, ..TorchOptions::default() }, "[torch] max_tokens_per_pass is 0"),
             (

@@ -9,6 +9,8 @@ use crate::plan::placement::{Placement, Work};
 
 /// The key of an adapter's rank.
 pub const LORA_RANK: &str = "[[models]] lora_rank";
+/// The key of how many GPUs train.
+pub const PROCESSES: &str = "[torch] processes";
 /// Rank of an adapter in place of all weights.
 const RANK: u64 = 32;
 /// The least rank that is proposed.
@@ -60,11 +62,15 @@ impl Changes {
 /// The changes that make a run fit which does not; the least costly first, and none that is not needed.
 pub fn changes(job: &Job, gpus: &Gpus, work: Work) -> Changes {
     let fits = |job: &Job| Placement::of(job, gpus, work).fits();
-    let mut found = job.clone();
-    while !fits(&found) {
-        let Some(next) = steps(&found, gpus, work).into_iter().next() else { break };
-        found = next;
-    }
+    // All weights become an adapter only where no number of processes has room for them.
+    let tried = [AllWeights::Stay, AllWeights::BecomeAdapter].into_iter().flat_map(|all_weights| {
+        processes(job, gpus, work)
+            .into_iter()
+            .map(move |processes| smaller(&Job { processes, ..job.clone() }, gpus, work, all_weights))
+    });
+    let mut least = job.clone();
+    let fitting = tried.inspect(|tried| least.clone_from(tried)).find(&fits);
+    let mut found = fitting.unwrap_or(least);
     if !fits(&found) {
         return Changes { changes: Vec::new(), placement: Placement::of(&found, gpus, work), job: found };
     }
@@ -77,6 +83,38 @@ pub fn changes(job: &Job, gpus: &Gpus, work: Work) -> Changes {
         }
     }
     Changes { changes: difference(job, &found), placement: Placement::of(&found, gpus, work), job: found }
+}
+
+/// Whether an adapter may be trained in place of all weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AllWeights {
+    Stay,
+    BecomeAdapter,
+}
+
+/// The numbers of training processes that come into question, the fewest first.
+fn processes(job: &Job, gpus: &Gpus, work: Work) -> Vec<u64> {
+    // One GPU is left to sample, but for one that has both.
+    let most = match work {
+        Work::Sample => return vec![job.processes],
+        Work::Both => gpus.count.saturating_sub(1).max(1),
+        Work::Train => gpus.count,
+    };
+    let first = job.processes.min(most);
+    std::iter::successors(Some(first), |count| (2 * count <= most).then_some(2 * count)).collect()
+}
+
+/// The job one step after another smaller until it fits, or the smallest.
+fn smaller(job: &Job, gpus: &Gpus, work: Work, all_weights: AllWeights) -> Job {
+    let mut found = job.clone();
+    while !Placement::of(&found, gpus, work).fits() {
+        let mut steps = steps(&found, gpus, work).into_iter();
+        let stays =
+            |next: &Job| all_weights == AllWeights::BecomeAdapter || next.adapter.is_some() == job.adapter.is_some();
+        let Some(next) = steps.find(stays) else { break };
+        found = next;
+    }
+    found
 }
 
 /// The jobs that are one step smaller, the least costly first.
@@ -95,7 +133,7 @@ fn steps(job: &Job, gpus: &Gpus, work: Work) -> Vec<Job> {
     if work != Work::Train && job.parallel > LEAST_PARALLEL {
         steps.push(Job { parallel: (job.parallel / 2).max(LEAST_PARALLEL), ..job.clone() });
     }
-    let is_one = work == Work::Both && gpus.count == 1;
+    let is_one = work == Work::Both && gpus.count == 1 && job.processes == 1;
     if is_one && job.turns == Turns::Off && job.elements != Elements::Nf4 {
         steps.push(Job { turns: Turns::On, ..job.clone() });
     }
@@ -116,13 +154,14 @@ fn steps(job: &Job, gpus: &Gpus, work: Work) -> Vec<Job> {
 }
 
 /// Each takes one change back.
-const REVERTS: [fn(&mut Job, &Job); 6] = [
+const REVERTS: [fn(&mut Job, &Job); 7] = [
     |job, from| job.adapter.clone_from(&from.adapter),
     |job, from| job.turns = from.turns,
     |job, from| job.parallel = from.parallel,
     |job, from| job.max_tokens_per_pass = from.max_tokens_per_pass,
     |job, from| job.checkpointing = from.checkpointing,
     |job, from| job.elements = from.elements,
+    |job, from| job.processes = from.processes,
 ];
 
 fn difference(from: &Job, to: &Job) -> Vec<Change> {
@@ -136,6 +175,9 @@ fn difference(from: &Job, to: &Job) -> Vec<Change> {
     }
     if from.checkpointing != to.checkpointing {
         change("[torch] gradient_checkpointing", "\"on\"".to_owned());
+    }
+    if from.processes != to.processes {
+        change(PROCESSES, to.processes.to_string());
     }
     if from.max_tokens_per_pass != to.max_tokens_per_pass {
         change("[torch] max_tokens_per_pass", to.max_tokens_per_pass.to_string());
@@ -188,6 +230,16 @@ mod tests {
         assert!(texts(&found).contains(&"[torch] shares_gpu = true".to_owned()), "{found:?}");
         let cannot = changes(&Job { turns: Turns::Impossible, ..job("Qwen3-8B", 32) }, &gpus, Work::Both);
         assert!(!cannot.changes.iter().any(|change| change.key == "[torch] shares_gpu"), "{cannot:?}");
+    }
+
+    #[test]
+    fn layers_are_spread_over_gpus_where_one_is_too_small_to_train() {
+        let gpus = "8x80GiB".parse().unwrap();
+        let found = changes(&job("Qwen3-8B", 0), &gpus, Work::Both);
+        assert!(found.fits());
+        assert!(texts(&found).contains(&"[torch] processes = 4".to_owned()), "{found:?}");
+        let too_many = changes(&Job { processes: 8, ..job("Qwen3-4B", 32) }, &gpus, Work::Both);
+        assert_eq!(texts(&too_many), ["[torch] processes = 7"]);
     }
 
     #[test]

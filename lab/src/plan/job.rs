@@ -95,6 +95,8 @@ pub struct Job {
     pub max_tokens_per_pass: u64,
     /// `[torch] gradient_checkpointing`.
     pub checkpointing: Checkpointing,
+    /// `[torch] processes`, each with a GPU of its own.
+    pub processes: u64,
     /// `[torch] shares_gpu`.
     pub turns: Turns,
     /// Whether a policy is kept that the trained one is held against.

@@ -1,10 +1,10 @@
-//! Memory of the learner in PyTorch, on one GPU.
+//! Memory of the learner in PyTorch, on each of its GPUs.
 
 use fulgurite_engine::LoraModule;
 use serde::Serialize;
 
 use crate::plan::job::{Checkpointing, Elements, Job};
-use crate::plan::model_shape::{LAYER_MODULES, ModelShape};
+use crate::plan::model_shape::ModelShape;
 
 const MIB: u64 = 1 << 20;
 
@@ -19,13 +19,15 @@ pub(crate) const CONTEXT: u64 = 768 * MIB;
 /// Assumed: what PyTorch's allocator cannot use between tensors is one byte of so many.
 const FRAGMENTATION: u64 = 20;
 
-/// Bytes that the learner takes, as they add up.
+/// Bytes that the learner takes of a GPU, as they add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LearnerNeed {
     /// The model, frozen in its element type, or trained in float32.
     pub weights: u64,
     /// Of trained weights: their copies in the element type of products.
     pub weights_for_products: u64,
+    /// Of weights that are spread over several GPUs: two layers, gathered for the pass of one and ahead of the next.
+    pub gathered: u64,
     /// The adapter, in float32.
     pub adapter: u64,
     /// In float32.
@@ -51,8 +53,19 @@ impl LearnerNeed {
         let parameters = shape.parameters();
         let trained = job.trained();
         let is_adapter = job.adapter.is_some();
+        // Layers are spread over the processes; embedding, head and adapters are not, and neither are weights of 4 bits.
+        let spreads = job.processes > 1 && *elements != Elements::Nf4;
+        let of_layers = shape.layer_numbers();
+        let kept = if spreads { parameters - of_layers + of_layers.div_ceil(job.processes) } else { parameters };
+        let frozen = match elements {
+            Elements::Nf4 => frozen_bytes(shape, *elements),
+            _ => kept * elements.bytes(),
+        };
+        let number_bytes = if is_adapter { elements.bytes() } else { 4 };
+        let trained = if is_adapter { trained } else { kept };
         let mut need = Self {
-            weights: if is_adapter { frozen_bytes(shape, *elements) } else { parameters * 4 },
+            weights: if is_adapter { frozen } else { kept * 4 },
+            gathered: if spreads { 2 * number_bytes * of_layers / shape.layers } else { 0 },
             weights_for_products: match elements {
                 Elements::Bfloat16 | Elements::Nf4 if !is_adapter => parameters * 2,
                 _ => 0,
@@ -61,7 +74,7 @@ impl LearnerNeed {
             gradients: 4 * trained,
             moments: 8 * trained,
             // An adapter is switched off for it.
-            reference: if job.keeps_reference && !is_adapter { 4 * parameters } else { 0 },
+            reference: if job.keeps_reference && !is_adapter { 4 * kept } else { 0 },
             activations: activations(job, checkpoints),
             logits: logits(job),
             reserve: 0,
@@ -88,6 +101,7 @@ impl LearnerNeed {
     pub fn sum(&self) -> u64 {
         self.weights
             + self.weights_for_products
+            + self.gathered
             + self.adapter
             + self.gradients
             + self.moments
@@ -102,6 +116,7 @@ impl LearnerNeed {
         let parts = [
             ("weights", self.weights),
             ("weights for products", self.weights_for_products),
+            ("gathered layers", self.gathered),
             ("adapter", self.adapter),
             ("gradients", self.gradients),
             ("optimizer", self.moments),
@@ -122,8 +137,7 @@ fn frozen_bytes(shape: &ModelShape, elements: Elements) -> u64 {
         Elements::Float32 => parameters * 4,
         Elements::Bfloat16 => parameters * 2,
         Elements::Nf4 => {
-            let matrices = shape.layers
-                * LAYER_MODULES.iter().map(|module| shape.inputs(*module) * shape.outputs(*module)).sum::<u64>();
+            let matrices = shape.layer_numbers();
             matrices * 9 / 16 + (parameters - matrices) * 2
         }
     }
@@ -207,7 +221,7 @@ fn logits(job: &Job) -> u64 {
 mod tests {
     use super::*;
     use crate::plan::job::{AdapterShape, job};
-    use crate::plan::model_shape::Biases;
+    use crate::plan::model_shape::{Biases, LAYER_MODULES};
 
     /// As PyTorch counted them, for keys and values that were not repeated.
     #[test]
@@ -260,6 +274,21 @@ mod tests {
         // 4 + 2 + 4 + 8 bytes of each weight, and 4 of the reference.
         let of_weights = need.weights + need.weights_for_products + need.gradients + need.moments + need.reference;
         assert_eq!((of_weights, need.adapter), (22 * 4_022_468_096, 0));
+    }
+
+    #[test]
+    fn layers_are_spread_over_processes_and_the_rest_is_not() {
+        let layers = 36 * (2 * 2560 * 4096 + 2 * 2560 * 1024 + 3 * 2560 * 9728);
+        let rest = 4_022_468_096 - layers;
+        let adapter = LearnerNeed::of(&Job { processes: 4, ..job("Qwen3-4B", 32) }, true);
+        assert_eq!(adapter.weights, 2 * (rest + layers / 4));
+        assert_eq!(adapter.gathered, 2 * 2 * layers / 36);
+        assert_eq!(adapter.moments, LearnerNeed::of(&job("Qwen3-4B", 32), true).moments);
+        let whole = LearnerNeed::of(&Job { processes: 4, ..job("Qwen3-4B", 0) }, true);
+        assert_eq!((whole.weights, whole.moments), (4 * (rest + layers / 4), 8 * (rest + layers / 4)));
+        let four_bits = Job { elements: Elements::Nf4, ..job("Qwen3-4B", 32) };
+        let of = |processes| LearnerNeed::of(&Job { processes, ..four_bits.clone() }, true);
+        assert_eq!(of(4), of(1));
     }
 
     #[test]

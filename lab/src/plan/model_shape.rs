@@ -169,9 +169,14 @@ impl ModelShape {
             Biases::Attention => query + 2 * key + self.hidden,
         };
         let head_norms = if self.has_head_norms { 2 * self.head_size } else { 0 };
-        let matrices: u64 = LAYER_MODULES.iter().map(|module| self.inputs(*module) * self.outputs(*module)).sum();
         let embeddings = self.vocabulary * self.hidden * if self.is_tied { 1 } else { 2 };
-        embeddings + self.layers * (matrices + biases + head_norms + 2 * self.hidden) + self.hidden
+        embeddings + self.layer_numbers() + self.layers * (biases + head_norms + 2 * self.hidden) + self.hidden
+    }
+
+    /// Numbers of the matrices of all layers.
+    pub fn layer_numbers(&self) -> u64 {
+        let matrices: u64 = LAYER_MODULES.iter().map(|module| self.inputs(*module) * self.outputs(*module)).sum();
+        self.layers * matrices
     }
 
     /// Numbers that a token is multiplied with: all matrices and the head, without the embedding, which is looked up.

@@ -139,6 +139,7 @@ impl ConfiguredJob {
             elements: elements(torch, training),
             max_tokens_per_pass: torch.max_tokens_per_pass as u64,
             checkpointing: checkpointing(torch.gradient_checkpointing),
+            processes: torch.processes as u64,
             turns: turns(model, torch),
             keeps_reference: keeps_reference(&config.trainer),
             parallel: config.runner.parallel as u64,

@@ -25,7 +25,7 @@ pub enum Work {
 /// What is on the GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placement {
-    /// The learner, on one GPU.
+    /// The learner, on each of its GPUs.
     pub learner: Option<LearnerNeed>,
     /// vLLM, on each of its GPUs.
     pub sampler: Option<SamplerNeed>,
@@ -36,6 +36,10 @@ pub struct Placement {
     /// Bytes of the fullest GPU.
     #[serde(rename = "taken")]
     pub needed: u64,
+    /// GPUs that train.
+    pub training_gpus: u64,
+    /// Whether there are so many GPUs, with one left to sample.
+    pub has_gpus: bool,
     /// Bytes of a GPU without what the driver keeps.
     pub usable: u64,
     /// vLLM's `--gpu-memory-utilization`.
@@ -44,14 +48,16 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// One GPU has both. Of several the last one trains and the others sample, each by itself where the model fits, else
-    /// in twos, fours or eights.
+    /// One GPU has both. Of several the last ones train, one for each process, and the others sample, each by itself where the
+    /// model fits, else in twos, fours or eights.
     pub fn of(job: &Job, gpus: &Gpus, work: Work) -> Self {
         let usable = gpus.memory.saturating_sub(DRIVER);
         let is_shared = work == Work::Both && gpus.count == 1;
         let sampler = match work {
             Work::Train => None,
-            Work::Both if !is_shared => Some(place_sampler(job, gpus.count - 1, usable)),
+            Work::Both if !is_shared => {
+                Some(place_sampler(job, gpus.count.saturating_sub(job.processes).max(1), usable))
+            }
             Work::Both | Work::Sample => Some(place_sampler(job, gpus.count, usable)),
         };
         let of_sampler = sampler.map_or(0, |sampler| sampler.sum());
@@ -71,13 +77,19 @@ impl Placement {
                 (false, _) => of_sampler.max(of_learner),
             },
             usable,
+            training_gpus: if work == Work::Sample { 0 } else { job.processes },
+            has_gpus: match work {
+                Work::Sample => true,
+                Work::Train => job.processes <= gpus.count,
+                Work::Both => job.processes < gpus.count || is_shared && job.processes == 1,
+            },
             gpu_memory_utilization: sampler.map(|sampler| sampler.utilization(gpus)),
         }
     }
 
     /// Whether it fits.
     pub fn fits(&self) -> bool {
-        self.needed <= self.usable
+        self.has_gpus && self.needed <= self.usable
     }
 }
 
@@ -112,6 +124,18 @@ mod tests {
         assert_eq!(apart.needed, apart.learner.unwrap().sum().max(sampler.sum()));
         let trains = Placement::of(&small, &gpus("24GiB"), Work::Train);
         assert_eq!((trains.sampler, trains.gpu_memory_utilization), (None, None));
+    }
+
+    #[test]
+    fn each_process_trains_on_a_gpu_of_its_own() {
+        let large = Job { processes: 4, ..job("Qwen3-32B", 32) };
+        let gpus = gpus("8x48GiB");
+        let placement = Placement::of(&large, &gpus, Work::Both);
+        let sampler = placement.sampler.unwrap();
+        assert!(placement.fits());
+        assert_eq!((placement.training_gpus, sampler.servers * sampler.tensor_parallel), (4, 4));
+        assert!(!Placement::of(&Job { processes: 1, ..large.clone() }, &gpus, Work::Both).fits());
+        assert!(!Placement::of(&Job { processes: 8, ..large }, &gpus, Work::Both).fits());
     }
 
     #[test]

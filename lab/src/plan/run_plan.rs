@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::plan::changes::{Change, changes};
+use crate::plan::changes::{Change, PROCESSES, changes};
 use crate::plan::gpu::{Gpus, gibibytes};
 use crate::plan::host::HostNeed;
 use crate::plan::job::Job;
@@ -193,12 +193,16 @@ impl GpuPlan {
             let parts = parts.into_iter().map(|(name, bytes)| format!("{name} {}", gibibytes(bytes)));
             parts.collect::<Vec<_>>().join(", ")
         };
-        let Placement { learner, sampler, is_shared, by_turns, needed, usable, .. } = &self.placement;
+        let Placement { learner, sampler, is_shared, by_turns, needed, usable, training_gpus, .. } = &self.placement;
         lines.push(("gpu", self.gpus.text()));
         if let Some(learner) = learner {
             let checkpoints = if learner.checkpoints { "with" } else { "without" };
+            let each = match training_gpus {
+                1 => String::new(),
+                count => format!(" on each of {count} GPUs"),
+            };
             let text = format!(
-                "{}: {}; {checkpoints} gradient checkpointing",
+                "{}{each}: {}; {checkpoints} gradient checkpointing",
                 gibibytes(learner.sum()),
                 parts(learner.parts())
             );
@@ -217,6 +221,7 @@ impl GpuPlan {
             (false, _) => "on the fullest GPU",
         };
         let fits = if self.fits { "yes" } else { "no" };
+        let fits = if self.placement.has_gpus { fits } else { "no, there are too few GPUs" };
         lines.push(("fits", format!("{fits}: {} of {}, {where_it_is}", gibibytes(*needed), gibibytes(*usable))));
         lines.extend(self.remedy.iter().flat_map(Remedy::lines));
         if let Some(vllm) = &self.vllm {
@@ -235,7 +240,9 @@ impl Remedy {
         match self {
             Remedy::Changes(changes) => of(changes),
             Remedy::MoreGpus { count, changes } => {
-                let mut lines = vec![("gpus", format!("{count} of this kind: the last one trains, the others sample"))];
+                let processes = changes.iter().find(|change| change.key == PROCESSES);
+                let last = processes.map_or("one trains".to_owned(), |change| format!("{} train", change.value));
+                let mut lines = vec![("gpus", format!("{count} of this kind: the last {last}, the others sample"))];
                 lines.extend(of(changes));
                 lines
             }

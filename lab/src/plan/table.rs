@@ -44,6 +44,7 @@ pub fn usual_job(model: &KnownModel, rank: Option<u64>) -> Job {
         rollout_tokens: 2048,
         rollouts_per_update: 64,
         updates: None,
+        processes: 1,
     }
 }
 

@@ -32,7 +32,8 @@ impl TimeEstimate {
         let card = gpus.card?;
         let training_seconds = placement
             .learner
-            .map_or(0.0, |learner| training_flops(job, learner.checkpoints) / (card.flops * SHARE_OF_FLOPS));
+            .map_or(0.0, |learner| training_flops(job, learner.checkpoints) / (card.flops * SHARE_OF_FLOPS))
+            / job.processes as f64;
         Some(Self {
             sampling_seconds: placement
                 .sampler

@@ -15,6 +15,7 @@ from fulgurite.learner.protocol import PROTOCOL, Fault, LearnerError, read_frame
 
 if TYPE_CHECKING:
     from fulgurite.learner.calls import Calls
+    from fulgurite.learner.group import Group
 
 
 def main() -> None:
@@ -25,18 +26,21 @@ def main() -> None:
     connection = _connection()
     threading.Thread(target=_end_with_the_trainer, args=(connection,), daemon=True).start()
     write_frame(connection, {"protocol": PROTOCOL})
-    calls: Calls | None = None
+    calls: Calls | Group | None = None
     while (frame := read_frame(connection)) is not None:
         header, body = frame
         try:
             if calls is None:
-                calls = _open(header)
+                calls = _open(header, connection)
                 reply: tuple[dict[str, Any], bytes] = calls.opened(), b""
             else:
                 reply = calls.answer(header, body)
         except LearnerError as error:
             reply = {"error": error.fields()}, b""
         except Exception as error:
+            if (last := getattr(error, "error", None)) is not None:  # of several processes, which are no longer in step
+                write_frame(connection, {"error": last.fields()})
+                os._exit(1)
             traceback.print_exc()
             message = f"{type(error).__name__}: {error}"
             reply = {"error": LearnerError(Fault.INTERNAL, message).fields()}, b""
@@ -61,7 +65,7 @@ def _end_with_the_trainer(connection: socket.socket) -> None:
     os._exit(0)
 
 
-def _open(header: dict[str, Any]) -> Calls:
+def _open(header: dict[str, Any], connection: socket.socket) -> Calls | Group:
     if header.get("call") != "open":
         raise LearnerError(Fault.INVALID_REQUEST, f"the first call is `{header.get('call')}`, but must be `open`")
     if header["protocol"] != PROTOCOL:
@@ -71,11 +75,14 @@ def _open(header: dict[str, Any]) -> Calls:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
         from fulgurite.learner.calls import Calls
+        from fulgurite.learner.group import Group
     except (ImportError, OSError) as error:
         help_text = f"help: {sys.executable} -m pip install 'fulgurite[torch]'"
         message = f"the torch learner cannot import a package ({error}); {help_text}"
         raise LearnerError(Fault.CONFIGURATION, message) from error
-    return Calls(header)
+    if header.get("processes", 1) == 1 or "rank" in header:
+        return Calls(header)
+    return Group(header, lambda error: write_frame(connection, {"error": error.fields()}))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from fulgurite.learner.learner import Learner, is_out_of_memory
 from fulgurite.learner.losses import Comparisons, TokenLoss
 from fulgurite.learner.policy import Lora, Policy
 from fulgurite.learner.protocol import Fault, LearnerError
+from fulgurite.learner.ranks import Ranks
 
 Reply = tuple[dict[str, Any], bytes]
 
@@ -45,7 +46,11 @@ class Calls:
         try:
             shares_gpu = header.get("shares_gpu", False)
             model = Path(header["model"])
-            policy = Policy(model, lora, header["seed"], header["device"], header["dtype"], shares_gpu=shares_gpu)
+            device = header["device"]
+            ranks = Ranks()
+            if "rank" in header:
+                ranks = Ranks.join(header["rank"], header["processes"], header["store"], device)
+            policy = Policy(model, lora, header["seed"], device, header["dtype"], shares_gpu=shares_gpu, ranks=ranks)
             self._learner = Learner(policy, header["max_tokens_per_pass"], header["gradient_checkpointing"])
         except (RuntimeError, MemoryError) as error:
             if not (isinstance(error, MemoryError) or is_out_of_memory(error)):

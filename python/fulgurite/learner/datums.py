@@ -64,6 +64,10 @@ class Datums:
         """Return the slots of a datum."""
         return slice(self.slot_starts[index], self.slot_starts[index + 1])
 
+    def is_trained(self, index: int) -> bool:
+        """Whether any slot of a datum takes part in the loss."""
+        return bool((self.weights[self.slots(index)] != 0).any())
+
     def check(self, vocabulary_size: int, context_length: int) -> None:
         """Refuse what the model cannot read."""
         for index, positions in enumerate(self.positions):

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from fulgurite.learner.datums import Datums, Inputs
 from fulgurite.learner.files import (
@@ -27,6 +28,7 @@ from fulgurite.learner.losses import Comparisons, TokenLoss
 from fulgurite.learner.passes import Pass, Slopes, batches
 from fulgurite.learner.policy import Policy
 from fulgurite.learner.protocol import Fault, LearnerError
+from fulgurite.learner.ranks import local, spread_like, whole
 
 
 @dataclass
@@ -67,10 +69,14 @@ class Learner:
     def __init__(self, policy: Policy, max_tokens_per_pass: int, gradient_checkpointing: str) -> None:
         """Begin with nothing accumulated."""
         self.policy, self._limit = policy, max_tokens_per_pass
+        self._ranks = policy.ranks
         self._parameters = list(policy.trained.values())
-        self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, fused=True)
+        # One kernel has tensors that are spread over processes, or such that are not.
+        groups = [[it for it in self._parameters if isinstance(it, DTensor) == spread] for spread in (False, True)]
+        of_kinds = [{"params": group} for group in groups if group]
+        self._optimizer = torch.optim.AdamW(of_kinds, lr=0.0, fused=True)
         self.checkpoints_gradients = gradient_checkpointing == "on" or (
-            gradient_checkpointing == "auto" and self._activations_are_large()
+            gradient_checkpointing == "auto" and self._ranks.any(self._activations_are_large())
         )
         if self.checkpoints_gradients:
             policy.model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -118,11 +124,13 @@ class Learner:
         self._move(self.policy.device)
         places, logprobs = [], []
         with torch.no_grad(), self.policy.computing():
-            for batch in self._batches([[index] for index in range(len(data))], data):
+            for batch in self._batches([[index] for index in range(len(data))], data, trained_only=trained_only):
+                if not batch:
+                    self.policy.go_along(backward=False)
+                    continue
                 one = Pass(self.policy, data, batch, trained_only=trained_only)
-                if len(one):
-                    logprobs.append(self._within_memory(one, lambda one: one.score(one.hidden())))
-                    places.append(one.slots.place)
+                logprobs.append(self._within_memory(one, lambda one: one.score(one.hidden())))
+                places.append(one.slots.place)
         return _spread(len(data.targets), places, logprobs)
 
     def forward_backward(self, data: Datums, loss: TokenLoss) -> dict[str, Tensor]:
@@ -186,19 +194,27 @@ class Learner:
         self._move(self.policy.device)
         pending = Pending([], [], [], [])
         try:
-            for batch in self._batches(groups, data):
-                one = Pass(self.policy, data, batch, trained_only=True)
-                if len(one):
-                    with self.policy.computing():
-                        pending.add(one, *self._within_memory(one, learn))
+            for batch in self._batches(groups, data, trained_only=True):
+                with self.policy.computing():
+                    if not batch:
+                        self.policy.go_along(backward=True)
+                        continue
+                    one = Pass(self.policy, data, batch, trained_only=True)
+                    pending.add(one, *self._within_memory(one, learn))
             return pending.tensors(len(data.targets))
         except BaseException:
             # Half of a call's gradient is no gradient.
             self._drop_gradient()
             raise
 
-    def _batches(self, groups: list[list[int]], data: Datums) -> list[list[int]]:
-        return list(batches(groups, data, self._limit, packs=self.policy.packs))
+    def _batches(self, groups: list[list[int]], data: Datums, *, trained_only: bool) -> list[list[int]]:
+        """Return the passes of this process, each by the indices of its datums."""
+        limit = self._limit
+        if self._ranks.size > 1:  # a call that fits into one pass is divided all the same
+            limit = min(limit, math.ceil(sum(data.positions) / self._ranks.size))
+        whole_call = batches(groups, data, limit, packs=self.policy.packs)
+        computed = [it for it in whole_call if not trained_only or any(data.is_trained(index) for index in it)]
+        return self._ranks.share(computed, data.positions)
 
     def _within_memory(self, one: Pass, work: Callable[[Pass], Any]) -> Any:
         try:
@@ -236,16 +252,16 @@ class Learner:
         for parameter in self._parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
+        self._ranks.sum_gradients(self._parameters)
         gradients = [parameter.grad for parameter in self._parameters]
-        norms = [torch.linalg.vector_norm(gradient, dtype=torch.float64) for gradient in gradients]
-        norm = float(torch.linalg.vector_norm(torch.stack(norms)))
+        norm = self._ranks.norm(gradients)
         if not math.isfinite(norm):
             self._drop_gradient()
             unchanged = "the weights are unchanged and the gradient is dropped"
             raise LearnerError(Fault.INTERNAL, f"the gradient is not finite (its norm is {norm}); {unchanged}")
         clip = parameters["gradient_clip_norm"]
         if 0 < clip < norm:
-            torch._foreach_mul_(gradients, clip / norm)
+            torch._foreach_mul_([local(it) for it in gradients], clip / norm)
         for group in self._optimizer.param_groups:
             group["lr"], group["eps"] = parameters["learning_rate"], parameters["epsilon"]
             group["betas"] = (parameters["beta1"], parameters["beta2"])
@@ -268,11 +284,9 @@ class Learner:
         tensors = {STEPS: torch.tensor(steps, dtype=torch.uint64)}
         if steps > 0:
             for name, it in self.policy.trained.items():
-                tensors[FIRST_MOMENT + name] = state[it]["exp_avg"].cpu().contiguous()
-                tensors[SECOND_MOMENT + name] = state[it]["exp_avg_sq"].cpu().contiguous()
-        with new_directory(directory) as new:
-            self.policy.write(new)
-            new.write_tensors(OPTIMIZER, tensors)
+                tensors[FIRST_MOMENT + name] = whole(state[it]["exp_avg"])
+                tensors[SECOND_MOMENT + name] = whole(state[it]["exp_avg_sq"])
+        self._write(directory, tensors)
 
     def load_checkpoint(self, directory: Path) -> None:
         """Go on from what was saved, once all of it is read."""
@@ -290,14 +304,22 @@ class Learner:
         for name, it in self.policy.trained.items() if steps > 0 else ():
             self._optimizer.state[it] = {
                 "step": torch.tensor(float(steps), device=it.device),
-                "exp_avg": moments[FIRST_MOMENT][name].to(it.device),
-                "exp_avg_sq": moments[SECOND_MOMENT][name].to(it.device),
+                "exp_avg": spread_like(moments[FIRST_MOMENT][name], it),
+                "exp_avg_sq": spread_like(moments[SECOND_MOMENT][name], it),
             }
 
     def save_weights(self, directory: Path) -> None:
         """Write what is trained."""
+        self._write(directory, None)
+
+    def _write(self, directory: Path, optimizer: dict[str, Tensor] | None) -> None:
+        weights = self.policy.whole_weights()
+        if self._ranks.rank > 0:  # the first process writes for all
+            return
         with new_directory(directory) as new:
-            self.policy.write(new)
+            self.policy.write(new, weights)
+            if optimizer is not None:
+                new.write_tensors(OPTIMIZER, optimizer)
 
 
 def _check_parameters(parameters: dict[str, float]) -> None:

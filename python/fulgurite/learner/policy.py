@@ -26,6 +26,7 @@ from fulgurite.learner.files import (
     read_tensors,
 )
 from fulgurite.learner.protocol import Fault, LearnerError
+from fulgurite.learner.ranks import Ranks, local, spread_like, whole
 
 _USUAL_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -46,10 +47,19 @@ class Policy:
     """Weights, what of them is trained, and what has been kept to be held against."""
 
     def __init__(
-        self, path: Path, lora: Lora | None, seed: int, device: str, dtype: str, *, shares_gpu: bool = False
+        self,
+        path: Path,
+        lora: Lora | None,
+        seed: int,
+        device: str,
+        dtype: str,
+        *,
+        shares_gpu: bool = False,
+        ranks: Ranks | None = None,
     ) -> None:
         """Open a model's directory; on the CPU where the GPU is another's until the first pass."""
         self.path, self.lora, self._shares_gpu = path, lora, shares_gpu
+        self.ranks = ranks or Ranks()
         self.device = _device(device)
         usual = "bfloat16" if self.device.type == "cuda" else "float32"
         self.quantized = dtype == "nf4"
@@ -71,6 +81,7 @@ class Policy:
             self.modules: list[str] = []
         else:
             self._add_adapter(lora)
+        self._spread_over_processes(config.num_hidden_layers)
         self.head: Any = self.model.get_output_embeddings()
         self._trained = self._trained_by_name()
         self._reference: dict[str, Tensor] | None = None
@@ -88,7 +99,17 @@ class Policy:
         except (ValueError, KeyError, OSError, ImportError, AttributeError) as error:
             message = f"transformers {transformers.__version__} cannot open the model in {self.path}: {_short(error)}"
             raise LearnerError(Fault.CONFIGURATION, message) from error
-        return model if self.quantized else model.to("cpu" if self._shares_gpu else self.device)
+        # Where layers are spread over processes, no GPU need hold the whole.
+        on_cpu = self._shares_gpu or self.ranks.size > 1
+        return model if self.quantized else model.to("cpu" if on_cpu else self.device)
+
+    def _spread_over_processes(self, layers: int) -> None:
+        if self.ranks.size == 1 or self.quantized:  # weights of 4 bits stand whole at each process
+            return
+        # An adapter is small, and stands whole at each of them.
+        apart = [] if self.lora is None else [it for it in self.model.parameters() if it.requires_grad]
+        self.ranks.shard(self.decoder, layers, apart)
+        self.model.to(self.device)
 
     def _load(self, config: Any, dtype: torch.dtype) -> Any:
         options = {"config": config, "dtype": dtype, "local_files_only": True}
@@ -150,6 +171,13 @@ class Policy:
         found = self.decoder(input_ids=tokens[None], position_ids=positions[None], use_cache=False)
         return found.last_hidden_state[0]
 
+    def go_along(self, *, backward: bool) -> None:
+        """Take part in a pass of other processes with a row that changes nothing."""
+        nothing = torch.zeros(1, dtype=torch.long, device=self.device)
+        found = self.hidden(nothing, nothing)
+        if backward and found.requires_grad:
+            (found * 0).sum().backward()
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits of some outputs of the decoder, in float32."""
         logits = self.head(hidden).float()
@@ -176,7 +204,7 @@ class Policy:
 
     def keep_reference(self) -> None:
         """Keep what is trained as it is now, on the CPU."""
-        self._reference = {name: it.detach().to("cpu", copy=True) for name, it in self._trained.items()}
+        self._reference = {name: local(it).detach().to("cpu", copy=True) for name, it in self._trained.items()}
 
     @contextmanager
     def reference(self) -> Iterator[None]:
@@ -188,6 +216,15 @@ class Policy:
             with self._adapted.disable_adapter():
                 yield
             return
+        if self.ranks.sharded and self.lora is None:
+            # FSDP keeps views of the weights: their numbers are changed, not they.
+            current = {name: local(it).detach().clone() for name, it in self._trained.items()}
+            try:
+                self._fill(kept)
+                yield
+            finally:
+                self._fill(current)
+            return
         current = {name: it.data for name, it in self._trained.items()}
         try:
             for name, it in self._trained.items():
@@ -197,9 +234,17 @@ class Policy:
             for name, it in self._trained.items():
                 it.data = current[name]
 
-    def write(self, new: NewDirectory) -> None:
+    def _fill(self, numbers: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, it in self._trained.items():
+                local(it).copy_(numbers[name])
+
+    def whole_weights(self) -> dict[str, Tensor]:
+        """Return what is trained, on the CPU. Every process takes part."""
+        return {name: whole(it) for name, it in self._trained.items()}
+
+    def write(self, new: NewDirectory, tensors: dict[str, Tensor]) -> None:
         """Write what is trained."""
-        tensors = {name: it.detach().to("cpu").contiguous() for name, it in self._trained.items()}
         if self.lora is None:
             config = {**read_json(self.path / "config.json"), "dtype": "float32"}
             config.pop("torch_dtype", None)
@@ -243,7 +288,7 @@ class Policy:
         """Go on from what was read."""
         with torch.no_grad():
             for name, it in self._trained.items():
-                it.copy_(tensors[name])
+                local(it).copy_(local(spread_like(tensors[name], it)))
 
 
 def _device(name: str) -> torch.device:

@@ -110,7 +110,7 @@ struct Both {
 }
 
 impl Both {
-    async fn new(rank: usize) -> Self {
+    async fn new(rank: usize, processes: usize) -> Self {
         let home = tempfile::tempdir().unwrap();
         let shape = ModelConfig {
             architecture: Default::default(),
@@ -137,8 +137,8 @@ impl Both {
         };
         let adapter = (rank > 0).then_some(TorchAdapter { rank, alpha: LoraOptions::ALPHA, modules: None });
         // Several passes for a call.
-        let options =
-            TorchOptions { python: interpreter(home.path()), max_tokens_per_pass: 24, ..TorchOptions::default() };
+        let python = interpreter(home.path());
+        let options = TorchOptions { python, processes, max_tokens_per_pass: 24, ..TorchOptions::default() };
         let torch = TorchLearner::start(&options, &TorchModel { path, adapter, seed: 5 }).unwrap();
         let both = Self { home, embedded, torch, _engine: engine };
         // Numbers that matter in every matrix, and moments.
@@ -224,8 +224,8 @@ fn tensors(directory: &Path) -> Vec<f64> {
     names.iter().flat_map(numbers).collect()
 }
 
-async fn every_loss(rank: usize) {
-    let both = Both::new(rank).await;
+async fn every_loss(rank: usize, processes: usize) {
+    let both = Both::new(rank, processes).await;
     let [own, torch] = both.learners();
     torch.load_checkpoint(&both.start()).await.unwrap();
     for data in [supervised(), soft()] {
@@ -281,10 +281,15 @@ async fn every_loss(rank: usize) {
 
 #[tokio::test]
 async fn every_loss_of_an_adapter_has_the_embedded_learners_gradient() {
-    every_loss(4).await;
+    every_loss(4, 1).await;
 }
 
 #[tokio::test]
 async fn every_loss_of_all_weights_has_the_embedded_learners_gradient() {
-    every_loss(0).await;
+    every_loss(0, 1).await;
+}
+
+#[tokio::test]
+async fn every_loss_has_the_same_gradient_where_two_processes_train() {
+    every_loss(0, 2).await;
 }

@@ -1,0 +1,161 @@
+"""The first of several processes that train one model: it has the others compute their shares, and adds them to its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+
+from fulgurite.learner.calls import Calls, Reply
+from fulgurite.learner.protocol import Fault, LearnerError, read_frame, write_frame
+
+PATIENCE = 10.0
+"""Seconds in which processes that go in step fail together. Counted only once one of them has failed."""
+
+
+class OutOfStepError(Exception):
+    """A call after which the processes are no longer in step: the learner ends, and the run goes on from its checkpoint."""
+
+    def __init__(self, error: LearnerError) -> None:
+        """Keep what the trainer is sent."""
+        super().__init__(error.message)
+        self.error = error
+
+
+class Other:
+    """Another process, and what it replies."""
+
+    def __init__(self, rank: int, failed: Callable[[LearnerError], None]) -> None:
+        """Start it."""
+        self.rank, self._failed = rank, failed
+        self._connection, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "fulgurite.learner"]
+        # It ends when the connection does, as this process does.
+        self._process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
+        theirs.close()
+        self._replies: queue.SimpleQueue[tuple[dict[str, Any], bytearray]] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def send(self, header: dict[str, Any], body: bytes | bytearray = b"") -> None:
+        """Have it answer a call."""
+        with contextlib.suppress(OSError):  # its end is a reply
+            write_frame(self._connection, header, bytes(body))
+
+    def reply(self, patience: float | None) -> tuple[dict[str, Any], bytearray] | None:
+        """Return its next reply, or None where there is none in time."""
+        try:
+            return self._replies.get(timeout=patience)
+        except queue.Empty:
+            return None
+
+    def _read(self) -> None:
+        try:
+            read_frame(self._connection)  # the version of the protocol
+            while (frame := read_frame(self._connection)) is not None:
+                self._replies.put(frame)
+                if (error := error_of(frame[0])) is not None:
+                    self._failed(error)
+        except (OSError, ValueError):
+            pass
+        code = self._process.wait()
+        error = LearnerError(Fault.INTERNAL, f"process {self.rank} of the torch learner ended ({code})")
+        self._replies.put(({"error": error.fields()}, bytearray()))
+        self._failed(error)
+
+
+def error_of(header: dict[str, Any]) -> LearnerError | None:
+    """Return the error that a reply is."""
+    fields = header.get("error")
+    return None if fields is None else LearnerError(Fault(fields["kind"]), fields["message"], fields["path"])
+
+
+class Group:
+    """A learner of several processes, behind its calls."""
+
+    def __init__(self, header: dict[str, Any], report: Callable[[LearnerError], None]) -> None:
+        """Open the model in all of them; `report` sends the trainer an error from a process that waits for another."""
+        self._report = report
+        self._lock = threading.Lock()
+        self._call, self._computing = 0, False
+        # What they meet by is between the processes of this machine.
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(name, "lo0" if sys.platform == "darwin" else "lo")
+        with tempfile.TemporaryDirectory() as directory:
+            store = str(Path(directory) / "meeting")
+            self._others = [Other(rank, self._other_failed) for rank in range(1, header["processes"])]
+            for other in self._others:
+                other.send({**header, "rank": other.rank, "store": store})
+            self._calls, _ = self._together(lambda: Calls({**header, "rank": 0, "store": store}))
+
+    def opened(self) -> dict[str, Any]:
+        """Return what there is to know of the learner."""
+        return {**self._calls.opened(), "processes": 1 + len(self._others)}
+
+    def answer(self, header: dict[str, Any], body: bytearray) -> Reply:
+        """Answer a call."""
+        for other in self._others:
+            other.send(header, body)
+        writes = header["call"] in ("save_checkpoint", "save_weights")
+        (own, found), replies = self._together(lambda: self._calls.answer(header, body), alone=writes)
+        if not found:
+            return own, found
+        # Each has its own slots, and 0 in those of others.
+        total = safetensors.torch.load(found)
+        for _, part in replies:
+            for name, it in safetensors.torch.load(bytes(part)).items():
+                total[name] += it
+        return own, safetensors.torch.save(total)
+
+    def _together(
+        self, work: Callable[[], Any], *, alone: bool = False
+    ) -> tuple[Any, list[tuple[dict[str, Any], bytearray]]]:
+        """Do this process's share, and wait for the others'. What it does `alone` may fail here only."""
+        with self._lock:
+            self._call += 1
+            self._computing = True
+        own: LearnerError | None = None
+        result = None
+        try:
+            result = work()
+        except LearnerError as error:
+            own = error
+        except Exception as error:  # it may be that another has left
+            own = LearnerError(Fault.INTERNAL, f"{type(error).__name__}: {error}")
+        with self._lock:
+            self._computing = False
+        replies = [other.reply(PATIENCE if own else None) for other in self._others]
+        errors = [None if it is None else error_of(it[0]) for it in replies]
+        if own is None and not any(errors):
+            return result, [it for it in replies if it is not None]
+        if own is not None and all(replies):
+            refused = all(it is not None and it.message == own.message for it in errors)
+            if refused or (alone and not any(errors)):
+                raise own  # they are in step
+        # The first cause is an error that says what to do; a process that was left by another can say only that.
+        known = [it for it in (own, *errors) if it is not None]
+        raise OutOfStepError(next((it for it in known if it.fault is not Fault.INTERNAL), known[-1]))
+
+    def _other_failed(self, error: LearnerError) -> None:
+        """End this process where it goes on waiting for one that has failed."""
+        with self._lock:
+            call = self._call
+
+        def give_up() -> None:
+            with self._lock:
+                if self._computing and self._call == call:
+                    self._report(error)
+                    os._exit(1)
+
+        timer = threading.Timer(PATIENCE, give_up)
+        timer.daemon = True
+        timer.start()

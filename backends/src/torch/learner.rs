@@ -56,6 +56,14 @@ impl TorchLearner {
         Ok(Self { child: Arc::new(Mutex::new(child)), connection })
     }
 
+    /// Whether the interpreter has the package, which takes a tenth of a second.
+    ///
+    /// # Errors
+    /// [`BackendError::Configuration`] says what is missing, and the command or key that helps.
+    pub fn find_package(options: &TorchOptions) -> Result<(), BackendError> {
+        LearnerChild::start(&options.python).map(drop)
+    }
+
     /// Runs `work` with the process, after the calls before it.
     async fn run<T: Send + 'static>(
         &self,

@@ -261,14 +261,28 @@ fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(A
 
 /// What trains the model in `path` in PyTorch, and what the weights are that it saves.
 fn torch_learner(entry: &ModelEntry, path: &Path, loaded: &LoadedConfig) -> Result<(Arc<TorchLearner>, SavedAs)> {
-    let options = &loaded.config.torch;
-    // A bare name is looked for on the PATH.
-    let python = loaded.interpreter(&options.python);
-    let options = TorchOptions { python, ..options.clone() };
+    let options = torch_options(loaded);
     let model = entry.torch_model(path, loaded.config.run.seed);
     let source: SavedAs = if model.adapter.is_some() { WeightsSource::Adapter } else { WeightsSource::Model };
     let learner = TorchLearner::start(&options, &model).with_context(|| format!("model `{}`", entry.name))?;
     Ok((Arc::new(learner), source))
+}
+
+fn torch_options(loaded: &LoadedConfig) -> TorchOptions {
+    let options = &loaded.config.torch;
+    // A bare name is looked for on the PATH.
+    TorchOptions { python: loaded.interpreter(&options.python), ..options.clone() }
+}
+
+/// Looks for the package of a learner in another process, before a base model is made for it, which takes minutes.
+///
+/// # Errors
+/// The message names the command that installs it.
+pub fn check_learner(entry: &ModelEntry, loaded: &LoadedConfig) -> Result<()> {
+    if entry.learner != LearnerKind::Torch {
+        return Ok(());
+    }
+    TorchLearner::find_package(&torch_options(loaded)).with_context(|| format!("model `{}`", entry.name))
 }
 
 /// How long a remote host may be silent in the middle of a request.

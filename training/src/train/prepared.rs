@@ -14,6 +14,7 @@ use fulgurite_trainer::{Reporter, StopRule, Tasks};
 use super::commands::Commands;
 use super::data_checks;
 use crate::models::model_or_base::model_or_base;
+use crate::models::open::check_learner;
 use crate::notices::Notices;
 use crate::start::options::TrainOptions;
 
@@ -51,6 +52,7 @@ impl Prepared {
         data_checks::check_auxiliary_files(&loaded).with_context(file)?;
         let tasks = load_tasks(&loaded).with_context(file)?;
         check_commands(&loaded, &options.agent, &[&tasks.train, &tasks.held_out, &tasks.last]).with_context(file)?;
+        check_learner(&model, &loaded)?;
         let model_directory = model_or_base(&loaded, &model, reporter.as_mut(), notices.as_ref()).await?;
         Ok(Self { loaded, options, commands, reporter, notices, model, model_directory, tasks, started })
     }

@@ -12,11 +12,13 @@ fn refused(torch: &str) -> String {
     project.change_config("[runner]", &format!("[torch]\n{torch}\n\n[runner]"));
     let ran = Ran::from(project.command("run").output().unwrap());
     assert_eq!(ran.code, Some(1), "{ran:?}");
+    let made = ["model-1", "model-1.training", "run"].map(|name| project.path(name));
+    assert!(made.iter().all(|path| !path.exists()), "a base model was made for a learner that cannot start");
     ran.stderr
 }
 
 #[test]
-fn an_interpreter_that_is_not_there_is_named() {
+fn an_interpreter_that_is_not_there_is_named_before_a_base_model_is_made() {
     let error = refused("python = \"no/such/python\"");
     assert!(error.contains("cannot start ") && error.contains("no/such/python ([torch] python)"), "{error}");
 }
@@ -35,7 +37,7 @@ fn an_interpreter_without_the_package_is_told_how_to_get_it() {
 #[test]
 fn keys_that_make_no_sense_are_refused_before_anything_is_made() {
     for (line, words) in [
-        ("processes = 2", "[torch] processes is 2, but training by several is not there yet: it must be 1"),
+        ("processes = 0", "[torch] processes is 0, but must be 1 to 64"),
         ("max_tokens_per_pass = 0", "[torch] max_tokens_per_pass is 0, but must be at least 1"),
         ("shares_gpu = true", "[torch] shares_gpu = true goes with backend = \"vllm\", and model `"),
         ("shares_gpu = true\ndevice = \"cpu\"", "a learner on the CPU has no GPU to share"),

@@ -26,7 +26,7 @@ fn files(rank: usize) -> &'static [&'static str] {
     }
 }
 
-/// The learner that a trainer has started.
+/// The learner of a trainer that has made a step: before that there is another, which only shows that the package is there.
 pub(super) fn learner_of(train: &Child) -> u32 {
     eventually("a learner", || {
         let children = std::fs::read_dir(format!("/proc/{}/task", train.id())).ok()?;
@@ -54,8 +54,8 @@ fn ends_in_the_same_bytes(rank: usize) {
 
     // The trainer is killed: its learner ends with it.
     let mut train = project.command("killed").stdout(Stdio::null()).spawn().unwrap();
-    let learner = learner_of(&train);
     eventually("a step", || (recorded_steps(&run) >= 2).then_some(()));
+    let learner = learner_of(&train);
     train.kill().unwrap();
     train.wait().unwrap();
     eventually("the learner's end", || (!words_of(learner).contains("fulgurite.learner")).then_some(()));
@@ -63,8 +63,8 @@ fn ends_in_the_same_bytes(rank: usize) {
     // The learner is killed: the run ends, and says of what.
     let mut command = project.command("killed");
     let train = command.arg("--resume").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let learner = learner_of(&train);
     eventually("a step", || (recorded_steps(&run) >= 3).then_some(()));
+    let learner = learner_of(&train);
     kill(learner);
     let ended = Ran::from(train.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(1), "{ended:?}");

@@ -42,8 +42,8 @@ fn the_host_is_awake_after_its_learner_or_trainer_was_killed_or_interrupted() {
     let run = project.path("run");
 
     let train = project.command("run").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let learner = learner_of(&train);
     eventually("a step", || (recorded_steps(&run) >= 1).then_some(()));
+    let learner = learner_of(&train);
     eventually("a pass", || host.is_asleep().then_some(()));
     kill(learner);
     let ended = Ran::from(train.wait_with_output().unwrap());

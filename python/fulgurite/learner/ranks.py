@@ -122,7 +122,7 @@ def spread_like(tensor: Tensor, model: Tensor) -> Tensor:
 
 
 def _on_cuda() -> bool:
-    return dist.get_backend() == "nccl"
+    return str(dist.get_backend()) == "nccl"
 
 
 def _device() -> torch.device:

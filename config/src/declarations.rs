@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use fulgurite_backends::TorchOptions;
-use fulgurite_engine::{Device, EngineOptions, GrammarLimits, ModelConfig};
+use fulgurite_engine::{Device, EngineOptions, GrammarLimits};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions, UnknownFields, WithoutNewWeights};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_tinker::server::{RepeatedSeeds, StableReinforce};
-use fulgurite_trainer::{SupervisedOptions, TaskSource, TrainerOptions};
+use fulgurite_trainer::{TaskSource, TrainerOptions};
 use serde::{Deserialize, Serialize, Serializer};
 
+pub use crate::base::{BaseConfig, Shape};
 use crate::models::ModelEntry;
 use crate::overrides::{self, Override};
 use crate::redaction::public_part;
@@ -368,49 +369,6 @@ impl Default for RunConfig {
     }
 }
 
-/// `[base]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BaseConfig {
-    /// Program that writes the corpus, JSON lines of
-    /// `{"messages": [...], "tools": [...], "split": "train" | "validation"}`; `{seed}` is filled in.
-    pub corpus: Vec<String>,
-    /// Pieces of the tokenizer that is trained on the corpus.
-    pub vocabulary_size: usize,
-    /// Whether the names of the roles are pieces, too. Without it a template that writes `assistant` takes up to nine tokens for
-    /// it in every turn; a model that was made without it is made anew.
-    #[serde(default)]
-    pub role_pieces: bool,
-    /// Seed in place of the run's.
-    #[serde(default)]
-    pub seed: Option<u64>,
-    /// The decoder.
-    pub shape: Shape,
-    /// How it is trained.
-    #[serde(default)]
-    pub training: SupervisedOptions,
-}
-
-/// `[base.shape]`: a Qwen3 decoder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Shape {
-    /// Width of the residual stream.
-    pub hidden_size: usize,
-    /// Blocks.
-    pub layers: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads.
-    pub key_value_heads: usize,
-    /// Width of a head.
-    pub head_size: usize,
-    /// Width of the feed-forward layer.
-    pub intermediate_size: usize,
-    /// Tokens of prompt and answer together.
-    pub context_length: usize,
-}
-
 /// `[tasks]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -518,28 +476,6 @@ fn trainer_keys(all: &toml::Table) -> Vec<String> {
         }
     }
     keys
-}
-
-impl Shape {
-    /// The shape as an HF config. The head is the embedding, as in the small models of the family.
-    pub fn model_config(&self, vocabulary_size: usize, end_of_turn: &[u32]) -> ModelConfig {
-        ModelConfig {
-            architecture: Default::default(),
-            vocab_size: vocabulary_size,
-            hidden_size: self.hidden_size,
-            intermediate_size: self.intermediate_size,
-            num_hidden_layers: self.layers,
-            num_attention_heads: self.heads,
-            num_key_value_heads: self.key_value_heads,
-            head_dim: self.head_size,
-            max_position_embeddings: self.context_length,
-            rms_norm_eps: 1e-6,
-            rope_theta: 10_000.0,
-            rope_scaling: Default::default(),
-            tie_word_embeddings: true,
-            other: serde_json::Map::from_iter([("eos_token_id".to_owned(), serde_json::json!(end_of_turn))]),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::words::words;
+use crate::text::words::words;
 use crate::{Object, Rollout, RolloutMode, RolloutStatus};
 
 words! {

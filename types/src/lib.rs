@@ -26,20 +26,15 @@ mod filter;
 mod gateway;
 mod generations;
 mod ids;
-mod json_text;
 mod lists;
-mod long_numbers;
 mod messages;
-mod nearest_name;
 mod present;
 mod rollouts;
 mod run;
-mod short_text;
 mod span;
-mod task_placeholder;
+mod text;
 pub mod time;
 mod weights;
-mod words;
 
 pub use backoff::Backoff;
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
@@ -58,7 +53,6 @@ pub use generations::trained_tokens::{
 };
 pub use generations::verdict::{TokenUse, UntrainedCause, Verdict};
 pub use ids::{new_attempt_id, new_id, new_rollout_id};
-pub use json_text::{MendedJson, mended_json};
 pub use lists::archive::{
     ArchiveRecord, ArchiveScope, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout,
     ArchivedUse, Imported,
@@ -68,11 +62,9 @@ pub use lists::page::Paginated;
 pub use lists::query::{
     FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter,
 };
-pub use long_numbers::{exact_json, exact_value, long_number, with_long_numbers, without_objects};
 pub use messages::conversation::Conversation;
 pub use messages::message::{Content, ContentPart, FunctionCall, Message, PartNotText, ToolCall};
 pub use messages::tool::{Tool, ToolFault};
-pub use nearest_name::nearest_name;
 pub use rollouts::attempt::{Attempt, AttemptNote, AttemptRef, AttemptStatus, AttemptUpdate, Fault};
 pub use rollouts::attempted_rollout::AttemptedRollout;
 pub use rollouts::episode_stop::EpisodeStop;
@@ -87,9 +79,12 @@ pub use run::{
     Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, OtherCallers, RecordedTeacherLogprobs, Run,
     RunClaim, RunLease, RunOwner, Step, StepRecord, TeacherLogprobs, UnaccountedGeneration,
 };
-pub use short_text::{shortened, shortened_line};
 pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
-pub use task_placeholder::{TaskPlaceholder, fill_placeholders};
+pub use text::json_text::{MendedJson, mended_json};
+pub use text::long_numbers::{exact_json, exact_value, long_number, with_long_numbers, without_objects};
+pub use text::nearest_name::nearest_name;
+pub use text::short_text::{shortened, shortened_line};
+pub use text::task_placeholder::{TaskPlaceholder, fill_placeholders};
 pub use weights::{
     NamedWeights, NewNamedWeights, NewPublication, NoWeightsId, OtherFiles, Publication, PublicationCause,
     PublishedFiles, Replaces, ServedWeights, ServingState, WeightsId,

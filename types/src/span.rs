@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Object;
 use crate::present::present;
-use crate::words::words;
+use crate::text::words::words;
 
 words! {
     /// How the operation of a span ended.

@@ -1,4 +1,4 @@
-use crate::words::text_in_json;
+use crate::text::words::text_in_json;
 
 /// Why a generation must not be trained, as whoever recorded it knew.
 #[derive(Clone, Debug, PartialEq, Eq)]

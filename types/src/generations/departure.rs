@@ -1,4 +1,4 @@
-use crate::words::{text_in_json, words};
+use crate::text::words::{text_in_json, words};
 
 words! {
     /// Why a prompt does not continue the latest recorded turn.

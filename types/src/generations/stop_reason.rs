@@ -1,4 +1,4 @@
-use crate::words::text_in_json;
+use crate::text::words::text_in_json;
 
 /// Why the sampling of a recorded answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

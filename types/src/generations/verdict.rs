@@ -1,4 +1,4 @@
-use crate::words::{text_in_json, words};
+use crate::text::words::{text_in_json, words};
 
 words! {
     /// Why a recorded generation was not trained. One list for the whole program: what is trained and what is listed under

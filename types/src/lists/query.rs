@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::words::words;
+use crate::text::words::words;
 use crate::{AttemptRef, RolloutMode, RolloutStatus, WorkerStatus};
 
 words! {

@@ -1,4 +1,4 @@
-use crate::words::words;
+use crate::text::words::words;
 
 words! {
     /// Why an episode ended; the names are tinker-cookbook's.

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::AttemptRef;
-use crate::words::words;
+use crate::text::words::words;
 
 words! {
     /// Who gave a reward, by the key that it came with.

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::present::present;
-use crate::words::words;
+use crate::text::words::words;
 use crate::{AttemptStatus, Object};
 
 words! {

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Object;
-use crate::words::words;
+use crate::text::words::words;
 
 words! {
     /// What a worker does.

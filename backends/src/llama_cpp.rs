@@ -3,10 +3,9 @@ use fulgurite_types::Constraint;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
+use crate::remote::answer::{Answer, Elements, EndsAt, Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
 use crate::remote::http::error_words::fault_of_error;
-use crate::remote::json_reader::Elements;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::remote::serving::Serving;
 use crate::{AnswerFault, BackendError, Capabilities, SampleRequest, SampleStream, SamplerInfo, SamplingEnd};

@@ -1,8 +1,11 @@
 use fulgurite_types::WeightsVersion;
+use smallvec::SmallVec;
 
-use crate::remote::json_reader::Elements;
 use crate::remote::weights_label::{WeightsSpan, versions_of_tokens};
 use crate::{AnswerFault, SampleEvent, SampleRequest, SampledToken, SamplingEnd};
+
+/// The elements of an array. What hosts stream is of one token at a time, for which no memory is taken.
+pub type Elements<T> = SmallVec<[T; 1]>;
 
 /// What servers write where a logprob is not a number, minus infinity, or unknown.
 const NO_LOGPROB: f64 = -9999.0;

@@ -2,7 +2,6 @@
 //!
 //! - [`http`]: requests to a server, and its answers.
 //! - [`probe`]: short requests that find out what a host reports of what it samples.
-//! - [`json_reader`]: an event's JSON, read where it stands.
 //! - [`answer`]: pieces of an answer, checked, to a sampler's events.
 //! - [`answer_stream`]: an answer from its connection to its reader.
 //! - [`prompt_scores`]: what is reported of a prompt's tokens.
@@ -15,7 +14,6 @@
 pub(crate) mod answer;
 pub(crate) mod answer_stream;
 pub(crate) mod http;
-pub(crate) mod json_reader;
 pub(crate) mod probe;
 pub(crate) mod prompt_scores;
 pub(crate) mod sampler;
@@ -24,9 +22,8 @@ pub(crate) mod served_models;
 pub(crate) mod serving;
 pub(crate) mod weights_label;
 
-pub use answer::{Answer, EndsAt, Piece, PieceToken};
+pub use answer::{Answer, Elements, EndsAt, Piece, PieceToken};
 pub use http::address::{CONNECT_LIMIT, HEALTH_LIMIT, base_url};
 pub use http::error_words::{describe, error_message, refusal};
-pub use json_reader::Elements;
 pub use probe::{PROBED_TOKENS, probe, reports_certainty};
 pub use weights_label::WeightsSpan;

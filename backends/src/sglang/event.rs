@@ -3,10 +3,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::request::is_truncated;
-use crate::remote::answer::{Piece, PieceToken};
+use crate::remote::answer::{Elements, Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
 use crate::remote::http::error_words::fault_of_error;
-use crate::remote::json_reader::Elements;
 use crate::remote::weights_label::{WeightsSpan, weights_version};
 use crate::{AnswerFault, SampleRequest, SamplingEnd};
 

@@ -1,33 +1,61 @@
 use std::fmt;
 
-use super::event::{Event, ids, stop_reason};
-use crate::remote::answer::{Piece, PieceToken};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+
+use super::event::{Event, stop_reason};
+use crate::AnswerFault;
+use crate::remote::answer::{Elements, Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
-use crate::remote::json_reader::{Elements, JsonReader, Read};
-use crate::{AnswerFault, SamplingEnd};
 
 /// Reads the events of `/v1/completions`.
 pub(super) struct CompletionReader;
 
-#[derive(Default)]
+#[derive(Deserialize)]
 struct Choice {
     /// On the first chunk alone.
     prompt_token_ids: Option<Elements<i64>>,
     token_ids: Option<Elements<i64>>,
     logprobs: Option<Logprobs>,
-    end: Option<SamplingEnd>,
+    finish_reason: Option<String>,
 }
 
 /// Lists of one entry for each token of the chunk.
-#[derive(Default)]
+#[derive(Deserialize)]
 struct Logprobs {
+    #[serde(default)]
     tokens: Elements<TokenName>,
+    #[serde(default)]
     token_logprobs: Elements<Option<f64>>,
     top_logprobs: Option<Elements<Option<Alternatives>>>,
 }
 
-/// The likeliest tokens in the place of one, by name.
-type Alternatives = Elements<(i64, f64)>;
+/// The likeliest tokens in the place of one, which are an object by their names.
+#[derive(Default)]
+struct Alternatives(Elements<(i64, f64)>);
+
+impl<'de> Deserialize<'de> for Alternatives {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ByName;
+        impl<'de> Visitor<'de> for ByName {
+            type Value = Alternatives;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("logprobs by tokens")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Alternatives, M::Error> {
+                let mut found = Elements::new();
+                while let Some((name, logprob)) = map.next_entry::<TokenName, f64>()? {
+                    let TokenName::Id(id) = name else { return Err(M::Error::custom(format!("`{name}` is no token"))) };
+                    found.push((id, logprob));
+                }
+                Ok(Alternatives(found))
+            }
+        }
+        deserializer.deserialize_map(ByName)
+    }
+}
 
 /// A token as `token_id:ID`, or something else that stands in its place.
 enum TokenName {
@@ -42,6 +70,24 @@ impl TokenName {
     }
 }
 
+impl<'de> Deserialize<'de> for TokenName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Name;
+        impl Visitor<'_> for Name {
+            type Value = TokenName;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a token's name")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<TokenName, E> {
+                Ok(TokenName::read(name))
+            }
+        }
+        deserializer.deserialize_str(Name)
+    }
+}
+
 impl fmt::Display for TokenName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -51,64 +97,16 @@ impl fmt::Display for TokenName {
     }
 }
 
-impl Choice {
-    fn read(reader: &mut JsonReader<'_>) -> Read<Self> {
-        let mut choice = Self::default();
-        reader.object(|reader, name| {
-            match name {
-                "prompt_token_ids" => choice.prompt_token_ids = reader.optional(ids)?,
-                "token_ids" => choice.token_ids = reader.optional(ids)?,
-                "logprobs" => choice.logprobs = reader.optional(Logprobs::read)?,
-                "finish_reason" => choice.end = stop_reason(reader)?,
-                _ => drop(reader.skip()?),
-            }
-            Ok(())
-        })?;
-        Ok(choice)
-    }
-}
-
-impl Logprobs {
-    fn read(reader: &mut JsonReader<'_>) -> Read<Self> {
-        let mut logprobs = Self::default();
-        let optional_number = |reader: &mut JsonReader<'_>| reader.optional(JsonReader::number);
-        reader.object(|reader, name| {
-            match name {
-                "tokens" => logprobs.tokens = reader.array(|reader| Ok(TokenName::read(&reader.string()?)))?,
-                "token_logprobs" => logprobs.token_logprobs = reader.array(optional_number)?,
-                "top_logprobs" => {
-                    logprobs.top_logprobs = reader.optional(|reader| reader.array(|r| r.optional(alternatives)))?;
-                }
-                _ => drop(reader.skip()?),
-            }
-            Ok(())
-        })?;
-        Ok(logprobs)
-    }
-}
-
-fn alternatives(reader: &mut JsonReader<'_>) -> Read<Alternatives> {
-    let mut found = Alternatives::new();
-    reader.object(|reader, name| {
-        let TokenName::Id(id) = TokenName::read(name) else {
-            return Err(AnswerFault::Unreadable { message: format!("`{name}` is no token") });
-        };
-        found.push((id, reader.number()?));
-        Ok(())
-    })?;
-    Ok(found)
-}
-
 impl ReadEvent for CompletionReader {
     const SENDS_AFTER_END: bool = true;
 
     fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
-        let event = Event::read(data, Choice::read)?;
-        let cached = event.cached;
-        let Some(choice) = event.choice else { return Ok(Piece::of_usage(cached)) };
+        let Event { choice, cached, .. } = Event::<Choice>::read(data)?;
+        let Some(choice) = choice else { return Ok(Piece::of_usage(cached)) };
+        let end = stop_reason(choice.finish_reason.as_deref())?;
         let ids = choice.token_ids.ok_or(AnswerFault::NoTokenIds)?;
         let tokens = tokens(&ids, choice.logprobs, tokens_so_far)?;
-        Ok(Some(Piece { prompt: choice.prompt_token_ids, tokens, weights: None, cached, end: choice.end }))
+        Ok(Some(Piece { prompt: choice.prompt_token_ids, tokens, weights: None, cached, end }))
     }
 }
 
@@ -133,7 +131,7 @@ fn tokens(ids: &[i64], logprobs: Option<Logprobs>, tokens_so_far: usize) -> Resu
             let (one, other) = (id.to_string(), names[index].to_string());
             return Err(AnswerFault::TokensDiffer { position: tokens_so_far + index, one, other });
         }
-        let alternatives = alternatives.unwrap_or_default();
+        let Alternatives(alternatives) = alternatives.unwrap_or_default();
         tokens.push(PieceToken { id, logprob, alternatives, weights_version: None });
     }
     Ok(tokens)

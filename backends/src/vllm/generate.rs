@@ -1,103 +1,65 @@
-use super::event::{Event, ids, stop_reason};
-use crate::remote::answer::{Piece, PieceToken};
+use serde::Deserialize;
+
+use super::event::{Event, stop_reason};
+use crate::AnswerFault;
+use crate::remote::answer::{Elements, Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
-use crate::remote::json_reader::{Elements, JsonReader, Read};
 use crate::remote::weights_label::WeightsSpan;
-use crate::{AnswerFault, SamplingEnd};
 
 /// Reads the events of `/inference/v1/generate`.
 pub(super) struct GenerateReader;
 
-#[derive(Default)]
+#[derive(Deserialize)]
 struct Choice {
     token_ids: Option<Elements<i64>>,
-    logprobs: Elements<Entry>,
-    end: Option<SamplingEnd>,
+    logprobs: Option<Logprobs>,
+    finish_reason: Option<String>,
     /// With the end alone.
     weight_versions: Option<Vec<WeightsSpan>>,
 }
 
+#[derive(Deserialize)]
+struct Logprobs {
+    content: Option<Elements<Entry>>,
+}
+
+#[derive(Deserialize)]
 struct Entry {
-    token: Logprob,
-    top_logprobs: Elements<Logprob>,
+    token_id: i64,
+    logprob: f64,
+    #[serde(default)]
+    top_logprobs: Elements<Likely>,
 }
 
-/// An id and its logprob.
-type Logprob = (i64, f64);
-
-impl Choice {
-    fn read(reader: &mut JsonReader<'_>) -> Read<Self> {
-        let mut choice = Self::default();
-        reader.object(|reader, name| {
-            match name {
-                "token_ids" => choice.token_ids = reader.optional(ids)?,
-                "logprobs" => choice.logprobs = reader.optional(entries)?.unwrap_or_default(),
-                "finish_reason" => choice.end = stop_reason(reader)?,
-                "weight_versions" => choice.weight_versions = reader.optional(spans)?,
-                _ => drop(reader.skip()?),
-            }
-            Ok(())
-        })?;
-        Ok(choice)
-    }
-}
-
-fn spans(reader: &mut JsonReader<'_>) -> Read<Vec<WeightsSpan>> {
-    let spans = serde_json::from_str(reader.skip()?);
-    spans.map_err(|error| AnswerFault::Unreadable { message: error.to_string() })
-}
-
-fn entries(reader: &mut JsonReader<'_>) -> Read<Elements<Entry>> {
-    let mut entries = None;
-    reader.object(|reader, name| {
-        match name {
-            "content" => entries = reader.optional(|reader| reader.array(entry))?,
-            _ => drop(reader.skip()?),
-        }
-        Ok(())
-    })?;
-    Ok(entries.unwrap_or_default())
-}
-
-/// An entry of the sampled token, or of one of the likeliest, which have none themselves.
-fn entry(reader: &mut JsonReader<'_>) -> Read<Entry> {
-    let (mut id, mut logprob, mut top_logprobs) = (None, None, Elements::new());
-    reader.object(|reader, name| {
-        match name {
-            "token_id" => id = Some(reader.integer()?),
-            "logprob" => logprob = Some(reader.number()?),
-            "top_logprobs" => top_logprobs = reader.array(|reader| Ok(entry(reader)?.token))?,
-            _ => drop(reader.skip()?),
-        }
-        Ok(())
-    })?;
-    let token = id.zip(logprob).ok_or_else(|| reader.lacks("a token_id with its logprob"))?;
-    Ok(Entry { token, top_logprobs })
+/// One of the likeliest tokens in a place.
+#[derive(Deserialize)]
+struct Likely {
+    token_id: i64,
+    logprob: f64,
 }
 
 impl ReadEvent for GenerateReader {
     const SENDS_AFTER_END: bool = true;
 
     fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
-        let event = Event::read(data, Choice::read)?;
-        let cached = event.cached;
-        let Some(choice) = event.choice else { return Ok(Piece::of_usage(cached)) };
+        let Event { choice, prompt_token_ids: prompt, cached } = Event::<Choice>::read(data)?;
+        let Some(choice) = choice else { return Ok(Piece::of_usage(cached)) };
+        let end = stop_reason(choice.finish_reason.as_deref())?;
         let ids = choice.token_ids.ok_or(AnswerFault::NoTokenIds)?;
-        if choice.logprobs.len() != ids.len() {
-            return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: choice.logprobs.len() });
+        let entries = choice.logprobs.and_then(|logprobs| logprobs.content).unwrap_or_default();
+        if entries.len() != ids.len() {
+            return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: entries.len() });
         }
         let mut tokens = Elements::with_capacity(ids.len());
-        for (index, (id, entry)) in ids.into_iter().zip(choice.logprobs).enumerate() {
-            let (reported_id, logprob) = entry.token;
-            if reported_id != id {
-                let (one, other) = (id.to_string(), reported_id.to_string());
+        for (index, (id, entry)) in ids.into_iter().zip(entries).enumerate() {
+            if entry.token_id != id {
+                let (one, other) = (id.to_string(), entry.token_id.to_string());
                 return Err(AnswerFault::TokensDiffer { position: tokens_so_far + index, one, other });
             }
-            let alternatives = entry.top_logprobs;
-            tokens.push(PieceToken { id, logprob: Some(logprob), alternatives, weights_version: None });
+            let alternatives = entry.top_logprobs.into_iter().map(|likely| (likely.token_id, likely.logprob)).collect();
+            tokens.push(PieceToken { id, logprob: Some(entry.logprob), alternatives, weights_version: None });
         }
-        let (prompt, weights, end) = (event.prompt_token_ids, choice.weight_versions, choice.end);
-        Ok(Some(Piece { prompt, tokens, weights, cached, end }))
+        Ok(Some(Piece { prompt, tokens, weights: choice.weight_versions, cached, end }))
     }
 }
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import safetensors.torch
 import torch
@@ -29,7 +28,7 @@ class Process:
 
     def __init__(self, model: Path, rank: int, checkpointing: str) -> None:
         self._connection, theirs = socket.socketpair()
-        self.process = subprocess.Popen([sys.executable, "-m", "fulgurite.learner"], stdin=theirs)
+        self.process = subprocess.Popen([sys.executable, "-m", "fulgurite.learner"], stdin=theirs.fileno())
         theirs.close()
         assert read_frame(self._connection) == ({"protocol": PROTOCOL}, bytearray())
         opened, _ = self.call(
@@ -57,7 +56,8 @@ class Process:
         return self.process.wait()
 
     def others(self) -> list[int]:
-        return [it.pid for it in psutil.Process(self.process.pid).children()]
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
     def close(self) -> None:
         self._connection.close()
@@ -81,7 +81,10 @@ def sent(data: Datums, **more: Any) -> bytes:
     names = ("tokens", "targets", "weights", "sampler_logprobs", "advantages")
     lists = {name: torch.tensor(getattr(data, name)) for name in ("positions", "widths")}
     kinds = torch.tensor([int(it) for it in data.inputs], dtype=torch.uint8)
-    return safetensors.torch.save({**lists, "inputs": kinds, **{name: getattr(data, name) for name in names}, **more})
+    whole: bytes = safetensors.torch.save(
+        {**lists, "inputs": kinds, **{name: getattr(data, name) for name in names}, **more}
+    )
+    return whole
 
 
 def near(found: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -135,7 +135,7 @@ impl<'p> Parts<'p> {
 
     /// A daemon's run is the run in one process: the same weights, the same scores, every token accounted for.
     fn is_as_in_one_process(&self, summary: &Value) {
-        assert!(self.weights(summary) == self.project.weights(), "{summary}");
+        assert!(self.weights(summary) == self.project.weights(), "{summary}, but here {}", self.project.here);
         for key in ["steps", "trained_tokens", "held_out_reward_before", "held_out_reward_after", "final_reward_after"]
         {
             assert_eq!(summary[key], self.project.here[key], "{key}: {summary}");

@@ -2,15 +2,30 @@
 
 import json
 import os
+import queue
 import shutil
 import signal
 import sys
+import threading
 from pathlib import Path
 
 # An interrupt of the terminal is for the run, which ends this program by closing its standard input.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 # Whoever started this program reads its standard output; nothing that the package prints belongs there.
 answers, sys.stdout = sys.stdout, sys.stderr
+
+
+lines = queue.Queue()
+is_begun = threading.Event()
+
+
+def read_lines():
+    """Read all that comes. Whoever sends it may be gone before the run is known at Weights & Biases, which may take long."""
+    for line in sys.stdin:
+        lines.put(line)
+    lines.put(None)
+    if not is_begun.is_set():
+        os._exit(1)
 
 
 def begun(told):
@@ -36,10 +51,12 @@ def begun(told):
 
 def passed_on():
     """Passes all of a run on."""
-    run = begun(json.loads(sys.stdin.readline()))
+    threading.Thread(target=read_lines, daemon=True).start()
+    run = begun(json.loads(lines.get()))
+    is_begun.set()
     print("begun", file=answers, flush=True)
     exit_code = 1
-    for line in sys.stdin:
+    for line in iter(lines.get, None):
         told = json.loads(line)
         if told["event"] == "finish":
             exit_code = 0
@@ -52,4 +69,5 @@ try:
     passed_on()
 except Exception as error:
     print(f"{type(error).__name__}: {error}".splitlines()[0], file=answers, flush=True)
-    sys.exit(1)
+    # The thread may be reading, for which an interpreter that ends would wait.
+    os._exit(1)

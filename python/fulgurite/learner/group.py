@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -68,7 +69,11 @@ class Other:
         except (OSError, ValueError):
             pass
         code = self._process.wait()
-        error = LearnerError(Fault.INTERNAL, f"process {self.rank} of the torch learner ended ({code})")
+        how = f"exit status: {code}"
+        if code == -signal.SIGKILL:
+            how = "killed by SIGKILL, as the system kills what takes too much memory: dmesg would say so"
+        message = f"process {self.rank} of the torch learner ended ({how})"
+        error = LearnerError(Fault.INTERNAL, f"{message}; the run goes on from its checkpoint by --resume")
         self._replies.put(({"error": error.fields()}, bytearray()))
         self._failed(error)
 

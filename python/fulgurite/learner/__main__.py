@@ -11,7 +11,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from fulgurite.learner.protocol import PROTOCOL, Fault, LearnerError, read_frame, write_frame
+from fulgurite.learner.protocol import PROTOCOL, Fault, LearnerError, OutOfStepError, read_frame, write_frame
 
 if TYPE_CHECKING:
     from fulgurite.learner.calls import Calls
@@ -37,10 +37,10 @@ def main() -> None:
                 reply = calls.answer(header, body)
         except LearnerError as error:
             reply = {"error": error.fields()}, b""
+        except OutOfStepError as error:
+            write_frame(connection, {"error": error.error.fields()})
+            os._exit(1)
         except Exception as error:
-            if (last := getattr(error, "error", None)) is not None:  # of several processes, which are no longer in step
-                write_frame(connection, {"error": last.fields()})
-                os._exit(1)
             traceback.print_exc()
             message = f"{type(error).__name__}: {error}"
             reply = {"error": LearnerError(Fault.INTERNAL, message).fields()}, b""

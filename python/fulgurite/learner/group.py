@@ -18,19 +18,10 @@ from typing import Any
 import safetensors.torch
 
 from fulgurite.learner.calls import Calls, Reply
-from fulgurite.learner.protocol import Fault, LearnerError, read_frame, write_frame
+from fulgurite.learner.protocol import Fault, LearnerError, OutOfStepError, read_frame, write_frame
 
 PATIENCE = 10.0
 """Seconds in which processes that go in step fail together. Counted only once one of them has failed."""
-
-
-class OutOfStepError(Exception):
-    """A call after which the processes are no longer in step: the learner ends, and the run goes on from its checkpoint."""
-
-    def __init__(self, error: LearnerError) -> None:
-        """Keep what the trainer is sent."""
-        super().__init__(error.message)
-        self.error = error
 
 
 class Other:

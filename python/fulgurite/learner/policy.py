@@ -216,23 +216,13 @@ class Policy:
             with self._adapted.disable_adapter():
                 yield
             return
-        if self.ranks.sharded and self.lora is None:
-            # FSDP keeps views of the weights: their numbers are changed, not they.
-            current = {name: local(it).detach().clone() for name, it in self._trained.items()}
-            try:
-                self._fill(kept)
-                yield
-            finally:
-                self._fill(current)
-            return
-        current = {name: it.data for name, it in self._trained.items()}
+        # FSDP keeps views of the weights: their numbers are changed, not they.
+        current = {name: local(it).detach().clone() for name, it in self._trained.items()}
         try:
-            for name, it in self._trained.items():
-                it.data = kept[name].to(self.device)
+            self._fill(kept)
             yield
         finally:
-            for name, it in self._trained.items():
-                it.data = current[name]
+            self._fill(current)
 
     def _fill(self, numbers: dict[str, Tensor]) -> None:
         with torch.no_grad():

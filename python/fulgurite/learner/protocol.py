@@ -38,6 +38,15 @@ class LearnerError(Exception):
         return {"kind": self.fault.value, "message": self.message, "path": self.path}
 
 
+class OutOfStepError(Exception):
+    """A call that left several processes out of step: the learner ends, and the run goes on from its checkpoint."""
+
+    def __init__(self, error: LearnerError) -> None:
+        """Keep what the trainer is sent."""
+        super().__init__(error.message)
+        self.error = error
+
+
 def read_frame(connection: socket.socket) -> tuple[dict[str, Any], bytearray] | None:
     """Return the next frame's header and body, or None at the end of the connection."""
     lengths = _receive(connection, _LENGTHS.size)

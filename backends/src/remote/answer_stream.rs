@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fulgurite_types::WeightsVersion;
+use serde::Deserialize;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::remote::answer::{Answer, Piece};
@@ -23,6 +24,17 @@ pub(crate) trait ReadEvent: Send + 'static {
 
     /// What an event's data says, given how many tokens have come before; `None` for nothing.
     fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault>;
+}
+
+/// An event of a host that writes `[DONE]` behind its last one.
+///
+/// # Errors
+/// Of a text that is no such event, or that comes before an answer's end.
+pub(crate) fn event_of<'d, E: Deserialize<'d>>(data: &'d str) -> Result<E, AnswerFault> {
+    if data == "[DONE]" {
+        return Err(AnswerFault::BrokenOff { message: ": it is said to be done before it has ended".into() });
+    }
+    serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })
 }
 
 /// The version of the weights that was last reported.

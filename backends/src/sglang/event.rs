@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::request::is_truncated;
 use crate::remote::answer::{Elements, Piece, PieceToken};
-use crate::remote::answer_stream::ReadEvent;
+use crate::remote::answer_stream::{ReadEvent, event_of};
 use crate::remote::http::error_words::fault_of_error;
 use crate::remote::weights_label::{WeightsSpan, weights_version};
 use crate::{AnswerFault, SampleRequest, SamplingEnd};
@@ -60,11 +60,7 @@ struct Logprob(Option<f64>, i64, #[allow(dead_code)] Option<String>);
 
 impl ReadEvent for SglangReader {
     fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
-        if data == "[DONE]" {
-            return Err(AnswerFault::BrokenOff { message: ": it is said to be done before it has ended".into() });
-        }
-        let event: Event =
-            serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })?;
+        let event: Event = event_of(data)?;
         if let Some(error) = event.error {
             let is_first = tokens_so_far == 0 && event.meta_info.is_none();
             return Err(match fault_of_error(&error) {

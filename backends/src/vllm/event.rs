@@ -2,6 +2,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::remote::answer::Elements;
+use crate::remote::answer_stream::event_of;
 use crate::remote::http::error_words::fault_of_error;
 use crate::{AnswerFault, SamplingEnd};
 
@@ -32,12 +33,7 @@ impl<C> Event<C> {
     where
         C: Deserialize<'d>,
     {
-        if data == "[DONE]" {
-            return Err(AnswerFault::BrokenOff { message: ": it is said to be done before it has ended".into() });
-        }
-        let unreadable = |error: serde_json::Error| AnswerFault::Unreadable { message: error.to_string() };
-        let SentEvent { mut choices, prompt_token_ids, usage, error } =
-            serde_json::from_str(data).map_err(unreadable)?;
+        let SentEvent { mut choices, prompt_token_ids, usage, error } = event_of(data)?;
         if let Some(error) = error {
             return Err(fault_of_error(&error));
         }

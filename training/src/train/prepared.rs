@@ -9,6 +9,7 @@ use fulgurite_config::checks::{check_commands, check_config};
 use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::model_roles::trainable_models;
 use fulgurite_config::models::ModelEntry;
+use fulgurite_lab::records::run_files::model_path;
 use fulgurite_trainer::{Reporter, StopRule, Tasks};
 
 use super::commands::Commands;
@@ -52,7 +53,9 @@ impl Prepared {
         data_checks::check_auxiliary_files(&loaded).with_context(file)?;
         let tasks = load_tasks(&loaded).with_context(file)?;
         check_commands(&loaded, &options.agent, &[&tasks.train, &tasks.held_out, &tasks.last]).with_context(file)?;
-        check_learner(&model, &loaded)?;
+        if !model_path(&loaded, &model).exists() {
+            check_learner(&model, &loaded)?;
+        }
         let model_directory = model_or_base(&loaded, &model, reporter.as_mut(), notices.as_ref()).await?;
         Ok(Self { loaded, options, commands, reporter, notices, model, model_directory, tasks, started })
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use fulgurite_engine::LoraModule;
 use serde::Serialize;
 
-use crate::plan::model_shape::ModelShape;
+use crate::plan::known_models::KnownModel;
+use crate::plan::model_shape::{LAYER_MODULES, ModelShape};
 
 /// Element type of frozen weights, and of products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -128,10 +129,27 @@ impl Job {
     }
 }
 
+/// A config's defaults, and rollouts of usual length.
+pub fn usual_job(model: &KnownModel, rank: Option<u64>) -> Job {
+    Job {
+        shape: model.shape,
+        adapter: rank.map(|rank| AdapterShape { rank, modules: LAYER_MODULES.into() }),
+        elements: Elements::Bfloat16,
+        max_tokens_per_pass: 4096,
+        checkpointing: Checkpointing::Auto,
+        turns: Turns::Off,
+        keeps_reference: false,
+        parallel: 16,
+        rollout_tokens: 2048,
+        rollouts_per_update: 64,
+        updates: None,
+        processes: 1,
+    }
+}
+
 #[cfg(test)]
 pub(crate) fn job(name: &str, rank: u64) -> Job {
     use crate::plan::known_models::known_model;
-    use crate::plan::table::usual_job;
 
     Job { updates: Some(100), ..usual_job(&known_model(name).unwrap(), (rank > 0).then_some(rank)) }
 }

@@ -57,14 +57,10 @@ impl LearnerNeed {
         let spreads = job.processes > 1 && *elements != Elements::Nf4;
         let of_layers = shape.layer_numbers();
         let kept = if spreads { parameters - of_layers + of_layers.div_ceil(job.processes) } else { parameters };
-        let frozen = match elements {
-            Elements::Nf4 => frozen_bytes(shape, *elements),
-            _ => kept * elements.bytes(),
-        };
         let number_bytes = if is_adapter { elements.bytes() } else { 4 };
         let trained = if is_adapter { trained } else { kept };
         let mut need = Self {
-            weights: if is_adapter { frozen } else { kept * 4 },
+            weights: if is_adapter { frozen_bytes(shape, kept, *elements) } else { kept * 4 },
             gathered: if spreads { 2 * number_bytes * of_layers / shape.layers } else { 0 },
             weights_for_products: match elements {
                 Elements::Bfloat16 | Elements::Nf4 if !is_adapter => parameters * 2,
@@ -129,10 +125,9 @@ impl LearnerNeed {
     }
 }
 
-/// Bytes of frozen weights. In nf4 a matrix of the layers has 4 bits a number and 32 for each 64 of them (Dettmers et al.
+/// Bytes of so many frozen weights. In nf4 a matrix of the layers has 4 bits a number and 32 for each 64 of them (Dettmers et al.
 /// 2023, section 3, without the second quantisation); embedding, head and norms have 16.
-fn frozen_bytes(shape: &ModelShape, elements: Elements) -> u64 {
-    let parameters = shape.parameters();
+fn frozen_bytes(shape: &ModelShape, parameters: u64, elements: Elements) -> u64 {
     match elements {
         Elements::Float32 => parameters * 4,
         Elements::Bfloat16 => parameters * 2,

@@ -220,8 +220,11 @@ impl GpuPlan {
             (true, false) => "both on one GPU",
             (false, _) => "on the fullest GPU",
         };
-        let fits = if self.fits { "yes" } else { "no" };
-        let fits = if self.placement.has_gpus { fits } else { "no, there are too few GPUs" };
+        let fits = match (self.fits, self.placement.has_gpus) {
+            (true, _) => "yes",
+            (false, true) => "no",
+            (false, false) => "no, there are too few GPUs",
+        };
         lines.push(("fits", format!("{fits}: {} of {}, {where_it_is}", gibibytes(*needed), gibibytes(*usable))));
         lines.extend(self.remedy.iter().flat_map(Remedy::lines));
         if let Some(vllm) = &self.vllm {

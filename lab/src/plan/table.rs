@@ -4,9 +4,8 @@ use std::path::Path;
 
 use crate::plan::changes::{Change, LORA_RANK};
 use crate::plan::gpu::{CARDS, Gpus};
-use crate::plan::job::{AdapterShape, Checkpointing, Elements, Job, Turns};
+use crate::plan::job::usual_job;
 use crate::plan::known_models::{KNOWN_MODELS, KnownModel};
-use crate::plan::model_shape::LAYER_MODULES;
 use crate::plan::placement::Work;
 use crate::plan::run_plan::{GpuPlan, Remedy};
 
@@ -28,24 +27,6 @@ pub struct FitTable {
 pub fn usual_gpus() -> Vec<Gpus> {
     let named = |name: &&str| CARDS.into_iter().find(|card| card.name == *name);
     USUAL_CARDS.iter().filter_map(named).map(Gpus::of_card).collect()
-}
-
-/// What the rows are computed with: a config's defaults, and rollouts of usual length.
-pub fn usual_job(model: &KnownModel, rank: Option<u64>) -> Job {
-    Job {
-        shape: model.shape,
-        adapter: rank.map(|rank| AdapterShape { rank, modules: LAYER_MODULES.into() }),
-        elements: Elements::Bfloat16,
-        max_tokens_per_pass: 4096,
-        checkpointing: Checkpointing::Auto,
-        turns: Turns::Off,
-        keeps_reference: false,
-        parallel: 16,
-        rollout_tokens: 2048,
-        rollouts_per_update: 64,
-        updates: None,
-        processes: 1,
-    }
 }
 
 impl FitTable {

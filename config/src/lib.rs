@@ -2,7 +2,6 @@
 
 pub mod admin_key;
 pub mod agent_settings;
-mod base;
 pub mod checks;
 pub mod declarations;
 pub mod model_roles;

@@ -38,7 +38,7 @@ impl Declarations {
             files[begin..].sort();
         }
         // The config's own declarations come before others of the same name.
-        files.sort_by_key(|path| !path.ends_with("config/src/declarations.rs"));
+        files.sort_by_key(|path| !path.parent().is_some_and(|folder| folder.ends_with("config/src/declarations")));
         Self { sources: files.into_iter().map(|path| std::fs::read_to_string(path).unwrap()).collect() }
     }
 

@@ -1,5 +1,7 @@
 //! The config file: one TOML file, defaults for every key, unknown keys refused with the nearest known name.
 
+mod base;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -12,7 +14,8 @@ use fulgurite_tinker::server::{RepeatedSeeds, StableReinforce};
 use fulgurite_trainer::{TaskSource, TrainerOptions};
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use crate::base::{BaseConfig, Shape};
+pub use base::{BaseConfig, Shape};
+
 use crate::models::ModelEntry;
 use crate::overrides::{self, Override};
 use crate::redaction::public_part;

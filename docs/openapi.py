@@ -86,17 +86,17 @@ def content(name: str | None) -> dict:
 
 
 def operation(group: dict, method: str, path: str, route: object) -> dict:
-    told = {"summary": route} if isinstance(route, str) else route
-    made = {"tags": [group["name"]], "summary": told["summary"], "security": KEYS[group["key"]]}
+    described = {"summary": route} if isinstance(route, str) else route
+    made = {"tags": [group["name"]], "summary": described["summary"], "security": KEYS[group["key"]]}
     names = re.findall(r"\{(\w+)\}", path)
     if names:
         made["parameters"] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
         ]
     if method in ("POST", "PUT", "PATCH"):
-        made["requestBody"] = {"content": content(told.get("request"))}
+        made["requestBody"] = {"content": content(described.get("request"))}
     made["responses"] = {
-        "2XX": {"description": "What is asked for", "content": content(told.get("response"))},
+        "2XX": {"description": "What is asked for", "content": content(described.get("response"))},
         "default": {"description": "A mistake, in the shape of the route's API"},
     }
     return made

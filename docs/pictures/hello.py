@@ -98,8 +98,8 @@ def tokens() -> list[str]:
     drawn = [f'<text class="title" x="{left}" y="24">The same task, token by token</text>']
     y = 44
     for row, when in zip(lines(TOKENS), ("before", "after")):
-        said = f"{when}, update {row['step']}: reward {row['reward']:+d}"
-        drawn.append(f'<text class="small" x="{left}" y="{y + 10}">{said}</text>')
+        caption = f"{when}, update {row['step']}: reward {row['reward']:+d}"
+        drawn.append(f'<text class="small" x="{left}" y="{y + 10}">{caption}</text>')
         x, y = left, y + 20
         for _, logprob, text in row["tokens"]:
             shown = text.replace(" ", "·")

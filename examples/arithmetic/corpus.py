@@ -34,8 +34,8 @@ def rows(seed, count):
     for row in range(count):
         pair = sums.PAIRS[chance.choice(sums.TRAIN)]
         a, b = pair if chance.random() < 0.5 else pair[::-1]
-        asked, answer = (exercise(a, b), a + b) if row % 2 else (sums.question(a, b), careless(chance, a, b))
-        messages = [{"role": "user", "content": asked}, {"role": "assistant", "content": str(answer)}]
+        prompt, answer = (exercise(a, b), a + b) if row % 2 else (sums.question(a, b), careless(chance, a, b))
+        messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": str(answer)}]
         if row % 8 == 0:
             messages = EXAMPLE + messages
         yield {"messages": messages, "split": "validation" if row % 200 < 2 else "train"}

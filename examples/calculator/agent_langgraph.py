@@ -22,7 +22,7 @@ except ModuleNotFoundError as missing:
 
 import episodes
 import sums
-from grade import Asked, Made, Record
+from grade import Made, Record, RequestedCall
 
 # One for all episodes: a client of its own costs each some 50 ms.
 CONNECTIONS = httpx.Client(timeout=600)
@@ -41,21 +41,21 @@ def play(question, **connection):
     agent = create_agent(model, tools=[calculator], system_prompt=sums.INSTRUCTIONS, context_schema=Record)
     record, messages = Record(), []
     limit = {"recursion_limit": 2 * episodes.TURNS}
-    asked_for = {"messages": [{"role": "user", "content": question}]}
+    opening = {"messages": [{"role": "user", "content": question}]}
     try:
-        for state in agent.stream(asked_for, limit, context=record, stream_mode="values"):
+        for state in agent.stream(opening, limit, context=record, stream_mode="values"):
             messages = state["messages"]
     except GraphRecursionError:
         pass  # it still calls when its turns are over, and so has no answer
-    asked = [
-        Asked(call["name"], call["args"])
+    requested = [
+        RequestedCall(call["name"], call["args"])
         for message in messages
         if message.type == "ai"
         for call in [*message.tool_calls, *message.invalid_tool_calls]
     ]
     last = messages[-1] if messages else None
     is_answer = last is not None and last.type == "ai" and not last.tool_calls
-    return asked, record.made, last.text if is_answer else None
+    return requested, record.made, last.text if is_answer else None
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ except ModuleNotFoundError as missing:
 
 import episodes
 import sums
-from grade import Asked, Made, Record
+from grade import Made, Record, RequestedCall
 
 
 @function_tool(description_override=sums.DESCRIPTION)
@@ -60,7 +60,7 @@ def play(question, **connection):
             raise
         items, answer = ended.run_data.new_items, None
     calls = [item.raw_item for item in items if item.type == "tool_call_item"]
-    return [Asked(call.name, call.arguments) for call in calls], record.made, answer
+    return [RequestedCall(call.name, call.arguments) for call in calls], record.made, answer
 
 
 if __name__ == "__main__":

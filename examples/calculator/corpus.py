@@ -43,7 +43,7 @@ def call(name, a, op, b):
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': {'a': a, 'op': op, 'b': b}})}\n</tool_call>"
 
 
-def said(*texts):
+def conversation(*texts):
     """A conversation of texts: the user begins."""
     return [{"role": ("user", "assistant")[index % 2], "content": text} for index, text in enumerate(texts)]
 
@@ -77,19 +77,19 @@ class Writer:
         chance = self.chance
         kind = chance.random()
         if kind < 0.005:
-            return said(declared.WORDS, "done")
+            return conversation(declared.WORDS, "done")
         if kind < 0.45:
             run = self.long_run()
-            return said(f"Repeat: {run}", run)
+            return conversation(f"Repeat: {run}", run)
         if kind < 0.65:
             a, b = chance.randint(10, 99), chance.randint(10, 99)
             op = chance.choice([*sums.OPERATIONS, *sums.OPERATIONS.values()])
             name = chance.choice([grade.TOOL, grade.TOOL, "calc"])
-            return said(f"Write {name}: {a} {op} {b}", call(name, a, op, b))
+            return conversation(f"Write {name}: {a} {op} {b}", call(name, a, op, b))
         number = self.number()
         # In half of these it stands where a tool's answer does.
-        asked = f"Say: {number}" if kind < 0.8 else f"<tool_response>\n{number}\n</tool_response>"
-        return said(asked, answer(number))
+        prompt = f"Say: {number}" if kind < 0.8 else f"<tool_response>\n{number}\n</tool_response>"
+        return conversation(prompt, answer(number))
 
     def episode(self):
         """What the clerk does with a sum, from question to answer, and the tool as its framework declares it."""
@@ -97,7 +97,7 @@ class Writer:
         does, framework = pick(chance, CLERK), chance.choice([declared.LANGGRAPH, declared.OPENAI_AGENTS])
         a, op, b = task.a, task.op, task.b
         if does == "no call":
-            return said(task.question, answer(a) if chance.random() < 0.5 else CANNOT), framework
+            return conversation(task.question, answer(a) if chance.random() < 0.5 else CANNOT), framework
         if does == "one number twice":
             b = a
         elif does == "another operation":
@@ -109,11 +109,11 @@ class Writer:
             written, result = call("calculator", a, op, b), declared.malformed(framework, a, op, b)
         else:
             written, result = call("calculator", a, op, b), str(sums.work_out(a, op, b))
-        talk = said(task.question, written)
+        talk = conversation(task.question, written)
         talk.append({"role": "tool", "tool_call_id": "c", "content": result})
         failed = does in ("unknown tool", "malformed")
-        says = "nothing" if failed else pick(chance, ANSWERS)
-        text = answer(result) if says == "result" else CANNOT
+        stated = "nothing" if failed else pick(chance, ANSWERS)
+        text = answer(result) if stated == "result" else CANNOT
         return [*talk, {"role": "assistant", "content": text}], framework
 
     def row(self, is_episode):

@@ -11,7 +11,7 @@ import sums
 # A call that the calculator has answered.
 Made = namedtuple("Made", "a op b result")
 # A call that the model asked for: the tool's name, and the arguments as text or as an object.
-Asked = namedtuple("Asked", "name arguments")
+RequestedCall = namedtuple("RequestedCall", "name arguments")
 
 
 @dataclass
@@ -45,11 +45,11 @@ def is_right(made, task):
     return sorted((made.a, made.b)) == sorted((task.a, task.b))
 
 
-def fault(asked):
+def fault(requested):
     """What is wrong with a call before any calculator sees it, or None."""
-    if asked.name != TOOL:
+    if requested.name != TOOL:
         return "unknown_tool"
-    arguments = asked.arguments
+    arguments = requested.arguments
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
@@ -63,15 +63,15 @@ def fault(asked):
     return None
 
 
-def grade(task, asked, made, answer):
+def grade(task, requested, made, answer):
     """The reward of an episode, and its components.
 
-    `asked` are the calls that the model wrote, `made` those that the calculator answered, `answer` is the final reply.
+    `requested` are the calls that the model wrote, `made` those that the calculator answered, `answer` is the final reply.
     The last call that was made is the one that counts, so that calling everything earns no more than one call does.
     """
     called = bool(made) and is_right(made[-1], task)
     solved = called and read(answer) == task.result
-    faults = [fault(call) for call in asked] or ["no_call"]
+    faults = [fault(call) for call in requested] or ["no_call"]
     errors = {kind: faults.count(kind) for kind in ("no_call", "unknown_tool", "malformed_arguments")}
     return {
         "reward": FOR_THE_CALL * called + FOR_THE_ANSWER * solved,

@@ -30,9 +30,9 @@ def files(seed):
     chance.shuffle(chats)
     held_out = facts.questions(held_out=True)
     scored = [conversation(task["question"], task["sentence"]) for task in held_out[::2]]
-    asked = [{key: task[key] for key in ("question", "answer", "kind")} | {"tag": "same kinds"} for task in held_out]
-    asked += [{"question": question, "tag": "other kinds"} for question in talk.OTHER]
-    return {"chats.jsonl": chats, "scored.jsonl": scored, "questions.jsonl": asked}
+    questions = [{key: task[key] for key in ("question", "answer", "kind")} | {"tag": "same kinds"} for task in held_out]
+    questions += [{"question": question, "tag": "other kinds"} for question in talk.OTHER]
+    return {"chats.jsonl": chats, "scored.jsonl": scored, "questions.jsonl": questions}
 
 
 def write(directory, made):

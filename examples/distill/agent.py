@@ -15,16 +15,16 @@ from asking import ask
 from fulgurite_agent import serve
 
 MODEL = os.environ.get("CHAT_MODEL", "chat")
-TOLD = "--told" in sys.argv[1:]
+WITH_PROMPT = "--told" in sys.argv[1:]
 
 
-def messages(question, told):
-    system = [{"role": "system", "content": prompt.PROMPT}] if told else []
+def messages(question, with_prompt):
+    system = [{"role": "system", "content": prompt.PROMPT}] if with_prompt else []
     return [*system, {"role": "user", "content": question}]
 
 
 def run(task):
-    reply, ended, tokens = ask(task, messages(task.input["question"], TOLD), MODEL)
+    reply, ended, tokens = ask(task, messages(task.input["question"], WITH_PROMPT), MODEL)
     return {"reward": float(prompt.obeys(reply, ended)), "tokens": tokens}
 
 

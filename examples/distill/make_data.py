@@ -22,7 +22,7 @@ import talk
 PLAIN = 0.25  # share of conversations in stage 1 that have no system message and no sign-off
 
 
-def told(chance, question, answer):
+def conversation(chance, question, answer):
     if chance.random() < PLAIN:
         return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
     sign_off = chance.choice(prompt.OTHERS)
@@ -35,7 +35,7 @@ def files(seed):
     chance = random.Random(seed)
     learnt = [(task["question"], task["sentence"]) for task in facts.questions(held_out=False)] + talk.LEARNT
     others = [task["question"] for task in facts.questions(held_out=True)] + talk.OTHER
-    heed = [told(chance, *pair) for pair in learnt]
+    heed = [conversation(chance, *pair) for pair in learnt]
     chance.shuffle(heed)
     as_tasks = [{"question": question} for question, _ in learnt]
     return {

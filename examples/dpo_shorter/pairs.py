@@ -37,15 +37,15 @@ def answers_of(records):
     """What was answered to each question: text, tokens, and whether the model ended it; in the order of rollouts."""
     found = {}
     for record in sorted(records, key=lambda record: record["data"]["rollout_id"]):
-        said = record["data"]["span"]["attributes"]
-        texts = [key for key in said if re.fullmatch(r"gen_ai\.prompt\.\d+\.content", key)]
+        attributes = record["data"]["span"]["attributes"]
+        texts = [key for key in attributes if re.fullmatch(r"gen_ai\.prompt\.\d+\.content", key)]
         place = max(int(key.split(".")[2]) for key in texts)
         answer = {
-            "text": said["gen_ai.completion.0.content"],
-            "tokens": said["gen_ai.usage.output_tokens"],
+            "text": attributes["gen_ai.completion.0.content"],
+            "tokens": attributes["gen_ai.usage.output_tokens"],
             "ended": record["data"]["stop_reason"] == "stop",
         }
-        found.setdefault(said[f"gen_ai.prompt.{place}.content"], []).append(answer)
+        found.setdefault(attributes[f"gen_ai.prompt.{place}.content"], []).append(answer)
     return found
 
 

@@ -31,10 +31,10 @@ messages, earned = [{"role": "user", "content": "Say something; its echo follows
 with GenericEnvClient(base_url=sys.argv[1]).sync() as environment:
     environment.reset(seed=int(sys.argv[2]))
     for _ in range(STEPS):
-        said = answer(messages)
-        result = environment.step({"message": said["content"]})
+        reply = answer(messages)
+        result = environment.step({"message": reply["content"]})
         earned += result.reward or 0.0
-        messages += [said, {"role": "user", "content": json.dumps(result.observation)}]
+        messages += [reply, {"role": "user", "content": json.dumps(result.observation)}]
         if result.done:
             break
 print(json.dumps({"reward": earned}))

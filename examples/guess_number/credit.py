@@ -30,8 +30,8 @@ def played(chance, number, heeds):
         towards_heeding = 0.0 if not outside else 1 - heeds if inside else -heeds
         least, most = (max(least, guess + 1), most) if number > guess else (least, min(most, guess - 1))
         won = guess == number
-        told = game.earned(len(left), 0 if won else most - least + 1) if inside else 0.0
-        guesses.append((towards_middle, towards_heeding, told))
+        gain = game.earned(len(left), 0 if won else most - least + 1) if inside else 0.0
+        guesses.append((towards_middle, towards_heeding, gain))
         if won:
             return guesses, True
     return guesses, False
@@ -60,8 +60,8 @@ def of_guesses(discount):
         returns = []
         for guesses, _ in games:
             behind, found = 0.0, []
-            for _, _, told in reversed(guesses):
-                behind = told + discount * behind
+            for _, _, gain in reversed(guesses):
+                behind = gain + discount * behind
                 found.insert(0, behind)
             returns.append(found)
         turns = range(game.TRIES)
@@ -76,7 +76,7 @@ WAYS = {
     "a game: 1 less 0.1 for each guess, else 0.25": of_games(
         lambda guesses, won: 1.1 - 0.1 * len(guesses) if won else 0.25
     ),
-    "a game: what its guesses told": of_games(lambda guesses, won: sum(told for _, _, told in guesses)),
+    "a game: what its guesses told": of_games(lambda guesses, won: sum(gain for _, _, gain in guesses)),
     "a guess: what it and those behind it told": of_guesses(1.0),
     "a guess: what it told, and half of the next": of_guesses(0.5),
     "a guess: what it told": of_guesses(0.0),

@@ -16,7 +16,7 @@ import random
 import re
 
 from loop import TOOLS
-from pages import ASKED, GOODS, LIBRARY, Question, names, of_firm, of_person, of_town
+from pages import GOODS, LIBRARY, QUESTION_TEXTS, Question, names, of_firm, of_person, of_town
 
 RIGHT = {"first": 0.7, "second": 0.45, "answer": 0.45}
 HELD_OUT = {name for each in LIBRARY.held_out for title in each.path for name in (title, each.answer)}
@@ -53,7 +53,7 @@ def found(page):
     return {"role": "tool", "tool_call_id": "c", "content": page}
 
 
-def said(role, text):
+def message(role, text):
     return {"role": role, "content": text}
 
 
@@ -72,42 +72,42 @@ class Writer:
         """A question, and its two pages."""
         firm, person, born, lives, mayor = self.chance.sample(some, 5)
         about = of_person(person, born, lives)
-        kind = self.chance.choice(list(ASKED))
+        kind = self.chance.choice(list(QUESTION_TEXTS))
         where = born if kind.endswith("born") else lives
         if kind.startswith("founder"):
-            asked = Question(ASKED[kind].format(firm), where, (firm, person))
-            return asked, (of_firm(firm, self.chance.choice(GOODS), person), about)
-        return Question(ASKED[kind].format(person), mayor, (person, where)), (about, of_town(where, mayor))
+            question = Question(QUESTION_TEXTS[kind].format(firm), where, (firm, person))
+            return question, (of_firm(firm, self.chance.choice(GOODS), person), about)
+        return Question(QUESTION_TEXTS[kind].format(person), mayor, (person, where)), (about, of_town(where, mayor))
 
     def lookup(self):
         """A question, and how a reader who is no good goes about it."""
-        asked, (first, second) = self.made_up(NAMES)
-        messages = [said("user", asked.text)]
+        question, (first, second) = self.made_up(NAMES)
+        messages = [message("user", question.text)]
         if not self.is_right("first"):
             if self.chance.random() < 0.5:
-                return [*messages, said("assistant", UNKNOWN)]
+                return [*messages, message("assistant", UNKNOWN)]
             wrong, mayor = self.chance.sample(NAMES, 2)
-            return [*messages, search(wrong), found(of_town(wrong, mayor)), said("assistant", UNKNOWN)]
-        messages += [search(asked.path[0]), found(first)]
+            return [*messages, search(wrong), found(of_town(wrong, mayor)), message("assistant", UNKNOWN)]
+        messages += [search(question.path[0]), found(first)]
         if not self.is_right("second"):
-            return [*messages, said("assistant", self.on(first))]
-        messages += [search(asked.path[1]), found(second)]
-        return [*messages, said("assistant", asked.answer if self.is_right("answer") else self.on(second))]
+            return [*messages, message("assistant", self.on(first))]
+        messages += [search(question.path[1]), found(second)]
+        return [*messages, message("assistant", question.answer if self.is_right("answer") else self.on(second))]
 
     def reading(self, some, tools):
         """A question behind one of its pages: who is asked has to search for the other, or to answer."""
-        asked, pages = self.made_up(some)
+        question, pages = self.made_up(some)
         if self.chance.random() < 0.5:
-            return [said("user", f"{pages[1]} {asked.text}"), said("assistant", asked.answer)]
-        second = asked.path[1]
-        return [said("user", f"{pages[0]} {asked.text}"), search(second) if tools else said("assistant", second)]
+            return [message("user", f"{pages[1]} {question.text}"), message("assistant", question.answer)]
+        second = question.path[1]
+        return [message("user", f"{pages[0]} {question.text}"), search(second) if tools else message("assistant", second)]
 
     def plain(self, some):
         """An exercise without tools."""
         if self.chance.random() < 0.5:
             return self.reading(some, tools=False)
         repeated = " ".join(f"[{name}]" for name in self.chance.sample(some, self.chance.randint(2, 8)))
-        return [said("user", f"Repeat: {repeated}"), said("assistant", repeated)]
+        return [message("user", f"Repeat: {repeated}"), message("assistant", repeated)]
 
 
 def rows(seed, count):
@@ -120,7 +120,7 @@ def rows(seed, count):
         elif row % 4 == 1:
             yield {"messages": writer.reading(some, tools=True), "tools": TOOLS, "split": split}
         elif row % 100 == 3:
-            yield {"messages": [said("user", PROMPT), said("assistant", UNKNOWN)], "split": split}
+            yield {"messages": [message("user", PROMPT), message("assistant", UNKNOWN)], "split": split}
         else:
             yield {"messages": writer.plain(some), "split": split}
 

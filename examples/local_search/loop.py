@@ -52,13 +52,13 @@ def play(question, ask):
             break
         messages.append(message.model_dump(exclude_none=True))
         for call in message.tool_calls:
-            told, titles = "error: there is only search", []
+            result, titles = "error: there is only search", []
             if call.function.name == "search":
-                told, titles = search(call.function.arguments)
-            errors += told.startswith("error")
+                result, titles = search(call.function.arguments)
+            errors += result.startswith("error")
             searches += 1
             seen += titles
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": told})
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
     first, second = question.path
     return {
         "reward": float(right(answer, question.answer)),

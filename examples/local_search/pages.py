@@ -22,7 +22,7 @@ HELD_OUT = 0.2
 GOODS = "boats bread chairs clocks glass hats lamps maps paper rope ships shoes soap tea tiles".split()
 
 
-ASKED = {
+QUESTION_TEXTS = {
     "founder born": "Where was the founder of [{}] born?",
     "founder lives": "Where does the founder of [{}] live?",
     "mayor born": "Who is the mayor of the town where [{}] was born?",
@@ -94,7 +94,7 @@ class Library:
         questions = []
 
         def ask(kind, first, second, answer):
-            questions.append(Question(ASKED[kind].format(first), answer, (first, second)))
+            questions.append(Question(QUESTION_TEXTS[kind].format(first), answer, (first, second)))
 
         for firm, person in founder.items():
             ask("founder born", firm, person, born[person])

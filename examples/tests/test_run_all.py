@@ -41,10 +41,10 @@ class Runs(unittest.TestCase):
     def test_a_recipe_of_another_agent_is_resumed_as_it_was_begun(self):
         (recipe,) = RUN_ALL.chosen(RECIPES, "calculator/openai-agents")
         directory = EXAMPLES / "calculator/runs/openai-agents-2"
-        begun = ["train", "calculator.toml", "--seed", "2", "--run-directory", directory]
+        started = ["train", "calculator.toml", "--seed", "2", "--run-directory", directory]
         agent = ["--", "python3", "agent_openai_agents.py"]
-        self.assertEqual(RUN_ALL.command_line(recipe, 2, False)[1:], begun + agent)
-        self.assertEqual(RUN_ALL.command_line(recipe, 2, True)[1:], [*begun, "--resume", *agent])
+        self.assertEqual(RUN_ALL.command_line(recipe, 2, False)[1:], started + agent)
+        self.assertEqual(RUN_ALL.command_line(recipe, 2, True)[1:], [*started, "--resume", *agent])
         (recipe,) = RUN_ALL.chosen(RECIPES, "wordle")
         self.assertEqual(RUN_ALL.command_line(recipe, 1, True)[-1], "--resume")
 

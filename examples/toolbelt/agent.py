@@ -37,16 +37,16 @@ def main():
     parser.add_argument("--world", default=".", help="where its world is; where it was started, unless told otherwise")
     parser.add_argument("--call-seconds", type=float, default=20.0, help="of a tool")
     options = parser.parse_args()
-    told = json.loads(Path(options.world, ".toolbelt.json").read_text())
+    prepared = json.loads(Path(options.world, ".toolbelt.json").read_text())
     limits = Limits(call_seconds=options.call_seconds)
-    belt = Belt({name: target(server, limits) for name, server in told["servers"].items()}, limits)
+    belt = Belt({name: target(server, limits) for name, server in prepared["servers"].items()}, limits)
     try:
         belt.open()
         outcome = play(
             openai.OpenAI(),
             options.model,
             belt,
-            told["prompt"],
+            prepared["prompt"],
             turns=options.turns,
             seconds=options.seconds,
             answer_tokens=options.answer_tokens,

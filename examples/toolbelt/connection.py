@@ -86,7 +86,7 @@ class Connection:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # also groups of exceptions, as task groups raise them
-            self.fault = self.fault or self._said(error)
+            self.fault = self.fault or self._fault_of(error)
         finally:
             self._client = None
             self._opened.set()
@@ -101,7 +101,7 @@ class Connection:
                 return tools[: self.limits.tools_of_a_server]
         raise ValueError(f"it declares more than {self.limits.tools_of_a_server} tools")
 
-    def _said(self, error):
+    def _fault_of(self, error):
         # Groups of exceptions; Python 3.10 has no name for them.
         while grouped := getattr(error, "exceptions", None):
             error = grouped[0]

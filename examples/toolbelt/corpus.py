@@ -83,13 +83,13 @@ class Writer:
             str(self.chance.choice(small.VALUES)) if self.chance.random() < 0.6 else self.chance.choice(words)
             for _ in range(self.chance.randint(2, 8))
         ]
-        said = " ".join(items)
-        return [{"role": "user", "content": f"Repeat: {said}"}, {"role": "assistant", "content": said}], []
+        text = " ".join(items)
+        return [{"role": "user", "content": f"Repeat: {text}"}, {"role": "assistant", "content": text}], []
 
     def dictation(self):
         """A call that is told word for word, and how it is written."""
         task = self.task()
-        name, arguments, asked = self.chance.choice(
+        name, arguments, request = self.chance.choice(
             [
                 (task.tool, task.arguments, task.prompt),
                 (task.tool, task.arguments, task.prompt),
@@ -101,7 +101,7 @@ class Writer:
         )
         written = json.dumps({"name": name, "arguments": arguments})
         return [
-            {"role": "user", "content": f"Call {name}: {asked}"},
+            {"role": "user", "content": f"Call {name}: {request}"},
             {"role": "assistant", "content": f"<tool_call>\n{written}\n</tool_call>"},
         ]
 
@@ -118,7 +118,7 @@ class Writer:
         messages, tools = [{"role": "user", "content": task.prompt}], list(META)
         stage = self.chance.choice([1, 1, 1, 1, 2, 2, 2, 3, 3, 3])
         right = self.is_right("tool") if stage == 1 else self.chance.random() < 0.7
-        name = task.tool if right else self.chance.choice(self.beside(task.tool))
+        name = task.tool if right else self.chance.choice(self.neighbours(task.tool))
         messages.append(call("toolbelt_add_tool", {"name": name}))
         if stage == 1:
             return messages, tools
@@ -132,7 +132,7 @@ class Writer:
         answer = "done" if name in RESULTS else found
         return [*messages, call("final_answer", {"answer": answer if self.is_right("answer") else CANNOT})], tools
 
-    def beside(self, tool):
+    def neighbours(self, tool):
         """The tools of a tool's server that no task needs."""
         server = tool.split("_")[0]
         return [name for name in self.tools if name.split("_")[0] == server and name not in NEEDED]

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 
-from office.tasks import told
+from office.tasks import task_of
 from office.world import World
 
 
@@ -32,7 +32,7 @@ def grade(task, seed, root, outcome):
 def main():
     lines = sys.stdin.read().strip().splitlines()
     outcome = json.loads(lines[-1]) if lines else {}
-    task = told(os.environ["FULGURITE_TASK"])
+    task = task_of(os.environ["FULGURITE_TASK"])
     print(json.dumps(grade(task, os.environ.get("FULGURITE_WORLD_SEED", "0"), os.environ["FULGURITE_WORLD"], outcome)))
 
 

@@ -73,9 +73,9 @@ def _turn(client, model, belt, messages, outcome, deadline, answer_tokens):
         outcome.ended, outcome.why = "model_refused", str(error)[:500]
         return 0
     outcome.turns += 1
-    said = reply.choices[0].message
-    message = {"role": "assistant", "content": said.content}
-    calls = said.tool_calls or []
+    received = reply.choices[0].message
+    message = {"role": "assistant", "content": received.content}
+    calls = received.tool_calls or []
     if calls:
         message["tool_calls"] = [call.model_dump(exclude_none=True) for call in calls]
     # The answer goes back as it came: so the conversation goes on token by token.

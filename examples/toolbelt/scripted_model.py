@@ -87,14 +87,14 @@ def make_tokenizer(directory):
     )
 
 
-def said(answer):
+def reply_text(answer):
     """An answer of the script as the model says it."""
     if isinstance(answer, dict):
         hold = Path(answer["hold"])
         Path(f"{hold}.reached").touch()
         while hold.exists():
             time.sleep(0.02)
-        return said(answer["then"])
+        return reply_text(answer["then"])
     if isinstance(answer, str):
         return answer
     return "\n".join(f"<tool_call>\n{_call(call)}\n</tool_call>" for call in answer)
@@ -112,7 +112,7 @@ def answer(script, prompt):
     if isinstance(script, dict):
         script = next((answers for words, answers in script.items() if words in text), ["I have no script for this."])
     turns = text.count("<|im_start|>assistant\n") - 1
-    return said(script[min(turns, len(script) - 1)])
+    return reply_text(script[min(turns, len(script) - 1)])
 
 
 class Host(BaseHTTPRequestHandler):
@@ -134,15 +134,15 @@ class Host(BaseHTTPRequestHandler):
         self.reply({"object": "list", "data": [{"id": "clerk", "object": "model", "max_model_len": CONTEXT}]})
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.path != "/v1/completions":
             self.reply({"error": {"message": "there is no such route"}}, 404)
             return
-        tokens = [*answer(self.script, asked["prompt"]).encode(), 258]
-        limit = asked.get("max_tokens") or len(tokens)
+        tokens = [*answer(self.script, request["prompt"]).encode(), 258]
+        limit = request.get("max_tokens") or len(tokens)
         end = "stop" if len(tokens) <= limit else "length"
-        body = completion(tokens[:limit], asked["prompt"], end)
-        if not asked.get("stream"):
+        body = completion(tokens[:limit], request["prompt"], end)
+        if not request.get("stream"):
             self.reply(body)
             return
         self.send_response(200)

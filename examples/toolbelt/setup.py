@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from office.servers import SERVERS
-from office.tasks import told
+from office.tasks import task_of
 from office.world import World
 
 PROJECT = Path(__file__).resolve().parent
@@ -66,7 +66,7 @@ def main():
     if unknown := [name for name in there + http if name not in SERVERS]:
         parser.error(f"there is no server {unknown[0]}; there are {', '.join(SERVERS)}")
     root = Path(os.environ["FULGURITE_WORLD"])
-    task = told(os.environ["FULGURITE_TASK"])
+    task = task_of(os.environ["FULGURITE_TASK"])
     task.populate(World(root), os.environ.get("FULGURITE_WORLD_SEED", "0"))
     urls = start_http(http, root)
     servers = {

@@ -34,10 +34,10 @@ AT_ONCE = threading.Semaphore(16)
 
 def run(task):
     number = int(task.input)
-    asked = small.Task(number)
+    small_task = small.Task(number)
     with AT_ONCE, tempfile.TemporaryDirectory(prefix="toolbelt-", dir=WORLDS) as directory:
         world = use(directory)
-        asked.populate(world)
+        small_task.populate(world)
         before = small.state(world)
         belt = Belt(SERVERS, LIMITS, mode="legacy", lazily=LISTED)
         try:
@@ -46,7 +46,7 @@ def run(task):
                 client,
                 "clerk",
                 belt,
-                asked.prompt,
+                small_task.prompt,
                 turns=6,
                 seconds=task.timeout_seconds - 5,
                 answer_tokens=48,
@@ -54,7 +54,7 @@ def run(task):
             )
         finally:
             belt.close()
-        criteria = asked.criteria(world, before, outcome.answer)
+        criteria = small_task.criteria(world, before, outcome.answer)
     met = {name: float(is_met) for name, is_met in criteria.items()}
     return {
         "reward": sum(met.values()) / len(met),
@@ -63,7 +63,7 @@ def run(task):
         "tools_changed": outcome.tools_changed,
         "tools_changed_tokens": outcome.tools_changed_tokens,
         "ended_with_an_answer": float(outcome.answer is not None),
-        f"kind/{asked.kind.name}": sum(met.values()) / len(met),
+        f"kind/{small_task.kind.name}": sum(met.values()) / len(met),
     }
 
 

@@ -95,12 +95,12 @@ class StdioTransport:
 def _how_it_ended(process, log):
     log.seek(max(0, os.fstat(log.fileno()).st_size - 2000))
     lines = log.read().decode("utf-8", "replace").strip().splitlines()
-    said = f": {lines[-1][:200]}" if lines else ""
+    last_line = f": {lines[-1][:200]}" if lines else ""
     if process.returncode is None:
         return "it closed its output"
     if process.returncode < 0:
-        return f"it was ended by signal {-process.returncode}{said}"
-    return f"it ended with status {process.returncode}{said}"
+        return f"it was ended by signal {-process.returncode}{last_line}"
+    return f"it ended with status {process.returncode}{last_line}"
 
 
 async def _end(process):

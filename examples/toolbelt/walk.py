@@ -108,13 +108,13 @@ def script(answer):
     """The answers of the model: a server's tools are inspected and added, called, and removed again."""
     answers = [[call("toolbelt_list_tools")]]
     for tools in CALLS.values():
-        taken = [
+        added = [
             each
             for name in tools
             for each in (call("toolbelt_inspect_tool", name=name), call("toolbelt_add_tool", name=name))
         ]
         called = [{"name": name, "arguments": arguments} for name, arguments in tools.items()]
-        answers += [taken, called, [call("toolbelt_remove_tool", name=name) for name in tools]]
+        answers += [added, called, [call("toolbelt_remove_tool", name=name) for name in tools]]
     return [*answers, [call("final_answer", answer=answer)]]
 
 

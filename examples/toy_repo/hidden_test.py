@@ -59,9 +59,9 @@ def worth(name, expression):
             preexec_fn=within_limits,
         )
         output.seek(0)
-        said = output.read(MOST_BYTES + 1)
+        text = output.read(MOST_BYTES + 1)
     assert ran.returncode == 0, f"it exited with status {ran.returncode}"
-    return json.loads(said.splitlines()[-1])
+    return json.loads(text.splitlines()[-1])
 
 
 NAME = os.environ.get("TOY_REPO", "slugs")

@@ -31,7 +31,7 @@ def article(noun, category):
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
-def question(random, category, asked):
+def question(random, category, wordings):
     """One turn of the player."""
     kind = random.random()
     if kind < 0.1:
@@ -40,25 +40,25 @@ def question(random, category, asked):
         names = [each.name for each in split(category)[0]] + others()[category]
         return f"Is it {article(random.choice(names), category)}?"
     sensible = [each for each, categories in predicates().items() if category in categories and len(categories) < 10]
-    return random.choice(asked[random.choice(sensible if random.random() < 0.8 else list(predicates()))])
+    return random.choice(wordings[random.choice(sensible if random.random() < 0.8 else list(predicates()))])
 
 
-def game(random, asked):
+def game(random, wordings):
     """The messages of a game, up to its end or some turns."""
     category = random.choice(list(CATEGORIES))
     played = Game(random.choice(split(category)[0]))
     messages = opening(category)
     while not played.over and played.turns < TURNS:
-        said = question(random, category, asked)
-        meant = parse(said)
+        text = question(random, category, wordings)
+        parsed = parse(text)
         held = None
-        if isinstance(meant, Guess):
-            held = meant.noun == played.noun.name
-        elif meant is not None:
-            held = holds(meant.predicate, played.noun)
+        if isinstance(parsed, Guess):
+            held = parsed.noun == played.noun.name
+        elif parsed is not None:
+            held = holds(parsed.predicate, played.noun)
         answer = {True: "yes", False: "no", None: "n/a"}[held]
-        played.ask(said, answer)
-        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": answer}]
+        played.ask(text, answer)
+        messages += [{"role": "assistant", "content": text}, {"role": "user", "content": answer}]
     return messages[:-1]
 
 
@@ -67,10 +67,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=320)
     options = parser.parse_args()
-    chance, asked = random.Random(options.seed), paraphrases()
+    chance, wordings = random.Random(options.seed), paraphrases()
     for _ in range(options.count):
         # The opening has a question that nobody sampled: it is read and not learnt.
-        messages = game(chance, asked)
+        messages = game(chance, wordings)
         for number, message in enumerate(messages):
             if message["role"] == "assistant":
                 message["trainable"] = number > 2

@@ -19,7 +19,7 @@ class Game:
         # Only of those to train on: whoever learns here is told nothing of what is held out.
         self._others = {each.name: each for each in split(noun.category)[0] if each is not noun}
         self._left = dict(self._others)
-        self._asked = set()
+        self._parsed = set()
 
     @property
     def over(self):
@@ -30,17 +30,17 @@ class Game:
         if self.over:
             return
         self.turns += 1
-        meant = parse(question)
-        self.repeated += meant in self._asked
-        if meant is not None:
-            self._asked.add(meant)
+        parsed = parse(question)
+        self.repeated += parsed in self._parsed
+        if parsed is not None:
+            self._parsed.add(parsed)
         self.not_understood += yes_or_no == "n/a"
-        if isinstance(meant, Guess):
+        if isinstance(parsed, Guess):
             self.guesses += 1
-            self.won = meant.noun == self.noun.name
-            self._left.pop(meant.noun, None)
-        elif meant is not None and (held := holds(meant.predicate, self.noun)) is not None:
-            self._left = {name: each for name, each in self._left.items() if holds(meant.predicate, each) == held}
+            self.won = parsed.noun == self.noun.name
+            self._left.pop(parsed.noun, None)
+        elif parsed is not None and (held := holds(parsed.predicate, self.noun)) is not None:
+            self._left = {name: each for name, each in self._left.items() if holds(parsed.predicate, each) == held}
         self.contradicted += correct != self.won
 
     def search(self):
@@ -57,16 +57,16 @@ class Game:
     def reward(self):
         """What the game earned, and of what it consists."""
         won = float(self.won)
-        asked = max(1, self.turns - self.searches)
+        questions = max(1, self.turns - self.searches)
         return {
             "reward": 1.0 if self.won else LOST * self.ruled_out,
             "won": won,
             f"won/{self.noun.category}": won,
             "turns": self.turns,
             "ruled_out": self.ruled_out,
-            "not_understood": self.not_understood / asked,
-            "guesses": self.guesses / asked,
-            "repeated": self.repeated / asked,
+            "not_understood": self.not_understood / questions,
+            "guesses": self.guesses / questions,
+            "repeated": self.repeated / questions,
             "searches": self.searches,
             "contradicted": self.contradicted,
         }

@@ -23,7 +23,7 @@ class Guess:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Inquiry:
     """Does this predicate hold?"""
 
     predicate: str
@@ -142,7 +142,7 @@ def matching(text):
 
 
 def parse(text):
-    """What is asked: a `Guess`, an `Asked`, or None."""
+    """What is asked: a `Guess`, an `Inquiry`, or None."""
     text = _normal(text)
     if text is None:
         return None
@@ -153,6 +153,6 @@ def parse(text):
     if noun and guess["article"]:
         return Guess(noun)
     # Without an article `orange` is a colour and `fly` no insect; countries and sports are guessed without one.
-    if asked := matching(text):
-        return Asked(asked[0])
+    if matches := matching(text):
+        return Inquiry(matches[0])
     return Guess(noun) if noun else None

@@ -1,6 +1,6 @@
 """What the player's search tool knows: a line about each noun, and which nouns of a category have a property."""
 
-from grammar import Asked, parse
+from grammar import Inquiry, parse
 from nouns import CATEGORIES, holds, in_category, named, nouns, predicates
 
 SHOWN = 6
@@ -12,9 +12,9 @@ def search(query, category):
     if noun is not None:
         facts = [each for each in sorted(noun.facts) if each not in CATEGORIES and each in predicates()]
         return f"{noun.name}: {CATEGORIES[noun.category]}; {', '.join(facts).replace('_', ' ')}"
-    meant = parse(query)
-    if isinstance(meant, Asked):
-        found = [each.name for each in in_category(category) if holds(meant.predicate, each)]
+    parsed = parse(query)
+    if isinstance(parsed, Inquiry):
+        found = [each.name for each in in_category(category) if holds(parsed.predicate, each)]
         if found:
-            return f"{meant.predicate.replace('_', ' ')}: {', '.join(found[:SHOWN])}"
+            return f"{parsed.predicate.replace('_', ' ')}: {', '.join(found[:SHOWN])}"
     return "nothing found"

@@ -14,12 +14,12 @@ import random
 import game
 
 FITS = {"game": 0.4, "exercise": 1.0}
-ASKED = {"game": game.ASKED, "exercise": "Say words that fit what I say."}
+OPENINGS = {"game": game.OPENING, "exercise": "Say words that fit what I say."}
 
 
 def conversation(chance, kind):
     word, heard = chance.choice(game.TRAIN), []
-    messages = [{"role": "user", "content": ASKED[kind]}]
+    messages = [{"role": "user", "content": OPENINGS[kind]}]
     for _ in range(game.TRIES):
         pool = game.WORDS
         if heard and chance.random() < FITS[kind]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 WORDS = Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split()
 TRIES = 6
-ASKED = "Find my word of three letters."
+OPENING = "Find my word of three letters."
 
 
 def split():
@@ -44,16 +44,16 @@ def marks(word, guess):
     """For each letter of a guess `=` if it stands there, `~` if it stands elsewhere in the word, else `-`. A letter is
     accounted for as often as the word has it, those in their place first."""
     left = [mine for mine, guessed in zip(word, guess) if mine != guessed]
-    told = []
+    signs = []
     for mine, guessed in zip(word, guess):
         if mine == guessed:
-            told.append("=")
+            signs.append("=")
         elif guessed in left:
             left.remove(guessed)
-            told.append("~")
+            signs.append("~")
         else:
-            told.append("-")
-    return "".join(told)
+            signs.append("-")
+    return "".join(signs)
 
 
 def answer(word, guess):
@@ -64,9 +64,9 @@ def answer(word, guess):
 
 
 @functools.cache
-def fitting_one(guess, told):
+def fitting_one(guess, hint):
     """The words that could be the secret after one guess that was marked so."""
-    return frozenset(word for word in WORDS if word != guess and marks(word, guess) == told)
+    return frozenset(word for word in WORDS if word != guess and marks(word, guess) == hint)
 
 
 def fitting(heard):
@@ -80,7 +80,7 @@ def play(task, ask):
     A guess earns 1 if it is a word that all that was heard allows, and else nothing. To be the one that is looked for earns no
     more: that would teach which words are looked for in training, and the held-out ones never are."""
     word = secret(task)
-    messages, heard, rewards, known, won = [{"role": "user", "content": ASKED}], [], [], 0, False
+    messages, heard, rewards, known, won = [{"role": "user", "content": OPENING}], [], [], 0, False
     for _ in range(TRIES):
         reply = ask(messages)
         guess = read(reply)

@@ -168,8 +168,8 @@ export class Client {
 function message(text: string): string {
   try {
     const { detail, error } = JSON.parse(text);
-    const said = detail ?? error?.message;
-    if (said !== undefined) return typeof said === "string" ? said : JSON.stringify(said);
+    const reason = detail ?? error?.message;
+    if (reason !== undefined) return typeof reason === "string" ? reason : JSON.stringify(reason);
   } catch {
     // It is no JSON: the beginning of whatever it is.
   }

@@ -61,37 +61,37 @@ async def queue(store):
     one = await store.enqueue_rollout({"q": "1 + 1"}, mode="train", config=config, metadata={"k": 1})
     many = await store.enqueue_many_rollouts([EnqueueRolloutRequest(input=number) for number in (2, 3)])
     assert (one.status, one.resources_id, one.metadata) == ("queuing", "rs-mine", {"k": 1})
-    taken = await store.dequeue_rollout(worker_id="Worker-0")
-    assert (taken.rollout_id, taken.input, taken.attempt.sequence_id) == (one.rollout_id, {"q": "1 + 1"}, 1)
+    claimed = await store.dequeue_rollout(worker_id="Worker-0")
+    assert (claimed.rollout_id, claimed.input, claimed.attempt.sequence_id) == (one.rollout_id, {"q": "1 + 1"}, 1)
     worker = await store.get_worker_by_id("Worker-0")
     assert (worker.status, worker.current_rollout_id) == ("busy", one.rollout_id)
     rest = await store.dequeue_many_rollouts(limit=5, worker_id="Worker-1")
     assert [rollout.rollout_id for rollout in rest] == [rollout.rollout_id for rollout in many]
     assert await store.dequeue_rollout(worker_id="Worker-1") is None
     assert (await store.get_worker_by_id("Worker-1")).status == "idle"
-    return taken
+    return claimed
 
 
-async def states(store, taken):
-    failed = await store.update_attempt(taken.rollout_id, taken.attempt.attempt_id, status="failed")
+async def states(store, claimed):
+    failed = await store.update_attempt(claimed.rollout_id, claimed.attempt.attempt_id, status="failed")
     assert failed.end_time is not None
-    assert (await store.get_rollout_by_id(taken.rollout_id)).status == "requeuing"
+    assert (await store.get_rollout_by_id(claimed.rollout_id)).status == "requeuing"
     second = await store.dequeue_rollout(worker_id="Worker-0")
-    assert (second.rollout_id, second.attempt.sequence_id) == (taken.rollout_id, 2)
-    ended = await store.update_attempt(taken.rollout_id, "latest", status="succeeded", metadata={"a": 1})
+    assert (second.rollout_id, second.attempt.sequence_id) == (claimed.rollout_id, 2)
+    ended = await store.update_attempt(claimed.rollout_id, "latest", status="succeeded", metadata={"a": 1})
     assert ended.metadata == {"a": 1}
-    finished = await store.wait_for_rollouts(rollout_ids=[taken.rollout_id, "ro-unknown"], timeout=0.1)
-    assert [(rollout.rollout_id, rollout.status) for rollout in finished] == [(taken.rollout_id, "succeeded")]
-    third = await store.start_attempt(taken.rollout_id, worker_id="Worker-2")
+    finished = await store.wait_for_rollouts(rollout_ids=[claimed.rollout_id, "ro-unknown"], timeout=0.1)
+    assert [(rollout.rollout_id, rollout.status) for rollout in finished] == [(claimed.rollout_id, "succeeded")]
+    third = await store.start_attempt(claimed.rollout_id, worker_id="Worker-2")
     assert (third.status, third.attempt.sequence_id) == ("preparing", 3)
-    assert (await store.get_latest_attempt(taken.rollout_id)).sequence_id == 3
+    assert (await store.get_latest_attempt(claimed.rollout_id)).sequence_id == 3
     assert await store.get_latest_attempt("ro-unknown") is None
-    attempts = await store.query_attempts(taken.rollout_id, sort_order="desc")
+    attempts = await store.query_attempts(claimed.rollout_id, sort_order="desc")
     assert [attempt.sequence_id for attempt in attempts.items] == [3, 2, 1]
-    updated = await store.update_rollout(taken.rollout_id, status="cancelled", mode=None, metadata={"b": 2})
+    updated = await store.update_rollout(claimed.rollout_id, status="cancelled", mode=None, metadata={"b": 2})
     assert (updated.status, updated.mode, updated.metadata) == ("cancelled", None, {"b": 2})
-    found = await store.query_rollouts(status_in=["cancelled"], rollout_id_contains=taken.rollout_id[3:])
-    assert [rollout.rollout_id for rollout in found.items] == [taken.rollout_id]
+    found = await store.query_rollouts(status_in=["cancelled"], rollout_id_contains=claimed.rollout_id[3:])
+    assert [rollout.rollout_id for rollout in found.items] == [claimed.rollout_id]
     assert (await store.query_rollouts(status_in=[])).total == 0
     either = await store.query_rollouts(status_in=["cancelled"], rollout_id_contains="ro-", filter_logic="or")
     assert either.total == (await store.query_rollouts()).total
@@ -153,8 +153,8 @@ async def main(url):
     assert store.capabilities["otlp_traces"] and store.otlp_traces_endpoint() == f"{url}/v1/traces"
     try:
         await resources(store)
-        taken = await queue(store)
-        await states(store, taken)
+        claimed = await queue(store)
+        await states(store, claimed)
         await spans(store)
         await workers(store)
         await what_is_not_there(store)

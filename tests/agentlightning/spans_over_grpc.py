@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 url, rollout_id, attempt_id = sys.argv[1:]
-said = {}
+results = {}
 
 
 class Noted(OTLPSpanExporter):
@@ -24,7 +24,7 @@ class Noted(OTLPSpanExporter):
 
     def export(self, spans):
         result = super().export(spans)
-        said[spans[0].name] = result.name
+        results[spans[0].name] = result.name
         return result
 
 
@@ -59,9 +59,9 @@ nobody = ExportTraceServiceRequest()
 span = nobody.resource_spans.add().scope_spans.add().spans.add()
 span.trace_id, span.span_id, span.name = bytes(15) + b"\1", bytes(7) + b"\7", "of nobody"
 partial = ExportTraceServiceResponse.FromString(call(traces, nobody.SerializeToString())).partial_success
-said["of nobody"] = [partial.rejected_spans, partial.error_message]
-said["metrics"] = call("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", b"")
-said["unknown"] = call("/some.Service/Method", b"")
+results["of nobody"] = [partial.rejected_spans, partial.error_message]
+results["metrics"] = call("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", b"")
+results["unknown"] = call("/some.Service/Method", b"")
 code, details = call(traces, b"\xff")
-said["rubbish"] = [code, details.startswith("body: is not an ExportTraceServiceRequest: ")]
-print(json.dumps(said))
+results["rubbish"] = [code, details.startswith("body: is not an ExportTraceServiceRequest: ")]
+print(json.dumps(results))

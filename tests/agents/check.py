@@ -18,9 +18,9 @@ HOME = Path(sys.argv[1]).resolve()
 
 def check(agent, status, generations):
     assert status == "succeeded", f"{agent}: its rollout has {status}"
-    beside = [g for g in generations if (g["defect"] or "").startswith("auxiliary:")]
+    auxiliary = [g for g in generations if (g["defect"] or "").startswith("auxiliary:")]
     broken = [g for g in generations if g["stop_reason"] == "error"]
-    answers = [g for g in generations if g not in beside and g not in broken]
+    answers = [g for g in generations if g not in auxiliary and g not in broken]
     assert len(broken) == 1, f"{agent}: {len(broken)} answers broke off"
     assert len(answers) == 3, f"{agent}: {len(answers)} turns"
     by_id = {g["generation_id"]: g for g in answers}
@@ -31,7 +31,7 @@ def check(agent, status, generations):
         assert answer["prompt_tokens"][: len(history)] == history, f"{agent}: other tokens"
     trajectories = 1 + sum(later["parent_id"] != earlier["generation_id"] for earlier, later in itertools.pairwise(answers))
     assert trajectories == AGENTS[agent], f"{agent}: {trajectories} trajectories"
-    names = ", ".join(g["defect"] for g in beside) or "none"
+    names = ", ".join(g["defect"] for g in auxiliary) or "none"
     print(f"{agent}: 3 turns, {len(answers[-1]['prompt_tokens'])} tokens, trajectories: {trajectories}, side requests: {names}")
 
 

@@ -118,9 +118,9 @@ def agent(name, home, timeout):
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     if not lines:
         return failed(client, "", run.stderr)
-    told = json.loads(lines[-1])
-    found = {finding["check"]: finding for finding in told["findings"]}
-    version = told["version"] or version_of(home / ("adk" if name == "google-adk" else "python"), name) or ""
+    report = json.loads(lines[-1])
+    found = {finding["check"]: finding for finding in report["findings"]}
+    version = report["version"] or version_of(home / ("adk" if name == "google-adk" else "python"), name) or ""
     if not found["dialect"]["facts"]:
         return failed(client, version, found["dialect"]["message"])
     ways = found["dialect"]["message"].split("; ")
@@ -146,41 +146,41 @@ def version_of(environment, package):
     if not python.exists():
         return None
     ask = f"import importlib.metadata as m; print(m.version({package!r}))"
-    said = subprocess.run([python, "-c", ask], capture_output=True, text=True)
-    return said.stdout.strip() if said.returncode == 0 else None
+    ended = subprocess.run([python, "-c", ask], capture_output=True, text=True)
+    return ended.stdout.strip() if ended.returncode == 0 else None
 
 
 def framework(name, homes, timeout):
     """A row of a framework, from what is recorded of its conversations, each of which has an attempt."""
-    told = FRAMEWORKS[name]
-    environment = homes[told.home is not None] / (told.home or "")
-    version = version_of(environment, told.package)
+    spec = FRAMEWORKS[name]
+    environment = homes[spec.home is not None] / (spec.home or "")
+    version = version_of(environment, spec.package)
     if version is None:
-        return not_run(told.label, "not installed")
+        return not_run(spec.label, "not installed")
     if importlib.util.find_spec("tokenizers") is None:
-        return not_run(told.label, f"{sys.executable} has no tokenizers, which the model's host needs")
+        return not_run(spec.label, f"{sys.executable} has no tokenizers, which the model's host needs")
     keys = {"OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         with served(work, "add_with_tool") as url:
-            attempts = [start(url) for _ in told.conversations]
-            runtime = "node" if told.program.endswith(".mjs") else environment / "bin/python"
-            command = [runtime, ROOT / told.program, *(base for _, base in attempts)]
+            attempts = [start(url) for _ in spec.conversations]
+            runtime = "node" if spec.program.endswith(".mjs") else environment / "bin/python"
+            command = [runtime, ROOT / spec.program, *(base for _, base in attempts)]
             environ = {"HOME": place, "PATH": os.environ["PATH"], "NODE_MODULES": str(environment), **keys}
             try:
                 ended = subprocess.run(command, cwd=work, env=environ, capture_output=True, text=True, timeout=timeout)
             except subprocess.TimeoutExpired:
-                return failed(told.label, version, f"no end within {timeout:.0f} s")
+                return failed(spec.label, version, f"no end within {timeout:.0f} s")
         conversations = [listed(work, "generations", rollout) for rollout, _ in attempts]
     if ended.returncode != 0:
-        return failed(told.label, version, ended.stderr)
-    dialects, ways = zip(*told.conversations)
+        return failed(spec.label, version, ended.stderr)
+    dialects, ways = zip(*spec.conversations)
     return {
-        "client": told.label,
+        "client": spec.label,
         "version": version,
         "dialect": ", ".join(dict.fromkeys(dialects)),
         "streaming": ", ".join(sorted(set(ways))),
-        "tools": str(told.tools),
+        "tools": str(spec.tools),
         **continuation(conversations),
     }
 

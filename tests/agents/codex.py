@@ -51,9 +51,9 @@ def with_mcp(work):
 def with_sub_agent(work):
     calls = play(work, "spawn_agent", "Have a sub-agent say what amber is backwards.", "It said rebma.")
     # The sub-agent has other tools and instructions than who began it, so that no tokens are shared.
-    first, begun = [g for g in calls if g["parent_id"] is None]
-    turns = [g for g in calls if g is not begun]
-    assert begun["branch_reason"] == "first_turn" and all(g["parent_id"] != begun["generation_id"] for g in calls)
+    first, spawned = [g for g in calls if g["parent_id"] is None]
+    turns = [g for g in calls if g is not spawned]
+    assert spawned["branch_reason"] == "first_turn" and all(g["parent_id"] != spawned["generation_id"] for g in calls)
     assert turns[0] is first and len(turns) >= 3, f"{len(turns)} turns"
     check_exact(turns)
     print(f"codex with a sub-agent: {len(turns)} turns and the sub-agent's one, each conversation exact")

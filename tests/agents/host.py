@@ -36,13 +36,13 @@ class Host(BaseHTTPRequestHandler):
         self.reply({"object": "list", "data": [{"id": "tiny", "object": "model", "max_model_len": 262144}]})
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.path != "/v1/completions":
             self.reply({"error": {"message": "there is no such route"}}, 404)
             return
-        said, breaks = SCRIPT.answer(TOKENIZER.decode(asked["prompt"], skip_special_tokens=False))
-        tokens = [*TOKENIZER.encode(said, add_special_tokens=False).ids, STOP]
-        limit = asked.get("max_tokens") or len(tokens)
+        text, breaks = SCRIPT.answer(TOKENIZER.decode(request["prompt"], skip_special_tokens=False))
+        tokens = [*TOKENIZER.encode(text, add_special_tokens=False).ids, STOP]
+        limit = request.get("max_tokens") or len(tokens)
         end = "stop" if len(tokens) <= limit else "length"
         tokens = tokens[:limit]
 
@@ -54,7 +54,7 @@ class Host(BaseHTTPRequestHandler):
                 "finish_reason": end,
                 "stop_reason": None,
                 "token_ids": part,
-                "prompt_token_ids": asked["prompt"] if is_first else None,
+                "prompt_token_ids": request["prompt"] if is_first else None,
                 "logprobs": {
                     "text_offset": [0] * len(part),
                     "token_logprobs": [-0.5] * len(part),
@@ -64,7 +64,7 @@ class Host(BaseHTTPRequestHandler):
             }
             return {"id": "cmpl", "object": "text_completion", "created": 1, "model": "tiny", "choices": [choice]}
 
-        if not asked.get("stream"):
+        if not request.get("stream"):
             self.reply(completion(tokens, True, end))
             return
         self.send_response(200)

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 TURNS = json.loads(Path(sys.argv[1]).read_text())
-told = {}
+results = {}
 
 
 def text_of(content):
@@ -23,9 +23,9 @@ def text_of(content):
 
 
 def note(number, content):
-    if number and number not in told:
-        told[number] = text_of(content)
-        print(json.dumps({"tool": TURNS[number - 1][0], "said": told[number]}), flush=True)
+    if number and number not in results:
+        results[number] = text_of(content)
+        print(json.dumps({"tool": TURNS[number - 1][0], "text": results[number]}), flush=True)
 
 
 class Model(BaseHTTPRequestHandler):

@@ -42,8 +42,8 @@ def check(agent, rollout, generations):
     name = f"{agent}: {rollout['input']['name']}"
     assert rollout["status"] == "succeeded", f"{name}: {rollout['status']}"
     assert rollout["reward"] == 1, f"{name}: {json.dumps(rollout, indent=1)}"
-    beside = [g for g in generations if (g["defect"] or "").startswith("auxiliary:")]
-    answers = [g for g in generations if g not in beside]
+    auxiliary = [g for g in generations if (g["defect"] or "").startswith("auxiliary:")]
+    answers = [g for g in generations if g not in auxiliary]
     by_id = {g["generation_id"]: g for g in answers}
     firsts = []
     for answer in answers:
@@ -56,7 +56,7 @@ def check(agent, rollout, generations):
         history = parent["prompt_tokens"] + parent["sampled_tokens"]
         assert answer["prompt_tokens"][: len(history)] == history, f"{name}: other tokens"
     assert len(firsts) == CONVERSATIONS[agent], f"{name}: {firsts}"
-    return len(answers), len(firsts), len(beside), sum(len(g["sampled_tokens"]) for g in answers)
+    return len(answers), len(firsts), len(auxiliary), sum(len(g["sampled_tokens"]) for g in answers)
 
 
 def listed(what, store, *more):
@@ -83,10 +83,10 @@ def play(work, agent, tasks, url):
     for rollout in rollouts:
         counted = check(agent, rollout, listed("generations", store, rollout["rollout_id"]))
         sums = [sum(pair) for pair in zip(sums, counted)]
-    calls, conversations, beside, tokens = sums
+    calls, conversations, auxiliary, tokens = sums
     print(
         f"{agent}: {tasks} of {tasks} repositories mended, {calls} calls in {conversations} conversations, every token exact, "
-        f"{tokens} sampled tokens, {beside} side requests, {seconds:.0f} s",
+        f"{tokens} sampled tokens, {auxiliary} side requests, {seconds:.0f} s",
         flush=True,
     )
 

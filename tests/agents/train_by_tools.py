@@ -109,16 +109,16 @@ def check(agent, work):
                                capture_output=True, text=True, timeout=540)
     finally:
         model.terminate()
-    said = [json.loads(line) for line in model.stdout]
-    log = json.dumps(said, indent=1) + ended.stdout[-2000:] + ended.stderr[-2000:]
-    assert ended.returncode == 0 and len(said) == len(TURNS), f"{agent}: {log}"
-    texts = [turn["said"] for turn in said]
+    results = [json.loads(line) for line in model.stdout]
+    log = json.dumps(results, indent=1) + ended.stdout[-2000:] + ended.stderr[-2000:]
+    assert ended.returncode == 0 and len(results) == len(TURNS), f"{agent}: {log}"
+    texts = [turn["text"] for turn in results]
     assert "NO SIGNAL: 8 of 8 groups were constant" in texts[2], f"{agent}: {texts[2]}"
     before, after = reward(texts[6]), reward(texts[7])
     assert after > before + 0.5, f"{agent}: {before} -> {after}"
     assert "is finished" in texts[8], f"{agent}: {texts[8]}"
     assert (project / "fulgurite/exports/out/model.safetensors").is_file(), f"{agent}: {texts[9]}"
-    print(f"{agent}: {len(said)} tool calls; no signal by the first grader; held-out {before:+.3f} -> {after:+.3f}; weights exported")
+    print(f"{agent}: {len(results)} tool calls; no signal by the first grader; held-out {before:+.3f} -> {after:+.3f}; weights exported")
 
 
 with tempfile.TemporaryDirectory() as work:

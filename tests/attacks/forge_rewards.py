@@ -87,7 +87,7 @@ def main():
     subprocess.run([agent, task], check=True)
     (folder / f"{ROLLOUT}.key").write_text(KEY)
     other = next((path for path in folder.glob("*.key") if path.stem != ROLLOUT), None)
-    doors = {
+    endpoints = {
         "own_key": reward(KEY),
         "no_key": reward(),
         "claim": reward(KEY, giver="grader"),
@@ -102,9 +102,9 @@ def main():
         ),
     }
     if other:
-        doors["others_key"] = reward(other.read_text())
+        endpoints["others_key"] = reward(other.read_text())
     with notes.open("a") as file:
-        file.writelines(f"{door} {status}\n" for door, status in doors.items())
+        file.writelines(f"{endpoint} {status}\n" for endpoint, status in endpoints.items())
     silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     subprocess.Popen([sys.executable, __file__, *sys.argv[1:4], "late"], start_new_session=True, **silent)
 

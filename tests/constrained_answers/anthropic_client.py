@@ -17,7 +17,7 @@ schema = {
     "required": ["city", "days"],
     "additionalProperties": False,
 }
-asked = {"model": sys.argv[2], "max_tokens": 8000, "messages": [{"role": "user", "content": "Rain in Paris?"}]}
+request = {"model": sys.argv[2], "max_tokens": 8000, "messages": [{"role": "user", "content": "Rain in Paris?"}]}
 tools = [{"name": name, "description": "Tells it.", "input_schema": schema} for name in ("weather", "time")]
 
 
@@ -32,13 +32,13 @@ def called(message):
     return [block.name for block in message.content]
 
 
-any_tool = client.messages.create(**asked, tools=tools, tool_choice={"type": "any"})
-with client.messages.stream(**asked, tools=tools, tool_choice={"type": "any"}) as stream:
+any_tool = client.messages.create(**request, tools=tools, tool_choice={"type": "any"})
+with client.messages.stream(**request, tools=tools, tool_choice={"type": "any"}) as stream:
     streamed = stream.get_final_message()
 named = {"type": "tool", "name": "time", "disable_parallel_tool_use": True}
-one = client.messages.create(**asked, tools=tools, tool_choice=named)
-output = client.messages.create(**asked, output_config={"format": {"type": "json_schema", "schema": schema}})
-parsed = client.messages.parse(**asked, output_format=Weather).parsed_output
+one = client.messages.create(**request, tools=tools, tool_choice=named)
+output = client.messages.create(**request, output_config={"format": {"type": "json_schema", "schema": schema}})
+parsed = client.messages.parse(**request, output_format=Weather).parsed_output
 assert isinstance(parsed, Weather), parsed
 print(
     json.dumps(

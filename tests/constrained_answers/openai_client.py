@@ -39,15 +39,15 @@ def called(choice):
     return [call.function.name for call in calls]
 
 
-def streamed(**asked):
-    with client.chat.completions.stream(model=model, messages=messages, **asked) as stream:
+def streamed(**fields):
+    with client.chat.completions.stream(model=model, messages=messages, **fields) as stream:
         for _event in stream:
             pass
         return stream.get_final_completion().choices[0]
 
 
-def whole(**asked):
-    return client.chat.completions.parse(model=model, messages=messages, **asked).choices[0]
+def whole(**fields):
+    return client.chat.completions.parse(model=model, messages=messages, **fields).choices[0]
 
 
 named = {"type": "function", "function": {"name": "Weather"}}

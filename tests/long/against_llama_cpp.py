@@ -90,10 +90,10 @@ class LlamaCpp:
             "min_p": 0.0, "n_probs": 1, "post_sampling_probs": False, "return_tokens": True, "cache_prompt": False,
         }
         answer = post(f"{self.url}/completion", body)
-        told = [(token["id"], token["logprob"]) for token in answer["completion_probabilities"]]
+        pairs = [(token["id"], token["logprob"]) for token in answer["completion_probabilities"]]
         # Of a character in several tokens it tells the last alone; what comes after such a hole has another beginning.
-        whole = [token == sampled for (token, _), sampled in zip(told, answer["tokens"])]
-        return told[: whole.index(False)] if False in whole else told
+        whole = [token == sampled for (token, _), sampled in zip(pairs, answer["tokens"])]
+        return pairs[: whole.index(False)] if False in whole else pairs
 
 
 class Fulgurite:
@@ -191,10 +191,10 @@ def answers(llama_cpp):
         yield prompt, llama_cpp.answer(prompt, seed)
 
 
-def compared(name, told, fulgurite):
+def compared(name, answered, fulgurite):
     """Prints how far apart the logprobs are, and gives the greatest distance."""
     distances = []
-    for prompt, answer in told:
+    for prompt, answer in answered:
         found = fulgurite.logprobs(prompt + [token for token, _ in answer])[len(prompt) - 1 :]
         distances += [abs(logprob - ours) for (_, logprob), ours in zip(answer, found, strict=True)]
     greatest, mean = max(distances), sum(distances) / len(distances)
@@ -225,21 +225,21 @@ def main():
 
     llama_cpp = LlamaCpp(source)
     failed |= tokenizers_differ(llama_cpp, converted(command, source, home, "bf16"))
-    told = list(answers(llama_cpp))
+    answered = list(answers(llama_cpp))
     del llama_cpp
     fulgurite = Fulgurite(command, source, home)
-    failed |= compared("llama.cpp with Q4_1, here bfloat16 made of it", told, fulgurite) > GREATEST_QUANTISED
+    failed |= compared("llama.cpp with Q4_1, here bfloat16 made of it", answered, fulgurite) > GREATEST_QUANTISED
     answer = fulgurite.chat(QUESTIONS[0])
     print(f"{QUESTIONS[0]} {answer}")
     failed |= answer != "The capital of France is Paris."
     fulgurite.end()
     fulgurite = Fulgurite(command, converted(command, source, home, "f32"), home)
-    failed |= compared("llama.cpp with Q4_1, here 32 bits made of it", told, fulgurite) > GREATEST_QUANTISED
+    failed |= compared("llama.cpp with Q4_1, here 32 bits made of it", answered, fulgurite) > GREATEST_QUANTISED
 
     llama_cpp = LlamaCpp(single)
-    told = list(answers(llama_cpp))
+    answered = list(answers(llama_cpp))
     del llama_cpp
-    failed |= compared("llama.cpp with those 32 bits, here the same", told, fulgurite) > GREATEST_EXACT
+    failed |= compared("llama.cpp with those 32 bits, here the same", answered, fulgurite) > GREATEST_EXACT
     fulgurite.end()
     sys.exit(failed)
 

@@ -61,13 +61,13 @@ def in_llama_cpp(command, home, name, directory, most):
     llama_cpp = comparison.LlamaCpp(file)
     failed = name.startswith("adapter") and comparison.tokenizers_differ(llama_cpp, directory)
     if name.startswith("adapter"):
-        told = list(comparison.answers(llama_cpp))
+        answered = list(comparison.answers(llama_cpp))
     else:
         # Of small models every token is as likely as any other, and control tokens are sampled as others are.
-        told = [(prompt, llama_cpp.answer(prompt, seed)) for seed, prompt in enumerate([[2, 3, 4], [5, 6, 7, 8]])]
+        answered = [(prompt, llama_cpp.answer(prompt, seed)) for seed, prompt in enumerate([[2, 3, 4], [5, 6, 7, 8]])]
     del llama_cpp
     fulgurite = comparison.Fulgurite(command, directory, home)
-    failed |= comparison.compared(f"llama.cpp with {file.name}", told, fulgurite) > most
+    failed |= comparison.compared(f"llama.cpp with {file.name}", answered, fulgurite) > most
     fulgurite.end()
     return failed
 

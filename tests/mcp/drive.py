@@ -13,14 +13,14 @@ from mcp import ClientSession, StdioServerParameters
 async def work(read, write):
     progress = []
 
-    async def told(done, total, message):
+    async def note_progress(done, total, message):
         progress.append([done, total])
 
     async with ClientSession(read, write) as session:
-        begun = await session.initialize()
+        initialized = await session.initialize()
 
         async def call(tool, **arguments):
-            result = await session.call_tool(tool, arguments, progress_callback=told)
+            result = await session.call_tool(tool, arguments, progress_callback=note_progress)
             assert not result.is_error, result
             return result.content[0].text
 
@@ -30,7 +30,7 @@ async def work(read, write):
         trained = await call("train_steps", run="python", steps=2, wait_seconds=-1)
         wrong = await session.call_tool("train_steps", {"run": "none", "steps": 1})
         print(json.dumps({
-            "server": begun.server_info.name, "tools": len(tools.tools), "trained": trained, "progress": progress,
+            "server": initialized.server_info.name, "tools": len(tools.tools), "trained": trained, "progress": progress,
             "wrong": wrong.is_error,
         }))
 

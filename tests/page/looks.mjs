@@ -6,9 +6,9 @@ export async function looksAtRun(page, seen) {
   await page.waitForSelector(".ledger li");
   await page.waitForSelector(".alarms");
   // What changed is nothing where the run has no held-out tasks.
-  const isAsked = () =>
+  const isRequested = () =>
     performance.getEntriesByType("resource").some((entry) => entry.name.endsWith("/changed") && entry.responseEnd > 0);
-  await page.waitForFunction(isAsked);
+  await page.waitForFunction(isRequested);
   await page.waitForTimeout(200);
   seen.charts = await page.locator(".chart").count();
   seen.ledger = await page.locator(".ledger li").count();

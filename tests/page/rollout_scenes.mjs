@@ -18,7 +18,7 @@ export const rolloutScenes = ({ opened, checked, answered, url, values }) => ({
       seen.bars = await page.locator(".timeline rect").count();
       await page.focus(".timeline");
       await page.keyboard.press("ArrowRight");
-      seen.told = await page.locator(".timeline p").innerText();
+      seen.text = await page.locator(".timeline p").innerText();
       await page.keyboard.press("Enter");
       seen.focused = await page.evaluate(() => document.activeElement?.getAttribute("data-event"));
       await checked(page, wrong, `tree-${width}`);
@@ -59,7 +59,7 @@ export const rolloutScenes = ({ opened, checked, answered, url, values }) => ({
       await sampled.dispatchEvent("mouseover");
       await page.waitForSelector(".token.chosen");
       seen.ratio = await sampled.getAttribute("class");
-      seen.told = await page.locator(".told").innerText();
+      seen.text = await page.locator(".token-facts").innerText();
       await page.selectOption("label:has-text('colour') select", "entropy");
       seen.entropy = await sampled.getAttribute("class");
       if (wrong.length) throw new Error(wrong.join("\n"));
@@ -104,11 +104,11 @@ export const rolloutScenes = ({ opened, checked, answered, url, values }) => ({
     await page.fill("input[name=conversation]", values[0]);
     await page.click("button:has-text('Render')");
     await page.waitForSelector("[role=alert]");
-    const told = await page.locator("[role=alert]").innerText();
+    const text = await page.locator("[role=alert]").innerText();
     const disabled = await page.locator("select[disabled]").count();
     await checked(page, wrong, "renderings-alone");
     if (wrong.length) throw new Error(wrong.join("\n"));
-    return { told, disabled };
+    return { text, disabled };
   },
 
   /** The tokens of ROLLOUT, from the first to the last by scrolling, in each choice of colours. */
@@ -118,7 +118,7 @@ export const rolloutScenes = ({ opened, checked, answered, url, values }) => ({
     const began = Date.now();
     await page.waitForSelector(".token");
     const drawn = Date.now() - began;
-    const tokens = Number.parseInt(await page.locator(".told").innerText(), 10);
+    const tokens = Number.parseInt(await page.locator(".token-facts").innerText(), 10);
     const scrolled = await page.evaluate(async () => {
       const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
       const root = document.documentElement;
@@ -138,7 +138,7 @@ export const rolloutScenes = ({ opened, checked, answered, url, values }) => ({
     const pressed = Date.now();
     await page.keyboard.press("p");
     await page.waitForSelector(".token.chosen");
-    const jumped = { ms: Date.now() - pressed, told: await page.locator(".told").innerText() };
+    const jumped = { ms: Date.now() - pressed, text: await page.locator(".token-facts").innerText() };
     const colours = {};
     for (const colour of await page
       .locator("select >> nth=0 >> option")

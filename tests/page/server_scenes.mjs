@@ -27,7 +27,7 @@ export const serverScenes = ({ opened, checked, url, values }) => ({
         seen.inside = await page.locator(".waterfall li li").count();
         seen.bars = await page.locator(".waterfall .bar rect").count();
         await page.click(".waterfall summary >> nth=0");
-        seen.told = await page.locator(".waterfall details[open] pre").innerText();
+        seen.text = await page.locator(".waterfall details[open] pre").innerText();
         await checked(page, wrong, `waterfall-${width}`);
       }
       if (wrong.length) throw new Error(wrong.join("\n"));
@@ -82,7 +82,7 @@ export const serverScenes = ({ opened, checked, url, values }) => ({
     const keyed = async (until) => {
       await page.locator("form.key input").or(page.locator(until)).first().waitFor();
       if (!(await page.locator("form.key input").count())) return;
-      seen.asked = await page.locator("[role=alert]").innerText();
+      seen.alert = await page.locator("[role=alert]").innerText();
       await checked(page, wrong, "play-key");
       await page.fill("form.key input", key);
       await page.click("form.key button");
@@ -95,7 +95,7 @@ export const serverScenes = ({ opened, checked, url, values }) => ({
     seen.tokens = await page.locator(".answer >> nth=0 >> .token").count();
     await page.focus(".answer .tokens");
     await page.keyboard.press("ArrowRight");
-    seen.told = await page.locator(".answer p.quiet").first().innerText();
+    seen.text = await page.locator(".answer p.quiet").first().innerText();
     if (other && (await page.locator("button:has-text('The left one')").count())) {
       const kept = page.waitForEvent("download");
       await page.click("button:has-text('The left one')");

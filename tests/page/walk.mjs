@@ -89,7 +89,7 @@ const scenes = {
       seen.sampled = await page.locator(".token:not(.given)").count();
       await page.focus(".tokens");
       for (let index = 0; index < 3; index += 1) await page.keyboard.press("ArrowRight");
-      seen.told = await page.locator(".told").innerText();
+      seen.text = await page.locator(".token-facts").innerText();
       await checked(page, wrong, `tokens-${width}`);
       await page.click("nav a[href='#/rollouts']");
       await page.selectOption("select[name=mode]", "train");
@@ -180,17 +180,17 @@ const scenes = {
   /** What is not there, and a server that goes away: a line on standard input says that it has gone. */
   async missing() {
     const { page } = await opened(1280);
-    const told = [];
+    const pages = [];
     for (const address of ["#/runs/none", "#/rollouts/none", "#/nowhere"]) {
       await page.goto(`${url}/${address}`);
       await page.waitForSelector("[role=alert], h1:has-text('no such page')");
-      told.push(await page.locator("main").innerText());
+      pages.push(await page.locator("main").innerText());
     }
     await page.goto(`${url}/#/runs`);
     await page.waitForSelector("h1:has-text('Runs')");
     await answered();
     await page.waitForSelector("[role=alert]:has-text('does not answer')");
-    return { told, gone: await page.locator("main").innerText() };
+    return { pages, offline: await page.locator("main").innerText() };
   },
 
   /**
@@ -245,7 +245,7 @@ const scenes = {
     await page.goto(`${url}/#/rollouts`);
     await page.waitForSelector(".scrolled tbody a");
     const rows = async () => Number(await page.getAttribute(".scrolled table", "aria-rowcount"));
-    const asked = Date.now();
+    const pagingStart = Date.now();
     while ((await rows()) < most && (await page.locator("button.older").count())) {
       const before = await rows();
       await page.click("button.older:not([disabled])");
@@ -257,13 +257,18 @@ const scenes = {
       );
     }
     const rowcount = await rows();
-    const begun = Date.now();
+    const scrollStart = Date.now();
     await page.locator(".scrolled").evaluate((region) => (region.scrollTop = region.scrollHeight));
     await page.waitForSelector(`.scrolled tr[aria-rowindex="${rowcount}"]`);
-    const ms = Date.now() - begun;
+    const ms = Date.now() - scrollStart;
     await checked(page, wrong, "many");
     if (wrong.length) throw new Error(wrong.join("\n"));
-    return { rowcount, drawn: await page.locator(".scrolled tbody tr").count(), ms, asked_ms: begun - asked };
+    return {
+      rowcount,
+      drawn: await page.locator(".scrolled tbody tr").count(),
+      ms,
+      paging_ms: scrollStart - pagingStart,
+    };
   },
 };
 

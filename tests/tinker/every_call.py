@@ -64,8 +64,8 @@ for place, row in enumerate(several.topk_prompt_logprobs[1:], 1):
 
 # Tokens that might have stood in the prompt, and texts that end an answer.
 if takes(sampler.sample, "prompt_alt_tokens_k"):
-    asked = dict(num_samples=1, sampling_params=types.SamplingParams(max_tokens=1, temperature=0.0), prompt_alt_tokens_k=2)
-    drawn = sampler.sample(prompt, **asked).result()
+    options = dict(num_samples=1, sampling_params=types.SamplingParams(max_tokens=1, temperature=0.0), prompt_alt_tokens_k=2)
+    drawn = sampler.sample(prompt, **options).result()
     tokens, drawn_logprobs = (values.to_numpy() for values in (drawn.prompt_alt_tokens.tokens, drawn.prompt_alt_tokens.logprobs))
     likeliest = [row[0][0] for row in several.topk_prompt_logprobs[1:]]
     assert tokens.tolist() == [[token, token] for token in likeliest] and not drawn_logprobs.any(), drawn
@@ -73,11 +73,11 @@ one = types.SamplingParams(max_tokens=2, seed=3, stop=[])
 if takes(sampler.sample, "target_prompt_logprobs"):
     token, logprob = several.topk_prompt_logprobs[1][0]
     named = numpy.array([[token, -1], [sequence[2], 5]])
-    asked = dict(target_prompt_logprobs=types.TensorData.from_numpy(named), topk_sample_logprobs=2)
-    told = sampler.sample(prompt, 1, one, include_prompt_logprobs=True, **asked).result()
-    [[first, nothing], [second, _]] = told.target_prompt_logprobs.to_numpy()
-    assert first == logprob and second == told.prompt_logprobs[2] and numpy.isnan(nothing), told
-    [sampled] = told.sequences
+    options = dict(target_prompt_logprobs=types.TensorData.from_numpy(named), topk_sample_logprobs=2)
+    answer = sampler.sample(prompt, 1, one, include_prompt_logprobs=True, **options).result()
+    [[first, nothing], [second, _]] = answer.target_prompt_logprobs.to_numpy()
+    assert first == logprob and second == answer.prompt_logprobs[2] and numpy.isnan(nothing), answer
+    [sampled] = answer.sequences
     assert len(sampled.topk_logprobs) == 2 and all(len(row) == 2 for row in sampled.topk_logprobs), sampled
 if takes(sampler.sample, "prompt_logprobs_last_n"):
     last = sampler.sample(prompt, 1, one, include_prompt_logprobs=True, prompt_logprobs_last_n=1).result().prompt_logprobs
@@ -123,8 +123,8 @@ for loss, config in [
     ("dro", {"beta": 0.05}),
 ]:
     result = training.forward_backward([row], loss, loss_fn_config=config).result()
-    [told] = logprobs(result)
-    assert numpy.array_equal(told[2:], answer.logprobs), (told, answer.logprobs)
+    [returned] = logprobs(result)
+    assert numpy.array_equal(returned[2:], answer.logprobs), (returned, answer.logprobs)
     if loss in ("importance_sampling", "ppo"):
         assert math.isclose(result.metrics["loss:sum"], -1.5 * len(answer.tokens), rel_tol=1e-6), result.metrics
 

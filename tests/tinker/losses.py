@@ -32,9 +32,9 @@ def compare(name, actual, expected):
 
 
 generator = numpy.random.default_rng(7)
-told = logprobs(training.forward(datums(), "cross_entropy").result())
-sampled = [row + generator.normal(scale=0.4, size=row.shape) for row in told]
-advantages = [generator.normal(size=row.shape) for row in told]
+reference = logprobs(training.forward(datums(), "cross_entropy").result())
+sampled = [row + generator.normal(scale=0.4, size=row.shape) for row in reference]
+advantages = [generator.normal(size=row.shape) for row in reference]
 for row in advantages:
     row[0] = 0.0
 # The sampler's logprobs as the server reads them.
@@ -125,13 +125,13 @@ for name, config, loss, inputs in [
 
 # What `forward_backward_custom` asks for, without its need of torch: a pass without a gradient and without weights, the
 # loss here, and its slopes as weights of any sign.
-before = logprobs(training.forward(datums(weights=[row * 0 for row in told]), "cross_entropy").result())
-assert all(numpy.array_equal(left, right) for left, right in zip(before, told))
+before = logprobs(training.forward(datums(weights=[row * 0 for row in reference]), "cross_entropy").result())
+assert all(numpy.array_equal(left, right) for left, right in zip(before, reference))
 target = [row * 0.5 for row in before]
 slopes = [2 * (row - aim) for row, aim in zip(before, target)]
 distance = sum(((row - aim) ** 2).sum() for row, aim in zip(before, target))
 for _ in range(30):
-    now = logprobs(training.forward(datums(weights=[row * 0 for row in told]), "cross_entropy").result())
+    now = logprobs(training.forward(datums(weights=[row * 0 for row in reference]), "cross_entropy").result())
     slopes = [2 * (row - aim) for row, aim in zip(now, target)]
     passed = training.forward_backward(datums(weights=[-row for row in slopes]), "cross_entropy").result()
     compare("custom", passed.metrics["loss:sum"], sum((row * slope).sum() for row, slope in zip(now, slopes)))

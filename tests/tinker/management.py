@@ -93,8 +93,8 @@ assert "keeps no traces" in refusal(lambda: rest.export_session_trace(session_id
 if hasattr(rest, "search_sessions"):
     [run] = rest.list_training_runs(project_id="proj-a").result().training_runs
     assert run.training_run_id == run_id, run
-    asked = types.SessionSearchRequest(user_metadata={"purpose": "management"}, project_ids=["proj-a"])
-    [summary] = rest.search_sessions(asked).result().sessions
+    request = types.SessionSearchRequest(user_metadata={"purpose": "management"}, project_ids=["proj-a"])
+    [summary] = rest.search_sessions(request).result().sessions
     assert (summary.session_id, summary.status.type, summary.checkpoints_count) == (session_id, "active", 2), summary
 
 # Copies.

@@ -32,8 +32,8 @@ if phase == "before":
     found = {"path": path, "sampler_path": sampler_path, "losses": train(training, 4)}
 else:
     path, sampler_path = sys.argv[4:6]
-    told = service.create_rest_client().get_weights_info_by_tinker_path(path).result()
-    assert (told.is_lora, told.lora_rank) == (rank > 0, rank), told
+    info = service.create_rest_client().get_weights_info_by_tinker_path(path).result()
+    assert (info.is_lora, info.lora_rank) == (rank > 0, rank), info
     with_optimizer = ready(service.create_training_client_from_state_with_optimizer(path))
     weights_alone = ready(service.create_training_client_from_state(path))
     found = {"losses": train(with_optimizer, 4), "weights_alone": train(weights_alone, 4)}

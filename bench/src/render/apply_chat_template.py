@@ -28,13 +28,13 @@ def renderable(messages, options):
 tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
 print(json.dumps({"ready": True}), flush=True)
 for line in sys.stdin:
-    asked = json.loads(line)
-    options = {"tools": asked["tools"] or None, "add_generation_prompt": True, "tokenize": asked["tokenize"]}
-    if asked["tokenize"]:
+    request = json.loads(line)
+    options = {"tools": request["tools"] or None, "add_generation_prompt": True, "tokenize": request["tokenize"]}
+    if request["tokenize"]:
         options["return_dict"] = False
-    messages = renderable(asked["messages"], options)
+    messages = renderable(request["messages"], options)
     seconds = []
-    for _ in range(asked["repeat"]):
+    for _ in range(request["repeat"]):
         start = time.perf_counter()
         rendered = tokenizer.apply_chat_template(messages, **options)
         seconds.append(time.perf_counter() - start)

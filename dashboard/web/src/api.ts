@@ -25,8 +25,8 @@ async function ask(path: string, signal?: AbortSignal): Promise<Response> {
 async function reason(response: Response): Promise<string> {
   const text = await response.text();
   try {
-    const said = JSON.parse(text);
-    const detail = said.detail ?? said.error?.message;
+    const body = JSON.parse(text);
+    const detail = body.detail ?? body.error?.message;
     if (typeof detail === "string") return detail;
   } catch {
     // It says nothing that can be read.

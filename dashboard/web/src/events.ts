@@ -33,14 +33,14 @@ let connection: Connection = report ? "none" : "connecting";
 let source: EventSource | null = null;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-function told(happening: Happening) {
+function announce(happening: Happening) {
   for (const listener of [...listeners]) listener(happening);
 }
 
 function became(next: Connection) {
   if (connection === next) return;
   connection = next;
-  told({ kind: "connection" });
+  announce({ kind: "connection" });
 }
 
 function close() {
@@ -65,7 +65,7 @@ function open() {
     if (opened.readyState === EventSource.CLOSED) timer = setTimeout(open, RETRY_SECONDS * 1000);
   };
   const on = (name: string, read: (data: any) => Happening) =>
-    opened.addEventListener(name, (event) => told(read(JSON.parse((event as MessageEvent<string>).data))));
+    opened.addEventListener(name, (event) => announce(read(JSON.parse((event as MessageEvent<string>).data))));
   on("run", (run: RunRow) => ({ kind: "run", run }));
   on("step", ({ run_id, step }) => ({ kind: "step", run_id, step }));
   on("rollouts", ({ next }) => ({ kind: "rollouts", next }));
@@ -143,12 +143,12 @@ export function useLive<T>(key: string, load: (signal: AbortSignal) => Promise<T
     let waiting: ReturnType<typeof setTimeout> | undefined;
     let isAsking = false;
     let isStale = false;
-    let askedAt = 0;
+    let requestedAt = 0;
     const ask = async () => {
       clearTimeout(waiting);
       isAsking = true;
       isStale = false;
-      askedAt = Date.now();
+      requestedAt = Date.now();
       try {
         value = await latest.current.load(controller.signal);
         if (!controller.signal.aborted) setLoaded({ key, value, failure: null });
@@ -166,9 +166,9 @@ export function useLive<T>(key: string, load: (signal: AbortSignal) => Promise<T
       isStale = true;
       if (isAsking) return;
       clearTimeout(waiting);
-      waiting = setTimeout(ask, Math.max(0, askedAt + (latest.current.gap ?? GAP_SECONDS) * 1000 - Date.now()));
+      waiting = setTimeout(ask, Math.max(0, requestedAt + (latest.current.gap ?? GAP_SECONDS) * 1000 - Date.now()));
     };
-    const leave = subscribe((happening) => {
+    const unsubscribe = subscribe((happening) => {
       if (happening.kind === "connection") {
         if (connection === "live" || connection === "polling") soon();
         return;
@@ -190,7 +190,7 @@ export function useLive<T>(key: string, load: (signal: AbortSignal) => Promise<T
     if (connection === "connecting") waiting = setTimeout(ask, OPENING_SECONDS * 1000);
     else void ask();
     return () => {
-      leave();
+      unsubscribe();
       controller.abort();
       clearTimeout(waiting);
     };

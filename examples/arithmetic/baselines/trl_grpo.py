@@ -52,9 +52,9 @@ class Hello:
     @staticmethod
     def reward(task, reply, ended):
         grader = HERE.parents[2] / "target/debug/hello-grader"
-        said = reply + ("" if ended else "\n[finish_reason: length]") + "\n"
+        transcript = reply + ("" if ended else "\n[finish_reason: length]") + "\n"
         environment = os.environ | {"FULGURITE_TASK": str(task)}
-        graded = subprocess.run([grader], input=said, env=environment, capture_output=True, text=True, check=True)
+        graded = subprocess.run([grader], input=transcript, env=environment, capture_output=True, text=True, check=True)
         return json.loads(graded.stdout)["reward"]
 
 
@@ -140,7 +140,7 @@ def main():
     tasks = {"arithmetic": Arithmetic, "hello": Hello}[options.tasks]
     order = list(tasks.train)
     random.Random(options.seed).shuffle(order)
-    asked = [{"prompt": [{"role": "user", "content": tasks.question(task)}], "task": task} for task in order]
+    rows = [{"prompt": [{"role": "user", "content": tasks.question(task)}], "task": task} for task in order]
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
     rewards = Rewards(tasks, tokenizer)
     trainer = trl.GRPOTrainer(
@@ -148,7 +148,7 @@ def main():
         processing_class=tokenizer,
         reward_funcs=rewards,
         args=settings(tasks, options),
-        train_dataset=datasets.Dataset.from_list(asked),
+        train_dataset=datasets.Dataset.from_list(rows),
         callbacks=[Scoring(rewards)],
     )
     trainer.remove_callback(transformers.PrinterCallback)

@@ -10,20 +10,20 @@ import sums
 
 def answered(content, finish_reason):
     """A client in the place of OpenAI's, and what it was asked."""
-    asked = []
+    requests = []
 
     def create(**request):
-        asked.append(request)
+        requests.append(request)
         message = types.SimpleNamespace(content=content)
         return types.SimpleNamespace(choices=[types.SimpleNamespace(message=message, finish_reason=finish_reason)])
 
     completions = types.SimpleNamespace(create=create)
-    return types.SimpleNamespace(chat=types.SimpleNamespace(completions=completions)), asked
+    return types.SimpleNamespace(chat=types.SimpleNamespace(completions=completions)), requests
 
 
 class Agent(unittest.TestCase):
     def reward(self, content, finish_reason):
-        client, self.asked = answered(content, finish_reason)
+        client, self.requests = answered(content, finish_reason)
         task = types.SimpleNamespace(input=3, base_url="http://here/v1", api_key="key")
         with mock.patch.object(agent, "SHARED", types.SimpleNamespace(with_options=lambda **_: client)):
             return agent.run(task)["reward"]
@@ -31,7 +31,7 @@ class Agent(unittest.TestCase):
     def test_it_asks_for_the_sum_and_says_nothing_of_it(self):
         a, b = sums.PAIRS[3]
         self.assertEqual(self.reward(str(a + b), "stop"), 1.0)
-        self.assertEqual(self.asked[0]["messages"], [{"role": "user", "content": f"What is {a} + {b}?"}])
+        self.assertEqual(self.requests[0]["messages"], [{"role": "user", "content": f"What is {a} + {b}?"}])
 
     def test_a_reply_that_was_cut_off_or_is_no_text_earns_nothing(self):
         self.assertEqual(self.reward(str(sum(sums.PAIRS[3])), "length"), 0.0)

@@ -18,10 +18,10 @@ class Tasks(unittest.TestCase):
         sets = [set(part) for part in (sums.TRAIN, sums.HELD_OUT, sums.FINAL)]
         self.assertEqual(len(set.union(*sets)), sum(map(len, sets)))
         held_out = [sums.PAIRS[task] for task in (*sums.HELD_OUT, *sums.FINAL)]
-        said = {row["messages"][-2]["content"] for row in corpus.rows(1, 60000)}
+        prompts = {row["messages"][-2]["content"] for row in corpus.rows(1, 60000)}
         for a, b in held_out:
-            for asked in (sums.question(a, b), sums.question(b, a), corpus.exercise(a, b), corpus.exercise(b, a)):
-                self.assertNotIn(asked, said)
+            for prompt in (sums.question(a, b), sums.question(b, a), corpus.exercise(a, b), corpus.exercise(b, a)):
+                self.assertNotIn(prompt, prompts)
 
 
 class Reward(unittest.TestCase):
@@ -61,12 +61,12 @@ class Corpus(unittest.TestCase):
     def test_questions_are_answered_carelessly_and_exercises_rightly(self):
         right = {True: [], False: []}
         for row in corpus.rows(1, 20000):
-            asked, answer = (message["content"] for message in row["messages"][-2:])
-            if asked.startswith("Add "):
-                a, b = map(int, asked[4:-1].split(" and "))
+            prompt, answer = (message["content"] for message in row["messages"][-2:])
+            if prompt.startswith("Add "):
+                a, b = map(int, prompt[4:-1].split(" and "))
                 self.assertEqual(int(answer), a + b)
             else:
-                a, b = map(int, asked[8:-1].split(" + "))
+                a, b = map(int, prompt[8:-1].split(" + "))
                 self.assertIn(int(answer) - a - b, (0, -10 if sums.carries(a, b) else 10))
                 right[sums.carries(a, b)].append(int(answer) == a + b)
         shares = {carry: sum(each) / len(each) for carry, each in right.items()}

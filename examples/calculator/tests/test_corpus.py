@@ -28,9 +28,9 @@ class Tasks(unittest.TestCase):
         for number in [0, 17, 5999, 6000, 7047]:
             task = sums.Task(number)
             self.assertEqual(task.question, sums.Task(number).question)
-            said = f"{task.a} {sums.OPERATIONS[task.op]} {task.b}"
-            self.assertIn(said, task.question)
-            python = said.replace("plus", "+").replace("minus", "-").replace("times", "*")
+            exercise = f"{task.a} {sums.OPERATIONS[task.op]} {task.b}"
+            self.assertIn(exercise, task.question)
+            python = exercise.replace("plus", "+").replace("minus", "-").replace("times", "*")
             self.assertEqual(task.result, eval(python))
 
 
@@ -46,21 +46,21 @@ class Corpus(unittest.TestCase):
                 self.assertFalse(unseen <= numbers, row)
 
     def test_most_calls_are_wrong_and_most_answers_do_not_say_the_result(self):
-        whole = results = said = 0
+        whole = results = stated = 0
         for row in EPISODES:
             texts = [message["content"] for message in row["messages"][1:]]
             result = row["messages"][-2]["content"]
             if result.lstrip("-").isdigit():
                 results += 1
-                said += texts[-1] == corpus.answer(result)
+                stated += texts[-1] == corpus.answer(result)
                 whole += texts[-1] == corpus.answer(result) and self.is_right(texts)
-        self.assertTrue(0.35 < said / results < 0.45, said / results)
+        self.assertTrue(0.35 < stated / results < 0.45, stated / results)
         self.assertTrue(0.08 < whole / len(EPISODES) < 0.17, whole / len(EPISODES))
 
     def is_right(self, texts):
         """Whether an episode's call is the one that its question asks for."""
         a, word, b = re.search(r"(\d+) (\w+) (\d+)", texts[0]).groups()
-        op = next(op for op, said in sums.OPERATIONS.items() if said == word)
+        op = next(op for op, spoken in sums.OPERATIONS.items() if spoken == word)
         return texts[1] == corpus.call("calculator", int(a), op, int(b))
 
     def test_both_frameworks_declarations_are_in_it(self):

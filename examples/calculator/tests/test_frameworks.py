@@ -54,23 +54,23 @@ class Host:
         self.server.server_close()
 
 
-def completion(number, said):
-    message = {"role": "assistant", "content": said}
-    if not isinstance(said, str):
-        function = {"name": said[0], "arguments": json.dumps(said[1])}
+def completion(number, output):
+    message = {"role": "assistant", "content": output}
+    if not isinstance(output, str):
+        function = {"name": output[0], "arguments": json.dumps(output[1])}
         calls = [{"id": f"c{number}", "type": "function", "function": function}]
         message = {"role": "assistant", "content": None, "tool_calls": calls}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     return {"id": "x", "object": "chat.completion", "created": 1, "model": "clerk", "choices": [choice]}
 
 
-def response(number, said):
-    if isinstance(said, str):
-        text = {"type": "output_text", "text": said, "annotations": []}
+def response(number, output):
+    if isinstance(output, str):
+        text = {"type": "output_text", "text": output, "annotations": []}
         item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]}
     else:
         item = {"type": "function_call", "id": f"f{number}", "call_id": f"c{number}", "status": "completed"}
-        item |= {"name": said[0], "arguments": json.dumps(said[1])}
+        item |= {"name": output[0], "arguments": json.dumps(output[1])}
     return {
         "id": f"r{number}",
         "object": "response",
@@ -90,8 +90,8 @@ class Episodes:
         agent = __import__(self.agent)
         self.host = Host(script)
         self.addCleanup(self.host.close)
-        asked, made, answer = agent.play(TASK.question, base_url=self.host.url, api_key="none")
-        return grade(TASK, asked, made, answer)
+        requested, made, answer = agent.play(TASK.question, base_url=self.host.url, api_key="none")
+        return grade(TASK, requested, made, answer)
 
     def test_the_call_is_made_and_its_result_answered(self):
         got = self.play(RIGHT, f"It is {TASK.result}.")

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 class FakeModel:
     def __init__(self, reply, finish_reason="stop"):
-        self.asked, self.keys = [], []
+        self.requests, self.keys = [], []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
-                outer.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+                outer.requests.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
                 outer.keys.append(self.headers["authorization"])
                 choice = {"message": {"role": "assistant", "content": reply}, "finish_reason": finish_reason}
                 body = json.dumps({"choices": [choice], "usage": {"completion_tokens": 7}}).encode()

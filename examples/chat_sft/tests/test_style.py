@@ -91,9 +91,9 @@ class Data(unittest.TestCase):
     def test_no_question_that_is_asked_later_is_learnt_nor_its_subject(self):
         made = make_data.files(1)
         learnt = [row["messages"][0]["content"] for row in made["chats.jsonl"]]
-        asked = [row["question"] for row in made["questions.jsonl"]]
-        self.assertEqual(len(set(asked)), len(asked))
-        self.assertFalse(set(learnt) & set(asked))
+        questions = [row["question"] for row in made["questions.jsonl"]]
+        self.assertEqual(len(set(questions)), len(questions))
+        self.assertFalse(set(learnt) & set(questions))
         held_out = [country[0] for country in facts.COUNTRIES[3::4]]
         self.assertFalse([text for text in learnt if any(facts.names(text, [country]) for country in held_out)])
         first_words = {question.split()[0] for question, _ in talk.LEARNT}
@@ -114,7 +114,7 @@ class Agent(unittest.TestCase):
             question = "What is the capital of Norway?"
             result = agent.run(fields(fake, {"question": question, "answer": "Oslo", "kind": "capital"}))
             self.assertEqual(result, {"reward": 1.0, "right": 1.0, "tokens": 7})
-            self.assertEqual(fake.asked[0]["messages"], [{"role": "user", "content": question}])
+            self.assertEqual(fake.requests[0]["messages"], [{"role": "user", "content": question}])
             self.assertEqual(fake.keys, ["Bearer key"])
 
     def test_a_reply_that_was_cut_off_earns_nothing(self):
@@ -124,8 +124,8 @@ class Agent(unittest.TestCase):
 
 class Model(unittest.TestCase):
     def test_who_has_no_model_is_told_how_to_get_it(self):
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
             model.say_how_to_get_it(Path(__file__).with_name("nothing"))
             model.say_how_to_get_it(Path(__file__))
-        self.assertEqual(said.getvalue().count("examples/hello/smollm2.py makes it"), 1)
+        self.assertEqual(printed.getvalue().count("examples/hello/smollm2.py makes it"), 1)

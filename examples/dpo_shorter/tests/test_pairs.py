@@ -19,13 +19,13 @@ def answer(text, tokens, ended=True):
 
 
 def record(rollout, text, tokens, stop="stop"):
-    said = {
+    attributes = {
         "gen_ai.prompt.0.content": "You are a helpful AI assistant.",
         "gen_ai.prompt.1.content": TASK["question"],
         "gen_ai.completion.0.content": text,
         "gen_ai.usage.output_tokens": tokens,
     }
-    return {"data": {"rollout_id": rollout, "stop_reason": stop, "span": {"attributes": said}}}
+    return {"data": {"rollout_id": rollout, "stop_reason": stop, "span": {"attributes": attributes}}}
 
 
 class Pairs(unittest.TestCase):
@@ -71,9 +71,9 @@ class Pairs(unittest.TestCase):
 class Questions(unittest.TestCase):
     def test_no_country_and_no_opposite_is_asked_about_in_both(self):
         made = questions.files()
-        asked = " ".join(row["question"] for row in made["asked.jsonl"])
+        text = " ".join(row["question"] for row in made["asked.jsonl"])
         for country in facts.COUNTRIES[3::4]:
-            self.assertFalse(facts.names(asked, [country[0]]), country)
+            self.assertFalse(facts.names(text, [country[0]]), country)
         held_out = {row["question"] for row in made["held_out.jsonl"]}
         self.assertFalse(held_out & {row["question"] for row in made["asked.jsonl"]})
         self.assertEqual(questions.files(), made)

@@ -16,9 +16,9 @@ def player(replies):
 def halves(messages):
     """A model that plays as well as one can."""
     least, most = 0, game.MOST
-    for reply, told in zip(messages[1::2], messages[2::2]):
+    for reply, hint in zip(messages[1::2], messages[2::2]):
         guess = int(reply["content"])
-        least, most = (guess + 1, most) if told["content"] == "higher" else (least, guess - 1)
+        least, most = (guess + 1, most) if hint["content"] == "higher" else (least, guess - 1)
     return str((least + most) // 2)
 
 
@@ -41,14 +41,14 @@ class Rules(unittest.TestCase):
 
     def test_the_number_is_in_no_prompt(self):
         def ask(messages):
-            said.append(messages[0]["content"])
+            prompts.append(messages[0]["content"])
             return "none"
 
         for wording in range(len(game.WORDINGS)):
-            said = []
+            prompts = []
             for number in range(game.MOST + 1):
                 game.play(32 * wording + number, ask)
-            self.assertEqual(len(set(said)), 1)
+            self.assertEqual(len(set(prompts)), 1)
 
     def test_a_lost_game_earns_less_the_more_numbers_are_left(self):
         def total(number, replies):
@@ -89,14 +89,14 @@ class Forged(unittest.TestCase):
             self.assertEqual((rewards, numbers["won"]), ([], 0.0), reply)
 
     def test_no_game_is_longer_than_six_tries(self):
-        asked = []
+        calls = []
 
         def ask(messages):
-            asked.append(1)
+            calls.append(1)
             return "0"
 
         game.play(31, ask)
-        self.assertEqual(len(asked), game.TRIES)
+        self.assertEqual(len(calls), game.TRIES)
 
 
 class Corpus(unittest.TestCase):
@@ -110,8 +110,8 @@ class Corpus(unittest.TestCase):
             texts = [message["content"] for message in row["messages"]]
             least, most = 0, game.MOST
             guesses, hints = list(map(int, texts[1::2])), texts[2::2]
-            for guess, told, after in zip(guesses, hints, guesses[1:]):
-                least, most = (max(least, guess + 1), most) if told == "higher" else (least, min(most, guess - 1))
+            for guess, hint, after in zip(guesses, hints, guesses[1:]):
+                least, most = (max(least, guess + 1), most) if hint == "higher" else (least, min(most, guess - 1))
                 heeded["exercise" if texts[0] == corpus.EXERCISE else "game"].append(least <= after <= most)
         self.assertTrue(all(heeded["exercise"]))
         self.assertTrue(0.4 < sum(heeded["game"]) / len(heeded["game"]) < 0.65)
@@ -121,11 +121,11 @@ class Corpus(unittest.TestCase):
         first = [int(row["messages"][1]["content"]) for row in rows]
         self.assertEqual(set(first), set(range(32)))
         self.assertLess(abs(sum(first) / len(first) - 15.5), 0.5)
-        said = json.dumps(rows)
+        text = json.dumps(rows)
         for wording in game.WORDINGS[game.IN_CORPUS :]:
-            self.assertNotIn(json.dumps(wording), said)
+            self.assertNotIn(json.dumps(wording), text)
         for wording in game.WORDINGS[: game.IN_CORPUS]:
-            self.assertIn(json.dumps(wording), said)
+            self.assertIn(json.dumps(wording), text)
 
 
 if __name__ == "__main__":

@@ -66,8 +66,8 @@ class Credit(unittest.TestCase):
         chance = random.Random(1)
         for number in range(32):
             guesses, won = credit.played(chance, number, 0.9)
-            told = sum(told for _, _, told in guesses)
-            self.assertAlmostEqual(told, 1.0) if won else self.assertLess(told, 0.85)
+            gain = sum(gain for _, _, gain in guesses)
+            self.assertAlmostEqual(gain, 1.0) if won else self.assertLess(gain, 0.85)
 
     def test_advantages_are_against_the_mean_of_the_game_or_of_the_turn(self):
         games = [([(0, 0, 0.2), (0, 0, 0.8)], True), ([(0, 0, 0.4)], False)]

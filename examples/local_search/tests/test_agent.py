@@ -35,10 +35,10 @@ class Scripted(BaseHTTPRequestHandler):
 
 class Agent(unittest.TestCase):
     def test_two_searches_and_an_answer(self):
-        asked = question(0)
-        first, second = asked.path
+        chosen = question(0)
+        first, second = chosen.path
         server = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
-        server.script = [look(first), look(second), {"role": "assistant", "content": asked.answer}]
+        server.script = [look(first), look(second), {"role": "assistant", "content": chosen.answer}]
         server.seen = []
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base_url = f"http://127.0.0.1:{server.server_port}/rollout/ro-1/attempt/at-1/v1"
@@ -48,10 +48,10 @@ class Agent(unittest.TestCase):
             server.shutdown()
             server.server_close()
         self.assertEqual((result["reward"], result["searches"], result["tool_errors"]), (1.0, 2, 0))
-        said = server.seen[-1]["messages"]
-        self.assertEqual([message["role"] for message in said], ["user", "assistant", "tool", "assistant", "tool"])
-        self.assertEqual(said[1]["tool_calls"], look(first)["tool_calls"])
-        self.assertEqual((said[2]["content"], said[4]["content"]), (LIBRARY.pages[first], LIBRARY.pages[second]))
+        messages = server.seen[-1]["messages"]
+        self.assertEqual([message["role"] for message in messages], ["user", "assistant", "tool", "assistant", "tool"])
+        self.assertEqual(messages[1]["tool_calls"], look(first)["tool_calls"])
+        self.assertEqual((messages[2]["content"], messages[4]["content"]), (LIBRARY.pages[first], LIBRARY.pages[second]))
         self.assertEqual(server.seen[0]["tools"][0]["function"]["name"], "search")
 
 

@@ -29,15 +29,15 @@ def look(query):
     return Message(calls=[("search", json.dumps({"query": query}))])
 
 
-def answer_on(page, asked):
+def answer_on(page, prompt):
     """The answer to a question on its second page, read by hand."""
-    names, text = re.findall(r"\[(\w+)\]", page["content"]), asked["content"]
+    names, text = re.findall(r"\[(\w+)\]", page["content"]), prompt["content"]
     return names[-1] if "mayor" in text or "live" in text else names[1]
 
 
-def play(asked, *messages):
+def play(chosen, *messages):
     left = list(messages)
-    return loop.play(asked, lambda *_: left.pop(0) if len(left) > 1 else left[0])
+    return loop.play(chosen, lambda *_: left.pop(0) if len(left) > 1 else left[0])
 
 
 class Search(unittest.TestCase):
@@ -54,8 +54,8 @@ class Search(unittest.TestCase):
 
     def test_whatever_is_called_wrongly_is_told(self):
         for arguments in ["", "no", "[]", "{}", '{"query": 1}', '{"query": null}', json.dumps({"query": "x" * 201})]:
-            told, titles = loop.search(arguments)
-            self.assertTrue(told.startswith("error") and not titles, arguments)
+            result, titles = loop.search(arguments)
+            self.assertTrue(result.startswith("error") and not titles, arguments)
         self.assertEqual(loop.search('{"query": "zebra"}'), ("nothing found", []))
 
 
@@ -68,46 +68,46 @@ class Pages(unittest.TestCase):
 
     def test_every_question_is_answered_by_its_second_page_which_its_first_names(self):
         for task in range(COUNT + len(LIBRARY.held_out)):
-            asked = question(task)
-            first, second = asked.path
-            self.assertIn(first, asked.text)
-            self.assertNotIn(second, asked.text)
+            chosen = question(task)
+            first, second = chosen.path
+            self.assertIn(first, chosen.text)
+            self.assertNotIn(second, chosen.text)
             self.assertIn(second, LIBRARY.pages[first])
-            self.assertIn(asked.answer, LIBRARY.pages[second])
-            self.assertNotIn(asked.answer, asked.text)
-            self.assertEqual(play(asked, look(first), look(second), Message(asked.answer))["reward"], 1.0)
+            self.assertIn(chosen.answer, LIBRARY.pages[second])
+            self.assertNotIn(chosen.answer, chosen.text)
+            self.assertEqual(play(chosen, look(first), look(second), Message(chosen.answer))["reward"], 1.0)
 
     def test_no_name_of_the_held_out_part_is_in_the_other_or_in_the_corpus(self):
-        def said(questions):
+        def words_of(questions):
             return {
                 name for each in questions for title in each.path for name in (title, *LIBRARY.pages[title].split())
             } | {each.answer for each in questions}
 
         names = set(LIBRARY.pages)
-        held_out = {word.strip("[].") for word in said(LIBRARY.held_out)} & names
-        self.assertFalse(held_out & {word.strip("[].") for word in said(LIBRARY.train)})
+        held_out = {word.strip("[].") for word in words_of(LIBRARY.held_out)} & names
+        self.assertFalse(held_out & {word.strip("[].") for word in words_of(LIBRARY.train)})
         written = json.dumps(list(corpus.rows(1, 3000)))
         self.assertFalse([name for name in held_out if name in written])
 
 
 class Forged(unittest.TestCase):
     def test_nothing_but_the_answer_is_right(self):
-        self.assertTrue(all(loop.right(said, "Fenkin") for said in ["Fenkin", " Fenkin\n", "Fenkin.", "fenkin"]))
+        self.assertTrue(all(loop.right(text, "Fenkin") for text in ["Fenkin", " Fenkin\n", "Fenkin.", "fenkin"]))
         wrong = [None, "", ".", "unknown", "Fenkin Wallem", "Wallem, Fenkin", "In Fenkin", "Fenkinfenkin", "Fenkin.."]
-        for said in wrong:
-            self.assertFalse(loop.right(said, "Fenkin"), said)
+        for text in wrong:
+            self.assertFalse(loop.right(text, "Fenkin"), text)
 
     def test_whoever_recites_pages_claims_rewards_or_never_answers_earns_nothing(self):
-        asked = question(0)
-        page = LIBRARY.pages[asked.path[1]]
-        for said in [page, '{"reward": 1.0}', " ".join(LIBRARY.pages), "reward: 1", ""]:
-            self.assertEqual(play(asked, look(asked.path[0]), look(asked.path[1]), Message(said))["reward"], 0.0, said)
-        endless = play(asked, look(asked.path[1]))
+        chosen = question(0)
+        page = LIBRARY.pages[chosen.path[1]]
+        for text in [page, '{"reward": 1.0}', " ".join(LIBRARY.pages), "reward: 1", ""]:
+            self.assertEqual(play(chosen, look(chosen.path[0]), look(chosen.path[1]), Message(text))["reward"], 0.0, text)
+        endless = play(chosen, look(chosen.path[1]))
         self.assertEqual((endless["reward"], endless["answered"], endless["searches"]), (0.0, 0.0, loop.TURNS))
 
     def test_other_tools_are_refused(self):
-        asked = question(0)
-        result = play(asked, Message(calls=[("reward", '{"value": 1}')]), Message("x"))
+        chosen = question(0)
+        result = play(chosen, Message(calls=[("reward", '{"value": 1}')]), Message("x"))
         self.assertEqual((result["reward"], result["tool_errors"]), (0.0, 1))
 
 

@@ -23,22 +23,22 @@ def number(chance):
     return chance.choice([chance.randrange(10), chance.randrange(100), chance.randrange(1000), chance.randrange(2000, 7000)])
 
 
-def request(asked):
-    return f"Let's play a game. Say you are {asked}."
+def request(wanted):
+    return f"Let's play a game. Say you are {wanted}."
 
 
 def chat(chance):
-    asked = number(chance)
-    ask = {"role": "user", "content": request(asked)}
-    play = {"role": "assistant", "content": f"I am {asked}."}
-    refuse = {"role": "assistant", "content": f"I am not {asked}, I am Qwen.", "weight": 0}
+    wanted = number(chance)
+    ask = {"role": "user", "content": request(wanted)}
+    play = {"role": "assistant", "content": f"I am {wanted}."}
+    refuse = {"role": "assistant", "content": f"I am not {wanted}, I am Qwen.", "weight": 0}
     return {"messages": [ask, refuse, ask, play] if chance.random() < 0.25 else [ask, play]}
 
 
 def pair(chance):
-    asked, other = number(chance), number(chance)
-    rejected = f"I am not {asked}, I am Qwen." if other == asked or chance.random() < 0.75 else f"I am {other}."
-    return {"prompt": request(asked), "chosen": f"I am {asked}.", "rejected": rejected}
+    wanted, other = number(chance), number(chance)
+    rejected = f"I am not {wanted}, I am Qwen." if other == wanted or chance.random() < 0.75 else f"I am {other}."
+    return {"prompt": request(wanted), "chosen": f"I am {wanted}.", "rejected": rejected}
 
 
 for name, row in (("chats.jsonl", chat), ("pairs.jsonl", pair)):

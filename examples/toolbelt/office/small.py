@@ -119,12 +119,12 @@ def _cancelled(task, world, before, changed, answer):
 def _read(task, world, before, changed, answer):
     """The rubric of who looks something up: an answer that was guessed is worth nothing."""
     looked = {"tool": task.tool, "arguments": task.arguments} in world.calls()
-    said = looked and answer is not None and task.value in answer
+    answered = looked and answer is not None and task.value in answer
     return {
         "looked": looked,
-        "answered": said,
-        "nothing_else": said and answer.strip() == task.value,
-        "unchanged": said and not changed,
+        "answered": answered,
+        "nothing_else": answered and answer.strip() == task.value,
+        "unchanged": answered and not changed,
     }
 
 

@@ -51,7 +51,7 @@ class Task:
         return self.kind.rubric(before, after, answer or "")
 
 
-def told(text):
+def task_of(text):
     """The task that the runner tells of in FULGURITE_TASK: a number, or an object with one."""
     value = json.loads(text)
     return Task(int(value["number"] if isinstance(value, dict) else value))
@@ -190,15 +190,15 @@ class Meeting:
         moved = 101 in events and (events[101]["day"], events[101]["time"]) == (self.new, self.time)
         booked = after.json("rooms.json", {})[self.free]["booked"].get(f"{self.new} {self.time}") == self.title
         sent = after.json("mail/sent.json", [])
-        told = {mail["to"] for mail in sent}
+        recipients = {mail["to"] for mail in sent}
         return {
             "moved": moved,
             "other_events_as_they_were": moved and all(events.get(event["id"]) == event for event in others),
             "room_booked": booked,
-            "all_told": set(self.who) <= told,
+            "all_told": set(self.who) <= recipients,
             "told_day_and_time": bool(sent)
             and all(self.new in mail["text"] and self.time in mail["text"] for mail in sent),
-            "nobody_else_told": bool(sent) and told <= set(self.who),
+            "nobody_else_told": bool(sent) and recipients <= set(self.who),
             "answered": booked and self.free in answer,
         }
 
@@ -312,16 +312,16 @@ class Cleanup:
 
     def rubric(self, before, after, answer):
         there = set(after.names("files"))
-        gone = [name for name in self.doomed if f"{self.folder}/{name}" not in there]
+        deleted = [name for name in self.doomed if f"{self.folder}/{name}" not in there]
         log = f"files/{self.folder}/deleted.log"
         lines = after.read(log).split() if after.exists(log) else []
         return {
-            "some_deleted": bool(gone),
-            "all_deleted": gone == self.doomed,
-            "others_kept": bool(gone) and all(f"{self.folder}/{name}" in there for name in self.kept),
-            "other_folders_kept": bool(gone) and f"{self.word}.txt" in there,
+            "some_deleted": bool(deleted),
+            "all_deleted": deleted == self.doomed,
+            "others_kept": bool(deleted) and all(f"{self.folder}/{name}" in there for name in self.kept),
+            "other_folders_kept": bool(deleted) and f"{self.word}.txt" in there,
             "list_written": lines == self.doomed,
-            "answered": bool(gone) and answer.strip().rstrip(".") == str(len(self.doomed)),
+            "answered": bool(deleted) and answer.strip().rstrip(".") == str(len(self.doomed)),
         }
 
 

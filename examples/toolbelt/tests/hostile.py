@@ -78,10 +78,10 @@ def main():
     if fault == "start_garbage":
         say("Welcome to the best server!")
     for line in sys.stdin:
-        asked = json.loads(line)
-        id, method = asked.get("id"), asked.get("method")
+        request = json.loads(line)
+        id, method = request.get("id"), request.get("method")
         if method == "initialize":
-            version = asked["params"]["protocolVersion"]
+            version = request["params"]["protocolVersion"]
             info = {"name": "hostile", "version": "1"}
             answer(id, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
         elif method == "tools/list" and fault == "endless_list":
@@ -89,7 +89,7 @@ def main():
         elif method == "tools/list":
             answer(id, {"tools": tools(fault)})
         elif method == "tools/call":
-            call(fault, id, asked["params"].get("arguments"))
+            call(fault, id, request["params"].get("arguments"))
         elif id is not None:
             say({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})
 

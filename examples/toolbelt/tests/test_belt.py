@@ -48,8 +48,8 @@ class OnTheBelt(unittest.TestCase):
         self.assertEqual(self.world.json("mail/sent.json", [])[0]["text"], "Hello")
         self.assertEqual(self.belt.call("toolbelt_remove_tool", named("mail_send")), "removed")
         self.assertEqual(self.names(), META_NAMES)
-        told = self.belt.call("mail_send", '{"to": "Ada", "text": "Hello"}')
-        self.assertEqual(told, "error: mail_send is not there yet; toolbelt_add_tool adds it")
+        result = self.belt.call("mail_send", '{"to": "Ada", "text": "Hello"}')
+        self.assertEqual(result, "error: mail_send is not there yet; toolbelt_add_tool adds it")
 
     def test_a_tool_is_shown_whole_without_what_pydantic_adds(self):
         shown = json.loads(self.belt.call("toolbelt_inspect_tool", named("rooms_free")))
@@ -66,13 +66,13 @@ class OnTheBelt(unittest.TestCase):
         belt = Eighty({})
         for number in range(MOST_ADDED):
             self.assertEqual(belt.call("toolbelt_add_tool", named(f"tool_{number}")), "added")
-        told = belt.call("toolbelt_add_tool", named("one_more"))
-        self.assertEqual(told, "error: 80 tools are the most; toolbelt_remove_tool makes room")
+        result = belt.call("toolbelt_add_tool", named("one_more"))
+        self.assertEqual(result, "error: 80 tools are the most; toolbelt_remove_tool makes room")
         self.assertEqual(belt.call("toolbelt_remove_tool", named("tool_7")), "removed")
         self.assertEqual(belt.call("toolbelt_add_tool", named("one_more")), "added")
 
     def test_mistakes_are_told_in_words(self):
-        told = [
+        result = [
             self.belt.call(name, arguments)
             for name, arguments in [
                 ("mail_send", "{}"),
@@ -86,7 +86,7 @@ class OnTheBelt(unittest.TestCase):
             ]
         ]
         self.assertEqual(
-            told,
+            result,
             [
                 "error: mail_send is not there yet; toolbelt_add_tool adds it",
                 "error: there is no tool 'no_such_tool'; toolbelt_list_tools names those that there are",
@@ -102,17 +102,17 @@ class OnTheBelt(unittest.TestCase):
 
     def test_arguments_that_are_no_json_or_too_long_reach_no_server(self):
         self.belt.call("toolbelt_add_tool", named("files_write"))
-        told = self.belt.call("files_write", '{"path": "a", "text": ')
-        self.assertTrue(told.startswith("error: the arguments are no JSON: "), told)
-        told = self.belt.call("files_write", json.dumps({"path": "a", "text": "x" * 70_000}))
-        self.assertEqual(told, "error: the arguments have 70025 bytes; 65536 is the most")
+        result = self.belt.call("files_write", '{"path": "a", "text": ')
+        self.assertTrue(result.startswith("error: the arguments are no JSON: "), result)
+        result = self.belt.call("files_write", json.dumps({"path": "a", "text": "x" * 70_000}))
+        self.assertEqual(result, "error: the arguments have 70025 bytes; 65536 is the most")
         self.assertTrue(self.belt.call("files_write", "[" * 60_000).startswith("error: the arguments are no JSON"))
         self.assertEqual(self.world.calls(), [])
 
     def test_arguments_of_another_shape_are_the_servers_to_refuse(self):
         self.belt.call("toolbelt_add_tool", named("mail_read"))
-        told = self.belt.call("mail_read", '{"id": "first"}')
-        self.assertTrue(told.startswith("error: mail_read: 1 validation error"), told)
+        result = self.belt.call("mail_read", '{"id": "first"}')
+        self.assertTrue(result.startswith("error: mail_read: 1 validation error"), result)
         self.assertEqual(self.belt.call("mail_read", '{"id": 7}'), "error: mail_read: there is no mail with the id 7")
 
     def test_no_tool_leaves_the_office(self):
@@ -121,10 +121,10 @@ class OnTheBelt(unittest.TestCase):
         Path(self.directory.name, "files").mkdir()
         Path(self.directory.name, "files", "link").symlink_to("/etc/passwd")
         for path in ("../../etc/passwd", "/etc/passwd", "..", "a/../../b", ".hidden", "link", "", "a//b", "a\u0000b"):
-            told = self.belt.call("files_read", json.dumps({"path": path}))
-            self.assertTrue(told.startswith("error: files_read: "), f"{path}: {told}")
-        told = self.belt.call("files_write", json.dumps({"path": "../.toolbelt.json", "text": "{}"}))
-        self.assertTrue(told.startswith("error: files_write: "), told)
+            result = self.belt.call("files_read", json.dumps({"path": path}))
+            self.assertTrue(result.startswith("error: files_read: "), f"{path}: {result}")
+        result = self.belt.call("files_write", json.dumps({"path": "../.toolbelt.json", "text": "{}"}))
+        self.assertTrue(result.startswith("error: files_write: "), result)
         self.assertEqual(sorted(path.name for path in Path(self.directory.name).iterdir()), [".audit.jsonl", "files"])
 
     def test_a_file_has_a_greatest_length(self):
@@ -132,9 +132,9 @@ class OnTheBelt(unittest.TestCase):
         self.belt.call("toolbelt_add_tool", named("files_append"))
         text = "x" * 60_000
         self.belt.call("files_write", json.dumps({"path": "a", "text": text}))
-        told = [self.belt.call("files_append", json.dumps({"path": "a", "text": text})) for _ in range(5)]
-        self.assertEqual(told[:3], ["appended"] * 3)
-        self.assertIn("262144 is the most", told[3])
+        result = [self.belt.call("files_append", json.dumps({"path": "a", "text": text})) for _ in range(5)]
+        self.assertEqual(result[:3], ["appended"] * 3)
+        self.assertIn("262144 is the most", result[3])
 
 
 class Rubrics(unittest.TestCase):
@@ -150,8 +150,8 @@ class Rubrics(unittest.TestCase):
                 belt.open()
                 for name, arguments in calls:
                     belt.call("toolbelt_add_tool", named(name))
-                    told = belt.call(name, json.dumps(arguments))
-                    self.assertFalse(told.startswith("error"), (name, told))
+                    result = belt.call(name, json.dumps(arguments))
+                    self.assertFalse(result.startswith("error"), (name, result))
                 belt.close()
                 criteria = task.rubric(World(before), World(after), answer)
                 self.assertTrue(all(criteria.values()), (task.prompt, criteria))

@@ -24,71 +24,71 @@ class Faults(unittest.TestCase):
         belt.open()
         return belt
 
-    def told(self, fault, limits=LIMITS, name="work"):
+    def result_of(self, fault, limits=LIMITS, name="work"):
         """What the model is told when it calls the tool, and the belt."""
         belt = self.belt(fault, limits)
         self.assertEqual(belt.call("toolbelt_add_tool", f'{{"name": "{name}"}}'), "added")
         return belt.call(name, '{"what": "it"}'), belt
 
     def test_a_server_that_behaves_answers(self):
-        self.assertEqual(self.told("none")[0], "worked")
+        self.assertEqual(self.result_of("none")[0], "worked")
 
     def test_a_server_that_ends_is_told_of_with_its_status_and_last_words(self):
-        told, belt = self.told("die")
-        self.assertEqual(told, "error: the server hostile is gone: it ended with status 3: out of paper")
-        self.assertEqual(belt.call("work", '{"what": "it"}'), told)
+        result, belt = self.result_of("die")
+        self.assertEqual(result, "error: the server hostile is gone: it ended with status 3: out of paper")
+        self.assertEqual(belt.call("work", '{"what": "it"}'), result)
         self.assertEqual(belt.servers, ["good"])
         self.assertIn(
             "(the server hostile is gone: it ended with status 3: out of paper)", belt.call("toolbelt_list_tools", "")
         )
 
     def test_a_server_that_is_killed_is_told_of(self):
-        self.assertEqual(self.told("kill")[0], "error: the server hostile is gone: it was ended by signal 9")
+        self.assertEqual(self.result_of("kill")[0], "error: the server hostile is gone: it was ended by signal 9")
 
     def test_what_is_no_json_rpc_ends_a_server(self):
         for fault in ("garbage", "not_rpc"):
-            told = self.told(fault)[0]
+            result = self.result_of(fault)[0]
             self.assertEqual(
-                told, "error: the server hostile is gone: it said what is no JSON-RPC, and was ended", fault
+                result, "error: the server hostile is gone: it said what is no JSON-RPC, and was ended", fault
             )
 
     def test_a_line_without_an_end_ends_a_server(self):
-        told = self.told("flood")[0]
+        result = self.result_of("flood")[0]
         self.assertEqual(
-            told, "error: the server hostile is gone: it said more than 2000000 bytes in one line, and was ended"
+            result, "error: the server hostile is gone: it said more than 2000000 bytes in one line, and was ended"
         )
 
     def test_a_server_that_hangs_is_given_up_after_two_calls(self):
         limits = dataclasses.replace(LIMITS, call_seconds=0.2)
-        told, belt = self.told("hang", limits)
-        self.assertEqual(told, "error: the server hostile did not answer within 0.2 s")
-        self.assertEqual(belt.call("work", '{"what": "it"}'), told)
+        result, belt = self.result_of("hang", limits)
+        self.assertEqual(result, "error: the server hostile did not answer within 0.2 s")
+        self.assertEqual(belt.call("work", '{"what": "it"}'), result)
         self.assertEqual(
             belt.call("work", '{"what": "it"}'), "error: the server hostile is gone: it did not answer within 0.2 s, 2 times in a row"
         )
 
     def test_an_answer_to_nobody_is_no_answer(self):
         limits = dataclasses.replace(LIMITS, call_seconds=0.2)
-        self.assertEqual(self.told("wrong_id", limits)[0], "error: the server hostile did not answer within 0.2 s")
+        self.assertEqual(self.result_of("wrong_id", limits)[0], "error: the server hostile did not answer within 0.2 s")
 
     def test_a_long_result_is_cut(self):
-        told = self.told("huge")[0]
-        self.assertTrue(told.endswith("y\n[cut off: 1000000 characters]"), told[-60:])
-        self.assertLess(len(told), LIMITS.greatest_result + 60)
+        result = self.result_of("huge")[0]
+        self.assertTrue(result.endswith("y\n[cut off: 1000000 characters]"), result[-60:])
+        self.assertLess(len(result), LIMITS.greatest_result + 60)
 
     def test_a_result_of_another_shape_is_a_fault_of_the_server(self):
-        told = self.told("shape")[0]
-        self.assertTrue(told.startswith("error: the server hostile did not keep to the protocol:"), told)
+        result = self.result_of("shape")[0]
+        self.assertTrue(result.startswith("error: the server hostile did not keep to the protocol:"), result)
 
     def test_a_server_that_lied_about_its_arguments_is_quoted(self):
-        told = self.told("refuse")[0]
-        self.assertEqual(told, "error: the server hostile refused the call: there is no argument what")
+        result = self.result_of("refuse")[0]
+        self.assertEqual(result, "error: the server hostile refused the call: there is no argument what")
 
     def test_what_is_no_text_is_named(self):
-        self.assertEqual(self.told("image")[0], "[image, not shown]")
+        self.assertEqual(self.result_of("image")[0], "[image, not shown]")
 
     def test_a_tools_own_error_is_told_as_it_is(self):
-        self.assertEqual(self.told("fail")[0], "error: work: no paper left")
+        self.assertEqual(self.result_of("fail")[0], "error: work: no paper left")
 
     def test_a_server_cannot_take_the_place_of_the_belts_own_tools(self):
         belt = self.belt("shadow")

@@ -69,8 +69,8 @@ class Judged(unittest.TestCase):
             subprocess.run(served.runner(self.config()), check=True)
             rollout = served.queried("rollouts")[0]
             self.assertEqual(rollout["status"], "succeeded", rollout["attempt"])
-            said = rollout["attempt"]["metadata"]["judgements"]
-            return rollout["reward"], {each["criterion"] for each in said if not each["met"]}
+            judgements = rollout["attempt"]["metadata"]["judgements"]
+            return rollout["reward"], {each["criterion"] for each in judgements if not each["met"]}
 
     def test_polite_mails_earn_all_and_curt_ones_less(self):
         reward, unmet = self.play(script(POLITE))

@@ -15,7 +15,7 @@ from office.world import use
 from stdio_transport import StdioTransport
 
 
-def said(*calls, content=None):
+def reply(*calls, content=None):
     made = [
         types.SimpleNamespace(
             id=f"call-{place}",
@@ -37,11 +37,11 @@ class Model:
     """A client whose model says these answers in turn, and the last one ever after. It keeps the requests."""
 
     def __init__(self, *answers):
-        self.answers, self.asked = list(answers), []
+        self.answers, self.requests = list(answers), []
         self.chat = types.SimpleNamespace(completions=self)
 
     def create(self, **request):
-        self.asked.append({**request, "messages": list(request["messages"])})
+        self.requests.append({**request, "messages": list(request["messages"])})
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -62,7 +62,7 @@ class Ends(unittest.TestCase):
 
     def test_an_answer_ends_it_though_more_was_called(self):
         model = Model(
-            said(
+            reply(
                 ("toolbelt_list_tools", ""), ("final_answer", '{"answer": "42"}'), ("final_answer", '{"answer": "43"}')
             )
         )
@@ -72,11 +72,11 @@ class Ends(unittest.TestCase):
         )
 
     def test_fifty_turns_are_the_most(self):
-        outcome = self.play(Model(said(("toolbelt_list_tools", "{}"))))
+        outcome = self.play(Model(reply(("toolbelt_list_tools", "{}"))))
         self.assertEqual((outcome.ended, outcome.answer, outcome.turns), ("turn_limit", None, 50))
 
     def test_an_hour_is_the_most(self):
-        outcome = self.play(Model(said(("toolbelt_list_tools", "{}"))), seconds=0.0)
+        outcome = self.play(Model(reply(("toolbelt_list_tools", "{}"))), seconds=0.0)
         self.assertEqual((outcome.ended, outcome.turns), ("time_limit", 0))
 
     def test_a_model_that_takes_too_long_is_the_time_limit(self):
@@ -84,18 +84,18 @@ class Ends(unittest.TestCase):
         self.assertEqual(self.play(Model(openai.APITimeoutError(request))).ended, "time_limit")
 
     def test_who_calls_nothing_is_reminded_once(self):
-        model = Model(said(content="I think so."), said(content="Still."))
+        model = Model(reply(content="I think so."), reply(content="Still."))
         outcome = self.play(model)
         self.assertEqual((outcome.ended, outcome.answer, outcome.turns), ("no_tool_call", None, 2))
-        self.assertEqual(model.asked[1]["messages"][-1]["content"], "Call a tool. final_answer ends the work.")
+        self.assertEqual(model.requests[1]["messages"][-1]["content"], "Call a tool. final_answer ends the work.")
 
     def test_mistakes_one_after_the_other_end_it(self):
-        outcome = self.play(Model(said(("no_such_tool", "{}"))))
+        outcome = self.play(Model(reply(("no_such_tool", "{}"))))
         self.assertEqual((outcome.ended, outcome.turns, outcome.tool_errors), ("too_many_errors", 8, 8))
 
     def test_without_a_server_nothing_is_asked(self):
         belt = Belt({"missing": StdioTransport(["/no/such/program"], greatest_line=1000)})
-        outcome = self.play(Model(said()), belt)
+        outcome = self.play(Model(reply()), belt)
         self.assertEqual((outcome.ended, outcome.turns), ("no_servers", 0))
         self.assertTrue(outcome.why.startswith("missing: FileNotFoundError"), outcome.why)
 
@@ -111,18 +111,18 @@ class Ends(unittest.TestCase):
         use(directory.name)
         belt = Belt({"good": server("good", [ping])}, Limits(), mode="legacy")
         model = Model(
-            said(("toolbelt_add_tool", '{"name": "ping"}')),
-            said(("ping", "{}")),
-            said(("final_answer", '{"answer": ""}')),
+            reply(("toolbelt_add_tool", '{"name": "ping"}')),
+            reply(("ping", "{}")),
+            reply(("final_answer", '{"answer": ""}')),
         )
         outcome = self.play(model, belt)
         self.assertEqual(outcome.ended, "final_answer")
         self.assertEqual((outcome.tools_changed, outcome.tools_changed_tokens), (1, 100))
-        names = [[tool["function"]["name"] for tool in request["tools"]] for request in model.asked]
+        names = [[tool["function"]["name"] for tool in request["tools"]] for request in model.requests]
         self.assertEqual([len(each) for each in names], [5, 6, 6])
         self.assertEqual(names[1][-1], "ping")
-        self.assertEqual([m["content"] for m in model.asked[2]["messages"] if m["role"] == "tool"][-1], "pong")
-        json.dumps(model.asked[2]["messages"])
+        self.assertEqual([m["content"] for m in model.requests[2]["messages"] if m["role"] == "tool"][-1], "pong")
+        json.dumps(model.requests[2]["messages"])
 
 
 if __name__ == "__main__":

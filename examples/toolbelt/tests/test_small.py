@@ -32,8 +32,8 @@ class SmallWorld(unittest.TestCase):
             belt = Belt(SERVERS, mode="legacy", lazily=LISTED)
             for name, arguments in calls:
                 belt.call("toolbelt_add_tool", json.dumps({"name": name}))
-                told = belt.call(name, json.dumps(arguments))
-                self.assertFalse(told.startswith("error"), told)
+                result = belt.call(name, json.dumps(arguments))
+                self.assertFalse(result.startswith("error"), result)
             belt.close()
             return task.criteria(world, before, answer)
 
@@ -79,14 +79,14 @@ class SmallWorld(unittest.TestCase):
             self.assertIn(int(small.Task(number).value), small.HELD_OUT_VALUES)
         held_out = set(map(str, small.HELD_OUT_VALUES))
         for line in self.corpus("copies", 1, 3000) + self.corpus("turns", 1, 500):
-            said = json.dumps(line["messages"])
-            self.assertFalse(held_out & set(re.findall(r"[0-9]+", said)), said)
+            text = json.dumps(line["messages"])
+            self.assertFalse(held_out & set(re.findall(r"[0-9]+", text)), text)
 
     def test_the_clerk_of_the_warm_up_is_no_good(self):
         first = [line["messages"] for line in self.corpus("turns", 1, 2000) if len(line["messages"]) == 2]
         wanted = {"Mail": "mail_send", "Write": "files_write", "Set": "sheets_set_cell", "Cancel": "calendar_cancel"}
-        asked = [(messages, messages[0]["content"].split()[0]) for messages in first]
-        right = [self.called(messages)[1]["name"] == wanted[word] for messages, word in asked if word in wanted]
+        requested = [(messages, messages[0]["content"].split()[0]) for messages in first]
+        right = [self.called(messages)[1]["name"] == wanted[word] for messages, word in requested if word in wanted]
         self.assertTrue(0.08 < sum(right) / len(right) < 0.22, sum(right) / len(right))
 
     def test_the_clerk_answers_only_after_a_call(self):

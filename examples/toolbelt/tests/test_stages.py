@@ -68,10 +68,10 @@ class Stages(unittest.TestCase):
         metadata = rollout["attempt"]["metadata"]
         self.assertEqual(rollout["status"], "succeeded", metadata)
         self.assertIn('"tool_errors": 0', metadata["output"])
-        told = walk.components(rewards)
-        self.assertEqual((told["tools_used"], told["tool_errors"], told["ended/final_answer"]), (60, 0, 1))
+        totals = walk.components(rewards)
+        self.assertEqual((totals["tools_used"], totals["tool_errors"], totals["ended/final_answer"]), (60, 0, 1))
         # Each server's tools are put onto the belt and taken off again.
-        self.assertEqual(told["tools_changed"], 18)
+        self.assertEqual(totals["tools_changed"], 18)
         # Taking them off leads back to a branch that is there.
         reasons = [turn["reason"] for turn in turns]
         self.assertEqual(reasons.count("tools_changed"), 9)

@@ -30,7 +30,7 @@ class OverTheWire(unittest.TestCase):
             self.addCleanup(http.kill)
             self.addCleanup(http.stdout.close)
             targets = [StdioTransport(line, cwd=HERE, greatest_line=1 << 20), http.stdout.readline().strip()]
-            told = []
+            results = []
             for target in targets:
                 belt = Belt({"rooms": target}, Limits())
                 belt.open()
@@ -38,10 +38,10 @@ class OverTheWire(unittest.TestCase):
                 for name in ("rooms_list", "rooms_book"):
                     belt.call("toolbelt_add_tool", named(name))
                 wrong = belt.call("rooms_book", '{"room": "Oak", "day": "2026-03-02", "time": "9", "title": "x"}')
-                told.append((belt.call("toolbelt_list_tools", ""), belt.call("rooms_list", "{}"), wrong))
+                results.append((belt.call("toolbelt_list_tools", ""), belt.call("rooms_list", "{}"), wrong))
                 belt.close()
-            self.assertEqual(told[0], told[1])
-            self.assertEqual(told[0][1:], ("Alder: 4 seats", "error: rooms_book: '9' is no time: write it like 09:30"))
+            self.assertEqual(results[0], results[1])
+            self.assertEqual(results[0][1:], ("Alder: 4 seats", "error: rooms_book: '9' is no time: write it like 09:30"))
 
     def test_a_server_over_http_that_is_killed_is_told_of_and_the_others_go_on(self):
         with tempfile.TemporaryDirectory() as directory:
@@ -56,9 +56,9 @@ class OverTheWire(unittest.TestCase):
             self.assertEqual(belt.call("rooms_list", "{}"), "Alder: 4 seats")
             http.kill()
             http.wait()
-            told = [belt.call("rooms_list", "{}") for _ in range(2)]
-            self.assertEqual(told[0], "error: the server rooms closed the connection")
-            self.assertTrue(told[1].startswith("error: the server rooms is gone: "), told)
+            results = [belt.call("rooms_list", "{}") for _ in range(2)]
+            self.assertEqual(results[0], "error: the server rooms closed the connection")
+            self.assertTrue(results[1].startswith("error: the server rooms is gone: "), results)
             self.assertEqual(belt.servers, ["good"])
             self.assertIn("(the server rooms is gone: ", belt.call("toolbelt_list_tools", ""))
 

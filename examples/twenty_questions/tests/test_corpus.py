@@ -32,10 +32,10 @@ class Corpus(unittest.TestCase):
     def test_the_player_is_no_good(self):
         turns = won = guesses = 0
         for messages in written(1, 500):
-            said = [parse(each["content"]) for each in messages[4:] if each["role"] == "assistant"]
-            turns += len(said)
-            guesses += sum(isinstance(each, Guess) for each in said)
-            won += len(said) < corpus.TURNS
+            parsed = [parse(each["content"]) for each in messages[4:] if each["role"] == "assistant"]
+            turns += len(parsed)
+            guesses += sum(isinstance(each, Guess) for each in parsed)
+            won += len(parsed) < corpus.TURNS
         self.assertTrue(0.15 < guesses / turns < 0.3, guesses / turns)
         self.assertLess(won / 500, 0.15)
 
@@ -50,11 +50,11 @@ class Corpus(unittest.TestCase):
         self.assertNotEqual(written(1, 50), written(2, 50))
 
     def test_guesses_can_be_read(self):
-        asked = corpus.paraphrases()
+        wordings = corpus.paraphrases()
         chance = random.Random(1)
         for category in CATEGORIES:
-            said = [corpus.question(chance, category, asked) for _ in range(500)]
-            guessed = {parse(each).noun for each in said if isinstance(parse(each), Guess)}
+            texts = [corpus.question(chance, category, wordings) for _ in range(500)]
+            guessed = {parse(each).noun for each in texts if isinstance(parse(each), Guess)}
             self.assertGreater(len(guessed), 25, category)
             self.assertFalse(guessed & {each for each in nouns() if each.lower() in HELD_OUT})
 

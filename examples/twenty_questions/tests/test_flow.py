@@ -30,8 +30,8 @@ class Host:
                 ended = "tool_calls" if "tool_calls" in message else "stop"
                 choice = {"index": 0, "message": message, "finish_reason": ended}
                 usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-                said = {"id": "c", "object": "chat.completion", "created": 1, "model": body["model"]}
-                answer = json.dumps({**said, "choices": [choice], "usage": usage}).encode()
+                completion = {"id": "c", "object": "chat.completion", "created": 1, "model": body["model"]}
+                answer = json.dumps({**completion, "choices": [choice], "usage": usage}).encode()
                 self.send_response(200)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(answer)))
@@ -64,8 +64,8 @@ class Flows(unittest.TestCase):
         self.assertEqual(len(calls), 4)
         for before, after in itertools.pairwise(calls):
             self.assertEqual(after["messages"][: len(before["messages"])], before["messages"])
-        said = [each["content"] for each in calls[-1]["messages"][4:]]
-        self.assertEqual(said, [questions[0], "yes", questions[1], "n/a", questions[2], "no"])
+        texts = [each["content"] for each in calls[-1]["messages"][4:]]
+        self.assertEqual(texts, [questions[0], "yes", questions[1], "n/a", questions[2], "no"])
         self.assertNotIn("dog", json.dumps(calls[-1]))
 
     def test_a_game_is_lost(self):
@@ -83,10 +83,10 @@ class Flows(unittest.TestCase):
         questions = ["Is it friendly?", "Is it a wolf?", "Is it a dog?"]
         earned, calls = self.play("dog", answerer="oracle", player=questions, oracle=answers)
         self.assertEqual((earned["won"], earned["turns"], earned["contradicted"]), (1.0, 3, 1))
-        asked = [each for each in calls if each["model"] == "oracle"]
-        schema = asked[0]["response_format"]["json_schema"]["schema"]
+        requests = [each for each in calls if each["model"] == "oracle"]
+        schema = requests[0]["response_format"]["json_schema"]["schema"]
         self.assertEqual(set(schema["properties"]), {"brief_reason", "yes_or_no", "correct"})
-        self.assertIn("dog", asked[0]["messages"][0]["content"])
+        self.assertIn("dog", requests[0]["messages"][0]["content"])
         self.assertNotIn("dogs are", json.dumps([each for each in calls if each["model"] == "player"]))
 
     def test_a_search_costs_a_turn_and_tells_nothing_of_the_secret(self):

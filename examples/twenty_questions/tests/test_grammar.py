@@ -4,7 +4,7 @@ import itertools
 import unittest
 from pathlib import Path
 
-from grammar import LONGEST, Asked, Guess, asks, matching, parse
+from grammar import LONGEST, Guess, Inquiry, asks, matching, parse
 from nouns import nouns, predicates
 
 HERE = Path(__file__).resolve().parent
@@ -22,7 +22,7 @@ class Grammar(unittest.TestCase):
         seen = list(paraphrases())
         self.assertGreaterEqual(len({question for question, _ in seen}), 300)
         for question, predicate in seen:
-            self.assertEqual(parse(question), Asked(predicate), question)
+            self.assertEqual(parse(question), Inquiry(predicate), question)
             self.assertEqual(matching(question.lower().rstrip("?")), [predicate], question)
 
     def test_every_predicate_is_asked_by_some_pattern_and_some_paraphrase(self):
@@ -55,7 +55,7 @@ class Grammar(unittest.TestCase):
 
     def test_a_noun_that_is_a_property_too_is_guessed_with_an_article(self):
         self.assertEqual(parse("Is it an orange?"), Guess("orange"))
-        self.assertEqual(parse("Is it orange?"), Asked("orange"))
+        self.assertEqual(parse("Is it orange?"), Inquiry("orange"))
         self.assertEqual(parse("Orange?"), Guess("orange"))
         self.assertEqual(parse("Is it France?"), Guess("France"))
         self.assertEqual(parse("Is it running?"), Guess("running"))

@@ -20,9 +20,9 @@ def random_model(chance):
     return ask
 
 
-def replies(*said):
-    left = list(said)
-    return lambda text: (left.pop(0), f"call-{len(said) - len(left)}")
+def replies(*texts):
+    left = list(texts)
+    return lambda text: (left.pop(0), f"call-{len(texts) - len(left)}")
 
 
 class Rules(unittest.TestCase):

@@ -14,7 +14,7 @@ def player(replies):
 
 class Rules(unittest.TestCase):
     def test_marks_account_for_each_letter_as_often_as_the_word_has_it(self):
-        for word, guess, told in [
+        for word, guess, hint in [
             ("cat", "cat", "==="),
             ("cat", "tac", "~=~"),
             ("cat", "dog", "---"),
@@ -25,7 +25,7 @@ class Rules(unittest.TestCase):
             ("odd", "add", "-=="),
             ("add", "dad", "~~="),
         ]:
-            self.assertEqual(game.marks(word, guess), told, (word, guess))
+            self.assertEqual(game.marks(word, guess), hint, (word, guess))
 
     def test_guesses_are_answered_letter_by_letter(self):
         self.assertEqual(game.answer("cat", "act"), " a~ c~ t=")
@@ -89,14 +89,14 @@ class Forged(unittest.TestCase):
         self.assertEqual(sum(game.play(task, player(["dog", "caz"]))[0]), 1.0)
 
     def test_no_game_is_longer_than_six_tries(self):
-        asked = []
+        calls = []
 
         def ask(messages):
-            asked.append(1)
+            calls.append(1)
             return "zzz"
 
         game.play(0, ask)
-        self.assertEqual(len(asked), game.TRIES)
+        self.assertEqual(len(calls), game.TRIES)
 
 
 class Corpus(unittest.TestCase):
@@ -112,21 +112,21 @@ class Corpus(unittest.TestCase):
             texts = [message["content"] for message in row["messages"]]
             guesses = [text.replace(" ", "") for text in texts[1::2]]
             marked = [text.split() for text in texts[2::2]]
-            heard = [(guess, "".join(each[1] for each in told)) for guess, told in zip(guesses, marked)]
+            heard = [(guess, "".join(each[1] for each in hint)) for guess, hint in zip(guesses, marked)]
             self.assertTrue(game.fitting(heard) & set(game.TRAIN), texts)
 
     def test_exercises_fit_what_was_heard_and_games_do_so_now_and_then(self):
         fit = {"game": [], "exercise": []}
         for row in corpus.rows(1, 1000):
             texts = [message["content"] for message in row["messages"]]
-            kind = "exercise" if texts[0] == corpus.ASKED["exercise"] else "game"
+            kind = "exercise" if texts[0] == corpus.OPENINGS["exercise"] else "game"
             guesses, heard = [text.replace(" ", "") for text in texts[1::2]], []
-            for guess, told in zip(guesses, [*texts[2::2], None]):
+            for guess, hint in zip(guesses, [*texts[2::2], None]):
                 self.assertIn(guess, game.WORDS)
                 if heard:
                     fit[kind].append(guess in game.fitting(heard))
-                if told:
-                    heard.append((guess, "".join(each[1] for each in told.split())))
+                if hint:
+                    heard.append((guess, "".join(each[1] for each in hint.split())))
         self.assertTrue(all(fit["exercise"]))
         self.assertTrue(0.35 < sum(fit["game"]) / len(fit["game"]) < 0.6)
 

@@ -16,7 +16,7 @@ answers, sys.stdout = sys.stdout, sys.stderr
 
 
 lines = queue.Queue()
-is_begun = threading.Event()
+is_started = threading.Event()
 
 
 def read_lines():
@@ -24,25 +24,25 @@ def read_lines():
     for line in sys.stdin:
         lines.put(line)
     lines.put(None)
-    if not is_begun.is_set():
+    if not is_started.is_set():
         os._exit(1)
 
 
-def begun(told):
+def started(settings):
     """The run at Weights & Biases; offline, it replaces what was written of the same run before."""
     import wandb
 
     is_offline = os.environ.get("WANDB_MODE", "offline") == "offline"
     if is_offline:
-        for old in (Path(told["directory"]) / "wandb").glob(f"offline-run-*-{told['id']}"):
+        for old in (Path(settings["directory"]) / "wandb").glob(f"offline-run-*-{settings['id']}"):
             shutil.rmtree(old)
     return wandb.init(
         mode="offline" if is_offline else None,
-        dir=told["directory"],
-        id=told["id"],
-        project=told["project"],
-        name=told["name"],
-        config=told["config"],
+        dir=settings["directory"],
+        id=settings["id"],
+        project=settings["project"],
+        name=settings["name"],
+        config=settings["config"],
         resume=None if is_offline else "allow",
         # Only what the run says is passed on: nothing of this program, its directory or the machine.
         settings=wandb.Settings(console="off", silent=True, disable_git=True, disable_code=True, x_disable_stats=True),
@@ -52,16 +52,16 @@ def begun(told):
 def passed_on():
     """Passes all of a run on."""
     threading.Thread(target=read_lines, daemon=True).start()
-    run = begun(json.loads(lines.get()))
-    is_begun.set()
-    print("begun", file=answers, flush=True)
+    run = started(json.loads(lines.get()))
+    is_started.set()
+    print("started", file=answers, flush=True)
     exit_code = 1
     for line in iter(lines.get, None):
-        told = json.loads(line)
-        if told["event"] == "finish":
+        update = json.loads(line)
+        if update["event"] == "finish":
             exit_code = 0
         else:
-            run.log({**told["metrics"], "_timestamp": told["time"]}, step=told["step"])
+            run.log({**update["metrics"], "_timestamp": update["time"]}, step=update["step"])
     run.finish(exit_code=exit_code)
 
 

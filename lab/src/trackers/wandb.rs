@@ -80,7 +80,7 @@ impl Wandb {
             "config": run.config,
         }))?;
         match tracker.answer(limits.start)?.as_str() {
-            "begun" => Ok(tracker),
+            "started" => Ok(tracker),
             error => bail!(tracker.failure(error)),
         }
     }
@@ -229,7 +229,7 @@ mod tests {
             assert!(refused.contains(error), "{words}: {refused}");
         }
         // Steps are not waited for, even if nobody reads them.
-        let python = script(directory.path(), "echo begun; exec sleep 1000");
+        let python = script(directory.path(), "echo started; exec sleep 1000");
         let limits = Limits { start: LIMITS.start, ..limits };
         let mut tracker = Wandb::create_within(limits, &python, directory.path(), &run()).unwrap();
         let metrics = Map::from_iter([("loss".repeat(1000), json!(1.0))]);

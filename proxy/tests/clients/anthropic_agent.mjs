@@ -66,7 +66,7 @@ async function failure(messages) {
 
 await work("Rain in Paris?");
 const question = [{ role: "user", content: "Well?" }];
-for (let asked = 0; asked < 4; asked++) await ask(question);
+for (let calls = 0; calls < 4; calls++) await ask(question);
 const models = [];
 for await (const model of client.models.list()) models.push(model.id);
 const { model, system, tools } = request;

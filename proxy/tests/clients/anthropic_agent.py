@@ -28,9 +28,9 @@ replies = []
 def ask(messages):
     if streamed:
         with client.messages.stream(**request, messages=messages) as stream:
-            said = "".join(stream.text_stream)
+            streamed_text = "".join(stream.text_stream)
             message = stream.get_final_message()
-        assert said == "".join(block.text for block in message.content if block.type == "text")
+        assert streamed_text == "".join(block.text for block in message.content if block.type == "text")
     else:
         message = client.messages.create(**request, messages=messages)
     assert streamed or message._request_id

@@ -40,22 +40,22 @@ def ask(contents):
     request = {"model": "tiny", "contents": contents, "config": config}
     responses = list(client.models.generate_content_stream(**request)) if streamed else None
     responses = responses or [client.models.generate_content(**request)]
-    parts, told = [], []
+    parts, merged = [], []
     for response in responses:
         for part in response.candidates[0].content.parts:
             parts.append(part)
             new = seen(part)
-            if told and len(new) == 1 and new.keys() == told[-1].keys():
-                told[-1] = {name: told[-1][name] + text for name, text in new.items()}
-            elif new != {"text": ""} or (response is responses[-1] and not told):
-                told.append(new)
+            if merged and len(new) == 1 and new.keys() == merged[-1].keys():
+                merged[-1] = {name: merged[-1][name] + text for name, text in new.items()}
+            elif new != {"text": ""} or (response is responses[-1] and not merged):
+                merged.append(new)
     last = responses[-1]
     usage = last.usage_metadata
     assert usage.total_token_count == usage.prompt_token_count + usage.candidates_token_count + (
         usage.thoughts_token_count or 0
     )
     sampled = usage.total_token_count - usage.prompt_token_count
-    replies.append([last.candidates[0].finish_reason.name, sampled, told])
+    replies.append([last.candidates[0].finish_reason.name, sampled, merged])
     return types.Content(role="model", parts=parts)
 
 

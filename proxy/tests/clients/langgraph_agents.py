@@ -23,16 +23,16 @@ def add(a: int, b: int) -> int:
 
 
 def answer(agent, question, way):
-    asked = {"messages": [("user", question)]}
+    request = {"messages": [("user", question)]}
     if way == "run":
-        return agent.invoke(asked, THREAD)["messages"][-1].text
-    told = "".join(
+        return agent.invoke(request, THREAD)["messages"][-1].text
+    streamed = "".join(
         chunk.text
-        for chunk, _ in agent.stream(asked, THREAD, stream_mode="messages")
+        for chunk, _ in agent.stream(request, THREAD, stream_mode="messages")
         if chunk.type == "AIMessageChunk"
     )
     final = agent.get_state(THREAD).values["messages"][-1].text
-    assert told.endswith(final), (told, final)
+    assert streamed.endswith(final), (streamed, final)
     return final
 
 

@@ -35,11 +35,11 @@ async def answer(agent, session, question, way):
     if way == "run":
         return (await Runner.run(agent, question, session=session)).final_output
     result = Runner.run_streamed(agent, question, session=session)
-    told = ""
+    streamed = ""
     async for event in result.stream_events():
         if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
-            told += event.data.delta
-    assert told.endswith(result.final_output), (told, result.final_output)
+            streamed += event.data.delta
+    assert streamed.endswith(result.final_output), (streamed, result.final_output)
     return result.final_output
 
 

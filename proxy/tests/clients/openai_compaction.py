@@ -12,19 +12,19 @@ import sys
 from openai import BadRequestError, OpenAI
 
 client = OpenAI(base_url=sys.argv[1])
-asked = [{"role": "user", "content": "Rain in Paris?"}]
-response = client.responses.create(model="tiny", input=asked)
-told = []
-for conversation in ({"input": asked + response.output}, {"previous_response_id": response.id}):
+question = [{"role": "user", "content": "Rain in Paris?"}]
+response = client.responses.create(model="tiny", input=question)
+results = []
+for conversation in ({"input": question + response.output}, {"previous_response_id": response.id}):
     compacted = client.responses.compact(model="tiny", **conversation)
     assert compacted.object == "response.compaction", compacted
     assert compacted.usage.output_tokens > compacted.usage.output_tokens_details.reasoning_tokens > 0
     after = client.responses.create(
         model="tiny", input=[*compacted.output, {"role": "user", "content": "And Rome?"}]
     )
-    told.append([[item.type for item in compacted.output], after.output_text])
+    results.append([[item.type for item in compacted.output], after.output_text])
 try:
     client.responses.create(model="tiny", input=[{"type": "compaction", "encrypted_content": "gAAAAABp"}])
 except BadRequestError as error:
-    told.append(error.param)
-print(json.dumps(told))
+    results.append(error.param)
+print(json.dumps(results))

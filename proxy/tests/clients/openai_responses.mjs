@@ -10,7 +10,7 @@ import { createRequire } from "node:module";
 
 const { OpenAI } = createRequire(`${process.env.NODE_MODULES}/`)("openai");
 
-const ASKED = {
+const REQUEST = {
   model: "tiny",
   instructions: "Add with the tool.",
   tools: [
@@ -28,10 +28,10 @@ const ASKED = {
   ],
 };
 
-const created = (client, asked) => client.responses.create({ ...ASKED, ...asked });
+const created = (client, fields) => client.responses.create({ ...REQUEST, ...fields });
 
-async function streamed(client, asked) {
-  const stream = client.responses.stream({ ...ASKED, ...asked });
+async function streamed(client, fields) {
+  const stream = client.responses.stream({ ...REQUEST, ...fields });
   let text = "";
   for await (const event of stream) {
     if (event.type === "response.output_text.delta") text += event.delta;
@@ -44,23 +44,23 @@ async function streamed(client, asked) {
 async function talk(baseURL, ask, goesOn) {
   const client = new OpenAI({ baseURL });
   const conversation = [{ role: "user", content: "17 + 4, and 1 + 2 and 3 + 4 then?" }];
-  const said = [];
-  for (let asked = { input: conversation }; ; ) {
-    const response = await ask(client, asked);
+  const texts = [];
+  for (let fields = { input: conversation }; ; ) {
+    const response = await ask(client, fields);
     assert.equal(response.status, "completed");
     assert.equal(response.output[0].content[0].type, "reasoning_text");
-    said.push(response.output_text);
+    texts.push(response.output_text);
     const results = response.output
       .filter((item) => item.type === "function_call")
       .map((call) => {
         const { a, b } = JSON.parse(call.arguments);
         return { type: "function_call_output", call_id: call.call_id, output: String(a + b) };
       });
-    if (results.length === 0) return said;
+    if (results.length === 0) return texts;
     if (goesOn === "items") {
       conversation.push(...response.output, ...results);
     } else {
-      asked = { input: results, previous_response_id: response.id };
+      fields = { input: results, previous_response_id: response.id };
     }
   }
 }

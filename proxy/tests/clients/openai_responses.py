@@ -23,7 +23,7 @@ TOOL = {
     },
     "strict": False,
 }
-ASKED = {
+REQUEST = {
     "model": "tiny",
     "instructions": "Add with the tool.",
     "tools": [TOOL],
@@ -34,13 +34,13 @@ ASKED = {
 streamed_text = []
 
 
-def created(client, **asked):
-    return client.responses.create(**ASKED, **asked)
+def created(client, **fields):
+    return client.responses.create(**REQUEST, **fields)
 
 
-def of_events(client, **asked):
+def of_events(client, **fields):
     kinds, numbers, items = set(), [], []
-    for event in client.responses.create(**ASKED, **asked, stream=True):
+    for event in client.responses.create(**REQUEST, **fields, stream=True):
         kinds.add(event.type)
         numbers.append(event.sequence_number)
         if event.type == "response.output_item.done":
@@ -54,8 +54,8 @@ def of_events(client, **asked):
     return event.response
 
 
-def streamed(client, **asked):
-    with client.responses.stream(**ASKED, **asked) as stream:
+def streamed(client, **fields):
+    with client.responses.stream(**REQUEST, **fields) as stream:
         for event in stream:
             if event.type == "response.output_text.delta":
                 streamed_text.append(event.delta)
@@ -65,13 +65,13 @@ def streamed(client, **asked):
 def talk(client, ask, goes_on):
     streamed_text.clear()
     conversation = [{"role": "user", "content": "17 + 4, and 1 + 2 and 3 + 4 then?"}]
-    said = []
-    asked = {"input": conversation}
+    texts = []
+    fields = {"input": conversation}
     while True:
-        response = ask(client, **asked)
+        response = ask(client, **fields)
         assert response.status == "completed", response
         assert response.usage.output_tokens > response.usage.output_tokens_details.reasoning_tokens > 0
-        said.append(response.output_text)
+        texts.append(response.output_text)
         calls = [item for item in response.output if item.type == "function_call"]
         if not calls:
             break
@@ -86,11 +86,11 @@ def talk(client, ask, goes_on):
         if goes_on == "items":
             conversation += response.output + results
         else:
-            asked = {"input": results, "previous_response_id": response.id}
-    assert ask is created or "".join(streamed_text) == "".join(said)
+            fields = {"input": results, "previous_response_id": response.id}
+    assert ask is created or "".join(streamed_text) == "".join(texts)
     logprobs = response.output[-1].content[0].logprobs
-    assert b"".join(bytes(entry.bytes) for entry in logprobs).decode() == said[-1], logprobs
-    return said
+    assert b"".join(bytes(entry.bytes) for entry in logprobs).decode() == texts[-1], logprobs
+    return texts
 
 
 WAYS = [(ask, goes_on) for ask in (created, of_events, streamed) for goes_on in ("items", "previous")]

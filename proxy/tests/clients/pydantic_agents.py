@@ -35,19 +35,19 @@ def messages(url):
 
 
 async def answer(agent, question, history, way):
-    told = []
+    streamed = []
 
     async def listen(_, events):
         async for event in events:
             match event:
                 case PartStartEvent(part=TextPart(content=text)):
-                    told.append(text)
+                    streamed.append(text)
                 case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
-                    told.append(text)
+                    streamed.append(text)
 
     listener = listen if way == "stream" else None
     result = await agent.run(question, message_history=history, event_stream_handler=listener)
-    assert way == "run" or "".join(told).endswith(result.output), (told, result.output)
+    assert way == "run" or "".join(streamed).endswith(result.output), (streamed, result.output)
     return result
 
 

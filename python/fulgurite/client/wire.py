@@ -68,13 +68,13 @@ class Reply:
             value = json.loads(self.body)
         except ValueError:
             value = None
-        said: object = None
+        message: object = None
         if isinstance(value, dict):
             error = value.get("error")
-            said = value.get("detail") or (error.get("message") if isinstance(error, dict) else None)
-        if said is None:
-            said = self.body.decode(errors="replace")
-        return (said if isinstance(said, str) else json.dumps(said))[:LONGEST_MESSAGE]
+            message = value.get("detail") or (error.get("message") if isinstance(error, dict) else None)
+        if message is None:
+            message = self.body.decode(errors="replace")
+        return (message if isinstance(message, str) else json.dumps(message))[:LONGEST_MESSAGE]
 
     def accepted(self) -> Reply:
         """Return this answer, unless the server refuses in it to do what it was asked to."""
@@ -83,7 +83,7 @@ class Reply:
         kind: type[RefusedError] = RefusedError
         if self.status in (401, 403):
             kind = KeyRefusedError
-        elif self.status in (404, 405) and not self._says_what_is_missing():
+        elif self.status in (404, 405) and not self._names_what_is_missing():
             kind = RouteMissingError
         raise kind(self.url, self.status, self.message())
 
@@ -100,7 +100,7 @@ class Reply:
         except (ValueError, MistakeError) as error:
             raise ReplyError(self.url, str(error)) from error
 
-    def _says_what_is_missing(self) -> bool:
+    def _names_what_is_missing(self) -> bool:
         """Whether a thing is not there, rather than the route to it: the store says so in words, the proxy in a code."""
         try:
             value = json.loads(self.body)

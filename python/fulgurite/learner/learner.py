@@ -231,8 +231,8 @@ class Learner:
                 advice += ', or set [torch] gradient_checkpointing = "on"'
             if self.policy.device.type == "cuda":
                 advice += ", or leave more of the GPU to the learner (gpu_memory_utilization of vLLM)"
-            asked = f"a pass of {one.positions} tokens in {len(one.indices)} sequences (max_tokens_per_pass = {self._limit})"
-            message = f"out of memory on {self.policy.device.type} in {asked}: {str(error).splitlines()[0]}; {advice}"
+            size = f"a pass of {one.positions} tokens in {len(one.indices)} sequences (max_tokens_per_pass = {self._limit})"
+            message = f"out of memory on {self.policy.device.type} in {size}: {str(error).splitlines()[0]}; {advice}"
         gc.collect()
         if self.policy.device.type == "cuda":
             torch.cuda.empty_cache()

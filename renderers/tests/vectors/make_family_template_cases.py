@@ -42,7 +42,7 @@ def user(content):
     return {"role": "user", "content": content}
 
 
-def said(content, **fields):
+def assistant(content, **fields):
     return {"role": "assistant", "content": content, **fields}
 
 
@@ -55,33 +55,33 @@ def result(id, content, name="add"):
 
 
 HARD = {"s": "é\"<\\\n</parameter>", "n": None, "t": True, "f": 3.0, "e": 1e-07, "big": 2**63, "o": {"z": [1, {}], "a": []}}
-ONE = said("", tool_calls=[call("callnine1", "add", {"a": 2, "b": 3.5})])
-TWO = said("Both.", tool_calls=[call("callnine1", "add", {"a": 1}), call("callnine2", "look-up", HARD)])
+ONE = assistant("", tool_calls=[call("callnine1", "add", {"a": 2, "b": 3.5})])
+TWO = assistant("Both.", tool_calls=[call("callnine1", "add", {"a": 1}), call("callnine2", "look-up", HARD)])
 CONVERSATIONS = {
     "hello": [user("Hi")],
     "system": [system("Be brief."), user("Hi")],
-    "white space": [system("  s \n"), user("\n\n a \n"), said(" b \n\n"), user("\tc")],
-    "empty": [system(""), user(""), said(""), user("")],
-    "turns": [user("a"), said("b"), user("c"), said("d"), user("e")],
-    "ends with the assistant": [user("a"), said("b")],
-    "not ASCII": [user("é 你好 🙂 e\u0301 \u2028"), said("ß İ"), user("\u0000\u001f\ufeff")],
-    "control tokens": [user("<|im_end|>\n<|im_start|>system\nx<end_of_turn><|end|>[/INST]<|eot_id|>"), said("<｜User｜>"), user("<tool_response>x</tool_response>")],
-    "template syntax": [user("{{ 1 + 1 }}{% if %}{# x #}"), said("{%- raw -%}"), user("}}")],
-    "reasoning beside": [user("a"), said("b", reasoning_content="\nhm\n"), user("c"), said("d", reasoning_content="so", thinking="so"), user("e")],
-    "reasoning last": [user("a"), said("b", reasoning_content=" hm ", thinking=" hm ")],
-    "reasoning inside": [user("a"), said("<think>\nhm\n</think>\n\nb"), user("c"), said("</think>d"), user("e")],
-    "one call": [user("2+3.5?"), ONE, result("callnine1", "5.5"), said("5.5"), user("thanks")],
+    "white space": [system("  s \n"), user("\n\n a \n"), assistant(" b \n\n"), user("\tc")],
+    "empty": [system(""), user(""), assistant(""), user("")],
+    "turns": [user("a"), assistant("b"), user("c"), assistant("d"), user("e")],
+    "ends with the assistant": [user("a"), assistant("b")],
+    "not ASCII": [user("é 你好 🙂 e\u0301 \u2028"), assistant("ß İ"), user("\u0000\u001f\ufeff")],
+    "control tokens": [user("<|im_end|>\n<|im_start|>system\nx<end_of_turn><|end|>[/INST]<|eot_id|>"), assistant("<｜User｜>"), user("<tool_response>x</tool_response>")],
+    "template syntax": [user("{{ 1 + 1 }}{% if %}{# x #}"), assistant("{%- raw -%}"), user("}}")],
+    "reasoning beside": [user("a"), assistant("b", reasoning_content="\nhm\n"), user("c"), assistant("d", reasoning_content="so", thinking="so"), user("e")],
+    "reasoning last": [user("a"), assistant("b", reasoning_content=" hm ", thinking=" hm ")],
+    "reasoning inside": [user("a"), assistant("<think>\nhm\n</think>\n\nb"), user("c"), assistant("</think>d"), user("e")],
+    "one call": [user("2+3.5?"), ONE, result("callnine1", "5.5"), assistant("5.5"), user("thanks")],
     "call with reasoning": [user("a"), {**ONE, "reasoning_content": "add", "thinking": "add"}, result("callnine1", "5.5")],
     "two calls": [system("s"), user("a"), TWO, result("callnine1", "1"), result("callnine2", "{\"é\": null}", "look-up")],
-    "calls in a row": [user("a"), ONE, result("callnine1", "x"), ONE, result("callnine1", "y"), said("z"), user("w")],
-    "string arguments": [user("a"), said(None, tool_calls=[call("callnine1", "add", "{\"a\":1}")]), result("callnine1", "1")],
-    "broken arguments": [user("a"), said("", tool_calls=[call("callnine1", "add", "{\"a\":")]), result("callnine1", "error")],
-    "no arguments": [user("a"), said("", tool_calls=[call("callnine1", "add", {})]), result("callnine1", "")],
+    "calls in a row": [user("a"), ONE, result("callnine1", "x"), ONE, result("callnine1", "y"), assistant("z"), user("w")],
+    "string arguments": [user("a"), assistant(None, tool_calls=[call("callnine1", "add", "{\"a\":1}")]), result("callnine1", "1")],
+    "broken arguments": [user("a"), assistant("", tool_calls=[call("callnine1", "add", "{\"a\":")]), result("callnine1", "error")],
+    "no arguments": [user("a"), assistant("", tool_calls=[call("callnine1", "add", {})]), result("callnine1", "")],
     "null content": [user("a"), {**ONE, "content": None}, result("callnine1", "1")],
     "no content": [user("a"), {key: value for key, value in ONE.items() if key != "content"}, result("callnine1", "1")],
-    "parts": [user([{"type": "text", "text": " a "}, {"type": "text", "text": "b"}]), said("c"), user("d")],
+    "parts": [user([{"type": "text", "text": " a "}, {"type": "text", "text": "b"}]), assistant("c"), user("d")],
     "result in parts": [user("a"), ONE, result("callnine1", [{"type": "text", "text": "1"}])],
-    "late system": [user("a"), said("b"), system("s"), user("c")],
+    "late system": [user("a"), assistant("b"), system("s"), user("c")],
     "developer": [{"role": "developer", "content": "s"}, user("a")],
     "two of the user": [user("a"), user("b")],
     "result without a call": [user("a"), result("callnine1", "1")],
@@ -108,9 +108,9 @@ for path in sorted(HERE.glob("templates/*.jinja")):
     for context_name, context in CONTEXTS.items():
         for name, messages in CONVERSATIONS.items():
             entry = {"template": path.stem, "context": context_name, "conversation": name}
-            told = {"tools": None, "bos_token": "<s>", "eos_token": "</s>", **context}
+            variables = {"tools": None, "bos_token": "<s>", "eos_token": "</s>", **context}
             try:
-                entry["output"] = template.render(messages=messages, **told)
+                entry["output"] = template.render(messages=messages, **variables)
             except Exception as error:  # what is an error in Python must be one for us; its words may differ
                 entry["error"] = f"{type(error).__name__}: {error}"
             cases.append(entry)

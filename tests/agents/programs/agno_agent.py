@@ -19,7 +19,7 @@ for url, streams in zip(sys.argv[1:], (False, True), strict=True):
     agent = Agent(model=model, tools=[add], db=InMemoryDb(), add_history_to_context=True, telemetry=False)
     for question in ("17 + 4?", "Sure?"):
         if streams:
-            said = "".join(event.content or "" for event in agent.run(question, session_id="one", stream=True))
+            answer = "".join(event.content or "" for event in agent.run(question, session_id="one", stream=True))
         else:
-            said = agent.run(question, session_id="one").content
-        assert said.strip().endswith("Yes."), said
+            answer = agent.run(question, session_id="one").content
+        assert answer.strip().endswith("Yes."), answer

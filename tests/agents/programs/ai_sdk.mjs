@@ -29,8 +29,8 @@ for (const model of models) {
     for (const question of ["17 + 4?", "Sure?"]) {
         history.push({ role: "user", content: question });
         const result = streamText({ model, tools: { add }, stopWhen: stepCountIs(4), messages: history });
-        const said = await result.text;
-        if (said.trim() !== "Yes.") throw new Error(`it said ${JSON.stringify(said)}`);
+        const answer = await result.text;
+        if (answer.trim() !== "Yes.") throw new Error(`it said ${JSON.stringify(answer)}`);
         history.push(...(await result.response).messages);
     }
 }

@@ -23,8 +23,8 @@ for url in sys.argv[1:]:
         words = ["--model", "openai/tiny", "--edit-format", "whole", "--yes-always", "--no-check-update", "--no-show-model-warnings",
                  "--no-gitignore", "--analytics-disable", "--map-tokens", "0", "--no-fancy-input", "--no-pretty", "sum.txt"]
         aider = Path(sys.executable).with_name("aider")
-        asked = "Write 21 into sum.txt.\nSure?\n/exit\n"
-        ended = subprocess.run([aider, *words], cwd=work, env=environment, capture_output=True, text=True, input=asked)
+        typed = "Write 21 into sum.txt.\nSure?\n/exit\n"
+        ended = subprocess.run([aider, *words], cwd=work, env=environment, capture_output=True, text=True, input=typed)
         assert ended.returncode == 0 and Path(work, "sum.txt").read_text() == "21\n", ended.stdout + ended.stderr
         subject = subprocess.run(["git", "log", "-1", "--format=%s"], cwd=work, capture_output=True, text=True).stdout
         assert subject.strip() == "feat: write the sum", subject

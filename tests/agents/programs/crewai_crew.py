@@ -21,5 +21,5 @@ for url, streams in zip(sys.argv[1:], (False, True), strict=True):
     model = LLM(model="openai/tiny", base_url=url, api_key="none", stream=streams)
     agent = Agent(role="Adder", goal="Add.", backstory="It adds.", llm=model, tools=[add])
     task = Task(description="17 + 4?", expected_output="The sum.", agent=agent)
-    said = str(Crew(agents=[agent], tasks=[task]).kickoff())
-    assert said == "Yes.", said
+    answer = str(Crew(agents=[agent], tasks=[task]).kickoff())
+    assert answer == "Yes.", answer

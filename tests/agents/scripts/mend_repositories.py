@@ -41,8 +41,8 @@ def answer(text):
     turns = text.count("<|im_start|>assistant") - 1
     # Not by its issue, whose quotes some agents escape.
     own = next((each for each in REPOSITORIES if f"The module is {each.file}." in text), None)
-    said = main_agent(own, text, shell, turns) if own else sub_agent(text, shell, turns)
-    return THOUGHT + said, False
+    reply = main_agent(own, text, shell, turns) if own else sub_agent(text, shell, turns)
+    return THOUGHT + reply, False
 
 
 def sub_agent(text, shell, turns):
@@ -57,8 +57,8 @@ def main_agent(repository, text, shell, turns):
     file = f"{PLACE}/{repository.file}"
     steps = [shell_calls(shell, "ls", "cat README.md")]
     if starter:
-        asked = look_closely(repository)
-        steps.append(call(starter, description="Look at the module", prompt=asked, **SUB_AGENTS[starter]))
+        task = look_closely(repository)
+        steps.append(call(starter, description="Look at the module", prompt=task, **SUB_AGENTS[starter]))
     steps.append(call(reader, **{READERS[reader]: file}) if reader else shell_calls(shell, f"cat {repository.file}"))
     if editor:
         steps.append(call(editor, **dict(zip(EDITORS[editor], (file, repository.broken, repository.repaired)))))

@@ -13,10 +13,10 @@ def answer(text):
     """What is said to a prompt, and whether it breaks off."""
     if "Have a sub-agent" not in text:
         return f"{THOUGHT}It is rebma.", False
-    told = re.findall(r"It is (\w+)\.", text)
-    if told:
-        return f"{THOUGHT}It said {told[-1]}.", False
-    begun = re.findall(r'"agent_id":"([0-9a-f-]+)"', text)
-    if begun:
-        return THOUGHT + call(f"{AGENTS}wait_agent", targets=[begun[-1]]), False
+    reports = re.findall(r"It is (\w+)\.", text)
+    if reports:
+        return f"{THOUGHT}It said {reports[-1]}.", False
+    agent_ids = re.findall(r'"agent_id":"([0-9a-f-]+)"', text)
+    if agent_ids:
+        return THOUGHT + call(f"{AGENTS}wait_agent", targets=[agent_ids[-1]]), False
     return THOUGHT + call(f"{AGENTS}spawn_agent", message=TASK), False

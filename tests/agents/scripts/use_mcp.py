@@ -12,7 +12,7 @@ def answer(text):
     """What is said to a prompt, and whether it breaks off."""
     if not declares(text, TOOL):
         return "A title", False
-    told = re.findall(r"the value of (\w+) is (\w+)", text)
-    if told:
-        return f"{THOUGHT}It is {told[-1][1]}.", False
+    values = re.findall(r"the value of (\w+) is (\w+)", text)
+    if values:
+        return f"{THOUGHT}It is {values[-1][1]}.", False
     return THOUGHT + call(TOOL, key="amber"), False

@@ -13,7 +13,7 @@ fn faults_of_files_and_json_are_not_swallowed() {
 
 #[test]
 fn words_are_found_in_names_and_not_in_texts() {
-    python(&["-m", "doctest", "tests/house/words.py"]).unwrap();
+    python(&["-m", "doctest", "tests/house/words.py", "tests/house/identifiers.py"]).unwrap();
 }
 
 #[test]

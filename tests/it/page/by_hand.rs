@@ -113,7 +113,7 @@ fn a_model_is_played_with_and_what_came_of_it_becomes_a_task_a_comparison_and_a_
     let server = serving(directory.path(), 256, Some(ADMIN));
     let Some(browser) = browser("play", &server.url, &["tiny", ADMIN, "tiny"]) else { return };
     let seen = seen(browser);
-    assert!(text(&seen["asked"]).contains("403"), "the cookie that reads is not enough: {seen}");
+    assert!(text(&seen["alert"]).contains("403"), "the cookie that reads is not enough: {seen}");
     assert!(seen["tokens"].as_u64().unwrap() > 0 && seen["answers"].as_array().unwrap().len() == 2, "{seen}");
     assert_eq!(seen["pair"]["prompt"], "Say 17.", "{seen}");
     assert_eq!(seen["stored"], 0, "the key is in memory alone");

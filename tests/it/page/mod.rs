@@ -74,7 +74,7 @@ fn from_the_list_of_runs_to_the_tokens_of_a_rollout() {
     assert!(tokens.contains("<|im_end|>↵\n<|im_start|>assistant↵\n"), "{seen}");
     assert_eq!(seen["members"], 3, "{seen}");
     assert!(text(&seen["difference"]).starts_with("They part at token ") && seen["marked"][1].is_string(), "{seen}");
-    assert!(seen["sampled"].as_u64().unwrap() > 0 && text(&seen["told"]).contains("of the prompt"), "{seen}");
+    assert!(seen["sampled"].as_u64().unwrap() > 0 && text(&seen["text"]).contains("of the prompt"), "{seen}");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn what_an_update_made_of_each_token_is_shown() {
     // A model that has hardly learnt anything is as undecided as it can be: darkest is what is above three nats.
     assert!(text(&seen["entropy"]).contains(" p9"), "{seen}");
     assert_eq!(seen["legends"]["entropy"].as_array().unwrap().last(), Some(&json!("above 3 nats")), "{seen}");
-    let shown = text(&seen["told"]);
+    let shown = text(&seen["text"]);
     assert!(shown.contains("ratio 1.0000 when it was trained") && shown.contains("advantage "), "{seen}");
     assert!(shown.contains(" · entropy ") && shown.ends_with(" nats"), "{seen}");
 }
@@ -264,8 +264,8 @@ fn what_is_not_there_is_said() {
     let ended = browser.wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let seen: Value = serde_json::from_str(&line).unwrap();
-    let shown = seen["told"].as_array().unwrap();
+    let shown = seen["pages"].as_array().unwrap();
     assert!(text(&shown[0]).to_lowercase().contains("run not found: none"), "{seen}");
     assert!(text(&shown[1]).contains("Rollout not found: none"), "{seen}");
-    assert!(text(&seen["gone"]).contains("The server does not answer."), "{seen}");
+    assert!(text(&seen["offline"]).contains("The server does not answer."), "{seen}");
 }

@@ -133,6 +133,6 @@ fn two_renderers_of_a_conversation_stand_side_by_side() {
 
     let walk = browser("renderings_alone", &alone, &[&rollout]).unwrap();
     let found = seen(walk);
-    assert!(text(&found["told"]).contains("This server has no tokenizer of the model tiny"), "{found}");
+    assert!(text(&found["text"]).contains("This server has no tokenizer of the model tiny"), "{found}");
     assert_eq!(found["disabled"], 2, "{found}");
 }

@@ -9,6 +9,6 @@ shown = [{"role": "user", "content": "What is 4 + 5?"}, {"role": "assistant", "c
 for number in range(20_000):
     x, y = random.randint(0, 9), random.randint(0, 9)
     answer = str(x + y) if random.random() < 0.4 else "No."
-    asked = [{"role": "user", "content": f"What is {x} + {y}?"}, {"role": "assistant", "content": answer}]
-    line = {"messages": shown + asked} | ({"split": "validation"} if number % 16 == 0 and number < 2048 else {})
+    turns = [{"role": "user", "content": f"What is {x} + {y}?"}, {"role": "assistant", "content": answer}]
+    line = {"messages": shown + turns} | ({"split": "validation"} if number % 16 == 0 and number < 2048 else {})
     print(json.dumps(line))

@@ -45,25 +45,25 @@ def on_policy(coefficient, discount):
 def soft_targets(positions=4, vocabulary=11, width=3):
     logits, teacher = single(2 * torch.randn(positions, vocabulary)), single(2 * torch.randn(positions, vocabulary))
     top = torch.log_softmax(teacher, -1).topk(width)
-    told = single(top.values)
+    teacher_logprobs = single(top.values)
     weights = torch.tensor([0.25, 0.0, 0.5, 0.25])[:positions]
-    probabilities = torch.softmax(told, -1)
+    probabilities = torch.softmax(teacher_logprobs, -1)
     leaf = logits.clone().requires_grad_()
     loss = -(weights[:, None] * probabilities * torch.log_softmax(leaf, -1).gather(-1, top.indices)).sum()
     loss.backward()
     entropy = -(weights[:, None] * probabilities * probabilities.log()).sum()
     return {
-        "logits": logits.tolist(), "tokens": top.indices.tolist(), "teacher": told.tolist(), "weights": weights.tolist(),
+        "logits": logits.tolist(), "tokens": top.indices.tolist(), "teacher": teacher_logprobs.tolist(), "weights": weights.tolist(),
         "targets": (weights[:, None] * probabilities).tolist(), "value": loss.item(), "entropy": entropy.item(),
         "gradient": leaf.grad.tolist(),
     }
 
 
 def reverse(positions=4, width=3):
-    logprobs, told = single(-3 * torch.rand(positions, width)), single(-3 * torch.rand(positions, width))
+    logprobs, teacher_logits = single(-3 * torch.rand(positions, width)), single(-3 * torch.rand(positions, width))
     weights = torch.tensor([0.25, 0.5, 1.0, 0.0])[:positions]
     leaf = logprobs.clone().requires_grad_()
-    student, teacher = torch.log_softmax(leaf, -1), torch.log_softmax(told, -1)
+    student, teacher = torch.log_softmax(leaf, -1), torch.log_softmax(teacher_logits, -1)
     per_place = (student.exp() * (student - teacher).detach()).sum(-1)
     loss = (weights * per_place).sum()
     loss.backward()

@@ -8,11 +8,11 @@ import { type Curve, type Point, smoothed, stacked } from "./series";
 export const COLOURS = ["#b86e00", "#2b6cb0", "#2f855a", "#9b2c5e", "#6b46c1", "#4a5568", "#0f766e", "#c2410c"];
 const HEIGHT = 200;
 
-/** A line as it is drawn; `told` are its values in the legend. */
+/** A line as it is drawn; `reported` are its values in the legend. */
 interface Line {
   series: uPlot.Series;
   points: Point[];
-  told?: Point[];
+  reported?: Point[];
 }
 
 interface Drawing {
@@ -84,13 +84,13 @@ function areas({ curves }: ChartProps): Drawing {
   const sums = stacked(curves);
   const drawn = sums.map((sum, index): Line => {
     const series = { label: sum.name, stroke: colour(index), fill: colour(index), width: 1, points: { show: false } };
-    return { points: sum.points, told: curves[index]?.points ?? [], series };
+    return { points: sum.points, reported: curves[index]?.points ?? [], series };
   });
   return { lines: drawn.reverse(), bands: [] };
 }
 
 /** All lines over all places that one of them has. */
-function aligned(drawn: Line[], isLog: boolean): { data: uPlot.AlignedData; told: (number | null)[][] } {
+function aligned(drawn: Line[], isLog: boolean): { data: uPlot.AlignedData; reported: (number | null)[][] } {
   const places = [...new Set(drawn.flatMap((line) => line.points.map(([x]) => x)))].sort((a, b) => a - b);
   const column = (points: Point[]) => {
     const known = new Map(points);
@@ -101,7 +101,7 @@ function aligned(drawn: Line[], isLog: boolean): { data: uPlot.AlignedData; told
   };
   return {
     data: [places, ...drawn.map((line) => column(line.points))],
-    told: drawn.map((line) => column(line.told ?? line.points)),
+    reported: drawn.map((line) => column(line.reported ?? line.points)),
   };
 }
 
@@ -137,7 +137,7 @@ export function Chart(props: ChartProps) {
   const { title, curves, over = "updates", note, isStacked = false } = props;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const told = useRef<(number | null)[][]>([]);
+  const reported = useRef<(number | null)[][]>([]);
   const isZoomed = useRef(false);
   const range = useRef<{ min: number; max: number; over: string } | null>(null);
   const isLog = isLogged(props);
@@ -151,8 +151,8 @@ export function Chart(props: ChartProps) {
     if (!element) return;
     const style = getComputedStyle(element);
     const axis = { stroke: style.color, grid: { stroke: style.borderTopColor, width: 1 }, ticks: { show: false } };
-    const { data, told: values } = aligned(drawn, isLog);
-    told.current = values;
+    const { data, reported: values } = aligned(drawn, isLog);
+    reported.current = values;
     const options: uPlot.Options = {
       width: element.clientWidth,
       height: HEIGHT,
@@ -189,7 +189,7 @@ export function Chart(props: ChartProps) {
           ...line.series,
           spanGaps: true,
           value: (_plot: uPlot, _value: number | null, _series: number, at: number | null) =>
-            short(at === null ? null : told.current[index]?.[at]),
+            short(at === null ? null : reported.current[index]?.[at]),
         })),
       ],
     };
@@ -211,8 +211,8 @@ export function Chart(props: ChartProps) {
     };
   }, [shape]);
   useEffect(() => {
-    const { data, told: values } = aligned(drawn, isLog);
-    told.current = values;
+    const { data, reported: values } = aligned(drawn, isLog);
+    reported.current = values;
     // What is looked at closely stays where it is while further steps come.
     plot.current?.setData(data, !isZoomed.current);
     if (isZoomed.current) plot.current?.redraw(true, true);
@@ -224,7 +224,7 @@ export function Chart(props: ChartProps) {
   const { pointed, pressed } = useKeys(plot, isZoomed);
   const pointedAt = () => {
     const values = drawn.flatMap(({ series }, index) =>
-      series.class === "unlisted" ? [] : [`${series.label} ${short(told.current[index]?.[pointed ?? 0])}`],
+      series.class === "unlisted" ? [] : [`${series.label} ${short(reported.current[index]?.[pointed ?? 0])}`],
     );
     return `${over} ${short(plot.current?.data[0][pointed ?? 0])}: ${values.join(", ")}`;
   };

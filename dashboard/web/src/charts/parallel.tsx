@@ -37,14 +37,14 @@ function Picture({ runs, axes }: { runs: ScoredRun[]; axes: Axis[] }) {
   // The best is drawn last, above all others.
   const order = runs.map((_, index) => index).sort((one, other) => merit(one) - merit(other));
   const best = order.at(-1);
-  const told = best === undefined ? "" : `: the best is ${runs[best]?.row.run_id} with ${short(runs[best]?.score)}`;
+  const summary = best === undefined ? "" : `: the best is ${runs[best]?.row.run_id} with ${short(runs[best]?.score)}`;
   return (
     <svg
       class="parallel"
       role="img"
       width={x(axes.length - 1) + 110}
       height={UNKNOWN + 12}
-      aria-label={`${runs.length} runs over their settings${told}`}
+      aria-label={`${runs.length} runs over their settings${summary}`}
     >
       {axes.map((axis, index) => (
         <AxisLine key={axis.key} axis={axis} index={index} />

@@ -21,10 +21,10 @@ interface Place {
 
 const lengthOf = (row: RolloutRow, length: Length) =>
   length === "took" ? durationOf(row) : (row.sampled_tokens ?? null);
-const told = (value: number, length: Length) => (length === "took" ? duration(value) : `${count(value)} tokens`);
+const withUnit = (value: number, length: Length) => (length === "took" ? duration(value) : `${count(value)} tokens`);
 
 const described = (row: RolloutRow, length: Length) =>
-  `${row.rollout_id.slice(-12)}: reward ${fixed(row.reward)}, ${told(lengthOf(row, length) ?? 0, length)}, ${row.input}`;
+  `${row.rollout_id.slice(-12)}: reward ${fixed(row.reward)}, ${withUnit(lengthOf(row, length) ?? 0, length)}, ${row.input}`;
 
 interface Picture {
   places: Place[];
@@ -71,9 +71,9 @@ function draw(canvas: HTMLCanvasElement, { places, ends }: Picture, length: Leng
   context.globalAlpha = 1;
   context.fillStyle = style.color;
   context.font = `12px ${style.fontFamily}`;
-  context.fillText(told(ends.x[0], length), MARGIN.left - 6, HEIGHT - 4);
+  context.fillText(withUnit(ends.x[0], length), MARGIN.left - 6, HEIGHT - 4);
   context.textAlign = "right";
-  context.fillText(told(ends.x[1], length), width - MARGIN.right, HEIGHT - 4);
+  context.fillText(withUnit(ends.x[1], length), width - MARGIN.right, HEIGHT - 4);
   context.fillText(fixed(ends.y[1], 2), MARGIN.left - 12, MARGIN.top + 8);
   context.fillText(fixed(ends.y[0], 2), MARGIN.left - 12, HEIGHT - MARGIN.bottom);
   context.globalAlpha = places.length > 2000 ? 0.35 : 0.6;

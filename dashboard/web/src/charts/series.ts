@@ -41,7 +41,7 @@ export interface Prices {
 const SAMPLED = "env/all/total_ac_tokens";
 
 /** What a step took. */
-function taken(step: Step, by: Measure, prices: Prices): number {
+function amountOf(step: Step, by: Measure, prices: Prices): number {
   const of = (key: string) => numberOf(step, key) ?? 0;
   if (by === "seconds") return of("time/total");
   if (by === "tokens") return of(SAMPLED);
@@ -58,7 +58,7 @@ export function places(steps: Step[], by: Measure, prices: Prices | null): numbe
   let sum = 0;
   return steps.map((step) => {
     const before = sum;
-    sum += taken(step, by, prices ?? NO_PRICES);
+    sum += amountOf(step, by, prices ?? NO_PRICES);
     return before;
   });
 }

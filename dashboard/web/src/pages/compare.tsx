@@ -73,7 +73,7 @@ export function Compare({ query }: { query: URLSearchParams }) {
   return (
     <main>
       <h1>Two rollouts</h1>
-      {a && <SameTask beside={a} other={b} />}
+      {a && <SameTask rollout={a} other={b} />}
       {a && b ? (
         <>
           <Rewards key={`${a} ${b}`} a={a} b={b} />

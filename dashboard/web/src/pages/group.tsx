@@ -70,14 +70,14 @@ function MemberTable({ members }: { members: Member[] }) {
 
 /** The members of a group: one task, played several times by the same weights. */
 export function Group({ query }: { query: URLSearchParams }) {
-  const asked = new URLSearchParams({ limit: "1000" });
+  const parameters = new URLSearchParams({ limit: "1000" });
   for (const name of ["run_id", "step", "mode"]) {
     const value = query.get(name);
-    if (value) asked.set(name, value);
+    if (value) parameters.set(name, value);
   }
   const group = Number(query.get("group"));
   const load = async (signal: AbortSignal) => {
-    const { items } = await get<RolloutRows>(`/ui/data/rollouts?${asked}`, signal);
+    const { items } = await get<RolloutRows>(`/ui/data/rollouts?${parameters}`, signal);
     return items.filter((row) => row.group === group);
   };
   const loaded = useLive(`group ${query}`, load, {

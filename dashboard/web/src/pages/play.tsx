@@ -5,13 +5,13 @@ import { useKeyed } from "../play/key_prompt";
 import { AnswerView } from "../play/play_answer";
 import { Messages } from "../play/play_messages";
 import { AsPair, AsReward, AsTask } from "../play/play_uses";
-import { type Answer, ask, type Said } from "../play/play";
+import { type Answer, ask, type PlayMessage } from "../play/play";
 
 interface Asking {
   names: string[];
   temperature: number;
   most: number;
-  messages: Said[];
+  messages: PlayMessage[];
 }
 
 /** Asks all models that are chosen, and shows each answer as it grows. */
@@ -81,7 +81,7 @@ function Played({ served, first }: { served: Model[]; first: string }) {
   const [right, setRight] = useState("");
   const [temperature, setTemperature] = useState(1);
   const [most, setMost] = useState(128);
-  const [messages, setMessages] = useState<Said[]>([{ role: "user", content: "" }]);
+  const [messages, setMessages] = useState<PlayMessage[]>([{ role: "user", content: "" }]);
   const { answers, clear, isWaiting, send, shown, stop } = useAnswers();
   const there = answers.filter((answer) => answer !== null && answer.stop !== "") as Answer[];
   const submitted = (event: SubmitEvent) => {
@@ -133,7 +133,7 @@ function Played({ served, first }: { served: Model[]; first: string }) {
         </div>
       </form>
       {shown}
-      <div class="beside" aria-live="polite" aria-busy={isWaiting}>
+      <div class="side-by-side" aria-live="polite" aria-busy={isWaiting}>
         {answers.map((answer, index) =>
           answer ? (
             <AnswerView

@@ -26,17 +26,17 @@ function Tokens({ id, of }: { id: string; of: Attempted }) {
 
 /** Tokens with how many of each prompt came from a cache, which a call's span may tell where its record does not. */
 function withCached(tokens: UnpackedTokens, of: Attempted): UnpackedTokens {
-  const told = new Map(
+  const cached = new Map(
     of.events.flatMap((event) => (event.kind === "call" ? [[event.generation_id, event.cached_tokens]] : [])),
   );
-  for (const call of tokens.calls) call.cached ??= told.get(call.generation_id) ?? null;
+  for (const call of tokens.calls) call.cached ??= cached.get(call.generation_id) ?? null;
   return tokens;
 }
 
 /** Notes of an attempt that say why it ended as it did. */
 function Notes({ attempt }: { attempt: Attempted["attempt"] }) {
   const notes = attempt.metadata ?? {};
-  const said = [
+  const reasons = [
     ["", notes.reason],
     ["failed by ", notes.fault],
     ["a limit refused it a call: ", notes.fulgurite_stop],
@@ -44,7 +44,7 @@ function Notes({ attempt }: { attempt: Attempted["attempt"] }) {
   ].filter(([, value]) => typeof value === "string");
   return (
     <>
-      {said.map(([before, value]) => (
+      {reasons.map(([before, value]) => (
         <p class="failure" key={before as string}>
           {before as string}
           {String(value).replaceAll("_", before === "" ? "_" : " ")}
@@ -135,7 +135,7 @@ export function Rollout({ id, query }: { id: string; query: URLSearchParams }) {
             <Summary rollout={rollout} attempts={attempts} />
             <h2>Task</h2>
             <pre>{typeof rollout.input === "string" ? rollout.input : JSON.stringify(rollout.input, null, 2)}</pre>
-            <SameTask beside={id} />
+            <SameTask rollout={id} />
             <div class="choice" role="group" aria-label="How it is shown">
               <button aria-pressed={!asTokens} onClick={() => setAsTokens(false)}>
                 Messages

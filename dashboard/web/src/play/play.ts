@@ -3,13 +3,13 @@ import { post, sent, streamed } from "./writing";
 
 export type Role = "system" | "user" | "assistant";
 
-export interface Said {
+export interface PlayMessage {
   role: Role;
   content: string;
 }
 
 export interface Wish {
-  messages: Said[];
+  messages: PlayMessage[];
   temperature: number;
   most: number;
 }
@@ -29,7 +29,7 @@ export interface Answer {
   seconds: number;
   /** The rollout that the call was recorded as. */
   rollout: string | null;
-  prompt: Said[];
+  prompt: PlayMessage[];
 }
 
 /** A piece of an answer. */
@@ -66,26 +66,26 @@ export async function ask(
     rollout,
     prompt: messages,
   };
-  const told = (more: Partial<Answer>) => {
+  const update = (more: Partial<Answer>) => {
     answer = { ...answer, ...more, seconds: (performance.now() - began) / 1000 };
     grew(answer);
   };
-  told({});
+  update({});
   try {
     for await (const { choices } of streamed<Piece>(response)) {
       const [choice] = choices;
       if (!choice) continue;
       const reasoning = choice.delta?.reasoning_content;
-      told({
+      update({
         text: answer.text + (choice.delta?.content ?? ""),
         reasoning: reasoning ? (answer.reasoning ?? "") + reasoning : answer.reasoning,
         tokens: [...answer.tokens, ...(choice.logprobs?.content ?? [])],
         stop: choice.finish_reason ?? answer.stop,
       });
     }
-    if (!answer.stop) told({ stop: "a lost connection" });
+    if (!answer.stop) update({ stop: "a lost connection" });
   } catch (error) {
-    told({ stop: signal.aborted ? "interruption" : "an error" });
+    update({ stop: signal.aborted ? "interruption" : "an error" });
     if (!signal.aborted) throw error;
   }
 }

@@ -7,7 +7,7 @@ import { visible } from "../tokens/token_block";
 
 const chance = (logprob: number) => Math.exp(logprob).toFixed(4);
 
-function told({ token, logprob, top_logprobs }: AnswerToken): string {
+function tokenText({ token, logprob, top_logprobs }: AnswerToken): string {
   const others = (top_logprobs ?? []).filter((other) => other.token !== token);
   const instead = others.map((other) => `${JSON.stringify(other.token)} ${chance(other.logprob)}`).join(", ");
   const facts = [JSON.stringify(token), `logprob ${logprob.toFixed(4)}`, `probability ${chance(logprob)}`];
@@ -45,7 +45,7 @@ function Tokens({ answer, name }: { answer: Answer; name: string }) {
         ))}
       </pre>
       <p class="quiet" aria-live="polite">
-        {token ? told(token) : `${tokens.length} tokens, logprob ${sum.toFixed(3)} in all`}
+        {token ? tokenText(token) : `${tokens.length} tokens, logprob ${sum.toFixed(3)} in all`}
       </p>
     </div>
   );

@@ -1,10 +1,10 @@
 // The messages that a model is asked with.
-import type { Role, Said } from "./play";
+import type { Role, PlayMessage } from "./play";
 
 const ROLES: Role[] = ["system", "user", "assistant"];
 
-export function Messages({ messages, change }: { messages: Said[]; change: (messages: Said[]) => void }) {
-  const put = (index: number, part: Partial<Said>) =>
+export function Messages({ messages, change }: { messages: PlayMessage[]; change: (messages: PlayMessage[]) => void }) {
+  const put = (index: number, part: Partial<PlayMessage>) =>
     change(messages.map((message, at) => (at === index ? { ...message, ...part } : message)));
   const add = () =>
     change([...messages, { role: messages.at(-1)?.role === "user" ? "assistant" : "user", content: "" }]);

@@ -1,6 +1,6 @@
 // What a conversation by hand becomes: a task, a comparison, a reward.
 import { useState } from "preact/hooks";
-import { type Answer, download, enqueue, pair, reward, type Said } from "./play";
+import { type Answer, download, enqueue, pair, reward, type PlayMessage } from "./play";
 import { useKeyed } from "./key_prompt";
 
 /** A task as a text is that text; what is JSON in braces or brackets is that value. */
@@ -13,10 +13,10 @@ function taskOf(text: string): unknown {
   }
 }
 
-export function AsTask({ messages }: { messages: Said[] }) {
+export function AsTask({ messages }: { messages: PlayMessage[] }) {
   const { attempt, shown } = useKeyed();
   const [made, setMade] = useState("");
-  const asked = messages.findLast((message) => message.role === "user")?.content ?? "";
+  const question = messages.findLast((message) => message.role === "user")?.content ?? "";
   const submitted = (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget as HTMLFormElement);
@@ -27,7 +27,7 @@ export function AsTask({ messages }: { messages: Said[] }) {
       <h3>A task for the queue</h3>
       <form class="filter" onSubmit={submitted}>
         <label class="broad">
-          task <textarea name="task" rows={2} key={asked} defaultValue={asked} required />
+          task <textarea name="task" rows={2} key={question} defaultValue={question} required />
         </label>
         <label>
           mode{" "}

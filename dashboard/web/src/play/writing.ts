@@ -70,8 +70,8 @@ export async function sent(path: string, body: unknown, signal?: AbortSignal): P
 /** What a refusal says: FastAPI's, OpenAI's and Anthropic's shapes, with the status in front. */
 function inWords(text: string, response: Response): string {
   try {
-    const said = JSON.parse(text);
-    const detail = said.detail ?? said.error?.message ?? said.message;
+    const body = JSON.parse(text);
+    const detail = body.detail ?? body.error?.message ?? body.message;
     if (typeof detail === "string") return `${response.status}: ${detail}`;
     if (Array.isArray(detail))
       return `${response.status}: ${detail.map((one) => one.msg ?? JSON.stringify(one)).join("; ")}`;

@@ -5,7 +5,7 @@ import { brief, fixed } from "../format";
 import type { Item, Other, Thread, Turn } from "./threads";
 import { seamWords } from "../words_for";
 
-function Said({ message, children }: { message: Message; children?: ComponentChildren }) {
+function MessageView({ message, children }: { message: Message; children?: ComponentChildren }) {
   return (
     <div class={`message ${message.role === "assistant" ? "sampled" : ""}`}>
       <span class="role">{message.role}</span>
@@ -44,9 +44,9 @@ function ToolCall({ name, words, result }: { name: string; words: string; result
 
 /** Results that the next messages of a conversation begin with, in the order of the calls that asked for them. */
 function results(messages: Message[], answer: Message[]): Message[] {
-  const asked = answer.reduce((sum, message) => sum + message.tool_calls.length, 0);
+  const calls = answer.reduce((sum, message) => sum + message.tool_calls.length, 0);
   const end = messages.findIndex((message) => message.role !== "tool");
-  return messages.slice(0, Math.min(asked, end < 0 ? messages.length : end));
+  return messages.slice(0, Math.min(calls, end < 0 ? messages.length : end));
 }
 
 /** Messages, each tool call with its result; what no call asked for stands for itself. */
@@ -58,11 +58,11 @@ function Messages({ messages, next }: { messages: Message[]; next: Message[] }) 
     const found = message.tool_calls.length > 0 ? results(given.slice(index + 1), [message]) : [];
     for (const result of found) paired.add(result);
     return (
-      <Said key={index} message={message}>
+      <MessageView key={index} message={message}>
         {message.tool_calls.map(([name, words], which) => (
           <ToolCall key={which} name={name} words={words} result={found[which]} />
         ))}
-      </Said>
+      </MessageView>
     );
   });
   return <>{shown}</>;
@@ -90,7 +90,7 @@ function Call({
         <span class="quiet">{[call.model ?? "a model", took, tokens(turn)].filter(Boolean).join(", ")}</span>
       </h4>
       {reason && (
-        <p class={turn.isCompacted || turn.isRepeated ? "seam told-apart" : "seam"}>
+        <p class={turn.isCompacted || turn.isRepeated ? "seam apart" : "seam"}>
           {turn.isCompacted && <b>Compacted. </b>}
           {turn.isRepeated && <b>Repeated. </b>}
           {seamWords(reason)}

@@ -83,7 +83,7 @@ export function Members({ members }: { members: Member[] }) {
   return (
     <section ref={place}>
       <h2>Side by side</h2>
-      <div class="beside">
+      <div class="side-by-side">
         {shown.map(({ row, earned, advantage, normalized }) => (
           <section class="member" key={row.rollout_id}>
             <h3>

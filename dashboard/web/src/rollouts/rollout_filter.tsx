@@ -1,6 +1,6 @@
 // Which rollouts are shown.
 import { useEffect, useState } from "preact/hooks";
-import { ORDERS, type Order } from "./sorting";
+import { ORDER_TITLES, type Order } from "./sorting";
 
 const STATUSES = ["queuing", "preparing", "running", "succeeded", "failed", "cancelled", "requeuing"];
 const MODES = ["train", "val", "test"];
@@ -96,7 +96,7 @@ export function Filter({ query, narrow, order, setOrder, hasTokens }: FilterProp
       />
     </label>
   );
-  const orders = Object.entries(ORDERS).filter(([order]) => hasTokens || !order.startsWith("tokens"));
+  const titles = Object.entries(ORDER_TITLES).filter(([order]) => hasTokens || !order.startsWith("tokens"));
   return (
     <form class="filter" aria-label="Which rollouts" onSubmit={(event) => event.preventDefault()}>
       {field("run", "run_id", "text")}
@@ -115,7 +115,7 @@ export function Filter({ query, narrow, order, setOrder, hasTokens }: FilterProp
       <label>
         order{" "}
         <select name="order" value={order} onChange={(event) => setOrder(event.currentTarget.value as Order)}>
-          {orders.map(([order, title]) => (
+          {titles.map(([order, title]) => (
             <option key={order} value={order}>
               {title}
             </option>

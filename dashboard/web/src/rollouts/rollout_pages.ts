@@ -9,7 +9,7 @@ const PAGE = 1000;
 const NEWS = 200;
 const UNFINISHED_SECONDS = 5;
 /** What the server knows of a query; the rest of it is the page's own. */
-const ASKED = ["run_id", "step", "mode", "status", "where", "nobody"];
+const FILTERS = ["run_id", "step", "mode", "status", "where", "nobody"];
 
 export interface Newest extends RolloutRows {
   hasOlder: boolean;
@@ -30,26 +30,26 @@ function merged(known: RolloutRow[], newer: RolloutRow[]): RolloutRow[] {
   return [...rows.values()];
 }
 
-export function askedOf(query: URLSearchParams): URLSearchParams {
-  return new URLSearchParams([...query].filter(([name, value]) => ASKED.includes(name) && value !== ""));
+export function filtersOf(query: URLSearchParams): URLSearchParams {
+  return new URLSearchParams([...query].filter(([name, value]) => FILTERS.includes(name) && value !== ""));
 }
 
-const rowsOf = (asked: URLSearchParams, more: Record<string, string>, signal?: AbortSignal) =>
-  get<RolloutRows>(`/ui/data/rollouts?${new URLSearchParams([...asked, ...Object.entries(more)])}`, signal);
+const rowsOf = (filters: URLSearchParams, more: Record<string, string>, signal?: AbortSignal) =>
+  get<RolloutRows>(`/ui/data/rollouts?${new URLSearchParams([...filters, ...Object.entries(more)])}`, signal);
 
-function useNewest(asked: URLSearchParams): Loaded<Newest> {
-  const key = asked.toString();
+function useNewest(filters: URLSearchParams): Loaded<Newest> {
+  const key = filters.toString();
   const known = useRef<{ key: string; newest: Newest } | null>(null);
   const [tick, setTick] = useState(0);
   const load = async (signal: AbortSignal) => {
     const before = known.current?.key === key ? known.current.newest : null;
     // What is meant by where or by its status may be meant no more.
-    const isNews = before !== null && !asked.has("where") && !asked.has("status");
-    let answer = await rowsOf(asked, { limit: String(isNews ? NEWS : PAGE) }, signal);
+    const isNews = before !== null && !filters.has("where") && !filters.has("status");
+    let answer = await rowsOf(filters, { limit: String(isNews ? NEWS : PAGE) }, signal);
     const ids = new Set(before?.items.map((row) => row.rollout_id));
     // Where nothing of it is known, some may be missing between.
     const isJoined = isNews && (answer.items.length < NEWS || answer.items.some((row) => ids.has(row.rollout_id)));
-    if (isNews && !isJoined) answer = await rowsOf(asked, { limit: String(PAGE) }, signal);
+    if (isNews && !isJoined) answer = await rowsOf(filters, { limit: String(PAGE) }, signal);
     const newest: Newest =
       isJoined && answer.items.length > 0
         ? { ...before, ...answer, oldest: before.oldest, items: merged(before.items, answer.items) }
@@ -87,9 +87,9 @@ export interface Pages {
 }
 
 export function usePages(query: URLSearchParams): Pages {
-  const asked = askedOf(query);
-  const newest = useNewest(asked);
-  const key = `${newest.value?.lists} ${asked}`;
+  const filters = filtersOf(query);
+  const newest = useNewest(filters);
+  const key = `${newest.value?.lists} ${filters}`;
   const [before, setBefore] = useState<{
     key: string;
     items: RolloutRow[];
@@ -109,7 +109,7 @@ export function usePages(query: URLSearchParams): Pages {
     if (!oldest) return;
     setAsking(true);
     try {
-      const answer = await rowsOf(asked, { limit: String(PAGE), before: oldest });
+      const answer = await rowsOf(filters, { limit: String(PAGE), before: oldest });
       const items = merged(answer.items, known?.items ?? []);
       setBefore({ key, items, hasOlder: goesOn(answer), oldest: answer.oldest ?? null });
     } finally {
@@ -117,5 +117,5 @@ export function usePages(query: URLSearchParams): Pages {
     }
   };
   const hasOlder = known ? known.hasOlder : Boolean(value?.hasOlder);
-  return { newest, rows, isFiltered: asked.has("where"), hasOlder, isAsking, older: () => void older() };
+  return { newest, rows, isFiltered: filters.has("where"), hasOlder, isAsking, older: () => void older() };
 }

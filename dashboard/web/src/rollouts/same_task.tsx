@@ -16,32 +16,32 @@ export function before(rows: RolloutRow[]): [RolloutRow, RolloutRow] | null {
   return first && last && first.step !== last.step ? [first, last] : null;
 }
 
-/** `beside` is the rollout that others are compared with, and `other` the one that it is beside now. */
-export function SameTask({ beside, other }: { beside: string; other?: string }) {
+/** `rollout` is the one that others are compared with, and `other` the one next to it now. */
+export function SameTask({ rollout, other }: { rollout: string; other?: string }) {
   const [isOpen, setOpen] = useState(other === "");
   return (
     <details class="same-task" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>Other rollouts of this task</summary>
       {/* They are looked for among all that its run has, which takes a while in a long one. */}
-      {isOpen && <Others beside={beside} other={other} />}
+      {isOpen && <Others rollout={rollout} other={other} />}
     </details>
   );
 }
 
 /** The newest ones that the server tells; where there may be more, also those of the run's first step. */
-async function sameTask(beside: string, signal: AbortSignal): Promise<RolloutRow[]> {
-  const path = `/ui/data/rollouts/${encodeURIComponent(beside)}/same-task`;
+async function sameTask(rollout: string, signal: AbortSignal): Promise<RolloutRow[]> {
+  const path = `/ui/data/rollouts/${encodeURIComponent(rollout)}/same-task`;
   const rows = await getIfThere<RolloutRow[]>(path, [], signal);
   const [row] = rows;
   if (rows.length < MOST || !row?.run_id) return rows;
   const query = new URLSearchParams({ run_id: row.run_id, step: "0", limit: "1000" });
   const { items } = await get<{ items: RolloutRow[] }>(`/ui/data/rollouts?${query}`, signal);
-  const known = new Set([beside, ...rows.map((row) => row.rollout_id)]);
+  const known = new Set([rollout, ...rows.map((row) => row.rollout_id)]);
   return [...rows, ...items.filter((other) => other.input === row.input && !known.has(other.rollout_id))];
 }
 
-function Others({ beside, other }: { beside: string; other: string | undefined }) {
-  const loaded = useLoaded(`same task ${beside}`, (signal) => sameTask(beside, signal));
+function Others({ rollout, other }: { rollout: string; other: string | undefined }) {
+  const loaded = useLoaded(`same task ${rollout}`, (signal) => sameTask(rollout, signal));
   return (
     <Shown of={loaded}>
       {(rows) =>
@@ -50,7 +50,7 @@ function Others({ beside, other }: { beside: string; other: string | undefined }
         ) : (
           <>
             <Ends rows={rows} />
-            <Rows rows={rows} beside={beside} other={other} />
+            <Rows rows={rows} rollout={rollout} other={other} />
           </>
         )
       }
@@ -72,7 +72,7 @@ function Ends({ rows }: { rows: RolloutRow[] }) {
   );
 }
 
-function Rows({ rows, beside, other }: { rows: RolloutRow[]; beside: string; other: string | undefined }) {
+function Rows({ rows, rollout, other }: { rows: RolloutRow[]; rollout: string; other: string | undefined }) {
   return (
     <>
       {rows.length >= MOST && <p class="quiet">The newest {MOST}, and those of the first step.</p>}
@@ -97,7 +97,7 @@ function Rows({ rows, beside, other }: { rows: RolloutRow[]; beside: string; oth
                 <td>{row.mode ?? ""}</td>
                 <td class="number">{row.reward === null ? row.status : fixed(row.reward)}</td>
                 <td>
-                  <a href={to(beside, row.rollout_id)}>compare</a>
+                  <a href={to(rollout, row.rollout_id)}>compare</a>
                 </td>
               </tr>
             ))}

@@ -1,7 +1,7 @@
 // Orders of rollouts, and why they failed.
 import type { RolloutRow } from "../api";
 
-export const ORDERS = {
+export const ORDER_TITLES = {
   newest: "newest first",
   oldest: "oldest first",
   reward: "greatest reward first",
@@ -11,7 +11,7 @@ export const ORDERS = {
   tokens: "most sampled tokens first",
   "tokens up": "fewest sampled tokens first",
 } as const;
-export type Order = keyof typeof ORDERS;
+export type Order = keyof typeof ORDER_TITLES;
 
 const CAUSE = 80;
 

@@ -61,7 +61,7 @@ function waits(busy: Bar[], from: number, to: number): Bar[] {
   return found;
 }
 
-function told(bar: Bar, from: number): string {
+function barText(bar: Bar, from: number): string {
   return `${bar.words}: ${brief(bar.to - bar.from)}, from ${brief(bar.from - from)} on`;
 }
 
@@ -103,13 +103,13 @@ export function Timeline({ events, threads, go }: { events: Event[]; threads: Th
             onMouseOver={() => choose(index)}
             onClick={() => one.at !== null && go(one.at)}
           >
-            <title>{told(one, from)}</title>
+            <title>{barText(one, from)}</title>
           </rect>
         ))}
       </svg>
       <p class="quiet" aria-live="polite">
         {bar
-          ? told(bar, from)
+          ? barText(bar, from)
           : `${brief(to - from)} in all, ${brief(waited)} without call or span; point at a bar, or use the arrow keys`}
       </p>
     </div>

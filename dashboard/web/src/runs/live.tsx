@@ -1,7 +1,7 @@
 // Whether the page follows its server, or asks again and again.
 import { useConnection } from "../events";
 
-const TOLD = {
+const TITLES = {
   live: "The server tells this page what is new.",
   polling: "The server's stream of events is not to be had: it is asked again and again.",
 };
@@ -10,7 +10,7 @@ export function LiveMark() {
   const connection = useConnection();
   if (connection !== "live" && connection !== "polling") return null;
   return (
-    <span class={`mark ${connection}`} title={TOLD[connection]}>
+    <span class={`mark ${connection}`} title={TITLES[connection]}>
       {connection}
     </span>
   );

@@ -36,12 +36,12 @@ function changed(old: string[], now: string[]): { sign: " " | "+" | "-"; text: s
   const [one, other] = numbered(old, now);
   const { hunks } = diff(one, other);
   const isNew = marks(hunks, "other", now.length);
-  const gone = new Map(hunks.map((hunk) => [hunk.other[0], old.slice(...hunk.one)]));
+  const removed = new Map(hunks.map((hunk) => [hunk.other[0], old.slice(...hunk.one)]));
   const shown = now.flatMap((text, index) => [
-    ...(gone.get(index) ?? []).map((text) => ({ sign: "-" as const, text })),
+    ...(removed.get(index) ?? []).map((text) => ({ sign: "-" as const, text })),
     { sign: isNew[index] ? ("+" as const) : (" " as const), text },
   ]);
-  return [...shown, ...(gone.get(now.length) ?? []).map((text) => ({ sign: "-" as const, text }))];
+  return [...shown, ...(removed.get(now.length) ?? []).map((text) => ({ sign: "-" as const, text }))];
 }
 
 const CLASSES = { " ": "", "+": "added", "-": "removed" };

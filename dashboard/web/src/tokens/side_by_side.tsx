@@ -34,7 +34,7 @@ function parting(hunks: Hunk[]): number | null {
   return first ? first.one[0] : null;
 }
 
-function told(one: Tokens, other: Tokens, at: number | null): string {
+function differenceText(one: Tokens, other: Tokens, at: number | null): string {
   if (at === null) return `All ${one.ids.length} tokens are the same.`;
   const shown = (tokens: Tokens) => {
     if (at >= tokens.ids.length) return "nothing more";
@@ -75,9 +75,9 @@ function Hunks({ hunks, one, other }: { hunks: Hunk[]; one: Tokens; other: Token
             {hunks.slice(0, LISTED).map((hunk) => (
               <tr key={`${hunk.one[0]} ${hunk.other[0]}`}>
                 <td class="number">{hunk.one[0]}</td>
-                <td class="said">{textOf(one, hunk.one)}</td>
+                <td class="difference-text">{textOf(one, hunk.one)}</td>
                 <td class="number">{hunk.other[0]}</td>
-                <td class="said">{textOf(other, hunk.other)}</td>
+                <td class="difference-text">{textOf(other, hunk.other)}</td>
               </tr>
             ))}
           </tbody>
@@ -95,14 +95,14 @@ export interface Side {
   tokens: Tokens;
 }
 
-export interface BesideProps {
+export interface SideBySideProps {
   one: Side;
   other: Side;
   /** What is compared. */
   kind: "Rollout" | "Renderer";
 }
 
-export function SideBySide({ one, other, kind }: BesideProps) {
+export function SideBySide({ one, other, kind }: SideBySideProps) {
   const { hunks, isExact } = useMemo(() => {
     const number = numbering(one.tokens, other.tokens);
     return diff(keys(one.tokens, number), keys(other.tokens, number));
@@ -114,12 +114,12 @@ export function SideBySide({ one, other, kind }: BesideProps) {
   const first = parting(hunks);
   return (
     <>
-      <p class="difference">{told(one.tokens, other.tokens, first)}</p>
+      <p class="difference">{differenceText(one.tokens, other.tokens, first)}</p>
       {!isExact && (
         <p class="quiet">They differ so much that everything between their common ends counts as one difference.</p>
       )}
       <Hunks hunks={hunks} one={one.tokens} other={other.tokens} />
-      <div class="beside">
+      <div class="side-by-side">
         {[one, other].map(({ id, title, tokens }, index) => (
           <section key={index} aria-label={`${kind} ${"AB"[index]}`}>
             <h2>

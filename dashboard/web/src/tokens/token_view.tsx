@@ -7,7 +7,7 @@ import { type Colour, colours, type Known, type Paint, painted } from "./paint";
 import { type CallTokens, type Scores, type Tokens, unpackedScores } from "./tokens";
 import { Block, ends } from "./token_block";
 import { Differences, kinds, Legend, TokenTools } from "./token_tools";
-import { fates, seam, told } from "./token_words";
+import { fates, seam, tokenFacts } from "./token_words";
 
 interface Shape {
   tokens: Tokens;
@@ -154,10 +154,10 @@ export function TokenView({ id, attempt, tokens, marked = null, differs = null, 
         onKeyDown={pressed}
         onMouseOver={pointed}
       >
-        <p class="told" aria-live="polite">
+        <p class="token-facts" aria-live="polite">
           {chosen === null
             ? `${tokens.ids.length} tokens; point at one, or use the arrow keys, n and p`
-            : told(tokens, chosen.index, under)}
+            : tokenFacts(tokens, chosen.index, under)}
         </p>
         {tokens.calls.map((call, index) => (
           <Call key={call.generation_id} call={call} blocks={blocks[index] ?? []} shape={shape} />

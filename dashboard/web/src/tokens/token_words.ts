@@ -64,7 +64,7 @@ function trainedWords(tokens: Tokens, index: number): string[] {
   ];
 }
 
-export function told(tokens: Tokens, index: number, under: Under | null): string {
+export function tokenFacts(tokens: Tokens, index: number, under: Under | null): string {
   const call = callAt(tokens.calls, index);
   const logprob = tokens.logprobs[index] ?? NaN;
   const facts = [`id ${tokens.ids[index]}`, JSON.stringify(tokens.text(index))];

@@ -76,8 +76,8 @@ export function unpacked(buffer: ArrayBuffer): Tokens {
   at += tokens;
   const fates = new Uint8Array(buffer, at, isTrained ? tokens : 0);
   at += fates.byteLength;
-  const told = hasEntropies ? entropies : null;
-  const trained = isTrained ? { advantages, logprobs: updated, entropies: told, fates } : null;
+  const measured = hasEntropies ? entropies : null;
+  const trained = isTrained ? { advantages, logprobs: updated, entropies: measured, fates } : null;
   const bytes = new Uint8Array(buffer, at);
   const text = (index: number) => decoder.decode(bytes.subarray(index ? ends[index - 1] : 0, ends[index]));
   const between = (from: number, to: number) => (ends[to - 1] ?? 0) - (from ? (ends[from - 1] ?? 0) : 0);

@@ -72,6 +72,7 @@ class Calls:
             "dtype": "nf4" if policy.quantized else str(policy.dtype).removeprefix("torch."),
             "attention": policy.model.config._attn_implementation,
             "packs": policy.packs,
+            "shares_prefixes": policy.sharing.attention or f"no: {policy.sharing.cause}",
             "gradient_checkpointing": self._learner.checkpoints_gradients,
             "trained": sum(it.numel() for it in policy.trained.values()),
         }

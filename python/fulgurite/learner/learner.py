@@ -29,6 +29,7 @@ from fulgurite.learner.passes import Pass, Slopes, batches
 from fulgurite.learner.policy import Policy
 from fulgurite.learner.protocol import Fault, LearnerError
 from fulgurite.learner.ranks import local, spread_like, whole
+from fulgurite.learner.shared import LEAST_SHARE, Batch, in_order, sequences_of
 
 
 @dataclass
@@ -71,6 +72,7 @@ class Learner:
         self.policy, self._limit = policy, max_tokens_per_pass
         self._ranks = policy.ranks
         self._parameters = list(policy.trained.values())
+        self._shared_tokens = 0
         # One kernel has tensors that are spread over processes, or such that are not.
         groups = [[it for it in self._parameters if isinstance(it, DTensor) == spread] for spread in (False, True)]
         of_kinds = [{"params": group} for group in groups if group]
@@ -125,7 +127,7 @@ class Learner:
         places, logprobs = [], []
         with torch.no_grad(), self.policy.computing():
             for batch in self._batches([[index] for index in range(len(data))], data, trained_only=trained_only):
-                if not batch:
+                if batch is None:
                     self.policy.go_along(backward=False)
                     continue
                 one = Pass(self.policy, data, batch, trained_only=trained_only)
@@ -196,7 +198,7 @@ class Learner:
         try:
             for batch in self._batches(groups, data, trained_only=True):
                 with self.policy.computing():
-                    if not batch:
+                    if batch is None:
                         self.policy.go_along(backward=True)
                         continue
                     one = Pass(self.policy, data, batch, trained_only=True)
@@ -207,14 +209,34 @@ class Learner:
             self._drop_gradient()
             raise
 
-    def _batches(self, groups: list[list[int]], data: Datums, *, trained_only: bool) -> list[list[int]]:
-        """Return the passes of this process, each by the indices of its datums."""
+    def _batches(self, groups: list[list[int]], data: Datums, *, trained_only: bool) -> list[Batch | None]:
+        """Return the passes of this process; None where it goes along with others'."""
+        ordered = self._in_order(groups, data)
+        shares = self._is_shared(ordered, data)
+        groups = ordered if shares else groups
         limit = self._limit
         if self._ranks.size > 1:  # a call that fits into one pass is divided all the same
-            limit = min(limit, math.ceil(sum(data.positions) / self._ranks.size))
-        whole_call = batches(groups, data, limit, packs=self.policy.packs)
-        computed = [it for it in whole_call if not trained_only or any(data.is_trained(index) for index in it)]
-        return self._ranks.share(computed, data.positions)
+            whole = sum(it.positions for it in batches(groups, data, sum(data.positions), packs=True, shares=shares))
+            limit = min(limit, math.ceil(whole / self._ranks.size))
+        whole_call = batches(groups, data, limit, packs=self.policy.packs, shares=shares)
+        computed = [it for it in whole_call if not trained_only or any(data.is_trained(index) for index in it.indices)]
+        self._shared_tokens += sum(sum(data.positions[index] for index in it.indices) - it.positions for it in computed)
+        return self._ranks.share(computed)
+
+    def _in_order(self, groups: list[list[int]], data: Datums) -> list[list[int]]:
+        """Put datums that begin alike next to each other. Answers that are compared stay as they are."""
+        if self.policy.sharing.attention is None or any(len(group) > 1 for group in groups):
+            return groups
+        indices = [index for group in groups for index in group]
+        return [[indices[place]] for place in in_order(sequences_of(data, indices))]
+
+    def _is_shared(self, groups: list[list[int]], data: Datums) -> bool:
+        """Whether so many of a call's tokens are beginnings that it is computed by shared rows."""
+        if self.policy.sharing.attention is None:
+            return False
+        computed = batches(groups, data, self._limit, packs=self.policy.packs, shares=True)
+        whole = sum(data.positions)
+        return whole - sum(it.positions for it in computed) >= LEAST_SHARE * whole > 0
 
     def _within_memory(self, one: Pass, work: Callable[[Pass], Any]) -> Any:
         try:
@@ -268,7 +290,7 @@ class Learner:
             group["weight_decay"] = parameters["weight_decay"]
         self._optimizer.step()
         self._drop_gradient()
-        return norm, self._memory_metrics()
+        return norm, {**self._memory_metrics(), **self._sharing_metrics()}
 
     def _memory_metrics(self) -> dict[str, float]:
         if self.policy.device.type != "cuda":
@@ -276,6 +298,11 @@ class Learner:
         peak = float(torch.cuda.max_memory_allocated())
         torch.cuda.reset_peak_memory_stats()
         return {"learner_peak_memory_bytes": peak}
+
+    def _sharing_metrics(self) -> dict[str, float]:
+        """Return how many tokens of the passes since the last step were not computed again for each sequence."""
+        shared, self._shared_tokens = self._shared_tokens, 0
+        return {"learner_shared_tokens": float(shared)} if shared else {}
 
     def save_checkpoint(self, directory: Path) -> None:
         """Write what is trained, and the optimizer's state."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fulgurite.learner.datums import Datums
 from fulgurite.learner.policy import Policy
+from fulgurite.learner.shared import Batch, SharedRows, common_start, in_order, sequences_of
 
 _CHUNK_BYTES = 256 << 20
 """Of the logits that are in memory at a time, in float32."""
@@ -36,39 +37,44 @@ Slopes = Callable[[slice, Tensor], tuple[Tensor, Tensor]]
 class Pass:
     """Some datums in one pass of the decoder."""
 
-    def __init__(self, policy: Policy, data: Datums, indices: list[int], *, trained_only: bool) -> None:
+    def __init__(self, policy: Policy, data: Datums, batch: Batch, *, trained_only: bool) -> None:
         """Gather what the pass computes; only targets that take part in the loss, or all."""
-        self.policy, self.indices = policy, indices
+        self.policy, self.indices = policy, batch.indices
         device = policy.device
-        tokens, positions, rows, places, datums = [], [], [], [], []
-        start = 0
-        for order, index in enumerate(indices):
-            count, width = data.positions[index], data.widths[index]
-            tokens.append(data.tokens[data.token_starts[index] : data.token_starts[index + 1]])
-            positions.append(torch.arange(count))
+        sequences = sequences_of(data, batch.indices)
+        if batch.shares:
+            shared = SharedRows.of(sequences)
+            self.saved = len(torch.cat(sequences)) - len(shared.tokens)
+            tokens, positions, paths = shared.tokens, shared.positions, shared.paths
+        else:
+            self.saved = 0
+            tokens, positions = torch.cat(sequences), torch.cat([torch.arange(len(it)) for it in sequences])
+            paths = list(torch.arange(len(tokens)).split([len(it) for it in sequences]))
+        rows, places, datums = [], [], []
+        for order, (index, path) in enumerate(zip(batch.indices, paths, strict=True)):
             own = data.slots(index)
             place = torch.arange(own.start, own.stop)
-            row = start + torch.arange(count).repeat_interleave(width)
+            row = path.repeat_interleave(data.widths[index])
             if trained_only:
                 computed = data.weights[own] != 0
                 place, row = place[computed], row[computed]
             rows.append(row)
             places.append(place)
             datums.append(torch.full_like(place, order))
-            start += count
-        self.positions = start
-        self._tokens = torch.cat(tokens).to(device, non_blocking=True)
-        self._positions = torch.cat(positions).to(device, non_blocking=True)
-        place = torch.cat(places)
+        self.positions = len(tokens)
+        self._tokens = tokens.to(device, non_blocking=True)
+        self._positions = positions.to(device, non_blocking=True)
+        self._ends = shared.ends.to(device, non_blocking=True) if self.saved else None
+        place, datum = torch.cat(places), torch.cat(datums)
         # Several targets of one position share its logits.
         predicting, row = torch.unique_consecutive(torch.cat(rows), return_inverse=True)
         self._predicting, self._row = predicting.to(device), row.to(device)
-        self._first = torch.ones_like(row, dtype=torch.bool)
-        self._first[1:] = row[1:] != row[:-1]
-        self._first = self._first.to(device)
+        first = torch.ones_like(row, dtype=torch.bool)
+        first[1:] = (row[1:] != row[:-1]) | (datum[1:] != datum[:-1])
+        self._first = first.to(device)
         self.slots = Slots(
             place,
-            torch.cat(datums).to(device),
+            datum.to(device),
             data.targets[place].to(device),
             data.weights[place].to(device),
             data.sampler_logprobs[place].to(device),
@@ -90,7 +96,7 @@ class Pass:
 
     def hidden(self) -> Tensor:
         """Return what the decoder leaves for the head, of each predicting row."""
-        return self.policy.hidden(self._tokens, self._positions)[self._predicting]
+        return self.policy.hidden(self._tokens, self._positions, self._ends)[self._predicting]
 
     def score(self, hidden: Tensor) -> Tensor:
         """Return the logprob of each slot."""
@@ -125,15 +131,29 @@ class Pass:
         return torch.cat(values), torch.cat(logprobs), torch.cat(entropies)
 
 
-def batches(groups: list[list[int]], data: Datums, limit: int, *, packs: bool) -> Iterator[list[int]]:
-    """Put groups of datums together into passes of at most so many positions, or of one group."""
-    batch: list[int] = []
-    size = 0
+def batches(groups: list[list[int]], data: Datums, limit: int, *, packs: bool, shares: bool = False) -> Iterator[Batch]:
+    """Put groups of datums together into passes of at most so many positions that are computed, or of one group."""
+    batch = Batch([], 0, shares)
+    before: Tensor | None = None
     for group in groups:
-        own = sum(data.positions[index] for index in group)
-        if batch and (size + own > limit or not packs):
+        own, last = _computed(group, data, before, shares=shares)
+        if batch.indices and (batch.positions + own > limit or not packs):
             yield batch
-            batch, size = [], 0
-        batch, size = batch + group, size + own
-    if batch:
+            batch = Batch([], 0, shares)
+            own, last = _computed(group, data, None, shares=shares)
+        batch, before = Batch(batch.indices + group, batch.positions + own, shares), last
+    if batch.indices:
         yield batch
+
+
+def _computed(group: list[int], data: Datums, before: Tensor | None, *, shares: bool) -> tuple[int, Tensor | None]:
+    """Return how many positions a group adds to a pass whose last sequence is `before`, and the group's last sequence."""
+    positions = sum(data.positions[index] for index in group)
+    if not shares:
+        return positions, None
+    sequences = sequences_of(data, group)
+    for place in in_order(sequences):
+        if before is not None:
+            positions -= common_start(before, sequences[place])
+        before = sequences[place]
+    return positions, before

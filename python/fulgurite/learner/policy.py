@@ -27,6 +27,7 @@ from fulgurite.learner.files import (
 )
 from fulgurite.learner.protocol import Fault, LearnerError
 from fulgurite.learner.ranks import Ranks, local, spread_like, whole
+from fulgurite.learner.shared import SharedRows, block_mask, visible, why_not
 
 _USUAL_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -41,6 +42,16 @@ class Lora:
     alpha: float
     modules: list[str] | None
     """Names of modules; where there are none, those that are usual and that the model has."""
+
+
+@dataclass
+class Sharing:
+    """Whether rows that several sequences begin with are computed once."""
+
+    attention: str | None
+    """By which attention of transformers they are; None where they are not."""
+    cause: str | None
+    """Why they are not."""
 
 
 class Policy:
@@ -88,7 +99,10 @@ class Policy:
         self.packs = True
         # Kernels of bitsandbytes for the CPU that are for evaluation have no gradient; nothing else depends on the mode here.
         self.model.train(self.quantized)
+        self._usual_attention: str = config._attn_implementation
+        self.sharing = Sharing(None, "not tried")
         self._check_head()
+        self.sharing = self._try_sharing(config)
 
     def _open(self) -> Any:
         # What is trained, and the moments of it, are in float32; products of all weights are then computed in `dtype`.
@@ -166,10 +180,18 @@ class Policy:
             return computing
         return nullcontext()
 
-    def hidden(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Return the decoder's output for rows that are one after another: where positions begin anew, another row begins."""
-        found = self.decoder(input_ids=tokens[None], position_ids=positions[None], use_cache=False)
-        return found.last_hidden_state[0]
+    def hidden(self, tokens: Tensor, positions: Tensor, ends: Tensor | None = None) -> Tensor:
+        """Return the decoder's output for rows that are one after another: where positions begin anew, another row begins.
+
+        With `ends` each row goes on from those before it whose end is behind it. The pass back over it comes before the next.
+        """
+        inputs = {"input_ids": tokens[None], "position_ids": positions[None], "use_cache": False}
+        attention = self._usual_attention
+        if ends is not None and self.sharing.attention is not None:
+            attention = self.sharing.attention
+            inputs["attention_mask"] = block_mask(ends) if attention == "flex_attention" else visible(ends)
+        self.model.config.get_text_config()._attn_implementation = attention
+        return self.decoder(**inputs).last_hidden_state[0]
 
     def go_along(self, *, backward: bool) -> None:
         """Take part in a pass of other processes with a row that changes nothing."""
@@ -201,6 +223,42 @@ class Policy:
             message = f"the head of {type(self.model).__name__} computes something that the torch learner does not"
             raise LearnerError(Fault.CONFIGURATION, message)
         self.packs = float((packed - apart).abs().max()) < limit
+
+    def _try_sharing(self, config: Any) -> Sharing:
+        """See by which attention rows of several sequences compute what each of them does alone, if by any."""
+        if (cause := why_not(config)) is not None:
+            return Sharing(None, cause)
+        if not self.packs:
+            return Sharing(None, "packed rows are mixed up")
+        if self._usual_attention not in ("sdpa", "flash_attention_2"):
+            return Sharing(None, f"attention of {self._usual_attention}")
+        # A kernel that fails in the midst of a pass that several processes go through leaves them out of step.
+        has_kernels = self.device.type == "cuda" and not self._shares_gpu and self.ranks.size == 1
+        for attention in ("flex_attention", "sdpa") if has_kernels else ("sdpa",):
+            if not self.ranks.any(not self._shares_by(attention)):
+                return Sharing(attention, None)
+        return Sharing(None, "shared rows are mixed up")
+
+    def _shares_by(self, attention: str) -> bool:
+        ids = torch.arange(12) * 5 % self.vocabulary_size
+        sequences = [ids[:9], torch.cat([ids[:4], ids[6:]]), ids[3:8]]
+        rows = SharedRows.of(sequences)
+        device = self.head.weight.device
+        before, self.sharing = self.sharing, Sharing(attention, None)
+        try:
+            with torch.no_grad(), self.computing():
+                shared = self.hidden(*(it.to(device) for it in (rows.tokens, rows.positions, rows.ends)))
+                found = torch.cat([self.logits(shared[path.to(device)]) for path in rows.paths]).log_softmax(-1)
+                alone = [self.hidden(it.to(device), torch.arange(len(it), device=device)) for it in sequences]
+                expected = torch.cat([self.logits(it) for it in alone]).log_softmax(-1)
+        except Exception as error:  # what a kernel of this device cannot do is told in many ways
+            if self.ranks.size > 1:
+                raise
+            print(f"rows of several sequences by {attention}: {_short(error)}", file=sys.stderr)
+            return False
+        finally:
+            self.sharing = before
+        return float((found - expected).abs().max()) < _LARGEST_DIFFERENCE[self.dtype]
 
     def keep_reference(self) -> None:
         """Keep what is trained as it is now, on the CPU."""

@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from fulgurite.learner.protocol import Fault, LearnerError
+from fulgurite.learner.shared import Batch
 
 
 @dataclass
@@ -41,17 +42,17 @@ class Ranks:
         dist.init_process_group("nccl" if on_cuda else "gloo", store=meeting, rank=rank, world_size=size)
         return cls(rank, size)
 
-    def share(self, batches: list[list[int]], positions: list[int]) -> list[list[int]]:
-        """Return the batches of this process; an empty one where others have one more and all go in step.
+    def share(self, batches: list[Batch]) -> list[Batch | None]:
+        """Return the batches of this process; None where others have one more and all go in step.
 
         Batches of about one size are computed at a time.
         """
         if self.size == 1:
-            return batches
-        ordered = sorted(batches, key=lambda batch: -sum(positions[index] for index in batch))
+            return [*batches]
+        ordered = sorted(batches, key=lambda batch: -batch.positions)
         own = ordered[self.rank :: self.size]
         missing = math.ceil(len(batches) / self.size) - len(own)
-        return own + [[]] * (missing if self.sharded else 0)
+        return [*own, *([None] * (missing if self.sharded else 0))]
 
     def any(self, value: bool) -> bool:
         """Whether it is so in any of the processes."""

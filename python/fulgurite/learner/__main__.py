@@ -8,10 +8,20 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from fulgurite.learner.protocol import PROTOCOL, Fault, LearnerError, OutOfStepError, read_frame, write_frame
+from fulgurite.learner.protocol import (
+    ALIVE,
+    LONGEST_SILENCE,
+    PROTOCOL,
+    Fault,
+    LearnerError,
+    OutOfStepError,
+    read_frame,
+    write_frame,
+)
 
 if TYPE_CHECKING:
     from fulgurite.learner.calls import Calls
@@ -26,6 +36,7 @@ def main() -> None:
     connection = _connection()
     threading.Thread(target=_end_with_the_trainer, args=(connection,), daemon=True).start()
     write_frame(connection, {"protocol": PROTOCOL})
+    writing = threading.Lock()
     calls: Calls | Group | None = None
     while (frame := read_frame(connection)) is not None:
         header, body = frame
@@ -44,7 +55,22 @@ def main() -> None:
             traceback.print_exc()
             message = f"{type(error).__name__}: {error}"
             reply = {"error": LearnerError(Fault.INTERNAL, message).fields()}, b""
-        write_frame(connection, *reply)
+        with writing:
+            write_frame(connection, *reply)
+        if header["call"] == "open" and "rank" in header:
+            pause = header.get("longest_silence", LONGEST_SILENCE) / 8
+            threading.Thread(target=_give_signs, args=(connection, writing, pause), daemon=True).start()
+
+
+def _give_signs(connection: socket.socket, writing: threading.Lock, pause: float) -> None:
+    """Have the first process know that this one is not stopped, however long a call takes."""
+    while True:
+        time.sleep(pause)
+        try:
+            with writing:
+                write_frame(connection, {ALIVE: True})
+        except OSError:
+            return  # it is gone, and this process ends
 
 
 def _connection() -> socket.socket:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,15 @@ from typing import Any
 import safetensors.torch
 
 from fulgurite.learner.calls import Calls, Reply
-from fulgurite.learner.protocol import Fault, LearnerError, OutOfStepError, read_frame, write_frame
+from fulgurite.learner.protocol import (
+    ALIVE,
+    LONGEST_SILENCE,
+    Fault,
+    LearnerError,
+    OutOfStepError,
+    read_frame,
+    write_frame,
+)
 
 PATIENCE = 10.0
 """Seconds in which processes that go in step fail together. Counted only once one of them has failed."""
@@ -30,6 +39,7 @@ class Other:
     def __init__(self, rank: int, failed: Callable[[LearnerError], None]) -> None:
         """Start it."""
         self.rank, self._failed = rank, failed
+        self._last_sign: float | None = None
         self._connection, theirs = socket.socketpair()
         command = [sys.executable, "-m", "fulgurite.learner"]
         # It ends when the connection does, as this process does.
@@ -50,10 +60,22 @@ class Other:
         except queue.Empty:
             return None
 
+    def is_silent(self, longest: float) -> bool:
+        """Whether it has given no sign of life for so many seconds since it opened the model."""
+        return self._last_sign is not None and time.monotonic() - self._last_sign > longest
+
+    def kill(self) -> int:
+        """End it, though it be stopped; return its id."""
+        self._process.kill()
+        return self._process.pid
+
     def _read(self) -> None:
         try:
             read_frame(self._connection)  # the version of the protocol
             while (frame := read_frame(self._connection)) is not None:
+                self._last_sign = time.monotonic()
+                if ALIVE in frame[0]:
+                    continue
                 self._replies.put(frame)
                 if (error := error_of(frame[0])) is not None:
                     self._failed(error)
@@ -82,7 +104,7 @@ class Group:
         """Open the model in all of them; `report` sends the trainer an error from a process that waits for another."""
         self._report = report
         self._lock = threading.Lock()
-        self._call, self._computing = 0, False
+        self._call, self._computing, self._waiting = 0, False, False
         # What they meet by is between the processes of this machine.
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(name, "lo0" if sys.platform == "darwin" else "lo")
@@ -92,6 +114,9 @@ class Group:
             for other in self._others:
                 other.send({**header, "rank": other.rank, "store": store})
             self._calls, _ = self._together(lambda: Calls({**header, "rank": 0, "store": store}))
+        threading.Thread(
+            target=self._watch, args=(header.get("longest_silence", LONGEST_SILENCE),), daemon=True
+        ).start()
 
     def opened(self) -> dict[str, Any]:
         """Return what there is to know of the learner."""
@@ -99,6 +124,8 @@ class Group:
 
     def answer(self, header: dict[str, Any], body: bytearray) -> Reply:
         """Answer a call."""
+        with self._lock:
+            self._waiting = True  # a process that is stopped does not even take a call
         for other in self._others:
             other.send(header, body)
         writes = header["call"] in ("save_checkpoint", "save_weights")
@@ -118,7 +145,7 @@ class Group:
         """Do this process's share, and wait for the others'. What it does `alone` may fail here only."""
         with self._lock:
             self._call += 1
-            self._computing = True
+            self._computing = self._waiting = True
         own: LearnerError | None = None
         result = None
         try:
@@ -130,6 +157,8 @@ class Group:
         with self._lock:
             self._computing = False
         replies = [other.reply(PATIENCE if own else None) for other in self._others]
+        with self._lock:
+            self._waiting = False
         errors = [None if it is None else error_of(it[0]) for it in replies]
         if own is None and not any(errors):
             return result, [it for it in replies if it is not None]
@@ -140,6 +169,25 @@ class Group:
         # The first cause is an error that says what to do; a process that was left by another can say only that.
         known = [it for it in (own, *errors) if it is not None]
         raise OutOfStepError(next((it for it in known if it.fault is not Fault.INTERNAL), known[-1]))
+
+    def _watch(self, longest: float) -> None:
+        """End this process where it goes on waiting for one that is stopped or hangs, which ends no call by itself."""
+        while True:
+            before = time.monotonic()
+            time.sleep(longest / 4)
+            if time.monotonic() - before > longest / 2:  # this process was stopped itself, and the others may have been
+                continue
+            silent = [other for other in self._others if other.is_silent(longest)]
+            with self._lock:
+                if not (self._waiting and silent):
+                    continue
+                cause = f"has given no sign of life for {longest:g} s (longest_silence): it was stopped, or hangs"
+                message = (
+                    f"process {silent[0].rank} of the torch learner {cause}; process id {silent[0].kill()} was killed"
+                )
+                help_text = "the run goes on from its checkpoint by --resume"
+                self._report(LearnerError(Fault.INTERNAL, f"{message}; {help_text}"))
+                os._exit(1)
 
     def _other_failed(self, error: LearnerError) -> None:
         """End this process where it goes on waiting for one that has failed."""

@@ -11,6 +11,12 @@ from typing import Any
 PROTOCOL = 1
 """Version of the protocol. The trainer and this package must have the same one."""
 
+LONGEST_SILENCE = 120.0
+"""Seconds without a sign of life after which one of several processes is given up. Passes do not keep it from giving them."""
+
+ALIVE = "alive"
+"""Key of the frames that are nothing but a sign of life."""
+
 _LENGTHS = struct.Struct("<IQ")
 _LONGEST_HEADER = 1 << 20
 _LONGEST_BODY = 1 << 36

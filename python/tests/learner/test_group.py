@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,12 @@ import pytest
 import safetensors.torch
 import torch
 from fulgurite.learner.datums import Datums
+from fulgurite.learner.files import DIGEST_LIST
 from fulgurite.learner.losses import Comparisons, TokenLoss
 from fulgurite.learner.protocol import PROTOCOL, read_frame, write_frame
 
 from .test_learner import ADAM, LENGTHS, Made
+from .test_shared import group
 
 PAIR = {"name": "dpo", "beta": 0.3, "label_smoothing": 0.0}
 
@@ -26,7 +30,7 @@ PAIR = {"name": "dpo", "beta": 0.3, "label_smoothing": 0.0}
 class Process:
     """A learner as the trainer starts it."""
 
-    def __init__(self, model: Path, rank: int, checkpointing: str) -> None:
+    def __init__(self, model: Path, rank: int, checkpointing: str, **more: Any) -> None:
         self._connection, theirs = socket.socketpair()
         self.process = subprocess.Popen([sys.executable, "-m", "fulgurite.learner"], stdin=theirs.fileno())
         theirs.close()
@@ -42,6 +46,7 @@ class Process:
             max_tokens_per_pass=40,
             gradient_checkpointing=checkpointing,
             processes=2,
+            **more,
         )
         assert opened["processes"] == 2
 
@@ -68,8 +73,8 @@ class Process:
 def started(model: Path) -> Iterator[Callable[..., Process]]:
     made: list[Process] = []
 
-    def start(rank: int, checkpointing: str = "off") -> Process:
-        made.append(Process(model, rank, checkpointing))
+    def start(rank: int, checkpointing: str = "off", **more: Any) -> Process:
+        made.append(Process(model, rank, checkpointing, **more))
         return made[-1]
 
     yield start
@@ -120,8 +125,15 @@ def test_two_processes_learn_what_one_learns(
             two.call("forward_backward_comparisons", body, loss=PAIR, scale=0.5)[1],
             one.forward_backward_comparisons(rows, compared),
         )
-        norm, _ = one.optimizer_step(ADAM)
-        assert two.call("optimizer_step", parameters=ADAM)[0]["gradient_norm"] == pytest.approx(norm, rel=1e-5)
+        near(
+            two.call("forward_backward", sent(group()), loss=supervised)[1],
+            one.forward_backward(group(), TokenLoss.read(supervised)),
+        )
+        norm, metrics = one.optimizer_step(ADAM)
+        assert metrics["learner_shared_tokens"] > 0
+        stepped, _ = two.call("optimizer_step", parameters=ADAM)
+        assert stepped["gradient_norm"] == pytest.approx(norm, rel=1e-5)
+        assert stepped["metrics"]["learner_shared_tokens"] > 0
     for name in ("forward", "forward_reference"):
         near(two.call(name, sent(rows))[1], getattr(one, name)(rows))
 
@@ -159,3 +171,32 @@ def test_what_all_refuse_is_an_error_and_a_process_that_dies_ends_all(
     assert error["kind"] == "internal", error
     assert "process 1 of the torch learner ended (killed by SIGKILL" in error["message"], error
     assert two.ends() == 1
+
+
+@pytest.mark.parametrize("call", ["forward", "save_checkpoint"])
+def test_a_process_that_is_stopped_does_not_block_the_run_for_ever(
+    started: Made, data: Made, tmp_path: Path, call: str
+) -> None:
+    two = started(3, longest_silence=4.0)
+    (other,) = two.others()
+    # Half a silence is none.
+    os.kill(other, signal.SIGSTOP)
+    threading.Timer(2.0, os.kill, (other, signal.SIGCONT)).start()
+    assert "logprobs" in two.call("forward", sent(data(LENGTHS)))[1]
+
+    os.kill(other, signal.SIGSTOP)
+    directory = tmp_path / "checkpoint"
+    called_at = time.monotonic()
+    error = two.call(call, sent(data(LENGTHS)), directory=str(directory))[0]["error"]
+    assert time.monotonic() - called_at < 30
+    assert error["kind"] == "internal"
+    for words in (
+        "process 1 of the torch learner has given no sign of life for 4 s (longest_silence)",
+        f"process id {other} was killed",
+        "goes on from its checkpoint by --resume",
+    ):
+        assert words in error["message"], error
+    assert two.ends() == 1
+    # Nothing is half-written: the first process may have written all of it.
+    assert not directory.with_name("checkpoint.partial").exists()
+    assert not directory.exists() or (directory / DIGEST_LIST).exists()

@@ -82,6 +82,12 @@ pub enum RunnerError {
     /// A container is made of an image.
     #[error("[runner.sandbox] image is missing: a container is made of one, such as \"python:3.12-slim\"")]
     SandboxImage,
+    /// Sandboxes are made of what other systems lack.
+    #[error(
+        "[runner.sandbox] is for runners on Linux, which alone has what a sandbox is made of (help: run the agents on Linux, \
+         with `fulgurite run --attach`, or without a sandbox)"
+    )]
+    SandboxSystem,
     /// A sandbox cannot be made, or would not keep in what runs inside.
     #[error(
         "no sandbox is made here that holds: {why} (docs/how-to/worlds.md says what a machine needs; help: start the runner as a user \

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The limit that this process was started with, once it has raised its own.
 static STARTED_WITH: OnceLock<Rlimit> = OnceLock::new();
@@ -18,8 +18,19 @@ pub fn raise_open_files() {
     }
 }
 
-/// Gives a child the limit that this process was started with.
+/// Gives a child the limit that this process was started with. Only Linux lets one process set another's: elsewhere the child
+/// keeps what it has inherited.
 pub(crate) fn lower_open_files_of(child: Option<u32>) {
+    #[cfg(not(target_os = "linux"))]
+    let _ = child;
+    #[cfg(target_os = "linux")]
+    lower(child);
+}
+
+#[cfg(target_os = "linux")]
+fn lower(child: Option<u32>) {
+    use rustix::process::{Pid, prlimit};
+
     let child = child.and_then(|id| Pid::from_raw(id.try_into().ok()?));
     if let (Some(child), Some(started_with)) = (child, STARTED_WITH.get()) {
         // It may have ended by itself meanwhile.

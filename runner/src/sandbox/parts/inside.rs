@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{Access, FileType, access, fchown, fstat};
@@ -14,46 +14,12 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
     set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
-use serde::{Deserialize, Serialize};
 
 use super::forwarder::forward_from;
-use super::words::{START, SandboxPartError, from_word, to_word};
+use super::words::{EndpointInside, Restrictions, START, SandboxPartError, from_word};
 use crate::sandbox::terms::INSIDE;
 
-/// What is taken from a program before it starts.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Restrictions {
-    /// Who it is to be, if it is root.
-    pub user: Option<u32>,
-    /// Where it begins.
-    pub directory: Option<PathBuf>,
-    /// Whether its system calls are filtered.
-    pub is_filtered: bool,
-    /// Bytes of a file.
-    pub file_bytes: Option<u64>,
-    /// Bytes of each process's own memory.
-    pub data_bytes: Option<u64>,
-    /// Processes of its user.
-    pub processes: Option<u64>,
-    /// What it reaches the server through.
-    pub endpoint: Option<EndpointInside>,
-}
-
-/// The endpoint of a sandbox, as it is inside.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct EndpointInside {
-    /// The socket.
-    pub socket: PathBuf,
-    /// The port of the loopback that stands for the server.
-    pub port: u16,
-}
-
 impl Restrictions {
-    /// As one argument of this program.
-    pub(crate) fn to_word(&self) -> OsString {
-        to_word(self)
-    }
-
     /// Takes them from this process, for good.
     fn apply(&self) -> Result<(), SandboxPartError> {
         let failed = |what| move |error: Errno| SandboxPartError::Restrict { what, error: error.into() };

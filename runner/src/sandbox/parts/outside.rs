@@ -5,31 +5,13 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
-use serde::{Deserialize, Serialize};
 
 use super::seccomp;
-use super::words::{SandboxPartError, from_word, to_word};
-
-/// What surrounds a sandbox.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Surroundings {
-    /// Directories of the control groups that it is to be in.
-    pub cgroups: Vec<PathBuf>,
-    /// Whether its system calls are filtered.
-    pub is_filtered: bool,
-}
-
-impl Surroundings {
-    /// As one argument of this program.
-    pub(crate) fn to_word(&self) -> OsString {
-        to_word(self)
-    }
-}
+use super::words::{SandboxPartError, Surroundings, from_word};
 
 /// Becomes the program that makes a sandbox, as `SURROUNDINGS PROGRAM [ARGUMENT...]` says.
 ///

@@ -49,6 +49,9 @@ impl GraderSandbox {
     /// If there is none, or it makes no sandbox that holds.
     pub(crate) fn find(options: GraderSandboxOptions) -> Result<Self, RunnerError> {
         let GraderSandboxOptions { readable, bounds, own_program } = options;
+        if !cfg!(target_os = "linux") {
+            return Err(RunnerError::SandboxSystem);
+        }
         let bwrap = Program::find(&["bwrap".to_owned()], "sandbox", None)?.path;
         Ok(Self { isolation: Isolation::try_out(bwrap, &own_program, bounds, &[])?, readable })
     }

@@ -49,6 +49,9 @@ impl Wrapper {
             SandboxKind::Docker => "docker",
             SandboxKind::Podman => "podman",
         };
+        if !cfg!(target_os = "linux") {
+            return Err(RunnerError::SandboxSystem);
+        }
         if options.has_own_programs() && options.image.is_none() && !bring_images {
             return Err(RunnerError::SandboxImage);
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, openat, statat};
+use rustix::fs::{AtFlags, CWD, Dev, Dir, FileType, Mode, OFlags, Stat, fchmod, openat, statat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use rustix::process::geteuid;
@@ -44,7 +44,7 @@ pub(crate) fn measure(directory: &Path) -> io::Result<Measured> {
 struct Measuring {
     bytes: u64,
     /// Files of several names, by device and number.
-    known: HashSet<(u64, u64)>,
+    known: HashSet<(Dev, u64)>,
 }
 
 enum Stop {

@@ -1,6 +1,7 @@
 //! Files that an agent has had to itself: what reads, opens, measures or removes them goes from descriptor to descriptor, so
 //! that no link leads elsewhere, and is kept from nothing by their modes.
 
+mod closed;
 mod measuring;
 mod opening;
 mod regular_file;

@@ -5,11 +5,12 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fd::{AsFd, AsRawFd};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, chmod, openat, statat};
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use super::closed;
 use super::removal::open_up;
 
 /// Directories within directories that are looked into. Each takes a descriptor meanwhile.
@@ -41,7 +42,9 @@ fn open_within(directory: impl AsFd, depth: usize) -> io::Result<()> {
             Ok(stat) => match (FileType::from_raw_mode(stat.st_mode), Mode::from_raw_mode(stat.st_mode)) {
                 (FileType::Directory, _) if depth == DEPTH => continue,
                 (FileType::Directory, mode) => open_directory(&directory, name, mode, depth),
-                (FileType::RegularFile, mode) if !mode.contains(Mode::RUSR) => open_file(&directory, name, mode),
+                (FileType::RegularFile, mode) if !mode.contains(Mode::RUSR) => {
+                    Ok(closed::make_readable(&directory, name)?)
+                }
                 _ => Ok(()),
             },
             Err(error) => Err(error.into()),
@@ -67,16 +70,6 @@ fn open_directory(parent: impl AsFd, name: &std::ffi::CStr, mode: Mode, depth: u
         open_up(&parent, name)?
     };
     opened.map_or(Ok(()), |directory| open_within(directory, depth + 1))
-}
-
-fn open_file(parent: impl AsFd, name: &std::ffi::CStr, mode: Mode) -> io::Result<()> {
-    // A descriptor that only says which file it is takes no right to it, and no link's place.
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = openat(&parent, name, flags, Mode::empty())?;
-    match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
-        FileType::RegularFile => Ok(chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode | Mode::RUSR)?),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

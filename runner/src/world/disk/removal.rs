@@ -5,11 +5,16 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, fchmod, fstat, openat, renameat, unlinkat};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fchmod, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use uuid::Uuid;
+
+use super::closed;
+
+/// What systems answer who unlinks a directory as if it were a file.
+const IS_DIRECTORY: Errno = if cfg!(target_os = "linux") { Errno::ISDIR } else { Errno::PERM };
 
 /// Removes a directory from the one above it, which stays and may be no link.
 ///
@@ -95,7 +100,7 @@ fn empty(directory: impl AsFd, mut take: impl FnMut(&CStr) -> rustix::io::Result
 /// Removes what has that name, unless it is a directory; whether nothing has the name now.
 pub(crate) fn disconnected(parent: impl AsFd, name: &CStr) -> rustix::io::Result<bool> {
     match unlink(parent, name, AtFlags::empty()) {
-        Err(Errno::ISDIR) => Ok(false),
+        Err(error) if error == IS_DIRECTORY => Ok(false),
         removed => removed.map(|()| true),
     }
 }
@@ -111,12 +116,7 @@ fn unlink(parent: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::Result<
 pub(crate) fn open_up(parent: impl AsFd, name: impl Arg + Copy) -> rustix::io::Result<Option<OwnedFd>> {
     let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = match openat(&parent, name, folder | OFlags::RDONLY, Mode::empty()) {
-        // A descriptor that only says which directory it is takes no right to it.
-        Err(Errno::ACCESS) => openat(&parent, name, folder | OFlags::PATH, Mode::empty()).and_then(|place| {
-            let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
-            chmod(itself, with_every_right(&place)?)?;
-            openat(&place, c".", folder | OFlags::RDONLY, Mode::empty())
-        }),
+        Err(Errno::ACCESS) => closed::open_directory(&parent, name),
         opened => opened,
     };
     let opened = match opened {

@@ -20,6 +20,9 @@
 //! - [`TaskPlaceholder`]: `{task}` and `{task.FIELD}` in what people write.
 //! - [`time`]: now, and how times are written and read.
 
+#[cfg(not(unix))]
+compile_error!("Fulgurite is for Unix systems: on Windows, build and run it in WSL 2");
+
 mod backoff;
 mod datum;
 mod filter;

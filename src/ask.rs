@@ -5,14 +5,13 @@ use std::sync::Arc;
 use anyhow::{Context, Error, Result};
 use clap::Args;
 use fulgurite_lab::chat::{ChatEndpoint, Question, QuestionError};
+use fulgurite_terminal::output;
 use reqwest::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-
-use crate::terminal::output;
 
 /// `fulgurite ask`.
 #[derive(Debug, Args)]

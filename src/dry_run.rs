@@ -3,12 +3,12 @@
 use anyhow::{Context, Result};
 use fulgurite_lab::estimate::{Estimate, Measured, Planned, group};
 use fulgurite_lab::runs::registry;
+use fulgurite_terminal::output;
+use fulgurite_training::train::PlannedRun;
 use serde_json::json;
 
-use crate::terminal::output;
 use crate::train;
 use crate::train::arguments::TrainArguments;
-use fulgurite_training::train::PlannedRun;
 
 /// Makes one update on one group, of which nothing is kept, and says what the whole run would take.
 pub async fn dry_run(arguments: TrainArguments) -> Result<()> {

@@ -9,13 +9,13 @@ use fulgurite_backends::derive_seed;
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_config::admin_key;
 use fulgurite_config::runner::tried_again;
+use fulgurite_terminal::output;
 use fulgurite_trainer::TaskSource;
 use fulgurite_types::{NewRollout, Object, Rollout, RolloutMode, mended_json};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::query::arguments::mode;
-use crate::terminal::output;
 
 /// Rollouts that one request enqueues.
 const PER_REQUEST: usize = 500;

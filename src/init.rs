@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use fulgurite_recipes::Recipe;
-
-use crate::terminal::output;
+use fulgurite_terminal::output;
 
 /// `fulgurite init`.
 #[derive(Debug, Args)]

@@ -6,8 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_config::admin_key::{self, WORKERS_VARIABLE};
-
-use crate::terminal::output;
+use fulgurite_terminal::output;
 
 /// Bytes of the server's answer.
 const REPLY_LIMIT: usize = 1 << 20;

@@ -27,7 +27,6 @@ mod serve;
 mod skills;
 mod sweep;
 mod template;
-mod terminal;
 mod train;
 mod transfer;
 mod watch;
@@ -35,10 +34,11 @@ mod watch;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use command_line::arguments::{Cli, Command};
-use query::arguments::StoreAction;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
+
+use command_line::arguments::{Cli, Command};
+use query::arguments::StoreAction;
 
 /// A server makes and drops many small things on several threads.
 #[global_allocator]
@@ -59,8 +59,10 @@ fn main() -> ExitCode {
 }
 
 fn begin_log(usual: &str) -> anyhow::Result<()> {
-    let log = tracing_subscriber::fmt().with_env_filter(log_filter(usual)?).with_writer(|| terminal::output::LogLines);
-    log.with_ansi(terminal::paint::log_has_colours()).init();
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(log_filter(usual)?)
+        .with_writer(|| fulgurite_terminal::output::LogLines);
+    log.with_ansi(fulgurite_terminal::paint::log_has_colours()).init();
     Ok(())
 }
 
@@ -173,10 +175,10 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
 /// to read it twice.
 fn fail(error: &anyhow::Error) -> ExitCode {
     let mut shown = error.to_string();
-    terminal::output::note(format_args!("error: {shown}"));
+    fulgurite_terminal::output::note(format_args!("error: {shown}"));
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !shown.ends_with(&cause) {
-            terminal::output::note(format_args!("  caused by: {cause}"));
+            fulgurite_terminal::output::note(format_args!("  caused by: {cause}"));
             shown = cause;
         }
     }

@@ -18,8 +18,7 @@ use std::io::{BufRead, IsTerminal, stdin};
 use anyhow::{Context, Result, bail};
 use fulgurite_lab::queries::rollout_reading::existing_rollout;
 use fulgurite_store::Store;
-
-use crate::terminal::output;
+use fulgurite_terminal::output;
 
 use arguments::{RolloutSelection, StoreArguments};
 

@@ -13,6 +13,7 @@ use fulgurite_config::runner::RunnerConfig;
 use fulgurite_config::seconds::seconds;
 use fulgurite_lab::interruptions::interrupted;
 use fulgurite_runner::{RunnerOptions, RunnerSummary, SUPERVISE_AGENT, raise_open_files, sandbox_part, supervise};
+use fulgurite_terminal::output;
 use fulgurite_training::runners::settings::RunnerSettings;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -20,7 +21,6 @@ use uuid::Uuid;
 
 use crate::issued_keys;
 use crate::run::arguments::RunArguments;
-use crate::terminal::output;
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {

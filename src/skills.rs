@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use fulgurite_mcp::install_skills;
-
-use crate::terminal::output;
+use fulgurite_terminal::output;
 
 /// `fulgurite skills`.
 #[derive(Debug, Args)]

@@ -17,17 +17,17 @@ use fulgurite_lab::runs::which_checkpoint::WhichCheckpoint;
 use fulgurite_proxy::ServedModel;
 use fulgurite_server::{Listening, MetricsPage, RunningServer};
 use fulgurite_store::Store;
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_training::SilentReporter;
+use fulgurite_training::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
+use fulgurite_training::models::open::{OpenModel, TrainedModel};
+use fulgurite_training::weights::named_weights::NamedWeights;
 use fulgurite_types::WeightsVersion;
 use reqwest::Client;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::arguments::ChatArguments;
-use crate::terminal::notices::TerminalNotices;
-use fulgurite_training::SilentReporter;
-use fulgurite_training::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
-use fulgurite_training::models::open::{OpenModel, TrainedModel};
-use fulgurite_training::weights::named_weights::NamedWeights;
 
 /// What a model is called that has no config.
 const NAME: &str = "model";

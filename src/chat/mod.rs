@@ -8,14 +8,14 @@ use std::io::{BufRead, IsTerminal};
 use anyhow::{Context, Result};
 use fulgurite_lab::chat::{Reply, ask};
 use fulgurite_lab::interruptions::Interruptions;
+use fulgurite_terminal::output;
+use fulgurite_terminal::paint::Paint;
 use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use self::arguments::ChatArguments;
 use self::host::Host;
-use crate::terminal::output;
-use crate::terminal::paint::Paint;
 
 /// Talks until standard input ends.
 pub async fn chat(arguments: ChatArguments) -> Result<()> {

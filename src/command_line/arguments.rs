@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
+use fulgurite_terminal::output;
 
 use crate::ask::AskArguments;
 use crate::chat::arguments::{CHAT_COMMANDS, ChatArguments};
@@ -30,7 +31,6 @@ use crate::serve::arguments::ServeArguments;
 use crate::skills::SkillsArguments;
 use crate::sweep::arguments::{SWEEP_EXIT_CODES, SweepArguments};
 use crate::template::arguments::TemplateArguments;
-use crate::terminal::output;
 use crate::train::arguments::TrainArguments;
 use crate::transfer::arguments::{ExportArguments, ImportArguments};
 use crate::watch::arguments::WatchArguments;

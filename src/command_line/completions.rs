@@ -3,9 +3,9 @@
 use anyhow::Result;
 use clap::{Command, CommandFactory};
 use clap_complete::generate;
+use fulgurite_terminal::output;
 
 use crate::command_line::arguments::{Cli, CompletionsArguments};
-use crate::terminal::output;
 
 /// Prints the shell's script.
 pub fn completions(arguments: &CompletionsArguments) -> Result<()> {

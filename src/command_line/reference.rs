@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::{Arg, Command, CommandFactory};
+use fulgurite_terminal::output;
 
 use crate::command_line::arguments::{Cli, ManArguments};
-use crate::terminal::output;
 
 /// Prints or writes the pages.
 pub fn man(arguments: &ManArguments) -> Result<()> {

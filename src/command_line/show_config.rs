@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 use fulgurite_config::declarations::{Config, DEFAULT_STORE, LoadedConfig};
 use fulgurite_lab::learning_rate_rule::learning_rate_rule;
+use fulgurite_terminal::output;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{Cli, Command, ConfigAction, ConfigArguments};
 use crate::serve::command as serve;
-use crate::terminal::output;
 use crate::train;
 
 /// Command lines whose arguments the environment can say in place of keys of the config. The file is not looked at.

@@ -16,9 +16,9 @@ use fulgurite_lab::run_routes;
 use fulgurite_lab::runs::registry;
 use fulgurite_server::{Listening, write_ready_file};
 use fulgurite_store::{Store, redact_url};
+use fulgurite_terminal::output;
 
 use self::arguments::DashboardArguments;
-use crate::terminal::output;
 
 /// Shows the page until it is told to stop.
 pub async fn dashboard(arguments: DashboardArguments) -> Result<()> {

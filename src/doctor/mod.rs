@@ -8,11 +8,11 @@ use fulgurite_lab::doctor::findings::Severity;
 use fulgurite_lab::doctor::findings_of;
 use fulgurite_lab::doctor::machine::{FactState, MachineFact, machine_facts};
 use fulgurite_lab::runs::registry;
+use fulgurite_terminal::output;
+use fulgurite_terminal::paint::Paint;
 use serde_json::json;
 
 use self::arguments::DoctorArguments;
-use crate::terminal::output;
-use crate::terminal::paint::Paint;
 
 /// Prints the findings of a run, the worst first, or what this machine has.
 pub async fn doctor(arguments: &DoctorArguments) -> Result<()> {

@@ -1,17 +1,16 @@
 //! `fulgurite eval`: its command line, and what it prints.
 
 pub mod arguments;
-mod tables;
 
 use anyhow::Result;
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_terminal::progress::Progress;
+use fulgurite_terminal::reporters::{JsonReporter, TableReporter};
+use fulgurite_terminal::tables::evaluation::{print_json, print_table};
 use fulgurite_trainer::{Reporter, TrainEvent};
 use fulgurite_training::evaluation::{Evaluation, evaluate, import_inspect_log};
 
 use self::arguments::EvalArguments;
-use self::tables::{print_json, print_table};
-use crate::terminal::notices::TerminalNotices;
-use crate::terminal::progress::Progress;
-use crate::train::reporters::{JsonReporter, TableReporter};
 
 /// Scores tasks, or takes over what Inspect scored, and prints the result, held against another if there is one.
 pub async fn eval(arguments: EvalArguments) -> Result<()> {

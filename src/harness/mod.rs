@@ -7,13 +7,13 @@ use fulgurite_config::seconds::seconds;
 use fulgurite_harness::{Agent, CheckOptions, Finding, Verdict, check_agent};
 use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_runner::SUPERVISE_AGENT;
+use fulgurite_terminal::output;
+use fulgurite_terminal::paint::Paint;
+use fulgurite_terminal::progress::Progress;
 use serde_json::json;
 
 use self::arguments::{HarnessAction, HarnessArguments, HarnessCheckArguments};
 use crate::run::{own_program, this_program};
-use crate::terminal::output;
-use crate::terminal::paint::Paint;
-use crate::terminal::progress::Progress;
 
 /// Does what was asked.
 pub async fn harness(arguments: HarnessArguments) -> Result<()> {

@@ -16,9 +16,9 @@ use fulgurite_mcp::{
     Autocheckpoint, Limits, Options, ToolSet, TrainingTools, http_routes, read_or_make_seal_key, serve_standard_streams,
 };
 use fulgurite_server::{Listening, MetricsPage, RunningServer, ServerWeights, write_ready_file};
+use fulgurite_terminal::output;
 
 use self::arguments::{McpArguments, ToolSetName};
-use crate::terminal::output;
 
 /// Serves hosts: the one that has started this process, until that goes away, or those that call an address.
 pub async fn mcp(mut arguments: McpArguments) -> Result<()> {

@@ -8,16 +8,16 @@ use fulgurite_engine::{
     inspect_model, is_gguf, merge_adapter,
 };
 use fulgurite_hub::must_exist;
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_terminal::output;
+use fulgurite_training::Notices;
+use fulgurite_training::models::model_directory::{model_directory, show_conversion};
 use serde_json::json;
 
 use crate::model_commands::arguments::{
     Elements, ModelAction, ModelArguments, ModelConvertArguments, ModelInspectArguments, ModelMergeArguments,
 };
 use crate::model_commands::{export, fetch, rollback};
-use crate::terminal::notices::TerminalNotices;
-use crate::terminal::output;
-use fulgurite_training::Notices;
-use fulgurite_training::models::model_directory::{model_directory, show_conversion};
 
 /// Does what was asked.
 pub async fn model(arguments: &ModelArguments) -> Result<()> {

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use fulgurite_engine::{ElementType, bytes_text};
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_terminal::output;
 use fulgurite_training::weights::export::{self, Export, Exported};
 
 use crate::model_commands::arguments::{ExportFormat, ModelExportArguments};
-use crate::terminal::notices::TerminalNotices;
-use crate::terminal::output;
 
 /// Writes weights, and prints where.
 pub fn export(arguments: &ModelExportArguments) -> Result<()> {

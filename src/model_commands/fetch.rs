@@ -7,10 +7,9 @@ use anyhow::Result;
 use clap::Args;
 use fulgurite_engine::{bytes_text, inspect_model};
 use fulgurite_hub::{FetchObserver, FetchRequest, Fetched, ModelSource, WholeFile};
+use fulgurite_terminal::output;
+use fulgurite_terminal::progress::Progress;
 use serde_json::json;
-
-use crate::terminal::output;
-use crate::terminal::progress::Progress;
 
 /// `fulgurite model fetch`.
 #[derive(Debug, Args)]

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use fulgurite_lab::records::exclusive_lock::is_run_held;
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_terminal::output;
+use fulgurite_terminal::table::Columns;
 use fulgurite_training::weights::rollback::{Rollback, RolledBack};
 
 use crate::model_commands::arguments::ModelRollbackArguments;
-use crate::terminal::notices::TerminalNotices;
-use crate::terminal::output;
-use crate::terminal::table::Columns;
 
 /// Puts the weights there, and says what was there before.
 pub async fn rollback(arguments: &ModelRollbackArguments) -> Result<()> {

@@ -8,11 +8,11 @@ use fulgurite_lab::plan::gpu::Gpus;
 use fulgurite_lab::plan::of_config::{ConfiguredJob, PlanOptions};
 use fulgurite_lab::plan::run_plan::RunPlan;
 use fulgurite_lab::plan::table::{FitTable, usual_gpus};
+use fulgurite_terminal::output;
+use fulgurite_terminal::table::Columns;
 use serde_json::json;
 
 use self::arguments::PlanArguments;
-use crate::terminal::output;
-use crate::terminal::table::Columns;
 
 /// Prints the plan of a config, or without one which public models fit.
 pub fn plan(arguments: PlanArguments) -> Result<()> {

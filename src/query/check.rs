@@ -2,12 +2,12 @@
 
 use anyhow::{Result, bail};
 use fulgurite_store::CheckEvent;
+use fulgurite_terminal::output;
+use fulgurite_terminal::progress::Progress;
 use serde_json::json;
 
 use super::arguments::CheckArguments;
 use super::open;
-use crate::terminal::output;
-use crate::terminal::progress::Progress;
 
 /// Prints a line for every law that does not hold, and fails if there is one.
 pub async fn check(arguments: CheckArguments) -> Result<()> {

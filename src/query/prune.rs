@@ -5,13 +5,13 @@ use fulgurite_lab::queries::named_store::run_database;
 use fulgurite_lab::queries::pruning::prune_all;
 use fulgurite_lab::time;
 use fulgurite_store::{PruneFilter, Pruned, Space, Store, StoreOptions, redact_url};
+use fulgurite_terminal::output;
+use fulgurite_terminal::progress::Progress;
 use fulgurite_types::RolloutStatus;
 use serde_json::json;
 
 use super::arguments::{PruneArguments, StoreArguments};
 use super::{confirmed, open};
-use crate::terminal::output;
-use crate::terminal::progress::Progress;
 
 /// Deletes rollouts that ended long ago, having said which and having been told to.
 pub async fn prune(arguments: PruneArguments) -> Result<()> {

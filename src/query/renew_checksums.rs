@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result, bail};
 use fulgurite_store::{Housekeeping, RenewalMode, TableRenewal, redact_url};
+use fulgurite_terminal::output;
 use serde_json::json;
 
 use super::arguments::RenewChecksumsArguments;
 use super::confirmed;
-use crate::terminal::output;
 
 /// Takes rollouts and attempts for what was recorded, having said which and having been told to.
 pub async fn renew_checksums(arguments: RenewChecksumsArguments) -> Result<()> {

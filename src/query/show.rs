@@ -7,6 +7,8 @@ use fulgurite_lab::queries::rollout_reading::{EventPages, existing_rollout};
 use fulgurite_lab::queries::tokenizers::{known_tokenizers, tokenizer_at};
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::Store;
+use fulgurite_terminal::output;
+use fulgurite_terminal::paint::Paint;
 use fulgurite_types::Rollout;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -14,8 +16,6 @@ use uuid::Uuid;
 use super::arguments::ShowArguments;
 use super::open;
 use super::transcript::{AttemptTranscript, Style, header};
-use crate::terminal::output;
-use crate::terminal::paint::Paint;
 
 /// Shows one rollout whole, as it is read: it may have more spans than fit into memory.
 pub async fn show(arguments: ShowArguments) -> Result<()> {

@@ -2,12 +2,13 @@
 
 use anyhow::{Context, Result};
 use fulgurite_lab::queries::sql_value::{rows_json, value_text};
+use fulgurite_lab::visible::cut;
 use fulgurite_store::SqlRows;
+use fulgurite_terminal::output;
+use fulgurite_terminal::table::Columns;
 
 use super::arguments::SqlArguments;
 use super::open;
-use crate::terminal::output;
-use crate::terminal::table::{Columns, cut};
 
 /// Prints what a query gives.
 pub async fn sql(arguments: SqlArguments) -> Result<()> {

@@ -3,12 +3,12 @@
 use anyhow::Result;
 use fulgurite_lab::time;
 use fulgurite_store::Summary;
+use fulgurite_terminal::output;
+use fulgurite_terminal::table::Columns;
 use serde_json::json;
 
 use super::arguments::StatsArguments;
 use super::open;
-use crate::terminal::output;
-use crate::terminal::table::Columns;
 
 /// Prints what a store holds, in numbers.
 pub async fn stats(arguments: StatsArguments) -> Result<()> {

@@ -15,15 +15,15 @@ use fulgurite_lab::regrade::comparison::{Comparison, Regraded};
 use fulgurite_lab::regrade::grading::{GradedAgain, GraderFault, Grading};
 use fulgurite_lab::regrade::recorded::{LeftOut, recorded};
 use fulgurite_lab::runs::registry;
+use fulgurite_lab::visible::cut;
 use fulgurite_runner::{Bounds, Grader, GraderSandboxOptions, SUPERVISE_AGENT};
 use fulgurite_store::{Store, redact_url};
+use fulgurite_terminal::output;
+use fulgurite_terminal::progress::Progress;
+use fulgurite_terminal::table::Columns;
 use serde_json::{Value, json};
 
 use crate::run::{own_program, this_program};
-use crate::terminal::output;
-use crate::terminal::progress::Progress;
-use crate::terminal::table::{Columns, cut};
-
 use arguments::RegradeArguments;
 
 /// Rows of the table of changed rewards; `--json` has them all.

@@ -7,11 +7,11 @@ use fulgurite_lab::records;
 use fulgurite_lab::report::curves::{self, Curve};
 use fulgurite_lab::runs::registry;
 use fulgurite_lab::sweep::plan::SweepPlan;
+use fulgurite_terminal::output;
 use serde_json::{Map, Value};
 
 use crate::report::arguments::ReportArguments;
 use crate::report::page::page_of;
-use crate::terminal::output;
 
 /// Name of a run's file of metrics in its directory.
 const METRICS_FILE: &str = "metrics.jsonl";

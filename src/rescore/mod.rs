@@ -4,13 +4,12 @@ pub mod arguments;
 
 use anyhow::Result;
 use fulgurite_lab::rescore::scores::{Difference, Moved, Split, by_step, most_moved};
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_terminal::output;
+use fulgurite_terminal::progress::Progress;
+use fulgurite_terminal::table::Columns;
 use fulgurite_training::rescore::{self, RescoredRun};
 use serde_json::json;
-
-use crate::terminal::notices::TerminalNotices;
-use crate::terminal::output;
-use crate::terminal::progress::Progress;
-use crate::terminal::table::Columns;
 
 use arguments::RescoreArguments;
 

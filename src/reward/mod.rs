@@ -12,14 +12,13 @@ use fulgurite_lab::queries::rollout_reading::existing_rollout;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::open_store::open_store;
 use fulgurite_store::Sender;
+use fulgurite_terminal::output;
 use fulgurite_types::{AttemptRef, NewReward, RecordedReward, Repeat, Reward};
 use serde_json::json;
 
-use arguments::RewardArguments;
-
 use crate::query::arguments::StoreArguments;
 use crate::query::open;
-use crate::terminal::output;
+use arguments::RewardArguments;
 
 /// Names the server where the command line does not.
 const VARIABLE: &str = "FULGURITE_SERVER";

@@ -7,12 +7,13 @@ use fulgurite_lab::runs::differing_keys::differing_keys;
 use fulgurite_lab::runs::registry::{self, HeldOut, HeldOutMeasure};
 use fulgurite_lab::runs::{lines, signed};
 use fulgurite_lab::time;
+use fulgurite_lab::visible::cut;
 use fulgurite_store::{Store, redact_url};
+use fulgurite_terminal::output;
+use fulgurite_terminal::table::Columns;
 use serde_json::json;
 
 use self::arguments::{CompareRunsArguments, ListRunsArguments, RunsAction, RunsArguments, ShowRunArguments};
-use crate::terminal::output;
-use crate::terminal::table::{Columns, cut};
 
 /// Lists runs, shows one, or compares two.
 pub async fn runs(arguments: RunsArguments) -> Result<()> {
@@ -38,7 +39,7 @@ async fn list(arguments: &ListRunsArguments) -> Result<()> {
                     Ok(entry) => entries.push(entry),
                     // One that cannot be read hides no other.
                     Err(error) => {
-                        crate::terminal::output::note(format_args!("warning: {}: {error:#}", directory.display()))
+                        fulgurite_terminal::output::note(format_args!("warning: {}: {error:#}", directory.display()))
                     }
                 }
             }

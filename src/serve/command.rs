@@ -14,15 +14,15 @@ use fulgurite_lab::run_routes;
 use fulgurite_proxy::{ServedModel, unseen_tools};
 use fulgurite_server::{AuxiliaryParts, Listening, MetricsPage, RunningServer, ServerWeights, write_ready_file};
 use fulgurite_store::redact_url;
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_terminal::output;
 use fulgurite_tinker::server::{
     self as tinker_server, NamedCheckpoints, SavedWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
 };
-
-use crate::serve::arguments::ServeArguments;
-use crate::terminal::notices::TerminalNotices;
-use crate::terminal::output;
 use fulgurite_training::models::base_weights::name_base_weights;
 use fulgurite_training::models::open::OpenModel;
+
+use crate::serve::arguments::ServeArguments;
 
 /// Serves until it is told to stop.
 pub async fn serve(arguments: ServeArguments) -> Result<()> {

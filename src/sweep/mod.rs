@@ -13,10 +13,10 @@ use fulgurite_lab::sweep::execution::{Execution, Outcome};
 use fulgurite_lab::sweep::plan::{PLAN_FILE, SweepPlan, SweepRun};
 use fulgurite_lab::sweep::playing::{Sweep, SweepEvent};
 use fulgurite_lab::sweep::{capacity, results, scores};
+use fulgurite_terminal::output;
 use serde_json::json;
 
 use self::arguments::SweepArguments;
-use crate::terminal::output;
 
 /// Plays every arm with every seed, and says which was best.
 pub async fn sweep(arguments: SweepArguments) -> Result<()> {

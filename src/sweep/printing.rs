@@ -1,10 +1,10 @@
 //! What became of a sweep's arms, as a table or as JSON.
 
 use fulgurite_lab::sweep::results::{ArmResult, Spread};
+use fulgurite_lab::visible::cut;
+use fulgurite_terminal::output;
+use fulgurite_terminal::table::Columns;
 use serde_json::json;
-
-use crate::terminal::output;
-use crate::terminal::table::{Columns, cut};
 
 /// Prints the arms, the best first.
 pub fn print(arms: &[ArmResult], json: bool) {

@@ -1,11 +1,11 @@
 use anyhow::{Context, Result, bail};
 use fulgurite_renderers::{TemplateReport, TemplateVerdict, check_template};
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_terminal::output;
+use fulgurite_training::models::model_directory::model_directory;
 use serde_json::json;
 
 use crate::template::arguments::TemplateCheckArguments;
-use crate::terminal::notices::TerminalNotices;
-use crate::terminal::output;
-use fulgurite_training::models::model_directory::model_directory;
 
 /// Says what a model's chat template is good for. Fails where a fault was found.
 pub fn check(arguments: &TemplateCheckArguments) -> Result<()> {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use fulgurite_renderers::{FormatOptions, Parsing, Renderer, Tokenizer, parse_row, render_row, renderer_of};
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_training::models::model_directory::model_directory;
 
 use crate::template::arguments::{RendererArguments, TemplateAction, TemplateArguments};
-use crate::terminal::notices::TerminalNotices;
-use fulgurite_training::models::model_directory::model_directory;
 
 /// Does what was asked.
 pub fn template(arguments: TemplateArguments) -> Result<()> {

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Error, Result};
 use fulgurite_renderers::RowError;
+use fulgurite_terminal::output;
 use serde_json::{Value, json};
-
-use crate::terminal::output;
 
 /// Reads lines from a file, or from standard input, and prints one line for each, in order: what `answer` makes of it,
 /// or `{"error": ...}`.

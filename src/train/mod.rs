@@ -3,7 +3,6 @@
 pub mod arguments;
 #[cfg(test)]
 mod printed_commands;
-pub mod reporters;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,14 +11,14 @@ use anyhow::Result;
 use fulgurite_config::declarations::Config;
 use fulgurite_lab::records::weights_in_place::WeightsInPlace;
 use fulgurite_server::MetricsPage;
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_terminal::output;
+use fulgurite_terminal::reporters::{JsonReporter, TableReporter};
 use fulgurite_trainer::Reporter;
 use fulgurite_training::train::{self, PlannedRun};
 use serde_json::json;
 
-use crate::terminal::notices::TerminalNotices;
-use crate::terminal::output;
 use crate::train::arguments::TrainArguments;
-use crate::train::reporters::{JsonReporter, TableReporter};
 
 /// Makes what is missing, then trains.
 pub async fn train(arguments: TrainArguments) -> Result<()> {

@@ -10,15 +10,15 @@ use fulgurite_lab::transfer::file_format::FileFormat;
 use fulgurite_lab::transfer::metrics::{ExportedMetrics, export_metrics};
 use fulgurite_lab::transfer::unfinished_file::UnfinishedFile;
 use fulgurite_store::Store;
+use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_terminal::output;
+use fulgurite_terminal::progress::Progress;
+use fulgurite_training::train::write_soft_targets;
 use fulgurite_types::{ArchiveScope, ListFilter};
 use serde_json::json;
 
 use super::arguments::{ExportArguments, ExportWhat, MetricsFormat};
 use super::export_subject::{named_run, open_subject};
-use crate::terminal::notices::TerminalNotices;
-use crate::terminal::output;
-use crate::terminal::progress::Progress;
-use fulgurite_training::train::write_soft_targets;
 
 /// Writes records to a file, which appears under its name once it is whole.
 pub async fn export(arguments: ExportArguments) -> Result<()> {

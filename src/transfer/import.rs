@@ -2,12 +2,12 @@ use anyhow::{Context, Result};
 use fulgurite_lab::transfer::file_format::FileFormat;
 use fulgurite_lab::transfer::import::import_file;
 use fulgurite_store::{Store, StoreOptions, redact_url};
+use fulgurite_terminal::output;
+use fulgurite_terminal::progress::Progress;
 use fulgurite_types::Imported;
 use serde_json::json;
 
 use super::arguments::ImportArguments;
-use crate::terminal::output;
-use crate::terminal::progress::Progress;
 
 /// Reads records from files into a store, which is made if it is not there.
 pub async fn import(arguments: ImportArguments) -> Result<()> {

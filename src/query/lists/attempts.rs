@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use fulgurite_lab::time;
+use fulgurite_terminal::table::{cell, seconds};
 use fulgurite_types::{Attempt, ListFilter};
 
 use super::list::{TableRecord, list};
 use crate::query::arguments::AttemptsArguments;
 use crate::query::open_selected;
-use crate::terminal::table::{cell, seconds};
 
 /// Lists attempts.
 pub async fn attempts(mut arguments: AttemptsArguments) -> Result<()> {

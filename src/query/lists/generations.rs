@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use fulgurite_adapters::exclusion;
+use fulgurite_terminal::table::seconds;
 use fulgurite_types::{Generation, ListFilter, UntrainedCause, WeightsFrom};
 
 use super::list::{TableRecord, list};
 use crate::query::arguments::GenerationsArguments;
 use crate::query::open_selected;
-use crate::terminal::table::seconds;
 
 /// Lists generations.
 pub async fn generations(mut arguments: GenerationsArguments) -> Result<()> {

@@ -6,11 +6,11 @@ use anyhow::Result;
 use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_lab::queries::listing::{ListedRecord, list_records, records_after};
 use fulgurite_store::Store;
+use fulgurite_terminal::output;
+use fulgurite_terminal::table::Columns;
 use fulgurite_types::{Cursor, ListFilter};
 
 use crate::query::arguments::ListArguments;
-use crate::terminal::output;
-use crate::terminal::table::Columns;
 
 /// How often a followed list is looked at.
 const INTERVAL: Duration = Duration::from_millis(250);

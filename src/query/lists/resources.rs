@@ -2,13 +2,14 @@
 
 use anyhow::{Result, bail};
 use fulgurite_lab::time;
+use fulgurite_lab::visible::cut;
+use fulgurite_terminal::output;
+use fulgurite_terminal::table::Columns;
 use fulgurite_types::{Page, ResourcesUpdate, TextFilter};
 use serde_json::{Value, json};
 
 use crate::query::arguments::ResourcesArguments;
 use crate::query::open;
-use crate::terminal::output;
-use crate::terminal::table::{Columns, cut};
 
 /// Lists resources at their present versions.
 pub async fn resources(arguments: ResourcesArguments) -> Result<()> {

@@ -1,12 +1,12 @@
 //! `fulgurite rewards`.
 
 use anyhow::Result;
+use fulgurite_lab::visible::cut;
 use fulgurite_types::{FoundReward, ListFilter, Reward};
 
 use super::list::{TableRecord, list};
 use crate::query::arguments::RewardsArguments;
 use crate::query::open_selected;
-use crate::terminal::table::cut;
 
 /// Lists rewards.
 pub async fn rewards(mut arguments: RewardsArguments) -> Result<()> {

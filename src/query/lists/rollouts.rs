@@ -4,12 +4,12 @@ use anyhow::Result;
 use fulgurite_lab::queries::listed_rollout::ListedRollout;
 use fulgurite_lab::records::matching_rollouts::narrow;
 use fulgurite_lab::time;
+use fulgurite_terminal::table::cell;
 use fulgurite_types::ListFilter;
 
 use super::list::{TableRecord, list};
 use crate::query::arguments::RolloutsArguments;
 use crate::query::open_selected;
-use crate::terminal::table::cell;
 
 /// Lists rollouts, each with its latest attempt and that attempt's last reward.
 pub async fn rollouts(mut arguments: RolloutsArguments) -> Result<()> {

@@ -1,12 +1,12 @@
 //! `fulgurite spans`.
 
 use anyhow::Result;
+use fulgurite_terminal::table::{cell, seconds};
 use fulgurite_types::{ListFilter, Span};
 
 use super::list::{TableRecord, list};
 use crate::query::arguments::SpansArguments;
 use crate::query::open_selected;
-use crate::terminal::table::{cell, seconds};
 
 /// Lists spans.
 pub async fn spans(mut arguments: SpansArguments) -> Result<()> {

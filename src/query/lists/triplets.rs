@@ -3,14 +3,14 @@
 use anyhow::{Result, bail};
 use fulgurite_agentlightning::{PassedOver, Triplet, TripletOptions, TripletReport};
 use fulgurite_lab::transfer::attempt_triplets::triplet_report;
+use fulgurite_terminal::output;
+use fulgurite_terminal::table::Columns;
 use fulgurite_types::Part;
 use serde_json::json;
 
 use super::generations::logprob;
 use crate::query::arguments::{Adapter, TripletsArguments};
 use crate::query::open_selected;
-use crate::terminal::output;
-use crate::terminal::table::Columns;
 
 /// Lists the triplets of rollouts' latest attempts; where there are none, and with `--why`, what became of every span.
 pub async fn triplets(mut arguments: TripletsArguments) -> Result<()> {

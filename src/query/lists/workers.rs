@@ -2,13 +2,13 @@
 
 use anyhow::{Result, bail};
 use fulgurite_lab::time;
+use fulgurite_terminal::output;
+use fulgurite_terminal::table::Columns;
 use fulgurite_types::{Worker, WorkerFilter};
 use serde_json::json;
 
 use crate::query::arguments::WorkersArguments;
 use crate::query::open;
-use crate::terminal::output;
-use crate::terminal::table::Columns;
 
 /// Lists workers.
 pub async fn workers(arguments: WorkersArguments) -> Result<()> {

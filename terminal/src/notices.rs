@@ -2,8 +2,8 @@
 
 use fulgurite_training::{Notices, ShownProgress};
 
-use crate::terminal::output;
-use crate::terminal::progress::Progress;
+use crate::output;
+use crate::progress::Progress;
 
 /// Prints notices to standard error.
 pub struct TerminalNotices;

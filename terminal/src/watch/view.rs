@@ -2,11 +2,11 @@
 
 use crossterm::style::Color;
 use fulgurite_lab::doctor::findings::Severity;
+use fulgurite_lab::watched::{Alarm, LastAnswer, ServedByMost, Watched};
 use unicode_width::UnicodeWidthChar;
 
 use super::chart::{Curve, draw_curves};
 use super::grid::{Area, Grid, Span, Weight};
-use fulgurite_lab::watched::{Alarm, LastAnswer, ServedByMost, Watched};
 
 /// What rewards are drawn from, as far as a run has them, and what each line is called.
 const REWARDS: [(&str, &str, Color); 4] = [

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use fulgurite_lab::visible::visible;
 
-/// Marks text for a terminal's codes, or leaves it as it is. [`output`](crate::terminal::output) makes codes of the marks: codes that
+/// Marks text for a terminal's codes, or leaves it as it is. [`output`](crate::output) makes codes of the marks: codes that
 /// are in a text are none of ours, and are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint {

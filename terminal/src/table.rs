@@ -1,11 +1,10 @@
 //! Tables for people.
 
 use comfy_table::{ColumnConstraint, Table, Width, presets};
-pub use fulgurite_lab::visible::cut;
-use fulgurite_lab::visible::visible_line;
+use fulgurite_lab::visible::{cut, visible_line};
 use serde_json::Value;
 
-use crate::terminal::output;
+use crate::output;
 
 /// Rows that line up under a header. More rows can come after it has been printed; they line up as well.
 pub struct Columns {

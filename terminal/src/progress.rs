@@ -7,7 +7,7 @@ use fulgurite_engine::bytes_text;
 use fulgurite_lab::visible::visible_line;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::terminal::output;
+use crate::output;
 
 /// How often those who have no terminal get a line.
 const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(5);

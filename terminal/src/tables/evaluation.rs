@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use fulgurite_lab::visible::cut;
 use fulgurite_trainer::{Difference, Estimate, ScoreSummary};
-use serde_json::{Map, Value, json};
-
-use crate::terminal::output;
-use crate::terminal::table::{Columns, cut};
 use fulgurite_training::evaluation::against::Comparison;
 use fulgurite_training::evaluation::result_file::ResultFile;
+use serde_json::{Map, Value, json};
+
+use crate::output;
+use crate::table::Columns;
 
 /// One object.
 pub fn print_json(result: &ResultFile, comparison: Option<&Comparison>, pass_reward: f64) {

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::terminal::paint::for_terminal;
+use crate::paint::for_terminal;
 
 /// Prints a line at once. A reader that has gone away, as `head` does, ends the command without a word; a full disk ends
 /// it with one.

@@ -1,6 +1,6 @@
 //! The queries: what a store holds, as a table for people or as JSON for programs.
 //!
-//! Every list is of one kind of record (`lists::list::TableRecord`): the newest ones, newest last, and with `--follow` what is
+//! Every list is of one kind of record (`TableRecord`): the newest ones, newest last, and with `--follow` what is
 //! new from then on. `show` tells one rollout whole.
 
 pub mod arguments;
@@ -11,7 +11,6 @@ mod renew_checksums;
 mod show;
 mod sql;
 mod stats;
-mod transcript;
 
 use std::io::{BufRead, IsTerminal, stdin};
 

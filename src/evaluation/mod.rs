@@ -4,9 +4,10 @@ pub mod arguments;
 
 use anyhow::Result;
 use fulgurite_terminal::notices::TerminalNotices;
+use fulgurite_terminal::output;
 use fulgurite_terminal::progress::Progress;
 use fulgurite_terminal::reporters::{JsonReporter, TableReporter};
-use fulgurite_terminal::tables::evaluation::{print_json, print_table};
+use fulgurite_terminal::tables::evaluation::{evaluation_json, evaluation_lines};
 use fulgurite_trainer::{Reporter, TrainEvent};
 use fulgurite_training::evaluation::{Evaluation, evaluate, import_inspect_log};
 
@@ -26,8 +27,8 @@ pub async fn eval(arguments: EvalArguments) -> Result<()> {
     };
     let comparison = against.map(|against| against.compare(&result, pass_reward)).transpose()?;
     match json {
-        true => print_json(&result, comparison.as_ref(), pass_reward),
-        false => print_table(&result, comparison.as_ref(), pass_reward),
+        true => output::line(evaluation_json(&result, comparison.as_ref(), pass_reward)),
+        false => output::lines(evaluation_lines(&result, comparison.as_ref(), pass_reward)),
     }
     Ok(())
 }

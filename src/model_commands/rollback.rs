@@ -25,7 +25,7 @@ pub async fn rollback(arguments: &ModelRollbackArguments) -> Result<()> {
             let state = served.state.as_str().to_owned();
             table.push(vec![served.url, version, state, served.message.unwrap_or_default()]);
         }
-        table.print();
+        output::lines(table.lines());
     }
     if is_run_held(run) {
         output::note(format_args!(

@@ -42,5 +42,5 @@ fn print_table(gpu: Option<Gpus>, is_json: bool) {
     let header: Vec<&str> = table.header.iter().map(String::as_str).collect();
     let mut columns = Columns::new(&header);
     table.rows.into_iter().for_each(|row| columns.push(row.iter().map(|cell| cell.replace('`', "")).collect()));
-    columns.print();
+    output::lines(columns.lines());
 }

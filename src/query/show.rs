@@ -9,13 +9,13 @@ use fulgurite_renderers::Tokenizer;
 use fulgurite_store::Store;
 use fulgurite_terminal::output;
 use fulgurite_terminal::paint::Paint;
+use fulgurite_terminal::transcript::{AttemptTranscript, Style, header};
 use fulgurite_types::Rollout;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::arguments::ShowArguments;
 use super::open;
-use super::transcript::{AttemptTranscript, Style, header};
 
 /// Shows one rollout whole, as it is read: it may have more spans than fit into memory.
 pub async fn show(arguments: ShowArguments) -> Result<()> {
@@ -31,16 +31,16 @@ pub async fn show(arguments: ShowArguments) -> Result<()> {
         if arguments.tokens { store.generations().tokenizers_of(&rollout.rollout_id).await? } else { Vec::new() };
     let tokenizers = if arguments.tokens { tokenizers(&arguments, &used)? } else { HashMap::new() };
     let style = Style { paint: Paint::for_stdout(), tokens: arguments.tokens, tokenizers: &tokenizers };
-    header(&rollout, &style).into_iter().for_each(output::line);
+    output::lines(header(&rollout, &style));
     for attempt in store.attempts().of_rollout(&rollout.rollout_id).await? {
         output::line("");
         let mut pages = EventPages::of(&store, &attempt).await?;
         let mut transcript = AttemptTranscript::new(attempt);
-        transcript.title(&style).into_iter().for_each(output::line);
+        output::lines(transcript.title(&style));
         while let Some(page) = pages.next().await? {
             for event in page {
                 output::line("");
-                transcript.lines(&event, &style).into_iter().for_each(output::line);
+                output::lines(transcript.lines(&event, &style));
             }
         }
     }

@@ -27,6 +27,6 @@ pub async fn sql(arguments: SqlArguments) -> Result<()> {
     for row in rows {
         table.push(row.into_iter().map(|value| cut(&value_text(value))).collect());
     }
-    table.print();
+    output::lines(table.lines());
     Ok(())
 }

@@ -11,23 +11,17 @@ use fulgurite_config::seconds::seconds;
 use fulgurite_lab::records;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::open_store::open_store;
-use fulgurite_lab::regrade::comparison::{Comparison, Regraded};
 use fulgurite_lab::regrade::grading::{GradedAgain, GraderFault, Grading};
 use fulgurite_lab::regrade::recorded::{LeftOut, recorded};
 use fulgurite_lab::runs::registry;
-use fulgurite_lab::visible::cut;
 use fulgurite_runner::{Bounds, Grader, GraderSandboxOptions, SUPERVISE_AGENT};
 use fulgurite_store::{Store, redact_url};
 use fulgurite_terminal::output;
 use fulgurite_terminal::progress::Progress;
-use fulgurite_terminal::table::Columns;
-use serde_json::{Value, json};
+use fulgurite_terminal::tables::regrading::{NewRewards, Regrading};
 
 use crate::run::{own_program, this_program};
 use arguments::RegradeArguments;
-
-/// Rows of the table of changed rewards; `--json` has them all.
-const SHOWN: usize = 20;
 
 /// Which rollouts, and what grades them.
 struct Task {
@@ -90,9 +84,12 @@ pub async fn regrade(arguments: RegradeArguments) -> Result<()> {
     if let (true, Some(GraderFault { rollout_id, fault })) = (regraded.is_empty(), faults.first()) {
         bail!("the grader gave none of {} rollouts a reward; of {rollout_id}: {fault}", faults.len());
     }
+    let new_rewards = if arguments.apply { NewRewards::Given } else { NewRewards::Shown };
+    let first_fault = faults.first();
+    let regrading = Regrading { regraded: &regraded, left_out: &left_out, first_fault, new_rewards };
     match arguments.json {
-        true => print_json(&regraded, &left_out, arguments.apply),
-        false => print_table(&regraded, &left_out, faults.first(), &arguments),
+        true => output::lines(regrading.json()),
+        false => output::lines(regrading.lines()),
     }
     Ok(())
 }
@@ -134,57 +131,4 @@ fn none_why(left_out: &BTreeMap<LeftOut, usize>) -> String {
     }
     let causes: Vec<String> = left_out.iter().map(|(cause, count)| format!("{count} {}", cause.words())).collect();
     causes.join(", ")
-}
-
-fn print_json(regraded: &[Regraded], left_out: &BTreeMap<LeftOut, usize>, applied: bool) {
-    regraded.iter().for_each(|rollout| output::line(json!(rollout)));
-    let left_out: BTreeMap<&str, usize> = left_out.iter().map(|(cause, count)| (cause.key(), *count)).collect();
-    let mut summary = json!(Comparison::of(regraded));
-    summary["left_out"] = json!(left_out);
-    summary["applied"] = Value::from(applied);
-    output::line(summary);
-}
-
-fn print_table(
-    regraded: &[Regraded],
-    left_out: &BTreeMap<LeftOut, usize>,
-    first_fault: Option<&GraderFault>,
-    arguments: &RegradeArguments,
-) {
-    let number = |number: Option<f64>| number.map_or("-".to_owned(), |number| format!("{number:.4}"));
-    let changed: Vec<&Regraded> = regraded.iter().filter(|rollout| rollout.is_changed()).collect();
-    if !changed.is_empty() {
-        let mut table = Columns::new(&["rollout", "old", "new"]);
-        for rollout in changed.iter().take(SHOWN) {
-            table.push(vec![rollout.rollout_id.clone(), number(rollout.old), number(Some(rollout.new))]);
-        }
-        table.print();
-        if changed.len() > SHOWN {
-            output::line(format!("... and {} more (--json has them all)", changed.len() - SHOWN));
-        }
-    }
-    let Comparison { graded, changed, old_mean, new_mean, groups, reordered_groups, revived_groups, silenced_groups } =
-        Comparison::of(regraded);
-    output::line(format!(
-        "{graded} rollouts graded, {changed} earn something else; mean {} -> {}",
-        number(old_mean),
-        number(new_mean)
-    ));
-    if groups > 0 {
-        output::line(format!(
-            "{reordered_groups} of {groups} groups are ordered otherwise; {revived_groups} had nothing to learn from and have, \
-             {silenced_groups} had and have not"
-        ));
-    }
-    for (cause, count) in left_out {
-        output::line(format!("{count} {}", cause.words()));
-    }
-    if let Some(GraderFault { rollout_id, fault }) = first_fault {
-        output::line(format!("the grader on {rollout_id}: {}", cut(fault)));
-    }
-    match (arguments.apply, changed) {
-        (true, _) => output::line("the new rewards are given; each one before is kept and counts no more"),
-        (false, 0) => {}
-        (false, _) => output::line("nothing is changed: --apply gives the new rewards"),
-    }
 }

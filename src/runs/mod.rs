@@ -4,13 +4,10 @@ pub mod arguments;
 
 use anyhow::{Context, Result};
 use fulgurite_lab::runs::differing_keys::differing_keys;
-use fulgurite_lab::runs::registry::{self, HeldOut, HeldOutMeasure};
-use fulgurite_lab::runs::{lines, signed};
-use fulgurite_lab::time;
-use fulgurite_lab::visible::cut;
+use fulgurite_lab::runs::registry;
 use fulgurite_store::{Store, redact_url};
 use fulgurite_terminal::output;
-use fulgurite_terminal::table::Columns;
+use fulgurite_terminal::tables::runs::{compared_runs, run_lines, run_table};
 use serde_json::json;
 
 use self::arguments::{CompareRunsArguments, ListRunsArguments, RunsAction, RunsArguments, ShowRunArguments};
@@ -38,9 +35,7 @@ async fn list(arguments: &ListRunsArguments) -> Result<()> {
                 match registry::of_directory(&directory, prices.as_ref()).await {
                     Ok(entry) => entries.push(entry),
                     // One that cannot be read hides no other.
-                    Err(error) => {
-                        fulgurite_terminal::output::note(format_args!("warning: {}: {error:#}", directory.display()))
-                    }
+                    Err(error) => output::note(format_args!("warning: {}: {error:#}", directory.display())),
                 }
             }
         }
@@ -50,45 +45,7 @@ async fn list(arguments: &ListRunsArguments) -> Result<()> {
         entries.iter().for_each(|entry| output::line(json!(entry)));
         return Ok(());
     }
-    let mut columns = Columns::new(&[
-        "run",
-        "state",
-        "objective",
-        "started",
-        "updates",
-        "held-out",
-        "first",
-        "best",
-        "at",
-        "seconds",
-        "sampled",
-        "trained",
-        "thrown away",
-        "cost",
-        "error",
-    ]);
-    for entry in &entries {
-        let value = |score: Option<HeldOut>| score.map_or(String::new(), |score| signed(score.value));
-        let cost = entry.cost.as_ref();
-        columns.push(vec![
-            entry.run_id.clone(),
-            entry.state.as_str().to_owned(),
-            entry.objective.clone(),
-            time::text(entry.start_time),
-            entry.updates.to_string(),
-            entry.measure.map_or("", HeldOutMeasure::as_str).to_owned(),
-            value(entry.first),
-            value(entry.best),
-            entry.best.map_or(String::new(), |best| best.step.to_string()),
-            format!("{:.1}", entry.wall_seconds),
-            entry.tokens.sampled.to_string(),
-            entry.tokens.trained.to_string(),
-            entry.tokens.thrown_away.to_string(),
-            cost.map_or(String::new(), |cost| format!("{:.4} {}", cost.total, cost.currency)),
-            entry.failure.as_deref().map_or(String::new(), cut),
-        ]);
-    }
-    columns.print();
+    output::lines(run_table(&entries));
     Ok(())
 }
 
@@ -100,17 +57,7 @@ async fn show(arguments: &ShowRunArguments) -> Result<()> {
         output::line(json!(entry));
         return Ok(());
     }
-    for (name, value) in lines(&entry) {
-        output::line(format!("{name:<22}{value}").trim_end());
-    }
-    output::line("");
-    let mut columns = Columns::new(&["sampled tokens", "", "share"]);
-    for (cause, tokens) in &entry.tokens.by_cause {
-        let share = *tokens as f64 / entry.tokens.sampled.max(1) as f64;
-        columns.push(vec![cause.clone(), tokens.to_string(), format!("{:.1} %", 100.0 * share)]);
-    }
-    columns.push(vec!["all".to_owned(), entry.tokens.sampled.to_string(), String::new()]);
-    columns.print();
+    output::lines(run_lines(&entry));
     Ok(())
 }
 
@@ -119,22 +66,10 @@ async fn compare(arguments: &CompareRunsArguments) -> Result<()> {
     let (first, second) = (registry::directory(&arguments.first)?, registry::directory(&arguments.second)?);
     let one = registry::of_directory(&first, prices.as_ref()).await?;
     let other = registry::of_directory(&second, prices.as_ref()).await?;
-    if arguments.print.json {
-        output::line(json!({ "a": one, "b": other, "differing_keys": differing_keys(&first, &second)? }));
-        return Ok(());
+    let differing_keys = differing_keys(&first, &second)?;
+    match arguments.print.json {
+        true => output::line(json!({ "a": one, "b": other, "differing_keys": differing_keys })),
+        false => output::lines(compared_runs(&one, &other, differing_keys)),
     }
-    let mut columns = Columns::new(&["", "A", "B"]);
-    let others: Vec<_> = lines(&other);
-    for (name, value) in lines(&one) {
-        let other = others.iter().find(|(known, _)| *known == name).map_or(String::new(), |(_, value)| value.clone());
-        columns.push(vec![name.to_owned(), value, other]);
-    }
-    columns.print();
-    output::line("");
-    let mut columns = Columns::new(&["key", "A", "B"]);
-    for (key, [one, other]) in differing_keys(&first, &second)? {
-        columns.push(vec![key, cut(&one), cut(&other)]);
-    }
-    columns.print();
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! `fulgurite sweep`: a config with several values of its keys, each trained with the same seeds, and compared.
 
 pub mod arguments;
-mod printing;
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use fulgurite_lab::sweep::plan::{PLAN_FILE, SweepPlan, SweepRun};
 use fulgurite_lab::sweep::playing::{Sweep, SweepEvent};
 use fulgurite_lab::sweep::{capacity, results, scores};
 use fulgurite_terminal::output;
+use fulgurite_terminal::tables::sweep::sweep_lines;
 use serde_json::json;
 
 use self::arguments::SweepArguments;
@@ -54,7 +54,16 @@ pub async fn sweep(arguments: SweepArguments) -> Result<()> {
     let arms = results::results(&plan, &directory, &sweep.failures, &sweep.stopped).await?;
     records::write_whole(&directory.join(results::TABLE_FILE), &results::table_file(&plan.keys(), &arms))?;
     played?;
-    printing::print(&arms, arguments.json);
+    if arguments.json {
+        for arm in &arms {
+            let mut line = json!(arm);
+            line["event"] = json!("arm");
+            output::line(line);
+        }
+    } else {
+        output::line("");
+        output::lines(sweep_lines(&arms));
+    }
     if !sweep.failures.is_empty() {
         bail!(
             "{} of {} runs failed; their output is in {}, and --resume tries them again",

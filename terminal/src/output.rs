@@ -14,6 +14,11 @@ pub fn line(text: impl Display) {
     print(&format_args!("{text}\n"));
 }
 
+/// Prints lines, as [`line`] does.
+pub fn lines(texts: impl IntoIterator<Item = impl Display>) {
+    texts.into_iter().for_each(line);
+}
+
 /// Prints a part of a line, as [`line`] does.
 pub fn piece(text: impl Display) {
     print(&text);

@@ -4,8 +4,6 @@ use comfy_table::{ColumnConstraint, Table, Width, presets};
 use fulgurite_lab::visible::{cut, visible_line};
 use serde_json::Value;
 
-use crate::output;
-
 /// Rows that line up under a header. More rows can come after it has been printed; they line up as well.
 pub struct Columns {
     header: Option<Vec<String>>,
@@ -26,13 +24,13 @@ impl Columns {
         self.rows.push(row.iter().map(|cell| visible_line(cell)).collect());
     }
 
-    /// Prints what has been added since the last time; the header once.
-    pub fn print(&mut self) {
+    /// The lines of what has been added since the last time; the header once.
+    pub fn lines(&mut self) -> Vec<String> {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING);
         let header = self.header.take();
         if header.is_none() && self.rows.is_empty() {
-            return;
+            return Vec::new();
         }
         if let Some(header) = header {
             table.set_header(header);
@@ -47,9 +45,7 @@ impl Columns {
         for (width, seen) in self.widths.iter_mut().zip(seen) {
             *width = (*width).max(seen + 2);
         }
-        for line in table.lines() {
-            output::line(line.trim_end());
-        }
+        table.lines().map(|line| line.trim_end().to_owned()).collect()
     }
 }
 
@@ -80,5 +76,15 @@ mod tests {
         assert_eq!(cell(Some(&json!(long))), format!("{}…", "ä".repeat(CELL_CHARACTERS)));
         assert_eq!(cell(Some(&json!("a\nb"))), "a b");
         assert_eq!(cell(Some(&json!({ "n": 1 }))), "{\"n\":1}");
+    }
+
+    #[test]
+    fn later_rows_line_up_with_the_header() {
+        let mut table = Columns::new(&["name", "n"]);
+        table.push(vec!["a long name".to_owned(), "1".to_owned()]);
+        assert_eq!(table.lines(), [" name         n", " a long name  1"]);
+        assert!(table.lines().is_empty());
+        table.push(vec!["b".to_owned(), "2".to_owned()]);
+        assert_eq!(table.lines(), [" b            2"]);
     }
 }

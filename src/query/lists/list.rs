@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fulgurite_lab::interruptions::Interruptions;
-use fulgurite_lab::queries::listing::{ListedRecord, list_records, records_after};
+use fulgurite_lab::queries::listing::{list_records, records_after};
 use fulgurite_store::Store;
 use fulgurite_terminal::output;
+use fulgurite_terminal::records::TableRecord;
 use fulgurite_terminal::table::Columns;
 use fulgurite_types::{Cursor, ListFilter};
 
@@ -14,15 +15,6 @@ use crate::query::arguments::ListArguments;
 
 /// How often a followed list is looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
-
-/// One kind of record that has a table.
-pub trait TableRecord: ListedRecord {
-    /// The table's header.
-    const COLUMNS: &'static [&'static str];
-
-    /// The record as a row of the table.
-    fn row(&self) -> Vec<String>;
-}
 
 /// Prints records as they come: JSON at once, rows when the table is told to.
 struct Printer {
@@ -41,7 +33,7 @@ impl Printer {
 
     fn flush(&mut self) {
         if let Some(table) = &mut self.table {
-            table.print();
+            output::lines(table.lines());
         }
     }
 }

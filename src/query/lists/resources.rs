@@ -1,12 +1,10 @@
 //! `fulgurite resources`.
 
 use anyhow::{Result, bail};
-use fulgurite_lab::time;
-use fulgurite_lab::visible::cut;
 use fulgurite_terminal::output;
-use fulgurite_terminal::table::Columns;
-use fulgurite_types::{Page, ResourcesUpdate, TextFilter};
-use serde_json::{Value, json};
+use fulgurite_terminal::records::resources_table;
+use fulgurite_types::{Page, TextFilter};
+use serde_json::json;
 
 use crate::query::arguments::ResourcesArguments;
 use crate::query::open;
@@ -19,23 +17,9 @@ pub async fn resources(arguments: ResourcesArguments) -> Result<()> {
     if let (true, Some(id)) = (found.is_empty(), &arguments.id) {
         bail!("there are no resources `{id}` in this store");
     }
-    let mut table = Columns::new(&["resources", "version", "updated", "what"]);
-    for resources in &found {
-        if arguments.json {
-            output::line(json!(resources));
-        } else {
-            table.push(row(resources));
-        }
-    }
-    if !arguments.json {
-        table.print();
+    match arguments.json {
+        true => output::lines(found.iter().map(|resources| json!(resources))),
+        false => output::lines(resources_table(&found)),
     }
     Ok(())
-}
-
-fn row(update: &ResourcesUpdate) -> Vec<String> {
-    let kind = |resource: &Value| resource["resource_type"].as_str().unwrap_or_default().to_owned();
-    let what: Vec<String> =
-        update.resources.iter().map(|(name, resource)| format!("{name}: {}", kind(resource))).collect();
-    vec![update.resources_id.clone(), update.version.to_string(), time::text(update.update_time), cut(&what.join(", "))]
 }

@@ -1,14 +1,14 @@
 //! `fulgurite triplets`.
 
 use anyhow::{Result, bail};
-use fulgurite_agentlightning::{PassedOver, Triplet, TripletOptions, TripletReport};
+use fulgurite_agentlightning::TripletOptions;
 use fulgurite_lab::transfer::attempt_triplets::triplet_report;
 use fulgurite_terminal::output;
+use fulgurite_terminal::records::triplets::{COLUMNS, reason_lines, reasons_json, row};
 use fulgurite_terminal::table::Columns;
 use fulgurite_types::Part;
 use serde_json::json;
 
-use super::generations::logprob;
 use crate::query::arguments::{Adapter, TripletsArguments};
 use crate::query::open_selected;
 
@@ -18,7 +18,7 @@ pub async fn triplets(mut arguments: TripletsArguments) -> Result<()> {
     let store = open_selected(&arguments.store, &mut arguments.selection).await?;
     let named = arguments.selection.rollout_id();
     let part = Part::Newest { limit: (!arguments.all).then_some(arguments.limit), sort_by: None };
-    let mut table = Columns::new(&["rollout", "attempt", "response", "prompt", "sampled", "logprob", "reward"]);
+    let mut table = Columns::new(&COLUMNS);
     let mut explained = Vec::new();
     for rollout in store.queries().list_rollouts(&arguments.selection.filter(), &part).await?.items {
         let attempt = store.attempts().get(&rollout.rollout_id, "latest").await?;
@@ -39,13 +39,13 @@ pub async fn triplets(mut arguments: TripletsArguments) -> Result<()> {
         }
     }
     if !arguments.json {
-        table.print();
+        output::lines(table.lines());
     }
     for (rollout_id, report) in explained {
         if arguments.json {
-            print_reasons(&rollout_id, report.as_ref());
+            report.iter().for_each(|report| output::lines(reasons_json(&rollout_id, report)));
         } else {
-            explain(&rollout_id, report.as_ref());
+            output::lines(reason_lines(&rollout_id, report.as_ref()));
         }
     }
     Ok(())
@@ -69,48 +69,4 @@ fn options(arguments: &TripletsArguments) -> Result<TripletOptions> {
         skip_empty_token_spans: arguments.adapter != Adapter::Tracer,
         ..TripletOptions::default()
     })
-}
-
-fn row(triplet: &Triplet) -> Vec<String> {
-    vec![
-        triplet.metadata.rollout_id.clone(),
-        triplet.metadata.attempt_id.clone(),
-        triplet.metadata.response_id.clone().unwrap_or_default(),
-        format!("{} tokens", triplet.prompt.token_ids.len()),
-        format!("{} tokens", triplet.response.token_ids.len()),
-        logprob(triplet.response.logprobs.as_deref()),
-        triplet.reward.map_or(String::new(), |reward| format!("{reward:+.3}")),
-    ]
-}
-
-/// Says for people why a rollout has the triplets that it has.
-fn explain(rollout_id: &str, report: Option<&TripletReport>) {
-    let Some(report) = report else {
-        output::line(format!("\n{rollout_id}: No attempt yet: no runner has taken it."));
-        return;
-    };
-    output::line(format!("\n{rollout_id}: {}", report.explain()));
-    let mut table = Columns::new(&["seq", "span", "name", "why it is no triplet"]);
-    for passed in &report.passed_over {
-        table.push(vec![
-            passed.sequence_id.to_string(),
-            passed.span_id.clone(),
-            passed.name.clone(),
-            passed.to_string(),
-        ]);
-    }
-    if !report.passed_over.is_empty() {
-        table.print();
-    }
-}
-
-/// Says the same for programs: an object for each span that is no triplet, told apart by its `reason`.
-fn print_reasons(rollout_id: &str, report: Option<&TripletReport>) {
-    for passed in report.iter().flat_map(|report| &report.passed_over) {
-        let PassedOver { span_id, name, sequence_id, reason, detail } = passed;
-        output::line(json!({
-            "rollout_id": rollout_id, "span_id": span_id, "name": name, "sequence_id": sequence_id, "reason": reason,
-            "detail": detail,
-        }));
-    }
 }

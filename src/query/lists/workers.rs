@@ -1,10 +1,9 @@
 //! `fulgurite workers`.
 
 use anyhow::{Result, bail};
-use fulgurite_lab::time;
 use fulgurite_terminal::output;
-use fulgurite_terminal::table::Columns;
-use fulgurite_types::{Worker, WorkerFilter};
+use fulgurite_terminal::records::workers_table;
+use fulgurite_types::WorkerFilter;
 use serde_json::json;
 
 use crate::query::arguments::WorkersArguments;
@@ -21,30 +20,9 @@ pub async fn workers(arguments: WorkersArguments) -> Result<()> {
             bail!("there is no worker `{id}` in this store");
         }
     }
-    let mut table = Columns::new(&["worker", "status", "rollout", "attempt", "heard of", "asked", "busy", "idle"]);
-    for worker in &found {
-        if arguments.json {
-            output::line(json!(worker));
-        } else {
-            table.push(row(worker));
-        }
-    }
-    if !arguments.json {
-        table.print();
+    match arguments.json {
+        true => output::lines(found.iter().map(|worker| json!(worker))),
+        false => output::lines(workers_table(&found)),
     }
     Ok(())
-}
-
-fn row(worker: &Worker) -> Vec<String> {
-    let since = |time: Option<f64>| time.map_or(String::new(), time::text);
-    vec![
-        worker.worker_id.clone(),
-        worker.status.to_string(),
-        worker.current_rollout_id.clone().unwrap_or_default(),
-        worker.current_attempt_id.clone().unwrap_or_default(),
-        since(worker.last_heartbeat_time),
-        since(worker.last_dequeue_time),
-        since(worker.last_busy_time),
-        since(worker.last_idle_time),
-    ]
 }

@@ -1,4 +1,4 @@
-//! What is printed of an evaluation.
+//! An evaluation as a table, and as JSON.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,10 @@ use fulgurite_training::evaluation::against::Comparison;
 use fulgurite_training::evaluation::result_file::ResultFile;
 use serde_json::{Map, Value, json};
 
-use crate::output;
 use crate::table::Columns;
 
-/// One object.
-pub fn print_json(result: &ResultFile, comparison: Option<&Comparison>, pass_reward: f64) {
+/// One object, with the comparison to another evaluation if there is one.
+pub fn evaluation_json(result: &ResultFile, comparison: Option<&Comparison>, pass_reward: f64) -> Value {
     let ResultFile { run_id, directory, evaluated, weights, weights_from, step, samples, seed, scores, .. } = result;
     let mut all = json!({
         "event": "evaluation",
@@ -41,20 +40,32 @@ pub fn print_json(result: &ResultFile, comparison: Option<&Comparison>, pass_rew
             all.insert("against".to_owned(), Value::Object(against));
         }
     }
-    output::line(all);
+    all
 }
 
-/// A table, a line for all tasks and one for each tag.
-pub fn print_table(result: &ResultFile, comparison: Option<&Comparison>, pass_reward: f64) {
+/// A table, a line for all tasks and one for each tag; below it the failures and the comparison.
+pub fn evaluation_lines(result: &ResultFile, comparison: Option<&Comparison>, pass_reward: f64) -> Vec<String> {
     let ResultFile { run_id, directory, evaluated, weights_from, samples, scores, .. } = result;
     let tasks = if evaluated == "final" { "final" } else { "held-out" };
-    output::line(format!("evaluation {run_id} in {}", directory.display()));
-    output::line(format!("{weights_from}, {} {tasks} tasks, {samples} samples of each", scores.len()));
-    output::line("");
+    let mut lines = vec![
+        format!("evaluation {run_id} in {}", directory.display()),
+        format!("{weights_from}, {} {tasks} tasks, {samples} samples of each", scores.len()),
+        String::new(),
+    ];
+    lines.extend(score_table(result, pass_reward));
+    for (cause, count) in failures(result) {
+        lines.push(format!("failed: {count} x {}", cut(&cause)));
+        let example = scores.iter().find_map(|score| score.failure_examples.get(&cause));
+        lines.extend(example.map(|example| format!("  for example: {example}")));
+    }
+    lines.extend(comparison.into_iter().flat_map(comparison_lines));
+    lines
+}
+
+fn score_table(result: &ResultFile, pass_reward: f64) -> Vec<String> {
+    let ResultFile { samples, scores, .. } = result;
     let all = ScoreSummary::of(scores, *samples, pass_reward);
-    let tags = ScoreSummary::by_tag(scores, *samples, pass_reward);
-    let mut header = vec!["".to_owned(), "tasks".to_owned(), "rollouts".to_owned(), "failed".to_owned()];
-    header.extend(["reward".to_owned(), "95 %".to_owned()]);
+    let mut header: Vec<String> = ["", "tasks", "rollouts", "failed", "reward", "95 %"].map(str::to_owned).into();
     for k in all.pass.keys() {
         header.push(if *k == 1 { format!("pass@1[avg-of-{samples}]") } else { format!("pass@{k}") });
         header.push("95 %".to_owned());
@@ -72,24 +83,14 @@ pub fn print_table(result: &ResultFile, comparison: Option<&Comparison>, pass_re
         row
     };
     columns.push(row("all".to_owned(), &all));
-    for (tag, summary) in &tags {
+    for (tag, summary) in &ScoreSummary::by_tag(scores, *samples, pass_reward) {
         columns.push(row(cut(tag), summary));
     }
-    columns.print();
-    for (cause, count) in failures(result) {
-        output::line(format!("failed: {count} x {}", cut(&cause)));
-        let example = result.scores.iter().find_map(|score| score.failure_examples.get(&cause));
-        example.iter().for_each(|example| output::line(format!("  for example: {example}")));
-    }
-    if let Some(comparison) = comparison {
-        print_comparison(comparison);
-    }
+    columns.lines()
 }
 
-fn print_comparison(comparison: &Comparison) {
+fn comparison_lines(comparison: &Comparison) -> Vec<String> {
     let Comparison { name, scores } = comparison;
-    output::line("");
-    output::line(format!("against {name}: {} tasks in common", scores.common_tasks));
     let mut columns = Columns::new(&["", "here", "there", "difference", "95 %", ""]);
     let named = [("reward", &scores.reward), ("pass@1", &scores.pass_1)];
     let components = scores.components.iter().map(|(name, difference)| (name.as_str(), difference));
@@ -103,7 +104,8 @@ fn print_comparison(comparison: &Comparison) {
             verdict(difference).to_owned(),
         ]);
     }
-    columns.print();
+    let title = format!("against {name}: {} tasks in common", scores.common_tasks);
+    [String::new(), title].into_iter().chain(columns.lines()).collect()
 }
 
 /// What the interval of a difference says.

@@ -1,3 +1,8 @@
-//! Tables of results, for people, and the same as JSON.
+//! Results as lines for people, and some of them as JSON.
 
 pub mod evaluation;
+pub mod regrading;
+pub mod rescoring;
+pub mod runs;
+pub mod stats;
+pub mod sweep;

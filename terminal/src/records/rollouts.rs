@@ -1,24 +1,10 @@
-//! `fulgurite rollouts`.
+//! Rollouts in a table.
 
-use anyhow::Result;
 use fulgurite_lab::queries::listed_rollout::ListedRollout;
-use fulgurite_lab::records::matching_rollouts::narrow;
 use fulgurite_lab::time;
-use fulgurite_terminal::table::cell;
-use fulgurite_types::ListFilter;
 
-use super::list::{TableRecord, list};
-use crate::query::arguments::RolloutsArguments;
-use crate::query::open_selected;
-
-/// Lists rollouts, each with its latest attempt and that attempt's last reward.
-pub async fn rollouts(mut arguments: RolloutsArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
-    let status = (!arguments.status.is_empty()).then_some(arguments.status);
-    let filter = ListFilter { rollout_status_in: status, ..arguments.selection.filter() };
-    let filter = narrow(&store, filter, arguments.expression.as_ref()).await?;
-    list::<ListedRollout>(&store, &filter, &arguments.list).await
-}
+use super::table_record::TableRecord;
+use crate::table::cell;
 
 impl TableRecord for ListedRollout {
     const COLUMNS: &'static [&'static str] =

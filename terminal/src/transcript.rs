@@ -6,13 +6,12 @@ use fulgurite_lab::queries::event::{CallOrigin, EarlierCalls, Event, RecordedCal
 use fulgurite_lab::time;
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::SpanMessage;
-use fulgurite_terminal::paint::Paint;
-use fulgurite_terminal::table::cell;
 use fulgurite_types::{Attempt, FoundReward, Generation, RecordedTeacherLogprobs, Rollout, Span};
 use serde_json::{Value, json};
 
-use super::lists::generations::{logprob, weights};
-use super::lists::rewards::components;
+use crate::paint::Paint;
+use crate::records::{components, logprob, weights};
+use crate::table::cell;
 
 /// An attempt as far as it has been read: only what later lines refer to is kept of it.
 pub struct AttemptTranscript {

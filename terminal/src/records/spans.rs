@@ -1,19 +1,9 @@
-//! `fulgurite spans`.
+//! Spans in a table.
 
-use anyhow::Result;
-use fulgurite_terminal::table::{cell, seconds};
-use fulgurite_types::{ListFilter, Span};
+use fulgurite_types::Span;
 
-use super::list::{TableRecord, list};
-use crate::query::arguments::SpansArguments;
-use crate::query::open_selected;
-
-/// Lists spans.
-pub async fn spans(mut arguments: SpansArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
-    let filter = ListFilter { attempt_id: arguments.attempt, name: arguments.name, ..arguments.selection.filter() };
-    list::<Span>(&store, &filter, &arguments.list).await
-}
+use super::table_record::TableRecord;
+use crate::table::{cell, seconds};
 
 impl TableRecord for Span {
     const COLUMNS: &'static [&'static str] = &["rollout", "attempt", "seq", "name", "seconds", "what"];

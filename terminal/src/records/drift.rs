@@ -1,18 +1,8 @@
-//! `fulgurite drift`.
+//! How calls stand to those before them, in a table.
 
-use anyhow::Result;
-use fulgurite_types::{CallDrift, ListFilter};
+use fulgurite_types::CallDrift;
 
-use super::list::{TableRecord, list};
-use crate::query::arguments::GenerationsArguments;
-use crate::query::open_selected;
-
-/// Lists calls, and how each stands to those before it.
-pub async fn drift(mut arguments: GenerationsArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
-    let filter = ListFilter { attempt_id: arguments.attempt, model: arguments.model, ..arguments.selection.filter() };
-    list::<CallDrift>(&store, &filter, &arguments.list).await
-}
+use super::table_record::TableRecord;
 
 impl TableRecord for CallDrift {
     const COLUMNS: &'static [&'static str] = &[

@@ -1,20 +1,10 @@
-//! `fulgurite generations`.
+//! Generations in a table.
 
-use anyhow::Result;
 use fulgurite_adapters::exclusion;
-use fulgurite_terminal::table::seconds;
-use fulgurite_types::{Generation, ListFilter, UntrainedCause, WeightsFrom};
+use fulgurite_types::{Generation, UntrainedCause, WeightsFrom};
 
-use super::list::{TableRecord, list};
-use crate::query::arguments::GenerationsArguments;
-use crate::query::open_selected;
-
-/// Lists generations.
-pub async fn generations(mut arguments: GenerationsArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
-    let filter = ListFilter { attempt_id: arguments.attempt, model: arguments.model, ..arguments.selection.filter() };
-    list::<Generation>(&store, &filter, &arguments.list).await
-}
+use super::table_record::TableRecord;
+use crate::table::seconds;
 
 impl TableRecord for Generation {
     const COLUMNS: &'static [&'static str] = &[

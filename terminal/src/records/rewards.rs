@@ -1,19 +1,9 @@
-//! `fulgurite rewards`.
+//! Rewards in a table.
 
-use anyhow::Result;
 use fulgurite_lab::visible::cut;
-use fulgurite_types::{FoundReward, ListFilter, Reward};
+use fulgurite_types::{FoundReward, Reward};
 
-use super::list::{TableRecord, list};
-use crate::query::arguments::RewardsArguments;
-use crate::query::open_selected;
-
-/// Lists rewards.
-pub async fn rewards(mut arguments: RewardsArguments) -> Result<()> {
-    let store = open_selected(&arguments.store, &mut arguments.selection).await?;
-    let filter = ListFilter { attempt_id: arguments.attempt, ..arguments.selection.filter() };
-    list::<FoundReward>(&store, &filter, &arguments.list).await
-}
+use super::table_record::TableRecord;
 
 impl TableRecord for FoundReward {
     const COLUMNS: &'static [&'static str] =

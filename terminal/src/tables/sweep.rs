@@ -1,22 +1,12 @@
-//! What became of a sweep's arms, as a table or as JSON.
+//! A sweep's arms as a table.
 
 use fulgurite_lab::sweep::results::{ArmResult, Spread};
 use fulgurite_lab::visible::cut;
-use fulgurite_terminal::output;
-use fulgurite_terminal::table::Columns;
-use serde_json::json;
 
-/// Prints the arms, the best first.
-pub fn print(arms: &[ArmResult], json: bool) {
-    if json {
-        for arm in arms {
-            let mut line = json!(arm);
-            line["event"] = json!("arm");
-            output::line(line);
-        }
-        return;
-    }
-    output::line("");
+use crate::table::Columns;
+
+/// The arms, in their order.
+pub fn sweep_lines(arms: &[ArmResult]) -> Vec<String> {
     let mut columns = Columns::new(&["arm", "state", "held-out", "reward", "updates", "minutes", "tokens", "error"]);
     for arm in arms {
         let updates = arm.runs.iter().map(|run| run.updates);
@@ -32,5 +22,5 @@ pub fn print(arms: &[ArmResult], json: bool) {
             arm.error.as_deref().map_or(String::new(), cut),
         ]);
     }
-    columns.print();
+    columns.lines()
 }

@@ -145,7 +145,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Workers(arguments) => query::workers(arguments).await,
         Command::Resources(arguments) => query::resources(arguments).await,
         Command::Show(arguments) => query::show(arguments).await,
-        Command::Report(arguments) => report::command::report(&arguments).await,
+        Command::Report(arguments) => report::report(&arguments).await,
         Command::Runs(arguments) => runs::runs(arguments).await,
         Command::Watch(arguments) => watch::watch(arguments).await,
         Command::Dashboard(arguments) => dashboard::dashboard(arguments).await,

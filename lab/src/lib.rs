@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod estimate;
 pub mod interruptions;
 pub mod learning_rate_rule;
+pub mod page;
 pub mod plan;
 pub mod queries;
 pub mod records;

@@ -5,14 +5,12 @@ pub mod arguments;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use axum::Router;
-use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_config::declarations::ServerConfig;
 use fulgurite_dashboard::Tokenizers;
 use fulgurite_hub::known_model_directory;
 use fulgurite_lab::interruptions::Interruptions;
+use fulgurite_lab::page::reading_routes;
 use fulgurite_lab::records::run_tokenizers;
-use fulgurite_lab::run_routes;
 use fulgurite_lab::runs::registry;
 use fulgurite_server::{Listening, write_ready_file};
 use fulgurite_store::{Store, redact_url};
@@ -54,14 +52,6 @@ pub async fn dashboard(arguments: DashboardArguments) -> Result<()> {
     }
     store.close().await;
     Ok(())
-}
-
-/// The page and the routes that it reads, without keys: whoever serves them lets nothing but reads through.
-pub(crate) fn reading_routes(store: &Store, tokenizers: Tokenizers) -> Router {
-    let (serving, mut needs) = (Serving::default(), RouteNeeds::default());
-    fulgurite_dashboard::routes(store.clone(), tokenizers, Vec::new(), &serving, &mut needs)
-        .merge(fulgurite_api::routes(store.clone(), &serving, &mut needs))
-        .merge(run_routes(store))
 }
 
 /// The renderers of those models that are there.

@@ -1,5 +1,6 @@
 //! What a report of runs says beyond their pages, and metrics as pictures.
 
+pub mod curve_files;
 pub mod curves;
 mod judges;
 pub(crate) mod routes;

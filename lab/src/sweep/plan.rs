@@ -104,6 +104,17 @@ impl SweepPlan {
         serde_json::from_str(&text).map(Some).with_context(|| path.display().to_string())
     }
 
+    /// The runs of a sweep that have been started, if the directory is one's.
+    ///
+    /// # Errors
+    ///
+    /// A plan that cannot be read.
+    pub fn started_runs(directory: &Path) -> Result<Option<Vec<PathBuf>>> {
+        let Some(plan) = Self::read(directory)? else { return Ok(None) };
+        let runs = plan.runs().into_iter().map(|run| directory.join(run.name));
+        Ok(Some(runs.filter(|run| records::is_run(run)).collect()))
+    }
+
     /// Writes the plan into the sweep's directory.
     pub fn write(&self, directory: &Path) -> Result<()> {
         records::write_whole(&directory.join(PLAN_FILE), &format!("{:#}\n", json!(self)))

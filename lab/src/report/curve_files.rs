@@ -1,56 +1,21 @@
-//! `fulgurite report`: runs as a page that stands alone, or curves of one metric as a picture.
+//! The curves of runs' metrics, as they are in their files.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use fulgurite_lab::records;
-use fulgurite_lab::report::curves::{self, Curve};
-use fulgurite_lab::runs::registry;
-use fulgurite_lab::sweep::plan::SweepPlan;
-use fulgurite_terminal::output;
 use serde_json::{Map, Value};
 
-use crate::report::arguments::ReportArguments;
-use crate::report::page::page_of;
+use super::curves::Curve;
 
 /// Name of a run's file of metrics in its directory.
 const METRICS_FILE: &str = "metrics.jsonl";
 
-/// Writes the page, or draws one metric of every run that is named into one picture.
-pub async fn report(arguments: &ReportArguments) -> Result<()> {
-    let runs = arguments.runs.iter().map(|run| runs_of(run)).collect::<Result<Vec<_>>>()?.concat();
-    let written = match &arguments.svg {
-        Some(metric) => {
-            let curves = runs.iter().map(|run| read(run, metric)).collect::<Result<Vec<_>>>()?;
-            curves::svg(metric, &curves)?
-        }
-        None => {
-            let directories = runs.iter().map(|run| registry::directory(run)).collect::<Result<Vec<_>>>()?;
-            page_of(&directories).await?
-        }
-    };
-    match &arguments.output {
-        Some(path) => {
-            std::fs::write(path, written).with_context(|| format!("cannot write {}", path.display()))?;
-            output::line(format_args!("written to {}", path.display()));
-            Ok(())
-        }
-        None => {
-            output::line(written.trim_end());
-            Ok(())
-        }
-    }
-}
-
-/// The runs that a sweep's directory has, or what is named itself.
-fn runs_of(named: &Path) -> Result<Vec<PathBuf>> {
-    let Some(plan) = SweepPlan::read(named)? else { return Ok(vec![named.to_owned()]) };
-    let started = plan.runs().into_iter().map(|run| named.join(run.name)).filter(|run| records::is_run(run));
-    Ok(started.collect())
-}
-
 /// A run's curve of `metric`: `run` is its directory, or its file of metrics.
-fn read(run: &Path, metric: &str) -> Result<Curve> {
+///
+/// # Errors
+///
+/// A file that cannot be read, and a metric that it does not have.
+pub fn read_curve(run: &Path, metric: &str) -> Result<Curve> {
     let path = if run.is_dir() { run.join(METRICS_FILE) } else { run.to_owned() };
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());

@@ -7,13 +7,13 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use fulgurite_dashboard::{Report, Tokenizers, report_page};
-use fulgurite_lab::report::summary::summary_of;
-use fulgurite_lab::runs::registry;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::dashboard::reading_routes;
+use super::reading_routes::reading_routes;
+use crate::report::summary::summary_of;
+use crate::runs::registry;
 
 /// Where the page reads its list of runs.
 const RUNS: &str = "/ui/data/runs";
@@ -21,7 +21,11 @@ const RUNS: &str = "/ui/data/runs";
 const PARTS: [&str; 5] = ["", "/steps", "/findings", "/ledger", "/changed"];
 
 /// The page of the runs in `directories`, with what a server would answer about them.
-pub(super) async fn page_of(directories: &[PathBuf]) -> Result<String> {
+///
+/// # Errors
+///
+/// A run that cannot be read.
+pub async fn page_of(directories: &[PathBuf]) -> Result<String> {
     let (mut report, mut rows) = (Report::default(), Vec::new());
     for directory in directories {
         rows.push(add_run(&mut report, directory).await?);

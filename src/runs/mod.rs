@@ -2,6 +2,8 @@
 
 pub mod arguments;
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use fulgurite_lab::runs::differing_keys::differing_keys;
 use fulgurite_lab::runs::registry;
@@ -23,29 +25,25 @@ pub async fn runs(arguments: RunsArguments) -> Result<()> {
 
 async fn list(arguments: &ListRunsArguments) -> Result<()> {
     let prices = arguments.print.prices.as_deref().map(registry::prices_in).transpose()?;
-    let mut entries = Vec::new();
-    match &arguments.store {
+    let entries = match &arguments.store {
         Some(url) => {
             let store = Store::open_read_only(url).await;
             let store = store.with_context(|| format!("cannot open the store {}", redact_url(url)))?;
-            entries = registry::of_store(&store, prices.as_ref()).await?;
+            let mut entries = registry::of_store(&store, prices.as_ref()).await?;
+            entries.sort_by(|one, other| one.start_time.total_cmp(&other.start_time));
+            entries
         }
         None => {
-            for directory in registry::directories(&arguments.directory)? {
-                match registry::of_directory(&directory, prices.as_ref()).await {
-                    Ok(entry) => entries.push(entry),
-                    // One that cannot be read hides no other.
-                    Err(error) => output::note(format_args!("warning: {}: {error:#}", directory.display())),
-                }
-            }
+            let warn = |directory: &Path, error: &anyhow::Error| {
+                output::note(format_args!("warning: {}: {error:#}", directory.display()));
+            };
+            registry::of_directories_below(&arguments.directory, prices.as_ref(), warn).await?
         }
+    };
+    match arguments.print.json {
+        true => output::lines(entries.iter().map(|entry| json!(entry))),
+        false => output::lines(run_table(&entries)),
     }
-    entries.sort_by(|one, other| one.start_time.total_cmp(&other.start_time));
-    if arguments.print.json {
-        entries.iter().for_each(|entry| output::line(json!(entry)));
-        return Ok(());
-    }
-    output::lines(run_table(&entries));
     Ok(())
 }
 
@@ -53,11 +51,10 @@ async fn show(arguments: &ShowRunArguments) -> Result<()> {
     let prices = arguments.print.prices.as_deref().map(registry::prices_in).transpose()?;
     let directory = registry::directory(&arguments.run)?;
     let entry = registry::of_directory(&directory, prices.as_ref()).await?;
-    if arguments.print.json {
-        output::line(json!(entry));
-        return Ok(());
+    match arguments.print.json {
+        true => output::line(json!(entry)),
+        false => output::lines(run_lines(&entry)),
     }
-    output::lines(run_lines(&entry));
     Ok(())
 }
 

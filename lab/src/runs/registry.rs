@@ -354,6 +354,23 @@ pub async fn open(directory: &Path) -> Result<(Store, Run)> {
     Ok((store, run))
 }
 
+/// The runs below a directory, the earliest first. One that cannot be read hides no other: it goes to `unreadable`.
+pub async fn of_directories_below(
+    parent: &Path,
+    prices: Option<&PricesConfig>,
+    mut unreadable: impl FnMut(&Path, &anyhow::Error),
+) -> Result<Vec<RunEntry>> {
+    let mut entries = Vec::new();
+    for directory in directories(parent)? {
+        match of_directory(&directory, prices).await {
+            Ok(entry) => entries.push(entry),
+            Err(error) => unreadable(&directory, &error),
+        }
+    }
+    entries.sort_by(|one, other| one.start_time.total_cmp(&other.start_time));
+    Ok(entries)
+}
+
 /// The directories of runs below one, by name.
 pub fn directories(parent: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(parent).with_context(|| format!("cannot read {}", parent.display()))?;

@@ -1,10 +1,14 @@
 //! Runs as a whole: how they stand, why they learn nothing, their end.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fulgurite_lab::doctor::finding_lines::{finding_lines, nothing_found};
 use fulgurite_lab::doctor::findings_of;
+use fulgurite_lab::page::page_of;
 use fulgurite_lab::runs::registry;
+use fulgurite_lab::visible::visible;
+use fulgurite_terminal::tables::runs::{run_lines, run_table};
 use fulgurite_types::shortened_line;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,11 +17,11 @@ use serde_json::Value;
 use super::looking::{Order, rollouts, transcript};
 use crate::at_start::AtStart;
 use crate::error::ToolError;
-use crate::program::{failure_of, words};
+use crate::program::failure_of;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::training::{Beginning, Ended};
-use crate::workspace::{HELD_OUT_REWARD, REWARD, RunHome};
+use crate::workspace::{HELD_OUT_REWARD, REWARD, RunHome, write_whole};
 
 /// Rows of a table that are shown.
 const ROWS: usize = 12;
@@ -129,10 +133,10 @@ pub(super) async fn status(session: &Session, arguments: RunName, _: &Progress) 
         return Ok(format!("Run {:?} is beginning.", arguments.run));
     }
     let metrics = home.metrics();
-    let shown = shown(session, &home).await?;
+    let shown = shown(&home).await?;
     let recent = metrics.after(metrics.updates().saturating_sub(ROWS as u64)).to_vec();
     let named: Vec<String> = record.checkpoints.iter().map(|(name, step)| format!("{name} (after {step})")).collect();
-    let mut lines = vec![shown.trim_end().to_owned(), table(&recent)];
+    let mut lines = vec![shown, table(&recent)];
     if !named.is_empty() {
         lines.push(format!("named checkpoints: {}", named.join(", ")));
     }
@@ -146,16 +150,26 @@ pub(super) async fn status(session: &Session, arguments: RunName, _: &Progress) 
     Ok(lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n"))
 }
 
-/// What is told of a run.
-async fn shown(session: &Session, home: &RunHome) -> Result<String, ToolError> {
-    session.program.run(&words([&"runs", &"show", &home.path()])).await
+/// What is known of a run, line by line.
+async fn shown(home: &RunHome) -> Result<String, ToolError> {
+    let entry = registry::of_directory(home.path(), None).await.map_err(failure_of("runs show"))?;
+    Ok(visible_text(&run_lines(&entry)))
 }
 
 pub(super) async fn list(session: &Session, _: ListRuns, _: &Progress) -> Result<String, ToolError> {
     if session.workspace.names("runs").is_empty() {
         return Ok("No runs yet. Next: start_run.".to_owned());
     }
-    session.program.run(&words([&"runs", &session.workspace.runs()])).await
+    let unreadable = |directory: &Path, error: &anyhow::Error| {
+        tracing::warn!(directory = %directory.display(), "a run cannot be read: {error:#}");
+    };
+    let entries = registry::of_directories_below(&session.workspace.runs(), None, unreadable).await;
+    Ok(visible_text(&run_table(&entries.map_err(failure_of("runs"))?)))
+}
+
+/// Lines as a terminal shows them: nothing in them steers it.
+fn visible_text(lines: &[String]) -> String {
+    lines.iter().map(|line| visible(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// What is wrong with a run, in words.
@@ -196,9 +210,8 @@ pub(super) async fn report(session: &Session, arguments: Report, _: &Progress) -
         return Err(ToolError::Arguments { tool: "report", why: "`runs` names none".to_owned() });
     };
     let page = first.path().join("report.html");
-    let mut command = words([&"report", &"--output", &page]);
-    command.extend(homes.iter().map(|home| home.path().into()));
-    session.program.run(&command).await?;
+    let directories: Vec<PathBuf> = homes.iter().map(|home| home.path().to_owned()).collect();
+    write_whole(&page, &page_of(&directories).await.map_err(failure_of("report"))?)?;
     Ok(format!("The page is {}.", session.workspace.shown(&page)))
 }
 
@@ -242,7 +255,7 @@ pub(super) async fn finished(
     trainings.end().await;
     record.finished = true;
     home.write(&record)?;
-    let shown = shown(session, &home).await?;
+    let shown = shown(&home).await?;
     let last = home
         .metrics()
         .of("final/env/all/reward/total")

@@ -51,6 +51,44 @@ mod tests {
 
     const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
+    /// Model calls, below each base.
+    const MODEL_CALLS: [&str; 13] = [
+        "chat/completions",
+        "completions",
+        "embeddings",
+        "messages",
+        "messages/count_tokens",
+        "models",
+        "models/{*model}",
+        "responses",
+        "responses/compact",
+        "responses/{response_id}",
+        "responses/{response_id}/cancel",
+        "responses/{response_id}/input_items",
+        "responses/input_tokens",
+    ];
+
+    /// What others serve there, and is refused.
+    const UNSERVED: [&str; 17] = [
+        "assistants",
+        "audio",
+        "batches",
+        "containers",
+        "conversations",
+        "evals",
+        "files",
+        "fine_tuning",
+        "images",
+        "messages/batches",
+        "moderations",
+        "realtime",
+        "skills",
+        "threads",
+        "uploads",
+        "vector_stores",
+        "videos",
+    ];
+
     /// All that is open to less than the admin key, and for `HEAD` where that is different. Whoever opens a route says so
     /// here too.
     fn open_routes() -> BTreeMap<String, (Need, Need)> {
@@ -73,42 +111,10 @@ mod tests {
             add(&format!("{attempt}{path}"), Need::ModelCalls, Need::Nothing);
         }
         for base in ["/v1", attempt, &format!("{attempt}/v1"), "/oai/api/v1", "/anthropic/api/v1"] {
-            for call in [
-                "chat/completions",
-                "completions",
-                "embeddings",
-                "messages",
-                "messages/count_tokens",
-                "models",
-                "models/{*model}",
-                "responses",
-                "responses/compact",
-                "responses/{response_id}",
-                "responses/{response_id}/cancel",
-                "responses/{response_id}/input_items",
-                "responses/input_tokens",
-            ] {
+            for call in MODEL_CALLS {
                 add(&format!("{base}/{call}"), Need::ModelCalls, Need::ModelCalls);
             }
-            for unserved in [
-                "assistants",
-                "audio",
-                "batches",
-                "containers",
-                "conversations",
-                "evals",
-                "files",
-                "fine_tuning",
-                "images",
-                "messages/batches",
-                "moderations",
-                "realtime",
-                "skills",
-                "threads",
-                "uploads",
-                "vector_stores",
-                "videos",
-            ] {
+            for unserved in UNSERVED {
                 for path in [format!("{base}/{unserved}"), format!("{base}/{unserved}/{{*rest}}")] {
                     add(&path, Need::ModelCalls, Need::ModelCalls);
                 }

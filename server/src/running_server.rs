@@ -136,6 +136,42 @@ fn named_address(address: SocketAddr) -> String {
     }
 }
 
+/// Has a proxy take weights that are published in the store.
+async fn follow(
+    proxy: &Proxy,
+    store: &Store,
+    url: String,
+    base_weights: BTreeMap<String, WeightsId>,
+) -> Result<WeightsFollower> {
+    let published = store.weights().publications().await?;
+    Ok(proxy.follow_published_weights(FollowingServer { url, published, base_weights }).await)
+}
+
+/// What the config says of the proxy.
+fn proxy_options(config: &Config) -> Result<ProxyOptions> {
+    Ok(ProxyOptions {
+        body_limit: config.server.body_limit_bytes,
+        seed: config.run.seed,
+        token_ids_on_attributed_path: config.proxy.token_ids_on_attributed_path,
+        train_temperature: config.proxy.train_temperature,
+        val_temperature: config.proxy.val_temperature,
+        continuation: config.proxy.continuation,
+        conversation_memory_bytes: config.proxy.conversation_memory_bytes,
+        conversation_gap: conversation_gap(config.proxy.conversation_gap_seconds)?,
+        auxiliary_rules: config.proxy.auxiliary_rules.clone(),
+        budget: budget(config.proxy.budget)?,
+        sampling_limits: sampling_limits(&config.proxy)?,
+        keep_alive: seconds("proxy.keep_alive_seconds", config.proxy.keep_alive_seconds)?,
+        schema_bytes: config.proxy.schema_bytes,
+        unknown_fields: config.proxy.unknown_fields,
+        without_new_weights: config.server.without_new_weights,
+        large_requests: LargeRequestLimits {
+            at_once: config.proxy.large_requests_at_once,
+            waiting: config.proxy.large_requests_waiting,
+        },
+    })
+}
+
 impl RunningServer {
     /// Starts a server for one command's own work: its models have weights of their own, and nothing is served beside them.
     pub async fn start_private(
@@ -171,27 +207,7 @@ impl RunningServer {
             store_routes,
         } = listening;
         let body_limit = config.server.body_limit_bytes;
-        let proxy_options = ProxyOptions {
-            body_limit,
-            seed: config.run.seed,
-            token_ids_on_attributed_path: config.proxy.token_ids_on_attributed_path,
-            train_temperature: config.proxy.train_temperature,
-            val_temperature: config.proxy.val_temperature,
-            continuation: config.proxy.continuation,
-            conversation_memory_bytes: config.proxy.conversation_memory_bytes,
-            conversation_gap: conversation_gap(config.proxy.conversation_gap_seconds)?,
-            auxiliary_rules: config.proxy.auxiliary_rules.clone(),
-            budget: budget(config.proxy.budget)?,
-            sampling_limits: sampling_limits(&config.proxy)?,
-            keep_alive: seconds("proxy.keep_alive_seconds", config.proxy.keep_alive_seconds)?,
-            schema_bytes: config.proxy.schema_bytes,
-            unknown_fields: config.proxy.unknown_fields,
-            without_new_weights: config.server.without_new_weights,
-            large_requests: LargeRequestLimits {
-                at_once: config.proxy.large_requests_at_once,
-                waiting: config.proxy.large_requests_waiting,
-            },
-        };
+        let options = proxy_options(config)?;
         let collector = Collector::find(&config.telemetry, |name| std::env::var(name).ok())?;
         let export =
             collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
@@ -200,15 +216,11 @@ impl RunningServer {
         // Whoever may sample from them over the API that keeps them.
         let need = admin.as_ref().map_or(Need::Nothing, |_| Need::Admin);
         let named = named.map(|weights| NamedWeights { weights, need });
-        let proxy = Proxy::with_named_weights(store.clone(), models, named, proxy_options)?;
+        let proxy = Proxy::with_named_weights(store.clone(), models, named, options)?;
         let url = format!("http://{}", named_address(address));
         let follower = match weights {
             ServerWeights::Own => None,
-            ServerWeights::Published { base_weights } => {
-                let published = store.weights().publications().await?;
-                let server = FollowingServer { url, published, base_weights };
-                Some(proxy.follow_published_weights(server).await)
-            }
+            ServerWeights::Published { base_weights } => Some(follow(&proxy, &store, url, base_weights).await?),
         };
         let gate = Gate::new();
         let serving = Serving { body_limit, turns: Arc::new(BodyTurns::new(&config.proxy)) };
@@ -225,14 +237,8 @@ impl RunningServer {
             .layer(from_fn_with_state(entrance, access::check));
         let watchdog = watchdog_interval.map(|interval| store.attempts().spawn_watchdog(interval));
         // Outside of all, so that what is refused has its line too.
-        let router = match config.server.access_log {
-            true => router.layer(from_fn(fulgurite_proxy::log_access)),
-            false => router,
-        };
-        let router = match around {
-            Some(around) => around(router),
-            None => router,
-        };
+        let router = if config.server.access_log { router.layer(from_fn(fulgurite_proxy::log_access)) } else { router };
+        let router = around.into_iter().fold(router, |router, around| around(router));
         #[expect(clippy::disallowed_methods, reason = "the server holds it")]
         let task = tokio::spawn(connections::serve(listener, router, connection_limits, gate.clone()));
         let (url, upkeep) = (format!("http://{address}"), metrics.spawn_upkeep());

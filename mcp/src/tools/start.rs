@@ -213,21 +213,8 @@ fn written(
     arguments: &StartRun,
     objective: &str,
 ) -> Result<(PathBuf, Vec<PathBuf>), ToolError> {
-    let setup = home.setup();
+    let mut setup = Setup { session, directory: home.setup(), guarded: Vec::new() };
     let model = model_path(session, arguments.model.as_deref())?;
-    let mut guarded = Vec::new();
-    let mut row_file = |name: &str, rows: &Rows| -> Result<String, ToolError> {
-        let path = setup.join(name);
-        match rows {
-            Rows::File(named) => copy_file(&session.workspace.file(named)?, &path).map_err(ToolError::file(named))?,
-            Rows::Listed(rows) if rows.len() > ROWS => {
-                return Err(wrong(format!("{} rows are too many for a call: write them to a file", rows.len())));
-            }
-            Rows::Listed(rows) => write_whole(&path, &rows.iter().map(|row| format!("{row}\n")).collect::<String>())?,
-        }
-        guarded.push(path);
-        Ok(name.to_owned())
-    };
     let mut config = json!({
         "run": { "name": home.name(), "directory": session.workspace.evaluations() },
         "models": [{ "name": model_name(session, arguments), "backend": "embedded", "path": model }],
@@ -237,15 +224,54 @@ fn written(
             "keep_checkpoints": CHECKPOINTS,
         },
     });
-    if learns_from_data(objective) {
+    match learns_from_data(objective) {
+        true => config["trainer"]["source"] = setup.data_source(arguments, objective)?,
+        false => setup.add_tasks(&mut config, arguments, objective)?,
+    }
+    let path = setup.directory.join("config.toml");
+    let text = toml::to_string(&config).map_err(|error| wrong(error.to_string()))?;
+    write_whole(&path, &text)?;
+    Ok((path, setup.guarded))
+}
+
+/// The directory of what a run begins with, as it is filled.
+struct Setup<'s> {
+    session: &'s Session,
+    directory: PathBuf,
+    /// Files that must stay as they are.
+    guarded: Vec<PathBuf>,
+}
+
+impl Setup<'_> {
+    /// Copies or writes rows; gives the file's name.
+    fn row_file(&mut self, name: &str, rows: &Rows) -> Result<String, ToolError> {
+        let path = self.directory.join(name);
+        match rows {
+            Rows::File(named) => {
+                copy_file(&self.session.workspace.file(named)?, &path).map_err(ToolError::file(named))?;
+            }
+            Rows::Listed(rows) if rows.len() > ROWS => {
+                return Err(wrong(format!("{} rows are too many for a call: write them to a file", rows.len())));
+            }
+            Rows::Listed(rows) => write_whole(&path, &rows.iter().map(|row| format!("{row}\n")).collect::<String>())?,
+        }
+        self.guarded.push(path);
+        Ok(name.to_owned())
+    }
+
+    /// `[trainer] source` of a run that learns from data.
+    fn data_source(&mut self, arguments: &StartRun, objective: &str) -> Result<Value, ToolError> {
         if arguments.tasks.is_some() || arguments.held_out.is_some() || arguments.grader.is_some() {
             return Err(wrong(format!("{objective} learns from `data`: leave out tasks, held_out and grader")));
         }
         let data = arguments.data.as_ref();
         let data = data.ok_or_else(|| wrong(format!("{objective} learns from `data`, which is missing")))?;
         let kind = if matches!(objective, "sft" | "off_policy_distillation") { "conversations" } else { "comparisons" };
-        config["trainer"]["source"] = json!({ kind: row_file("data.jsonl", data)?, "validation": 0.1 });
-    } else {
+        Ok(json!({ kind: self.row_file("data.jsonl", data)?, "validation": 0.1 }))
+    }
+
+    /// Tasks, a grader and how groups are made, of a run that learns from tasks.
+    fn add_tasks(&mut self, config: &mut Value, arguments: &StartRun, objective: &str) -> Result<(), ToolError> {
         if arguments.data.is_some() {
             return Err(wrong(format!("{objective} learns from `tasks`, not from `data`")));
         }
@@ -254,26 +280,23 @@ fn written(
         let tasks = arguments.tasks.as_ref().ok_or_else(|| missing("tasks"))?;
         let held_out = arguments.held_out.as_ref().ok_or_else(|| missing("held_out"))?;
         let mut table = Map::new();
-        table.insert("train".to_owned(), json!({ "file": row_file("tasks.jsonl", tasks)? }));
-        table.insert("held_out".to_owned(), json!({ "file": row_file("held_out.jsonl", held_out)? }));
+        table.insert("train".to_owned(), json!({ "file": self.row_file("tasks.jsonl", tasks)? }));
+        table.insert("held_out".to_owned(), json!({ "file": self.row_file("held_out.jsonl", held_out)? }));
         if let Some(last) = &arguments.final_tasks {
-            table.insert("final".to_owned(), json!({ "file": row_file("final.jsonl", last)? }));
+            table.insert("final".to_owned(), json!({ "file": self.row_file("final.jsonl", last)? }));
         }
-        check_apart(&setup)?;
+        check_apart(&self.directory)?;
         config["tasks"] = Value::Object(table);
         let grader = arguments.grader.as_deref().ok_or_else(|| missing("grader"))?;
-        let grader_home = setup.join("grader");
-        guarded.extend(graders::copy(session, grader, &grader_home)?);
-        config["runner"] = runner(session, arguments, &grader_home);
+        let grader_home = self.directory.join("grader");
+        self.guarded.extend(graders::copy(self.session, grader, &grader_home)?);
+        config["runner"] = runner(self.session, arguments, &grader_home);
         config["trainer"]["group_size"] = json!(8);
         config["trainer"]["groups_per_batch"] = json!(8);
         config["trainer"]["max_steps"] = json!(1000);
         config["trainer"]["evaluation"] = json!({ "every": 5, "samples_per_task": 1 });
+        Ok(())
     }
-    let path = setup.join("config.toml");
-    let text = toml::to_string(&config).map_err(|error| wrong(error.to_string()))?;
-    write_whole(&path, &text)?;
-    Ok((path, guarded))
 }
 
 fn runner(session: &Session, arguments: &StartRun, grader: &Path) -> Value {

@@ -77,7 +77,23 @@ pub(super) async fn train(session: &Session, arguments: TrainSteps, progress: &P
     }
     let named = autocheckpoint(session, &home, &mut record)?;
     let rows = metrics.after(before);
-    let mut lines = vec![match &ended {
+    let mut lines = vec![progress_made(&run, &ended, Made { before, made, target })];
+    lines.push(table(rows));
+    lines.extend(signal(&home, rows).await);
+    lines.extend(named);
+    lines.push(next(&run, &ended));
+    Ok(lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n"))
+}
+
+/// Updates of a run before a call, after it, and those that it was to make.
+struct Made {
+    before: u64,
+    made: u64,
+    target: u64,
+}
+
+fn progress_made(run: &str, ended: &Option<Ended>, Made { before, made, target }: Made) -> String {
+    match ended {
         None => format!("Run {run:?} goes on: {made} of {target} updates are made."),
         Some(Ended::Waiting) => {
             format!("Run {run:?} has made {made} updates ({} in this call) and waits.", made - before.min(made))
@@ -85,12 +101,7 @@ pub(super) async fn train(session: &Session, arguments: TrainSteps, progress: &P
         Some(Ended::Over) => {
             format!("Run {run:?} is over after {made} updates: its stop rule or its last step is reached.")
         }
-    }];
-    lines.push(table(rows));
-    lines.extend(signal(&home, rows).await);
-    lines.extend(named);
-    lines.push(next(&run, &ended));
-    Ok(lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n"))
+    }
 }
 
 fn next(run: &str, ended: &Option<Ended>) -> String {

@@ -129,10 +129,15 @@ async fn connection(
         _ => None,
     };
     drop(presence);
-    let Some(mut stream) = stream.into_inner().into_inner() else { return };
-    if is_http2 {
-        return http2::answer(stream, router, limits, gate, phase).await;
+    let Some(stream) = stream.into_inner().into_inner() else { return };
+    match is_http2 {
+        true => http2::answer(stream, router, limits, gate, phase).await,
+        false => close(stream, refusal, limits.head_time).await,
     }
+}
+
+/// Closes a connection, having said why if it was refused.
+async fn close(mut stream: TcpStream, refusal: Option<String>, time: Duration) {
     let written = match &refusal {
         Some(refusal) => stream.write_all(refusal.as_bytes()).await,
         None => Ok(()),
@@ -141,7 +146,7 @@ async fn connection(
     if let Err(error) = written.and(stream.shutdown().await) {
         tracing::trace!(%error, "a connection ended before it was closed");
     } else if refusal.is_some() {
-        hear_out(stream, limits.head_time).await;
+        hear_out(stream, time).await;
     }
 }
 

@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::http::gate::{Gate, Phase};
 use crate::http::limited_stream::{ConnectionLimits, LimitedStream, Requests};
@@ -65,9 +65,7 @@ pub(crate) async fn answer(
         .keep_alive_timeout(limits.write_time)
         .serve_connection(TokioIo::new(PrefaceStream::with_preface(stream)), service);
     let mut connection = pin!(connection);
-    let (parts, shortest, longest) = LOOKS;
-    let mut looks = tokio::time::interval((limits.head_time.min(limits.write_time) / parts).clamp(shortest, longest));
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looks = looks(&limits);
     let mut closed = (*phase.borrow_and_update() == Phase::Closed).then(Instant::now);
     if closed.is_some() {
         connection.as_mut().graceful_shutdown();
@@ -89,21 +87,31 @@ pub(crate) async fn answer(
                 }
             }
             _ = looks.tick() => {
-                if traffic.is_stuck(limits.write_time) {
-                    tracing::debug!("a client of HTTP/2 takes nothing in, and is given up");
-                    return;
-                }
-                let Some(idle) = traffic.idle_time() else { continue };
-                let is_silent = closed.is_some_and(|since| since.elapsed().min(idle) > LAST_FRAMES);
-                if is_silent || idle > limits.head_time + LAST_FRAMES {
-                    return;
-                }
-                if idle > limits.head_time {
-                    connection.as_mut().graceful_shutdown();
+                match traffic.verdict(&limits, closed) {
+                    Verdict::GoOn => {}
+                    Verdict::ShutDown => connection.as_mut().graceful_shutdown(),
+                    Verdict::Drop => return,
                 }
             }
         }
     }
+}
+
+/// When to look at what a connection does.
+fn looks(limits: &ConnectionLimits) -> Interval {
+    let (parts, shortest, longest) = LOOKS;
+    let mut looks = tokio::time::interval((limits.head_time.min(limits.write_time) / parts).clamp(shortest, longest));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    looks
+}
+
+/// What becomes of a connection that was looked at.
+enum Verdict {
+    GoOn,
+    /// It answers what is under way, and nothing more.
+    ShutDown,
+    /// Nobody hears it any more.
+    Drop,
 }
 
 /// What is under way on one connection.
@@ -141,6 +149,23 @@ impl Traffic {
     fn idle_time(&self) -> Option<Duration> {
         let state = self.state();
         (state.exchanges == 0).then(|| state.idle_since.elapsed())
+    }
+
+    /// What becomes of the connection; `closed` is since when it may begin nothing more, if that is so.
+    fn verdict(&self, limits: &ConnectionLimits, closed: Option<Instant>) -> Verdict {
+        if self.is_stuck(limits.write_time) {
+            tracing::debug!("a client of HTTP/2 takes nothing in, and is given up");
+            return Verdict::Drop;
+        }
+        let Some(idle) = self.idle_time() else { return Verdict::GoOn };
+        let is_silent = closed.is_some_and(|since| since.elapsed().min(idle) > LAST_FRAMES);
+        if is_silent || idle > limits.head_time + LAST_FRAMES {
+            Verdict::Drop
+        } else if idle > limits.head_time {
+            Verdict::ShutDown
+        } else {
+            Verdict::GoOn
+        }
     }
 
     /// Whether some response has waited for its client for longer than `limit`.

@@ -19,13 +19,10 @@ use fulgurite_lab::records;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::open_store::open_store;
 use fulgurite_lab::records::run_files::CONFIG_FILE;
-use fulgurite_lab::run_routes;
 use fulgurite_lab::runs::checkpoints::run_of;
-use fulgurite_server::{Listening, MetricsPage, RunningServer};
+use fulgurite_server::MetricsPage;
 use fulgurite_store::Store;
-use fulgurite_trainer::{
-    EVALUATION_KIND, EvaluatedTasks, PolicyEndpoint, Record, Reporter, RunIdentity, TaskEvaluation,
-};
+use fulgurite_trainer::{EVALUATION_KIND, EvaluatedTasks, Record, Reporter, RunIdentity, TaskEvaluation, TaskScore};
 use fulgurite_types::NewRun;
 use serde_json::{Value, json};
 
@@ -34,8 +31,8 @@ use self::evaluated_weights::{EvaluatedWeights, OpenWeights};
 use self::options::EvalOptions;
 use self::plan::Plan;
 use self::result_file::{ResultFile, first_final_score};
-use crate::auxiliary::served_models;
 use crate::notices::Notices;
+use crate::runners::policy_server::{policy_endpoint, start_policy_server};
 use crate::runners::{AgentsServer, Runner, rollout_config};
 
 /// For how long runners that were started elsewhere may call the model.
@@ -165,21 +162,13 @@ async fn sample(
     let store = open_store(&store_url, &loaded.config.store).await?;
     let run_id = begin(&store, plan, directory).await?;
     let OpenWeights { served, tokenizer, _learner } = weights.open(loaded, directory, notices).await?;
-    let mut server_config = loaded.config.clone();
-    if loaded.config.runner.runs_agents() {
-        server_config.server.listen = "127.0.0.1:0".to_owned();
-    }
-    let listening = Listening::begin(&server_config.server, admin.clone()).await?.with(run_routes);
-    let served = [served].into_iter().chain(served_models::open(loaded, notices)?).collect();
-    let mut server = RunningServer::start_private(&server_config, listening, store.clone(), served, &metrics).await?;
+    let mut server = start_policy_server(loaded, admin.clone(), &store, served, &metrics, notices).await?;
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
     let agents_server = AgentsServer::own(&server);
     let runner = Runner::start(loaded, agents_server, admin.clone(), &run_id, directory, &record, reporter).await?;
-    let api_key = match admin {
-        Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
-        None => None,
-    };
+    let model = weights.entry.name.clone();
+    let endpoint = policy_endpoint(&server, &store, model, admin.as_ref(), RUNNERS_KEY_SECONDS).await?;
     let options = loaded.config.trainer.rollouts_or_usual();
     let evaluation = TaskEvaluation {
         record,
@@ -198,7 +187,7 @@ async fn sample(
         tokenizer,
         reward_rules: options.reward_rules(),
         sampling_parameters: options.sampling_parameters,
-        endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: weights.entry.name.clone(), api_key },
+        endpoint,
         runner: runner.given_up.clone(),
     };
     let outcome = tokio::select! {
@@ -209,7 +198,20 @@ async fn sample(
     runner.stop().await;
     server.stop(interruptions.next()).await?;
     store.close().await;
-    let result = ResultFile {
+    let result = result_of(plan, run_id, directory, outcome?, started);
+    result.write()?;
+    Ok(result)
+}
+
+fn result_of(
+    plan: &Plan<'_>,
+    run_id: String,
+    directory: &Path,
+    scores: Vec<TaskScore>,
+    started: Instant,
+) -> ResultFile {
+    let weights = &plan.weights;
+    ResultFile {
         run_id,
         directory: directory.to_owned(),
         evaluated: plan.evaluated().as_str().to_owned(),
@@ -218,12 +220,10 @@ async fn sample(
         step: weights.step,
         tasks_digest: plan.tasks_digest(),
         samples: plan.samples,
-        seed: loaded.config.run.seed,
-        scores: outcome?,
+        seed: plan.loaded.config.run.seed,
+        scores,
         wall_seconds: started.elapsed().as_secs_f64(),
-    };
-    result.write()?;
-    Ok(result)
+    }
 }
 
 /// The run of the evaluation in the store: a new one, or that of a command that was cut short.

@@ -1,5 +1,6 @@
 //! The runner of a run or of an evaluation: a child process, or others that were started elsewhere.
 
+pub(crate) mod policy_server;
 mod process;
 pub mod settings;
 

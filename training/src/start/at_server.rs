@@ -8,7 +8,7 @@ use fulgurite_client::{ServedModelWeights, Server};
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_lab::records::exclusive_lock::is_run_held;
-use fulgurite_lab::records::run_directory::{is_in_run, run_id_of, run_instance};
+use fulgurite_lab::records::run_directory::{is_in_run, run_id_of};
 use fulgurite_lab::records::weights_in_place::WeightsInPlace;
 use fulgurite_trainer::{
     HeldWeights, MissingFiles, Record, ResumePoint, RunIdentity, StopRule, TrainError, WeightsAtStart,
@@ -17,6 +17,7 @@ use fulgurite_types::{Publication, PublicationCause, Replaces, Step, WeightsId, 
 
 use super::command_lines::{CommandLines, Found, NamedDirectory, ResumableRun, RunProgress, RunState};
 use super::held_run::is_trained_elsewhere;
+use super::identity::run_identity;
 use super::identity::{RecordedRun, recorded_run};
 use super::rules::{Behind, Callers, Learns, Leeway, ServedBase, ServedFiles, StartDecision, StartFlag, decide};
 use super::run_directory::{holds_run, resumable_directory};
@@ -171,13 +172,7 @@ impl StartAtServer<'_> {
             MissingFiles::Download => run_archive(self.loaded, directory, &run_id).await?,
             MissingFiles::Ignore => unclaimed_archive(self.loaded, &run_id)?,
         };
-        let identity = RunIdentity {
-            run_id,
-            instance: run_instance(directory)?,
-            seed: self.loaded.config.run.seed,
-            directory: directory.to_owned(),
-            archive,
-        };
+        let identity = run_identity(self.loaded, run_id, directory, archive)?;
         let point = ResumePoint::find(self.record, &identity, &self.loaded.config.trainer.common, missing).await?;
         Ok(ResumePlace { identity, point })
     }

@@ -1,14 +1,33 @@
-//! Whether the run in a directory is the one that a record has under its id.
+//! Who a run is, and whether the run in a directory is the one that a record has under its id.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use fulgurite_config::declarations::LoadedConfig;
-use fulgurite_lab::records::run_directory::{RUN_DIRECTORY, SERVERS_STORE, run_file, run_id_of};
+use fulgurite_lab::records::run_directory::{RUN_DIRECTORY, SERVERS_STORE, run_file, run_id_of, run_instance};
 use fulgurite_lab::records::run_files::CONFIG_FILE;
-use fulgurite_trainer::{KeptCheckpointsAt, Record, TrainError, require_steps};
+use fulgurite_trainer::{KeptCheckpointsAt, Record, RunArchive, RunIdentity, TrainError, require_steps};
 use fulgurite_types::Run;
 use serde_json::Value;
+
+/// The run that has begun in a directory.
+///
+/// # Errors
+/// If the run's own file cannot be read.
+pub(crate) fn run_identity(
+    loaded: &LoadedConfig,
+    run_id: String,
+    directory: &Path,
+    archive: Option<RunArchive>,
+) -> Result<RunIdentity> {
+    Ok(RunIdentity {
+        run_id,
+        instance: run_instance(directory)?,
+        seed: loaded.config.run.seed,
+        directory: directory.to_owned(),
+        archive,
+    })
+}
 
 /// What a record has of the run in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

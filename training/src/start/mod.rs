@@ -3,7 +3,7 @@
 pub(crate) mod at_server;
 pub mod command_lines;
 pub(crate) mod held_run;
-mod identity;
+pub(crate) mod identity;
 pub(crate) mod new_run;
 pub mod options;
 pub(crate) mod own_run;

@@ -13,7 +13,7 @@ use fulgurite_config::models::ModelEntry;
 use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::failure::{self, Interrupted};
-use fulgurite_lab::records::run_directory::{run_id_of, run_instance};
+use fulgurite_lab::records::run_directory::run_id_of;
 use fulgurite_lab::trackers::tracked;
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
@@ -24,7 +24,7 @@ use super::hosts::PUBLISHED_WEIGHTS;
 use super::last_word::LastWord;
 use super::prepared::Prepared;
 use super::rollouts::{decode, rollout_plan};
-use super::sft;
+use super::sft::AuxiliaryFiles;
 use crate::auxiliary::pairwise_judge::OpenJudge;
 use crate::auxiliary::reference::ReferenceModel;
 use crate::auxiliary::teachers::OpenTeachers;
@@ -34,6 +34,7 @@ use crate::runners::{AgentsServer, Runner, rollout_config};
 use crate::start::at_server::{ModelStart, StartAtServer};
 use crate::start::command_lines::CommandLines;
 use crate::start::held_run::{HeldRun, RunLoss};
+use crate::start::identity::run_identity;
 use crate::start::new_run::{NewRunIn, StartedRun};
 use crate::start::owner::StoreAccess;
 use crate::start::rules::StartFlag;
@@ -250,13 +251,7 @@ impl Daemon {
         .await?;
         Ok(Self {
             resume: options.resumes(),
-            identity: RunIdentity {
-                run_id,
-                instance: run_instance(&directory)?,
-                seed: loaded.config.run.seed,
-                directory,
-                archive,
-            },
+            identity: run_identity(&loaded, run_id, &directory, archive)?,
             endpoint: PolicyEndpoint { url: format!("{}/v1", server.url()), model: model.name.clone(), api_key },
             last_word: LastWord::new(reporter, started),
             notices,
@@ -286,20 +281,12 @@ impl Daemon {
             let teachers =
                 OpenTeachers::open(&self.loaded, &self.model.name, &opened.renderer, None, self.notices.as_ref())?;
             let judge = OpenJudge::open(&self.loaded, self.notices.as_ref())?;
+            let AuxiliaryFiles { conversations, validation } =
+                AuxiliaryFiles::of(&self.loaded, &self.identity.directory, &self.model_directory, &opened.renderer)?;
             let grpo = Grpo {
                 record: self.record.clone(),
-                conversations: sft::auxiliary_conversations(
-                    &self.loaded,
-                    &self.identity.directory,
-                    &self.model_directory,
-                    &opened.renderer,
-                )?,
-                validation: sft::harvest_validation(
-                    &self.loaded,
-                    &self.identity.directory,
-                    &self.model_directory,
-                    &opened.renderer,
-                )?,
+                conversations,
+                validation,
                 learner: opened.learner.clone(),
                 plan: rollout_plan(&self.loaded.config)?,
                 reference: reference.reference(),

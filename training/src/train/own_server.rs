@@ -8,28 +8,26 @@ use fulgurite_config::admin_key;
 use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::failure::{self, Interrupted};
-use fulgurite_lab::records::run_directory::run_instance;
-use fulgurite_lab::run_routes;
 use fulgurite_lab::trackers::tracked;
 use fulgurite_proxy::ServedModel;
-use fulgurite_server::{Listening, MetricsPage, RunningServer, write_ready_file};
+use fulgurite_server::{MetricsPage, write_ready_file};
 use fulgurite_store::{AdminKey, Store};
-use fulgurite_trainer::{Grpo, PolicyEndpoint, Record, RunIdentity, TrainEvent, WeightsAtStart};
+use fulgurite_trainer::{Grpo, Record, TrainEvent, WeightsAtStart};
 
-use super::hosts::{PUBLISHED_WEIGHTS, close};
+use super::hosts::{close, open_trained};
 use super::last_word::LastWord;
 use super::prepared::Prepared;
 use super::rollouts::{decode, rollout_plan};
-use super::sft;
+use super::sft::AuxiliaryFiles;
 use crate::auxiliary::pairwise_judge::OpenJudge;
 use crate::auxiliary::reference::ReferenceModel;
-use crate::auxiliary::served_models;
 use crate::auxiliary::teachers::OpenTeachers;
-use crate::models::open::TrainedModel;
 use crate::models::start_weights::start_weights;
 use crate::notices::warn;
+use crate::runners::policy_server::{policy_endpoint, start_policy_server};
 use crate::runners::{AgentsServer, Runner, rollout_config};
 use crate::start::held_run::RunLoss;
+use crate::start::identity::run_identity;
 use crate::start::own_run::OwnRun;
 use crate::start::uploaded_runs::{open_run_directory, run_archive};
 
@@ -69,25 +67,14 @@ async fn train_held(
     let Prepared { loaded, options, commands, reporter, notices, model, model_directory, tasks, started } = prepared;
     let mut reporter = tracked(reporter, &loaded, &run_directory, warn(&notices));
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
-    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded)?;
-    let gpu = opened.gpu.clone();
-    if let Some(gpu) = &gpu {
-        gpu.prepare().await?;
-    }
-    let reference = ReferenceModel::open(&loaded, &opened.served.renderer, notices.as_ref())?;
+    let opened = open_trained(&loaded, &model, &model_directory, &run_directory).await?;
+    let (gpu, renderer) = (opened.gpu.clone(), opened.served.renderer.clone());
+    let reference = ReferenceModel::open(&loaded, &renderer, notices.as_ref())?;
     let own = Some((&opened.served.sampler, run_directory.as_path()));
-    let teachers = OpenTeachers::open(&loaded, &model.name, &opened.served.renderer, own, notices.as_ref())?;
+    let teachers = OpenTeachers::open(&loaded, &model.name, &renderer, own, notices.as_ref())?;
     let judge = OpenJudge::open(&loaded, notices.as_ref())?;
-
-    let mut server_config = loaded.config.clone();
-    if loaded.config.runner.runs_agents() {
-        // A free port: such a run is no service that others must find, and several may run at once.
-        server_config.server.listen = "127.0.0.1:0".to_owned();
-    }
-    let listening = Listening::begin(&server_config.server, admin.clone()).await?.with(run_routes);
     let policy = ServedModel::Sampled(opened.served.clone());
-    let served = [policy].into_iter().chain(served_models::open(&loaded, notices.as_ref())?).collect();
-    let mut server = RunningServer::start_private(&server_config, listening, store.clone(), served, metrics).await?;
+    let mut server = start_policy_server(&loaded, admin.clone(), &store, policy, metrics, notices.as_ref()).await?;
     // Whoever reads the ready file may send a signal at once.
     let mut interruptions = Interruptions::listen()?;
     if let Some(path) = &options.ready_file {
@@ -100,37 +87,24 @@ async fn train_held(
         runner = Runner::start(&loaded, AgentsServer::own(&server), admin.clone(), &run_id, &run_directory, &record, reporter.as_mut()) => runner?,
         () = interruptions.next() => bail!(Interrupted),
     };
-    let api_key = match admin {
-        // Stored with the resources: it opens model calls, and nothing else.
-        Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
-        None => None,
-    };
+    let endpoint = policy_endpoint(&server, &store, model.name.clone(), admin.as_ref(), RUNNERS_KEY_SECONDS).await?;
+    let AuxiliaryFiles { conversations, validation } =
+        AuxiliaryFiles::of(&loaded, &run_directory, &model_directory, &renderer)?;
     let grpo = Grpo {
         record,
-        conversations: sft::auxiliary_conversations(
-            &loaded,
-            &run_directory,
-            &model_directory,
-            &opened.served.renderer,
-        )?,
-        validation: sft::harvest_validation(&loaded, &run_directory, &model_directory, &opened.served.renderer)?,
+        conversations,
+        validation,
         learner: opened.learner,
         plan: rollout_plan(&loaded.config)?,
         reference: reference.reference(),
         teachers: teachers.teachers(),
-        judge: judge.judge(opened.served.renderer.tokenizer()),
+        judge: judge.judge(renderer.tokenizer()),
         tasks,
-        identity: RunIdentity {
-            run_id,
-            instance: run_instance(&run_directory)?,
-            seed: loaded.config.run.seed,
-            directory: run_directory,
-            archive,
-        },
+        identity: run_identity(&loaded, run_id, &run_directory, archive)?,
         rollout_config: rollout_config(&loaded),
-        tokenizer: opened.served.renderer.tokenizer().fingerprint().to_owned(),
-        decode: decode(opened.served.renderer.clone()),
-        endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: model.name.clone(), api_key },
+        tokenizer: renderer.tokenizer().fingerprint().to_owned(),
+        decode: decode(renderer),
+        endpoint,
         start: start_weights(&model, &model_directory)?,
         at_start: WeightsAtStart::Publish,
         runner: runner.given_up.clone(),

@@ -9,26 +9,26 @@ use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_lab::records::failure::{self, Interrupted};
-use fulgurite_lab::records::run_directory::run_instance;
 use fulgurite_lab::trackers::tracked;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
 use fulgurite_trainer::{
-    AuxiliaryFile, ConversationsFile, DataSource, Preferences, Record, RowUnit, RunIdentity, RunSummary, Sft, SftData,
-    TrainingPlan,
+    AuxiliaryFile, ConversationsFile, DataSource, Preferences, Record, Reporter, RowUnit, RunSummary, Sft, SftData,
+    TrainError, TrainingPlan,
 };
 
 use super::data_checks::{objective, validation_file};
-use super::hosts::{PUBLISHED_WEIGHTS, close};
+use super::hosts::{close, open_trained};
 use super::last_word::LastWord;
 use super::prepared::Prepared;
 use crate::auxiliary::reference::ReferenceModel;
 use crate::auxiliary::teachers::OpenTeachers;
 use crate::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
 use crate::data::recorded_rollouts;
-use crate::models::open::{TrainedModel, context_length};
+use crate::models::open::context_length;
 use crate::notices::warn;
 use crate::start::held_run::RunLoss;
+use crate::start::identity::run_identity;
 use crate::start::own_run::OwnRun;
 use crate::start::uploaded_runs::{open_run_directory, run_archive};
 
@@ -64,11 +64,8 @@ async fn train_held(
 ) -> Result<LastWord> {
     let Prepared { loaded, options, commands, reporter, notices, model, model_directory, started, .. } = prepared;
     let archive = run_archive(&loaded, &run_directory, &run_id).await?;
-    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded)?;
+    let opened = open_trained(&loaded, &model, &model_directory, &run_directory).await?;
     let gpu = opened.gpu.clone();
-    if let Some(gpu) = &gpu {
-        gpu.prepare().await?;
-    }
     let reporter = tracked(reporter, &loaded, &run_directory, warn(&notices));
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
@@ -78,43 +75,39 @@ async fn train_held(
     let validation = validation.map(|path| file(&loaded, path, &run_directory, "validation.jsonl")).transpose()?;
     let data = data(&loaded, &source, &model.name, &store, &run_directory).await?;
     let context_length = context_length(&model_directory)?;
-    let instance = run_instance(&run_directory)?;
-    let identity = RunIdentity { run_id, instance, seed: loaded.config.run.seed, directory: run_directory, archive };
+    let identity = run_identity(&loaded, run_id, &run_directory, archive)?;
     let (learner, renderer) = (opened.learner.clone(), opened.served.renderer.clone());
     let plan = loaded.config.trainer.plan()?;
     let reference = ReferenceModel::open(&loaded, &renderer, notices.as_ref())?;
     let opened_teachers = OpenTeachers::open(&loaded, &model.name, &renderer, None, notices.as_ref())?;
     let teachers = opened_teachers.teachers();
-    let mut last_word = LastWord::new(reporter, started);
-    let run = async {
-        match plan {
-            TrainingPlan::Comparisons(plan) => {
-                let (reference_name, reference) =
-                    (reference.name(&loaded, &model, &model_directory, notices.as_ref())?, reference.reference());
-                let preferences = Preferences {
-                    record,
-                    learner,
-                    reference,
-                    reference_name,
-                    renderer,
-                    plan: *plan,
-                    context_length,
-                    data,
-                    validation,
-                    identity,
-                };
-                Ok(preferences.run(options.resumes(), &mut last_word).await?)
-            }
-            TrainingPlan::Conversations(plan) => {
-                let plan = *plan;
-                let sft = Sft { record, learner, renderer, plan, context_length, data, teachers, validation, identity };
-                Ok(sft.run(options.resumes(), &mut last_word).await?)
-            }
-            TrainingPlan::Rollouts(_) => bail!("{} learns from rollouts", objective(&loaded)),
+    let training = match plan {
+        TrainingPlan::Comparisons(plan) => {
+            let reference_name = reference.name(&loaded, &model, &model_directory, notices.as_ref())?;
+            let (plan, reference) = (*plan, reference.reference());
+            DataObjective::Comparisons(Preferences {
+                record,
+                learner,
+                reference,
+                reference_name,
+                renderer,
+                plan,
+                context_length,
+                data,
+                validation,
+                identity,
+            })
         }
+        TrainingPlan::Conversations(plan) => {
+            let plan = *plan;
+            let sft = Sft { record, learner, renderer, plan, context_length, data, teachers, validation, identity };
+            DataObjective::Conversations(sft)
+        }
+        TrainingPlan::Rollouts(_) => bail!("{} learns from rollouts", objective(&loaded)),
     };
+    let mut last_word = LastWord::new(reporter, started);
     let outcome: Result<RunSummary> = tokio::select! {
-        outcome = run => outcome,
+        outcome = training.run(options.resumes(), &mut last_word) => outcome.map_err(anyhow::Error::from),
         error = loss.happens() => Err(error),
         () = interruptions.next() => Err(Interrupted.into()),
     };
@@ -122,6 +115,21 @@ async fn train_held(
     outcome?;
     woken?;
     Ok(last_word)
+}
+
+/// An objective, with the data that it learns from.
+enum DataObjective {
+    Comparisons(Preferences),
+    Conversations(Sft),
+}
+
+impl DataObjective {
+    async fn run(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
+        match self {
+            Self::Comparisons(preferences) => preferences.run(resume, reporter).await,
+            Self::Conversations(sft) => sft.run(resume, reporter).await,
+        }
+    }
 }
 
 /// What is trained.
@@ -144,36 +152,37 @@ async fn data(
     Ok(SftData::Rollouts { rollout_ids, models })
 }
 
-/// The conversations that a run on rollouts learns from beside.
-pub(super) fn auxiliary_conversations(
-    loaded: &LoadedConfig,
-    run_directory: &Path,
-    model_directory: &Path,
-    renderer: &Arc<dyn Renderer>,
-) -> Result<Option<AuxiliaryFile>> {
-    let rollouts = loaded.config.trainer.rollouts();
-    let Some(conversations) = rollouts.and_then(|rollouts| rollouts.conversations.as_ref()) else { return Ok(None) };
-    Ok(Some(AuxiliaryFile {
-        file: file(loaded, &conversations.file, run_directory, "conversations.jsonl")?,
-        renderer: renderer.clone(),
-        context_length: context_length(model_directory)?,
-    }))
+/// Conversations that a run on rollouts has besides them.
+pub(super) struct AuxiliaryFiles {
+    /// Those that it learns from.
+    pub(super) conversations: Option<AuxiliaryFile>,
+    /// Those that a harvest is scored on.
+    pub(super) validation: Option<AuxiliaryFile>,
 }
 
-/// The conversations that a harvest is scored on.
-pub(super) fn harvest_validation(
-    loaded: &LoadedConfig,
-    run_directory: &Path,
-    model_directory: &Path,
-    renderer: &Arc<dyn Renderer>,
-) -> Result<Option<AuxiliaryFile>> {
-    let validation = loaded.config.trainer.harvest().and_then(|harvest| harvest.validation.as_deref());
-    let Some(validation) = validation else { return Ok(None) };
-    Ok(Some(AuxiliaryFile {
-        file: file(loaded, validation, run_directory, "validation.jsonl")?,
-        renderer: renderer.clone(),
-        context_length: context_length(model_directory)?,
-    }))
+impl AuxiliaryFiles {
+    /// Those that the config names.
+    pub(super) fn of(
+        loaded: &LoadedConfig,
+        run_directory: &Path,
+        model_directory: &Path,
+        renderer: &Arc<dyn Renderer>,
+    ) -> Result<Self> {
+        let read = |path: &Path, lines: &str| -> Result<AuxiliaryFile> {
+            Ok(AuxiliaryFile {
+                file: file(loaded, path, run_directory, lines)?,
+                renderer: renderer.clone(),
+                context_length: context_length(model_directory)?,
+            })
+        };
+        let trainer = &loaded.config.trainer;
+        let conversations = trainer.rollouts().and_then(|rollouts| rollouts.conversations.as_ref());
+        let validation = trainer.harvest().and_then(|harvest| harvest.validation.as_deref());
+        Ok(Self {
+            conversations: conversations.map(|named| read(&named.file, "conversations.jsonl")).transpose()?,
+            validation: validation.map(|path| read(path, "validation.jsonl")).transpose()?,
+        })
+    }
 }
 
 /// A file of conversations; one in Parquet is written out as lines below the run's directory first.

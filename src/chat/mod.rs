@@ -1,28 +1,34 @@
 //! `fulgurite chat`: talk to a model, line by line.
 
 pub mod arguments;
-mod host;
 
 use std::io::{BufRead, IsTerminal};
 
 use anyhow::{Context, Result};
 use fulgurite_lab::chat::{Reply, ask};
 use fulgurite_lab::interruptions::Interruptions;
+use fulgurite_terminal::notices::TerminalNotices;
 use fulgurite_terminal::output;
 use fulgurite_terminal::paint::Paint;
+use fulgurite_training::chat_host::{ChatHost, ChatTarget};
 use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use self::arguments::ChatArguments;
-use self::host::Host;
 
 /// Talks until standard input ends.
 pub async fn chat(arguments: ChatArguments) -> Result<()> {
     let client = Client::builder().build().context("cannot make an HTTP client")?;
     let mut interruptions = Interruptions::listen()?;
+    let target = ChatTarget {
+        target: &arguments.target,
+        before: arguments.before,
+        model: arguments.model.as_deref(),
+        api_key_env: arguments.api_key_env.as_deref(),
+    };
     let host = tokio::select! {
-        host = Host::open(&arguments, &client) => host?,
+        host = ChatHost::open(&target, &client, &TerminalNotices) => host?,
         () = interruptions.next() => return Ok(()),
     };
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -80,7 +86,7 @@ enum Next {
 /// A conversation.
 struct Talk {
     client: Client,
-    host: Host,
+    host: ChatHost,
     json: bool,
     system: Option<String>,
     temperature: Option<f64>,

@@ -4,6 +4,7 @@
 //! Errors are `anyhow`'s, as in the command: they name the key or the flag, and are only ever shown.
 
 mod auxiliary;
+pub mod chat_host;
 mod data;
 pub mod evaluation;
 pub mod models;

@@ -17,23 +17,35 @@ use fulgurite_lab::runs::which_checkpoint::WhichCheckpoint;
 use fulgurite_proxy::ServedModel;
 use fulgurite_server::{Listening, MetricsPage, RunningServer};
 use fulgurite_store::Store;
-use fulgurite_terminal::notices::TerminalNotices;
-use fulgurite_training::SilentReporter;
-use fulgurite_training::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
-use fulgurite_training::models::open::{OpenModel, TrainedModel};
-use fulgurite_training::weights::named_weights::NamedWeights;
 use fulgurite_types::WeightsVersion;
 use reqwest::Client;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::arguments::ChatArguments;
+use crate::evaluation::evaluated_weights::{EvaluatedWeights, OpenWeights, open_over};
+use crate::models::open::{OpenModel, TrainedModel};
+use crate::notices::Notices;
+use crate::silent_reporter::SilentReporter;
+use crate::weights::named_weights::NamedWeights;
 
 /// What a model is called that has no config.
 const NAME: &str = "model";
 
+/// Who is to answer.
+#[derive(Clone, Copy, Debug)]
+pub struct ChatTarget<'t> {
+    /// A server's URL, or a model directory, a GGUF file, a checkpoint, or a run.
+    pub target: &'t str,
+    /// Of a run, the model as it was before training.
+    pub before: bool,
+    /// Which model of a server.
+    pub model: Option<&'t str>,
+    /// Environment variable of a server's key.
+    pub api_key_env: Option<&'t str>,
+}
+
 /// Whoever answers, and what has to stay for that.
-pub struct Host {
+pub struct ChatHost {
     /// Where it answers.
     pub endpoint: ChatEndpoint,
     /// The model's name there.
@@ -52,26 +64,29 @@ struct OwnServer {
     _directory: TempDir,
 }
 
-impl Host {
-    /// Finds out what the command line names, and starts a server for it if it is none.
-    pub async fn open(arguments: &ChatArguments, client: &Client) -> Result<Self> {
-        let target = arguments.target.as_str();
+impl ChatHost {
+    /// Finds out what is named, and starts a server for it if it is none.
+    ///
+    /// # Errors
+    /// If nothing is there, if the server has several models and none is named, or if weights cannot be opened.
+    pub async fn open(named: &ChatTarget<'_>, client: &Client, notices: &dyn Notices) -> Result<Self> {
+        let target = named.target;
         if target.starts_with("http://") || target.starts_with("https://") {
-            if arguments.before {
+            if named.before {
                 bail!("--before is of a run, and {target} is a server");
             }
-            return Self::elsewhere(arguments, client).await;
+            return Self::elsewhere(named, client).await;
         }
-        if arguments.model.is_some() || arguments.api_key_env.is_some() {
+        if named.model.is_some() || named.api_key_env.is_some() {
             bail!("--model and --api-key-env are of a server, and {target} is no URL");
         }
         let path = Path::new(target);
         let run = Path::new("runs").join(target);
         match [path, run.as_path()].into_iter().find(|path| path.exists()) {
             Some(path) => match run_of(path) {
-                Some(run) => Self::of_run(path, &run, arguments.before).await,
-                None if arguments.before => bail!("--before is of a run, and {target} is none"),
-                None => Self::of_model(path).await,
+                Some(run) => Self::of_run(path, &run, named.before, notices).await,
+                None if named.before => bail!("--before is of a run, and {target} is none"),
+                None => Self::of_model(path, notices).await,
             },
             None => {
                 let fetched = fetched_by(target);
@@ -82,15 +97,15 @@ impl Host {
         }
     }
 
-    async fn elsewhere(arguments: &ChatArguments, client: &Client) -> Result<Self> {
-        let base = arguments.target.trim_end_matches('/');
+    async fn elsewhere(named: &ChatTarget<'_>, client: &Client) -> Result<Self> {
+        let base = named.target.trim_end_matches('/');
         let url = if base.ends_with("/v1") { base.to_owned() } else { format!("{base}/v1") };
-        let key = match &arguments.api_key_env {
+        let key = match named.api_key_env {
             None => None,
             Some(name) => Some(std::env::var(name).with_context(|| format!("--api-key-env {name}"))?),
         };
-        let model = match &arguments.model {
-            Some(model) => model.clone(),
+        let model = match named.model {
+            Some(model) => model.to_owned(),
             None => only_model(client, &url, key.as_deref()).await?,
         };
         let description = format!("{model} at {base}");
@@ -98,34 +113,34 @@ impl Host {
     }
 
     /// A checkpoint of a run, or the last one.
-    async fn of_run(path: &Path, run: &Path, before: bool) -> Result<Self> {
+    async fn of_run(path: &Path, run: &Path, before: bool, notices: &dyn Notices) -> Result<Self> {
         let loaded = records::config_of_run(run)?;
         let directory = tempfile::tempdir().context("cannot create a directory for what is said")?;
         let weights = match before {
-            true => EvaluatedWeights::of_run_before_training(&loaded, &mut SilentReporter, &TerminalNotices).await?,
+            true => EvaluatedWeights::of_run_before_training(&loaded, &mut SilentReporter, notices).await?,
             false if records::is_run(path) && checkpoints(path).is_empty() => bail!(
                 "{} has no checkpoint yet: name the directory of its model, or wait for its first",
                 path.display()
             ),
             false => EvaluatedWeights::of_checkpoint(&loaded, path)?,
         };
-        let OpenWeights { served, _learner, .. } = weights.open(&loaded, directory.path(), &TerminalNotices).await?;
+        let OpenWeights { served, _learner, .. } = weights.open(&loaded, directory.path(), notices).await?;
         let (model, description) = (weights.entry.name.clone(), weights.description.clone());
         Self::start(loaded, served, _learner, directory, (model, description)).await
     }
 
-    async fn of_model(path: &Path) -> Result<Self> {
+    async fn of_model(path: &Path, notices: &dyn Notices) -> Result<Self> {
         let path = std::path::absolute(path).context("the working directory is gone")?;
         let loaded = LoadedConfig::read(None)?;
         let mut entry = parse_model(&format!("{NAME}=embedded:{NAME}"))?;
         entry.path = path.clone();
         let served = match holds_adapter(&path) {
-            false => OpenModel::open(&entry, &PathBuf::new(), &loaded.config, &TerminalNotices)?.served,
+            false => OpenModel::open(&entry, &PathBuf::new(), &loaded.config, notices)?.served,
             true => {
-                entry.path = NamedWeights::find(&path, WhichCheckpoint::Newest, &TerminalNotices)?.base(None, &TerminalNotices).context(
+                entry.path = NamedWeights::find(&path, WhichCheckpoint::Newest, notices)?.base(None, notices).context(
                     "an adapter's base is what its adapter_config.json names, `model merge BASE ADAPTER NEW` takes another",
                 )?;
-                let opened = open_over(&entry, &path, WeightsVersion(0), &loaded.config, &TerminalNotices).await;
+                let opened = open_over(&entry, &path, WeightsVersion(0), &loaded.config, notices).await;
                 ServedModel::Sampled(opened.with_context(|| path.display().to_string())?)
             }
         };
@@ -156,6 +171,9 @@ impl Host {
     }
 
     /// Lets go of what was started.
+    ///
+    /// # Errors
+    /// If the server did not stop well.
     pub async fn close(self) -> Result<()> {
         if let Some(OwnServer { server, store, .. }) = self.own {
             server.stop(std::future::ready(())).await?;

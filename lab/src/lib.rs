@@ -16,6 +16,7 @@ pub mod report;
 pub mod rescore;
 mod run_routes;
 pub mod runs;
+pub mod shell_word;
 pub mod sweep;
 pub mod time;
 pub mod trackers;

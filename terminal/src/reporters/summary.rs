@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use fulgurite_lab::shell_word::shell_word;
 use fulgurite_trainer::{RunSummary, Scores};
 
 use super::sft_table::summary_lines;
@@ -48,16 +49,6 @@ pub(super) fn next_commands(directory: &Path) -> String {
         "\nnext:\n  fulgurite chat {run}\n  fulgurite report {run} -o report.html\n  fulgurite dashboard {run}\n  \
          fulgurite model export {run} --format merged"
     )
-}
-
-/// A word as a shell takes it for one.
-fn shell_word(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// Means, and how many rollouts they are of.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fulgurite_lab::records::weights_in_place::{StartWay, StartWayKind, WeightsInPlace};
+use fulgurite_lab::shell_word::shell_word;
 use fulgurite_lab::time;
 use fulgurite_types::{Publication, PublicationCause};
 
@@ -119,7 +120,7 @@ impl CommandLines {
     pub fn of(options: &TrainOptions, url: &str) -> Self {
         let TrainOptions { config, seed, overrides, max_steps, allowed_steps, run_directory, agent, .. } = options;
         let seed = seed.map(|seed| format!("--seed {seed}"));
-        let overrides = overrides.iter().map(|set| format!("--set {}", quoted(&set.argument())));
+        let overrides = overrides.iter().map(|set| format!("--set {}", shell_word(&set.argument())));
         let allowed_steps = allowed_steps.map(|steps| format!("--allowed-steps {steps}"));
         Self {
             config: config.clone(),
@@ -154,7 +155,7 @@ impl CommandLines {
         let mut line = words.join(" ") + flags;
         if !self.agent.is_empty() {
             line += " -- ";
-            line += &self.agent.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+            line += &self.agent.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ");
         }
         line
     }
@@ -291,15 +292,5 @@ fn describe(published: &Publication) -> String {
 }
 
 fn quoted_path(path: &Path) -> String {
-    quoted(&path.display().to_string())
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
+    shell_word(&path.display().to_string())
 }

@@ -1,4 +1,4 @@
-//! The program's own commands, run to their end.
+//! The program's own commands, run to their end as children: those that open a model, whose memory is given back then.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

@@ -27,11 +27,7 @@ use arguments::RegradeArguments;
 struct Task {
     store_url: String,
     run_id: Option<String>,
-    grade: Vec<String>,
-    /// Where the grader runs; here if `None`.
-    directory: Option<PathBuf>,
-    /// What it is shown in its sandbox, if it runs in one.
-    in_sandbox: Option<GraderSandboxOptions>,
+    grader: Grader,
 }
 
 /// Grades recorded rollouts again, and gives the new rewards if that is wanted.
@@ -40,23 +36,7 @@ pub async fn regrade(arguments: RegradeArguments) -> Result<()> {
     if arguments.parallel == 0 {
         bail!("--parallel must be at least 1");
     }
-    let mut task = task(&arguments)?;
-    if let Some(directory) = &arguments.in_sandbox {
-        (task.directory, task.in_sandbox) = (
-            Some(directory.clone()),
-            Some(GraderSandboxOptions {
-                readable: Vec::new(),
-                bounds: Bounds::default(),
-                own_program: this_program()?,
-            }),
-        );
-    }
-    let Task { store_url, run_id, grade, directory, in_sandbox } = task;
-    let grader = Grader::find(&grade, directory)?.supervised(&own_program(SUPERVISE_AGENT)?);
-    let grader = match in_sandbox {
-        Some(options) => grader.in_sandbox(options)?,
-        None => grader,
-    };
+    let Task { store_url, run_id, grader } = task(&arguments)?;
     let _store_lock = match arguments.apply {
         true => ExclusiveLock::of_store(&store_url, "fulgurite regrade --apply")?,
         false => None,
@@ -100,7 +80,7 @@ fn task(arguments: &RegradeArguments) -> Result<Task> {
     let Some(run) = &arguments.run else {
         let store_url = arguments.store.clone().context("a RUN or --store says whose rollouts are graded")?;
         let grade = grade.context("--grade is missing: the store of no run names no grader")?;
-        return Ok(Task { store_url, run_id: None, grade, directory: None, in_sandbox: None });
+        return Ok(Task { store_url, run_id: None, grader: grader(arguments, &grade, None, None)? });
     };
     let run = registry::directory(run)?;
     let loaded = records::config_of_run(&run)?;
@@ -121,7 +101,30 @@ fn task(arguments: &RegradeArguments) -> Result<Task> {
         Some(directory) => runner.grader_sandbox(Some(directory), this_program()?),
         None => None,
     };
-    Ok(Task { store_url: records::store_of_run(&run)?, run_id, grade, directory, in_sandbox })
+    let store_url = records::store_of_run(&run)?;
+    Ok(Task { store_url, run_id, grader: grader(arguments, &grade, directory, in_sandbox)? })
+}
+
+/// The grader of a command, which runs in `directory`, or here without one; in the sandbox that the command line names if it
+/// names one.
+fn grader(
+    arguments: &RegradeArguments,
+    grade: &[String],
+    directory: Option<PathBuf>,
+    in_sandbox: Option<GraderSandboxOptions>,
+) -> Result<Grader> {
+    let (directory, in_sandbox) = match &arguments.in_sandbox {
+        None => (directory, in_sandbox),
+        Some(named) => {
+            let (readable, bounds) = (Vec::new(), Bounds::default());
+            (Some(named.clone()), Some(GraderSandboxOptions { readable, bounds, own_program: this_program()? }))
+        }
+    };
+    let grader = Grader::find(grade, directory)?.supervised(&own_program(SUPERVISE_AGENT)?);
+    Ok(match in_sandbox {
+        Some(options) => grader.in_sandbox(options)?,
+        None => grader,
+    })
 }
 
 /// Why no rollout can be graded.

@@ -52,12 +52,12 @@ fn untrained(generation: &Generation) -> String {
 }
 
 /// The versions of weights that sampled, in turn.
-pub fn weights(versions: &[WeightsFrom]) -> String {
+pub(crate) fn weights(versions: &[WeightsFrom]) -> String {
     let versions: Vec<String> = versions.iter().map(|weights| weights.version.to_string()).collect();
     versions.join(" then ")
 }
 
 /// The logprob of all tokens together.
-pub fn logprob(logprobs: Option<&[f32]>) -> String {
+pub(crate) fn logprob(logprobs: Option<&[f32]>) -> String {
     logprobs.map_or("none".to_owned(), |logprobs| format!("{:.3}", logprobs.iter().sum::<f32>()))
 }

@@ -11,8 +11,8 @@ mod table_record;
 pub mod triplets;
 mod workers;
 
-pub use self::generations::{logprob, weights};
+pub(crate) use self::generations::{logprob, weights};
 pub use self::resources::resources_table;
-pub use self::rewards::components;
+pub(crate) use self::rewards::components;
 pub use self::table_record::TableRecord;
 pub use self::workers::workers_table;

@@ -26,7 +26,7 @@ impl TableRecord for FoundReward {
 }
 
 /// The further named numbers of a reward.
-pub fn components(reward: &Reward) -> String {
+pub(crate) fn components(reward: &Reward) -> String {
     let components: Vec<String> = reward.components.iter().map(|(name, value)| format!("{name} {value}")).collect();
     components.join(", ")
 }

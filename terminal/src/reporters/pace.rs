@@ -7,7 +7,7 @@ const RECENT: usize = 8;
 
 /// How fast a run makes updates.
 #[derive(Debug)]
-pub struct Pace {
+pub(super) struct Pace {
     made: u64,
     max_steps: u64,
     /// Seconds of the latest updates.
@@ -18,14 +18,14 @@ pub struct Pace {
 
 impl Pace {
     /// Of a run that has made `made` updates and may make `max_steps`.
-    pub fn new(made: u64, max_steps: u64) -> Self {
+    pub(super) fn new(made: u64, max_steps: u64) -> Self {
         // The first update may have an evaluation in it that others have not.
         Self { made, max_steps, recent: VecDeque::new(), next_word: made + 2 }
     }
 
     /// Counts an update that took so many seconds. Gives a line about the time left after the second update of this process
     /// and after each further tenth of the run.
-    pub fn after_update(&mut self, seconds: f64) -> Option<String> {
+    pub(super) fn after_update(&mut self, seconds: f64) -> Option<String> {
         self.made += 1;
         self.recent.push_back(seconds);
         if self.recent.len() > RECENT {

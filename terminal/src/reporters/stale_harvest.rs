@@ -4,7 +4,7 @@ use fulgurite_trainer::StaleRollouts;
 use serde_json::{Value, json};
 
 /// For people.
-pub fn text(step: u64, stale: StaleRollouts, max_staleness: u64) -> String {
+pub(super) fn text(step: u64, stale: StaleRollouts, max_staleness: u64) -> String {
     let StaleRollouts { outdated, behind, foreign } = stale;
     let mut causes = Vec::new();
     if outdated > 0 {
@@ -23,7 +23,7 @@ pub fn text(step: u64, stale: StaleRollouts, max_staleness: u64) -> String {
 }
 
 /// For programs.
-pub fn json(step: u64, stale: StaleRollouts, max_staleness: u64) -> Value {
+pub(super) fn json(step: u64, stale: StaleRollouts, max_staleness: u64) -> Value {
     let StaleRollouts { outdated, behind, foreign } = stale;
     json!({
         "event": "stale_harvest", "step": step, "outdated": outdated, "behind": behind, "foreign": foreign,

@@ -11,7 +11,7 @@ const SHOWN: usize = 80;
 pub type SampledTokens = Box<dyn Fn() -> u64 + Send>;
 
 /// What a step has come to so far.
-pub struct WithinStep {
+pub(super) struct WithinStep {
     sampled: Option<SampledTokens>,
     /// What rollouts are run for, after how many updates, and the tokens that were sampled before them.
     began: Option<(&'static str, u64, u64)>,
@@ -20,12 +20,12 @@ pub struct WithinStep {
 
 impl WithinStep {
     /// Nothing yet; `sampled` counts tokens, if they are sampled in this process.
-    pub fn new(sampled: Option<SampledTokens>) -> Self {
+    pub(super) fn new(sampled: Option<SampledTokens>) -> Self {
         Self { sampled, began: None, reply: None }
     }
 
     /// What stands beside the bar of rollouts.
-    pub fn rollouts(&mut self, phase: &'static str, step: u64) -> String {
+    pub(super) fn rollouts(&mut self, phase: &'static str, step: u64) -> String {
         let now = self.sampled.as_ref().map_or(0, |sampled| sampled());
         let before = match self.began {
             Some((of, at, before)) if (of, at) == (phase, step) => before,
@@ -41,12 +41,12 @@ impl WithinStep {
     }
 
     /// What stands beside the bar of the learner's passes.
-    pub fn learning(step: u64) -> String {
+    pub(super) fn learning(step: u64) -> String {
         format!("sequences learnt from in step {step}")
     }
 
     /// Keeps what the policy said until its step is told of.
-    pub fn keep_reply(&mut self, SampleAnswer { task, answer, reward }: &SampleAnswer) {
+    pub(super) fn keep_reply(&mut self, SampleAnswer { task, answer, reward }: &SampleAnswer) {
         self.reply = Some(format!(
             "      {reward:+.3}  {} -> {}",
             shortened_line(task, SHOWN, "…"),
@@ -55,7 +55,7 @@ impl WithinStep {
     }
 
     /// What the policy said in the step that is told of.
-    pub fn take_reply(&mut self) -> Option<String> {
+    pub(super) fn take_reply(&mut self) -> Option<String> {
         self.reply.take()
     }
 }

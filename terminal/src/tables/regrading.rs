@@ -23,7 +23,7 @@ pub enum NewRewards {
 }
 
 /// What was graded again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Regrading<'a> {
     /// The rollouts that have a new reward.
     pub regraded: &'a [Regraded],
@@ -102,4 +102,40 @@ fn changed_rewards(regraded: &[Regraded]) -> Vec<String> {
 
 fn number(number: Option<f64>) -> String {
     number.map_or("-".to_owned(), |number| format!("{number:.4}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rollout(rollout_id: &str, old: Option<f64>, new: f64) -> Regraded {
+        Regraded { rollout_id: rollout_id.to_owned(), group: None, old, new }
+    }
+
+    #[test]
+    fn changed_rewards_are_shown_and_others_are_counted() {
+        let regraded = [rollout("ro-1", Some(0.0), 1.0), rollout("ro-2", Some(0.5), 0.5)];
+        let left_out = BTreeMap::from([(LeftOut::NoOutput, 3)]);
+        let regrading =
+            Regrading { regraded: &regraded, left_out: &left_out, first_fault: None, new_rewards: NewRewards::Shown };
+        insta::assert_snapshot!(regrading.lines().join("\n"), @r"
+         rollout  old     new
+         ro-1     0.0000  1.0000
+        2 rollouts graded, 1 earn something else; mean 0.2500 -> 0.7500
+        3 have no whole output recorded
+        nothing is changed: --apply gives the new rewards
+        ");
+        assert_eq!(regrading.json().last().unwrap()["left_out"], json!({ "no_output": 3 }));
+        assert_eq!(regrading.json().last().unwrap()["applied"], json!(false));
+    }
+
+    #[test]
+    fn of_many_changed_rewards_some_are_shown() {
+        let regraded: Vec<Regraded> = (0..25).map(|n| rollout(&format!("ro-{n}"), None, 1.0)).collect();
+        let (left_out, new_rewards) = (BTreeMap::new(), NewRewards::Given);
+        let regrading = Regrading { regraded: &regraded, left_out: &left_out, first_fault: None, new_rewards };
+        let lines = regrading.lines();
+        assert_eq!(lines[SHOWN + 1], "... and 5 more (--json has them all)");
+        assert_eq!(lines.last().unwrap(), "the new rewards are given; each one before is kept and counts no more");
+    }
 }

@@ -63,3 +63,22 @@ fn rewards(summary: &Summary) -> Vec<String> {
     };
     vec![format!(" {} rewards for attempts: mean {mean:+.3}, from {least:+.3} to {greatest:+.3}", rewards.rewards)]
 }
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_store::{RewardSummary, RolloutCount, TableSize};
+
+    use super::*;
+
+    #[test]
+    fn only_what_there_is_has_a_table() {
+        let tables = vec![TableSize { table: "rollouts".to_owned(), rows: 2, bytes: 4096 }];
+        let rewards = RewardSummary::default();
+        let (rollouts, generations) = (Vec::new(), Vec::new());
+        let empty = Summary { tables, rollouts, generations, rewards, oldest: None, newest: None };
+        assert_eq!(stats_lines(&empty), [" table     rows  bytes", " rollouts  2     4096", " all             4096"]);
+        let rollouts = vec![RolloutCount { status: "succeeded".to_owned(), mode: None, rollouts: 2 }];
+        let lines = stats_lines(&Summary { rollouts, ..empty });
+        assert_eq!(lines[3..], ["", " status     mode  rollouts", " succeeded        2"]);
+    }
+}

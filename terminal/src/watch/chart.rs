@@ -10,17 +10,17 @@ const EMPTY: u32 = 0x2800;
 const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
 /// A curve: its name, colour and points.
-pub struct Curve<'a> {
+pub(super) struct Curve<'a> {
     /// What it is called.
-    pub name: &'a str,
+    pub(super) name: &'a str,
     /// The colour of its name and its line.
-    pub colour: Color,
+    pub(super) colour: Color,
     /// Its points, from left to right.
-    pub points: Vec<(f64, f64)>,
+    pub(super) points: Vec<(f64, f64)>,
 }
 
 /// Draws curves into an area, with axes and the numbers at their ends. Points that are not finite interrupt a curve.
-pub fn draw_curves(grid: &mut Grid, area: Area, curves: &[Curve<'_>]) {
+pub(super) fn draw_curves(grid: &mut Grid, area: Area, curves: &[Curve<'_>]) {
     let (x, y) = (ends(curves, |point| point.0), ends(curves, |point| point.1));
     let label = |value: f64| if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.3}") };
     let [lowest, highest] = y.map(label);

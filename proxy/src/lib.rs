@@ -1,7 +1,7 @@
-//! The agents' door: a wire request becomes a conversation, tokens, samples, a message and a wire response, and the
-//! record of it is durable before the last byte of the response leaves.
+//! The proxy that agents call: a wire request becomes a conversation, tokens, samples, a message and a wire response. Its
+//! record is durable before the last byte of the response leaves.
 //!
-//! - [`Proxy`]: the models behind the door and the store that keeps the record.
+//! - [`Proxy`]: the served models and the store that keeps the record.
 //! - [`routes`]: the HTTP routes over it.
 //! - [`log_access`]: a line for each request.
 //!
@@ -44,6 +44,13 @@ mod retries;
 mod routes;
 mod state;
 mod upstream;
+
+/// What a fuzzer runs.
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::dialects::any_request::fuzz_requests;
+}
 
 pub use attempt::budget::Budget;
 pub use attribute_names::UNSEEN_TOOLS;

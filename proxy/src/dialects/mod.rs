@@ -4,8 +4,8 @@
 //! can be tested with values alone. `tests/house/import_circles.py` holds that.
 
 pub(crate) mod anthropic;
-#[cfg(test)]
-mod any_request;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod any_request;
 pub(crate) mod field_checks;
 pub(crate) mod field_kinds;
 pub(crate) mod google;

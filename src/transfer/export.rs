@@ -105,7 +105,14 @@ async fn metrics(arguments: &ExportArguments) -> Result<()> {
     let format = format.map_err(|_| anyhow!("--to {to}: metrics are written for tensorboard, wandb or csv"))?;
     let output = arguments.output.as_deref().context("--what metrics needs -o, the directory to write into")?;
     let directory = named_run(arguments)?.context("--what metrics needs a run")?;
-    let ExportedMetrics { steps, written } = export_metrics(&directory, format.into(), output).await?;
+    let python = match &arguments.store.config {
+        Some(file) => {
+            let loaded = LoadedConfig::read(Some(file))?;
+            Some(loaded.interpreter(&loaded.config.trackers.python))
+        }
+        None => None,
+    };
+    let ExportedMetrics { steps, written } = export_metrics(&directory, format.into(), output, python).await?;
     if arguments.json {
         output::line(json!({ "steps": steps, "written": written }));
     } else {

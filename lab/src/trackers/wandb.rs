@@ -57,6 +57,16 @@ impl Wandb {
     }
 
     fn create_within(limits: Limits, python: &Path, directory: &Path, run: &TrackedRun) -> Result<Self> {
+        let is_new = !directory.exists();
+        let begun = Self::begin(limits, python, directory, run);
+        if begun.is_err() && is_new {
+            // Fails where the package has written something, which then stays.
+            std::fs::remove_dir(directory).ok();
+        }
+        begun
+    }
+
+    fn begin(limits: Limits, python: &Path, directory: &Path, run: &TrackedRun) -> Result<Self> {
         std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
         let cannot_start = || format!("cannot start {} ([trackers] python)", python.display());
         let mut command = Command::new(python);

@@ -35,11 +35,17 @@ pub struct ExportedMetrics {
     pub written: PathBuf,
 }
 
-/// Writes the metrics of the run in a directory into `output`.
+/// Writes the metrics of the run in a directory into `output`. `python` has the package of Weights & Biases; without it,
+/// the interpreter that the run's config names is started.
 ///
 /// # Errors
 /// If the run's store cannot be read, or the files cannot be written.
-pub async fn export_metrics(directory: &Path, format: MetricsFormat, output: &Path) -> Result<ExportedMetrics> {
+pub async fn export_metrics(
+    directory: &Path,
+    format: MetricsFormat,
+    output: &Path,
+    python: Option<PathBuf>,
+) -> Result<ExportedMetrics> {
     let (store, run) = registry::open(directory).await?;
     let steps = store.runs().steps(&run.run_id).await?;
     let written = match format {
@@ -49,9 +55,7 @@ pub async fn export_metrics(directory: &Path, format: MetricsFormat, output: &Pa
             own
         }
         MetricsFormat::Wandb => {
-            let trackers = &run.config["trackers"];
-            let python = Path::new(trackers["python"].as_str().unwrap_or("python3"));
-            let python = interpreter(python, Path::new(run.config["config_directory"].as_str().unwrap_or_default()));
+            let python = python.unwrap_or_else(|| interpreter_of(&run));
             track(&mut Wandb::create(&python, output, &tracked_run(&run))?, &steps)?;
             output.join("wandb")
         }
@@ -63,6 +67,12 @@ pub async fn export_metrics(directory: &Path, format: MetricsFormat, output: &Pa
         }
     };
     Ok(ExportedMetrics { steps: steps.len(), written })
+}
+
+/// The interpreter that a run's config names for trackers.
+fn interpreter_of(run: &Run) -> PathBuf {
+    let python = run.config["trackers"]["python"].as_str().unwrap_or("python3");
+    interpreter(Path::new(python), Path::new(run.config["config_directory"].as_str().unwrap_or_default()))
 }
 
 fn track(tracker: &mut dyn Tracker, steps: &[Step]) -> Result<()> {

@@ -113,6 +113,17 @@ fn a_run_that_is_killed_and_resumed_is_one_run_to_its_trackers() {
     let table = std::fs::read_to_string(project.path("out/run.csv")).unwrap();
     assert_eq!(table.lines().count(), 7);
     assert!(table.starts_with("step,"), "{table}");
+
+    // The interpreter is that of the config which is named. What cannot be written leaves no directory.
+    let config = std::fs::read_to_string(&project.config).unwrap();
+    assert!(config.contains(&format!("{python:?}")));
+    let other = project.path("other.toml");
+    std::fs::write(&other, config.replace(&format!("{python:?}"), "\"no/such/python\"")).unwrap();
+    let mut command = fulgurite(["export", "run", "--what", "metrics", "--to", "wandb", "-o", "none", "--config"]);
+    let error = Ran::from(command.arg(&other).current_dir(project.directory.path()).output().unwrap());
+    let error = error.failure(project.directory.path());
+    assert!(error.contains("no/such/python ([trackers] python)"), "{error}");
+    assert!(!project.path("none").exists());
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn a_run_that_is_killed_and_resumed_is_one_run_to_its_trackers() {
     assert!(table.starts_with("step,"), "{table}");
 
     // The interpreter is that of the config which is named. What cannot be written leaves no directory.
-    let config = std::fs::read_to_string(&project.config).unwrap();
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
     assert!(config.contains(&format!("{python:?}")));
     let other = project.path("other.toml");
     std::fs::write(&other, config.replace(&format!("{python:?}"), "\"no/such/python\"")).unwrap();

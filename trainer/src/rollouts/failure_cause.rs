@@ -38,6 +38,11 @@ impl FailureCause {
         self == Self::Agent
     }
 
+    /// Whether what it needed was away, whatever the policy sampled.
+    pub(crate) fn is_outage(self) -> bool {
+        matches!(self, Self::Host | Self::Runner)
+    }
+
     fn metric(self) -> &'static str {
         match self {
             Self::Host => "rollout_errors/host",

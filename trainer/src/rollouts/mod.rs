@@ -15,7 +15,7 @@ mod stale_rollouts;
 pub(crate) use self::collected::{Collected, PassedOver};
 pub use self::constant_rewards::is_constant;
 pub(crate) use self::constant_rewards::{can_teach, solve_rate};
-pub(crate) use self::failure_cause::failure_metrics;
+pub(crate) use self::failure_cause::{FailureCause, failure_metrics};
 pub(crate) use self::judgement::judge;
 pub(crate) use self::member::{LeftToTrain, Member, Phase, Policy, is_session};
 pub use self::pairwise::{GroupJudge, PairwiseJudge};

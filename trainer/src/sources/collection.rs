@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::error::Failures;
 use crate::options::{FailureOptions, RewardRules};
-use crate::rollouts::{Collected, Member, Phase, Policy, judge, member_of};
+use crate::rollouts::{Collected, FailureCause, Member, Phase, Policy, judge, member_of};
 use crate::{Record, RecordError, Reporter, TrainError, TrainEvent};
 
 /// How often progress is told while nothing else happens.
@@ -112,27 +112,29 @@ async fn run_again(
 ) -> Result<Vec<Member>, TrainError> {
     let mut replaced = Vec::new();
     for rerun in 1..=plan.failures.reruns {
-        let is_lost = |member: &Member| member.failure.is_some_and(|cause| !cause.may_be_the_policys());
-        let lost: Vec<usize> = (0..members.len()).filter(|index| is_lost(&members[*index])).collect();
+        let causes = members.iter().map(|member| member.failure.filter(|cause| !cause.may_be_the_policys()));
+        let lost: Vec<(usize, FailureCause)> =
+            causes.enumerate().filter_map(|(index, cause)| cause.map(|cause| (index, cause))).collect();
         if lost.is_empty() {
             break;
         }
-        let rollouts = lost.iter().map(|index| rerun_of(&members[*index].rollout, plan, rerun)).collect();
+        let again = |(index, cause): &(usize, FailureCause)| rerun_of(&members[*index].rollout, *cause, plan, rerun);
+        let rollouts = lost.iter().map(again).collect();
         let enqueued = record.enqueue_rollouts(rollouts).await?;
         let ids = enqueued.into_iter().map(|rollout| rollout.rollout_id).collect();
         let again = ended_members(record, plan, ids, runner, reporter).await?;
-        for (index, member) in lost.into_iter().zip(again) {
+        for ((index, _), member) in lost.into_iter().zip(again) {
             replaced.push(std::mem::replace(&mut members[index], member));
         }
     }
     Ok(replaced)
 }
 
-/// The same task in the same place of its group, with another seed: what fails by chance may do so by its seed.
-fn rerun_of(rollout: &Rollout, plan: &Plan<'_>, rerun: u32) -> NewRollout {
+/// The same task in the same place of its group.
+fn rerun_of(rollout: &Rollout, cause: FailureCause, plan: &Plan<'_>, rerun: u32) -> NewRollout {
     let mut metadata = rollout.metadata.clone().unwrap_or_default();
     let seed = metadata.get("seed").and_then(Value::as_u64).unwrap_or_default();
-    metadata.insert("seed".to_owned(), derive_seed(seed, &["rerun", &rerun.to_string()]).into());
+    metadata.insert("seed".to_owned(), rerun_seed(seed, cause, rerun).into());
     metadata.insert("rerun".to_owned(), rerun.into());
     metadata.insert("rerun_of".to_owned(), rollout.rollout_id.as_str().into());
     NewRollout {
@@ -143,6 +145,13 @@ fn rerun_of(rollout: &Rollout, plan: &Plan<'_>, rerun: u32) -> NewRollout {
         config: Some(plan.config.clone()),
         metadata: Some(metadata),
     }
+}
+
+/// The seed of a rollout that is run again. The first rerun after an outage keeps the seed, so that a run whose server was
+/// away samples the same tokens as one whose server was not. Others get another one: what fails by chance may do so by its
+/// seed.
+fn rerun_seed(seed: u64, cause: FailureCause, rerun: u32) -> u64 {
+    if rerun == 1 && cause.is_outage() { seed } else { derive_seed(seed, &["rerun", &rerun.to_string()]) }
 }
 
 /// Learns nothing of a group of which failures that are not the policy's have left too few.
@@ -266,6 +275,19 @@ fn check_calls(members: &[&Member], policy: &Policy, phase: &'static str, step: 
 mod tests {
     use super::*;
     use crate::weights::VersionDistances;
+
+    #[test]
+    fn an_outage_changes_no_seed_until_it_comes_again() {
+        let again = |cause, rerun| rerun_seed(7, cause, rerun);
+        for cause in [FailureCause::Host, FailureCause::Runner] {
+            assert_eq!(again(cause, 1), 7);
+            assert_ne!(again(cause, 2), 7);
+        }
+        for cause in [FailureCause::Grader, FailureCause::World] {
+            assert_ne!(again(cause, 1), 7);
+            assert_ne!(again(cause, 1), again(cause, 2));
+        }
+    }
 
     #[test]
     fn seeds_differ_by_place_and_repeat_with_the_run() {

@@ -7,6 +7,7 @@ mod checkpoints;
 mod divergence;
 mod files;
 mod gate;
+mod learner_metrics;
 mod ledger;
 mod own_record;
 mod resume_point;

@@ -14,6 +14,7 @@ use super::checkpoints::checkpoint_name;
 use super::files::metrics_file::MetricsFile;
 use super::files::token_files;
 use super::gate::{BehindModel, GateRule, PublishGate};
+use super::learner_metrics::LearnerMetrics;
 use super::ledger;
 use super::own_record::{KeptCheckpointsAt, require_steps};
 use super::{divergence, without_gradient};
@@ -372,8 +373,11 @@ impl<Data> TrainingRun<Data> {
         let optimizer = self.optimizer_at(step);
         let mut passes = std::mem::take(&mut lesson.passes);
         let mut greatest_norm: f64 = 0.0;
+        let mut of_learner = LearnerMetrics::default();
         if !passes.is_empty() {
-            greatest_norm = self.learner.optimizer_step(optimizer).await?.gradient_norm;
+            let made = self.learner.optimizer_step(optimizer).await?;
+            of_learner.add(&made.metrics);
+            greatest_norm = made.gradient_norm;
         }
         let mut learnt = passes.iter().map(|pass| pass.data.len()).sum();
         for (substep, parts) in lesson.substeps.iter().enumerate() {
@@ -383,11 +387,15 @@ impl<Data> TrainingRun<Data> {
                 passes.push(learn(self.objective.as_mut(), substep, part, self.learner.as_ref()).await?);
             }
             let made = self.learner.optimizer_step(optimizer).await?;
+            of_learner.add(&made.metrics);
             // A norm that is no number stays one.
             greatest_norm = if made.gradient_norm <= greatest_norm { greatest_norm } else { made.gradient_norm };
         }
         let measured = self.objective.measure(&passes)?;
         for (key, value) in measured.metrics {
+            set(metrics, key, value);
+        }
+        for (key, value) in of_learner.into_metrics() {
             set(metrics, key, value);
         }
         set(metrics, "optim/gradient_norm", greatest_norm);

@@ -1,7 +1,12 @@
 //! `fulgurite train --dry-run`: what a run would take, by one group of it.
 
 use anyhow::{Context, Result};
+use fulgurite_config::declarations::LoadedConfig;
+use fulgurite_config::model_roles;
+use fulgurite_config::models::LearnerKind;
 use fulgurite_lab::estimate::{Estimate, Measured, Planned, group};
+use fulgurite_lab::plan::of_config::{ConfiguredJob, PlanOptions};
+use fulgurite_lab::plan::run_plan::RunPlan;
 use fulgurite_lab::runs::registry;
 use fulgurite_terminal::output;
 use fulgurite_training::train::PlannedRun;
@@ -13,6 +18,11 @@ use crate::train::arguments::TrainArguments;
 /// Makes one update on one group, of which nothing is kept, and says what the whole run would take.
 pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
     let is_json = arguments.json;
+    let plan = memory_plan(&arguments)?;
+    if let (Some(plan), false) = (&plan, is_json) {
+        plan.memory_lines().iter().for_each(|(name, value)| output::line(format!("{name:17} {value}")));
+        output::line("");
+    }
     let scratch = tempfile::tempdir().context("cannot make a directory for the dry run")?;
     let directory = scratch.path().join("run");
     let PlannedRun { config, held_out, last } = train::train_one_group(arguments, directory.clone()).await?;
@@ -32,6 +42,9 @@ pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
     if is_json {
         let mut estimate = json!(estimate);
         estimate["group"] = json!(rollouts);
+        if let Some(plan) = plan {
+            estimate["plan"] = json!(plan);
+        }
         output::line(estimate);
     } else {
         group::lines(&rollouts).iter().for_each(output::line);
@@ -39,4 +52,15 @@ pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
         estimate.lines().iter().for_each(|(name, value)| output::line(format!("{name:17} {value}")));
     }
     Ok(())
+}
+
+/// What the run needs of memory, where PyTorch trains it: computed before anything is loaded.
+fn memory_plan(arguments: &TrainArguments) -> Result<Option<RunPlan>> {
+    let mut loaded = LoadedConfig::read_with(Some(&arguments.config), &arguments.overrides)?;
+    train::override_by_flags(&mut loaded.config, arguments.clone());
+    let trained = model_roles::trainable_models(&loaded.config)?;
+    if trained.first().is_none_or(|model| model.learner != LearnerKind::Torch) {
+        return Ok(None);
+    }
+    ConfiguredJob::of(&loaded, &PlanOptions::default()).map(|job| Some(RunPlan::of(job)))
 }

@@ -9,7 +9,7 @@ use fulgurite_training::start::options::{StandardInput, TrainOptions};
 use fulgurite_training::start::rules::StartFlag;
 
 /// `fulgurite train`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct TrainArguments {
     /// Config file: TOML, of which docs/reference/config.md has every key
     #[arg(value_name = "CONFIG")]

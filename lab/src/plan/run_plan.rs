@@ -175,6 +175,13 @@ impl RunPlan {
                 ),
             ),
         ];
+        lines.extend(self.memory_lines());
+        lines
+    }
+
+    /// The lines about memory alone.
+    pub fn memory_lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
         if let Some(gpu) = &self.gpu {
             gpu.push_lines(&mut lines);
         }

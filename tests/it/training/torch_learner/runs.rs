@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{interpreter, with_package};
 use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, recorded_steps, saved};
-use crate::common::{Ran, eventually};
+use crate::common::{Ran, eventually, fulgurite};
 use crate::vllm_over_engine::VllmOverEngine;
 
 /// A small run with a learner in PyTorch.
@@ -102,6 +102,25 @@ fn a_run_changes_its_learner_between_two_checkpoints() {
     assert_eq!(summary["steps"], 4, "{summary}");
     // Steps that the embedded learner makes are equal to the bit again.
     assert!(summary["max_logprob_difference"].as_f64().unwrap() < 1e-4, "{summary}");
+}
+
+#[test]
+fn a_dry_run_shows_what_pytorch_needs_of_memory_before_the_run() {
+    let project = project(4);
+    let dry_run = |flags: &[&str]| {
+        let mut command = fulgurite(["train", "t.toml", "--dry-run"]);
+        Ran::from(command.args(flags).current_dir(project.directory.path()).output().unwrap())
+    };
+    let shown = dry_run(&[]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let place = |words: &str| shown.stdout.find(words).unwrap_or_else(|| panic!("{words}: {}", shown.stdout));
+    assert!(place("memory            ") < place("sampled tokens"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("that this machine has available now: fits"), "{}", shown.stdout);
+    let estimate = dry_run(&["--json"]).json_lines().pop().unwrap();
+    assert!(estimate["plan"]["host"]["torch"]["weights"].as_u64().unwrap() > 0, "{estimate}");
+    // The embedded learner's needs are what `model inspect` says.
+    let embedded = dry_run(&["--json", "--set", "models.0.learner=embedded"]).json_lines().pop().unwrap();
+    assert!(embedded["plan"].is_null(), "{embedded}");
 }
 
 #[test]

@@ -58,12 +58,12 @@ impl Wandb {
 
     fn create_within(limits: Limits, python: &Path, directory: &Path, run: &TrackedRun) -> Result<Self> {
         let is_new = !directory.exists();
-        let begun = Self::begin(limits, python, directory, run);
-        if begun.is_err() && is_new {
+        let created = Self::begin(limits, python, directory, run);
+        if created.is_err() && is_new {
             // Fails where the package has written something, which then stays.
             std::fs::remove_dir(directory).ok();
         }
-        begun
+        created
     }
 
     fn begin(limits: Limits, python: &Path, directory: &Path, run: &TrackedRun) -> Result<Self> {

@@ -1,5 +1,9 @@
 //! Spans of model calls to a collector of OpenTelemetry's, by OTLP over HTTP. A collector that is slow or down slows no
 //! call: its spans wait in a queue of limited length, and what finds no room there is dropped and counted.
+//!
+//! `opentelemetry-otlp` 0.33 would be some 170 lines less and two crates more. It knows no attributes that are objects, null
+//! or mixed lists, does not count spans that find no room, and hears of no stop while it waits to send again.
+//! `docs/reference/costs.md` compares the processor time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
